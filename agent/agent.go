@@ -1,4 +1,4 @@
-// Package agent keeps one cluster, or one host, at the newest release that is meant for it.
+// Package agent keeps one cluster, or one host, at the newest release for it.
 //
 // Begin with OpenState, then New, then Agent.Once for a single pass or Agent.Run for a service:
 //
@@ -6,33 +6,33 @@
 //	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
 //	result := a.Once(ctx, 10*time.Second)
 //
-// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. The first five bring a release
-// here, each with what the one before has returned; pass.pull shows them in order. The agent requests no layer before
-// it has checked the signature over the manifest and the release's place and order, and hands nothing to a reconciler
-// that a verified release does not list. It writes down each step before it begins it, so that after a crash at any
-// point the next pass continues or repeats the step. It removes something only because a newer verified release no
-// longer lists it, never because something could not be read.
+// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. The first five fetch a release,
+// and each gets the results of the one before; pass.pull shows them in order. The agent requests no layer before
+// it has checked the signature over the manifest and the release's place and order, and gives a reconciler only
+// assignments that a verified release lists. It records each step before it begins the step, so that after a crash at any
+// point the next pass continues or repeats it. It removes an assignment only because a newer verified release no
+// longer lists it, never because content could not be read.
 //
 // Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
 //
-// The parts that can be known without the agent are packages below it, none of which imports this one:
+// The packages below it are independent of the agent, and none of them imports this one:
 //
-//   - assignments: what is known of each of them, and which may begin
+//   - assignments: the records of assignments, and the order in which they may begin
 //   - content: the releases on disk
 //   - control: the socket for commands
 //   - engines: the calls of reconcilers
 //   - enroll: the hub that has registered the agent
 //   - health: the probes and the watchdog
 //   - identity: who the agent is
-//   - lease: the turns that agents of one cluster take
-//   - metrics: what Prometheus is shown
+//   - lease: the Lease by which the agents of one cluster exclude each other
+//   - metrics: the page for Prometheus
 //   - outbox: the queue of reports and its sinks
-//   - probation: the decision whether a release that fails goes on
+//   - probation: the decision whether a failing release goes on
 //   - retry: the times between attempts
-//   - state: the file
-//   - trust: who may sign
-//   - veto: the site's word that nothing may be changed now
-//   - window: the times in which something may be done
+//   - state: the state file
+//   - trust: the keys that may sign
+//   - veto: the site's veto against changes
+//   - window: the times for transfers and changes
 package agent
 
 import (
@@ -69,7 +69,7 @@ const (
 	DefaultHeartbeat     = time.Hour
 )
 
-// Options are what an agent may be told. The zero value works, with the defaults above.
+// Options configures an agent. The zero value works, with the defaults above.
 type Options struct {
 	// Reconcilers are the engines by the name that assignments give. An assignment whose engine is
 	// missing fails alone, as AdapterUnavailable.
@@ -79,15 +79,15 @@ type Options struct {
 	// Interval is the time between two looks at the registry; MaxBackoff the longest while it is out of
 	// reach. Both are spread by a tenth.
 	Interval, MaxBackoff time.Duration
-	// DriftInterval is the time between two observations of what is compliant already.
+	// DriftInterval is the time between two observations of compliant assignments.
 	DriftInterval time.Duration
 	// TrustSource is the repository of trust documents beside the one of releases. An agent that has none
 	// of them does not ask it. Nil leaves those that come by import and InstallTrust.
 	TrustSource bundle.Source
-	// Settle is how long an engine must call an assignment compliant before it counts as such; a pointer
-	// to zero believes it at once. Nil is what the engine itself asks for; see reconcilers.Settler.
+	// Settle is the time for which an engine must report an assignment compliant before it counts as such; a pointer
+	// to zero means at once. Nil means the engine's own default; see reconcilers.Settler.
 	Settle *time.Duration
-	// Download is how layers are brought from a registry, and Window when.
+	// Download configures the download of layers from a registry, and Window its times.
 	Download oci.DownloadOptions
 	Window   window.Transfer
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
@@ -104,8 +104,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Queue bounds the reports that wait.
 	Queue outbox.Limits
-	// HubURL is where reports go; empty keeps them for media. HubKey verifies acknowledgements; without
-	// one reports are sent and none is ever deleted. What is empty is the state's, if a hub has enrolled it.
+	// HubURL is the hub's address for reports; empty keeps them for media. HubKey verifies acknowledgements; without
+	// one reports are sent and none is ever deleted. If one is empty, the value of the enrollment in the state counts.
 	HubURL string
 	HubKey crypto.PublicKey
 	// ReportStore is a registry that reports are pushed to, each cluster's to a repository of its own, and
@@ -128,8 +128,8 @@ type Options struct {
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic
-	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Nil ones are done without:
-	// then a machine that is set up anew knows nothing of what it did before, and nobody notices a second agent.
+	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Both may be nil: without Memory, a
+	// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
 	Memory    Memory
 	Lease     lease.Lease
 	OnCluster []string

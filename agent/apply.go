@@ -12,8 +12,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// apply gives engines what they do not have yet, by wave and dependency, each assignment for itself, and
-// takes away what a newer verified release no longer lists.
+// apply gives engines the assignments that they do not have yet, by wave and dependency, each one independently, and
+// removes those that a newer verified release no longer lists.
 func (p *pass) apply(ctx context.Context, got pulled, g *guard) (did applied, err error) {
 	if err = p.claim(ctx); err != nil {
 		return did, err

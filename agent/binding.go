@@ -54,8 +54,8 @@ type Binding struct {
 	At         time.Time `json:"at"`
 }
 
-// orNone is nil for a binding that was undone, which is forgotten once an agent follows its configuration again:
-// before that nobody else knows what it says.
+// orNone returns nil for a binding that was undone. Such a binding is deleted only once an agent follows its configuration
+// again, since until then no other record has the configured values.
 func (b *Binding) orNone() *Binding {
 	if b == nil || b.Bound == b.Configured {
 		return nil
@@ -63,8 +63,8 @@ func (b *Binding) orNone() *Binding {
 	return b
 }
 
-// Rebinding is what an agent is to follow. What is empty, and a nil Ring, stay as they are; Undo goes back to what
-// the configuration says.
+// Rebinding is the stream and the ring that an agent is to follow. Empty fields, and a nil Ring, keep their values; Undo
+// goes back to the configured values.
 type Rebinding struct {
 	Platform    string  `json:"platform,omitempty"`
 	Environment string  `json:"environment,omitempty"`
@@ -73,7 +73,7 @@ type Rebinding struct {
 	Undo        bool    `json:"undo,omitempty"`
 }
 
-// Rebound is what Rebind has done. Before and After are the same where that is nothing.
+// Rebound is the result of Rebind. Before and After are the same if nothing has changed.
 type Rebound struct {
 	Before, After Feed
 	// Binding is nil where After is what the configuration says.
@@ -99,8 +99,8 @@ func (s *State) Bound(cluster bundle.ReportCluster) (bundle.ReportCluster, error
 	return cluster, s.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyBinding) })
 }
 
-// Rebind has the next agent follow other releases. Until one of them is verified, what is here stays. The error
-// wraps state.ErrNoState where no agent has worked yet, and is a *bundle.Refusal where the trust document is for another
+// Rebind makes the next agent follow other releases. Until one of them is verified, the present one stays. The error
+// wraps state.ErrNoState if no agent has worked yet, and is a *bundle.Refusal if the trust document is for another
 // platform.
 func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 	var refusal error
@@ -166,8 +166,8 @@ func (a *Agent) own(r *state.Release) bool {
 	return !errors.As(err, &refusal)
 }
 
-// move forgets what was known of the releases that were followed before. Their order is kept, as it is for each
-// stream, and so is what runs.
+// move deletes the state of the stream that was followed before. It keeps the order, which is kept for each stream, and the
+// running release.
 func (p *pass) move(tx *bbolt.Tx, was Feed) error {
 	b, err := state.Load[*Binding](tx, state.Meta, keyBinding)
 	if err != nil {

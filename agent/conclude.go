@@ -20,7 +20,7 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *guard
 	now := p.opts.Now()
 	p.enter("report")
 	p.lived = p.lived || seen.attempted
-	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
+	if out.Verdict == Interrupted { // the journal stays: the next start logs it
 		if err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) { return p.noteProbation(tx, seen) }); err != nil {
 			p.opts.Log.Error("pass not recorded", "err", err)
 		}
@@ -29,7 +29,7 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *guard
 	if err := p.entrust(ctx, g); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	proved := false // what runs became the good one
+	proved := false // the running release became the good one
 	err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		refusal, err1 := p.noteRefusal(tx, got, out, now)
 		contact, err2 := p.noteContact(tx, got.offer.answered, out, now)
@@ -99,9 +99,9 @@ func (p *pass) noteContact(tx *bbolt.Tx, answered bool, out outcome, now time.Ti
 	return next != old, state.Save(tx, state.Meta, keyContact, next)
 }
 
-// noteGood keeps the release that runs as good once each of its assignments was compliant in what it has there. What
-// has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
-// have a release that fails give way to one of a year ago.
+// noteGood saves the running release as good once each of its assignments was compliant with its content there. Later
+// failures do not count, nor do suspended assignments: if one of them stayed so for a year, a failing release would give
+// way to a release from a year ago.
 func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.Of(p.running) != nil {
 		return false, nil
@@ -130,7 +130,7 @@ func (p *pass) logContact(old, next contact) {
 	}
 }
 
-// endJournal says that nothing is in progress any more, unless this machine is at fault.
+// endJournal deletes the record of the step in progress, unless this machine is at fault.
 func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
 		return false, nil

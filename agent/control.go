@@ -20,7 +20,7 @@ import (
 
 // command is what the socket takes, as JSON; see Client.
 type command struct {
-	// Wait is how long a pass observes what is progressing.
+	// Wait is the time for which a pass observes progressing assignments.
 	Wait time.Duration `json:"wait,omitempty"`
 	// Path is the file to import, absolute.
 	Path string `json:"path,omitempty"`
@@ -28,21 +28,21 @@ type command struct {
 	Acks []json.RawMessage `json:"acks,omitempty"`
 	// Trust are the envelopes of trust documents.
 	Trust [][]byte `json:"trust,omitempty"`
-	// Reason and For are those of a pause.
+	// Reason and For are the reason and the duration of a pause.
 	Reason string        `json:"reason,omitempty"`
 	For    time.Duration `json:"for,omitempty"`
-	// Retry has resume forget what was given up.
+	// Retry makes resume empty the quarantine.
 	Retry bool `json:"retry,omitempty"`
-	// Enroll is a request to make of a hub, or to write; Answer is one that somebody has carried here, and HubKey
-	// the key by which it is verified, in PEM; empty for the pinned one.
+	// Enroll is a request to send to a hub, or to write to a file; Answer is an answer that came by media, and HubKey
+	// the key that verifies it, in PEM; empty means the pinned one.
 	Enroll enroll.Options  `json:"enrol,omitzero"`
 	Answer json.RawMessage `json:"answer,omitempty"`
 	HubKey string          `json:"hubKey,omitempty"`
-	// Wish is what is to run again.
+	// Wish is the rollback that a person asks for.
 	Wish Wish `json:"wish,omitzero"`
-	// Dead is what to do with dead letters.
+	// Dead is the operation on dead letters.
 	Dead string `json:"dead,omitempty"`
-	// Rebinding is what a rebind asks for.
+	// Rebinding is the argument of rebind.
 	Rebinding Rebinding `json:"rebinding,omitzero"`
 }
 

@@ -15,7 +15,7 @@ import (
 type decisions struct {
 	held       *hold
 	quarantine probation.Quarantine
-	// given is the newest release, where it was given up and nobody has decided what runs.
+	// given is the newest release, if it was given up and no person has rolled back.
 	given     *probation.Quarantined
 	probation probation.Probation // of the release that runs
 }
@@ -33,12 +33,13 @@ func loadDecisions(tx *bbolt.Tx, accepted, running *state.Release) (f decisions,
 	return f, errors.Join(err1, err2, err3)
 }
 
-// wentBackTo reports whether r was refused as older than what was accepted, and is what a person has gone back to.
+// wentBackTo reports whether r was refused as older than the accepted release, and is the one to which a person has rolled
+// back.
 func (f decisions) wentBackTo(r *refusal) bool {
 	return r != nil && r.Reason == bundle.OlderRelease && f.held != nil && f.held.To.Digest() == r.Digest
 }
 
-// states are those that count for the agent as a whole, beside those of its items.
+// states returns the states that count for the agent as a whole, beside those of its items.
 func (f decisions) states() (states []bundle.State) {
 	if f.held != nil {
 		states = append(states, bundle.Suspended)
@@ -49,7 +50,7 @@ func (f decisions) states() (states []bundle.State) {
 	return states
 }
 
-// quarantinedNewest returns what was given up where that is the newest release, with a message that names it and what runs.
+// quarantinedNewest returns the newest release if it was given up, with a message that names it and the running one.
 func quarantinedNewest(q probation.Quarantine, accepted, running *state.Release) *probation.Quarantined {
 	g := q.Of(accepted)
 	if g == nil {

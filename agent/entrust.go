@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// foretellTime bounds what engines may ask the cluster before they say what they would bring.
+// foretellTime bounds the requests that engines make to the cluster for their predictions.
 const foretellTime = time.Minute
 
 func sumOf(body []byte) string {
@@ -29,8 +29,8 @@ func sumOf(body []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// entrust has the cluster's memory know all that the state does, and what engines are about to bring. It costs
-// one request where anything is new. An error is that of this machine; where the cluster does not take it, its
+// entrust saves the state to the cluster's memory, with the objects that engines are about to apply. It makes
+// one request if anything is new. Its error is of this machine; if the cluster refuses the memory, the cluster's
 // engines are frozen.
 func (p *pass) entrust(ctx context.Context, g *guard) error {
 	if !p.mayEntrust() {
@@ -68,13 +68,13 @@ func (p *pass) entrust(ctx context.Context, g *guard) error {
 	return p.saveMemory(ctx, g, doc, body)
 }
 
-// mayEntrust reports whether what is in the cluster is this agent's to write, and known.
+// mayEntrust reports whether this agent has read the cluster's memory and may write it.
 func (p *pass) mayEntrust() bool {
 	m := p.memory
 	return p.opts.Memory != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && p.lease.Holds() && m.term == p.lease.Term()
 }
 
-// saveMemory writes doc, after the state has written that it will be there.
+// saveMemory writes doc, after the state has recorded that it will.
 func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup, body []byte) error {
 	m := p.memory
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
@@ -167,8 +167,8 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 	})
 }
 
-// addInventory adds what was given to engines of the cluster, and what they are about to be given. What they
-// know of an assignment after they have brought it is no more than they have foretold, and costs no request.
+// addInventory adds the assignments of the cluster's engines, those that they have and those that they are about to get.
+// After an apply, an engine's ledger has at most the predicted objects, so it costs no further request.
 func (p *pass) addInventory(ctx context.Context, doc *backup) error {
 	all, err := p.records()
 	if err != nil {
@@ -222,8 +222,8 @@ func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error
 	return nil
 }
 
-// foretell asks the engine what it is about to bring. Where it cannot say, that is for the call to find out,
-// and the memory learns afterwards.
+// foretell asks the engine to predict the objects of an assignment. If the engine cannot, the apply itself will return
+// the error, and the memory gets the result afterwards.
 func (p *pass) foretell(ctx context.Context, r assignments.Record, adapter string, into map[string]json.RawMessage) {
 	delete(p.memory.unforeseen, r.Spec.Name)
 	f, ok := p.opts.Reconcilers[adapter].(reconcilers.Foreteller)

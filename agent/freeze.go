@@ -14,18 +14,18 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// freeze is why the cluster must not be changed now. A frozen pass brings what is newer here, observes and
-// reports; it calls no engine to change anything, and another release does not begin to run.
+// freeze is the reason why the cluster must not be changed now. A frozen pass fetches newer releases, observes and
+// reports; it calls no engine to change anything, and switches to no other release.
 type freeze struct {
-	// State is what the agent as a whole is while it stands and nothing worse is to be told.
+	// State is the state of the agent as a whole during the freeze, unless another one takes precedence.
 	State   bundle.State `json:"state"`
 	Reason  string       `json:"reason"`
 	Message string       `json:"message,omitempty"`
-	// Since is when it was first found.
+	// Since is the time at which it was first found.
 	Since time.Time `json:"since"`
-	// Until is when it ends by itself; zero where nobody knows.
+	// Until is the time at which it ends by itself; zero if unknown.
 	Until time.Time `json:"until,omitzero"`
-	// Holding is true where something is to be changed, and waits for it.
+	// Holding is true if a change waits for its end.
 	Holding bool `json:"holding,omitempty"`
 }
 
@@ -33,7 +33,7 @@ type freeze struct {
 // everything is as it should be.
 func (b *freeze) shown() bool { return b != nil && (b.Holding || b.Reason == ReasonPaused) }
 
-// noteFreeze keeps the freeze of the pass, and says once that there is one, or that there is none any more.
+// noteFreeze saves the freeze of the pass, and logs its beginning and its end once.
 func (p *pass) noteFreeze(tx *bbolt.Tx, next *freeze) (bool, error) {
 	old := p.frozenBefore
 	switch {

@@ -107,8 +107,8 @@ func (g *guard) mayChangeSome(ctx context.Context) (bool, error) {
 	return all || len(g.limit) > 0, err
 }
 
-// Allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
-// at, since nobody knows how it stands.
+// Allowed returns the permitted part of an operation for r. An assignment whose engine was interrupted during a call is
+// observed, since its state is unknown.
 func (g *guard) Allowed(r assignments.Record, do assignments.Operation) assignments.Operation {
 	if g.found == nil || !do.Changes() || len(g.limit) > 0 && !slices.Contains(g.limit, g.engines.Next(r)) {
 		return do

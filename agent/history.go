@@ -19,7 +19,7 @@ import (
 // release with three rings, twice, and cost some kilobytes.
 const maxHistory = 10
 
-// past is what is known of the releases that a person may go back to.
+// past holds the releases to which a person may roll back, and the state for judging that.
 type past struct {
 	accepted, running, good *state.Release
 	former                  *state.Release
@@ -29,7 +29,7 @@ type past struct {
 	epoch                   int64
 }
 
-// recall reads it. Releases of another stream are passed over: the agent was bound to that before.
+// recall reads it. It skips releases of another stream, to which the agent was bound before.
 func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	cluster, err0 := identity.LoadCluster(tx)
 	var err1, err2, err3, err4, err5 error

@@ -26,7 +26,7 @@ func (p *pass) inherit(doc *backup, first bool) error {
 		return err
 	}
 	if !known && doc.Stream != p.stream() {
-		m.known = false // somebody may say meanwhile that this is what is wanted
+		m.known = false // read it again: a person may change the configuration or rebind meanwhile
 		m.bad = &freeze{State: bundle.Pending, Reason: ReasonOtherStream, Message: fmt.Sprintf(
 			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
 			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
@@ -112,14 +112,14 @@ func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity.Ide
 	return enroll.Rename(tx, doc.UID)
 }
 
-// inheritWishes is for a machine that was set up anew: that nothing be changed, and what was found to be bad.
+// inheritWishes takes over, on a new machine, a pause and the quarantine.
 func inheritWishes(tx *bbolt.Tx, doc *backup, now time.Time) error {
 	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(keyPaused)) == nil {
 		var err error
 		switch {
 		case len(doc.Paused) > 0:
 			err = meta.Put([]byte(keyPaused), doc.Paused)
-		case doc.Held: // to what, is gone with the machine
+		case doc.Held: // the release is lost with the old machine
 			err = state.Save(tx, state.Meta, keyPaused, Pause{At: state.Stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
 		}
 		if err != nil {
@@ -138,7 +138,7 @@ func inheritWishes(tx *bbolt.Tx, doc *backup, now time.Time) error {
 	return err
 }
 
-// inheritAtOnce takes the inventory over where what runs is as new as the memory, so that no switch to
+// inheritAtOnce takes the inventory over if the running release is as new as the memory, so that no switch to
 // another release will do it.
 func (p *pass) inheritAtOnce() error {
 	if p.running == nil || p.behind(p.running) {
@@ -174,7 +174,7 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Recor
 	}
 	for _, h := range doc.Inventory {
 		if !slices.Contains(p.opts.OnCluster, h.Adapter) {
-			continue // what is on this machine is known here
+			continue // the state has the assignments of engines on this machine
 		}
 		if r, here := known[h.Name]; !here {
 			more = append(more, h.record(now))

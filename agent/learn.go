@@ -14,9 +14,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// learn asks for trust documents before a manifest is judged that was not judged before, once a day, when a person asks,
-// and as often as for releases while the one in force has expired. One that must not be believed, or cannot be read,
-// keeps a new release out; it does not touch what was accepted, and is only put aside where nothing new is offered.
+// learn asks for trust documents before it judges a new manifest, once a day, when a person asks, and at every poll while
+// the document in force has expired. A document that is not trusted, or cannot be read, keeps a new release out; it does
+// not affect an accepted release, and is only put aside if nothing new is offered.
 func (p *pass) learn(ctx context.Context, offered digest.Digest) (aside, out outcome) {
 	if p.documents == nil || len(p.state.trust.Chain()) == 0 {
 		return aside, done
@@ -43,7 +43,7 @@ func (p *pass) unjudged(manifest digest.Digest) bool {
 	return manifest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, manifest))
 }
 
-// walk takes what is newer than the document in force.
+// walk accepts the trust documents that are newer than the one in force.
 func (p *pass) walk(ctx context.Context) error {
 	documents := p.documents
 	if repo, ok := documents.(oci.Target); ok {
@@ -52,7 +52,7 @@ func (p *pass) walk(ctx context.Context) error {
 	return p.state.trust.Follow(ctx, documents, p.opts.Log)
 }
 
-// noteAsked keeps how asking ended, and writes it only where it says something new.
+// noteAsked keeps the outcome of asking for trust documents, and saves it only if it has changed.
 func (p *pass) noteAsked(out outcome, now time.Time) error {
 	next := trust.Asked{At: p.asked.At, Reason: out.reason()}
 	var refusal *bundle.Refusal
@@ -81,8 +81,8 @@ func (a *Agent) judge() trust.Judge { return a.state.trust.Judge(a.pinned) }
 // judgedBy identifies all that a release is judged by.
 func (a *Agent) judgedBy() string { return a.judge().Sum(a.opts.Version, a.stream(), a.cluster.Ring) }
 
-// InstallTrust is trust.Store.Install for the agent's platform, in an agent that may be running. That one then
-// judges again what it is offered.
+// InstallTrust is trust.Store.Install for the agent's platform, in an agent that may be running. A running agent then
+// judges the offered release again.
 func (a *Agent) InstallTrust(envelopes ...[]byte) (trust.Change, error) {
 	c, err := a.state.trust.Install(a.cluster.Platform, envelopes...)
 	if d := c.After; d != nil && (c.Before == nil || c.Before.Version < d.Version) {
@@ -93,7 +93,7 @@ func (a *Agent) InstallTrust(envelopes ...[]byte) (trust.Change, error) {
 	return c, err
 }
 
-// Trust returns what the agent knows of who may sign, with the keys that the agent has pinned.
+// Trust returns the trust documents of the agent, with the keys that it has pinned.
 func (a *Agent) Trust() (trust.Known, error) {
 	t, err := a.state.trust.Known()
 	t.Pinned = trust.KeyIDs(a.pinned.Keys)

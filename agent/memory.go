@@ -17,23 +17,23 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Memory keeps for an agent, in the cluster that it works on, what must outlive its machine: the order of
-// releases, the trust documents, and what was applied. Its String names it for people.
+// Memory keeps for an agent, in the cluster that it works on, the data that must outlive its machine: the order of
+// releases, the trust documents, and the inventory of applied assignments. Its String names it for people.
 //
-// What it gives back is believed only where that is the more careful way: see pass.recall. Errors wrap
+// The agent believes its content only if that is the more careful choice: see pass.recall. Errors wrap
 // lease.ErrChanged or lease.ErrDenied; all others may pass.
 type Memory interface {
 	fmt.Stringer
-	// Load returns what was saved last, and nil where nothing was.
+	// Load returns the data of the last Save, or nil if there was none.
 	Load(ctx context.Context) ([]byte, error)
-	// Save replaces what Load or Save has seen last, if nobody else has done so meanwhile: then the error
-	// wraps lease.ErrChanged. At most MaxMemoryBytes can be saved.
+	// Save replaces the data that Load or Save has seen last. The error wraps lease.ErrChanged if another agent has
+	// replaced it meanwhile. Data may have at most MaxMemoryBytes.
 	Save(ctx context.Context, data []byte) error
 }
 
 const (
 	backupSchema = 1
-	// MaxMemoryBytes is what a Secret may hold, less what else is in it.
+	// MaxMemoryBytes is the maximum size of a Secret, less its other fields.
 	MaxMemoryBytes = 1<<20 - 4<<10
 	// maxBackupBytes bounds what a memory unpacks to: that of 10,000 assignments has some 6 MiB.
 	maxBackupBytes = 64 << 20
@@ -44,28 +44,28 @@ const (
 // backup is what a Memory holds, as gzipped JSON. Equal states give equal bytes but for Generation.
 type backup struct {
 	Schema int `json:"schema"`
-	// Generation counts what was saved, so that of two agents' memories the newer is known.
+	// Generation counts the saves, so that the newer of two agents' memories is known.
 	Generation int64  `json:"generation"`
 	UID        string `json:"uid"`
-	// Stream is what was followed.
+	// Stream is the agent's stream.
 	Stream bundle.Stream        `json:"stream"`
 	Orders map[string]position  `json:"orders,omitempty"` // as bucketOrders
 	Floors map[string]time.Time `json:"floors,omitempty"` // keys of state.Meta
 	// Trust are the envelopes of the trust documents, version 1 first.
 	Trust  [][]byte        `json:"trust,omitempty"`
 	Paused json.RawMessage `json:"paused,omitempty"`
-	// Held is true where a person has rolled back to a release, which only that machine has.
+	// Held is true if a person has rolled back to a release, which only that machine has.
 	Held bool `json:"held,omitempty"`
 	// Quarantine is the bucket of that name.
 	Quarantine map[string]json.RawMessage `json:"quarantine,omitempty"`
-	// Inventory is what was given to engines of the cluster, by name.
+	// Inventory lists the assignments of the cluster's engines, by name.
 	Inventory []inventoryItem `json:"inventory,omitempty"`
-	// Partial is true where the inventory had no room.
+	// Partial is true if the inventory had no room.
 	Partial bool `json:"partial,omitempty"`
 }
 
-// position is an order without the manifest's digest: nobody vouches for a memory, and to be the manifest that
-// was accepted before is a privilege.
+// position is an order without the manifest's digest: a memory is not signed, and a manifest that was accepted before
+// has privileges.
 type position struct {
 	Epoch    int64     `json:"epoch"`
 	Sequence int64     `json:"sequence"`

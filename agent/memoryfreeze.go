@@ -38,7 +38,7 @@ func (p *pass) boundBy() (bound bool, err error) {
 	return bound, err
 }
 
-// blank reports whether the agent knows nothing of what was here before, and could.
+// blank reports whether the agent is new on this machine and has not read the cluster's memory yet.
 func (p *pass) blank() (bool, error) {
 	if p.opts.Memory == nil || p.memory.known || p.running != nil {
 		return false, nil

@@ -36,7 +36,7 @@ func (p *pass) observe(ctx context.Context, did applied, g *guard) (seen observe
 	}
 }
 
-// look is what an assignment needs once apply has given engines what they are to have.
+// look returns the operation that an assignment needs after apply.
 func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
 	do, called := p.engines.Unfinished(r), did.changes.Called[r.Spec.Name]
 	switch {

@@ -20,7 +20,7 @@ import (
 type onePerManifest struct {
 	oci.Target
 	poller *oci.Poller
-	// tooLong is the reason to refuse for what is longer than a manifest may be.
+	// tooLong is the reason for refusing content that is larger than a manifest may be.
 	tooLong bundle.Reason
 	had     map[digest.Digest][]byte
 }

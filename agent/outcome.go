@@ -19,17 +19,17 @@ type Verdict string
 const (
 	// Done: the step did its work; the pass goes on with the next.
 	Done Verdict = "done"
-	// Idle: there was nothing new to fetch. What is here is still observed.
+	// Idle: there was nothing new to fetch. The running release is still observed.
 	Idle Verdict = "idle"
 	// Deferred: a newer release was accepted, and may be fetched later; see Options.Window.
 	Deferred Verdict = "deferred"
 	// Unreachable: bundles could not be read. It is a normal state; the agent tries again.
 	Unreachable Verdict = "unreachable"
-	// Refused: the newest release that is offered is not trusted, or not meant for this agent.
+	// Refused: the newest offered release is not trusted, or not meant for this agent.
 	Refused Verdict = "refused"
-	// Broken: this machine did not do its part: a full disk, a read-only folder, a damaged file.
+	// Broken: this machine has failed: a full disk, a read-only folder, a damaged file.
 	Broken Verdict = "broken"
-	// Interrupted: the agent was told to end. The next start goes on from there.
+	// Interrupted: the agent was stopped. The next start goes on from there.
 	Interrupted Verdict = "interrupted"
 )
 

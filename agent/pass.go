@@ -79,22 +79,22 @@ type journal struct {
 	At     time.Time     `json:"at"`
 }
 
-// contact is what is known of the place where bundles come from.
+// contact is the state of the connection to the source of bundles.
 type contact struct {
-	// Last is when it answered last; at most an hour older than the truth, to spare the disk.
+	// Last is the time of its last answer. It is saved at most once an hour, to spare the disk.
 	Last time.Time `json:"last,omitzero"`
-	// Verdict, Reason and Message tell how the last pass that asked it ended.
+	// Verdict, Reason and Message are the outcome of the last pass that asked it.
 	Verdict Verdict `json:"verdict,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
 	Message string  `json:"message,omitempty"`
 }
 
-// pulled is what the first half of a pass has brought: resolve, learn, verify, fetch, stage.
+// pulled is the result of the first half of a pass: resolve, learn, verify, fetch, stage.
 type pulled struct {
 	offer    offer
-	aside    outcome        // of learn: why no trust document was taken, where no release depends on it
-	recalled bool           // of verify: the refusal is one from memory
-	target   *state.Release // of verify: what is to be here; nil where nothing was accepted
+	aside    outcome        // of learn: why no trust document was taken, if no release depends on it
+	recalled bool           // of verify: the refusal is remembered
+	target   *state.Release // of verify: the release to have on disk; nil if none was accepted
 	taken    bool           // of verify: the target was accepted in this pass
 	staged   bool           // of stage: the target's tree is whole and on disk
 }
@@ -108,20 +108,20 @@ type applied struct {
 	attempted bool
 }
 
-// after returns a with what was done earlier in the same pass, but for the calls of engines: what they have drifted from
-// since may be given again.
+// after returns a combined with the earlier changes of the same pass, but without the earlier calls of engines: assignments
+// that have drifted since may be applied again.
 func (a applied) after(b applied) applied {
 	a.switched, a.attempted, a.changes.Began = a.switched || b.switched, a.attempted || b.attempted, a.changes.Began || b.changes.Began
 	return a
 }
 
-// observed is how the cluster stands once a pass is through, and what was done for that.
+// observed is the state of the cluster at the end of a pass, and the changes of the pass.
 type observed struct {
 	applied
-	assessed bool // the probation of the release that runs has something new
+	assessed bool // the probation of the running release has changed
 }
 
-// pass is one pass: what it is to do, and what is on the disk. What its steps find and do, they return.
+// pass is one pass: its scope, and the state that earlier passes have saved. Its steps return their results.
 type pass struct {
 	*Agent
 	scope
@@ -132,7 +132,7 @@ func newPass(a *Agent, s scope) *pass {
 	return &pass{Agent: a, scope: s}
 }
 
-// makePass makes one pass and returns how it ended.
+// makePass runs one pass and returns its outcome.
 func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
@@ -166,15 +166,15 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	return p.conclude(ctx, got, seen, g, verdict)
 }
 
-// pull brings here what is offered, and what else is to run and is not here. A person who has brought a file gets to know
-// what is wrong with its trust documents also where its release is no news.
+// pull fetches the offered release, and the release that is to run if its files are missing. For an imported file, it also
+// returns an error of the trust documents if the release is not new.
 func (p *pass) pull(ctx context.Context) (pulled, outcome) {
 	got, out := p.take(ctx)
 	if out.Verdict != Interrupted {
 		var back outcome
 		if got, back = p.bringBack(ctx, got); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
 			out = back
-			if back.Verdict == Refused || back.reason() == ReasonNotFound { // it says nothing of the offer
+			if back.Verdict == Refused || back.reason() == ReasonNotFound { // this is not about the offer
 				out.Verdict, out.answered = Unreachable, got.offer.answered
 			}
 		}
@@ -205,8 +205,8 @@ func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
 	return got, out
 }
 
-// keep brings the cluster to what is here, once more with the last good release where the one that runs is given up. It
-// runs whatever became of pull, because an agent that is offline or is offered bad releases keeps the last good one.
+// keep brings the cluster to the release on disk, and then to the last good release if the running one is given up. It
+// runs whatever the result of pull, because an agent that is offline or is offered bad releases keeps the last good one.
 func (p *pass) keep(ctx context.Context, got pulled, g *guard) (seen observed, out outcome) {
 	err := g.begin(ctx)
 	if err != nil {
@@ -219,12 +219,12 @@ func (p *pass) keep(ctx context.Context, got pulled, g *guard) (seen observed, o
 	if seen.assessed = assessed; err != nil || !gaveUp {
 		return seen, outcomeOf(ctx, err)
 	}
-	got.staged = false // the last good release is to run, not what was staged
+	got.staged = false // the last good release is to run, not the staged one
 	seen, err = p.applyAndObserve(ctx, got, g, seen.applied)
 	return seen, outcomeOf(ctx, err)
 }
 
-// applyAndObserve takes the two steps of that name, after what was done before in the same pass.
+// applyAndObserve runs the steps apply and observe, after the earlier changes in the same pass.
 func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *guard, before applied) (observed, error) {
 	p.enter("apply")
 	did, err := p.apply(ctx, got, g)
@@ -235,7 +235,7 @@ func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *guard, before
 	return p.observe(ctx, did, g)
 }
 
-// remember reads what earlier passes have left.
+// remember reads the state that earlier passes have saved.
 func (p *pass) remember() error {
 	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
 		p.earlier, err = loadEarlier(tx)
@@ -278,7 +278,7 @@ func (p *pass) introduce() error {
 	})
 }
 
-// begin writes what is about to be done, for the time after a crash.
+// begin records the step that is about to begin, for the start after a crash.
 func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
 	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(p.opts.Now())})
 }

@@ -21,13 +21,13 @@ type Pause struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Resumed is what Resume has ended. What is nil was not there.
+// Resumed lists the pause, the rollback and the quarantine that Resume has ended. Nil fields did not exist.
 type Resumed struct {
 	Pause *Pause `json:"pause,omitempty"`
-	// Held is what a person had decided to run. With a pause it is not ended, and is StillHeld.
+	// Held is the rollback that was ended. If there was a pause, the rollback goes on, and is StillHeld.
 	Held      *HeldStatus `json:"held,omitempty"`
 	StillHeld *HeldStatus `json:"stillHeld,omitempty"`
-	// Retried are the releases that were given up and may run again, the last first.
+	// Retried are the releases that were given up and may run again, the newest first.
 	Retried []probation.Quarantined `json:"retried,omitempty"`
 }
 
@@ -52,8 +52,8 @@ func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Paus
 }
 
 // Resume ends a pause. Where there is none it ends a rollback, so that the newest release runs that was accepted
-// and not given up: who ends a pause does not mean the rollback before it. With retry what was given up may run
-// again. It does nothing where there is nothing to end.
+// and not given up: ending a pause does not end a rollback before it. With retry, releases that were given up may run
+// again. It does nothing if there is nothing to end.
 func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
 	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		if r.Pause, err = loadPause(tx, now); err != nil {
@@ -71,8 +71,8 @@ func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
 	return r, err
 }
 
-// Pause is State.Pause in an agent that may be running: no further assignment is begun, and what is in progress
-// ends.
+// Pause is State.Pause in an agent that may be running: no further assignment is begun, and calls in progress
+// end.
 func (a *Agent) Pause(reason string, lasting time.Duration) (Pause, error) {
 	p, err := a.state.Pause(reason, lasting, a.opts.Now())
 	if err == nil {

@@ -25,17 +25,17 @@ const freezeRush = 10 * time.Second
 // windowRush is the time over which a fleet spreads that has waited for its transfer windows.
 const windowRush = 10 * time.Minute
 
-// plan says when the next pass is due, and what it is to do. In the zero plan everything is due.
+// plan decides when the next pass is due, and its scope. In the zero plan everything is due.
 type plan struct {
 	agent *Agent
-	// contact, drift and look are when to ask for a newer release, when to observe everything, and when
-	// to look again at what is not compliant; the zero look is now.
+	// contact, drift and look are the times for asking for a newer release, for observing all assignments, and for
+	// looking again at those that are not compliant; the zero look is now.
 	contact, drift, look time.Time
 	lookAfter            time.Duration
 	failures             int
 }
 
-// scope is what a pass at now is to do.
+// scope returns the scope of a pass at now.
 func (p *plan) scope(now time.Time) scope {
 	s := scope{all: !now.Before(p.drift)}
 	if p.agent.eager.Swap(false) {

@@ -79,13 +79,13 @@ func (p *pass) changedSinceGood(ctx context.Context, rollout *assignments.Rollou
 	}, err == nil
 }
 
-// mayGiveUp reports whether there is a release to go back to, and nobody has decided what runs.
+// mayGiveUp reports whether there is a release to go back to, and no person has rolled back.
 func (p *pass) mayGiveUp() bool {
 	return p.held == nil && probation.MayGiveUp(p.running, p.good, p.stream(), p.quarantine)
 }
 
-// noteAttempt writes, before engines are called to change something, that this is about to be done for the
-// release: should the process not live to conclude the pass, the next one knows.
+// noteAttempt records, before engines are called to change something, that this is about to happen for the
+// release: if the process dies before it concludes the pass, the next process knows.
 func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g *guard) (attempted bool, err error) {
 	due := func(r assignments.Record) bool { return g.Allowed(r, p.engines.Due(r)).Changes() }
 	if p.running == nil || !slices.ContainsFunc(rollout.Sorted(), due) {
@@ -102,8 +102,8 @@ func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g 
 	return true, p.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAttempts, p.probation) })
 }
 
-// noteProbation keeps what assess found, and that the process has outlived what it had engines do. That it was
-// told to end is no crash.
+// noteProbation saves the findings of assess, and that the process has survived the calls of engines. A
+// stop on request is no crash.
 func (p *pass) noteProbation(tx *bbolt.Tx, seen observed) (bool, error) {
 	if !seen.attempted && !seen.assessed {
 		return false, nil
@@ -164,7 +164,7 @@ func (p *pass) giveUp(reason, message string) error {
 	return nil
 }
 
-// lift forgets what was given up, and what the agent has died of.
+// lift empties the quarantine, and forgets the crashes of the agent.
 func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 	given, err1 := probation.Clear(tx)
 	tried, err2 := state.Load[probation.Probation](tx, state.Meta, keyAttempts)

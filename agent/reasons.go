@@ -8,14 +8,14 @@ package agent
 const (
 	ReasonNoRelease      = "NoRelease"      // there has been nothing to run yet
 	ReasonNotFound       = "NotFound"       // the registry answers, and has no such release
-	ReasonUnreachable    = "Unreachable"    // the registry does not answer, or not as it should
+	ReasonUnreachable    = "Unreachable"    // the registry does not answer, or not correctly
 	ReasonOutsideWindow  = "OutsideWindow"  // a newer release waits for Options.Window
-	ReasonLocalFailure   = "LocalFailure"   // this machine did not do its part
-	ReasonRebinding      = "Rebinding"      // nothing is here yet of what it is to follow
-	ReasonHeldByOperator = "HeldByOperator" // a person has decided what runs
+	ReasonLocalFailure   = "LocalFailure"   // this machine has failed
+	ReasonRebinding      = "Rebinding"      // no release of the new stream is here yet
+	ReasonHeldByOperator = "HeldByOperator" // a person has rolled back
 	ReasonQuarantined    = "Quarantined"    // the newest release was given up
-	ReasonOnFailureHold  = "OnFailureHold"  // a release that fails stays: what fails asks for it
-	ReasonNoGoodRelease  = "NoGoodRelease"  // a release that fails stays: none has proved good yet, in this stream and epoch
+	ReasonOnFailureHold  = "OnFailureHold"  // a failing release stays: a failing assignment has on-failure hold
+	ReasonNoGoodRelease  = "NoGoodRelease"  // a failing release stays: none has proved good yet, in this stream and epoch
 
 	// The registry names a host as its token service that its credentials may not be sent to.
 	ReasonCredentialsWithheld = "CredentialsWithheld"
@@ -23,20 +23,20 @@ const (
 
 // Reasons for which a release is given up. CrashLoop is also the agent's where it rests after one.
 const (
-	ReasonAssignmentsFailed = "AssignmentsFailed" // what it has changed fails, again and again
+	ReasonAssignmentsFailed = "AssignmentsFailed" // assignments that it has changed fail again and again
 	ReasonCrashLoop         = "CrashLoop"         // the agent dies whenever it applies it
 )
 
 // Reasons for which the cluster must not be changed.
 const (
-	ReasonPaused               = "Paused"               // a person wants it so
-	ReasonOutsideMaintenance   = "OutsideMaintenance"   // what is to be changed waits for Options.Maintenance
-	ReasonVetoed               = "Vetoed"               // what is to be changed waits for Options.Veto
+	ReasonPaused               = "Paused"               // a person has paused the agent
+	ReasonOutsideMaintenance   = "OutsideMaintenance"   // changes wait for Options.Maintenance
+	ReasonVetoed               = "Vetoed"               // changes wait for Options.Veto
 	ReasonAnotherAgent         = "AnotherAgent"         // which holds the Lease
-	ReasonMemoryUnread         = "MemoryUnread"         // and the machine is new, so that nobody knows what it did before
+	ReasonMemoryUnread         = "MemoryUnread"         // and the machine is new, so that the agent's past is unknown
 	ReasonMemoryUnreadable     = "MemoryUnreadable"     // damaged, or of a later version
 	ReasonOtherStream          = "OtherStream"          // the cluster followed another stream than the agent is set to
-	ReasonBehindMemory         = "BehindMemory"         // the cluster had a newer release than what is here
+	ReasonBehindMemory         = "BehindMemory"         // the cluster had a newer release than this machine
 	ReasonAPIServerUnreachable = "APIServerUnreachable" // so that neither Lease nor memory can be written
 )
 
@@ -45,10 +45,10 @@ const (
 	ReasonMemoryDenied   = "MemoryDenied"   // permissions are missing
 	ReasonLeaseDenied    = "LeaseDenied"    // permissions are missing
 	ReasonMemoryTooLarge = "MemoryTooLarge" // the inventory has no room
-	ReasonClockBehind    = "ClockBehind"    // this machine's clock is earlier than what was verified
+	ReasonClockBehind    = "ClockBehind"    // this machine's clock is behind the newest verified time of issue
 
-	// A hub gives these, for what is wrong with who the agent is.
+	// A hub gives these, for problems with the agent's identity.
 	ReasonSharedIdentity = "SharedIdentity" // a second agent has its key
-	ReasonRetired        = "Retired"        // its cluster is expected no more
+	ReasonRetired        = "Retired"        // its cluster was retired
 	ReasonKeyReplaced    = "KeyReplaced"    // the cluster has another key
 )

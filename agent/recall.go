@@ -32,15 +32,15 @@ type memoryNote struct {
 	// Known is true once the memory was read, or there was none. Before that the state may be that of a machine
 	// which was set up anew.
 	Known bool `json:"known,omitempty"`
-	// Generation and Sum are of what was saved last, or was about to be, or was taken over.
+	// Generation and Sum belong to the memory that was last saved, was about to be saved, or was taken over.
 	Generation int64  `json:"generation"`
 	Sum        string `json:"sum,omitempty"`
-	// Ahead is how far the cluster was, by stream, when that was more than this state knew.
+	// Ahead holds, by stream, the cluster's positions that are newer than this state's.
 	Ahead map[string]position `json:"ahead,omitempty"`
-	// Trust is the version of the trust document that was in force here, as the memory says.
+	// Trust is the version of the trust document that was in force here, according to the memory.
 	Trust int64 `json:"trust,omitempty"`
-	// Where names the memory, SavedAt is when it was written last. Reason and Message say what people are to
-	// know of it.
+	// Where names the memory, SavedAt is the time of its last write. Reason and Message describe a problem with
+	// it for people.
 	Where   string    `json:"where,omitempty"`
 	SavedAt time.Time `json:"savedAt,omitzero"`
 	Reason  string    `json:"reason,omitempty"`
@@ -63,27 +63,27 @@ type memoryState struct {
 	known bool    // it was read, or nobody may, in the term of the Lease
 	term  int     // of the Lease
 	err   error   // why it was not read
-	bad   *freeze // why what was read is of no use
-	// last is what the cluster holds; nil where that is nothing, or older than the state.
+	bad   *freeze // why its content cannot be used
+	// last is the cluster's content; nil if there is none, or if it is older than the state.
 	last       *backup
 	sum        string // of last's body
 	generation int64  // of what the cluster holds
-	// inherited is what is to be taken over once a release runs that is as new.
+	// inherited is the memory to take over once a release runs that is as new.
 	inherited *backup
-	// unforeseen are assignments of which no engine has said what they would bring.
+	// unforeseen are assignments whose objects no engine has predicted.
 	unforeseen map[string]bool
 	seen       int // the transaction after which the state was compared with last
-	// deniedAt is when the cluster said no; see deniedTime.
+	// deniedAt is the time of the cluster's refusal; see deniedTime.
 	deniedAt time.Time
 }
 
-// recall has the Lease, reads the memory where that was not done since, and takes over what it knows better:
+// recall takes the Lease, reads the memory unless that was done in this term, and takes over its newer parts:
 // the higher of both orders, later trust documents and, once a release runs that is as new, the inventory.
-// Nobody vouches for it. Whoever may write it can stop updates, and make no agent accept what it would not
-// have accepted without.
+// The memory is not signed. Anybody who can write it can stop updates, but cannot make an agent accept a release that
+// it would refuse without the memory.
 func (p *pass) recall(ctx context.Context) error {
 	if p.lease.Due() {
-		_ = p.lease.Attend(ctx) // the freezes say how that ended
+		_ = p.lease.Attend(ctx) // the freezes report the result
 	}
 	m := p.memory
 	if err := p.noteLease(); err != nil {
@@ -112,7 +112,7 @@ func (p *pass) recall(ctx context.Context) error {
 	return p.learnFrom(data)
 }
 
-// learnFrom takes account of what was read.
+// learnFrom takes over the memory that was read.
 func (p *pass) learnFrom(data []byte) error {
 	m := p.memory
 	m.known = true
@@ -121,7 +121,7 @@ func (p *pass) learnFrom(data []byte) error {
 		return err
 	}
 	if data == nil {
-		if note == nil || !note.Known { // a first start, of which nobody knows anything
+		if note == nil || !note.Known { // the first start in this cluster
 			return p.saveMemoryNote(func(n *memoryNote) { n.Known = true })
 		}
 		return nil

@@ -61,8 +61,8 @@ func (a *Agent) report(now time.Time) error {
 	return err
 }
 
-// next returns the report that is due, with what it shows and the memory of the last one. None is due where it
-// has no kind.
+// next returns the due report, with the identity of its content and the memory of the last report. If the report has no
+// kind, none is due.
 func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last outbox.Last, shown string, err error) {
 	if last, err = outbox.LoadLast(tx); err != nil {
 		return r, last, "", err

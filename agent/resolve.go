@@ -14,15 +14,16 @@ import (
 // offer is what a source names as the newest release.
 type offer struct {
 	manifest ocispec.Descriptor
-	// documents has the manifest, its signature and the release document: the source, with what was read of it already.
+	// documents has the manifest, its signature and the release document: the source with a cache of the content that
+	// was read already.
 	documents bundle.Source
 	// layers is the source itself.
 	layers bundle.Source
-	// answered is true where the registry has said what the tag names, or that there is no such tag.
+	// answered is true if the registry has returned the tag's manifest, or that there is no such tag.
 	answered bool
 }
 
-// resolve asks from which manifest the moving tag names. Nil offers nothing.
+// resolve asks from for the manifest under the moving tag. A nil from offers nothing.
 func (p *pass) resolve(ctx context.Context, from bundle.Source) (o offer, out outcome) {
 	if from == nil {
 		return o, idle

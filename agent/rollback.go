@@ -42,14 +42,14 @@ type hold struct {
 	At     time.Time       `json:"at"`
 }
 
-// endedBy reports whether the hold ends once r was accepted. A renewal brings what was left, as does a release for
-// one ring more.
+// endedBy reports whether the hold ends once r was accepted. It goes on if r has the content that was rolled back, as
+// after a renewal or a release for one more ring.
 func (h *hold) endedBy(r *state.Release) bool {
 	return r.Order().Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
 }
 
-// HeldStatus says that a person has decided what runs, until Resume, or until a newer release of other content
-// than was left.
+// HeldStatus is a person's rollback, until Resume, or until a newer release with other content than the one rolled
+// back.
 type HeldStatus struct {
 	To     ReleaseStatus `json:"to"`
 	By     string        `json:"by,omitempty"`
@@ -64,7 +64,8 @@ func (h *hold) status(now time.Time) *HeldStatus {
 	return &HeldStatus{*releaseStatus(h.To, now), h.By, h.Reason, h.At}
 }
 
-// message reports whether the release runs already, or else why not, and who has decided so, when and why.
+// message returns a text about the rollback: whether the release runs already, or else why not, and its author, time and
+// reason.
 func (h *hold) message(running *state.Release, c contact) string {
 	s := fmt.Sprintf("release %s runs", h.To.Name())
 	if running.Digest() != h.To.Digest() {
@@ -102,9 +103,9 @@ type RolledBack struct {
 	Here bool `json:"here"`
 }
 
-// RollBack writes that an earlier release is to run: one that was accepted here, in the epoch in force. The next
-// pass has it run, and fetches what is not here any more. It holds until Resume or a newer release of other
-// content. The highest place that was accepted does not fall by it. Errors wrap ErrNotAccepted, ErrNewest,
+// RollBack records that an earlier release is to run: one that was accepted here, in the epoch in force. The next
+// pass runs it, and fetches its missing files. The rollback holds until Resume or a newer release with other
+// content. It does not lower the highest accepted place. Errors wrap ErrNotAccepted, ErrNewest,
 // ErrNotAllowed or ErrAmbiguous.
 func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 	line := func(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
@@ -170,8 +171,8 @@ func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err err
 	return true, errors.Join(err, state.Drop(tx, state.Meta, keyHeld))
 }
 
-// voidHold ends a hold that cannot count any more: the agent was bound to another stream, or a new epoch has
-// begun before the release came to run. What runs is never touched by an epoch.
+// voidHold ends a hold that is no longer valid: the agent was bound to another stream, or a new epoch has
+// begun before the release came to run. A new epoch never stops a running release.
 func (p *pass) voidHold() error {
 	h := p.held
 	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.Digest() == p.running.Digest() || h.To.Release.Epoch == p.judge().Epoch) {
@@ -199,12 +200,12 @@ func (p *pass) wanted() *state.Release {
 	return nil
 }
 
-// bringBack fetches the wanted release by its digests where its files are not here any more, and is what it was given
+// bringBack fetches the wanted release by its digests if its files are missing, and returns got unchanged
 // otherwise.
 func (p *pass) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
 	r := p.wanted()
 	if r == nil && p.accepted != nil && p.passesOver(p.accepted) {
-		r = p.running // which is not offered any more
+		r = p.running // which is no longer offered
 	}
 	repo, ok := p.from.(oci.Target)
 	if got.staged || !ok || r == nil || p.content.Ready(ctx, r) {

@@ -15,11 +15,11 @@ import (
 // onceSendTime bounds how long a single pass is prolonged by a hub that does not answer.
 const onceSendTime = 20 * time.Second
 
-// Result is how a pass ended, and how the agent stands then.
+// Result is the outcome of a pass, and the agent's status after it.
 type Result struct {
 	Status  Status  `json:"status"`
 	Verdict Verdict `json:"verdict"`
-	// Error says why the verdict is not a good one.
+	// Error is the cause of a bad verdict; empty for a good one.
 	Error string `json:"error,omitempty"`
 }
 
@@ -75,9 +75,9 @@ func (a *Agent) result(out outcome) Result {
 	return r
 }
 
-// Run makes a pass at once and then again and again until ctx ends: to ask for a newer release, to look
-// at what is progressing, and to find drift. It serves the control socket and sends reports meanwhile,
-// and returns when all it started is finished. Its error is that of the socket or of
+// Run runs a pass at once and further passes until ctx ends: to ask for a newer release, to observe
+// progressing assignments, and to find drift. Meanwhile it serves the control socket and sends reports.
+// It returns when everything that it has started is finished. The error is of the socket or of
 // Options.Listen, or ErrRebound.
 func (a *Agent) Run(ctx context.Context) error {
 	a.logBegin()
@@ -178,7 +178,7 @@ func (a *Agent) loop(ctx context.Context) {
 	}
 }
 
-// logBegin says what a person should know of the state that a process begins with.
+// logBegin logs the notable parts of the state at the start of a process.
 func (a *Agent) logBegin() {
 	a.logInterrupted()
 	a.logOtherHub()
@@ -187,7 +187,7 @@ func (a *Agent) logBegin() {
 	}
 }
 
-// logInterrupted says what a crash, or a power cut, has interrupted. The next pass does it again: each
+// logInterrupted logs the step that a crash, or a power cut, has interrupted. The next pass repeats it: each
 // step is safe to repeat.
 func (a *Agent) logInterrupted() {
 	var j journal

@@ -39,9 +39,9 @@ func (p *pass) stage(ctx context.Context, r *state.Release) (staged bool, out ou
 	return err == nil, outcomeOf(ctx, err)
 }
 
-// kept are the releases whose content stays in the store: what is to be here, what runs, what is to run, what ran well last
-// and what did before, for a person who goes back to that without a link, and what a person has decided for. Deltas
-// start from what runs and what ran well last.
+// kept returns the releases whose content stays in the store: the target, the accepted and the running one, the last good
+// one and the good one before, for a rollback without a link, and the one to which a person has rolled back. Deltas
+// start from the running and the last good one.
 func (e earlier) kept(target *state.Release) []*state.Release {
 	kept := []*state.Release{target, e.accepted, e.running, e.good, e.former}
 	if e.held != nil {

@@ -157,8 +157,8 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 	return errors.Join(s.whole(tx), s.trust.Load(tx))
 }
 
-// whole says what is missing of what is never deleted: an agent that went on without it would be somebody else, or
-// take an older release.
+// whole returns an error if a record is missing that is never deleted: an agent without it would have another identity, or
+// accept an older release.
 func (s *State) whole(tx *bbolt.Tx) error {
 	accepted, err := state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	if err != nil {

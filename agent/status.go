@@ -104,13 +104,13 @@ type ReleaseStates struct {
 	Refused *RefusedStatus `json:"refused,omitempty"`
 	// Desired is the newest that was offered, refused or not.
 	Desired *ReleaseStatus `json:"desired,omitempty"`
-	// Held is there where a person has decided what runs.
+	// Held is a person's rollback, if there is one.
 	Held *HeldStatus `json:"held,omitempty"`
-	// Quarantined are the releases that were given up here, the last first.
+	// Quarantined are the releases that were given up here, the newest first.
 	Quarantined []probation.Quarantined `json:"quarantined,omitempty"`
 }
 
-// ReleaseStatus names a release. Of a refused one only the digest is known.
+// ReleaseStatus names a release. For a refused one only the digest is known.
 type ReleaseStatus struct {
 	Digest    digest.Digest `json:"digest"` // of the manifest
 	Epoch     int64         `json:"epoch"`

@@ -22,7 +22,7 @@ type verified struct {
 }
 
 // verify judges an offer, once for each digest. It requests manifest, signature and release document and no layer.
-// What it accepts is written at once: order and floor never fall.
+// It saves an accepted release at once: order and floor never fall.
 func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
 	by := p.judge()
 	if r := p.refused; r != nil && p.remembered(*r, o.manifest.Digest) {
@@ -67,7 +67,8 @@ func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) e
 	return err
 }
 
-// vouched refuses to judge by less than what was in force in this cluster before the machine was set up anew.
+// vouched refuses to judge by an older trust document than the one that was in force in this cluster before the machine
+// was set up anew.
 func (p *pass) vouched(by trust.Judge) error {
 	note, err := p.state.memoryNote()
 	if err != nil || note == nil || note.Trust <= by.Version() {
@@ -83,16 +84,16 @@ type refusal struct {
 	Reason  bundle.Reason `json:"reason"`
 	Message string        `json:"message"`
 	At      time.Time     `json:"at"`
-	// Trust identifies what it was judged by: the keys, and what and who this agent is.
+	// Trust identifies the inputs of the judgement: the keys, and the agent's version and place.
 	Trust string `json:"trust"`
-	// Count is how often it has been judged, and NotBefore when a pass may do so again by itself.
+	// Count is the number of judgements, and NotBefore the time at which a pass may judge again by itself.
 	Count     int       `json:"count"`
 	NotBefore time.Time `json:"notBefore"`
 }
 
-// final reports whether the reason lies in the signed release document, so that the same digest cannot be
-// judged otherwise by the same trust. A signature may still be added, a damaged blob repaired, a clock put
-// right, and the trust document of the release's epoch may still come.
+// final reports whether the reason lies in the signed release document, so that the same trust would always refuse the
+// same digest. Other refusals may end: a signature may be added, a damaged blob repaired, a clock corrected, and the
+// trust document of the release's epoch may still arrive.
 func (r refusal) final() bool {
 	switch r.Reason {
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,

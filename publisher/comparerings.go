@@ -34,7 +34,7 @@ func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.T
 	return blocked(main, pl), nil
 }
 
-// byRelease groups the lanes of pl, those that are published to apart, by the release that they have.
+// byRelease groups the lanes of pl by their release, and separates those to publish to.
 func (pl *plan) byRelease() []standing.Lanes {
 	var groups []standing.Lanes
 	for n, l := range pl.Lanes {
@@ -50,7 +50,7 @@ func (pl *plan) byRelease() []standing.Lanes {
 	return groups
 }
 
-// ring compares with what a group of lanes has. The difference is nil where they have nothing and are to have nothing.
+// ring compares with the release of a group of lanes. The difference is nil if they have no release and get none.
 func (c comparing) ring(ctx context.Context, pl *plan, group standing.Lanes, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
 	has := (&issue{lanes: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
@@ -58,7 +58,7 @@ func (c comparing) ring(ctx context.Context, pl *plan, group standing.Lanes, iss
 	if last = group[0].Release; last != nil {
 		row.OldRelease = diff.OldReleaseOf(last)
 	}
-	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are told once
+	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are listed once
 	if err != nil {
 		return nil, nil, err
 	}

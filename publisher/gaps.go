@@ -23,8 +23,8 @@ type gaps struct {
 	drops map[string]bool
 }
 
-// check refuses to give up what is nowhere, which is probably mistyped. All cluster types are planned, and there has the
-// drops that name something.
+// check refuses to drop an assignment that does not exist and is probably mistyped. All cluster types are planned, and
+// there has the drops that name an assignment.
 func (g gaps) check(there map[string]bool) error {
 	for _, drop := range slices.Sorted(maps.Keys(g.drops)) {
 		if !there[drop] {
@@ -117,7 +117,7 @@ func (g typeGaps) compareSelection(o outcome, a bundle.Assignment) {
 	}
 }
 
-// lost returns what is kept where err says why it is not known what the assignments that failed had: nothing.
+// lost returns the outcome if err keeps the content of failed assignments from being known: none of them is kept.
 func (g typeGaps) lost(o outcome, err error) kept {
 	k := kept{rendered: o.rendered}
 	for _, name := range slices.Sorted(maps.Keys(o.failed)) {
@@ -140,7 +140,8 @@ func (g typeGaps) lost(o outcome, err error) kept {
 	return k
 }
 
-// needLast reports whether the last release has to be read: for what is held, and to tell which of the drops is there.
+// needLast reports whether the last release has to be read: for the content of held assignments, and to check that the
+// assignments to drop exist.
 func (g typeGaps) needLast(o outcome) bool {
 	needed := g.unknown() && !g.left
 	for name := range o.failed {

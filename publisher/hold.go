@@ -23,22 +23,23 @@ const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
 // mistake in its selectors, so that it is not known whether it still does.
 const PolicyFailed scheduler.FailureReason = "PolicyFailed"
 
-// kept is what becomes of the assignments of a cluster type.
+// kept is the outcome for the assignments of a cluster type.
 type kept struct {
-	// rendered and held are published: as they were rendered, and as an earlier release has them.
+	// rendered and held are published: with their new content, and with that of an earlier release.
 	rendered []scheduler.Assignment
 	held     []pack.Held
-	// failures and dropped are told in the result.
+	// failures and dropped are listed in the result.
 	failures, dropped []FailedAssignment
-	// lost says why it is not known what those that failed had, so that nothing may be published; empty where it is.
+	// lost is the reason why the earlier content of failed assignments is unknown, so that nothing may be published;
+	// empty if it is known.
 	lost string
-	// there names the assignments that PublishOptions.Drop may name, as that does.
+	// there names the existing assignments, in the form of PublishOptions.Drop.
 	there []string
 }
 
-// hold decides what becomes of the assignments of ct that failed: dropped on purpose, held with the content that they had
-// in the last release, or left out because they never had any. Where what they had is not known, leaving one out would
-// order its deletion.
+// hold decides on the failed assignments of ct: they are dropped on purpose, held with their content of the last release,
+// or left out because they never had any. If their earlier content is unknown, ct is not published: leaving an assignment
+// out would order its deletion.
 func (p *publication) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
 	o, gaps := outcomeOf(ct), p.gaps.of(ct)
 	k, err := p.holdFailed(ctx, o, gaps, at, record)
@@ -50,7 +51,7 @@ func (p *publication) hold(ctx context.Context, ct asked, at found, record stand
 	return k, nil
 }
 
-// outcomeOf returns what became of ct's assignments, but for those whose names others have.
+// outcomeOf returns the rendered and the failed assignments of ct, without those whose name another one has taken.
 func outcomeOf(ct asked) outcome {
 	o := outcome{ct.Assignments, map[string]FailedAssignment{}}
 	for _, f := range ct.Failures {
@@ -123,7 +124,7 @@ func (g typeGaps) keep(o outcome, last *lastRelease, accountOf func(workspace, n
 		}
 		if a, published := had[name]; published {
 			h, err := last.hold(a, f.Reason)
-			h.Line.ServiceAccount = accountOf(a.Workspace, a.Namespace) // who may do what is not up to what is held
+			h.Line.ServiceAccount = accountOf(a.Workspace, a.Namespace) // permissions follow the present platform
 			if err != nil {
 				return k, standing.LostIfRefused(err, "release %s", last.name)
 			}

@@ -88,7 +88,7 @@ func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	return all, nil
 }
 
-// standingIssues groups the lanes by the release that they have, where c is what is planned for those that are published to.
+// standingIssues groups the lanes by their release. C is the content planned for the lanes to publish to.
 func (f found) standingIssues(c content) []*issue {
 	var all []*issue
 	for _, l := range f.Lanes {

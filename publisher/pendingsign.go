@@ -62,8 +62,7 @@ func (e *Pending) addTo(ctx context.Context, signer signing.Signer, repo oci.Tar
 	return nil
 }
 
-// readSignatures reads again who has signed, since others may have done so meanwhile, and reports whether nothing lacks a
-// signature.
+// readSignatures reads the signatures again, since others may have signed meanwhile, and reports whether none is missing.
 func (e *Pending) readSignatures(ctx context.Context) (complete bool, err error) {
 	complete = true
 	signed := func(repo oci.Target, d digest.Digest, by *[]trust.KeyName) error {

@@ -19,15 +19,15 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// asked is what is asked for of one cluster type.
+// asked is the wanted content of one cluster type.
 type asked struct {
 	scheduler.ClusterTypeResult
-	// left means that the environment had the cluster type and has it no more.
+	// left means that the cluster type has left the environment.
 	left bool
 }
 
 // askedOf returns the cluster types of result, and, without assignments, those that the last record names and result does
-// not. An agent of such a type learns by a signed, empty release that nothing is assigned any more.
+// not. A signed, empty release tells the agents of such a type that they have no assignment any more.
 func askedOf(result *scheduler.Result, record standing.Record) []asked {
 	var all []asked
 	for _, ct := range result.ClusterTypes {
@@ -46,12 +46,12 @@ func askedOf(result *scheduler.Result, record standing.Record) []asked {
 	return append(all, left...)
 }
 
-// found is what stands of one cluster type, and for whom a publication is.
+// found is the published state of one cluster type, and the lanes to publish to.
 type found struct {
 	standing.Type
-	// aim are the lanes that are published to, narrowest first; empty where the platform names no rings.
+	// aim are the lanes to publish to, narrowest first; empty if the platform names no rings.
 	aim standing.Lanes
-	// refused says why nothing can be published there; empty where something can.
+	// refused is the reason why the cluster type cannot be published; empty if it can.
 	refused string
 }
 
@@ -128,7 +128,7 @@ func (pl *plan) lacksSomething() bool {
 	return pl.row.Result == releases.OutcomeFailed || len(pl.row.Failures) > 0
 }
 
-// find finds what is published of a cluster type, and whether anything can be published there.
+// find reads the published state of a cluster type, and whether it can be published.
 func (p *publication) find(ctx context.Context, name string, record standing.Record) (f found, err error) {
 	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
 		f.refused = fmt.Sprintf("a cluster type's name becomes the name of a repository: %v", err)
@@ -164,7 +164,7 @@ func (f found) standingRow(name string, assignments int) PublishedType {
 	return row
 }
 
-// pack returns the content of what was rendered and held of a cluster type.
+// pack returns the content of a cluster type's rendered and held assignments.
 func (p *publication) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err error) {
 	if err := artifacts.CheckPinned(ct); err != nil {
 		return c, err

@@ -134,8 +134,8 @@ func (p *publication) mayPublish(ctx context.Context) error {
 	return nil
 }
 
-// publication is what all steps of one run of Publish have in common: what was asked for, and by whom it is signed. What
-// one step found or did is handed to the next.
+// publication holds the inputs of one run of Publish that all steps share: options, signer and reader. Steps pass their
+// results to one another as values.
 type publication struct {
 	standing.Reader
 	signer   signing.Signer
@@ -152,7 +152,7 @@ type publication struct {
 // commits are those that a publication is of; empty where they are not known.
 type commits struct{ base, environment string }
 
-// warnings are about what was found, each once.
+// warnings lists the Reader's warnings, each once.
 type warnings struct{ list []string }
 
 func (w *warnings) add(format string, args ...any) {
@@ -307,7 +307,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	return done, err
 }
 
-// planAll plans cluster types, and checks that what is given up is there.
+// planAll plans cluster types, and checks that the assignments to drop exist.
 func (p *publication) planAll(ctx context.Context, all []asked, record standing.Record, so *progress) ([]*plan, error) {
 	var plans []*plan
 	for _, ct := range all {

@@ -46,20 +46,20 @@ type Assignment struct {
 	Name        string
 	ClusterType string
 	Workspace   string
-	// Registration is the WorkloadRegistration whose source the workload was found in; empty for the
+	// Registration is the WorkloadRegistration whose source has the workload; empty for the
 	// platform's own.
 	Registration string
 	Workload     string
 	Target       string
 	Namespace    string
-	// ServiceAccount, as NAMESPACE/NAME, is in whose name the objects are applied, where the Platform lists
+	// ServiceAccount, as NAMESPACE/NAME, is impersonated to apply the objects, if the Platform lists
 	// the workspace; else empty.
 	ServiceAccount string
-	// Policies names those that selected the pair, sorted.
+	// Policies names the policies that selected the pair, sorted.
 	Policies []string
 	// Config lists the ConfigMaps that matched, in the order in which they were merged.
 	Config []ConfigSource
-	// ConfigDigest identifies the composed configuration; empty where there is none.
+	// ConfigDigest identifies the composed configuration; empty if there is none.
 	ConfigDigest digest.Digest
 	// Adapter is the reconciler: chosen by annotation, else inferred from the rendered kinds.
 	Adapter string

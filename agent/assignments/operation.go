@@ -8,9 +8,9 @@ type Operation int
 // The operations. Those after Observe change the cluster.
 const (
 	Nothing Operation = iota
-	Observe           // how the assignment stands
-	Change            // move it toward what it should be, or take it away
-	Correct           // give again what has drifted
+	Observe           // observe the assignment's state
+	Change            // move it toward its desired state, or remove it
+	Correct           // apply it again after drift
 )
 
 // Changes reports whether an engine is called to change something.
@@ -37,7 +37,7 @@ func (r Record) Due(adapter string, configured bool) Operation {
 	return Nothing
 }
 
-// Unfinished returns what an assignment needs that is not through yet, once its engine was given what it is to have.
+// Unfinished returns the operation that an unfinished assignment needs after its engine got its desired content.
 func (r Record) Unfinished(adapter string) Operation {
 	switch {
 	case !r.Unsettled():

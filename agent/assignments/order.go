@@ -11,15 +11,15 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Rollout is how all assignments stand. It says what is to wait for what; docs/workloads.md has the rules in words.
+// Rollout is the state of all assignments. It decides which of them have to wait; docs/workloads.md describes the rules.
 type Rollout struct {
 	records  map[string]*Record
 	adapter  func(bundle.Assignment) string
 	deadline time.Duration
 }
 
-// NewRollout returns the rollout of assignments that stand as records say. Adapter names the engine that is to have an
-// assignment; deadline is how long one that is in progress keeps others waiting.
+// NewRollout returns the rollout of assignments with these records. Adapter returns the engine for an assignment; deadline
+// bounds the time for which an assignment in progress keeps others waiting.
 func NewRollout(records []Record, adapter func(bundle.Assignment) string, deadline time.Duration) *Rollout {
 	l := &Rollout{records: map[string]*Record{}, adapter: adapter, deadline: deadline}
 	for _, r := range records {
@@ -79,12 +79,12 @@ func (r *Record) compare(o *Record) int {
 	return cmp.Or(cmp.Compare(r.Spec.Wave, o.Spec.Wave), cmp.Compare(r.Spec.Name, o.Spec.Name))
 }
 
-// Gate says what may begin at one moment: it holds until a record changes.
+// Gate decides which assignments may begin at one moment: it is valid until a record changes.
 type Gate struct {
 	of  *Rollout
 	now time.Time
-	// first is what keeps higher waves from beginning, last what keeps lower waves from being removed; nil
-	// where nothing does.
+	// first keeps higher waves from beginning, last keeps lower waves from being removed; nil if no assignment
+	// does.
 	first, last *Record
 	// needers are the assignments that need the one with that name.
 	needers map[string][]*Record
@@ -125,8 +125,8 @@ func (g Gate) underWay(r *Record) bool {
 	return g.now.Sub(r.AppliedAt).Abs() <= g.of.deadline // a clock may be set back
 }
 
-// Waits says why r may not begin yet; the reason is empty where it may. What is only to be had again has
-// begun already, and is never held back.
+// Waits returns the reason why r may not begin yet; empty if it may. An assignment that is only applied again
+// has begun already, and never waits.
 func (g Gate) Waits(r Record) (reason, message string) {
 	if r.Removing {
 		return g.waitsToGo(&r)

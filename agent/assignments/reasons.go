@@ -1,10 +1,10 @@
 package assignments
 
-// The reasons that the agent itself gives for how an assignment stands. Its engines have theirs. docs/operations.md
-// says of each what to do.
+// The agent's own reasons for the state of an assignment. Its engines have theirs. docs/operations.md has advice for
+// each.
 const (
 	ReasonAdapterUnavailable = "AdapterUnavailable" // its engine is not configured on this agent
-	ReasonDependencyNotReady = "DependencyNotReady" // it waits for what it depends on
+	ReasonDependencyNotReady = "DependencyNotReady" // it waits for an assignment that it depends on
 	ReasonWaveNotReady       = "WaveNotReady"       // it waits for an earlier wave
 	ReasonSettling           = "Settling"           // compliant, and not for long enough to count
 	ReasonDeadlineExceeded   = "DeadlineExceeded"   // progressing for longer than the agent's deadline

@@ -1,12 +1,12 @@
-// Package assignments is what an agent knows of each assignment, and what follows from that.
+// Package assignments holds an agent's record of each assignment, and decides which assignments may begin.
 //
-// A Record has one assignment: what it is to have, what an engine was given, and how it stands. Its methods say what
-// each step makes of it, such as Listed once a release lists it, Begun before an engine is called, and After once the
-// engine has answered; they return the next record and change nothing. A Rollout has all of them, and says which may
+// A Record is the state of one assignment: its desired content, the content that an engine was given, and the result. Its
+// methods are the transitions, such as Listed once a release lists it, Begun before an engine is called, and After once the
+// engine has answered; they return the next record and change nothing. A Rollout has all records, and decides which may
 // begin and which have to wait.
 //
-// The judgements are functions of values: they read no clock and no file. Reader, Save and Write keep records in the
-// state file, and LedgerOf what engines keep of them there.
+// The decisions are functions of values: they read no clock and no file. Reader, Save and Write keep records in the
+// state file, and LedgerOf returns the ledger that engines keep there.
 package assignments
 
 import (
@@ -32,23 +32,23 @@ type Record struct {
 	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
-	// AppliedAt is when what is in progress was begun: Apply of that content, also again where it had drifted,
-	// had failed or was waiting, or the removal. Zero before that.
+	// AppliedAt is the beginning of the work in progress: an Apply of that content, also a repeated one after drift,
+	// a failure or a wait, or the removal. Zero before that.
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
-	// Late is true where it has failed only because the engine was progressing for too long. Another
-	// attempt is no new beginning then.
+	// Late is true if it has failed only because the engine was progressing for too long. Another
+	// attempt does not count as a new beginning then.
 	Late bool `json:"late,omitempty"`
-	// Reached is what was compliant last.
+	// Reached is the last compliant content.
 	Reached Reached `json:"reached,omitzero"`
-	// HealthyAt is since when the engine has called it compliant without a break.
+	// HealthyAt is the time since which the engine has reported Compliant without a break.
 	HealthyAt time.Time `json:"healthyAt,omitzero"`
-	// Before is how Item stood before the step that was begun.
+	// Before is the state of Item before the step that was begun.
 	Before *Standing `json:"before,omitempty"`
 	// Removing is true once a newer verified release no longer lists it.
 	Removing bool `json:"removing,omitempty"`
 }
 
-// Reached is what was compliant, and what it depends on. Desired is empty once something else was begun.
+// Reached is the content that was compliant, and its dependencies. Desired is empty once other content was begun.
 type Reached struct {
 	Desired   digest.Digest `json:"desired,omitempty"`
 	DependsOn []string      `json:"dependsOn,omitempty"`
@@ -73,10 +73,10 @@ type Rules struct {
 	Deadline time.Duration // how long it may be progressing
 }
 
-// Listed returns the record of an assignment that a verified release lists. What is desired, or an
-// adapter, that differs from what was applied makes it pending.
+// Listed returns the record of an assignment that a verified release lists. It is pending if its desired content or its
+// adapter differs from the applied one.
 func (r Record) Listed(a bundle.Assignment, adapter string, now time.Time) Record {
-	if r.Removing { // something of it may be gone already
+	if r.Removing { // some of its objects may be gone already
 		r.Applied, r.Reached.Desired = "", ""
 	}
 	r.Spec, r.Removing = a, false
@@ -208,12 +208,12 @@ func (r Record) Same(o Record) bool {
 		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
 }
 
-// Stale reports whether what the engine was given last differs from what it should have.
+// Stale reports whether the engine's last content differs from the desired one.
 func (r Record) Stale(adapter string) bool {
 	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
 }
 
-// needs are the assignments on which what the cluster has of r depends.
+// needs returns the assignments on which r's content on the cluster depends.
 func (r Record) needs() []string {
 	if r.Applied == "" || r.Applied != r.Spec.Desired() {
 		return r.Reached.DependsOn
@@ -221,17 +221,17 @@ func (r Record) needs() []string {
 	return slices.Concat(r.Spec.DependsOn, r.Reached.DependsOn)
 }
 
-// Orphaned reports whether what was applied is to stay once the assignment is removed.
+// Orphaned reports whether the applied objects stay when the assignment is removed.
 func (r Record) Orphaned() bool { return r.Spec.OnRemove == removeOrphan }
 
-// HoldsRelease reports whether a release is to stay though the assignment fails in it.
+// HoldsRelease reports whether a release stays although the assignment fails in it.
 func (r Record) HoldsRelease() bool { return r.Spec.OnFailure == onFailureHold }
 
-// Corrected reports whether drift is to be put right.
+// Corrected reports whether drift is corrected.
 func (r Record) Corrected() bool { return r.Spec.Drift != driftReport }
 
-// OnlySeen reports whether engines are to leave r as it is: it was as it should be, and what has become of
-// it since is only to be reported.
+// OnlySeen reports whether engines only observe r: it was compliant, and drift since then is
+// only reported.
 func (r Record) OnlySeen() bool {
 	return !r.Removing && !r.Corrected() && r.Applied != "" && r.Applied == r.Reached.Desired
 }

@@ -22,9 +22,9 @@ const (
 // by several goroutines.
 type Reader struct {
 	mu sync.Mutex
-	// byName are the records that were read last, with what they were decoded from.
+	// byName are the records of the last read, with their encoded form.
 	byName map[string]*decoded
-	// all are those of the transaction with that number, which is another one after each commit.
+	// all are the records of the transaction with number id, which changes with each commit.
 	all []Record
 	id  int
 }
@@ -83,7 +83,7 @@ func (l *Reader) ByName(tx *bbolt.Tx) (map[string]Record, error) {
 // Save keeps a record.
 func Save(tx *bbolt.Tx, r Record) error { return state.Save(tx, Bucket, r.Spec.Name, r) }
 
-// Write keeps records, in one transaction, and forgets those of assignments that are gone, with what is left in the
+// Write saves records, in one transaction, and deletes those of removed assignments, with their entries in the
 // ledger.
 func Write(db *state.DB, rs []Record) error {
 	if len(rs) == 0 {

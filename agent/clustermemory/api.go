@@ -24,7 +24,7 @@ const maxAnswerBytes = 4 << 20
 // labels are those of all that belongs to an agent.
 var labels = map[string]string{"app.kubernetes.io/name": "wherry-agent"}
 
-// What is written of the kinds of the Kubernetes API, and read.
+// The fields of Kubernetes kinds that this package writes and reads.
 type (
 	kind struct {
 		APIVersion string `json:"apiVersion"`
@@ -154,7 +154,7 @@ func isStatus(err error, code int) bool {
 	return errors.As(err, &no) && no.Code == code
 }
 
-// told gives an API server's answer the kind that agents tell apart.
+// told gives an API server's error one of the kinds that agents test for.
 func told(err error) error {
 	var no *answer
 	if !errors.As(err, &no) {

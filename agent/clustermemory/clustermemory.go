@@ -23,16 +23,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Names of what is kept where nobody has said otherwise.
+// Default names of the Secret.
 const (
-	// DefaultNamespace is that of an agent outside of the cluster.
+	// DefaultNamespace is the namespace for an agent outside of the cluster.
 	DefaultNamespace = "wherry-system"
-	// DefaultName is that of the agent of a namespace.
+	// DefaultName is the Secret's name.
 	DefaultName = "wherry-agent-memory"
 )
 
 const (
-	// secretType keeps people from taking the Secret for one of their own.
+	// secretType tells people that the Secret is not one of their own.
 	secretType = "wherry.dev/agent-memory"
 	dataKey    = "memory"
 	// requestTime bounds one request where the configuration has no timeout of its own.

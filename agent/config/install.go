@@ -27,22 +27,23 @@ const InstalledTokenPath = "/etc/wherry-enroll/token"
 type Installed struct {
 	// Files are agent.yaml and the public keys and trust document that it names, by name.
 	Files map[string][]byte
-	// ClusterName is empty where it was not told.
+	// ClusterName is the cluster's name; empty if not given.
 	ClusterName string
 	// Registry has the bundles. It is no folder.
 	Registry oci.Location
-	// Cluster says which bundle is the agent's. Who signs it is said by version 1 of the trust document, or by
-	// Pinned where that is nil.
+	// Cluster selects the agent's bundle. Version 1 of the trust document in Trust, or Pinned if Trust is nil, lists
+	// the keys that sign it.
 	Cluster bundle.ReportCluster
 	Pinned  bundle.Trust
 	Trust   bundle.TrustChain
-	// PlainHTTP, AuthHosts and Impersonate are the settings of these names, ArgoNamespace too where it was told.
+	// PlainHTTP, AuthHosts, Impersonate and ArgoNamespace are the settings of these names. An empty ArgoNamespace
+	// means that it was not given.
 	PlainHTTP, Impersonate bool
 	AuthHosts              []string
 	ArgoNamespace          string
-	// VetoFile is the setting of that name, an absolute path; empty where it was not told.
+	// VetoFile is the setting of that name, an absolute path; empty if not given.
 	VetoFile string
-	// EnrollToken is the token that the agent is to enroll with, with its secret; empty where none was given.
+	// EnrollToken is the agent's token for enrollment, with its secret; empty if not given.
 	EnrollToken string
 }
 

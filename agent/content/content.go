@@ -1,13 +1,13 @@
-// Package content is what an agent has on disk of the releases in use: their blobs, in an OCI layout, and their unpacked
+// Package content stores the releases in use on an agent's disk: their blobs, in an OCI layout, and their unpacked
 // trees.
 //
-// Begin with New. Bring has a release's tree in the layout, Stage unpacks and checks it, and Assignments and Folder
-// are what is used of it. Prune deletes what no release in use needs.
+// Begin with New. Bring fetches a release's tree into the layout, Stage unpacks and checks it, and Assignments and Folder
+// return its parts. Prune deletes blobs and trees that no release in use needs.
 //
-// Blobs are checked and synced before they get their name. What is unpacked is not synced: it is compared with digests
-// when a process uses it for the first time, and unpacked again from its layer where a power cut, or a person, has
-// changed it. So a crash at any point leaves nothing that is taken for whole and is not. Nothing here judges whether a
-// release may run: what Bring and Stage are given was verified. Signatures are not kept.
+// Blobs are checked and synced before they get their name. Unpacked files are not synced: each process compares them with
+// their digests at its first use, and unpacks them again from the layer if a power cut, or a person, has changed them. So
+// a crash at any point leaves nothing incomplete that counts as complete. This package does not judge whether a release
+// may run: Bring and Stage are given verified releases. Signatures are not kept.
 package content
 
 import (
@@ -180,9 +180,9 @@ func (c *Store) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, err
 	return c.list.assignments, d, nil
 }
 
-// Stage makes the tree of r usable from its layer in the layout. The publisher is to blame, by a *bundle.Refusal, only for
-// what the publisher has signed: where the stored layer is not what was fetched, this machine's disk is, by a
-// *state.LocalError, and Bring fetches it again.
+// Stage makes the tree of r usable from its layer in the layout. The error is a *bundle.Refusal only if the signed content
+// is at fault. If the stored layer is damaged, the disk is at fault: the error is a *state.LocalError, and Bring fetches
+// the layer again.
 func (c *Store) Stage(ctx context.Context, r *state.Release) error {
 	err := c.stage(ctx, r)
 	if errors.As(err, new(*bundle.Refusal)) && !c.intact(ctx, r) {
@@ -191,7 +191,7 @@ func (c *Store) Stage(ctx context.Context, r *state.Release) error {
 	return err
 }
 
-// Ready makes the tree of r usable from what is on this machine, and reports whether it is.
+// Ready makes the tree of r usable without fetching, and reports whether it is.
 func (c *Store) Ready(ctx context.Context, r *state.Release) bool {
 	if _, err := c.Assignments(r); err == nil {
 		return true
@@ -199,8 +199,8 @@ func (c *Store) Ready(ctx context.Context, r *state.Release) bool {
 	return c.intact(ctx, r) && c.Stage(ctx, r) == nil
 }
 
-// stage unpacks the tree of r from the store and checks it. Folders get their names when all is whole, and count
-// once the state file knows of it.
+// stage unpacks the tree of r from the store and checks it. Folders get their names when the tree is complete, and count
+// once the state file has it.
 func (c *Store) stage(ctx context.Context, r *state.Release) (err error) {
 	temp, final := filepath.Join(c.db.Dir(), TreesDir, StagingDir), c.tree(r.Release.Content.DiffID)
 	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700), os.MkdirAll(filepath.Join(c.db.Dir(), ContentsDir), 0o700)); err != nil {
@@ -226,7 +226,7 @@ func (c *Store) stage(ctx context.Context, r *state.Release) (err error) {
 	})
 }
 
-// unpack returns the digest of the list. What is not the content's fault is this machine's.
+// unpack returns the digest of the list. An error that is not the content's fault is a *state.LocalError.
 func (c *Store) unpack(ctx context.Context, r *state.Release, dir string) (digest.Digest, error) {
 	list, err := c.unpackTo(ctx, r, dir)
 	if err != nil && !errors.As(err, new(*bundle.Refusal)) {
@@ -235,7 +235,7 @@ func (c *Store) unpack(ctx context.Context, r *state.Release, dir string) (diges
 	return list, err
 }
 
-// unpackTo writes what is not here yet, and checks all of it.
+// unpackTo writes the folders that are missing, and checks all of them.
 func (c *Store) unpackTo(ctx context.Context, r *state.Release, dir string) (digest.Digest, error) {
 	tree, unpack, err := c.open(ctx, r)
 	if err != nil {
@@ -272,7 +272,7 @@ func (c *Store) listed(root *os.Root) map[string]digest.Digest {
 	contents := map[string]digest.Digest{}
 	list, _, err := c.readList(root)
 	if err != nil {
-		return nil // which the one who reads it once more will say
+		return nil // a later read of the list returns the error
 	}
 	for _, a := range list {
 		contents[a.Name] = a.Content

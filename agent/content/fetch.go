@@ -34,10 +34,10 @@ type Wanted struct {
 	Bases, Keep []*state.Release
 }
 
-// Bring has a release's tree in the layout, under whatever release it came. It is the one place that moves many bytes.
-// Manifest and release document come first, so that what a later pass needs of them is here. An error is a
-// *bundle.Refusal where the content is not what was signed, a *state.LocalError of this machine, that of Options.Window,
-// or one of the link.
+// Bring fetches a release's tree into the layout, unless it came with another release. No other code moves many bytes.
+// It fetches manifest and release document first, which a later pass needs. The error is a
+// *bundle.Refusal if the content differs from the signed one, a *state.LocalError of this machine, the error of
+// Options.Window, or one of the link.
 func (c *Store) Bring(ctx context.Context, w Wanted) error {
 	repo, err := c.repository(w.Release.Release.Stream())
 	if err != nil {
@@ -145,8 +145,8 @@ func (c *Store) download(ctx context.Context, from oci.Target, blob ocispec.Desc
 	return arrival(c.DownloadBlob(ctx, from, blob, c.opts.Download))
 }
 
-// arrival gives the errors of a download their kind: the link's, the registry's, who has something else than was
-// signed, or this machine's.
+// arrival classifies the error of a download: of the link, of the registry, if it has other content than the signed one,
+// or of this machine.
 func arrival(err error) error {
 	switch {
 	case err == nil:
@@ -162,8 +162,8 @@ func arrival(err error) error {
 	return fmt.Errorf("layer: %w", err)
 }
 
-// copyLayer is for media. It reads no more than the signed size. What it has written has the signed digest, or
-// is gone.
+// copyLayer copies the layer from a medium. It reads at most the signed size. The written blob has the signed digest, or
+// is removed.
 func (c *Store) copyLayer(ctx context.Context, repo oci.Target, w Wanted) error {
 	desc := w.Release.Tree
 	body, err := w.Layers.Fetch(ctx, desc)

@@ -38,7 +38,7 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 	return nil
 }
 
-// keepFolders deletes what is in a folder of the state folder and not among keep.
+// keepFolders deletes all entries of a folder in the state folder except those in keep.
 func (c *Store) keepFolders(name string, keep map[string]bool) error {
 	dir := filepath.Join(c.db.Dir(), name)
 	entries, err := os.ReadDir(dir)

@@ -17,24 +17,24 @@ import (
 
 // Status is what an agent has on disk beside its state.
 type Status struct {
-	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: what runs or is to run, what ran
-	// well last, and before that.
+	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: the release that runs or is to run,
+	// the last good one, and the good one before that.
 	Releases []string
-	// Damaged says what is wrong with the index, which the agent makes again when it needs it.
+	// Damaged is the error of a damaged index, which the agent makes again when it needs it.
 	Damaged error
-	// Blobs and Trees are the bytes of the releases, and of their unpacked trees. Parts are those of downloads
-	// that go on.
+	// Blobs and Trees are the sizes of the releases, and of their unpacked trees, in bytes. Parts is the size of
+	// unfinished downloads.
 	Blobs, Trees, Parts int64
 }
 
-// Source returns what the state folder dir has of a stream's releases, by their digests. Their signatures are not
-// there: they were verified when the releases came.
+// Source returns a stream's releases in the state folder dir, by their digests. It has no signatures:
+// they were verified when the releases came.
 func Source(dir string, s bundle.Stream) (bundle.Source, error) {
 	return oci.NewLayout(filepath.Join(dir, state.StoreDir)).Repository(s.Repository())
 }
 
-// ReadStatus reads what is in the state folder dir, also beside a running agent. A folder without a store has none
-// of it.
+// ReadStatus reads the status of the store in the state folder dir, even while an agent runs. It is zero for a folder
+// without a store.
 func ReadStatus(dir string) (s Status, err error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -87,8 +87,8 @@ func (c *Store) remove(d digest.Digest) error {
 	return nil
 }
 
-// base is the tree with that digest, where one of releases has it, for a delta. What it holds is not looked at:
-// of a base that is damaged no delta makes what was signed.
+// base returns the tree with that digest, if one of releases has it, as the base of a delta. It does not check the
+// content: a delta on a damaged base fails, since the result does not have the signed digest.
 func (c *Store) base(diffID digest.Digest, releases ...*state.Release) (delta.Tree, bool) {
 	for _, r := range releases {
 		if r == nil || r.Release.Content.DiffID != diffID {
@@ -104,13 +104,13 @@ func (c *Store) base(diffID digest.Digest, releases ...*state.Release) (delta.Tr
 	return delta.Tree{}, false
 }
 
-// made is where a delta's process writes the tree. What is left there by one that was killed is overwritten, or
-// swept with what other writers left.
+// made returns the file into which a delta's process writes the tree. The leftover of a killed process is overwritten, or
+// removed with the leftovers of other writers.
 func (c *Store) made(diffID digest.Digest) string {
 	return filepath.Join(c.db.Dir(), state.StoreDir, "ingest", diffID.Encoded()+".tar")
 }
 
-// keepMade makes a file that has this digest, and is on the disk, a blob.
+// keepMade renames a file with this digest, which is synced to disk, to a blob.
 func (c *Store) keepMade(file string, d digest.Digest) error {
 	if err := os.Rename(file, c.blob(d)); err != nil {
 		return err

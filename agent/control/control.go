@@ -28,11 +28,11 @@ const SocketFile = "agent.sock"
 // maxCommandBytes bounds a command: the acknowledgements of a full queue.
 const maxCommandBytes = 8 << 20
 
-// Handler does what a command with these arguments says, and returns its answer: what is sent as JSON, or a Stream.
+// Handler executes a command with these arguments, and returns its answer: a value to send as JSON, or a Stream.
 type Handler func(args []byte) (answer any, err error)
 
-// Stream is an answer that is no JSON. Once it has begun to write, an error breaks the connection off: the other side
-// must not take half of it for the whole.
+// Stream is an answer that is no JSON. Once it has begun to write, an error breaks the connection off, so that the client
+// does not take a part for the whole.
 type Stream struct {
 	ContentType string
 	Write       func(io.Writer) error
@@ -63,9 +63,9 @@ type failure struct {
 
 // Server is the listening socket of a running agent.
 type Server struct {
-	// Kind names the errors that callers branch on, for Client.Errors; empty for others.
+	// Kind returns a name for each error that callers branch on, for Client.Errors; empty for other errors.
 	Kind func(error) string
-	// Log is told of clients that misbehave.
+	// Log gets a line about each client that misbehaves.
 	Log *slog.Logger
 
 	listener net.Listener

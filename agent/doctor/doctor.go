@@ -1,4 +1,4 @@
-// Package doctor examines an agent's machine and cluster: what is missing there, and what to do about it.
+// Package doctor examines an agent's machine and cluster for missing requirements, and has advice for each.
 //
 // Begin with Examine. It changes nothing: it asks the registry, the cluster and the hub what the agent
 // would ask them, reads the newest bundle to learn which kinds and permissions its objects need, and
@@ -30,7 +30,7 @@ const (
 	OK      Result = "ok"
 	Failed  Result = "failed"
 	Warning Result = "warning" // nothing is missing yet
-	Skipped Result = "skipped" // not configured, or what it builds on has failed
+	Skipped Result = "skipped" // not configured, or a check that it builds on has failed
 )
 
 // Finding is the result of one check.

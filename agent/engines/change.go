@@ -8,7 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// perform has an engine called, and returns how the assignment stands then.
+// perform calls the engine of a task, and returns the assignment's next record.
 func (s *Set) perform(ctx context.Context, t task, r assignments.Record) assignments.Record {
 	if t.do == assignments.Observe {
 		res := s.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
@@ -25,13 +25,13 @@ func (s *Set) perform(ctx context.Context, t task, r assignments.Record) assignm
 	return r
 }
 
-// change has an engine move one assignment toward what it should be.
+// change makes an engine move one assignment toward its desired state.
 func (s *Set) change(ctx context.Context, r assignments.Record) assignments.Record {
 	if r.Removing {
 		return s.remove(ctx, r)
 	}
 	wanted := s.For(r.Spec)
-	if r.Adapter != wanted { // another engine had it: that one takes its own away first
+	if r.Adapter != wanted { // another engine had it, and removes its objects first
 		if res := s.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
 			return r.After(res, s.rules(r.Adapter), s.opts.Now())
 		}
@@ -58,7 +58,7 @@ func (s *Set) remove(ctx context.Context, r assignments.Record) assignments.Reco
 	return r.After(res, s.rules(r.Adapter), s.opts.Now())
 }
 
-// releaseClaim ends what the engine knows of an assignment, and leaves what it has brought.
+// releaseClaim makes the engine forget an assignment and keep its objects.
 func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	res := reconcilers.Result{State: bundle.Removed}
 	if r, ok := engine.(reconcilers.Releaser); ok {
@@ -70,7 +70,7 @@ func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcil
 	return res
 }
 
-// logChange logs what an engine changed, and what it could not do where that is news.
+// logChange logs an engine's changes, and its failure if that is new.
 func (s *Set) logChange(r assignments.Record, res reconcilers.Result) {
 	changed := 0
 	for _, c := range res.Changes {
@@ -82,7 +82,7 @@ func (s *Set) logChange(r assignments.Record, res reconcilers.Result) {
 	switch {
 	case res.State == bundle.Failed && news:
 		s.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message)
-	case res.State == bundle.Removed && res.Reason != "": // said here, as a removed assignment has no status
+	case res.State == bundle.Removed && res.Reason != "": // a removed assignment has no status to hold the reason
 		s.opts.Log.Info("assignment removed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message, "objects", changed)
 	case changed > 0 || res.State == bundle.Removed:
 		s.opts.Log.Info("assignment changed", "assignment", r.Spec.Name, "adapter", r.Adapter, "state", res.State, "objects", changed)

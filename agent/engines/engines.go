@@ -1,16 +1,15 @@
-// Package engines has the reconcilers of an agent, its engines, do what assignments need.
+// Package engines calls the reconcilers of an agent, its engines, for assignments.
 //
-// Begin with New. Set.Rollout takes up the records of all assignments, and Set.Round does what is needed of each, by
-// wave and dependency, several at a time, and returns what was changed:
+// Begin with New. Set.Rollout takes the records of all assignments, and Set.Round runs the needed operation of each, by
+// wave and dependency, several at a time, and returns the changes:
 //
 //	set := engines.New(db, files, engines.Options{Reconcilers: byName})
 //	rollout, err := set.Rollout(records)
 //	changes, err := set.Round(ctx, rollout, set.Due, guard, engines.Changes{})
 //
-// An engine that hangs holds up no other. What is begun is on the disk before an engine is called, and what an engine
-// has answered is there when Round returns; an answer that a crash loses belongs to an assignment that is written as
-// applying, and is applied again. The package knows nothing of releases, nor why the cluster must not be changed: a
-// Guard says that.
+// An engine that hangs holds up no other. The record of a begun task is on disk before the engine is called, and its result
+// when Round returns. If a crash loses a result, the assignment is recorded as applying, and is applied again. The package
+// knows nothing of releases, nor of freezes: a Guard decides whether the cluster may be changed.
 package engines
 
 import (
@@ -30,18 +29,18 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Options are what a Set may be told. The zero value has no engine.
+// Options configures a Set. The zero value has no engine.
 type Options struct {
 	// Reconcilers are the engines by the name that assignments give.
 	Reconcilers map[string]reconcilers.Reconciler
-	// Adapter, when set, is the engine for every assignment, whatever it says.
+	// Adapter, if set, is the engine for every assignment, whatever adapter it names.
 	Adapter string
-	// Deadline bounds one call, and the time that an assignment may be progressing before it has failed.
+	// Deadline bounds one call, and the time for which an assignment may be progressing before it has failed.
 	Deadline time.Duration
-	// Settle is how long an engine must call an assignment compliant before it counts as such. Nil is what the engine
-	// itself asks for; see reconcilers.Settler.
+	// Settle is the time for which an engine must report an assignment compliant before it counts as such. Nil means
+	// the engine's own default; see reconcilers.Settler.
 	Settle *time.Duration
-	// Alive is called whenever a call begins and ends. Nil is nobody.
+	// Alive, if set, is called whenever a call begins and ends.
 	Alive func()
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -56,7 +55,7 @@ type Set struct {
 	opts  Options
 }
 
-// New returns the engines of opts. They find the content of assignments in files, and their records are kept in db.
+// New returns the engines of opts. They read the content of assignments from files, and save records in db.
 func New(db *state.DB, files *content.Store, opts Options) *Set {
 	if opts.Alive == nil {
 		opts.Alive = func() {}
@@ -70,11 +69,11 @@ func New(db *state.DB, files *content.Store, opts Options) *Set {
 	return &Set{db, files, opts}
 }
 
-// For returns the name of the engine that is to have an assignment.
+// For returns the name of the engine for an assignment.
 func (s *Set) For(a bundle.Assignment) string { return cmp.Or(s.opts.Adapter, a.Adapter) }
 
-// Next returns the name of the engine that is called next for an assignment: another one that has it takes it away
-// first.
+// Next returns the name of the engine that is called next for an assignment: if another engine has it, that one is called
+// first, to remove it.
 func (s *Set) Next(r assignments.Record) string {
 	if r.Adapter != "" && (r.Removing || r.Adapter != s.For(r.Spec)) {
 		return r.Adapter
@@ -82,18 +81,18 @@ func (s *Set) Next(r assignments.Record) string {
 	return s.For(r.Spec)
 }
 
-// Due returns what an assignment needs before its engine was asked anything.
+// Due returns the operation that an assignment needs at the beginning of a pass.
 func (s *Set) Due(r assignments.Record) assignments.Operation {
 	name := s.For(r.Spec)
 	return r.Due(name, s.opts.Reconcilers[name] != nil)
 }
 
-// Unfinished returns what an assignment needs that is not through yet, once its engine was given what it is to have.
+// Unfinished returns the operation that an unfinished assignment needs after its engine got its desired content.
 func (s *Set) Unfinished(r assignments.Record) assignments.Operation {
 	return r.Unfinished(s.For(r.Spec))
 }
 
-// Working reports whether programs that engines run would be cut off, were this process to end.
+// Working reports whether engines run programs that would be interrupted if this process ended.
 func (s *Set) Working() bool {
 	for _, engine := range s.opts.Reconcilers {
 		if r, ok := engine.(reconcilers.Runner); ok && r.Working() {
@@ -103,8 +102,7 @@ func (s *Set) Working() bool {
 	return false
 }
 
-// Rollout returns the rollout of the assignments that stand as records say. Those whose engine is missing have failed,
-// which is written.
+// Rollout returns the rollout of the assignments with these records. It records those whose engine is missing as failed.
 func (s *Set) Rollout(records []assignments.Record) (*assignments.Rollout, error) {
 	rollout := assignments.NewRollout(records, s.For, s.opts.Deadline)
 	var hopeless []assignments.Record
@@ -122,11 +120,11 @@ func (s *Set) Rollout(records []assignments.Record) (*assignments.Rollout, error
 	return rollout, assignments.Write(s.db, hopeless)
 }
 
-// Handed returns what the named engine gets of an assignment.
+// Handed returns an assignment in the form in which the named engine gets it.
 func (s *Set) Handed(r assignments.Record, engine string) reconcilers.Assignment {
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = engine
-	if r.Spec.Content != "" { // else nobody knows what it was: it is one of a machine before this one
+	if r.Spec.Content != "" { // it is unknown if the record comes from an earlier machine
 		a.Dir = s.files.Folder(r.Spec.Content)
 	}
 	return a

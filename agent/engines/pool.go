@@ -11,38 +11,38 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Workers is how many calls of one engine run at a time. Four hide the time that an API server takes to
-// answer, and are no burden to a small one. Each engine has its own, so that one that hangs does not hold
+// Workers bounds the calls of one engine that run at a time. Four hide the time that an API server takes to
+// answer, and are no burden to a small one. Each engine has its own workers, so that one that hangs does not hold
 // up the others.
 const Workers = 4
 
-// SaveEvery is how many assignments of an engine are written as begun at once, and how many results. A
-// result that a crash loses belongs to an assignment that is written as applying, and is applied again.
+// SaveEvery is the number of an engine's assignments that are recorded as begun at once, and of results that are saved at
+// once. If a crash loses a result, the assignment is recorded as applying, and is applied again.
 const SaveEvery = 32
 
-// Guard says whether the cluster may be changed. One goroutine at a time asks it.
+// Guard decides whether the cluster may be changed. One goroutine at a time calls it.
 type Guard interface {
-	// MayChange reports whether something that is to be changed may be. It is asked again before more is begun. An
+	// MayChange reports whether changes may begin. It is called again before further changes begin. An
 	// error ends the round.
 	MayChange(ctx context.Context) (bool, error)
-	// Allowed returns what may be done of an operation for an assignment.
+	// Allowed returns the permitted part of an operation for an assignment.
 	Allowed(r assignments.Record, do assignments.Operation) assignments.Operation
 }
 
-// Changes are what engines were called for.
+// Changes sums up the changing calls of engines.
 type Changes struct {
 	// Called are the assignments that an engine was called to change.
 	Called map[string]bool
-	// Began is true where an engine was given something new, or to take away.
+	// Began is true if an engine got a new assignment, or a removal.
 	Began bool
 }
 
-// Round does what is needed of each assignment: first for those that the release lists, and then for those that it no
-// longer does, so that what moves from one to the other is not without both. It brings rollout up to date and writes
-// how each assignment stands, before and after a call. It returns the changes since, with its own, also with an error,
-// once no call runs any more.
+// Round runs the needed operation of each assignment: first for those that the release lists, and then for those that it no
+// longer lists, so that an object that moves from one to the other always has an owner. It updates rollout and saves
+// the record of each assignment before and after a call. It returns the changes of since together with its own, even with
+// an error, once no call runs any more.
 //
-// What an engine finds to have drifted is corrected, unless that engine was called to change it since.
+// If an engine observes drift, Round corrects it, unless an engine was called to change that assignment since.
 func (s *Set) Round(ctx context.Context, rollout *assignments.Rollout, needed func(assignments.Record) assignments.Operation, guard Guard, since Changes) (Changes, error) {
 	changes := Changes{Called: maps.Clone(since.Called), Began: since.Began}
 	if changes.Called == nil {
@@ -65,19 +65,19 @@ func (s *Set) Round(ctx context.Context, rollout *assignments.Rollout, needed fu
 type task struct {
 	name  string
 	do    assignments.Operation
-	drift string             // what is to be corrected, where that is the operation
-	begun time.Time          // when it was written as begun
-	was   assignments.Record // before it was
+	drift string             // the drift to correct, if that is the operation
+	begun time.Time          // the time at which it was recorded as begun
+	was   assignments.Record // the record before that
 }
 
-// queue is what is to be done by one engine.
+// queue holds the tasks of one engine.
 type queue struct {
 	todo    []task // in order; some may have to wait
-	ready   []task // free to begin, and written so
+	ready   []task // free to begin, and recorded as begun
 	running int
 }
 
-// finished is how an assignment stands after a task.
+// finished is the result of a task.
 type finished struct {
 	queue *queue
 	task  task
@@ -94,12 +94,12 @@ type pool struct {
 	answers chan finished
 	running int
 	unsaved map[string]assignments.Record
-	due     bool  // what is unsaved has to be saved before anything is begun
+	due     bool  // the unsaved records have to be saved before another task begins
 	err     error // ends the work, once no call runs any more
 }
 
-// work does the tasks that nothing holds back, and then those that have become free by it, and writes
-// how each assignment stands, before and after. It returns when no call runs any more.
+// work runs the tasks that need not wait, and then those that no longer have to, and saves the record
+// of each assignment before and after. It returns when no call runs any more.
 func (s *Set) work(ctx context.Context, rollout *assignments.Rollout, tasks []task, guard Guard, changes *Changes) error {
 	c := &pool{
 		Set: s, rollout: rollout, guard: guard, changes: changes,
@@ -112,7 +112,7 @@ func (s *Set) work(ctx context.Context, rollout *assignments.Rollout, tasks []ta
 	for c.begin(ctx); c.running > 0; c.begin(ctx) {
 		a := <-c.answers
 		c.running, a.queue.running = c.running-1, a.queue.running-1
-		if ctx.Err() == nil { // else it was cut off, and stays as applying
+		if ctx.Err() == nil { // an interrupted one stays recorded as applying
 			c.finish(a)
 		}
 	}
@@ -122,7 +122,7 @@ func (s *Set) work(ctx context.Context, rollout *assignments.Rollout, tasks []ta
 	return errors.Join(c.err, ctx.Err())
 }
 
-// queueOf returns the queue of the engine that a task is for.
+// queueOf returns the queue of a task's engine.
 func (c *pool) queueOf(t task) *queue {
 	r := c.rollout.Of(t.name)
 	engine := r.Adapter
@@ -135,7 +135,7 @@ func (c *pool) queueOf(t task) *queue {
 	return c.queues[engine]
 }
 
-// begin calls engines as far as there is something to do and somebody to do it.
+// begin starts calls while there are ready tasks and free workers.
 func (c *pool) begin(ctx context.Context) {
 	if c.err != nil || ctx.Err() != nil {
 		return
@@ -170,8 +170,8 @@ func (c *pool) begin(ctx context.Context) {
 	}
 }
 
-// holdBack takes from the queues what must not be begun any more. What is written as begun and was given to nobody
-// is as it was before.
+// holdBack removes from the queues the tasks that must not begin any more. A task that was recorded as begun and not yet
+// given to an engine gets its former record back.
 func (c *pool) holdBack(ctx context.Context) error {
 	changes := func(t task) bool { return t.do.Changes() }
 	if !slices.ContainsFunc(c.sortedQueues(), func(q *queue) bool {
@@ -205,7 +205,7 @@ func (c *pool) sortedQueues() (qs []*queue) {
 	return qs
 }
 
-// admit writes those of a queue as begun that nothing holds back.
+// admit records the tasks of a queue as begun that need not wait.
 func (c *pool) admit(q *queue, g assignments.Gate) {
 	q.todo = slices.DeleteFunc(q.todo, func(t task) bool {
 		r := c.rollout.Of(t.name)
@@ -224,7 +224,7 @@ func (c *pool) admit(q *queue, g assignments.Gate) {
 	})
 }
 
-// noteWaiting has those of a queue that have to wait say for what.
+// noteWaiting records why the tasks of a queue that have to wait do so.
 func (c *pool) noteWaiting(q *queue, g assignments.Gate, now time.Time) {
 	for _, t := range q.todo {
 		r := c.rollout.Of(t.name)
@@ -236,7 +236,7 @@ func (c *pool) noteWaiting(q *queue, g assignments.Gate, now time.Time) {
 	}
 }
 
-// note remembers a record, to be written if it says anything new.
+// note keeps a record, to be saved if it has changed.
 func (c *pool) note(next assignments.Record) {
 	if !next.Same(c.rollout.Of(next.Spec.Name)) {
 		c.unsaved[next.Spec.Name] = next
@@ -254,7 +254,7 @@ func (c *pool) save() error {
 	return assignments.Write(c.db, rs)
 }
 
-// send has one call made. The deadline counts from now, not from when it was written.
+// send makes one call in a goroutine. The deadline counts from now, not from the time at which the task was recorded.
 func (c *pool) send(ctx context.Context, q *queue, t task) {
 	r := c.rollout.Of(t.name)
 	if t.do.Changes() && r.AppliedAt.Equal(t.begun) {
@@ -265,7 +265,7 @@ func (c *pool) send(ctx context.Context, q *queue, t task) {
 	go func() { c.answers <- finished{q, t, c.perform(ctx, t, r)} }()
 }
 
-// finish takes account of an answer.
+// finish handles the result of a task.
 func (c *pool) finish(a finished) {
 	name := a.task.name
 	before := c.rollout.Of(name).Item.State

@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// accept keeps an answer. What it changes is on disk, all at once, before anything goes by it.
+// accept saves an answer. All of its changes are on disk, in one transaction, before any of them takes effect.
 func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 	said, hubKey, err := bundle.OpenEnrollment(answer, hub)
 	if err != nil {

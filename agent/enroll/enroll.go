@@ -64,10 +64,10 @@ type Options struct {
 	ReplaceHub bool `json:"replaceHub,omitempty"`
 }
 
-// Enrolled says what a hub has registered.
+// Enrolled is the registration by a hub.
 type Enrolled struct {
 	Cluster bundle.ReportCluster `json:"cluster"`
-	// KeyID is the id of the key that reports are signed with from now on, HubKeyID that of the hub's.
+	// KeyID is the id of the key that signs reports from now on, HubKeyID the id of the hub's key.
 	KeyID    string `json:"keyID"`
 	HubKeyID string `json:"hubKeyID"`
 	HubURL   string `json:"hubURL,omitempty"`

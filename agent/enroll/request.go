@@ -39,8 +39,8 @@ func (e *Enroller) askedHub(o Options) (string, *bundle.EnrollToken, error) {
 	return "", nil, fmt.Errorf("%w: its key is %s, and the token is of the hub with key %s…", ErrOtherHub, pinned, token.Hub)
 }
 
-// prepare writes down what is asked for before anybody is asked. A rotation that was begun goes on as it was:
-// the hub may have changed over already.
+// prepare saves the request before it is sent. A rotation that was begun continues with the same key: the hub may have
+// changed over already.
 func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p pending, err error) {
 	kind = cmp.Or(kind, AsIs)
 	err = e.Store.db.Update(func(tx *bbolt.Tx) error {
@@ -128,8 +128,8 @@ func (e *Enroller) seal(tx *bbolt.Tx, p *pending, now identity.Identity, hub str
 	return err
 }
 
-// withdraw has a request wait no more that was refused and brings nothing but what is asked again at any time, and
-// the one before it wait again, which somebody may be carrying.
+// withdraw drops a refused request that can be made again at any time, and restores the waiting request before it, which
+// a person may be carrying on a medium.
 func (e *Enroller) withdraw(refused, before pending) error {
 	return e.Store.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		now, err := loadPending(tx)

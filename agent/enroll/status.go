@@ -14,8 +14,8 @@ import (
 type Status struct {
 	// KeyID is the id of the key that signs reports.
 	KeyID string `json:"keyID"`
-	// Hub is where the agent is enrolled, HubKeyID the id of that hub's key. Both are empty where it is not, and Hub
-	// where reports go by media. What is configured goes before them.
+	// Hub is the address of the hub that has enrolled the agent, HubKeyID the id of that hub's key. Both are empty
+	// without an enrollment, and Hub is empty if reports go by media. Configured values take precedence.
 	Hub      string `json:"hub,omitempty"`
 	HubKeyID string `json:"hubKeyID,omitempty"`
 	// Waiting is the kind of request that has not been answered yet.

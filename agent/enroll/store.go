@@ -28,10 +28,10 @@ type enrollment struct {
 	URL string `json:"url,omitempty"`
 	// HubKey is the hub's public key, in PEM.
 	HubKey string `json:"hubKey"`
-	// Cluster is what it has registered, and KeyID by which key.
+	// Cluster and KeyID are the registered cluster and key.
 	Cluster bundle.ReportCluster `json:"cluster"`
 	KeyID   string               `json:"keyID"`
-	Request digest.Digest        `json:"request"` // that was answered
+	Request digest.Digest        `json:"request"` // the answered one
 	At      time.Time            `json:"at"`
 }
 

@@ -88,7 +88,7 @@ func (p *Pulse) Stuck() string {
 	return ""
 }
 
-// judging says that the first pass has not ended, and is not past judging what is offered.
+// judging reports whether the first pass is still in its steps up to verify.
 func (p *Pulse) judging() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

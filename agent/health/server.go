@@ -83,8 +83,8 @@ func (s *Server) admit(c net.Conn, now http.ConnState) {
 // process would not get on any better without them.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) { answer(w, s.pulse.Stuck()) }
 
-// readyz reports whether the agent works: its state can be read, and the first pass has ended or is past judging what is
-// offered. What that pass found does not matter, and neither does how long a thin link takes to bring it here.
+// readyz reports whether the agent works: its state can be read, and the first pass has ended or is past the step verify.
+// The result of that pass does not matter, and neither does the time that a download takes on a thin link.
 func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	var problem string
 	if err := s.db.View(func(tx *bbolt.Tx) error { return state.CheckSchema(tx) }); err != nil {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Watchdog is told every so often that a running agent gets on, as /healthz says it. It ends a process that it hears
-// nothing of.
+// Watchdog is a service manager, such as systemd, that ends a process without a recent sign of life. A running agent gives
+// one at each interval while /healthz reports that it works.
 type Watchdog struct {
 	Every time.Duration
 	Tell  func() error
 }
 
-// Feed tells w until ctx ends, but not while the agent is stuck.
+// Feed calls w.Tell at each interval until ctx ends, but not while the agent is stuck.
 func (p *Pulse) Feed(ctx context.Context, w *Watchdog, log *slog.Logger) {
 	ticker := time.NewTicker(w.Every)
 	defer ticker.Stop()

@@ -16,39 +16,39 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// Held takes a Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
-// by the clock of this machine, and never by the times that they have written.
+// Held takes a Lease, renews it, and knows whether it holds it. It judges other holders by the changes that it sees, timed
+// by this machine's clock, and never by the times that they have written.
 type Held struct {
 	db    *state.DB
 	lease Lease
 	now   func() time.Time
-	// Single is true in a process that ends after one pass, which has to leave what it saw to the next.
+	// Single is true in a process that ends after one pass, and has to leave its observations to the next process.
 	Single bool
 
 	attending  sync.Mutex // held while the cluster is asked
 	introduced bool       // the nonce is in the state
 
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	self process
 	seen sighting
 	turn turn
 	last attempt
 }
 
-// process is one that takes turns, and what is known of those before it with the same state folder.
+// process is this process, with the record of earlier processes with the same state folder.
 type process struct {
 	name  string // of the agent, for people
 	nonce string // tells this process from all others
 	note  record
 }
 
-// sighting is the newest claim that is known, and when it was first seen.
+// sighting is the newest known claim, with the time at which it was first seen.
 type sighting struct {
 	claim Claim
 	at    time.Time
 }
 
-// turn says whether and since when the Lease is this process's.
+// turn is this process's hold of the Lease.
 type turn struct {
 	mine    bool
 	terms   int       // how often it was taken
@@ -69,11 +69,11 @@ func New(db *state.DB, l Lease, name, nonce string, now func() time.Time) *Held 
 	return &Held{db: db, lease: l, now: now, self: process{name: name, nonce: nonce}}
 }
 
-// holder is how this process signs.
+// holder returns the name under which this process holds the Lease.
 func (p process) holder() string { return p.name + "_" + p.note.ID + "_" + p.nonce }
 
-// Holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
-// told by its wall clock, as the other clock stops meanwhile.
+// Holds reports whether other agents permit changes to the cluster. It uses the wall clock, since the monotonic clock stops
+// while a machine sleeps.
 func (k *Held) Holds() bool {
 	if k == nil {
 		return true
@@ -220,7 +220,7 @@ func (k *Held) attempt(ctx context.Context) error {
 	return err
 }
 
-// free takes account of what was read, and reports whether the Lease is to be had.
+// free records a Claim that was read, and reports whether the Lease may be taken.
 func (k *Held) free(c Claim) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -270,10 +270,10 @@ func (k *Held) lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.turn.mine, k.seen.at = false, time.Time{}
-	k.self.note = record{ID: k.self.note.ID} // who has it now is nobody that was here before
+	k.self.note = record{ID: k.self.note.ID} // the present holder was not seen before
 }
 
-// noteSeen leaves what was seen of another to the process that makes the next pass.
+// noteSeen saves the observation of another holder for the process that runs the next pass.
 func (k *Held) noteSeen(c Claim) error {
 	if !k.Single {
 		return nil

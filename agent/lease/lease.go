@@ -1,9 +1,9 @@
-// Package lease has agents of one cluster take turns, by one object in it: a Lease of coordination.k8s.io.
+// Package lease keeps the agents of one cluster from changing it at the same time, by a Lease of coordination.k8s.io in it.
 //
 // Begin with New, and call Run beside the work. Held.Holds says whether the cluster may be changed. Two agents that can
-// both reach the cluster never hold the Lease at once, as far as neither's clock runs faster than the margin allows; a copy of
-// a state folder on another machine is told from the agent that it was copied from. Nothing is kept from an agent
-// whose cluster denies it a Lease.
+// both reach the cluster never hold the Lease at once, as far as neither's clock runs faster than the margin allows; an
+// agent with a copied state folder on another machine counts as a second agent. An agent whose cluster denies it a Lease
+// is not restricted.
 package lease
 
 import (
@@ -28,13 +28,13 @@ type Lease interface {
 	fmt.Stringer
 	// Read returns how the Lease stands; the zero Claim where there is none.
 	Read(ctx context.Context) (Claim, error)
-	// Write replaces the Claim of c's Version, or makes the first one, and returns what is there then.
+	// Write replaces the Claim of c's Version, or creates the first one, and returns the resulting Claim.
 	Write(ctx context.Context, c Claim) (Claim, error)
 }
 
-// Claim is how a Lease stands.
+// Claim is the state of a Lease.
 type Claim struct {
-	Holder            string // empty where it was given back
+	Holder            string // empty after the holder gave it back
 	Duration          time.Duration
 	Acquired, Renewed time.Time // by the holder's clock, and not to be compared with another
 	Transitions       int
@@ -59,8 +59,8 @@ const (
 // key is the record of state.Meta.
 const key = "lease"
 
-// record is what outlives a process of its Lease. A process is named by a nonce, so that a copy of the state
-// folder on another disk is told from the process before.
+// record is the part of a Lease's state that outlives a process. A nonce identifies each process, so that one with a copied
+// state folder differs from the process before.
 type record struct {
 	// ID is made once for the state folder.
 	ID string `json:"id,omitempty"`

@@ -1,6 +1,6 @@
-// Package metrics is the page of metrics that a running agent shows to Prometheus, and the counts behind it.
+// Package metrics renders the page of metrics that a running agent serves to Prometheus, and keeps its counters.
 //
-// Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures what it keeps; all of them may be
+// Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures its files; all of them may be
 // used by several goroutines. docs/operations.md lists the metrics.
 package metrics
 

@@ -15,7 +15,7 @@ func (t *Traffic) Received() int64 { return t.Registry.Bytes.Load() + t.Hub.Byte
 // Counter counts the requests to one kind of server, and the bytes of the bodies of its answers.
 type Counter struct{ Requests, Bytes atomic.Int64 }
 
-// Wrap returns a transport that counts what goes through next.
+// Wrap returns a transport that counts the traffic of next.
 func (c *Counter) Wrap(next http.RoundTripper) http.RoundTripper { return &counting{c, next} }
 
 type counting struct {

@@ -13,7 +13,7 @@ import (
 // ErrNoHubKey means that no key is pinned by which an acknowledgement could be verified.
 var ErrNoHubKey = errors.New("no hub key is pinned")
 
-// Acknowledged says what an acknowledgement file has done.
+// Acknowledged is the result of importing an acknowledgement file.
 type Acknowledged struct {
 	Deleted int `json:"deleted"`
 	Left    int `json:"left"`

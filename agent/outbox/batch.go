@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
-// Bounds of what is given to a sink at once.
+// Bounds of one batch for a sink.
 const (
 	maxSendReports = hubapi.MaxReports
 	maxSendBytes   = 1 << 20 // of envelopes; a single larger one goes alone
@@ -64,7 +64,7 @@ func (q *queue) with(e queued) queued {
 	return e
 }
 
-// verdicts are what a hub says of reports. Only what is acknowledged is signed.
+// verdicts are a hub's answers about reports. Only the acknowledgement is signed.
 type verdicts struct {
 	acknowledged []digest.Digest
 	rejected     map[digest.Digest]string // why
@@ -89,10 +89,9 @@ func (v verdicts) of(batch []queued) (n int) {
 	return n
 }
 
-// settle deletes the reports of batch that are acknowledged, and puts those that were rejected aside. It returns how
-// many were deleted: some may have become superfluous meanwhile. A report is known by its id, which is the digest
-// of what it says: an acknowledgement of another report with the same seq, as after a backup was restored, does
-// not touch it.
+// settle deletes the acknowledged reports of batch, and puts rejected ones aside. It returns the number of deleted
+// reports: some may have become superfluous meanwhile. A report is identified by its id, the digest of its content: an
+// acknowledgement of another report with the same seq, as after a restored backup, does not delete it.
 func (o *Outbox) settle(batch []queued, v verdicts, now time.Time) (deleted int, err error) {
 	acked := v.acked()
 	err = o.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {

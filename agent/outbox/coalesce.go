@@ -26,11 +26,11 @@ const (
 	failureGap    = 6 * time.Hour
 	// maxFailureGap is when doubling ends: all series of a failure have joined, or are years apart.
 	maxFailureGap = 2 * 365 * 24 * time.Hour
-	// sweepEvery is after how many reports what is known of old failures is looked through.
+	// sweepEvery is the number of reports after which the memory of old failures is cleaned up.
 	sweepEvery = 1000
 )
 
-// failureKeys identifies the failures that r tells of, each once.
+// failureKeys returns the keys of the failures in r, each once.
 func failureKeys(r bundle.Report) []string {
 	keys := map[string]bool{}
 	if (r.State == bundle.Failed || r.State == bundle.Rejected) && r.Reason != "" {
@@ -76,7 +76,7 @@ func (u unpin) from(seq uint64, failures []string) []string {
 
 func (q *queue) gap() time.Duration { return max(q.totals.Gap, failureGap) }
 
-// add puts e at the end of the queue and deletes what is superfluous then.
+// add appends e to the queue and deletes the reports that it makes superfluous.
 func (q *queue) add(e queued, failures []string) error {
 	last, found, err := q.newest()
 	if err != nil {
@@ -131,7 +131,7 @@ func (q *queue) setLatest(failure string, t latest) error {
 	return state.Save(q.tx, bucketFailing, failure, t)
 }
 
-// forget deletes what is known of failures that would begin another series.
+// forget deletes the memory of failures that are so old that the next one would begin another series.
 func (q *queue) forget(now time.Time) error {
 	b := q.tx.Bucket([]byte(bucketFailing))
 	if b == nil {

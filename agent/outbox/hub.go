@@ -60,7 +60,7 @@ func (s *HubSink) post(ctx context.Context, batch []queued) (hubapi.Receipt, err
 	return receipt, nil
 }
 
-// Post sends body to an address of a hub and returns at most limit bytes of what it answers with 200. Another answer is
+// Post sends body to an address of a hub and returns at most limit bytes of an answer with status 200. Another status is
 // a *HubError.
 func Post(ctx context.Context, client *http.Client, hub, address string, body []byte, limit int64) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))

@@ -40,17 +40,17 @@ func (l Limits) WithDefaults() Limits {
 	return Limits{Reports: cmp.Or(l.Reports, DefaultReports), Bytes: cmp.Or(l.Bytes, DefaultBytes)}
 }
 
-// Status says what waits. Its JSON is part of the agent's status.
+// Status describes the queue. Its JSON is part of the agent's status.
 type Status struct {
 	Length int   `json:"length"`
 	Bytes  int64 `json:"bytes"`
 	// Oldest is the age of the queue; nil when it is empty.
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Coalesced counts the reports that a newer one has made superfluous before they were acknowledged, and
-	// Dropped those that a full queue has given up, since the state was made.
+	// Coalesced counts the reports that newer ones have replaced before they were acknowledged, and
+	// Dropped those that a full queue has dropped, since the state file was created.
 	Coalesced int64 `json:"coalesced,omitempty"`
 	Dropped   int64 `json:"dropped"`
-	// Rejected counts those that the hub will not take, and LastRejection says why it refused one.
+	// Rejected counts the reports that the hub refuses, and LastRejection is its last reason.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
 	// Unsent says why a running agent's reports stay, by where it sends them. Nil where they are taken, and without
@@ -110,30 +110,30 @@ func nudge(c chan struct{}) {
 // Last is the memory of the report that was made last.
 type Last struct {
 	Seq int64 `json:"seq"`
-	// Shown identifies what it said, without times, numbers and messages.
+	// Shown identifies its content, without times, numbers and messages.
 	Shown string    `json:"shown,omitempty"`
 	At    time.Time `json:"at,omitzero"`
-	// Dropped is what versions before totals have counted there.
+	// Dropped is the count of versions before totals.
 	Dropped int64 `json:"dropped,omitempty"`
 }
 
 // LoadLast returns the memory of the last report; the zero Last before the first.
 func LoadLast(tx *bbolt.Tx) (Last, error) { return state.Load[Last](tx, state.Meta, keyLast) }
 
-// Save keeps l in place of what was there.
+// Save replaces the saved memory by l.
 func (l Last) Save(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyLast, l) }
 
 // Entry is a report that is to be queued.
 type Entry struct {
-	// Report is what it says, and Body the same as it was sealed in Envelope.
+	// Report is its content, and Body the same as bytes, as sealed in Envelope.
 	Report         bundle.Report
 	Body, Envelope []byte
 	// Last is the memory of this report.
 	Last Last
 }
 
-// Append queues e and keeps its Last. It deletes the reports that e makes superfluous, and gives up the oldest that
-// there is no room for within limits; zero limits are the defaults.
+// Append queues e and saves its Last. It deletes the reports that e makes superfluous, and drops the oldest ones above
+// limits; zero limits mean the defaults.
 func Append(tx *bbolt.Tx, e Entry, limits Limits) error {
 	q := queued{
 		ID: bundle.ReportID(e.Body), Size: len(e.Envelope), At: e.Last.At, Heartbeat: e.Report.Kind == bundle.Heartbeat,

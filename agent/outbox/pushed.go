@@ -46,8 +46,8 @@ func settledArtifacts(tx *bbolt.Tx, stored bool) (map[string]pushed, error) {
 	return done, err
 }
 
-// keepStored takes out of done what is to stay where nobody acknowledges: the newest artifacts, except for heartbeats
-// that are not the newest of all.
+// keepStored removes from done the artifacts that stay in a registry without acknowledgements: the newest ones, except for
+// heartbeats other than the newest of all.
 func keepStored(done map[string]pushed) {
 	var seqs []uint64
 	for _, p := range done {

@@ -165,7 +165,7 @@ func (q *queue) end(which func(*bbolt.Cursor) ([]byte, []byte)) (e queued, ok bo
 	return e, err == nil, err
 }
 
-// note writes what is known of a report that is there.
+// note updates the index entry of a queued report.
 func (q *queue) note(e queued) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -187,8 +187,8 @@ func (q *queue) remove(e queued) error {
 	return errors.Join(q.index.Delete(seqKey(e.seq)), q.reports.Delete(seqKey(e.seq)), q.unpushed(e.Tag))
 }
 
-// enqueue adds a report that tells of the given failures, deletes what it makes superfluous, and gives up what
-// there is no room for.
+// enqueue adds a report of the given failures, deletes the reports that it makes superfluous, and drops the oldest ones
+// above limits.
 func enqueue(tx *bbolt.Tx, e queued, failures []string, limits Limits) error {
 	q, err := openQueue(tx)
 	if err != nil {
@@ -230,7 +230,7 @@ func OldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
 	return bundle.ReportTag(incarnation, seq), err
 }
 
-// Clear forgets what waits, and what was known of failures.
+// Clear deletes the queued reports and the memory of failures.
 func Clear(tx *bbolt.Tx) error {
 	q, err := openQueue(tx)
 	if err != nil {

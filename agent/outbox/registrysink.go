@@ -21,8 +21,8 @@ import (
 // seldom as once an hour, or a day.
 const ackInterval = 15 * time.Minute
 
-// RegistrySink takes reports to a registry, each cluster's to a repository of its own. What lies there follows the
-// queue: what was acknowledged, or is superfluous, is deleted there too, where the registry lets it.
+// RegistrySink pushes reports to a registry, into a repository for each cluster. That repository follows the
+// queue: acknowledged and superfluous reports are deleted there too, if the registry permits.
 type RegistrySink struct {
 	*Outbox
 	Sender
@@ -59,7 +59,7 @@ func (s *RegistrySink) Send(ctx context.Context) error {
 	return err
 }
 
-// round takes acknowledgements, pushes what was not pushed, the newest report first, and deletes what is of no use.
+// round reads acknowledgements, pushes new reports, the newest first, and deletes artifacts that are no longer needed.
 func (s *RegistrySink) round(ctx context.Context) (rest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, HubTime)
 	defer cancel()
@@ -161,7 +161,7 @@ func upload(ctx context.Context, repo oci.Target, blobs []bundle.Blob, tag strin
 	return repo.Tag(ctx, blobs[len(blobs)-1].Descriptor, tag)
 }
 
-// believeStored deletes the reports of batch once the registry gives back what it was given, by tag and by digest.
+// believeStored deletes the reports of batch once they can be read back from the registry, by tag and by digest.
 func (s *RegistrySink) believeStored(ctx context.Context, repo oci.Target, tag string, p pushed, batch []queued) error {
 	there, err := repo.Resolve(ctx, tag)
 	if err != nil {

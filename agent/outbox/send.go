@@ -22,8 +22,8 @@ type Hub struct {
 	Key crypto.PublicKey // nil where none is pinned
 }
 
-// Sender says for whom a sink sends. Its functions are called before each request, since enrolling an agent changes
-// what they return.
+// Sender is the identity for which a sink sends. Its functions are called before each request, since enrolling an agent
+// changes their results.
 type Sender struct {
 	UID         func() string // of the cluster
 	Incarnation func() int64  // of the agent
@@ -32,7 +32,7 @@ type Sender struct {
 	Log         *slog.Logger
 }
 
-// HubSink takes reports to a hub. It deletes none but those that the hub's own key acknowledges.
+// HubSink sends reports to a hub. It deletes only reports that the hub's key has acknowledged.
 type HubSink struct {
 	*Outbox
 	Sender
@@ -84,7 +84,7 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 		return 0, err
 	}
 	if s.Hub().Key != nil {
-		s.sent = 0 // what was sent before the hub was known is acknowledged now
+		s.sent = 0 // send again the reports from before the hub was known, for their acknowledgement
 	}
 	var kept error // later ones may still be taken
 	offered := map[digest.Digest]bool{}
@@ -127,8 +127,8 @@ func (s *HubSink) failed(err error) error {
 	return err
 }
 
-// next returns the batch to send next: what was not offered in this round, and after that the dead letters that are
-// due. A round begins with the newest report where one request does not hold all.
+// next returns the batch to send next: reports that were not offered in this round, and after these the dead letters that
+// are due. If one request does not hold all, a round begins with the newest report.
 func (s *HubSink) next(offered map[digest.Digest]bool) (batch []queued, ahead bool, err error) {
 	now := s.Now()
 	wanted := func(q queued) bool { return !offered[q.ID] && q.due(now) }

@@ -1,9 +1,8 @@
-// Package probation decides whether a release that fails goes on, and which releases are not run again.
+// Package probation decides whether a failing release goes on, and which releases are not run again.
 //
-// A release is on probation from when it begins to run until each of its assignments was compliant in it. Probation
-// is what is remembered of that from pass to pass: After takes account of a pass, and Judge says what follows. What
-// was given up is in the Quarantine, whichever release brings its content again. MayGiveUp says whether there is a
-// release to go back to.
+// A release is on probation from its first run until each of its assignments was compliant in it. Probation
+// is its state from pass to pass: After updates it by the results of a pass, and Judge returns the decision. Releases that
+// were given up are in the Quarantine, by their content too. MayGiveUp reports whether there is a release to go back to.
 //
 // The decisions are functions of values: they read no clock, no file and no cluster. Only LoadQuarantine, Add and Clear
 // work on the state file.
@@ -60,8 +59,8 @@ type Assignment struct {
 	Reason, Message string
 }
 
-// After returns the probation once a pass has found the assignments of a release to be like this. What is in progress
-// again keeps its count.
+// After returns the probation after a pass with these results for the assignments of a release. An assignment that is in
+// progress again keeps its count.
 func (p Probation) After(release digest.Digest, assignments map[string]Assignment, now time.Time) Probation {
 	next := Probation{Release: release}
 	if p.Release == release {
@@ -112,9 +111,10 @@ const (
 	OnHold                       // it fails and stays: an assignment that fails asks for it
 )
 
-// Judge says what follows for a release on probation, and why, in words for people. Changed is asked once an assignment
-// has failed often and for longer than the deadline: it returns which assignments differ from those of the release to go
-// back to, and false where there is none. What the release has not changed is no reason to give it up.
+// Judge decides on a release on probation, and returns the reason as a text for people. It calls changed once an assignment
+// has failed often and for longer than the deadline: changed returns a function that reports whether an assignment differs
+// from the one in the release to go back to, and false if there is no such release. An unchanged assignment is no reason to
+// give the release up.
 func (p Probation) Judge(assignments map[string]Assignment, changed func() (func(name string) bool, bool), deadline time.Duration, now time.Time) (Verdict, string) {
 	failed := slices.Sorted(maps.Keys(p.Failing))
 	failed = slices.DeleteFunc(failed, func(name string) bool { return !assignments[name].Blamed })

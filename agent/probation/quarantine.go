@@ -27,16 +27,16 @@ type Quarantined struct {
 	Epoch    int64         `json:"epoch"`
 	Sequence int64         `json:"sequence"`
 	Number   int64         `json:"number,omitempty"` // see bundle.ReleaseName
-	// Reason is AssignmentsFailed or CrashLoop, and Message says what failed.
+	// Reason is AssignmentsFailed or CrashLoop, and Message describes the failure.
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	At      time.Time `json:"at"`
 }
 
-// Quarantine is what was given up, the newest first.
+// Quarantine lists the releases that were given up, the newest first.
 type Quarantine []Quarantined
 
-// Of returns what is known of a release that was given up, itself or in its content; nil for others.
+// Of returns the entry for a release that was given up, by its digest or its content; nil for other releases.
 func (q Quarantine) Of(r *state.Release) *Quarantined {
 	if r == nil {
 		return nil
@@ -49,7 +49,7 @@ func (q Quarantine) Of(r *state.Release) *Quarantined {
 	return nil
 }
 
-// LoadQuarantine reads what was given up.
+// LoadQuarantine reads the releases that were given up.
 func LoadQuarantine(tx *bbolt.Tx) (q Quarantine, err error) {
 	b := tx.Bucket([]byte(Bucket))
 	if b == nil {
@@ -66,8 +66,7 @@ func LoadQuarantine(tx *bbolt.Tx) (q Quarantine, err error) {
 	return q, err
 }
 
-// Add gives up the release g, and forgets the oldest of what was given up where there is no room. It returns what is
-// given up then.
+// Add gives up the release g, and forgets the oldest entries above the bound. It returns the new quarantine.
 func Add(tx *bbolt.Tx, g Quarantined) (Quarantine, error) {
 	if _, err := tx.CreateBucketIfNotExists([]byte(Bucket)); err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func Add(tx *bbolt.Tx, g Quarantined) (Quarantine, error) {
 	return all, err
 }
 
-// Clear forgets what was given up, and returns it.
+// Clear empties the quarantine, and returns its entries.
 func Clear(tx *bbolt.Tx) (Quarantine, error) {
 	given, err := LoadQuarantine(tx)
 	for _, g := range given {

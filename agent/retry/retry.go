@@ -20,11 +20,11 @@ func Jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
 
-// FullJitter is any time up to d, though not at once: a fleet that was cut off at one moment comes back over all
-// of it.
+// FullJitter returns a random time from a tenth of d up to d, so that a fleet that lost its connections at one moment
+// returns spread over d.
 func FullJitter(d time.Duration) time.Duration { return d/10 + rand.N(d-d/10) }
 
-// Spread is d or more, up to double: those who were told the same do not come back together.
+// Spread returns a random time from d up to 2d, so that agents with the same d do not return together.
 func Spread(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0

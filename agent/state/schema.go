@@ -8,17 +8,17 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Schema is the number of the state file's format, which the file has in its meta bucket. What an older agent
-// may pass over is added without another number: a bucket, a key, or a field of a record, whose zero value
-// has to mean what was so before there was one. An older agent keeps buckets and keys that it does not know, and
-// loses such fields where it writes the record again.
+// Schema is the number of the state file's format, which the file has in its meta bucket. Additions that an older agent
+// may ignore need no new number: a bucket, a key, or a field of a record, whose zero value
+// has to mean the state before the addition. An older agent keeps unknown buckets and keys, and
+// loses unknown fields when it writes the record again.
 //
-// The number rises where an agent that knows nothing of the change would do harm: take what is newer for its own
-// under an old name, or go on without what must not be passed over. An agent opens every number up to its own, and
-// writes its own once it has. The agent's testdata/state has a file of each format that ever landed.
+// The number rises if an agent without the change would do harm: misread newer data under an old name, or ignore data
+// that it must not ignore. An agent opens files with every number up to its own, and
+// then writes its own number. The agent's testdata/state has a file of each format that ever landed.
 const Schema = 1
 
-// The records of Meta that say who can read the file.
+// The keys of Meta with the versions of the file and of its writer.
 const (
 	KeySchema = "schema"
 	KeyWriter = "writer" // string: the version of the agent that made the last pass

@@ -1,13 +1,13 @@
-// Package state is the file in which an agent keeps what it must not forget: one bbolt file in its state folder.
+// Package state is an agent's durable state: one bbolt file in its state folder.
 //
 // Begin with Open, then View and Update. Records are JSON, under a key of a bucket; Load and Save convert them:
 //
 //	db, err := state.Open(dir, "items", "orders")
 //	err = db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, "items", name, item) })
 //
-// A change is on the disk once Update has returned nil, and nobody reads it before that, so that a power cut takes
-// back nothing that anybody has acted on. One process has the file open at a time. The package knows the file and the number
-// of its format; what the buckets hold is known to the packages that own them.
+// A change is on the disk once Update has returned nil, and cannot be read before that, so that a power cut undoes
+// nothing that code has acted on. One process has the file open at a time. The package owns the file and the number
+// of its format; other packages own the content of the buckets.
 package state
 
 import (
@@ -44,8 +44,8 @@ const (
 	File = "agent.db"
 	// StoreDir is the content store beside it. A folder that has one and an empty state file has lost its state.
 	StoreDir = "store"
-	// lockTime is how long to wait for another process to let go of the state file. An agent that was
-	// told to end needs a moment.
+	// lockTime bounds the wait for another process to release the state file. An agent that is being stopped needs a
+	// moment.
 	lockTime = time.Second
 )
 
@@ -147,7 +147,7 @@ func (d *DB) ReadOnly() bool { return d.db.IsReadOnly() }
 // Close lets go of the file.
 func (d *DB) Close() error { return d.db.Close() }
 
-// View runs f in a transaction that reads what was committed, and returns its error.
+// View runs f in a transaction that reads the committed state, and returns its error.
 func (d *DB) View(f func(*bbolt.Tx) error) error {
 	d.commits.RLock()
 	tx, err := d.db.Begin(false)

@@ -13,7 +13,7 @@ import (
 // keyFloor is the record of state.Meta with the newest time of issue of a verified document; see floorKey.
 const keyFloor = "floor"
 
-// floorKey names the floor of an epoch. That of epoch 0 has the name from before there were others.
+// floorKey returns the key of an epoch's floor. Epoch 0 has the key from before there were other epochs.
 func floorKey(epoch int64) string {
 	if epoch == 0 {
 		return keyFloor
@@ -21,8 +21,8 @@ func floorKey(epoch int64) string {
 	return fmt.Sprintf("%s-%d", keyFloor, epoch)
 }
 
-// RaiseFloor takes account of the time of issue of a verified document. Each epoch has a floor of its own,
-// so that a thief's date ends with the epoch.
+// RaiseFloor raises the floor of an epoch to the time of issue of a verified document. Each epoch has a floor of its own,
+// so that a date in the far future, signed with a stolen key, has no effect after the epoch.
 func RaiseFloor(tx *bbolt.Tx, epoch int64, issued time.Time) error {
 	floor, err := LoadFloor(tx, epoch)
 	if err != nil || !issued.After(floor) {
@@ -31,10 +31,10 @@ func RaiseFloor(tx *bbolt.Tx, epoch int64, issued time.Time) error {
 	return state.Save(tx, state.Meta, floorKey(epoch), issued)
 }
 
-// LoadFloor returns the newest time of issue that was verified in an epoch; zero where nothing was.
+// LoadFloor returns the newest verified time of issue in an epoch; zero if there is none.
 func LoadFloor(tx *bbolt.Tx, epoch int64) (time.Time, error) {
 	return state.Load[time.Time](tx, state.Meta, floorKey(epoch))
 }
 
-// IsFloor reports whether a key of state.Meta is that of a floor.
+// IsFloor reports whether a key of state.Meta belongs to a floor.
 func IsFloor(key string) bool { return key == keyFloor || strings.HasPrefix(key, keyFloor+"-") }

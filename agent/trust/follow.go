@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Follow takes one version after the other from source until there is no newer one. Each is on disk before the next is
-// judged by it.
+// Follow adds one version after the other from source until there is no newer one. Each is on disk before the next one is
+// verified with it.
 func (s *Store) Follow(ctx context.Context, source bundle.Source, log *slog.Logger) error {
 	for {
 		version := int64(len(s.Chain())) + 1
@@ -33,28 +33,29 @@ func (s *Store) Follow(ctx context.Context, source bundle.Source, log *slog.Logg
 	}
 }
 
-// askEvery is how often the registry is asked for a newer trust document while it offers no new release.
+// askEvery is the interval at which the agent asks for newer trust documents while it is offered no new release.
 const askEvery = 24 * time.Hour
 
 // keyAsked is the record of state.Meta with an Asked.
 const keyAsked = "asked"
 
-// Asked is how the agent fared when it last asked for a newer trust document.
+// Asked is the outcome of the last request for a newer trust document.
 type Asked struct {
-	// At is when it got an answer, good or bad.
+	// At is the time of the answer, good or bad.
 	At time.Time `json:"at,omitzero"`
-	// Reason and Message say why the chain is not known to be the newest. Empty where it was, then.
+	// Reason and Message are the reason why the chain may not be the newest; empty if it was the newest then.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Due reports whether to ask although no release asks for it. A clock may be set back.
+// Due reports whether to ask even without a new release: if the last request failed, or if it was a day ago. A clock that
+// was set back by a day counts too.
 func (a Asked) Due(now time.Time) bool {
 	return a.Reason != "" || now.Sub(a.At).Abs() >= askEvery
 }
 
-// LoadAsked reads how the last question for a trust document ended; the zero value is that none was asked.
+// LoadAsked reads the outcome of the last request; the zero value means that there was none.
 func LoadAsked(tx *bbolt.Tx) (Asked, error) { return state.Load[Asked](tx, state.Meta, keyAsked) }
 
-// Save replaces what LoadAsked returns.
+// Save saves a for LoadAsked.
 func (a Asked) Save(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAsked, a) }

@@ -14,18 +14,17 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
-// Change is what Install has done: the document that was in force, nil for none, and the one that
-// is now.
+// Change is the result of Install: the documents in force before and after it, nil for none.
 type Change struct {
 	Before, After *bundle.TrustDocument
 }
 
-// Install believes the documents in envelopes, in their order, because somebody who may has brought
-// them: version 1 as it is, later ones as the roots before them have signed. A version that is there
-// already is passed over if it is the same document. With the first one, pinned keys count no more. Each is
-// on disk before the next is judged; the change says how far it went, also with an error. That is a
-// *bundle.Refusal where a document is not to be believed, is not the next one, differs from the one
-// installed, or is for another platform.
+// Install adds the documents in envelopes, in their order. The caller vouches for version 1, which is
+// accepted as it is; later versions have to be signed by the roots before them. A version that is installed
+// already is skipped if it is the same document. With version 1, pinned keys no longer count. Each version is
+// on disk before the next one is verified; the change is valid even with an error. The error is a
+// *bundle.Refusal if a document is not trusted, is not the next one, differs from the installed one,
+// or is for another platform.
 func (s *Store) Install(platform string, envelopes ...[]byte) (c Change, err error) {
 	c.Before = s.InForce()
 	for _, e := range envelopes {
@@ -37,7 +36,7 @@ func (s *Store) Install(platform string, envelopes ...[]byte) (c Change, err err
 	return c, err
 }
 
-// InForce is the newest document, nil without one.
+// InForce returns the newest document, or nil.
 func (s *Store) InForce() *bundle.TrustDocument {
 	chain := s.Chain()
 	if len(chain) == 0 {
@@ -64,8 +63,8 @@ func (s *Store) install(platform string, envelope []byte) error {
 	return s.believe(d.Version, envelope)
 }
 
-// Extend is Install for a document that nobody has brought: version 1 is never taken from there, as the
-// agent would have to believe in its roots.
+// Extend is Install for a document that no person vouches for: it never accepts version 1, whose roots are not
+// verified.
 func (s *Store) Extend(platform string, envelope []byte) error {
 	if len(s.Chain()) == 0 {
 		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: "this agent has no trust document to begin with"}
@@ -73,7 +72,7 @@ func (s *Store) Extend(platform string, envelope []byte) error {
 	return s.install(platform, envelope)
 }
 
-// same compares what documents say. Who else has signed one is no difference.
+// same compares the content of documents. Further signatures are no difference.
 func same(installed, d bundle.TrustDocument) error {
 	a, err1 := installed.Marshal()
 	b, err2 := d.Marshal()
@@ -87,7 +86,7 @@ func same(installed, d bundle.TrustDocument) error {
 }
 
 // ReadFile returns the envelopes in the file at path: that of one version, or all versions of a file of
-// airgap.Export. Nothing of them is judged. The error wraps airgap.ErrFormat where the file is neither.
+// airgap.Export. It does not verify them. The error wraps airgap.ErrFormat if the file is neither.
 func ReadFile(ctx context.Context, path string) ([][]byte, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {

@@ -18,7 +18,7 @@ type Judge struct {
 	Document *bundle.TrustDocument
 }
 
-// Judge returns what is in force at this moment: the newest trust document, or the pinned keys of an agent
+// Judge returns the trust in force at this moment: the newest trust document, or the pinned keys of an agent
 // that has none.
 func (s *Store) Judge(pinned bundle.Trust) Judge {
 	if d := s.InForce(); d != nil {
@@ -27,7 +27,7 @@ func (s *Store) Judge(pinned bundle.Trust) Judge {
 	return Judge{pinned, nil}
 }
 
-// Version is that of the document in force, 0 without one.
+// Version returns the version of the document in force, 0 without one.
 func (j Judge) Version() int64 {
 	if j.Document == nil {
 		return 0
@@ -35,7 +35,7 @@ func (j Judge) Version() int64 {
 	return j.Document.Version
 }
 
-// Admits judges the document itself, at now: whether it may let a new release in.
+// Admits returns nil if the document may admit a new release at the time now; see bundle.TrustDocument.Admits.
 func (j Judge) Admits(platform string, now time.Time) error {
 	if j.Document == nil {
 		return nil
@@ -43,8 +43,8 @@ func (j Judge) Admits(platform string, now time.Time) error {
 	return j.Document.Admits(platform, now)
 }
 
-// Sum identifies all that a release is judged by, so that a change of it has a refused one judged again: j, the
-// stream and ring that are followed, and the version of this program, which may read what the one before did not.
+// Sum identifies all inputs of judging a release, so that a refused release is judged again after a change: j, the
+// agent's stream and ring, and the version of this program, which may read formats that the one before could not.
 func (j Judge) Sum(program string, stream bundle.Stream, ring string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %d %d %s", program, stream, ring, j.Version(), j.Epoch, j.Threshold, strings.Join(KeyIDs(j.Keys), " ")))
 	return hex.EncodeToString(sum[:8])

@@ -8,49 +8,49 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Known is what an agent knows of who may sign.
+// Known is an agent's trust chain and pinned keys, with the time at which the chain was last found to be the newest.
 type Known struct {
 	// Chain is empty in an agent with pinned keys.
 	Chain bundle.TrustChain
-	// AskedAt is when a registry or a file answered last; zero is never. Reason and Message say why the
-	// chain is not known to be the newest, where that is so.
+	// AskedAt is the time of the last answer of a registry or a file; zero means never. Reason and Message are the
+	// reason why the chain may not be the newest; empty if it was then.
 	AskedAt         time.Time
 	Reason, Message string
-	// Pinned are the ids of the pinned keys, sorted. They count where the chain is empty. Only a running
+	// Pinned are the ids of the pinned keys, sorted. They count if the chain is empty. Only a running
 	// agent knows them.
 	Pinned []string
 }
 
-// Of is what is known with chain.
+// Of returns the outcome of asking together with chain.
 func (a Asked) Of(chain bundle.TrustChain) Known {
 	return Known{Chain: chain, AskedAt: a.At, Reason: a.Reason, Message: a.Message}
 }
 
-// Status says how the trust document in force stands.
+// Status is the status of the trust document in force.
 type Status struct {
 	Version   int64     `json:"version"`
 	Epoch     int64     `json:"epoch"`
 	IssuedAt  time.Time `json:"issuedAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
-	// Expired means that nothing new is accepted before the next version. DaysLeft counts whole days.
+	// Expired means that no new release is accepted before the next version. DaysLeft counts whole days.
 	Expired  bool  `json:"expired,omitempty"`
 	DaysLeft int64 `json:"daysLeft"`
-	// AskedAt is when a registry or a file answered last whether there is a newer one. Reason and Message say
-	// why none was taken, where that is so.
+	// AskedAt is the time of the last answer of a registry or a file about a newer document. Reason and Message are
+	// the reason why none was accepted; empty otherwise.
 	AskedAt *time.Time `json:"askedAt,omitempty"`
 	Reason  string     `json:"reason,omitempty"`
 	Message string     `json:"message,omitempty"`
-	// PassedOver are the ids of pinned keys, which count no more. Only a running agent knows them.
+	// PassedOver are the ids of pinned keys, which no longer count. Only a running agent knows them.
 	PassedOver []string `json:"passedOver,omitempty"`
 }
 
-// SoonDays is how many days before a trust document expires people are to know: the roots may have to meet.
+// SoonDays is the number of days before expiry at which people are warned: the owners of the root keys may have to meet.
 const SoonDays = 30
 
 // Soon reports whether the document has expired, or will within SoonDays.
 func (s *Status) Soon() bool { return s.Expired || s.DaysLeft < SoonDays }
 
-// Status returns how the document in force stands at now; nil where there is none.
+// Status returns the status of the document in force at the time now; nil if there is none.
 func (k Known) Status(now time.Time) *Status {
 	if len(k.Chain) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func (k Known) Status(now time.Time) *Status {
 	return s
 }
 
-// Known returns what the agent knows of who may sign.
+// Known returns the agent's trust chain with the outcome of the last request for a newer document.
 func (s *Store) Known() (Known, error) {
 	var a Asked
 	err := s.db.View(func(tx *bbolt.Tx) (err error) {

@@ -1,9 +1,8 @@
-// Package trust has what an agent knows of who may sign: the trust documents in its state file, which of them is in force,
-// and the floors of time.
+// Package trust keeps an agent's trust: the trust documents in its state file, the one in force, and the floors of time.
 //
-// Begin with New and Store.Load. Judge returns what a release is judged by, Install and Follow bring newer documents. A version
-// is believed once the roots before it have signed it, and is on disk before the next one is judged by it. Nothing here
-// brings version 1 but Install, because a person has to vouch for its roots.
+// Begin with New and Store.Load. Judge returns the trust for judging releases, Install and Follow add newer documents. A
+// version is accepted once the roots before it have signed it, and is on disk before the next one is verified with it. Only
+// Install accepts version 1, because a person has to vouch for its roots.
 package trust
 
 import (
@@ -20,20 +19,20 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Bucket has, by its version, the envelope of each trust document. It is there once there is one.
+// Bucket holds the envelope of each trust document, by version. It exists once there is one.
 const Bucket = "trust"
 
-// Store is the trust documents that an agent believes, in its state file. It may be used by several goroutines.
+// Store holds the trust documents that an agent has accepted, in its state file. It may be used by several goroutines.
 type Store struct {
 	db      *state.DB
-	chain   atomic.Pointer[bundle.TrustChain] // what Bucket holds
+	chain   atomic.Pointer[bundle.TrustChain] // the content of Bucket
 	growing sync.Mutex                        // held while it grows
 }
 
-// New returns the Store in db, which believes nothing before Load.
+// New returns the Store in db, which is empty before Load.
 func New(db *state.DB) *Store { return &Store{db: db} }
 
-// Chain returns the trust documents that the agent believes, version 1 first. Nil is none.
+// Chain returns the trust documents that the agent has accepted, version 1 first. Nil means none.
 func (s *Store) Chain() bundle.TrustChain {
 	if c := s.chain.Load(); c != nil {
 		return *c
@@ -41,10 +40,10 @@ func (s *Store) Chain() bundle.TrustChain {
 	return nil
 }
 
-// keyOf is the key of a version in Bucket.
+// keyOf returns the key of a version in Bucket.
 func keyOf(version int64) []byte { return fmt.Appendf(nil, "%019d", version) }
 
-// Version is that of the newest document in the file, 0 without one.
+// Version returns the version of the newest document in the file, 0 without one.
 func Version(tx *bbolt.Tx) (int64, error) {
 	b := tx.Bucket([]byte(Bucket))
 	if b == nil {
@@ -74,8 +73,8 @@ func (s *Store) Load(tx *bbolt.Tx) error {
 	return err
 }
 
-// believe adds a version to the chain if its turn has come and the roots have signed it, and does nothing
-// where somebody else has added it meanwhile. What was believed is on disk when it returns nil.
+// believe adds a version to the chain if it is the next one and the roots have signed it, and does nothing
+// if another goroutine has added it meanwhile. The version is on disk when believe returns nil.
 func (s *Store) believe(version int64, envelope []byte) error {
 	s.growing.Lock()
 	defer s.growing.Unlock()

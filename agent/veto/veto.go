@@ -24,15 +24,15 @@ import (
 const DefaultTimeout = 10 * time.Second
 
 const (
-	// maxReasonBytes bounds what is read of a reason: a line that people read.
+	// maxReasonBytes bounds a reason, a line for people.
 	maxReasonBytes = 1 << 10
-	// pipeTime is how long output is waited for that children of a command hold open which has ended.
+	// pipeTime bounds the wait for output after a command has ended whose children hold the pipe open.
 	pipeTime = time.Second
 )
 
-// Veto is how a site says that it must not be changed now. The zero Veto never says so.
+// Veto lets a site forbid changes for a time. The zero Veto forbids none.
 type Veto struct {
-	// File forbids changes while it is there. Its first line is the reason.
+	// File forbids changes while it exists. Its first line is the reason.
 	File string
 	// Command is a program and its arguments. It forbids changes with any exit code but 0, and where it cannot be
 	// run or does not end in time. The first line that it writes is the reason.
@@ -113,7 +113,7 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 	return bundle.Clip("the site cannot be asked: " + err.Error()), true, nil
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the first maxReasonBytes bytes that are written to it.
 type head []byte
 
 func (h *head) Write(data []byte) (int, error) {
@@ -121,7 +121,7 @@ func (h *head) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// firstLine is the first line of data that holds anything, as a message.
+// firstLine returns the first line of data that is not empty, as a message.
 func firstLine(data []byte) string {
 	for line := range bytes.Lines(data) {
 		if s := bundle.Clip(strings.TrimSpace(string(line))); s != "" {

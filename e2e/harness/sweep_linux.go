@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// traces are the folders that kubelet, containerd and the CNI plugins use whatever they are told.
+// traces are the folders that kubelet, containerd and the CNI plugins use whatever their configuration.
 var traces = [...]string{"/run/containerd", "/run/netns", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers"}
 
 const (
 	cgroups   = "/sys/fs/cgroup"
-	addedFile = "added" // in the folder of a node: what the machine did not have before
+	addedFile = "added" // in the folder of a node: the folders that the machine did not have before
 	leaveOut  = `"make e2e E2E_TAGS=e2e" leaves the tests with real pods out`
 
 	// claimTimeout is what another run of the tests gets to end those that need the machine.

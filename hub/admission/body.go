@@ -41,7 +41,7 @@ func tooSlow() error {
 	}
 }
 
-// busy is the answer if there is no room. Each agent is told another time to come back.
+// busy is the answer if there is no room. Each agent gets a different time to retry.
 func busy() error {
 	return &hubapi.Error{
 		Code: hubapi.CodeBusy, Message: "too many reports are being taken at once; try again later",

@@ -1,6 +1,7 @@
-// Package catalog lists, inspects and verifies what was published.
+// Package catalog lists, inspects and verifies published releases.
 //
-// Begin with [List] for what agents follow, and with [Inspect] or [Verify] for one bundle. Nothing here writes.
+// Begin with [List] for the releases that agents follow, and with [Inspect] or [Verify] for one bundle. The package writes
+// nothing.
 package catalog
 
 import (

@@ -11,7 +11,7 @@ import (
 // bundleRepository finds where a location's prefix ends.
 var bundleRepository = regexp.MustCompile(`^(?:(.+)/)?(bundles/[^/]+/[^/]+)$`)
 
-// BundleReference returns ref with the location's prefix told from the repository, which must be a bundle's.
+// BundleReference returns ref with its path split into the location's prefix and the repository, which must be a bundle's.
 func BundleReference(ref oci.Reference) (oci.Reference, error) {
 	name := ref.Repository
 	if dir, tag, ok := cutLast(name); ok && ref.Location.Dir != "" && ref.Tag == "" && ref.Digest == "" && strings.Count(name, "/") == 3 {

@@ -26,24 +26,23 @@ const (
 	artifactsFile = "artifacts.ndjson"
 )
 
-// maxLine bounds what is kept of a check's output until its line ends, in bytes. A longer line is
-// shown as several.
+// maxLine bounds a line of a check's output, in bytes. A longer line is shown as several.
 const maxLine = 4 << 10
 
-// Commands are commands of the shell that have to agree to what is released. They run one after the other in a folder
-// with the trees as tree/<cluster type>/…, and in artifacts.ndjson what these need from elsewhere.
+// Commands are shell commands, all of which have to exit with 0 before a release. They run one after the other in a folder
+// with the releases: the trees as tree/<cluster type>/…, and the list of their artifacts as artifacts.ndjson.
 type Commands struct {
 	Lines []string
-	// Output gets what they print; nil is nowhere.
+	// Output gets their output; nil discards it.
 	Output io.Writer
-	// Platform, Environment and BaseCommit are told to them in the environment.
+	// Platform, Environment and BaseCommit are passed to them as environment variables.
 	Platform, Environment, BaseCommit string
 }
 
-// Error means that checks refuse what was to be released.
+// Error means that checks refuse the releases.
 type Error struct {
-	// Late says that some cluster types had been published, and a race with another publisher then made
-	// another release than the one that the checks had agreed to. Otherwise nothing was published.
+	// Late is true if some cluster types had been published before: after a race with another publisher, the content
+	// differed from the one that the checks had accepted. Otherwise nothing was published.
 	Late bool
 	// Refusals has an error for each command that refuses, in their order.
 	Refusals []error
@@ -63,7 +62,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() []error { return e.Refusals }
 
-// checkedArtifact is a line of what a check is told to be needed.
+// checkedArtifact is a line of the list of artifacts for a check.
 type checkedArtifact struct {
 	ClusterType string `json:"clusterType"`
 	bundle.Artifact
@@ -89,7 +88,7 @@ func (c Commands) Run(ctx context.Context, proposals []Proposal, late bool) erro
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// writeProposals writes the trees of proposals, as agents will have them, and the list of what they need.
+// writeProposals writes the trees of proposals, as agents will have them, and the list of their artifacts.
 func writeProposals(dir string, proposals []Proposal) error {
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)

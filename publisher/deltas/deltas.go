@@ -78,9 +78,8 @@ type baseSearch struct {
 	taken   map[digest.Digest]bool // trees
 }
 
-// findBases returns the releases to make deltas from, at most delta.MaxLayers, each with another tree: those that
-// rings are at now, newest first, and then the ones before. It is content with what it has found when the
-// registry fails.
+// findBases returns the base releases for deltas, at most delta.MaxLayers, each with a different tree: the rings' present
+// releases, newest first, and then earlier ones. If the registry fails, it returns the ones found so far.
 func findBases(ctx context.Context, rd *standing.Reader, t standing.Type, next bundle.Content) ([]*bundle.Verified, error) {
 	s := &baseSearch{Reader: rd, of: t, taken: map[digest.Digest]bool{next.DiffID: true}}
 	err := s.atRings(ctx)

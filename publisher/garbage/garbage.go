@@ -1,4 +1,4 @@
-// Package garbage finds what nobody needs any more of what was published, and deletes it.
+// Package garbage finds published content that is no longer needed, and deletes it.
 //
 // [Collect] finds it; nothing is deleted before the Delete of the [Collection] is called.
 package garbage

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// programGrace is how long a program that is told to end may take to put its things away.
+// programGrace is the time that a program gets to clean up when it is asked to end.
 const programGrace = 2 * time.Second
 
 // Run runs cmd, made by exec.Command, in a process group of its own, so that its child processes end

@@ -1,6 +1,6 @@
 // Package roster keeps the clusters of an environment in its folder, as Cluster objects, for platforms without a hub.
 //
-// Begin with Add, which says what a request of an agent changes there. Nothing is written here.
+// Begin with Add, which returns the changes for an agent's request. The package writes nothing.
 package roster
 
 import (
@@ -24,11 +24,11 @@ import (
 // maxBytes bounds a file of Cluster objects, as the scheduler does.
 const maxBytes = 8 << 20
 
-// Error is an error with a hint for the person who has asked.
+// Error is an error with a hint for people.
 type Error struct {
 	Err  error
 	Hint string
-	// Conflict is true if the roster has something else than is asked for, and false if the folder or the request is
+	// Conflict is true if the roster contradicts the request, and false if the folder or the request is
 	// wrong.
 	Conflict bool
 }

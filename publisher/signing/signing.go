@@ -31,11 +31,11 @@ const (
 	maxSigners = 32
 )
 
-// Signer signs what is pushed.
+// Signer signs the pushed manifests.
 type Signer struct {
-	// Keys sign, each a different one.
+	// Keys sign. They are distinct.
 	Keys []*keys.Key
-	// Known are the keys whose signatures count, and Location is named by each signature.
+	// Known are the keys whose signatures count. Each signature names Location.
 	Known    bundle.Keys
 	Location oci.Location
 }

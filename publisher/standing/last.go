@@ -25,7 +25,8 @@ func (e *LostError) Error() string { return e.text }
 // Lost returns a *LostError.
 func Lost(format string, args ...any) error { return &LostError{fmt.Sprintf(format, args...)} }
 
-// LostIfRefused makes a *LostError of the error of content that is not there, or not what was signed.
+// LostIfRefused returns a *LostError for the error of content that is missing or differs from the signed one, and any
+// other err as it is.
 func LostIfRefused(err error, what string, args ...any) error {
 	if releases.UnlessRefused(err) == nil {
 		return Lost(what+": %v", append(args, err)...)
@@ -33,7 +34,7 @@ func LostIfRefused(err error, what string, args ...any) error {
 	return err
 }
 
-// Last returns the newest release of t that all the rings have which are named, or every agent where none are; nil where
+// Last returns the newest release of t that all the named rings have, or every agent if none are named; nil if
 // there never was a release. The record is the environment's.
 func (rd *Reader) Last(ctx context.Context, t Type, rings []string, record Record) (*bundle.Verified, error) {
 	all := func(bundle.Release) bool { return true }

@@ -19,13 +19,12 @@ func (rd *Reader) Records() (oci.Target, error) {
 	return rd.Store.Repository(bundle.EnvironmentRepository(rd.Environment))
 }
 
-// Record is what stands of an environment's record.
+// Record is the published state of an environment's record.
 type Record struct {
 	Repo oci.Target
-	// Tags are those that were there before anything was written.
+	// Tags are the tags before anything was written.
 	releases.Tags
-	// Verified is the newest record that is trusted, nil where there is none; Current says whether it is signed as the
-	// trust in force asks.
+	// Verified is the newest trusted record, or nil; Current is true if it meets the trust in force.
 	Verified *bundle.VerifiedEnvironment
 	Current  bool
 	// Taken means that Verified's own tag names another record; see Type.Taken.
@@ -46,7 +45,7 @@ func (r Record) ReleaseOf(clusterType, ring string) digest.Digest {
 	return r.Verified.Record.ReleaseOf(clusterType, ring)
 }
 
-// Record returns what stands of the environment's record, the newest that is trusted above all.
+// Record reads the published state of the environment's record.
 func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
 	repo, err := rd.Records()
 	if err != nil {
@@ -83,7 +82,7 @@ func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
 	return r, err
 }
 
-// verifyRecord returns nil for what is not trusted, not there in full, or of another environment.
+// verifyRecord returns nil for a record that is untrusted, incomplete, or of another environment.
 // For current see trust.Recognise.
 func (rd *Reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)

@@ -122,11 +122,11 @@ type laneSearch struct {
 	Type
 	record Record
 	seen   map[digest.Digest]bool
-	// floor is the newest release that the record names: what is older was known when that was written.
+	// floor is the newest release that the record names: older releases were known when the record was written.
 	floor bundle.Order
 }
 
-// consider gives v to the lanes that it is for and that have nothing newer.
+// consider gives v to the lanes that it is for and that have no newer release.
 func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
 	for _, l := range s.Lanes {
 		if l.IsFor(v.Release) && (l.Release == nil || OrderOf(v).Compare(OrderOf(l.Release)) > 0) {
@@ -147,7 +147,7 @@ func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified
 	return v, current, err
 }
 
-// recorded considers what the environment's record names.
+// recorded considers the releases in the environment's record.
 func (s *laneSearch) recorded(ctx context.Context) error {
 	if s.record.Verified == nil {
 		return nil
@@ -171,7 +171,7 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 	return nil
 }
 
-// moving considers what the moving tags name.
+// moving considers the releases under the moving tags.
 func (s *laneSearch) moving(ctx context.Context) error {
 	for _, l := range s.Lanes {
 		d := s.Moving[bundle.MovingTag(l.Ring)]

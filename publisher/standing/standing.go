@@ -1,8 +1,8 @@
-// Package standing finds what stands of an environment at a location, and what waits there for signatures.
+// Package standing reads the published state of an environment at a location, and the releases that wait for signatures.
 //
-// Begin with [New]. [Reader.Record] finds the newest record of the environment that is trusted, [Reader.Type] the newest
-// release of a cluster type, and [Reader.Rings] what each of its rings has. All of it is judged by the trust in force, since
-// a registry's tags prove nothing. A Reader writes nothing.
+// Begin with [New]. [Reader.Record] finds the environment's newest trusted record, [Reader.Type] the newest trusted release
+// of a cluster type, and [Reader.Rings] the release of each of its rings. All content is judged by the trust in force,
+// since a registry's tags prove nothing. A Reader writes nothing.
 package standing
 
 import (
@@ -17,35 +17,34 @@ import (
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
-// Reader reads what stands of one environment.
+// Reader reads the published state of one environment.
 type Reader struct {
 	Location oci.Location
 	Store    oci.Store // at Location
 	Trust    trust.Signers
-	// IssuedAt is the time of the run, to the second: what is read is judged then, and what is made is issued then.
+	// IssuedAt is the time of the run, in whole seconds: for judging expiry, and as the time of issue of new releases.
 	IssuedAt              time.Time
 	Platform, Environment string
 	Warn                  func(format string, args ...any)
 }
 
-// New returns a Reader of what is in store, at a location, by the trust of signers.
+// New returns a Reader of the content of store, at a location, that trusts signers.
 func New(location oci.Location, store oci.Store, signers trust.Signers, now time.Time, platform, environment string, warn func(format string, args ...any)) Reader {
 	return Reader{location, store, signers, now.UTC().Truncate(time.Second), platform, environment, warn}
 }
 
-// Type is what stands of one cluster type.
+// Type is the published state of one cluster type.
 type Type struct {
 	Stream bundle.Stream
 	Repo   oci.Target
-	// Tags are those that were there before anything was written.
+	// Tags are the tags before anything was written.
 	releases.Tags
-	// Verified is the newest release that is trusted; nil where there is none. Current says whether it is signed as the
-	// trust in force asks.
+	// Verified is the newest trusted release, or nil; Current is true if it meets the trust in force.
 	Verified *bundle.Verified
 	Current  bool
-	// Pending is the newest release after it that waits for signatures; nil where there is none.
+	// Pending is the newest release after it that waits for signatures, or nil.
 	Pending *bundle.Verified
-	// Foreign is the newest tag, newer than Verified, of a release that is not trusted; empty where there is none.
+	// Foreign is the newest tag, newer than Verified, of an untrusted release, or "".
 	Foreign string
 	// Taken means that Verified's own tag names another release: a publisher overwrote it and went no further.
 	Taken bool
@@ -53,8 +52,8 @@ type Type struct {
 	Lanes Lanes
 }
 
-// Type returns what stands of a cluster type, the newest release that is trusted above all. A registry's tags are no proof
-// of anything: what the newest tag names may be foreign, or an older release.
+// Type reads the published state of a cluster type. A registry's tags prove nothing: the newest tag may name a foreign
+// release, or an older one.
 func (rd *Reader) Type(ctx context.Context, clusterType string) (t Type, err error) {
 	stream := bundle.Stream{Platform: rd.Platform, Environment: rd.Environment, ClusterType: clusterType}
 	repo, err := rd.Store.Repository(stream.Repository())

@@ -114,8 +114,8 @@ func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string
 	return v, nil
 }
 
-// NothingEver is the error where an environment has no record at all. A registry need not list what it has, or not
-// to everybody.
+// NothingEver returns the error for an environment without any record. It suggests other environments if the registry
+// lists its repositories to this user.
 func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 	if repositories, unlisted := rd.Store.Repositories(ctx); unlisted == nil {
 		if lack := catalog.CheckEnvironment(rd.Environment, rd.Location, repositories); lack != nil {
@@ -125,8 +125,8 @@ func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: nothing was ever published there", err)
 }
 
-// ReleaseThatWaits returns the release of t with manifest d, if it may be signed and stand in the place of last, which may be
-// nil. The error is a *bundle.Refusal where it may not.
+// ReleaseThatWaits returns the pending release of t with manifest d, if it may be signed and take the place of last, which
+// may be nil. Otherwise the error is a *bundle.Refusal.
 func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
 	desc, err := t.Repo.Resolve(ctx, d.String())
 	if err != nil {

@@ -39,9 +39,9 @@ type Finding struct {
 type Error struct {
 	Position
 	Code    string // as a finding has it; may be empty
-	Column  int    // counted from 1; zero where it is not known
+	Column  int    // counted from 1; zero if unknown
 	Message string
-	Hint    string // what to do about it; may be empty
+	Hint    string // advice; may be empty
 	Err     error  // the cause, such as the error of text/template; may be nil
 }
 

@@ -16,10 +16,10 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// A template that prints a key which is not there writes "<no value>", as text/template has it: most often
-// the key is misspelt, or its ConfigMap does not apply. Kalypso writes that, and so does wherry where nobody
-// asks it to refuse. A text in which it comes up is run once more, by a copy that notes what each action
-// prints: so nothing else takes longer, and text that was written like this is told apart.
+// A template that prints a missing key writes "<no value>", as text/template does: usually
+// the key is misspelt, or its ConfigMap does not apply. Kalypso writes that text, and so does wherry unless it is
+// asked to refuse. If the text occurs in a result, the template is run once more, by a copy that records the output of each
+// action: so only such templates take longer, and the same text in the input is recognized.
 
 // MissingKeysAnnotation on a Template permits it, with the value kalypso, to print keys that are not there.
 const MissingKeysAnnotation = "wherry.dev/missing-keys"

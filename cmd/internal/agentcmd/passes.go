@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// defaultWait is how long a pass that a person waits for observes what is progressing.
+// defaultWait is the time for which a pass that a person waits for observes progressing assignments.
 const defaultWait = 10 * time.Second
 
 // exitCodes is the part of the help that once, sync and import have in common.
@@ -29,7 +29,7 @@ Exit codes: 0 all assignments are compliant; 1 some have failed or drifted; 2 wr
 registry is out of reach, or this machine did not do its part; 4 the newest release is refused; 5 some
 are still progressing, or wait because nothing may be changed now.`
 
-// passFlags are the flags of commands that make a pass and print how the agent stands then.
+// passFlags are the flags of commands that run a pass and then print the agent's state.
 type passFlags struct {
 	output string
 	wait   time.Duration
@@ -46,7 +46,7 @@ func (f *passFlags) check() error {
 	return checkFormat(f.output)
 }
 
-// command completes cmd, which makes a pass: its flags, and what comes before the pass.
+// command completes cmd, which runs a pass: it adds the flags, and the checks before the pass.
 func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *config.Config, []string) error) *cobra.Command {
 	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -100,7 +100,7 @@ func rollbackError(err error) error {
 	return err
 }
 
-// whoAmI is the name by which others know who has decided.
+// whoAmI returns the user's name, for the record of a decision.
 func whoAmI() string {
 	if name := os.Getenv("SUDO_USER"); name != "" {
 		return name
@@ -137,7 +137,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 	}
 }
 
-// note returns what is special about a release.
+// note returns the remarks about a release, such as newest or running.
 func note(k agent.KnownRelease) string {
 	var notes []string
 	add := func(is bool, s string) {

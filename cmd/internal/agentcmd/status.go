@@ -61,7 +61,7 @@ func reasonOf(reason, message string) string {
 	return reason + ": " + message
 }
 
-// spaced sets s off from what stands before it, if it is anything.
+// spaced returns s after a space, or "" for an empty s.
 func spaced(s string) string {
 	if s == "" {
 		return ""
@@ -69,7 +69,7 @@ func spaced(s string) string {
 	return " " + s
 }
 
-// validity returns how long a trust document is valid, and what to do if that is not long.
+// validity returns the expiry of a trust document, and advice if it is near.
 func validity(t *trust.Status) string {
 	switch {
 	case t.Expired:

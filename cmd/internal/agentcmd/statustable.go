@@ -19,8 +19,8 @@ import (
 // shownQuarantined is how many of the releases that were given up the table shows.
 const shownQuarantined = 3
 
-// writeTable writes how the agent stands at now: one line each, and none for what is as it should be. What else an
-// agent has to tell gets its line here.
+// writeTable writes the agent's state at now, a line for each part, and none for a part without a problem. Add further
+// lines here.
 func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	row := func(name string, values ...any) { cli.Row(w, name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ring(s), ")")
@@ -102,7 +102,7 @@ func rollbackLine(s agent.Status, now time.Time) string {
 	return line
 }
 
-// newer says whether the newest release is another than the one that runs, and is told of in no line of its own.
+// newer reports whether the newest release differs from the running one, and has no line of its own.
 func newer(s agent.Status) bool {
 	d, r := s.Release.Desired, s.Release.Running
 	given := func(q probation.Quarantined) bool { return q.Digest == d.Digest }

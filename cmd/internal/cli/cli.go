@@ -55,7 +55,7 @@ func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Main runs root until it ends or the process is told to stop, prints its error, and returns the exit code.
+// Main runs root until it ends or a signal stops the process, prints its error, and returns the exit code.
 func Main(root *cobra.Command) int {
 	ctx, stop := endAtSecondSignal()
 	defer stop()
@@ -106,9 +106,8 @@ func exitCode(err error) int {
 	return Failed
 }
 
-// endAtSecondSignal returns a context that the first SIGINT or SIGTERM ends. The second ends the process at once,
-// where the first waits for somebody, and also where the process was started with the signal ignored, as a shell
-// does with what runs in the background.
+// endAtSecondSignal returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at once, even
+// if it hangs at the end of the context, or was started with the signal ignored, as a shell starts background jobs.
 func endAtSecondSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -41,8 +41,8 @@ func checkArguments(cmd *cobra.Command) {
 	}
 }
 
-// checkHelp has the command help refuse what is no command, as that itself would be refused: cobra would print the
-// help of what stands above it, and succeed.
+// checkHelp makes the command help refuse unknown commands: cobra would print the help of the parent command and
+// succeed.
 func checkHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	for _, help := range root.Commands() {
@@ -79,7 +79,7 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	return Fail(Usage, err, usageHint(cmd))
 }
 
-// cobraSays are cobra's own complaints about arguments and flags, which have no type, and what they are in our words.
+// cobraSays maps cobra's errors about arguments and flags, which have no type, to our texts.
 var cobraSays = []struct {
 	pattern *regexp.Regexp
 	say     func(found []string) string
@@ -151,7 +151,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &invalid):
 		f, value := invalid.GetFlag(), strconv.Quote(invalid.GetValue())
 		why := valueError(f, invalid.Unwrap())
-		if strings.HasPrefix(why.Error(), value) { // it says itself what is wrong
+		if strings.HasPrefix(why.Error(), value) { // the error quotes the value already
 			value = ""
 		}
 		err = fmt.Errorf("%s: %w", strings.TrimSpace("--"+f.Name+" "+value), why)

@@ -19,11 +19,11 @@ func Version() string {
 	return "(devel)"
 }
 
-// UserAgent names a program to servers. What is no release has its commit alone: the rest of such a version says
-// nothing more, and is sent with each request.
+// UserAgent returns the name of a program for servers. A build that is no release has only the commit as its version, which
+// saves bytes in each request.
 func UserAgent(program string) string { return program + "/" + short(Version()) }
 
-// short returns the commit of a version such as v0.0.0-20261122035811-aca199daaddb+dirty, and others as they are.
+// short returns the commit of a version such as v0.0.0-20261122035811-aca199daaddb+dirty, and other versions as they are.
 func short(version string) string {
 	stem, _, _ := strings.Cut(version, "+")
 	if parts := strings.Split(stem, "-"); len(parts) > 2 && len(parts[len(parts)-1]) == 12 {

@@ -67,8 +67,8 @@ func RegistryFailure(err error, loc oci.Location) error {
 	return err
 }
 
-// ReferenceFailure is RegistryFailure for the bundle or record at ref; a refusal alone does not say what is refused. If
-// there is no such bundle, the hint is one with a similar name.
+// ReferenceFailure is RegistryFailure for the bundle or record at ref. It adds ref to a refusal, which does not name it. If
+// there is no such bundle, the hint suggests one with a similar name.
 func ReferenceFailure(ctx context.Context, err error, ref oci.Reference, opts oci.Options) error {
 	if errors.As(err, new(*bundle.Refusal)) {
 		err = fmt.Errorf("%s: %w", ref, err)

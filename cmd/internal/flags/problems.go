@@ -22,9 +22,8 @@ func PrintInferred(cmd *cobra.Command, loaded *platform.Loaded) {
 	}
 }
 
-// PrintProblems prints what is wrong with a platform: its warnings and those of a later step, sources that could not
-// be read, policies with mistakes, and the assignments of result that failed, if there is a result. With --strict any
-// problem is an error.
+// PrintProblems prints the problems of a platform: its warnings and those of a later step, unreadable sources, policies
+// with mistakes, and the failed assignments of result, if there is a result. With --strict any problem is an error.
 func (f *Source) PrintProblems(cmd *cobra.Command, loaded *platform.Loaded, later []finding.Finding, result *scheduler.Result) error {
 	warnings := printFindings(cmd, append(loaded.Warnings, later...))
 	if result != nil && len(result.ClusterTypes) == 0 {
@@ -88,7 +87,7 @@ func PrintFailedPolicies(cmd *cobra.Command, loaded *platform.Loaded) int {
 func (f *Source) printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
-			if !slices.Contains(f.Dropped, ct.Name+"/"+failure.Name) { // those are told of when they are
+			if !slices.Contains(f.Dropped, ct.Name+"/"+failure.Name) { // printed when they are dropped
 				cmd.PrintErrf("failed: %s/%s: %s\n", show.Line(ct.Name), show.Line(failure.Name), cli.Indented(failure.Err.Error()))
 				failed++
 			}
@@ -97,8 +96,8 @@ func (f *Source) printFailures(cmd *cobra.Command, result *scheduler.Result) (fa
 	return failed
 }
 
-// FailedAssignments is the error of a command that did its work except for what failed; nil if nothing did. The rest of
-// its text says what became of the others.
+// FailedAssignments returns the error of a command that completed except for failed assignments; nil if none failed. Rest
+// ends its text, with the outcome of the other assignments.
 func FailedAssignments(loaded *platform.Loaded, result *scheduler.Result, rest string) error {
 	failed, all := 0, 0
 	for _, ct := range result.ClusterTypes {

@@ -59,7 +59,7 @@ func (f *Signers) PasswordFromStdin() bool { return f.password.file == "-" }
 // Open opens all keys, in the order of --key and then of --signer. They work while the command
 // does, and no two of them are the same.
 func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
-	// What is written wrongly is said before anybody is asked for a password.
+	// Report wrong flags before asking for a password.
 	if slices.Contains(f.keys, "") {
 		return nil, cli.Usagef("--key is empty: it names the file of a private key")
 	}

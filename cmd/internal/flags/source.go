@@ -132,7 +132,7 @@ func (f *Source) mirrorMap() (map[string]string, error) {
 	for _, m := range f.mirrors {
 		url, place, found := strings.Cut(m, "=")
 		if !found || url == "" || place == "" {
-			return nil, cli.Usagef("--mirror must be URL=PLACE") // what it is may hold credentials
+			return nil, cli.Usagef("--mirror must be URL=PLACE") // without the value, which may hold credentials
 		}
 		mirrors[url] = place
 	}
@@ -177,7 +177,7 @@ func (f *Source) Options(place, output string) (platform.Source, error) {
 	for _, w := range f.workloads {
 		name, place, found := strings.Cut(w, "=")
 		if !found || name == "" || place == "" || strings.ContainsAny(name, "/:@") {
-			return o, cli.Usagef("--workload must be REGISTRATION=DIR") // what it is may hold credentials
+			return o, cli.Usagef("--workload must be REGISTRATION=DIR") // without the value, which may hold credentials
 		}
 		if _, twice := o.Workloads[name]; twice {
 			return o, cli.Usagef("--workload %s is given twice", name)

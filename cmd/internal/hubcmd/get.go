@@ -29,13 +29,13 @@ const (
 	defaultURL  = "http://127.0.0.1:8080"
 )
 
-// fleet answers what runs where: a hub in this process, or one over HTTP.
+// fleet lists clusters and deployments: a hub in this process, or one over HTTP.
 type fleet interface {
 	Clusters(ctx context.Context, f store.Filter) (store.ClusterList, error)
 	Deployments(ctx context.Context, f store.Filter) (store.DeploymentList, error)
 }
 
-// getFlags are the flags that all kinds of rows have.
+// getFlags are the flags for all kinds of rows.
 type getFlags struct {
 	url, dir, authorities, format string
 	filter                        store.Filter

@@ -96,7 +96,7 @@ func newTokensRevokeCommand(dir *string) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if t, err := bundle.ParseEnrollToken(id); err == nil { // the whole of it is known to whoever has leaked it
+			if t, err := bundle.ParseEnrollToken(id); err == nil { // a person may paste a leaked token instead of its id
 				id = t.ID()
 			}
 			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {

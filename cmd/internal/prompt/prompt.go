@@ -33,7 +33,7 @@ func Secret(cmd *cobra.Command, question string) ([]byte, error) {
 	defer fmt.Fprintln(cmd.ErrOrStderr())
 	secret, err := answer(cmd.Context(), func() ([]byte, error) { return term.ReadPassword(fd) })
 	if cmd.Context().Err() != nil {
-		_ = term.Restore(fd, before) // or what is typed next would not show
+		_ = term.Restore(fd, before) // otherwise the terminal would not echo
 	}
 	return secret, err
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Without Linux's /proc a process cannot be told safely from one that has got its number later.
+// Without Linux's /proc, a process cannot be distinguished safely from a later one with the same number.
 
 func ownSession() *syscall.SysProcAttr { return nil }
 

@@ -73,22 +73,22 @@ GOGC=off %[1]s='%[2]s' exec '%[3]s' "$@"
 	return p
 }
 
-// Order is something that the stand-in does once, or until it is told otherwise, and no zarf would.
+// Order is a misbehaviour of the stand-in that no real zarf has, once or until the next order.
 type Order string
 
 // The orders.
 const (
-	// Die has it vanish in the middle of a deploy, as by kill -9: the release is pending.
+	// Die makes it vanish in the middle of a deploy, as by kill -9: the release is pending.
 	Die Order = "die"
-	// Hang has it stop there until it is told to end.
+	// Hang makes it stop there until it is asked to end.
 	Hang Order = "hang"
-	// Version has it call itself something else.
+	// Version makes it print another version.
 	Version Order = "version"
-	// Idle has it exit with 0 and do nothing.
+	// Idle makes it exit with 0 and do nothing.
 	Idle Order = "idle"
 )
 
-// Order has the stand-in do o from now on, with an argument.
+// Order makes the stand-in obey o from now on, with an argument.
 func (p Program) Order(t testing.TB, o Order, argument string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(p.dir, string(o)), []byte(argument), 0o600))
