@@ -47,7 +47,7 @@ func link(kind byte, name, to string) member {
 	return member{tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o777}, ""}
 }
 
-// Whoever has a key that is trusted can have anything fetched. It is looked at before any of it is used.
+// The owner of a trusted key can make agents fetch anything. Agents check all of it before they use any of it.
 func TestAttackInTheTree(t *testing.T) {
 	small := bundle.Content{DiffID: digest.FromString("x"), Size: 1000, Files: 1}
 	mountAll(t, []attack{

@@ -33,11 +33,11 @@ func zstdOf(t testing.TB, data []byte, opts ...zstd.EOption) []byte {
 	return enc.EncodeAll(data, nil)
 }
 
-// Whoever has a key can name any delta; a registry can send another one than was named. Either costs the agent the
-// full layer, and nothing besides: what is applied is the tree that was signed.
+// The owner of a key can name any delta; a registry can send another one than the named one. Either only costs the agent
+// the full layer: the applied tree is the signed one.
 func TestAttackByADelta(t *testing.T) {
-	// offered is what an attacker has to work with: tars of what runs, of what is signed, of something much like
-	// that, and of something else.
+	// offered is an attacker's material: tars of the running tree, of the signed one, of one that is similar to
+	// that, and of another one.
 	type offered struct{ runs, signed, like, evil []byte }
 	made := func(t testing.TB, base, next []byte) []byte {
 		data, err := delta.Make(base, next)

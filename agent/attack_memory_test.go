@@ -30,7 +30,7 @@ func TestAttackOnAMachineSetUpAnewWithARetiredKey(t *testing.T) {
 	s, c, first, _, stolen := rotated(t)
 	s.anew()
 	require.NoError(t, s.install(first))
-	s.registry.trustAway.Store(true) // whoever has the stolen key has the registry, too
+	s.registry.trustAway.Store(true) // the thief of the key controls the registry, too
 	good := s.key
 	s.key = stolen
 	s.bring(2, map[string]string{"evil-x/f": "1"})
@@ -95,8 +95,8 @@ func TestAttackByAnExpiredReleaseInTheMemory(t *testing.T) {
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }
 
-// An inventory that lists what the agent never brought is one of names: an engine takes away what carries its marks.
-// What is on the machine is not looked for there at all.
+// An inventory can only list names, even of assignments that the agent never applied: an engine removes only objects with
+// its marks. Engines on the machine do not use the inventory at all.
 func TestAttackByAnInventoryInTheMemory(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()
 	s.publishAs(1, map[string]string{"a-x/f": "1", "h-x/f": "1"}, map[string]func(*bundle.Assignment){"a-x": like(onCluster, 0)})

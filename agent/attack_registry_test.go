@@ -373,7 +373,7 @@ func TestAttackOnTheFirstPoll(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
 }
 
-// A body that begins and does not go on holds up the fetch, and nobody who asks the agent something.
+// A body that stalls delays the fetch, and no command to the agent.
 func TestAttackByTrickling(t *testing.T) {
 	s := besiege(t)
 	offered := s.release(6, "a: 6")

@@ -54,7 +54,7 @@ func TestAttackByReplay(t *testing.T) {
 	})
 }
 
-// Whoever has a key that is trusted can sign anything; what that may do to the machine is bounded.
+// The owner of a trusted key can sign anything; its effect on the machine is bounded.
 func TestAttackOnTheBounds(t *testing.T) {
 	changed := func(change func(*ocispec.Manifest)) func(*siege) digest.Digest {
 		return func(s *siege) digest.Digest {
@@ -101,7 +101,7 @@ func TestAttackOnTheBounds(t *testing.T) {
 	})
 }
 
-// The registry goes on offering what was good once. Nothing is torn down for that; that it is old is said.
+// The registry goes on offering a release that was good once. The agent keeps it running, and reports its age.
 func TestAttackFreeze(t *testing.T) {
 	s := besiege(t)
 	before := s.memory()

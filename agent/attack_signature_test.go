@@ -95,7 +95,7 @@ func TestAttackBelowTheThreshold(t *testing.T) {
 	}, twoOf)
 }
 
-// offerUnsigned publishes release 6 without a signature, and has sign add what it can.
+// offerUnsigned publishes release 6 without a signature, and calls sign to add the attacker's.
 func (s *siege) offerUnsigned(sign func(digest.Digest)) digest.Digest {
 	s.t.Helper()
 	offered := s.offer(6, func(d *draft) { d.Signer = nil })

@@ -30,7 +30,7 @@ import (
 // control socket, and reports. Release 5 is applied when an attack begins. When it ends, a release follows
 // that has to be taken.
 
-// attack is what is offered to an agent in bad faith.
+// attack is a malicious offer to an agent.
 type attack struct {
 	name string
 	// mount begins the attack. It returns the manifest that is offered then; none where the agent never gets
@@ -48,7 +48,7 @@ type attack struct {
 // unreachable is the reason of answers that say nothing of a release, good or bad.
 const unreachable bundle.Reason = "Unreachable"
 
-// siege is a site whose agent runs, with an attacker between it and what is offered.
+// siege is a site whose agent runs, with an attacker between it and the registry.
 type siege struct {
 	*site
 	running *Agent
@@ -191,7 +191,7 @@ func (s *siege) lastReport() bundle.Report {
 	return report
 }
 
-// requireRefused checks what the agent says of an attack, and that what runs is what ran.
+// requireRefused checks the agent's report of an attack, and that the running release is unchanged.
 func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Digest) {
 	s.t.Helper()
 	report := s.lastReport()

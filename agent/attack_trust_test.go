@@ -209,7 +209,7 @@ func TestAttackByALowerEpoch(t *testing.T) {
 	s.end(9)
 }
 
-// The same on a medium. What it carries is not judged when it is written.
+// The same on a medium. Its content is not verified when it is written.
 func TestAttackOnTrustByTheMedium(t *testing.T) {
 	s := besiege(t, withRoots)
 	before := s.memory()

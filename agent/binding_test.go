@@ -78,7 +78,7 @@ func TestAnAgentIsBoundToAnotherStreamAndBack(t *testing.T) {
 	require.Empty(t, st.Reason)
 	require.Equal(t, st.Release.Desired, st.Release.Running)
 
-	// Back: what is older than what was accepted here stays out.
+	// Back: releases older than the accepted one of this stream stay out.
 	s.publishAs(1, map[string]string{"old-x/f": "1"}, nil)
 	require.Equal(t, Rebound{there, here, nil}, s.rebind(Rebinding{Undo: true}))
 	require.Equal(t, Rebound{Before: here, After: here}, s.rebind(Rebinding{Undo: true}))

@@ -22,7 +22,7 @@ func TestAFolderThatWasThereBeforeIsLeftAlone(t *testing.T) {
 	require.NoError(t, os.WriteFile(theirs, []byte("theirs"), 0o600))
 	s.publish(s.draft(1, map[string]string{"nginx-main/a": "1", "shop-main/a": "1"}))
 
-	// The first process ends between saying what it is about to do and doing it.
+	// The first process ends between the record of its next step and the step.
 	engine := s.opts.Reconcilers["directory"]
 	s.opts.Reconcilers["directory"] = unlucky{engine.(*directory.Reconciler)}
 	s.once()
@@ -116,7 +116,7 @@ func TestFoldersOfAnEarlierVersionAreClaimedWhenTheyAreThere(t *testing.T) {
 	})
 }
 
-// What was applied elsewhere says nothing of a folder of the same name in a root that is new.
+// An assignment that was applied elsewhere does not own a folder of the same name in a new root.
 func TestAnotherRootIsAnothersToo(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"shop-main/a": "1"}))

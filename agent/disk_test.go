@@ -18,8 +18,8 @@ import (
 )
 
 // Each write to the state file that a pass makes fails in turn, once, or for good until the next pass, or its sync does.
-// The agent says that its machine is at fault, keeps what runs and what it knew, and goes on when the disk does, in the
-// same process as well as in the next one.
+// The agent reports its machine as the cause, keeps the running release and its state, and goes on when the disk works
+// again, in the same process as well as in the next one.
 func TestEveryWriteOfAPassMayFail(t *testing.T) {
 	for _, tc := range []struct {
 		name  string

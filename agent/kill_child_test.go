@@ -213,7 +213,7 @@ func die() {
 // transactions are the functions between the one that has the state changed and the moment at which it is.
 var transactions = []string{"committer", "At", "Update", "UpdateIf", "underState"}
 
-// methodOf is the name of a function without its package, its receiver and what is inside it.
+// methodOf returns the name of a function without its package, its receiver and its closures.
 func methodOf(function string) string {
 	_, name, _ := strings.Cut(function[strings.LastIndex(function, "/")+1:], ".")
 	name, _, _ = strings.Cut(name, ".func")

@@ -16,7 +16,7 @@ type fault int
 const (
 	faultNone   fault = iota
 	faultTorn         // half of the page gets there, and the process dies
-	faultPower        // of what was not synced some sectors get there, and the process dies
+	faultPower        // some of the unsynced sectors get there, and the process dies
 	faultErrno        // the write fails
 	faultPartly       // half of it gets there, and the write fails
 	faultSync         // it gets there, and the sync that follows fails
@@ -94,7 +94,7 @@ func (u *underFile) writeAt(b []byte, off int64) (int, error) {
 		u.unsynced, u.meta = nil, meta
 	}
 	before := make([]byte, len(b))
-	_, _ = u.file.ReadAt(before, off) // what is behind the end is zero
+	_, _ = u.file.ReadAt(before, off) // bytes after the end are zero
 	half := len(b) / 2 / sector * sector
 	*u.synced = u.file
 	switch u.deed(u.writes) {
@@ -120,7 +120,7 @@ func (u *underFile) writeAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// lose takes back some of what was not synced.
+// lose reverts some of the unsynced sectors.
 func (u *underFile) lose() {
 	for _, c := range u.unsynced {
 		for at := 0; at < len(c.now); at += sector {

@@ -12,8 +12,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// fileEngine keeps its cluster in a folder, an assignment in a folder of it. It writes in place, so that what was
-// half applied can be seen.
+// fileEngine keeps its cluster in a folder, with a folder for each assignment. It writes in place, so that
+// half-applied content is visible.
 type fileEngine struct {
 	dir    string
 	ledger reconcilers.Ledger

@@ -22,7 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/delta"
 )
 
-// happen has the world change before the agent starts, and returns what is special about the start.
+// happen makes an event happen before the agent starts, and returns the special settings of the start.
 func (w *realm) happen(event string) (o order) {
 	if event == afterNothing {
 		w.anew()
@@ -114,7 +114,7 @@ func (w *realm) newEpoch() []byte {
 	return envelope
 }
 
-// takeOver returns what is to be installed, and publishes the next version, with a new key.
+// takeOver returns the trust documents to install, and publishes the next version, with a new key.
 func (w *realm) takeOver(next bool) [][]byte {
 	first, err := w.version1.Envelope()
 	require.NoError(w.t, err)
@@ -141,7 +141,7 @@ func (w *realm) edit(bad bool) {
 		files = map[string]string{}
 	}
 	names := []string{"a-x", "b-x", "c-x", "d-x", "e-x", "f-x"}
-	for path, content := range files { // what was bad is mended
+	for path, content := range files { // replace bad content
 		if content[:3] == rejected {
 			files[path] = w.content()
 		}
@@ -222,8 +222,8 @@ func (w *realm) published(d draft, manifest ocispec.Descriptor) {
 	w.note("release %d of epoch %d is %s", w.sequence, w.epoch, manifest.Digest)
 }
 
-// refused moves the tag to a release of somebody who has no key, whose content must never be seen on the cluster, or
-// to an old one.
+// refused moves the tag to a release that is signed with an untrusted key, whose content must never be seen on the cluster,
+// or to an old one.
 func (w *realm) refused() {
 	w.tally.refused++
 	if w.random.IntN(2) == 0 && w.before != nil {

@@ -24,9 +24,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// oracle knows what may be, from what was published and from what was seen after earlier kills.
+// oracle knows the permitted states, from the published releases and from the states after earlier kills.
 type oracle struct {
-	valid    map[digest.Digest]released          // by manifest: all that was published with a key that counts
+	valid    map[digest.Digest]released          // by manifest: all releases that were published with a trusted key
 	contents map[digest.Digest]map[string]string // of assignments, by content digest
 	tampered map[string]bool                     // assignments that somebody has changed since the agent could see
 
@@ -142,7 +142,7 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	return m
 }
 
-// opened is what an envelope holds, whoever has signed it.
+// opened returns the content of an envelope, without verifying its signatures.
 func opened(envelope []byte) ([]byte, error) {
 	var e dsse.Envelope
 	if err := json.Unmarshal(envelope, &e); err != nil {
@@ -151,7 +151,7 @@ func opened(envelope []byte) ([]byte, error) {
 	return e.DecodeB64Payload()
 }
 
-// judgeCluster compares what the agent says with what is there.
+// judgeCluster compares the agent's records with the cluster.
 func (o *oracle) judgeCluster(t testing.TB, m remains, cluster map[string]map[string]string) {
 	t.Helper()
 	said := map[string]assignments.Record{}

@@ -148,7 +148,7 @@ var elsewhere = map[string]string{
 	"notePushed":     "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
-	// What is repeated from the cluster's memory and Lease, which the process after a kill reads again.
+	// Steps that repeat reads of the cluster's memory and Lease, which the process after a kill reads again.
 	"signOn":         "TestAnAgentThatWasKilledGoesOnAtOnce",
 	"take":           "TestAnAgentThatWasKilledGoesOnAtOnce",
 	"noteSeen":       "TestSinglePassesWaitForASilentAgentTogether",

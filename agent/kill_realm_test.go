@@ -128,7 +128,7 @@ func (w *realm) atHub(rw http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := httptest.NewRecorder()
-	w.hub.Handler().ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context()))) // whoever is killed meanwhile
+	w.hub.Handler().ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context()))) // even if the agent is killed meanwhile
 	w.witness(r.URL.Path, body, answer.Body.Bytes())
 	if w.killAt("hub: stored, not answered") {
 		panic(http.ErrAbortHandler)

@@ -69,7 +69,7 @@ const (
 )
 
 // An agent is killed at each moment that a crash tells apart, and then wherever chance has it, while its publisher,
-// its hub and its registry go on; docs/reliability.md says what is checked after each kill and what at the end.
+// its hub and its registry go on; docs/reliability.md lists the checks after each kill and at the end.
 func TestAKilledAgentTellsTheTruthAndConverges(t *testing.T) {
 	killAgents(t, *kills, func(*testing.T) disk { return nil })
 }

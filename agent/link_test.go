@@ -44,7 +44,7 @@ type badLink struct {
 	conns []net.Conn
 }
 
-// deed says what becomes of the byte at which it is done, and what follows it, and whether the connection ends.
+// deed changes the bytes of a connection from one position on, and may end the connection.
 type deed func(rest []byte) (sent []byte, ends bool)
 
 func cut([]byte) ([]byte, bool) { return nil, true }
@@ -216,8 +216,8 @@ func (d *badDay) release(content string) {
 	d.publish(d.draft(d.n, map[string]string{"shop-main/config.yaml": content}))
 }
 
-// update has the agent take a release over the link, and checks after each pass that what it has on the host is
-// one of the two. It returns in how many passes it did.
+// update makes the agent fetch a release over the link, and checks after each pass that the host's content is
+// one of the two. It returns the number of passes.
 func (d *badDay) update(before, after string) (passes int) {
 	d.t.Helper()
 	path := d.host + "/shop-main/config.yaml"
@@ -239,8 +239,8 @@ func (d *badDay) update(before, after string) (passes int) {
 	}
 }
 
-// Wherever the link fails in a small update, what was applied is what was signed, and the next pass or the one
-// after it has all of it.
+// Wherever the link fails in a small update, the applied content is signed content, and the next pass or the one
+// after it completes the update.
 func TestALinkThatFailsAtAnyByteOfASmallUpdate(t *testing.T) {
 	for name, do := range map[string]deed{"cut": cut, "flip": flip, "repeat": repeat} {
 		t.Run(name, func(t *testing.T) {

@@ -239,7 +239,7 @@ func TestWhatRunningContentNeedsStaysUntilItHasGivenWay(t *testing.T) {
 	require.NoDirExists(t, filepath.Join(engine.root, "db-x"))
 }
 
-// A publisher of ours makes no circle, and names nobody who is not there.
+// wherry's publisher makes no circles, and names only existing assignments; another one may not.
 func TestWhatCanNeverBeginDoesNotHang(t *testing.T) {
 	s, _ := newSlowSite(t)
 	files := map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "1", "d-x/f": "1"}

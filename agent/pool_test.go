@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// stuck is an engine whose calls do not end before it is told.
+// stuck is an engine whose calls end only on request.
 type stuck struct {
 	recording
 	free          chan struct{}
@@ -94,7 +94,7 @@ func TestDriftMayBeOnlyReported(t *testing.T) {
 	requireFile(t, engine.root, "a-x/f", "2")
 }
 
-// claiming is an engine that marks what is its own, and takes its time to stop doing so.
+// claiming is an engine that marks its objects, and takes its time to remove the marks.
 type claiming struct {
 	reconcilers.Reconciler
 	released []string

@@ -110,8 +110,8 @@ func TestADiskThatFailsForGood(t *testing.T) {
 	}
 }
 
-// However little room there is left, the agent says that it is too little, or gets through. What runs stays, and with
-// room all goes on.
+// However little room is left, the agent reports that it is too little, or completes. The running release stays, and once
+// there is room, everything goes on.
 func TestADiskThatIsFull(t *testing.T) {
 	require.Zero(t, os.Getuid(), "file systems are mounted here, which takes root")
 	s := newSite(t)

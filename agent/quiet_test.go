@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// live has an agent make all passes that Run would make in that time, and returns what it logged and how many
-// passes that were.
+// live makes an agent run all passes that Run would run in that time, and returns its log and the number of
+// passes.
 func (s *site) live(a *Agent, p *plan, d time.Duration) (lines []string, passes int) {
 	s.t.Helper()
 	s.log.Reset()

@@ -141,7 +141,7 @@ func TestOnlyTheRightHubsAcknowledgementInARegistryDeletes(t *testing.T) {
 		s.once()
 		require.Equal(t, 2, s.queued(), name)
 	}
-	// What is tagged as an acknowledgement and is none.
+	// A manifest that is tagged as an acknowledgement and is none.
 	repo := s.at("reports/plant-7")
 	m, err := repo.Resolve(t.Context(), s.tag(1))
 	require.NoError(t, err)
@@ -168,8 +168,8 @@ func (s *site) putAck(envelope []byte) {
 	require.NoError(s.t, repo.Tag(ctx, blobs[len(blobs)-1].Descriptor, bundle.AckTag))
 }
 
-// Cut at each moment of a push, of taking an acknowledgement, and of deleting what it names: the next start goes on,
-// the hub has each report once, and nothing is left behind.
+// A crash at each moment of a push, of reading an acknowledgement, and of deleting the acknowledged reports: the next start
+// goes on, the hub has each report once, and nothing is left behind.
 func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 	for n, cut := 0, true; cut; n++ {
 		s, h := reporting(t)
@@ -254,7 +254,7 @@ func TestWithoutAHubWhatTheRegistryHasStoredIsDeleted(t *testing.T) {
 	require.Zero(t, s.queued())
 	require.Equal(t, []string{s.tag(1), s.tag(5)}, s.tags(), "heartbeats go when something newer is there")
 
-	// A registry that takes what it is given and gives something else back has stored nothing.
+	// A registry that returns other content than was pushed has stored nothing.
 	spoil := func(path string, body []byte) []byte {
 		if strings.Contains(path, "/reports/") && strings.Contains(path, "/blobs/") {
 			return bytes.Repeat([]byte("x"), len(body))

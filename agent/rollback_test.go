@@ -145,8 +145,8 @@ func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
 	require.True(t, s.releases()[2].Here)
 }
 
-// A registry that lacks what a person goes back to is not away, nor is what it offers refused: what mends it is found
-// as soon as ever.
+// A registry that lacks the release of a rollback is not unreachable, nor is its offer refused: the agent finds a repaired
+// release at the next poll.
 func TestAnEarlierReleaseThatCannotBeHadSaysNothingOfTheOffer(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -289,7 +289,7 @@ func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {
 	require.Equal(t, "HeldByOperator", r.Status.Reason)
 }
 
-// What runs is never touched by an epoch; what does not run yet does not come to run any more.
+// A new epoch never stops a running release; a release that does not run yet never will.
 func TestANewEpochAndARollback(t *testing.T) {
 	t.Parallel()
 	for _, runs := range []bool{true, false} {
@@ -335,7 +335,7 @@ func TestTheHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// A state from before there was a history knows what it uses.
+// A state file from before there was a history knows the releases in use.
 func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// What is less than a thousand bytes in this time is nothing, in these tests: a second's worth of bytes at a time
-// is one, as with a byte a second and the rule of 256 bytes a minute.
+// In these tests, fewer than a thousand bytes in this time are a stall. It stands for a byte a second under the rule of
+// 256 bytes a minute.
 const patience, dripped = 200 * time.Millisecond, 1000
 
-// drip brings a byte at a time for as long as somebody takes it.
+// drip sends a byte at a time for as long as the client reads.
 func drip(w io.Writer, r *http.Request, rest []byte) {
 	for i := 0; r.Context().Err() == nil; i++ {
 		if _, err := w.Write(rest[i%len(rest):][:1]); err != nil {

@@ -93,8 +93,8 @@ func (s *site) fixtureDraft(n int) draft {
 	return d
 }
 
-// makeStateFixture has a real agent work, and keeps what it leaves at rest, and what it leaves where it is killed
-// while it applies.
+// makeStateFixture runs a real agent, and saves its state at rest, and its state when it is killed during
+// an apply.
 func makeStateFixture(t *testing.T, name, program string) {
 	program, err := filepath.Abs(program)
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func TestTheStoreKeepsWhatRunsAndWhatRanWellLast(t *testing.T) {
 	s.once()
 	require.Equal(t, 3, s.count(blobs), "manifest, release document and layer")
 
-	s.opts.Reconcilers = map[string]reconcilers.Reconciler{} // what comes now fails
+	s.opts.Reconcilers = map[string]reconcilers.Reconciler{} // later releases fail
 	for n := range int64(4) {
 		publish(n + 2)
 		require.Equal(t, bundle.Failed, s.once().Status.State)

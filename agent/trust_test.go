@@ -62,7 +62,7 @@ func (s *site) known() (tr trust.Known) {
 	return tr
 }
 
-// requireRefused makes a pass that refuses for that reason and changes nothing of what runs.
+// requireRefused runs a pass, and requires that it refuses for that reason and does not change the running release.
 func (s *site) requireRefused(reason bundle.Reason, words string) {
 	s.t.Helper()
 	before := s.status().Release.Running

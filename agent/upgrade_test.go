@@ -27,7 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// counted is an engine that counts what it is called to change.
+// counted is an engine that records the calls that change something.
 type counted struct {
 	reconcilers.Reconciler
 	sync.Mutex
@@ -53,7 +53,7 @@ func (c *counted) Claim(ctx context.Context, assignments []string) []string {
 	return c.Reconciler.(reconcilers.Claimer).Claim(ctx, assignments)
 }
 
-// begin forgets what was counted so far.
+// begin forgets the recorded calls.
 func (c *counted) begin() { c.applied, c.removed = nil, nil }
 
 func (s *site) counted() *counted {
@@ -280,8 +280,8 @@ func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 }
 
-// A release that only a newer agent reads is refused as that. What runs is kept, and the newer agent takes it at
-// once, though the one before had refused it.
+// A release that only a newer agent can read is refused for that reason. The running release stays, and the newer agent
+// accepts the new one at once, although the older agent had refused it.
 func TestAReleaseForANewerAgentWaitsForIt(t *testing.T) {
 	for name, change := range map[string]func(*draft){
 		"a release document": func(d *draft) { d.ChangeRelease = func(r *bundle.Release) { r.Schema++ } },

@@ -45,7 +45,7 @@ func TestOutsideTheWindowNothingIsFetched(t *testing.T) {
 	requireFile(t, s.host, "a-x/f", "2")
 }
 
-// What comes on a medium costs no link anything.
+// A release on a medium does not use the link.
 func TestAMediumDoesNotWaitForTheWindow(t *testing.T) {
 	s := newSite(t)
 	s.opts.Window = window.Transfer{Opens: 1 * time.Hour, Closes: 5 * time.Hour}

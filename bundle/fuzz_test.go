@@ -47,7 +47,7 @@ func goodManifest(t testing.TB) (manifest, document []byte) {
 	return manifest, document
 }
 
-// hostile is a source that answers whatever it likes, for ever, and counts what is taken from it.
+// hostile is a source that gives arbitrary and endless answers, and counts the bytes that are read.
 type hostile struct {
 	tags map[string]ocispec.Descriptor
 	data map[digest.Digest][]byte
@@ -131,8 +131,8 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzVerifySigned is what those can do whose key is trusted here: any manifest, and any release document
-// in it. Whether it is accepted is their affair; what comes of it must be fit to work with.
+// FuzzVerifySigned plays the owner of a trusted key: any manifest, and any release document
+// in it, may be signed. It may be accepted or refused; an accepted result must be usable.
 func FuzzVerifySigned(f *testing.F) {
 	signer, pub := fixedKey(f, 1)
 	manifest, document := goodManifest(f)
@@ -254,7 +254,7 @@ func FuzzParseEnvironmentRecord(f *testing.F) {
 			return
 		}
 		for _, d := range r.ClusterTypes {
-			_ = SignatureTag(d) // panics on what is no digest
+			_ = SignatureTag(d) // panics on an invalid digest
 		}
 		again, err := r.Marshal()
 		require.NoError(t, err)

@@ -53,7 +53,7 @@ func TestTheUnitOfSystemd(t *testing.T) {
 		}
 	}
 
-	// Where there is a systemd, it says what it thinks of the rest.
+	// If there is a systemd, it checks the rest.
 	if analyze, err := exec.LookPath("systemd-analyze"); err == nil {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "wherry-agent.service")

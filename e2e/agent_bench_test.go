@@ -40,10 +40,10 @@ import (
 const (
 	benchAssignments = 200 // with two objects each
 	benchUpdates     = 7
-	// benchPoll is how often agent and source-controller look at the registry, and benchApply how often
-	// kustomize-controller applies what it has.
+	// benchPoll is the interval at which agent and source-controller poll the registry, and benchApply the one at
+	// which kustomize-controller applies.
 	benchPoll, benchApply = 10 * time.Second, time.Minute
-	// benchRest is what a process gets to come to rest after work, and benchIdle how long it is then watched.
+	// benchRest is the time for a process to come to rest after work, and benchIdle the time of the measurement.
 	benchRest, benchIdle = 5 * time.Second, time.Minute
 )
 
@@ -146,8 +146,8 @@ func (f *agentBench) follow(more ...string) *follower {
 	})
 }
 
-// apiProxy passes requests on to the API server, with the caller's token, over TLS on both sides: what is measured
-// speaks with it as it would with the API server.
+// apiProxy passes requests on to the API server, with the caller's token, over TLS on both sides: the measured program
+// uses it like the API server.
 type apiProxy struct {
 	requests  atomic.Int64
 	discovery atomic.Int64 // as many of them ask which kinds there are: the answer may send the client on, where it is stale

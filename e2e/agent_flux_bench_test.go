@@ -73,7 +73,7 @@ func (x *fluxBench) reconcile() {
 	require.NoError(x.b, x.client.Patch(x.b.Context(), x.source, patch))
 }
 
-// await waits until kustomize-controller is ready at what was published last.
+// await waits until kustomize-controller is ready with the last release.
 func (x *fluxBench) await() {
 	x.b.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {

@@ -29,7 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/e2e/harness"
 )
 
-// The agent's image, installed as the page on installing says, keeps a cluster at what is published: in a
+// The agent's image, installed as docs/install.md describes, keeps a cluster at the published release: in a
 // pod of its own, with its service account and the permissions that come with it.
 func TestTheAgentsImageAppliesABundleAsAPod(t *testing.T) {
 	s := newSite(t)

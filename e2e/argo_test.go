@@ -46,7 +46,7 @@ func newArgoSite(t *testing.T, repository, revision string) *site {
 	return s
 }
 
-// startArgo has an Argo CD at work, and what it has of the site's cleared at the end.
+// startArgo starts Argo CD, and deletes the site's Applications at the end.
 func (s *site) startArgo() {
 	s.t.Helper()
 	_, err := cluster.StartArgo(s.t.Context(), argoNamespace)
@@ -68,7 +68,7 @@ func (s *site) repositorySecret(name string, fields map[string]string) {
 	s.t.Cleanup(func() { require.NoError(s.t, s.Delete(context.Background(), secret)) })
 }
 
-// clearArgo deletes the site's Applications, and leaves what they have brought to the end of the namespaces.
+// clearArgo deletes the site's Applications. Their objects go with the namespaces.
 func (s *site) clearArgo() {
 	ctx := context.Background() // that of the test has ended
 	require.Eventually(s.t, func() bool {

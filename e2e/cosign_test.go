@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/sigstoretest"
 )
 
-// What cosign's own command line says of our bundles, and we of what it has signed.
+// cosign's own command line verifies our bundles, and we verify its signatures.
 
 func TestCosignAcceptsWhatWasPublished(t *testing.T) {
 	s := newSite(t)

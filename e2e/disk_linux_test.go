@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/e2e/harness/wire"
 )
 
-// smallDisk is an agent whose state is on a disk of its own, and a registry that counts what it sends.
+// smallDisk is an agent whose state is on a disk of its own, and a registry that counts the bytes that it sends.
 type smallDisk struct {
 	*shelf
 	proxy *wire.Proxy
@@ -67,7 +67,7 @@ func (f *smallDisk) leave(left int64) (free func()) {
 	return func() { require.NoError(f.t, os.Remove(path)) }
 }
 
-// requireAtFault has the agent look, which says that its machine is at fault, and has kept what it had.
+// requireAtFault makes the agent poll, and requires that it blames its machine and keeps its state.
 func (f *smallDisk) requireAtFault(says string) {
 	f.t.Helper()
 	r, err := f.agent.Sync(f.t.Context(), 0)

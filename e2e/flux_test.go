@@ -24,10 +24,10 @@ import (
 // fluxNamespace is where Kalypso's templates put Flux's objects.
 const fluxNamespace = "flux-system"
 
-// patience is what an engine gets to do what it is asked for, on a machine that is busy.
+// patience is the time that an engine gets for a request, on a busy machine.
 const patience = 5 * time.Minute
 
-// shop is an application's repository as Kalypso's template for Flux expects it.
+// shop is an application's repository in the form that Kalypso's template for Flux expects.
 type shop struct {
 	*site
 	git *harness.Git

@@ -32,12 +32,12 @@ type follower struct {
 	log *bytes.Buffer // to be read when it has ended
 }
 
-// place is where an agent runs and what it follows.
+// place is the location of an agent, and its stream.
 type place struct {
 	registry    string // oci://…
 	clusterType string // of environment dev
-	key         string // the file that releases are signed with
-	state       string // its folder; what it applies is beside it
+	key         string // the file with the key of releases
+	state       string // its state folder; the applied files are beside it
 	// start, where it is set, starts the process in a place of its own.
 	start func(*exec.Cmd) error
 	env   []string

@@ -35,7 +35,7 @@ func TestAnEngineWithoutAnAdapterIsFollowedByConditions(t *testing.T) {
 	s.once(0)
 	s.requireItem(bundle.Compliant, "", "")
 
-	// A green status of what was assigned before.
+	// A green status of the former assignment.
 	s.make(asleep)
 	s.edit("workloads/shop/workload.yaml", "branch: dev", "branch: next")
 	s.publish()

@@ -145,7 +145,7 @@ func TestCopiesByOtherTools(t *testing.T) {
 			s.prefix = signature
 			s.requireWhole(published)
 
-			// wherry adds what is missing, and no more.
+			// wherry copies only the missing content.
 			s.prefix = source
 			s.bundleCopy(source, one, map[string]string{"bundle": "updated"})
 			s.bundleCopy(source, one, map[string]string{"bundle": "unchanged"})
@@ -269,7 +269,7 @@ func (s *site) bundleCopy(from, to string, want map[string]string) {
 	require.Equal(s.t, want, got)
 }
 
-// toolPath finds a program that copies, and what it needs in its environment.
+// toolPath finds a program that copies, and returns the variables that it needs.
 func (s *site) toolPath(name string) (path, env string) {
 	s.t.Helper()
 	path, err := harness.Tool(name)

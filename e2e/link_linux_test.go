@@ -86,9 +86,9 @@ func TestATransferThatIsCutGoesOn(t *testing.T) {
 		first = 4 << 20
 		// headers is what IP, TCP and TLS add to the layer at most, and requests and handshakes beside it.
 		headers = size/10 + 64<<10
-		// again is how much of a layer may come a second time: what was not yet synced to the disk.
+		// again bounds the bytes of a layer that may come a second time: those that were not synced to disk yet.
 		again = 1 << 20
-		// unread is what the kernel has taken for an agent that was about to sync, or had no processor.
+		// unread bounds the bytes that the kernel has received for an agent that is syncing, or waits for a processor.
 		unread = 1 << 20
 	)
 	t.Parallel()

@@ -24,8 +24,8 @@ type machine struct {
 	user, command string
 }
 
-// newMachine makes a platform and a package with names of their own. What they leave on this machine is
-// taken away in the end, whatever becomes of the test.
+// newMachine makes a platform and a package with names of their own. Their traces on this machine are
+// removed at the end, whatever the result of the test.
 func newMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{site: newSite(t)}

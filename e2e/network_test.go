@@ -118,7 +118,7 @@ func (w *walled) agent(command, password, certificate string, more ...string) ra
 	return program(w.t, w.dir, "wherry-agent", append(args, more...)...)
 }
 
-// A site may have a proxy with a password between, and a registry that wants to know who asks.
+// A site may have a proxy with a password in between, and a registry that requires client certificates.
 func TestAnAgentBehindAProxyShowsItsCertificate(t *testing.T) {
 	w := newWalled(t)
 	w.publish("first")
@@ -128,7 +128,7 @@ func TestAnAgentBehindAProxyShowsItsCertificate(t *testing.T) {
 		{"with another password", "mistaken", "client", "Proxy Authentication Required"},
 	} {
 		var r ran
-		// A server that hangs up on what is still being sent may take its last words with it.
+		// A server that closes the connection during a request may lose its error message.
 		for tries := 0; tries < 10 && !regexp.MustCompile(c.says).MatchString(r.stderr+r.stdout); tries++ {
 			r = w.agent("once", c.password, c.certificate)
 			require.Equal(t, 3, r.code, c.name)

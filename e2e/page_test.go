@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// blockTime bounds one block of a page, and outputTime what is to be shown after it.
+// blockTime bounds one block of a page, and outputTime the wait for its output.
 const (
 	blockTime  = 10 * time.Minute
 	outputTime = 3 * time.Minute
@@ -28,10 +28,10 @@ var (
 	fenced  = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
 )
 
-// page is one of docs/ that is typed into a single shell, and has to show what it says.
+// page is a page of docs/ whose commands are run in a single shell, and have to give the printed output.
 type page struct {
 	*site
-	sections map[string]string // what is left to do
+	sections map[string]string // the sections that are left to run
 	in       io.Writer
 	out      *os.File
 	lines    *bufio.Reader // of out
@@ -86,7 +86,7 @@ func (p *page) follow(heading string) {
 	delete(p.sections, heading)
 }
 
-// enter has the shell run a script, which must not fail, and returns what is shown.
+// enter makes the shell run a script, which must not fail, and returns its output.
 func (p *page) enter(script string) (shown string) {
 	p.t.Helper()
 	end := rand.Text()

@@ -177,7 +177,7 @@ func TestAWorkspaceIsConfinedByTheAPIServer(t *testing.T) {
 	s.gone(s.namespace("shop-web"), "intruder", &corev1.ConfigMap{})
 	require.Equal(t, bundle.Compliant, s.standing("shop-web").State)
 
-	// What was there is taken away in the same name, by an agent that may not do it itself.
+	// The former objects are removed by the same account, since the agent itself has no permission.
 	require.NoError(t, os.Remove(s.path("workloads/guest/workload.yaml")))
 	publish()
 	require.Zero(t, agent("once", "--wait", patience.String()).code)

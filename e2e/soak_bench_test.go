@@ -144,8 +144,8 @@ func (f *soak) register(a *follower) {
 	require.NoError(f.b, err)
 }
 
-// release publishes what is due: mostly one changed value of 400, sometimes a manifest that the API server refuses, or
-// a release that a stranger has signed. Once in a cycle everything is away for a while.
+// release publishes the next release: mostly one changed value of 400, sometimes a manifest that the API server refuses, or
+// a release that a stranger has signed. Once in a cycle everything is unreachable for a while.
 func (f *soak) release() {
 	f.value++
 	files := f.files()

@@ -35,10 +35,10 @@ const (
 	// wireLayer is the size of the layer that is cut in half: some times what may come twice, and nothing that gzip
 	// makes smaller.
 	wireLayer = 8 << 20
-	// wireQuiet is how long nothing has to pass before what was done counts as over, with acknowledgements by
-	// HTTP/2 that come after an answer.
+	// wireQuiet is the time without traffic after which an exchange counts as over, including acknowledgements by
+	// HTTP/2 that come after a response.
 	wireQuiet = 300 * time.Millisecond
-	// wireHost is this machine, by an address that neither wherry nor Flux takes for one to speak plain HTTP with.
+	// wireHost is this machine, by an address for which neither wherry nor Flux uses plain HTTP.
 	wireHost = "0.0.0.0"
 )
 
@@ -123,7 +123,7 @@ func (f *wireBench) path(name string) string { return filepath.Join(f.dir, filep
 // host is the registry as agent and Flux see it.
 func (f *wireBench) host() string { return fmt.Sprintf("%s:%d", wireHost, f.proxy.Port()) }
 
-// program runs wherry or wherry-agent to its end and returns what it has said.
+// program runs wherry or wherry-agent to its end and returns its output.
 func (f *wireBench) program(name string, args ...string) string {
 	f.tb.Helper()
 	ctx, cancel := context.WithTimeout(f.tb.Context(), programTime)
@@ -151,7 +151,7 @@ func (f *wireBench) publish(changed int) {
 	f.program("wherry", "publish", "platform", "--environment", "dev", "--workload", "shop=workloads/shop", "--to", "oci://"+f.plain+"/edge", "--key", "cosign.key")
 }
 
-// sayContent says what there is to transfer, and what the figures are made of.
+// sayContent prints the sizes of the content to transfer, of which the figures are made.
 func (f *wireBench) sayContent() {
 	f.tb.Helper()
 	repository := f.repository(clusterType)

@@ -58,7 +58,7 @@ func (f *wireBench) reconcile(c client.Client, source *unstructured.Unstructured
 	f.awaitFlux(c, source, at)
 }
 
-// awaitFlux waits until source-controller has done what was asked for then, and has what latest names.
+// awaitFlux waits until source-controller has handled the request made at asked, and has latest's manifest.
 func (f *wireBench) awaitFlux(c client.Client, source *unstructured.Unstructured, asked string) {
 	f.tb.Helper()
 	latest, err := f.repository(clusterType).Resolve(f.tb.Context(), bundle.LatestTag)

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
-// seen runs a publish with checks, and returns what they said.
+// seen runs a publish with checks, and returns their output.
 func (w *world) seen(checks ...string) (string, error) {
 	var out bytes.Buffer
 	w.opts.Checks, w.opts.CheckOutput = checks, &out

@@ -178,7 +178,7 @@ func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {
 	})
 }
 
-// shown leaves what is printed of garbage.
+// shown returns garbage with the printed fields only.
 func shown(all []garbage.Item) []garbage.Item {
 	all = slices.Clone(all)
 	for i := range all {
@@ -188,8 +188,8 @@ func shown(all []garbage.Item) []garbage.Item {
 	return all
 }
 
-// Deletion is stopped before and after each of its requests. What is left of a release has no tag, and the
-// next one takes it along.
+// Deletion is stopped before and after each of its requests. The rest of a release has no tag, and the
+// next deletion removes it.
 func TestACollectionKilledAnywhereLeavesNoTagOnAnythingIncomplete(t *testing.T) {
 	t.Parallel()
 	for _, f := range faults[:2] {

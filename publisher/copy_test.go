@@ -50,7 +50,7 @@ func (w *world) copyBundleTo(m *world, reference string, opts copier.Options) (*
 	return copier.Bundle(w.t.Context(), w.reference(reference), m.loc, opts)
 }
 
-// allTags maps all tags of the place to what they name.
+// allTags maps all tags of the place to their manifests.
 func (w *world) allTags() map[string]digest.Digest {
 	w.t.Helper()
 	all := map[string]digest.Digest{}

@@ -18,8 +18,8 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
-// document is a trust document of w's platform, in which one of roots may sign the next, and all of
-// releases have to sign what is released.
+// document returns a trust document of w's platform, in which one of roots may sign the next, and all of
+// releases have to sign releases.
 func (w *world) document(version, epoch int64, roots, releases []*keys.Key, signers ...*keys.Key) []byte {
 	w.t.Helper()
 	role := func(threshold int, keys []*keys.Key) bundle.Role {
@@ -183,7 +183,7 @@ func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
 	w.mustCopyTo(m, copier.Options{})
 	v := w.verified("drone", "latest")
 
-	// The site signs, too, in place of what was there; another key of the platform signs where it came from.
+	// The site adds its own signature at the destination; another key of the platform signs at the source.
 	site, late := keytest.New(t), keytest.New(t)
 	m.sign("bundles/dev/drone", v, w.key, site)
 	w.sign("bundles/dev/drone", v, w.key, late)

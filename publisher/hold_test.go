@@ -22,7 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-const broken = "/home/ann/templates/db.yaml:7: no such key" // no machine's paths in what is published
+const broken = "/home/ann/templates/db.yaml:7: no such key" // a machine's paths must not be published
 
 // fail lets an assignment of a cluster type fail.
 func (w *world) fail(clusterType, name string) {
@@ -108,7 +108,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.Equal(t, "decaf", w.environmentRecord().BaseCommit)
 		require.NoError(t, w.complete())
 
-		// It is seen by who asks.
+		// Lists show it.
 		listed, err := catalog.List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, 1, listed[0].Held)
@@ -129,7 +129,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.Equal(t, from, list["db-live"].HeldFrom)
 		require.Equal(t, "text: v3\n", files["web-live/platform-config.yaml"])
 
-		// Who may do what is not up to what is held.
+		// Held assignments get the platform's present permissions.
 		w.result.Accounts = map[string]string{list["db-live"].Workspace: "confined"}
 		w.mustPublish()
 		list, _ = w.content("drone", "latest")

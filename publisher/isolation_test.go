@@ -35,8 +35,8 @@ var (
 )
 
 const (
-	// isolationTime and isolationBytes bound what one hostile team may cost: time, also on a machine that is busy, and
-	// what is allocated in all.
+	// isolationTime and isolationBytes bound the cost of one hostile team: its time, even on a busy machine, and
+	// all bytes that are allocated.
 	isolationTime  = 2 * time.Minute
 	isolationBytes = 8 << 30
 )

@@ -49,7 +49,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			q.result.ClusterTypes = q.result.ClusterTypes[:1]
 			q.outcomes(q.anna, q.bob)
 			q.now = q.now.Add(time.Hour)
-			// One stolen key writes what it likes.
+			// The thief of one key can push anything.
 			thief := q.maker(q.carol)
 			repo, records := q.repository("bundles/dev/drone"), q.repository("environments/dev")
 			tree, _, err := pack.Tree([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)

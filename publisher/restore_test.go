@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// later publishes text a day after what was published before.
+// later publishes text a day after the last publication.
 func (w *world) later(text string) *Published {
 	w.now = w.now.Add(24 * time.Hour)
 	w.publishes(text)
@@ -54,7 +54,7 @@ func TestAfterABackupIsRestoredAgentsTakeTheNextRelease(t *testing.T) {
 	require.NoError(t, w.complete())
 }
 
-// The restored release says what is wanted, but agents have a newer one: it is renewed in its last third.
+// The restored release has the wanted content, but agents have a newer one: it is renewed in its last third.
 func TestAfterABackupIsRestoredEqualContentReachesAgentsWhenItIsRenewed(t *testing.T) {
 	t.Parallel()
 	w, agent := restored(t)

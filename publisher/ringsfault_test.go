@@ -51,7 +51,7 @@ func (f *ringFollowers) poll(at string) {
 }
 
 // Each other request of a publication that renews what all others have, and brings the canary something new, is the
-// last one of its publisher. No ring goes back or gets what is not for it, and the next publication completes it.
+// last one of its publisher. No ring goes back or gets a release of another ring, and the next publication completes it.
 func TestAPublicationToRingsWhoseAnyRequestFailsEndsWithEachRingsOwn(t *testing.T) {
 	t.Parallel()
 	for n, f := range faults[:2] {

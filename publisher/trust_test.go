@@ -392,7 +392,7 @@ func TestReleasesAreRenewedInTimeAndSayWhy(t *testing.T) {
 	require.Contains(t, p.Warnings[0], "renews them every time")
 }
 
-// Registries that make repositories by hand deny what is not there, also to those who may write the others.
+// Registries whose repositories are created by hand deny access to missing ones, even to users who may write to others.
 func TestARegistryMayDenyARepositoryOfTrustDocumentsThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "registry")

@@ -202,8 +202,8 @@ func lastFew(t releases.Tags) []string {
 	return all[:min(len(all), 5)]
 }
 
-// isAboutTags reports whether the place of r among other publishers' requests can matter: what is found by its
-// digest is the same whenever it is asked for.
+// isAboutTags reports whether the order of r among other publishers' requests can matter: content under a
+// digest never changes.
 func isAboutTags(r *http.Request) bool {
 	return strings.HasSuffix(r.URL.Path, "/tags/list") ||
 		strings.Contains(r.URL.Path, "/manifests/") && !strings.Contains(r.URL.Path, "sha256")

@@ -177,7 +177,7 @@ func (w *world) state() map[string]string {
 	return state
 }
 
-// complete says what is wrong with anything that a tag of dev's repositories names.
+// complete returns an error if any manifest under a tag of dev's repositories is incomplete or invalid.
 func (w *world) complete() error {
 	ctx := context.WithoutCancel(w.t.Context())
 	store, err := w.loc.Open(w.opts.OCI)

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// decidedFleet is the fleet of selection_test.go with two policies, and what they decide.
+// decidedFleet returns the fleet of selection_test.go with two policies, and their decision.
 func decidedFleet(t *testing.T) (*Model, *Decision) {
 	t.Helper()
 	m := NewModel("dev")

@@ -94,7 +94,7 @@ func TestExplanationsAgreeWithWhatIsRendered(t *testing.T) {
 	}
 }
 
-// requireAgreement explains every pair and every key of a model, and compares with what is rendered.
+// requireAgreement explains every pair and every key of a model, and compares the answers with the rendered result.
 func requireAgreement(t *testing.T, m *Model) {
 	t.Helper()
 	result, err := m.Render(context.Background(), Options{})

@@ -16,8 +16,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// FuzzLoad gives the loader foreign bytes. It may refuse them, with a place, or take them, and what it
-// has taken renders the same twice.
+// FuzzLoad gives the loader foreign bytes. The loader may refuse them, with a place, or accept them, and an accepted
+// platform renders the same twice.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		basics + oneTarget,

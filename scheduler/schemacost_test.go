@@ -23,7 +23,7 @@ func doubling(n int, form string) string {
 	return fmt.Sprintf(`{"$ref": "#/definitions/d0", "definitions": {%s"d%d": {"maxProperties": 1000}}}`, b.String(), n)
 }
 
-// hostileSchemas take the library minutes or all memory. Each with what is said of it.
+// hostileSchemas would take the library minutes or all memory. Each has its expected error.
 var hostileSchemas = map[string]struct{ schema, says string }{
 	"two references, thirty deep":       {doubling(30, `{"allOf": [NEXT, NEXT]}`), "takes more than 262144 steps"},
 	"alternatives, thirty deep":         {doubling(30, `{"anyOf": [{"allOf": [NEXT, false]}, NEXT]}`), "takes more than 262144 steps"},
@@ -145,7 +145,7 @@ func TestSchemasOfARegistrationAreBoundedTogether(t *testing.T) {
 	require.ErrorContains(t, result.ClusterTypes[0].Failures[0].Err, "which are larger than 1048576 bytes together")
 }
 
-// honestSchemas are much larger or deeper than what is known of real platforms.
+// honestSchemas are much larger or deeper than those of real platforms.
 var honestSchemas = map[string]string{
 	"a tree":                     `{"properties": {"D": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"type": "array", "items": {"$ref": "#/definitions/n"}}}}`,
 	"a tree of the whole schema": `{"type": ["object", "array", "string"], "items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}`,

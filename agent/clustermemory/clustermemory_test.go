@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// server answers each request with the next of answers, and keeps what it was asked.
+// server answers each request with the next of answers, and records the requests.
 type server struct {
 	answers []string // CODE BODY
 	asked   []string

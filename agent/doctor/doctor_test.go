@@ -259,7 +259,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.Equal(t, release, f.examine()["release"], "nor does it matter whether the agent runs now")
 }
 
-// Doctor asks the registry itself, and says what the agent has said where the registry does not answer any more.
+// Doctor asks the registry itself, and falls back to the agent's last report if the registry no longer answers.
 func TestWithheldCredentialsAreNamed(t *testing.T) {
 	f := newFixture(t)
 	challenging := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-// manifests are what templates write: several documents, lists, JSON, and what is none.
+// manifests are outputs of templates: several documents, lists, JSON, and files that are no manifests.
 var manifests = map[string]string{
 	"till-live/namespace.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: till}\n",
 	"till-live/reconciler.yaml": `apiVersion: kustomize.toolkit.fluxcd.io/v1beta2

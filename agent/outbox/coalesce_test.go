@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// history is the oracle of the queue: all that was ever reported, and what was acknowledged of it.
+// history is the oracle of the queue: all reports ever made, and those that were acknowledged.
 type history struct {
 	all   []reported
 	acked map[uint64]bool

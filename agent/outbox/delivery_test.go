@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// correspondence is an agent's queue, a hub, and a network that delays, reorders, repeats and loses what they say to each
-// other, while others try to have reports deleted and the agent's disk is restored from a backup now and then.
+// correspondence is an agent's queue, a hub, and a network that delays, reorders, repeats and loses messages between
+// them, while attackers try to get reports deleted and the agent's disk is sometimes restored from a backup.
 type correspondence struct {
 	*testing.T
 	random   *rand.Rand
@@ -153,7 +153,7 @@ func (w *correspondence) restore() {
 	})
 }
 
-// check says what has to hold at any time: what the agent has reported waits, or is stored.
+// check requires the invariant: each report of the agent waits in the queue, or is stored.
 func (w *correspondence) check() {
 	waits := map[digest.Digest]bool{}
 	for _, q := range w.waiting() {

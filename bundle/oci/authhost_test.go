@@ -29,8 +29,8 @@ import (
 // internet is all hosts that there are, on one server with TLS and one without. It keeps what secrets each host was sent.
 type internet struct {
 	transport *http.Transport
-	// answers are those of registries, by HOST or HOST:PORT, and services those of token services that do not just give
-	// a token to everybody who has the password, or says nothing.
+	// answers are the handlers of registries, by HOST or HOST:PORT. Services are the handlers of token services that
+	// do more than give a token to anybody with the password or without credentials.
 	answers, services map[string]http.HandlerFunc
 
 	mu        sync.Mutex
@@ -117,7 +117,7 @@ func challenging(challenges ...string) http.HandlerFunc {
 
 func bearer(realm string) string { return `Bearer realm="` + realm + `",service="edge"` }
 
-// options are those of somebody who has the credential for host.
+// options returns the options of a user with the credential for host.
 func (w *internet) options(host string, cred auth.Credential) oci.Options {
 	return oci.Options{HTTPClient: &http.Client{Transport: w.transport}, Credential: auth.StaticCredential(host, cred)}
 }
@@ -371,7 +371,7 @@ func TestARealmThatIsReadInTwoWaysGetsNoCredentials(t *testing.T) {
 	require.Empty(t, w.passwords)
 }
 
-// Who has no credentials has none to lose: the token service may be anywhere, and its token is for the registry alone.
+// Without credentials nothing can be stolen: the token service may be anywhere, and its token is for the registry alone.
 func TestATokenForAnybodyMayComeFromAnywhere(t *testing.T) {
 	t.Parallel()
 	w := newInternet(t)
@@ -463,7 +463,7 @@ func TestLoginRecordsWhereThePasswordGoes(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"authHosts":{"registry.corp.internal":"auth.corp.internal"}}`, string(data))
 	opts.AuthHosts = nil
-	pull, push := w.ask(t, at, opts) // with docker's credentials and what was recorded
+	pull, push := w.ask(t, at, opts) // with docker's credentials and the recorded host
 	require.NoError(t, pull)
 	require.NoError(t, push)
 

@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// order is a repository that notes what is pushed.
+// order is a repository that records the order of pushes.
 type order struct {
 	oci.Target
 	pushed []digest.Digest

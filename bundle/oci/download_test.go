@@ -156,7 +156,7 @@ func TestADownloadThatIsCutAnywhereGoesOnThere(t *testing.T) {
 	}
 }
 
-// What an agent had that ends in good order is kept, and of what was lost with the power a chunk at most.
+// An agent that ends in good order keeps all bytes; a power cut loses at most one chunk.
 func TestADownloadThatIsCutAnywhereGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	const size = 150

@@ -34,7 +34,7 @@ func Example() {
 	check(err)
 	check(repo.Tag(ctx, manifest, "latest"))
 
-	// A manifest is copied with its parts, and what is there is not sent again.
+	// Copy a manifest with its parts. Content that the destination has is not sent again.
 	there, err := oci.Parse("oci-layout:" + dir + "/there")
 	check(err)
 	to, err := there.Repository("bundles/dev/drone", oci.Options{})

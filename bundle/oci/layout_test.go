@@ -199,7 +199,7 @@ func TestSweepRemovesOnlyWhatNoTagNeeds(t *testing.T) {
 	got, err := layout.Sweepable(t.Context(), long, map[string]bool{"a/" + signatureTag: true})
 	require.NoError(t, err)
 	require.Equal(t, size(loose, signature, config3, two, config2), got)
-	sweep(long, size(loose)) // what is signed may get its tag yet
+	sweep(long, size(loose)) // a signed manifest may still get its tag
 	require.NoError(t, repo.Delete(t.Context(), one.Descriptor))
 	sweep(long, oci.Swept{}) // another repository has it
 	require.NoError(t, repo.Untag(t.Context(), signatureTag))

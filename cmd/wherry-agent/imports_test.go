@@ -15,8 +15,8 @@ var update = flag.Bool("update", false, "rewrite testdata/modules.txt")
 
 const self = "github.com/wherry-dev/wherry/"
 
-// The agent is small, and lives long on machines that nobody visits. A module more is a decision: to
-// make it, run the test with -update and say in the commit what the module saves and what it pulls in.
+// The agent is small, and runs for years on machines that nobody visits. Another module is a decision: to
+// make it, run the test with -update and give in the commit the module's benefit and its own dependencies.
 func TestTheAgentLinksNoMoreModulesThanListed(t *testing.T) {
 	var modules []string
 	for _, line := range deps(t, "{{with .Module}}{{.Path}}{{end}}", ".") {

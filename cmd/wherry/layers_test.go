@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A package imports what lies below it and never what is above: this is the one table of that. A package that is new
-// inside a folder of the table gets a row, so that its place is a decision.
+// A package imports packages below it and never those above: this is the one table of that. A new package in a folder of
+// the table gets a row, so that its place is a decision.
 //
 // What the programs for the edge link in all, whatever lies between, is held by the tests of cmd/wherry-agent.
 func TestImportsPointDownTheLayers(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// FuzzPin pins whatever a template may write. What is pinned stays as it is when it is pinned again, and
-// everything that is listed then has a digest.
+// FuzzPin pins arbitrary output of a template. Pinning a second time changes nothing, and
+// all listed artifacts then have a digest.
 func FuzzPin(f *testing.F) {
 	f.Add("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: a/b:1 # x\n  - {image: 'c', name: \"é\"}\n")
 	f.Add(fluxGit("https://example.com/app", "branch: dev") + "---\r\n" + fluxGit("https://example.com/b", "name: refs/heads/x"))

@@ -103,7 +103,7 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// startSSHAgent gives go-git what it wants to have before it dials.
+// startSSHAgent starts the SSH agent that go-git requires before it dials.
 func startSSHAgent(t *testing.T) {
 	dir := gittest.WriteFiles(t, "", map[string]string{"known_hosts": ""})
 	socket, err := net.Listen("unix", filepath.Join(dir, "agent"))

@@ -25,7 +25,7 @@ import (
 // What the real program does with a real token is tested in e2e. Here a script has its place, so that it
 // can be asked for what that one would not do.
 
-// standIn is a cosign that prints public, and for what it signs, what a command does.
+// standIn returns a cosign that prints public as its key, and the output of a command as its signatures.
 func standIn(t *testing.T, public crypto.PublicKey, signs string) CosignOptions {
 	t.Helper()
 	dir := t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/sigstoretest"
 )
 
-// FuzzKeyless has what a registry says of a signature be anything: it is refused, or says what the good one did.
+// FuzzKeyless changes a registry's data about a signature: it is refused, or has the same identity as the valid one.
 func FuzzKeyless(f *testing.F) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	s, err := sigstoretest.New(at.AddDate(-1, 0, 0))

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// countingCache counts what is put.
+// countingCache counts calls of Put.
 type countingCache struct {
 	*rendercache.Cache
 	puts int

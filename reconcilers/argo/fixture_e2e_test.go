@@ -81,7 +81,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// clear deletes the site's Applications, and leaves what they have brought to the end of its namespace.
+// clear deletes the site's Applications. Their objects go with the namespace.
 func (s *site) clear(t *testing.T) {
 	require.Eventually(t, func() bool {
 		left := s.Own(t, applicationKind)
@@ -141,8 +141,8 @@ spec:
 	return bundle.File{Path: name + ".yaml", Data: []byte(s.Fill(fmt.Sprintf(text, name, commit)))}
 }
 
-// Writes names what is specified, who has written to it when, and when the last sync began. The generation
-// does not tell: it counts what Argo CD writes into the status, too.
+// Writes names the specification, its field managers with their times, and the beginning of the last sync. The generation
+// would not do: it also counts Argo CD's writes of the status.
 func (e *conforming) Writes(t *testing.T, assignment string) string {
 	var found []string
 	for _, o := range e.Own(t, applicationKind) {
@@ -178,7 +178,7 @@ func (e *conforming) Fail(t *testing.T, a reconcilers.Assignment) (reason, words
 	return "ComparisonError", "value.yaml"
 }
 
-// Stall stops Argo CD itself, so that all that it says is what it said before.
+// Stall stops Argo CD itself, so that its status stays as it was.
 func (e *conforming) Stall(t *testing.T, _ reconcilers.Assignment) (words string, finish func()) {
 	resume, err := e.engine.PauseController()
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ var tested = engine{Options{Namespace: "argocd", Deadline: 5 * time.Minute, Poll
 
 const commit = "b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2"
 
-// Parts of an Application: what is specified, and what Argo CD says of that.
+// Parts of an Application: its specification, and Argo CD's status.
 const (
 	head     = "apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: shop, namespace: argocd}\n"
 	source   = "{repoURL: git://shop, path: dev, targetRevision: dev"

@@ -62,7 +62,7 @@ func (s *shelf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer sets what answers in place of the registry, and forgets what was asked for.
+// answer sets a handler in front of the registry, and forgets the requested blobs.
 func (s *shelf) answer(front func(http.ResponseWriter, *http.Request) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

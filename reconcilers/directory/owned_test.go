@@ -94,7 +94,7 @@ func TestAFolderThatIsEmptyOrAsWantedIsTaken(t *testing.T) {
 	}
 }
 
-// Another machine gets the disk, or the agent's state is lost: what is ours is known by the root alone.
+// Another machine gets the disk, or the agent's state is lost: only the root's marks show which folders are ours.
 func TestWhoKnowsNothingFindsItsOwnByTheRoot(t *testing.T) {
 	root := t.TempDir()
 	a, b := assignment(t, "drone", map[string]string{"a": "1"}), assignment(t, "drone", map[string]string{"a": "2"})
@@ -184,8 +184,8 @@ func TestALedgerOfAnotherRootSaysNothing(t *testing.T) {
 	require.Equal(t, map[string]string{"drone/theirs": "1"}, contents(t, h.root))
 }
 
-// What is fetched is held against what is there as soon as its names are known: of a title by the manifest, of an
-// archive once it is here.
+// Fetched files are compared with existing ones as soon as their names are known: a title from the manifest, an
+// archive's once it is here.
 func TestWhatIsFetchedDoesNotReplaceSomebodyElsesFiles(t *testing.T) {
 	h := newHost(t)
 	eye := sized(1000)

@@ -26,7 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
-// What goes wrong around Flux: the state, the reason, and that the message says what a person can look at.
+// Failures around Flux: the state, the reason, and a message that tells a person where to look.
 
 func TestWithoutAKindFluxIsToBeInstalled(t *testing.T) {
 	s := newSite(t)

@@ -85,7 +85,7 @@ func (e *engine) Fail(t *testing.T, a reconcilers.Assignment) (reason, words str
 	return "BuildFailed", "missing metadata.name"
 }
 
-// Stall stops Flux itself, so that all that it says is what it said before.
+// Stall stops Flux itself, so that its status stays as it was.
 func (e *engine) Stall(t *testing.T, _ reconcilers.Assignment) (words string, finish func()) {
 	resume, err := cluster.PauseFlux(namespace)
 	require.NoError(t, err)

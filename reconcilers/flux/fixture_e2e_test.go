@@ -73,7 +73,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"HelmRelease":   {Group: "helm.toolkit.fluxcd.io", Version: "v2", Kind: "HelmRelease"},
 }
 
-// clear deletes the site's Kustomizations, and then what they need.
+// clear deletes the site's Kustomizations, and then their sources.
 func (s *site) clear(t *testing.T) {
 	for _, kind := range []string{"Kustomization", "GitRepository", "OCIRepository"} {
 		for _, o := range s.Own(t, kinds[kind]) {
@@ -88,7 +88,7 @@ func (s *site) object(t *testing.T, kind, name string) *unstructured.Unstructure
 	return s.Object(t, kinds[kind], name)
 }
 
-// applyAs applies an object as another tool does that takes what it wants.
+// applyAs applies an object as another tool does that forces conflicts.
 func (s *site) applyAs(t *testing.T, manager string, o *unstructured.Unstructured) {
 	t.Helper()
 	require.NoError(t, s.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager), client.ForceOwnership))

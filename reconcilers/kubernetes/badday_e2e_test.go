@@ -180,7 +180,7 @@ func TestAQuotaThatIsUsedUp(t *testing.T) {
 	s.recovers(t, "shop", configMap("settings", "a", "1"))
 }
 
-// As with a metrics-server that is down: what is in a namespace cannot be known completely.
+// As with a metrics-server that is down: the content of a namespace cannot be listed completely.
 func TestAnAPIOfAnotherServerThatIsDownKeepsNamespaces(t *testing.T) {
 	s := newSite(t)
 	own := "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS-own}\n"

@@ -58,7 +58,7 @@ func asksForKinds(r *http.Request) bool { return kindsPath.MatchString(r.URL.Pat
 // counter counts requests.
 type counter struct{ objects, kinds atomic.Int64 }
 
-// take returns what was counted, and begins again.
+// take returns the counts, and resets them.
 func (c *counter) take() requests { return requests{c.objects.Swap(0), c.kinds.Swap(0)} }
 
 // counted returns access that counts.

@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// hostileFiles are inputs that ask too much of who reads them, each with what is said first, which is
-// nothing where they are taken for what they are.
+// hostileFiles are inputs that are too costly to read, each with its expected first finding, which is
+// empty if the input is accepted.
 var hostileFiles = map[string]struct {
 	file string
 	says string // part of the first finding

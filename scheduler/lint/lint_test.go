@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// sound is a platform without a finding; tests add what is wrong.
+// sound is a platform without a finding; tests add mistakes.
 const sound = `apiVersion: scheduler.kalypso.io/v1alpha1
 kind: Template
 metadata: {name: rec}
@@ -133,7 +133,7 @@ func TestLintFinds(t *testing.T) {
 	}
 }
 
-// shortFindings writes findings in one line each, cut to the length of what is wanted.
+// shortFindings formats findings in one line each, cut to the length of the wanted ones.
 func shortFindings(found []finding.Finding, want []string) []string {
 	var lines []string
 	for i, f := range found {

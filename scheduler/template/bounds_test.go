@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// hostile are templates that ask for too much, each with what is said of it.
+// hostile are templates that take too much, each with its expected error.
 var hostile = map[string]struct{ template, says string }{
 	"a loop in a loop":                {`{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}`, errTooManySteps.Error()},
 	"a loop over a number":            {`{{ range 1000000000000 }}{{ $x := . }}{{ end }}`, errTooManySteps.Error()},

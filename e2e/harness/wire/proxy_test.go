@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// echo answers each connection with what comes, until the client has ended its side, and then with a full stop.
+// echo returns the bytes of each connection to the client until the client closes its side, and then a full stop.
 func echo(t *testing.T) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
