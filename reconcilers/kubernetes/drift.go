@@ -13,10 +13,10 @@ import (
 
 // drift names the objects that are missing or differ from their manifests, with the paths of their fields and without
 // values. It is empty if there are none.
-func (p *pass) drift(ctx context.Context) (string, error) {
+func (a *access) drift(ctx context.Context) (string, error) {
 	var found []string
-	for _, m := range p.plan.objects {
-		live, err := p.look(ctx, m.Unstructured)
+	for _, m := range a.plan.objects {
+		live, err := a.look(ctx, m.Unstructured)
 		if err != nil {
 			return "", err
 		}
@@ -24,15 +24,15 @@ func (p *pass) drift(ctx context.Context) (string, error) {
 			found = append(found, m.subject()+" is missing")
 			continue
 		}
-		if p.r.seen.same(m, live) {
+		if a.r.seen.same(m, live) {
 			continue
 		}
-		change, was, would, err := p.manager.Diff(ctx, m.Unstructured, ssa.DefaultDiffOptions())
+		change, was, would, err := a.manager.Diff(ctx, m.Unstructured, ssa.DefaultDiffOptions())
 		switch {
 		case err != nil:
 			return "", err
 		case change.Action == ssa.UnchangedAction:
-			p.r.seen.agree(m, live)
+			a.r.seen.agree(m, live)
 		case change.Action == ssa.CreatedAction: // it was deleted just now
 			found = append(found, m.subject()+" is missing")
 		case change.Action == ssa.ConfiguredAction:

@@ -62,13 +62,13 @@ type View struct {
 	// Fresh is for Drive: it is true until all objects of this content have been applied once.
 	Fresh bool
 
-	pass *pass
+	access *access
 }
 
 // Get returns an object of the cluster in the served version, or nil if there is no such object or kind. For one of the
 // assignment's own objects, it returns the state in Objects.
 func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	mapping, err := v.pass.r.mapping(ctx, kind)
+	mapping, err := v.access.r.mapping(ctx, kind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
 	}
@@ -82,18 +82,18 @@ func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.Namespac
 		like.SetNamespace("")
 	}
 	like.SetName(key.Name)
-	return v.pass.look(ctx, like)
+	return v.access.look(ctx, like)
 }
 
 // Has reports whether the assignment holds an object.
 func (v View) Has(id object.ObjMetadata) bool {
-	return v.pass.plan.has(id)
+	return v.access.plan.has(id)
 }
 
 // Changed reports whether this call has changed an object.
 func (v View) Changed(id object.ObjMetadata) bool {
 	name := utils.FmtObjMetadata(id)
-	return slices.ContainsFunc(v.pass.changes, func(c reconcilers.Change) bool { return c.Object == name })
+	return slices.ContainsFunc(v.access.changes, func(c reconcilers.Change) bool { return c.Object == name })
 }
 
 // mostWrites bounds the attempts to write to an object that others are writing to as well.
@@ -111,12 +111,12 @@ func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields fu
 		if patch == nil || err != nil {
 			return err
 		}
-		err = v.pass.merge(ctx, o, patch)
+		err = v.access.merge(ctx, o, patch)
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) || try == mostWrites {
 			return err
 		}
-		delete(v.pass.live, id)
-		now, err := v.pass.look(ctx, o)
+		delete(v.access.live, id)
+		now, err := v.access.look(ctx, o)
 		switch {
 		case err != nil:
 			return err
@@ -129,7 +129,7 @@ func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields fu
 
 // merge writes fields into a live object, on condition that nobody has written to it since it was read. If the object was
 // known to match its manifest, that stays known.
-func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
+func (a *access) merge(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
 	metadata, _ := fields["metadata"].(map[string]any)
 	condition := map[string]any{"resourceVersion": live.GetResourceVersion()}
 	maps.Copy(condition, metadata)
@@ -140,15 +140,15 @@ func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, field
 		return err
 	}
 	id := object.UnstructuredToObjMetadata(live)
-	i := slices.IndexFunc(p.plan.objects, func(m manifest) bool { return m.id() == id })
-	agreed := i >= 0 && p.r.seen.same(p.plan.objects[i], live)
-	err = p.acting(id).Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager(p.owner)))
+	i := slices.IndexFunc(a.plan.objects, func(m manifest) bool { return m.id() == id })
+	agreed := i >= 0 && a.r.seen.same(a.plan.objects[i], live)
+	err = a.acting(id).Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager(a.owner)))
 	if err != nil {
-		return &objectError{origin: cmp.Or(p.plan.origins[id], utils.FmtUnstructured(live)), err: err}
+		return &objectError{origin: cmp.Or(a.plan.origins[id], utils.FmtUnstructured(live)), err: err}
 	}
-	p.live[id] = live
+	a.live[id] = live
 	if agreed {
-		p.r.seen.agree(p.plan.objects[i], live)
+		a.r.seen.agree(a.plan.objects[i], live)
 	}
 	return nil
 }
@@ -200,22 +200,22 @@ func (p *pass) judge(ctx context.Context, content digest.Digest, kept []string) 
 	return res
 }
 
-func (p *pass) view() View {
-	view := View{pass: p}
-	for _, m := range p.plan.objects {
-		view.Objects = append(view.Objects, p.live[m.id()])
+func (a *access) view() View {
+	view := View{access: a}
+	for _, m := range a.plan.objects {
+		view.Objects = append(view.Objects, a.live[m.id()])
 	}
 	return view
 }
 
 // drive calls the engine's Drive, if there is one.
-func (p *pass) drive(ctx context.Context, fresh bool) error {
-	if p.r.engine == nil || p.r.engine.Drive == nil {
+func (a *access) drive(ctx context.Context, fresh bool) error {
+	if a.r.engine == nil || a.r.engine.Drive == nil {
 		return nil
 	}
-	v := p.view()
+	v := a.view()
 	v.Fresh = fresh
-	return p.r.engine.Drive(ctx, v)
+	return a.r.engine.Drive(ctx, v)
 }
 
 // leaving returns the state of an assignment whose former objects are not gone yet. The state is empty if no such object

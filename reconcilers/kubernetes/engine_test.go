@@ -70,7 +70,7 @@ func TestAnEngineIsToldAboutTheObjectThatWasApplied(t *testing.T) {
 			cluster := &oneObject{live: o.DeepCopy()}
 			pl := newPlan(nil, nil)
 			pl.objects = []manifest{m}
-			p := &pass{session: newSession(cluster, pl), r: &Reconciler{seen: newSeen()}, plan: pl}
+			p := &pass{access: access{session: newSession(cluster, pl), r: &Reconciler{seen: newSeen()}}}
 			p.live[m.id()] = o
 			p.r.seen.agree(m, o)
 			c.change(cluster)

@@ -125,7 +125,7 @@ func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error)
 	if namespace, _ := p.who.split(); err != nil || absent && namespace == a.Namespace {
 		return err
 	}
-	return p.requireAccount(ctx)
+	return p.r.requireAccount(ctx, p.who)
 }
 
 // enter creates the assignment's own Namespace, if that is among its objects and the pass applies; otherwise it reports
@@ -159,17 +159,17 @@ func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err er
 	return false, err
 }
 
-// requireAccount returns an error with advice if the ServiceAccount does not exist. API servers do not check that: they
-// allow impersonation of names without an account, with the permissions that were once bound to them.
-func (p *pass) requireAccount(ctx context.Context) error {
-	namespace, name := p.who.split()
+// requireAccount returns an error with advice if a ServiceAccount does not exist. API servers do not check that: they allow
+// impersonation of names without an account, with the permissions that were once bound to them.
+func (r *Reconciler) requireAccount(ctx context.Context, who account) error {
+	namespace, name := who.split()
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(serviceAccountKind)
-	err := p.r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if there, terminating, err := p.r.namespaceState(ctx, namespace); err == nil && there && terminating {
+	if there, terminating, err := r.namespaceState(ctx, namespace); err == nil && there && terminating {
 		return waiting(NamespaceTerminating, fmt.Errorf("namespace %s, which has ServiceAccount %s, is being deleted", namespace, name))
 	}
 	return forbidden(`this assignment is applied in the name of ServiceAccount %s of namespace %s, which does not exist: create it with "kubectl -n %[2]s create serviceaccount %[1]s" and bind a Role to it, which %q prints`,
@@ -201,8 +201,8 @@ func (r *Reconciler) namespaceState(ctx context.Context, name string) (there, te
 }
 
 // actFor makes requests about e use the account that applied it.
-func (p *pass) actFor(e entry) (err error) {
-	p.actors[e.id()], err = p.r.as(e.As)
+func (a *access) actFor(e entry) (err error) {
+	a.actors[e.id()], err = a.r.as(e.As)
 	return err
 }
 

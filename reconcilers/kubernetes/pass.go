@@ -21,30 +21,29 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
+// access is how one call on an assignment reaches its objects.
+type access struct {
+	*session
+	r       *Reconciler
+	manager *ssa.ResourceManager
+	owner   string // the label's value
+}
+
 // pass is one call on one assignment.
 type pass struct {
-	*session
-	r          *Reconciler
-	manager    *ssa.ResourceManager
+	access
 	assignment string
-	owner      string // the label's value
 	inventory  inventory
-	plan       *plan
 	applying   bool    // and not only observing or removing
 	who        account // that requests impersonate; empty for the agent's own
 }
 
 func (r *Reconciler) newPass(assignment string) *pass {
 	owner := ownerOf(assignment)
-	pl := newPlan(r.engine, r.client.Scheme)
-	s := newSession(r.client, pl)
+	s := newSession(r.client, newPlan(r.engine, r.client.Scheme))
 	return &pass{
-		r:          r,
-		session:    s,
-		manager:    ssa.NewResourceManager(s, nil, ssa.Owner{Field: fieldManager(owner)}),
+		access:     access{session: s, r: r, manager: ssa.NewResourceManager(s, nil, ssa.Owner{Field: fieldManager(owner)}), owner: owner},
 		assignment: assignment,
-		owner:      owner,
-		plan:       pl,
 	}
 }
 
@@ -147,30 +146,30 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 }
 
 // applyStages applies the objects that others depend on, waits until new kinds are served, and applies the rest.
-func (p *pass) applyStages(ctx context.Context) error {
+func (a *access) applyStages(ctx context.Context) error {
 	var first, rest []*unstructured.Unstructured
-	for _, m := range p.plan.objects {
+	for _, m := range a.plan.objects {
 		if utils.IsClusterDefinition(m.Unstructured) {
 			first = append(first, m.Unstructured)
 		} else {
 			rest = append(rest, m.Unstructured)
 		}
 	}
-	if _, err := p.manager.ApplyAll(ctx, first, ssa.ApplyOptions{}); err != nil {
+	if _, err := a.manager.ApplyAll(ctx, first, ssa.ApplyOptions{}); err != nil {
 		return err
 	}
 	for _, u := range first {
 		if utils.IsCRD(u) {
-			if err := p.established(ctx, u); err != nil {
+			if err := a.established(ctx, u); err != nil {
 				return err
 			}
 		}
 	}
-	if _, err := p.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{}); err != nil {
+	if _, err := a.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{}); err != nil {
 		return err
 	}
-	for _, m := range p.plan.objects {
-		p.r.seen.agree(m, p.live[m.id()])
+	for _, m := range a.plan.objects {
+		a.r.seen.agree(m, a.live[m.id()])
 	}
 	return nil
 }
@@ -182,19 +181,19 @@ const (
 )
 
 // established waits until the kind that crd defines can be used.
-func (p *pass) established(ctx context.Context, crd *unstructured.Unstructured) error {
+func (a *access) established(ctx context.Context, crd *unstructured.Unstructured) error {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
 	served := func(ctx context.Context) (bool, error) {
-		live, err := p.look(ctx, crd)
+		live, err := a.look(ctx, crd)
 		if err != nil || live == nil {
 			return false, err
 		}
 		if res, err := status.Compute(live); err != nil || res.Status != status.CurrentStatus {
-			delete(p.live, object.UnstructuredToObjMetadata(crd)) // to be asked for again
+			delete(a.live, object.UnstructuredToObjMetadata(crd)) // to be asked for again
 			return false, err
 		}
-		_, err = p.r.mapping(ctx, schema.GroupKind{Group: group, Kind: kind})
+		_, err = a.r.mapping(ctx, schema.GroupKind{Group: group, Kind: kind})
 		if meta.IsNoMatchError(err) {
 			return false, nil
 		}

@@ -44,16 +44,16 @@ func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, kept [
 }
 
 // pruneOne returns gone as true when nothing is left to do about e. Kept is the reason why a namespace stays.
-func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, kept string, err error) {
-	p.r.seen.forget(e.id())
-	e, err = p.r.served(ctx, e)
+func (a *access) pruneOne(ctx context.Context, e entry) (gone bool, kept string, err error) {
+	a.r.seen.forget(e.id())
+	e, err = a.r.served(ctx, e)
 	if err != nil {
 		return false, "", err
 	}
 	if e.Version == "" {
 		return true, "", nil // no kind, no objects of it
 	}
-	live, err := p.look(ctx, e.bare())
+	live, err := a.look(ctx, e.bare())
 	switch {
 	case err != nil:
 		return false, "", err
@@ -61,19 +61,19 @@ func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, kept string, e
 		return true, "", nil
 	case live.GetDeletionTimestamp() != nil:
 		return false, "", nil
-	case live.GetLabels()[OwnerLabel] != p.owner:
-		return true, "", p.letGo(ctx, e, live)
+	case live.GetLabels()[OwnerLabel] != a.owner:
+		return true, "", a.letGo(ctx, e, live)
 	case e.isCRD():
-		return true, "", p.leave(ctx, e, live)
+		return true, "", a.leave(ctx, e, live)
 	case e.isNamespace():
-		return p.pruneNamespace(ctx, e, live)
+		return a.pruneNamespace(ctx, e, live)
 	}
-	if p.plan.engines(e.groupKind()) && p.r.engine.Release != nil {
-		if ready, err := p.r.engine.Release(ctx, p.view(), live); !ready || err != nil {
+	if a.plan.engines(e.groupKind()) && a.r.engine.Release != nil {
+		if ready, err := a.r.engine.Release(ctx, a.view(), live); !ready || err != nil {
 			return false, "", err
 		}
 	}
-	gone, err = p.delete(ctx, e)
+	gone, err = a.delete(ctx, e)
 	return gone, "", err
 }
 
@@ -97,77 +97,77 @@ func (r *Reconciler) served(ctx context.Context, e entry) (entry, error) {
 
 // delete deletes an object that carries our label and reports whether it is gone at once: finalizers
 // may keep it for a while.
-func (p *pass) delete(ctx context.Context, e entry) (gone bool, err error) {
+func (a *access) delete(ctx context.Context, e entry) (gone bool, err error) {
 	opts := ssa.DefaultDeleteOptions()
-	opts.Inclusions = map[string]string{OwnerLabel: p.owner}
-	if _, err := p.manager.Delete(ctx, e.bare(), opts); err != nil && !apierrors.IsNotFound(err) {
+	opts.Inclusions = map[string]string{OwnerLabel: a.owner}
+	if _, err := a.manager.Delete(ctx, e.bare(), opts); err != nil && !apierrors.IsNotFound(err) {
 		return false, err
 	}
-	delete(p.live, e.id())
-	live, err := p.look(ctx, e.bare())
+	delete(a.live, e.id())
+	live, err := a.look(ctx, e.bare())
 	return live == nil, err
 }
 
-func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, kept string, err error) {
-	if p.plan.occupied(e.Name) {
+func (a *access) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, kept string, err error) {
+	if a.plan.occupied(e.Name) {
 		return false, "", nil // the assignment still has objects in it
 	}
-	by, err := usedBy(ctx, p.r.discovery, p.acting(e.id()), p.owner, e.Name)
+	by, err := usedBy(ctx, a.r.discovery, a.acting(e.id()), a.owner, e.Name)
 	switch {
 	case err != nil:
 		return false, "", err
 	case by.ours:
 		return false, "", nil
 	case by.unknown != nil:
-		return true, fmt.Sprintf("%s is kept, as what is in it may not be listed: %v", e.subject(), by.unknown), p.leave(ctx, e, live)
+		return true, fmt.Sprintf("%s is kept, as what is in it may not be listed: %v", e.subject(), by.unknown), a.leave(ctx, e, live)
 	case by.subject != "":
-		return true, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject), p.leave(ctx, e, live)
+		return true, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject), a.leave(ctx, e, live)
 	}
-	gone, err = p.delete(ctx, e)
+	gone, err = a.delete(ctx, e)
 	return gone, "", err
 }
 
 // letGo gives up an object that the assignment did not create, or that somebody else has taken over by
 // changing its label. It removes our fields from the former, unless the object would be invalid without them.
-func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructured) error {
+func (a *access) letGo(ctx context.Context, e entry, live *unstructured.Unstructured) error {
 	if e.Owned {
-		return p.leave(ctx, e, live)
+		return a.leave(ctx, e, live)
 	}
 	bare := e.bare()
 	bare.SetResourceVersion(live.GetResourceVersion())
-	err := p.acting(e.id()).Apply(ctx, client.ApplyConfigurationFromUnstructured(bare), client.FieldOwner(fieldManager(p.owner)))
+	err := a.acting(e.id()).Apply(ctx, client.ApplyConfigurationFromUnstructured(bare), client.FieldOwner(fieldManager(a.owner)))
 	switch {
 	case apierrors.IsInvalid(err):
-		return p.leave(ctx, e, live)
+		return a.leave(ctx, e, live)
 	case err != nil && !apierrors.IsNotFound(err):
 		return err
 	case bare.GetResourceVersion() != live.GetResourceVersion():
-		p.change(e.id(), reconcilers.Kept)
+		a.change(e.id(), reconcilers.Kept)
 	}
 	return nil
 }
 
 // leave removes our label and field manager from an object, and nothing else.
-func (p *pass) leave(ctx context.Context, e entry, live *unstructured.Unstructured) error {
+func (a *access) leave(ctx context.Context, e entry, live *unstructured.Unstructured) error {
 	managers := slices.DeleteFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == fieldManager(p.owner)
+		return f.Manager == fieldManager(a.owner)
 	})
 	if len(managers) == 0 {
 		managers = []metav1.ManagedFieldsEntry{{}} // the API's form of an empty list
 	}
 	metadata := map[string]any{"resourceVersion": live.GetResourceVersion(), "managedFields": managers}
-	if live.GetLabels()[OwnerLabel] == p.owner {
+	if live.GetLabels()[OwnerLabel] == a.owner {
 		metadata["labels"] = map[string]any{OwnerLabel: nil}
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
-	err = p.acting(e.id()).Patch(ctx, e.bare(), client.RawPatch(types.MergePatchType, patch))
+	err = a.acting(e.id()).Patch(ctx, e.bare(), client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	p.change(e.id(), reconcilers.Kept)
+	a.change(e.id(), reconcilers.Kept)
 	return nil
 }
 

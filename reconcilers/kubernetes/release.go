@@ -41,20 +41,20 @@ func (p *pass) release(ctx context.Context) error {
 }
 
 // releaseOne releases e as the account that applied it.
-func (p *pass) releaseOne(ctx context.Context, e entry) error {
-	p.r.seen.forget(e.id())
-	if err := p.actFor(e); err != nil {
+func (a *access) releaseOne(ctx context.Context, e entry) error {
+	a.r.seen.forget(e.id())
+	if err := a.actFor(e); err != nil {
 		return err
 	}
-	e, err := p.r.served(ctx, e)
+	e, err := a.r.served(ctx, e)
 	if err != nil || e.Version == "" { // no kind, no objects of it
 		return err
 	}
-	live, err := p.look(ctx, e.bare())
-	if err != nil || live == nil || !marked(live, p.owner) {
+	live, err := a.look(ctx, e.bare())
+	if err != nil || live == nil || !marked(live, a.owner) {
 		return err
 	}
-	return p.leave(ctx, e, live)
+	return a.leave(ctx, e, live)
 }
 
 // marked reports whether an object has the label or the field manager of an owner.
