@@ -129,7 +129,8 @@ func appliesSomewhere(conditions []kinds.Condition, types []*kinds.ClusterType, 
 	return false
 }
 
-// whyNowhere names the condition that nothing fulfils, if there is one, and the nearest that something does.
+// whyNowhere returns a condition that no cluster type or target fulfils, if there is one, and a hint with the nearest one
+// that is fulfilled.
 func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 	for _, c := range conditions {
 		holds, values := false, map[string]bool{}
@@ -177,7 +178,7 @@ func (l *linter) hintPolicies() {
 	}
 }
 
-// nearLabel is a hint about the first label that a selector asks for and no member has.
+// nearLabel returns a hint about the first label that a selector requires and no member has.
 func nearLabel(s kinds.LabelSelector, members []map[string]string) string {
 	wanted := map[string][]string{}
 	for key, value := range s.MatchLabels {

@@ -20,7 +20,7 @@ import (
 // objectAdapters are the reconcilers whose files hold Kubernetes objects and nothing else.
 var objectAdapters = []string{"argo", "flux", "kubernetes"}
 
-// rendered looks at the files of all assignments as the cluster would.
+// rendered checks the files of all assignments as the cluster would.
 func (l *linter) rendered() {
 	for _, ct := range l.result.ClusterTypes {
 		owners := map[kubeID]string{} // the assignment of each object
@@ -39,7 +39,7 @@ func (l *linter) rendered() {
 	}
 }
 
-// kubeID is what two objects of one cluster cannot share.
+// kubeID is the identity of an object in a cluster.
 type kubeID struct{ group, kind, namespace, name string }
 
 func (id kubeID) String() string {
@@ -49,13 +49,13 @@ func (id kubeID) String() string {
 	return id.kind + " " + id.namespace + "/" + id.name
 }
 
-// renderedFiles looks at the files of one assignment.
+// renderedFiles checks the files of one assignment.
 type renderedFiles struct {
 	*linter
 	ct         *kinds.ClusterType
 	assignment scheduler.Assignment
-	owners     map[kubeID]string // the assignments before, by their objects
-	own        map[kubeID]string // the documents of this one's
+	owners     map[kubeID]string // the earlier assignments, by their objects
+	own        map[kubeID]string // the documents of this assignment, by their objects
 	place      string            // such as: reconciler.yaml, document 2
 	template   *kinds.Template   // that wrote the file; nil if it is built in
 }
@@ -100,7 +100,7 @@ func (r *renderedFiles) file(f scheduler.File) {
 	}
 }
 
-// object looks at one document, or an item of a List. A List in a List is none: it could be itself.
+// object checks one document, or an item of a List. It skips a List in a List, which could be the same one.
 func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -139,7 +139,7 @@ func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 	}
 }
 
-// names looks at what the API server checks of every object.
+// names checks the metadata that the API server checks for every object.
 func (r *renderedFiles) names(id kubeID, metadata *yaml.Node) {
 	check := validation.IsDNS1123Subdomain
 	switch {
@@ -188,8 +188,8 @@ func (r *renderedFiles) unique(id kubeID) {
 	r.own[id] = r.place
 }
 
-// fluxVersions are the versions that Flux has given up, and what took their place: source-controller 1.9
-// and kustomize-controller 1.9 serve v1 alone, helm-controller v2.
+// fluxVersions are the versions that Flux has removed, with their replacements: source-controller 1.9
+// and kustomize-controller 1.9 serve only v1, helm-controller only v2.
 var fluxVersions = map[string]struct {
 	gone []string
 	now  string
@@ -211,8 +211,8 @@ func (r *renderedFiles) fluxVersion(group, version, kind string) {
 	r.sayAt(at, finding.CodeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "today's Flux does not serve %s of %s/%s", kind, group, version)
 }
 
-// findIn returns the first line of a Template on which an apiVersion stands, in a manifest that also has the kind,
-// or the Template's own.
+// findIn returns the position of an apiVersion in a Template, in a manifest that also has the kind, or else the position of
+// the Template.
 func findIn(t *kinds.Template, apiVersion, kind string) finding.Position {
 	for _, m := range t.Spec.Manifests {
 		if m.Object != nil {
@@ -228,7 +228,7 @@ func findIn(t *kinds.Template, apiVersion, kind string) finding.Position {
 	return t.At
 }
 
-// configMapData adds values that are no texts, at the place where the configuration has them.
+// configMapData adds values that are no texts, at their position in the configuration.
 func (r *renderedFiles) configMapData(data *yaml.Node) {
 	for i := 0; data.Kind == yaml.MappingNode && i+1 < len(data.Content); i += 2 {
 		key, value := data.Content[i], data.Content[i+1]
@@ -245,7 +245,7 @@ func (r *renderedFiles) configMapData(data *yaml.Node) {
 	}
 }
 
-// origin is where a value of the configuration was last set, else the template.
+// origin returns the position at which a value of the configuration was last set, or else the template's.
 func (r *renderedFiles) origin(key string) finding.Position {
 	for _, source := range slices.Backward(r.assignment.Config) {
 		if cm := r.objects.ConfigMaps[source.Name]; cm != nil {

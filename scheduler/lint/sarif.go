@@ -73,8 +73,8 @@ type (
 
 const projectURL = "https://github.com/wherry-dev/wherry"
 
-// SARIF returns the findings for code scanning, by wherry of this version. uri returns the URI of a file; the empty name
-// stands for the platform as a whole. The rules are those that something was found for.
+// SARIF returns the findings for code scanning. Version is wherry's; uri returns the URI of a file, where the empty name
+// means the platform as a whole. The log lists only the rules with findings.
 func SARIF(found []finding.Finding, version string, uri func(file string) string) Log {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "wherry", InformationURI: projectURL, Version: version, Rules: []sarifRule{}}
@@ -96,7 +96,7 @@ func SARIF(found []finding.Finding, version string, uri func(file string) string
 		}
 		at := &result.Locations[0].PhysicalLocation
 		at.ArtifactLocation.URI = uri(f.File)
-		at.Region = sarifRegion{StartLine: max(1, f.Line), StartColumn: f.Column} // code scanning wants a line
+		at.Region = sarifRegion{StartLine: max(1, f.Line), StartColumn: f.Column} // code scanning requires a line
 		run.Results = append(run.Results, result)
 	}
 	return Log{Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run}}

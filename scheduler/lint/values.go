@@ -15,8 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// values adds findings about single values: secrets, and values that YAML 1.1 reads as something else than a person
-// does.
+// values adds findings about single values: secrets, and values that YAML 1.1 and a person read differently.
 func (l *linter) values() {
 	for _, cm := range sortedValues(l.objects.ConfigMaps) {
 		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
@@ -56,13 +55,13 @@ func (l *linter) value(cm *kinds.ConfigMap, key string, v kinds.Text) {
 	}
 	var document yaml.Node
 	if yaml.Unmarshal([]byte(v.Value), &document) != nil {
-		return // YAML 1.1 that version 1.2 does not read; it is rendered all the same
+		return // valid in YAML 1.1 only; it is rendered all the same
 	}
 	w := &scalarWalk{linter: l, configMap: cm, value: v}
 	w.walk(&document, key)
 }
 
-// looksLikeText names what a value is read as although a person would call it a text: one line with a
+// looksLikeText returns the kind that a value is read as, if a person would call it a text: one line with a
 // colon or a dash in it, or a placeholder in braces.
 func looksLikeText(s string, parsed any) string {
 	s = strings.TrimSpace(s)
@@ -92,7 +91,7 @@ func looksLikeText(s string, parsed any) string {
 	return "mapping"
 }
 
-// scalarWalk looks at the plain scalars of one structured value.
+// scalarWalk checks the plain scalars of one structured value.
 type scalarWalk struct {
 	*linter
 	configMap *kinds.ConfigMap
@@ -135,7 +134,7 @@ func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ..
 }
 
 // readAs returns the value that YAML 1.1 reads from a plain scalar, if it differs from the text: y is
-// true, 0777 is 511, 1.10 is 1.1. Numbers that nobody would take for texts, such as 0.50, are not odd.
+// true, 0777 is 511, 1.10 is 1.1. It ignores numbers that a person would also read as such, for example 0.50.
 func readAs(n *yaml.Node) (now string, changed bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
 		return "", false
@@ -158,7 +157,7 @@ func readAs(n *yaml.Node) (now string, changed bool) {
 	return now, changed && now != s && "+"+now != s
 }
 
-// isZeroed is true for digits that begin with a needless zero, such as 08, which is no octal number.
+// isZeroed reports whether s is digits with a leading zero, such as 08, which is no octal number.
 func isZeroed(s string) bool {
 	return len(s) > 1 && s[0] == '0' && strings.Trim(s, "0123456789") == ""
 }
@@ -180,8 +179,8 @@ func (l *linter) merges() {
 	}
 }
 
-// composition follows the keys of ConfigMaps in the order in which they are merged. Those that Azure App
-// Configuration has written are left out: it sorts them by itself.
+// composition follows the keys of ConfigMaps in the order in which they are merged. It leaves out those that Azure App
+// Configuration has written, which sorts them by itself.
 func (l *linter) composition(names []string) {
 	last := map[string]*kinds.ConfigMap{}    // by key
 	unnamed := map[string]*kinds.ConfigMap{} // by the path of a list that has items without name

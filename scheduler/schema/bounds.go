@@ -15,29 +15,29 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds on a schema before it is compiled, for which the library's time grows with their square. At all of them it
-// takes some three seconds.
+// Bounds on a schema before it is compiled, since the library's time to compile grows with the square of its size. A schema
+// at all bounds takes some three seconds.
 const (
-	// MaxBytes bounds one schema, and all that the workloads of one registration have.
+	// MaxBytes bounds one schema, and all schemas of one registration's workloads together, in bytes.
 	MaxBytes = 1 << 20
 	// maxParts bounds the objects, true and false of a schema: each may be a subschema.
 	maxParts = 4000
-	// maxPaths bounds the length of the paths to all these together, which the library keeps.
+	// maxPaths bounds the length of the paths to all these parts together, which the library stores.
 	maxPaths = 1 << 20
-	// maxExponent bounds that of a number, and maxDigits its length: the library calculates with all its digits.
+	// maxExponent bounds the exponent of a number, and maxDigits its length: the library calculates with all its digits.
 	maxExponent, maxDigits = 400, 400
 	// maxPatternSteps bounds the instructions of all patterns together. The pattern of a DNS name has 130.
 	maxPatternSteps = 200_000
-	// maxDynamicAnchors bounds what one $dynamicRef may stand for.
+	// maxDynamicAnchors bounds the possible targets of one $dynamicRef.
 	maxDynamicAnchors = 100
 )
 
-// survey counts the parts of a schema while its bounds are checked, and collects what compiling it needs.
+// survey counts the parts of a schema while its bounds are checked, and collects data for its compilation.
 type survey struct {
 	parts, paths int
 	// dynamic lists the JSON pointers of the objects with $dynamicAnchor.
 	dynamic []string
-	// recursive says that there is a $recursiveAnchor below the top.
+	// recursive is true if there is a $recursiveAnchor below the top.
 	recursive bool
 }
 
@@ -109,13 +109,13 @@ func checkNumber(text string) error {
 	return nil
 }
 
-// compile compiles a schema, for which draft is taken where it names none, with the schemas that a
-// $dynamicRef may stand for.
+// compile compiles a schema, by draft if it names none, with the possible targets of a
+// $dynamicRef.
 func (d *survey) compile(document any, draft *jsonschema.Draft) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(draft)
 	c.UseLoader(noLoader{})
-	c.AssertFormat() // from 2019-09 on it would otherwise be a remark, which it is not with Kalypso
+	c.AssertFormat() // from 2019-09 on, a format would otherwise only be an annotation; Kalypso checks it
 	patterns := &patterns{left: maxPatternSteps, known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
 	err := c.AddResource(baseURL, document)
@@ -232,7 +232,7 @@ func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
 	return made, nil
 }
 
-// instructions is about how many a pattern has once its repetitions are written out.
+// instructions estimates the number of a pattern's instructions with its repetitions expanded.
 func instructions(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, part := range re.Sub {
@@ -244,13 +244,13 @@ func instructions(re *syntax.Regexp) int {
 	return min(n, maxPatternSteps+1)
 }
 
-// pattern is a regular expression that knows how large it is.
+// pattern is a regular expression with its size.
 type pattern struct {
 	*regexp.Regexp
 	size int
 }
 
-// steps is what a match takes: at worst each instruction looks at each letter.
+// steps returns the steps of a match: at worst each instruction reads each character.
 func (p *pattern) steps(text string) int {
 	return 1 + min(p.size*(len(text)+1)/stringStep, MaxSteps)
 }

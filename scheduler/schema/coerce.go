@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// coerce makes of a ConfigMap's text what the schema wants it to be, if it can be read as that.
+// coerce converts a ConfigMap's text to one of the types that the schema permits, if possible.
 func coerce(s string, types []string) any {
 	for _, t := range types {
 		switch t {
@@ -37,9 +37,9 @@ func coerce(s string, types []string) any {
 	return s
 }
 
-// validateReadings validates values, of which some were texts. Where a schema permits several types for a
-// text, the first that it can be read as need not be one that satisfies it: so each is tried, and at last
-// what Kalypso takes it for, which is a number wherever it looks like one.
+// validateReadings validates values, some of which were texts. If a schema permits several types for a
+// text, the first possible type need not satisfy it: so each type is tried, and at last
+// Kalypso's reading, which is a number whenever the text looks like one.
 func (s *Schema) validateReadings(values map[string]any, texts map[string]string, steps *meter) error {
 	err := s.validate(values, steps)
 	wrong := concerned(err)
@@ -68,7 +68,7 @@ func (s *Schema) validateReadings(values map[string]any, texts map[string]string
 	return err
 }
 
-// concerned lists the keys whose values a failed validation has to do with.
+// concerned lists the keys whose values are part of a failed validation.
 func concerned(err error) map[string]bool {
 	keys := map[string]bool{}
 	var invalid *jsonschema.ValidationError
@@ -117,7 +117,7 @@ func typesOf(schema *jsonschema.Schema, key string, steps *meter) ([]string, err
 	return types, err
 }
 
-// addTypes adds those of more that are not there.
+// addTypes adds the types of more that are missing.
 func addTypes(types []string, more ...string) []string {
 	for _, t := range more {
 		if !slices.Contains(types, t) {
@@ -187,7 +187,7 @@ func eachPart(schema *jsonschema.Schema, steps *meter, visit func(*jsonschema.Sc
 	return nil
 }
 
-// plain turns what yaml.v2 gives into what JSON has.
+// plain converts a value of yaml.v2 to one of JSON.
 func plain(v any) any {
 	switch v := v.(type) {
 	case map[any]any:

@@ -12,17 +12,17 @@ import (
 
 const (
 	// MaxSteps bounds the work of checking one assignment against the schemas of its workload, and against
-	// each ConfigSchema. A step is one subschema that looks at one value, and takes up to a few microseconds.
-	// Schemas of real workloads take some hundred.
+	// each ConfigSchema. A step is the check of one value by one subschema, and takes up to a few microseconds.
+	// Schemas of real workloads take some hundred steps.
 	MaxSteps = 1 << 18
-	// maxDepth bounds how deep subschemas and values nest while they are checked: the library recurses.
+	// maxDepth bounds the nesting of subschemas and values during a check, since the library recurses.
 	maxDepth = 1000
-	// depthPerStep is from which depth on a step counts for two: the library walks up the nesting for each.
+	// depthPerStep is the depth from which on a step counts as two, since the library walks up the nesting for each.
 	depthPerStep = 16
 )
 
 var (
-	// errTooManySteps is wrapped where a check would take more steps than are left.
+	// errTooManySteps is wrapped by errors about a check that would take more steps than are left.
 	errTooManySteps = errors.New("checking the configuration takes too many steps")
 	errEndless      = errors.New("it refers to itself for one and the same value, without an end")
 )
@@ -43,7 +43,7 @@ type facts struct {
 	patterns []*pattern
 }
 
-// factsOf looks at a schema and all its parts.
+// factsOf returns the facts of a schema and all its parts.
 func factsOf(parts []*jsonschema.Schema) map[*jsonschema.Schema]facts {
 	all := make(map[*jsonschema.Schema]facts, len(parts))
 	for _, s := range parts {
@@ -65,7 +65,7 @@ func factsOf(parts []*jsonschema.Schema) map[*jsonschema.Schema]facts {
 		for p := range s.PatternProperties {
 			f.patterns = append(f.patterns, p.(*pattern))
 		}
-		slices.SortFunc(f.patterns, comparePatterns) // so that the same is looked at first in each run
+		slices.SortFunc(f.patterns, comparePatterns) // so that each run checks them in the same order
 		all[s] = f
 	}
 	return all
@@ -107,7 +107,7 @@ func (s *Schema) steps(value any, limit int) (int, error) {
 	return c.steps * (1 + c.depth/depthPerStep), nil
 }
 
-// estimator adds up what the library does to check one value. Where the library might stop early it is taken to go on.
+// estimator adds up the library's work for checking one value. It assumes that the library never stops early.
 type estimator struct {
 	of    *Schema
 	left  int // looks that may still be followed
@@ -115,13 +115,13 @@ type estimator struct {
 	err   error
 }
 
-// look is a subschema that looks at a value.
+// look is the check of a value by a subschema.
 type look struct {
 	schema *jsonschema.Schema
 	at     *place
 }
 
-// cost is that of a look with all that it leads to. No steps mark one that is being followed.
+// cost is the cost of a look with all further looks that follow from it. Zero steps mark a look that is being followed.
 type cost struct{ steps, depth int }
 
 // add adds the cost of a further look.
@@ -172,10 +172,10 @@ func (e *estimator) cost(s *jsonschema.Schema, at *place, depth int) cost {
 	return c
 }
 
-// stringStep is how much of a text is one step, whether its length or its format is checked.
+// stringStep is the number of bytes of a text that count as one step, for checks of its length and its format.
 const stringStep = 64
 
-// same lists the subschemas of s that look at the same value whatever that is.
+// same lists the subschemas of s that check the same value, whatever its kind.
 func (e *estimator) same(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else})
 	if r := s.RecursiveRef; r != nil {
@@ -251,7 +251,7 @@ func nth(list []*jsonschema.Schema, i int) *jsonschema.Schema {
 	return nil
 }
 
-// permits reports whether a value of this kind gets past the keyword type. It is true of all numbers where one is.
+// permits reports whether the keyword type permits a value of this kind. If it permits one kind of number, it counts for all.
 func permits(types *jsonschema.Types, value any) bool {
 	if types == nil || types.IsEmpty() {
 		return true
@@ -275,7 +275,7 @@ func permits(types *jsonschema.Types, value any) bool {
 	return *types&of != 0
 }
 
-// place is a value where it stands: equal values at two places are two.
+// place is a value at its place: equal values at two places are different.
 type place struct {
 	value   any
 	inner   map[string]*place // of an object, once keys is called

@@ -9,15 +9,15 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// namedOnly are the keywords through which a schema of an object reads no other of its values than those
-// that its properties and required name. What other keywords read, such as additionalProperties, is not
-// analysed: they may read everything.
+// namedOnly lists the keywords of an object's schema that read only the values named in properties and
+// required. Other keywords, such as additionalProperties, are not analysed: they may read
+// everything.
 var namedOnly = []string{
 	"DraftVersion", "Location", "ID", "Anchor", "Title", "Description", "Default", "Comment", "Examples", "Deprecated",
 	"Types", "Bool", "Properties", "Required", "Ref", "AllOf", "AnyOf", "OneOf", "Not", "If", "Then", "Else",
 }
 
-// readsOf lists the keys of a configuration that a schema reads; all is true where it may be any.
+// readsOf lists the keys of a configuration that a schema reads; all is true if it may read any key.
 func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 	keys = map[string]bool{}
 	seen := map[*jsonschema.Schema]bool{nil: true}
@@ -46,7 +46,7 @@ func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 	return keys, false
 }
 
-// relevant returns the values that the schema may read, and a key for them; ok is false where one of them has no ID.
+// relevant returns the values that the schema may read, and a key for them; ok is false if one of them has no ID.
 func (s *Schema) relevant(all iter.Seq[Value]) (values []Value, key string, ok bool) {
 	if s.readsAll {
 		return slices.Collect(all), "", false
@@ -66,7 +66,7 @@ func (s *Schema) relevant(all iter.Seq[Value]) (values []Value, key string, ok b
 // maxShared bounds the results that a schema keeps for configurations to share.
 const maxShared = 1 << 16
 
-// Check returns the violations of the schema by a configuration, within limit steps. The error is that of the library.
+// Check returns the violations of the schema by a configuration, within limit steps. The error comes from the library.
 func (s *Schema) Check(all iter.Seq[Value], limit int) (Outcome, error) {
 	values, key, ok := s.relevant(all)
 	if !ok {

@@ -1,8 +1,8 @@
-// Package schema checks configurations against JSON schemas that somebody else wrote, within a bound on time and memory.
+// Package schema checks configurations against untrusted JSON schemas, within bounds on time and memory.
 //
 // Begin with [Cache.Compile], and ask the [Schema] with [Schema.Check]. Drafts 4 to 2020-12 are
-// supported. A result never depends on the network, because no reference leads out of the schema. The work of a check is estimated
-// before it is made, as an upper bound in steps, and a check that would take more than its limit is not made. So a
+// supported. A result never depends on the network, because no reference leads out of the schema. Before a check, its work
+// is estimated as an upper bound in steps, and a check above its limit is not made. So a
 // hostile schema fails the assignments of its owner and does not slow down others.
 //
 // The texts of a ConfigMap are read as the types that the schema permits. No message repeats a value that looks like a
@@ -37,17 +37,17 @@ type Schema struct {
 	err    error
 	types  sync.Map // of a key: see typesOf
 
-	dynamic []*jsonschema.Schema // what a $dynamicRef may stand for
+	dynamic []*jsonschema.Schema // the possible targets of a $dynamicRef
 	facts   map[*jsonschema.Schema]facts
 
 	reads    map[string]bool // keys; see readsOf
 	readsAll bool
 	mu       sync.Mutex
-	shared   map[string]Outcome // by what relevant returns
+	shared   map[string]Outcome // by the key of relevant
 }
 
-// Outcome is the result of a check. Steps are counted also where an earlier result is used again, so that the same
-// input always costs the same. A check that gave up took one step more than its limit.
+// Outcome is the result of a check. Steps are counted even if an earlier result is reused, so that the same
+// input always costs the same. A check that gave up counts one step more than its limit.
 type Outcome struct {
 	Violations []Violation
 	Steps      int
@@ -61,8 +61,8 @@ func (o Outcome) Answers(limit int) bool { return !o.gaveUp || o.Steps > limit }
 type Value struct {
 	Key   string
 	Value any // a string, or a structure as yaml.v2 reads it
-	// ID is the same for the same key and value: configurations with the same IDs share what a schema finds. Zero is for
-	// a value that is not known again.
+	// ID is the same for the same key and value: configurations with the same IDs share the outcome of a schema. Zero
+	// means that the value cannot be recognized.
 	ID int
 }
 
@@ -77,7 +77,7 @@ type Violation struct {
 // NewCache returns an empty cache.
 func NewCache() *Cache { return &Cache{compiled: map[string]*Schema{}} }
 
-// Compile returns the schema of a text in JSON. The error says why it cannot be used: it is none, refers to another
+// Compile returns the schema of a text in JSON. It returns an error if the text is no schema, refers to another
 // document, or exceeds a bound.
 func (c *Cache) Compile(text string) (*Schema, error) {
 	s := c.compile(text)
@@ -100,8 +100,8 @@ func (c *Cache) compile(text string) *Schema {
 	return compiled
 }
 
-// compile takes a text without $schema for draft 7 or, where it is none, for draft 4, whose
-// keywords are written in another way.
+// compile reads a text without $schema as draft 7 or, if it is not valid as such, as draft 4, whose
+// keywords have another form.
 func compile(text string) *Schema {
 	document, bounded, err := read(text)
 	if err != nil {
@@ -125,7 +125,7 @@ func compile(text string) *Schema {
 // before it.
 const baseURL = "schema:///"
 
-// noLoader refuses references to other documents: what a schema says must not depend on the network.
+// noLoader refuses references to other documents: a schema's meaning must not depend on the network.
 type noLoader struct{}
 
 // Load refuses.
@@ -172,7 +172,7 @@ func (s *Schema) violations(all []Value, steps *meter) ([]Violation, error) {
 	return slices.Compact(found), nil
 }
 
-// validate has the library check values, if that is within the steps that are left. The error is the library's, or
+// validate lets the library check values, if that is within the remaining steps. The error is the library's, or
 // wraps errTooManySteps.
 func (s *Schema) validate(values map[string]any, steps *meter) error {
 	n, err := s.steps(values, steps.left)
@@ -191,7 +191,7 @@ type keyTypes struct {
 	steps int
 }
 
-// typesOf lists the types that the schema permits for the value of key, string first. It looks once for each key, and
+// typesOf lists the types that the schema permits for the value of key, string first. It searches once for each key, and
 // counts the steps each time.
 func (s *Schema) typesOf(key string, steps *meter) ([]string, error) {
 	if known, ok := s.types.Load(key); ok {

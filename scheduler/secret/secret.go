@@ -8,13 +8,12 @@ import (
 	"unicode"
 )
 
-// Looks reports whether a configuration value is probably a secret: one whose key is called as
-// secrets are, or one that is written as they are. It is a guess from names and shapes, made to be wrong
-// on the safe side where a value is shown and seldom enough to be worth a warning: there is no measure
-// of randomness in it, because digests and identifiers are random too.
+// Looks reports whether a configuration value is probably a secret, by its key or by its form. It is a guess from
+// names and shapes. It errs on the safe side for hiding values, and seldom enough for warnings. It does not measure
+// randomness, because digests and identifiers are random too.
 //
-// An empty text, a truth value and a template that only refers to another value are none, whatever the
-// key is called. key may be a path such as db.password, of which the last part counts.
+// An empty text, a boolean and a template that only refers to another value are never secrets, whatever the
+// key. The key may be a path such as db.password, of which the last part counts.
 func Looks(key, value string) bool {
 	return isSecretNamed(key, value) || secretShape.MatchString(value) || holdsSecretPair(value)
 }
@@ -41,7 +40,7 @@ var secretShape = regexp.MustCompile(strings.Join([]string{
 }, "|"))
 
 // namedPair finds NAME=VALUE and NAME: VALUE in a text, as in connection strings, environment files, YAML
-// and JSON that stand in one value.
+// and JSON within one value.
 var namedPair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)["']?\s*[:=]\s*["']?([^\s"',;&]+)`)
 
 func holdsSecretPair(value string) bool {
@@ -68,9 +67,9 @@ var (
 		"password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token", "tokens", "credential", "credentials",
 		"apikey", "accesskey", "accountkey", "privatekey", "secretkey", "sharedkey", "signingkey", "masterkey",
 	}
-	// wholeSecretWords are too short to be looked for at the end of a longer word.
+	// wholeSecretWords are too short to be searched for at the end of a longer word.
 	wholeSecretWords = []string{"pwd", "pass", "pin"}
-	// openKeys come before a "key" that everybody may know.
+	// openKeys come before a "key" that is not secret.
 	openKeys = []string{"public", "pub", "primary", "foreign", "partition", "sort", "cache", "routing", "row", "object", "hot", "map", "group", "topic"}
 	// plainWords are no secrets.
 	plainWords = []string{"", "true", "false", "yes", "no", "null", "none", "~"}
@@ -78,7 +77,7 @@ var (
 	nameless = []string{"value", "text", "plain", "base64", "b64", "old", "new", "default"}
 )
 
-// secretName looks at the end of a name, because that is what the thing is: a password-file is a file, a
+// secretName checks the end of a name, because the last word tells the kind: a password-file is a file, a
 // token-url a URL.
 func secretName(name string) bool {
 	words := wordsOf(name)
@@ -98,7 +97,7 @@ func secretName(name string) bool {
 	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.HasSuffix(last, w) })
 }
 
-// wordsOf splits MAX_RETRIES, maxRetries and max-retries alike. Numbers count for nothing.
+// wordsOf splits MAX_RETRIES, maxRetries and max-retries alike. It drops numbers.
 func wordsOf(name string) []string {
 	var words []string
 	var word strings.Builder
@@ -130,10 +129,10 @@ func wordsOf(name string) []string {
 	return words
 }
 
-// Masked stands for a value that is not shown.
+// Masked replaces a value that must not be shown.
 const Masked = "(secret)"
 
-// Mask returns value, or [Masked] where it looks like a secret.
+// Mask returns value, or [Masked] if it looks like a secret.
 func Mask(key, value string) string {
 	if Looks(key, value) {
 		return Masked

@@ -12,15 +12,15 @@ import (
 )
 
 // Bounds on the arguments of functions, and on their results. A template that doubles a value forty
-// times, or that asks for a list of all numbers, must fail before memory or patience ends.
+// times, or that builds an endless list of numbers, must fail before it exhausts memory or time.
 const (
-	// maxGiven bounds the text that one function works on.
+	// maxGiven bounds the text arguments of one function, in bytes.
 	maxGiven = 4 * MaxBytes
-	// maxValueNodes bounds the parts of a value, counting what occurs twice as two.
+	// maxValueNodes bounds the parts of a value; a part that occurs twice counts twice.
 	maxValueNodes = 1 << 18
-	// maxValueDepth bounds lists in lists; a map that was put into itself has no end.
+	// maxValueDepth bounds lists in lists; a map that contains itself has no end.
 	maxValueDepth = 1000
-	// maxWork bounds the steps of functions whose work is a product, such as of an expression and a text.
+	// maxWork bounds the steps of functions whose work is a product, such as of the lengths of an expression and a text.
 	maxWork = 1 << 25
 )
 
@@ -30,8 +30,8 @@ var (
 	errTooSlow = errors.New("it would take too long")
 )
 
-// bound makes all functions fail whose result, or whose work, would be out of all proportion. They keep
-// their types: text/template makes an error of the action out of a function's panic.
+// bound makes all functions fail whose result, or whose work, would exceed the bounds. They keep
+// their types: text/template turns a function's panic into an error of the action.
 func bound(all template.FuncMap) {
 	all[measureFunction] = func(v reflect.Value) (reflect.Value, error) {
 		written := measure{text: MaxBytes, nodes: maxValueNodes}
@@ -45,7 +45,7 @@ func bound(all template.FuncMap) {
 	}
 }
 
-// measureFunction is put where templates with functions that change maps write a value.
+// measureFunction is added wherever a template with functions that change maps writes a value.
 const measureFunction = "wherryMeasured"
 
 // growing are functions whose result is longer than their arguments by a factor, or that put values into others. One call
@@ -58,7 +58,7 @@ var growing = []string{
 	"stringify", "hash", "fromJson", "mustFromJson", "urlJoin",
 }
 
-// callChecks check the arguments of functions of which a single call can do harm.
+// callChecks check the arguments of functions that can exceed the bounds in a single call.
 var callChecks = map[string]func(args []reflect.Value) error{
 	"join":        func(args []reflect.Value) error { return checkProduct(MaxBytes, args[0].Len(), length(args[1])) },
 	"wrapWith":    func(args []reflect.Value) error { return checkWrap(args[0].Int(), args[1].Len(), args[2].Len()) },
@@ -101,7 +101,7 @@ func limited(f reflect.Value, check func([]reflect.Value) error) any {
 	}).Interface()
 }
 
-// measure counts down what values may still hold.
+// measure counts down the remaining size of values.
 type measure struct{ text, nodes int }
 
 func (m *measure) all(values []reflect.Value) error {
@@ -160,7 +160,7 @@ func (m *measure) value(v reflect.Value, depth int) error {
 	return nil
 }
 
-// length is how many items v has, nothing if it is no list.
+// length returns the number of items of v, zero if it is no list.
 func length(v reflect.Value) int {
 	for v.Kind() == reflect.Interface {
 		v = v.Elem()
@@ -181,12 +181,12 @@ func checkProduct(limit, a, b int) error {
 	return nil
 }
 
-// checkWrap is for a text that gets a separator after every width letters, or after each word.
+// checkWrap bounds a text that gets a separator after every width letters, or after each word.
 func checkWrap(width int64, separator, text int) error {
 	return checkProduct(MaxBytes, separator, text/int(max(1, min(width, MaxBytes)))+1)
 }
 
-// checkPairs is for functions that compare each item with each.
+// checkPairs bounds functions that compare each item with each other.
 func checkPairs(args []reflect.Value) error {
 	n := length(args[0])
 	with := n
@@ -207,12 +207,12 @@ func checkSplit(args []reflect.Value) error {
 	return nil
 }
 
-// checkRegexp is for an expression that is run over a text: Go's take at most the product of the text's
-// length and that of the program which the expression becomes, and a short one can become a long program.
+// checkRegexp bounds the match of an expression against a text: Go's regexp takes at most the product of the text's
+// length and the compiled expression's, and a short expression can compile to a long program.
 func checkRegexp(args []reflect.Value) error {
 	parsed, err := syntax.Parse(args[0].String(), syntax.Perl)
 	if err != nil {
-		return nil // the function says so itself
+		return nil // the function returns the error itself
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
@@ -238,7 +238,7 @@ func checkReplace(args []reflect.Value) error {
 		checkProduct(MaxBytes, strings.Count(replacement, "$"), len(text)))
 }
 
-// checkFormat adds up the widths in a format, with which few letters can ask for many.
+// checkFormat adds up the widths in a format, by which a short format can produce a long text.
 func checkFormat(args []reflect.Value) error {
 	star := 0 // the largest number that * may stand for
 	for i := range length(args[1]) {

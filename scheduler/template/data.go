@@ -2,5 +2,5 @@ package template
 
 import "github.com/wherry-dev/wherry/scheduler/template/internal/scheduler"
 
-// Data is what templates see of an assignment.
+// Data is the data of an assignment for templates.
 type Data = scheduler.Data

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// maxRounds bounds how often a text is evaluated again because its values hold templates.
+	// maxRounds bounds the repeated evaluations of a text whose values hold templates.
 	maxRounds = 32
-	// maxSteps bounds how many pieces of text and turns of loops make one file.
+	// maxSteps bounds the pieces of text and turns of loops of one file.
 	maxSteps = 1 << 19
-	// maxTime bounds how long one text is evaluated, where steps are few and each takes long. What a fleet
-	// needs takes milliseconds, and what takes fewer steps than timedSteps is not timed at all: so it has no
-	// say in what a platform becomes.
+	// maxTime bounds the evaluation of one text with few and slow steps. The texts of a fleet
+	// take milliseconds, and one with fewer steps than timedSteps is not timed at all: so the clock
+	// does not affect the result of rendering.
 	maxTime = 30 * time.Second
-	// timedSteps is how often ctx and the time are looked at.
+	// timedSteps is the number of steps between two checks of ctx and the time.
 	timedSteps = 1024
 )
 
-// output is where templates write to: as long and as patient as is permitted.
+// output receives the text of templates, and enforces the bounds on its length, steps and time.
 type output struct {
 	ctx   context.Context // of the one evaluation that this is for
 	buf   []byte
@@ -45,7 +45,7 @@ var (
 	errTooMuchTime  = fmt.Errorf("evaluation takes longer than %s", maxTime)
 )
 
-// Write takes p unless that would be too much.
+// Write appends p unless that would exceed a bound.
 func (o *output) Write(p []byte) (int, error) {
 	if err := o.step(len(p)); err != nil {
 		return 0, err
@@ -62,7 +62,7 @@ func (o *output) writeString(s string) error {
 	return err
 }
 
-// step returns an error if n bytes more are too much.
+// step returns an error if n more bytes exceed a bound.
 func (o *output) step(n int) error {
 	if o.steps++; o.steps > maxSteps {
 		return errTooManySteps
@@ -106,7 +106,7 @@ func NewEvaluator(l *Library) *Evaluator {
 	return e
 }
 
-// evaluate renders t, and renders the result again as long as it holds templates. The result is valid until the next
+// evaluate renders t, and renders the result again while it holds templates. The result is valid until the next
 // call.
 func (e *Evaluator) evaluate(ctx context.Context, t *parsedText, in *Input) ([]byte, error) {
 	if t.err != nil {
@@ -127,7 +127,7 @@ func (e *Evaluator) evaluate(ctx context.Context, t *parsedText, in *Input) ([]b
 	return e.settle(ctx, t.at, in)
 }
 
-// Value renders a configuration value on its own; at is where it stands.
+// Value renders a configuration value on its own; at is its position.
 func (e *Evaluator) Value(ctx context.Context, s string, at finding.Position, in *Input) (string, error) {
 	if !strings.Contains(s, "{{") {
 		return s, nil
@@ -160,7 +160,7 @@ func (e *Evaluator) execute(run *template.Template, mutates bool, in *Input) err
 	return run.Execute(&e.out, own)
 }
 
-// again evaluates what the last evaluation gave.
+// again evaluates the result of the last evaluation.
 func (e *Evaluator) again(ctx context.Context, at finding.Position, in *Input) error {
 	text := string(e.out.buf)
 	base := e.base
@@ -208,7 +208,7 @@ func (e *Evaluator) Render(ctx context.Context, t *Template, in *Input) ([]byte,
 	return e.keep(file), nil
 }
 
-// keep copies a file to a page that it shares with others: many small allocations are slow.
+// keep copies a file to a page shared with other files, since many small allocations are slow.
 func (e *Evaluator) keep(file []byte) []byte {
 	const pageBytes = 64 << 10
 	if len(e.pages)+len(file) > cap(e.pages) {
@@ -257,14 +257,14 @@ func (e *Evaluator) fill(ctx context.Context, v any, in *Input, errs *[]error) a
 	}
 }
 
-// explain says where in the input an error of text/template has its cause: at is where the text begins.
+// explain returns an error of text/template with its position in the input; at is the position of the text.
 func explain(err error, at finding.Position) error {
 	message, hint := err.Error(), ""
 	if rest, ok := strings.CutPrefix(message, "template: "); ok {
 		_, rest, _ = strings.Cut(rest, ":")
 		number, rest, _ := strings.Cut(rest, ":")
 		message = strings.TrimLeft(rest, "0123456789: ")
-		if before, start, ok := strings.Cut(message, " started at "); ok { // it says where it ran out of text
+		if before, start, ok := strings.Cut(message, " started at "); ok { // use the line of the start, not of the end
 			message, number = before, start[strings.LastIndex(start, ":")+1:]
 		}
 		if n, convErr := strconv.Atoi(number); convErr == nil && at.Line > 0 {

@@ -17,13 +17,13 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// MaxBytes bounds a rendered file, and what a function may make of little.
+// MaxBytes bounds a rendered file, and the result of a function, in bytes.
 const MaxBytes = 1 << 20
 
 // maxItems bounds the lists that functions make out of numbers.
 const maxItems = 100_000
 
-// impure are functions of sprig that its own hermetic set still has, although they ask the clock, the
+// impure lists functions in sprig's own hermetic set that nevertheless use the clock, the
 // time zone, the random generator or the operating system, or make new keys.
 var impure = []string{
 	"ago", "duration_round", "durationRound", "must_date_modify", "mustDateModify", "mustToDate", "toDate", "unixEpoch",
@@ -34,11 +34,11 @@ var impure = []string{
 	"genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
 }
 
-// mutating are the functions that change a map they are given, which must then not be a shared one.
+// mutating lists the functions that change a map argument, which must not be a shared one.
 var mutating = []string{"set", "unset", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite"}
 
-// functions returns what templates may call: sprig's pure functions, and Kalypso's own four. Those whose
-// result could be out of all proportion to their arguments are bounded.
+// functions returns the functions for templates: sprig's pure ones, and Kalypso's own four. Those whose
+// result could be much larger than their arguments are bounded.
 func functions() template.FuncMap {
 	all := sprig.HermeticTxtFuncMap()
 	for _, name := range impure {
@@ -154,8 +154,8 @@ func values(m map[string]any) []any {
 	return all
 }
 
-// stringify is toYaml with the lists in a map written as texts. Maps in it stay maps: that is how
-// Kalypso's function turns out, whose test for maps never meets the type that they have.
+// stringify is toYaml with the lists in a map written as texts. Maps in it stay maps, as with
+// Kalypso's function, whose check for maps never matches their type.
 func stringify(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -175,7 +175,7 @@ func stringify(v any) string {
 	return yamlvalue.Marshal(texts)
 }
 
-// hash identifies a value by a number. People have it in the names of objects, so it must stay the same.
+// hash returns a number that identifies a value. Platforms use it in names of objects, so it must never change.
 func hash(v any) string {
 	h, err := hashstructure.Hash(v, nil)
 	if err != nil {
@@ -184,13 +184,13 @@ func hash(v any) string {
 	return strconv.FormatUint(h, 10)
 }
 
-// unquote takes the white space, then the double, then the single quotes off a string.
+// unquote removes the white space, then the double, then the single quotes around a string.
 func unquote(v any) string {
 	s, _ := v.(string)
 	return strings.Trim(strings.Trim(strings.TrimSpace(s), `"`), "'")
 }
 
-// explainFunction adds to the complaint about a function that is not there why that is so.
+// explainFunction adds to an error about an undefined function the reason why it is undefined.
 func explainFunction(message string) string {
 	_, rest, ok := strings.Cut(message, `function "`)
 	name, _, ok2 := strings.Cut(rest, `" not defined`)

@@ -7,14 +7,14 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// Input is what one assignment is rendered from.
+// Input is the input for rendering one assignment.
 type Input struct {
 	*Data
 	// Config is the composed configuration. Rendering sets ConfigData from it.
 	Config *Config
-	// Shield, if not nil, is what the texts in Data are under; see [Shield.Cover].
+	// Shield, if not nil, covers the texts in Data; see [Shield.Cover].
 	Shield *Shield
-	// Missing collects an error for each key that a Template prints without its being there, unless the Template
+	// Missing collects an error for each missing key that a Template prints, unless the Template
 	// permits it.
 	Missing []error
 
@@ -24,27 +24,27 @@ type Input struct {
 // Composed is a composed configuration of one or more assignments. Its methods always return the same, and may be called by
 // several goroutines.
 type Composed interface {
-	// Values returns the configuration by key. It is always the same map, which nobody changes.
+	// Values returns the configuration by key. It is always the same map, which must not be changed.
 	Values() map[string]any
 	// Origin returns the position of a key's value.
 	Origin(key string) finding.Position
 }
 
-// Config is a configuration as templates see it. It remembers what pieces of templates make of it.
+// Config is a configuration for templates. It remembers the output of templates' pieces for it.
 type Config struct {
 	Composed
 
 	memo memo
 }
 
-// memo keeps what pieces of templates wrote for one configuration. A configuration is rendered by few
-// pieces, so a list does.
+// memo keeps the output of templates' pieces for one configuration. Few pieces render a configuration,
+// so a list is enough.
 type memo struct {
 	mu    sync.Mutex
 	known []written
 }
 
-// written is what a piece of a template wrote, and in how many steps.
+// written is the output of a template's piece, and its number of steps.
 type written struct {
 	piece *piece
 	text  string

@@ -27,13 +27,13 @@ const MissingKeysAnnotation = "wherry.dev/missing-keys"
 // MissingKeysKalypso is the value of [MissingKeysAnnotation].
 const MissingKeysKalypso = "kalypso"
 
-// What text/template writes in place of a value that is not there, and what package fmt does.
+// The texts that text/template and package fmt write for a missing value.
 var absent, absentArgument = []byte("<no value>"), []byte("<nil>")
 
-// absentBeginning is what both begin with: most texts are searched once.
+// absentBeginning is the common beginning of both, so that most texts are searched once.
 var absentBeginning = []byte("<n")
 
-// mayLack reports whether text, as it was rendered, may print a key that is not there and must not.
+// mayLack reports whether a rendered text may print a missing key although that is not permitted.
 func (in *Input) mayLack(text []byte) bool {
 	if !bytes.Contains(text, absentBeginning) || in.template != nil && in.template.permitsMissing {
 		return false
@@ -41,7 +41,7 @@ func (in *Input) mayLack(text []byte) bool {
 	return bytes.Contains(text, absent) || bytes.Contains(text, absentArgument)
 }
 
-// printing are the functions that write a value which is not there as fmt does.
+// printing lists the functions that write a missing value as fmt does.
 var printing = []string{"print", "printf", "println", "toString"}
 
 const (
@@ -49,20 +49,20 @@ const (
 	hintMissing     = "set it, or give it a default; the annotation " + MissingKeysAnnotation + ": " + MissingKeysKalypso + " on the Template permits it"
 )
 
-// lacking is an action that printed a key which is not there.
+// lacking is an action that printed a missing key.
 type lacking struct {
 	line   int    // of the text
 	action string // without its braces
 }
 
-// lacks returns what run, which has just been run for in, prints without it being there, each once.
+// lacks returns the actions of run, which has just been run for in, that print missing keys, each once.
 func (e *Evaluator) lacks(ctx context.Context, run *template.Template, mutates bool, in *Input) ([]lacking, error) {
 	noting, err := run.Clone()
 	if err != nil {
 		return nil, err
 	}
 	var found []lacking
-	given := false // a function wrote a value that is not there
+	given := false // a function wrote a missing value
 	noting.Funcs(e.notingFunctions(in.Shield != nil, &given))
 	noting.Funcs(template.FuncMap{presentFunction: func(place string, v reflect.Value) reflect.Value {
 		if !v.IsValid() || given && v.Kind() == reflect.String && strings.Contains(v.String(), string(absentArgument)) {
@@ -84,7 +84,7 @@ func (e *Evaluator) lacks(ctx context.Context, run *template.Template, mutates b
 	return found, alone.execute(noting, mutates, in)
 }
 
-// notePrinted has every action of tree that prints something hand it to presentFunction first.
+// notePrinted makes every printing action of tree pass its value to presentFunction first.
 func notePrinted(tree *parse.Tree) {
 	walk(tree.Root, func(n parse.Node) {
 		action, ok := n.(*parse.ActionNode)
@@ -101,12 +101,12 @@ func notePrinted(tree *parse.Tree) {
 	})
 }
 
-// withoutOurs spells a pipeline as it was written, without what prepare has added.
+// withoutOurs returns a pipeline as it was written, without the additions of prepare.
 func withoutOurs(pipe *parse.PipeNode) string {
 	return strings.TrimSuffix(pipe.String(), " | "+measureFunction)
 }
 
-// notingFunctions are the functions of printing, which set given when they are given a value that is not there.
+// notingFunctions returns the functions of printing, which set given when an argument is a missing value.
 func (e *Evaluator) notingFunctions(shielded bool, given *bool) template.FuncMap {
 	noting := template.FuncMap{}
 	for _, name := range printing {
@@ -141,7 +141,7 @@ func holdsNil(v reflect.Value) bool {
 	return false
 }
 
-// noteMissing adds to in.Missing what run has printed without it being there. at is where its text begins.
+// noteMissing adds to in.Missing the missing keys that run has printed. At is the position of its text.
 func (e *Evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *Input) {
 	if !in.mayLack(e.out.buf) {
 		return
@@ -156,7 +156,7 @@ func (e *Evaluator) noteMissing(ctx context.Context, run *template.Template, mut
 }
 
 // noteMissingNested is noteMissing for a text that templates have rendered: it names the configuration value that
-// the action stands in, or else at, where the template of the text stands.
+// has the action, or else at, the position of the text's template.
 func (e *Evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *Input) {
 	if !in.mayLack(e.out.buf) {
 		return
@@ -173,7 +173,7 @@ func (e *Evaluator) noteMissingNested(ctx context.Context, run *template.Templat
 	}
 }
 
-// blameValue names the configuration values whose own text prints what l does, and reports whether there is one.
+// blameValue names the configuration values whose own text has the action l, and reports whether there is one.
 func (e *Evaluator) blameValue(ctx context.Context, l lacking, in *Input) (found bool) {
 	values := in.Config.Values()
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -204,7 +204,7 @@ func (in *Input) text() string {
 	return fmt.Sprintf("template %q: ", in.template.name)
 }
 
-// addMissing adds what an action of a text that begins at at lacks, once.
+// addMissing adds the missing key of an action, once. At is the position of the text.
 func (in *Input) addMissing(l lacking, at finding.Position, text string) {
 	if at.Line > 0 {
 		at.Line += l.line - 1

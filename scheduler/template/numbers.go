@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// asKalypso replaces functions of sprig 3 that answer otherwise than those of sprig 2, which Kalypso has.
-// Above all that is how a text becomes a number, and all simple configuration values are texts: with
-// sprig 3 "010" would be eight and "1.5" a whole one.
+// asKalypso replaces functions of sprig 3 whose results differ from those of sprig 2, which Kalypso uses.
+// Most of all this affects how a text becomes a number, and all simple configuration values are texts: with
+// sprig 3, "010" would be 8 and "1.5" would be 1.
 func asKalypso(all template.FuncMap) {
 	all["int"] = func(v any) int { return int(whole(v)) }
 	all["int64"] = whole
@@ -91,8 +91,8 @@ func fraction(v any) float64 {
 	}
 }
 
-// camelCase begins each word with a capital letter and leaves the other letters alone. Of the characters
-// between two words the last one goes; those before the first and after the last word stay.
+// camelCase begins each word with a capital letter and keeps the other letters. It removes the last of the characters
+// between two words; characters before the first and after the last word stay.
 func camelCase(s string) string {
 	runes := []rune(s)
 	var b strings.Builder

@@ -81,7 +81,7 @@ func takeApart(t *template.Template, functions template.FuncMap, mutates bool) p
 	return p
 }
 
-// plainField returns what an action does that is but a field, else nil.
+// plainField returns the function of an action that only prints a field, else nil.
 func plainField(pipe *parse.PipeNode) func(*Data) (string, bool) {
 	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
 		return nil
@@ -102,7 +102,7 @@ func plainField(pipe *parse.PipeNode) func(*Data) (string, bool) {
 	return nil
 }
 
-// of notes what n reads. inner is true where the dot is no longer the data, but part of what the node
+// of records the data that n reads. Inner is true if the dot is no longer the data, but a part of the value that the node
 // around n has read.
 func (r *reads) of(n parse.Node, inner bool) {
 	walkScoped(n, inner, func(n parse.Node, inner bool) {
@@ -133,10 +133,10 @@ func (r *reads) field(name string) {
 	}
 }
 
-// onlyConfig reports whether the piece writes the same for all assignments of one configuration.
+// onlyConfig reports whether the piece has the same output for all assignments of one configuration.
 func (r reads) onlyConfig() bool { return r.config && !r.others }
 
-// run writes what the text is for in; false means that the whole text must be run instead.
+// run writes the text for in. It returns false if the whole text must be run instead.
 func (p program) run(o *output, in *Input) bool {
 	for _, next := range p {
 		if !next.write(o, in) {

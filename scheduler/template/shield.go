@@ -10,21 +10,21 @@ import (
 	"text/template"
 )
 
-// Shield keeps text that came from an app team from being taken for a template. While a document is
-// evaluated, the braces in such text are hidden behind a letter that the platform uses nowhere; when it
-// is done, they come back. So nothing that an app team writes can begin or end an action, whatever it is
-// joined with, and it is rendered to the letter.
+// Shield keeps an app team's text from being evaluated as a template. While a document is
+// evaluated, the braces in such text are hidden behind a letter that the platform uses nowhere; afterwards
+// they are restored. So an app team's text can neither begin nor end an action, whatever text surrounds it,
+// and is rendered literally.
 //
-// Functions must not see the hidden form: toYaml would not quote, sha256sum would give another sum. They
+// Functions must not see the hidden form: toYaml would not quote it, sha256sum would give another sum. They
 // get the true text, and the braces in their results are hidden again.
 type Shield struct {
 	mark       string
 	hide, show *strings.Replacer
 }
 
-// NewShield picks a letter that is in none of the platform's texts. In an app team's text it may be: it
-// is hidden too. It is of a script without upper and lower case, and printable, so that whatever handles
-// it unawares leaves it as it is.
+// NewShield chooses a letter that is in none of the platform's texts. An app team's text may contain it, since the letter
+// is hidden too. It comes from a script without upper and lower case, and is printable, so that other code
+// leaves it unchanged.
 func NewShield(platform []string) *Shield {
 	mark := "ꀀ" // the first of a thousand Yi syllables
 	for r := 'ꀀ'; r <= 'ꒌ'; r++ {
@@ -43,7 +43,7 @@ func NewShield(platform []string) *Shield {
 // Mark returns the letter behind which braces are hidden.
 func (s *Shield) Mark() string { return s.mark }
 
-// lift brings the braces back. A nil shield has none hidden.
+// lift restores the braces. A nil shield has hidden none.
 func (s *Shield) lift(rendered []byte) []byte {
 	if s == nil {
 		return rendered
@@ -65,7 +65,7 @@ func (s *Shield) coverMap(m map[string]string) map[string]string {
 	return covered
 }
 
-// functions wraps all but those that only put values into maps: what these store must stay shielded.
+// functions wraps all functions except those that only put values into maps: stored values must stay shielded.
 func (s *Shield) functions(all template.FuncMap) template.FuncMap {
 	wrapped := template.FuncMap{}
 	for name, f := range all {
@@ -79,7 +79,7 @@ func (s *Shield) functions(all template.FuncMap) template.FuncMap {
 	return wrapped
 }
 
-// looking are the functions of text/template that look into a text, and so must see the true one.
+// looking lists the functions of text/template that read a text, and so must get the true one.
 var looking = []string{"eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice", "html", "js"}
 
 // builtin returns a function of text/template, which exports hardly any of them.
@@ -102,7 +102,7 @@ func builtin(name string) func(...any) (any, error) {
 	}
 }
 
-// wrap gives f the true text of shielded arguments, and shields the results if there were any.
+// wrap passes f the true text of shielded arguments, and shields the results if there were any.
 func (s *Shield) wrap(f reflect.Value) reflect.Value {
 	return reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
 		shielded := false

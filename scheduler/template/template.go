@@ -1,12 +1,12 @@
-// Package template evaluates a platform's templates: texts go in, a text comes out, and nothing else happens.
+// Package template evaluates a platform's templates: it turns texts into a text, without side effects.
 //
 // Begin with [NewLibrary], which compiles a Template once for all assignments, and render with an [Evaluator] for each
 // goroutine. The functions are those of sprig that are pure, and Kalypso's four.
 //
-// Evaluation is hermetic: it knows no environment variable, clock, random number or network, and the same input gives
+// Evaluation is hermetic: it uses no environment variable, clock, random number or network, and the same input gives
 // the same bytes. It is bounded: a template that runs too long, or writes or builds too much, fails with an error that
-// names its line. What an app team writes is never evaluated, only what the platform writes; see [Shield]. A text that
-// comes out with templates in it, because a configuration value held some, is evaluated again.
+// names its line. Only the platform's text is evaluated, never an app team's; see [Shield]. A result that still
+// holds templates, because a configuration value held some, is evaluated again.
 package template
 
 import (
@@ -33,7 +33,7 @@ type Template struct {
 // Source is a Template as it was written.
 type Source struct {
 	Name string
-	// PermitsMissing is true where the Template may print keys that are not there; see [MissingKeysAnnotation].
+	// PermitsMissing is true if the Template may print missing keys; see [MissingKeysAnnotation].
 	PermitsMissing bool
 	Manifests      []Manifest
 }
@@ -48,15 +48,15 @@ type Manifest struct {
 // part is one item of a Template: a text, or an object whose strings are texts.
 type part struct {
 	text *parsedText
-	tree any // as yaml.v2 has it, with *textTemplate for strings that hold templates
+	tree any // a value of yaml.v2, with *textTemplate for strings that hold templates
 }
 
 // parsedText is a text that was parsed, or failed to.
 type parsedText struct {
 	at       finding.Position // of its first line
 	run      *template.Template
-	shielded *template.Template // the same with shielded functions; nil where no target needs them
-	program  program            // the same in pieces, for what needs no shield; nil where it cannot be
+	shielded *template.Template // the same with shielded functions; nil if no target needs them
+	program  program            // the same in pieces, for input without a shield; nil if it cannot be taken apart
 	mutates  bool
 	err      error
 }
@@ -64,7 +64,7 @@ type parsedText struct {
 // Library compiles Templates. Several goroutines may use it at once.
 type Library struct {
 	functions template.FuncMap
-	shielded  template.FuncMap // nil where no target needs them
+	shielded  template.FuncMap // nil if no target needs them
 }
 
 // NewLibrary returns a library with the pure functions. toYAML, if not nil, is a faster toYaml with the same result;
@@ -113,7 +113,7 @@ func (l *Library) text(name, s string, at finding.Position) *parsedText {
 	return t
 }
 
-// tree takes an object manifest the way Kubernetes would have handed it to Kalypso, as YAML 1.1.
+// tree reads an object manifest as YAML 1.1, as Kubernetes would have passed it to Kalypso.
 func (l *Library) tree(name string, n *yaml.Node, at finding.Position) any {
 	var tree any
 	written, err := yaml.Marshal(n)
@@ -131,8 +131,8 @@ func (l *Library) tree(name string, n *yaml.Node, at finding.Position) any {
 	})
 }
 
-// prepare puts an empty text, which evaluation hands to the writer as it does any other, at the
-// beginning of whatever can be repeated: so the writer can count the turns of a loop that writes nothing.
+// prepare inserts an empty text, which evaluation writes like any other, at the
+// beginning of every part that can be repeated: so the writer can count the turns of a loop without output.
 // It reports whether the template calls a function that changes maps.
 func prepare(t *template.Template) (mutates bool) {
 	var actions []*parse.ActionNode
@@ -182,8 +182,8 @@ func tick(list *parse.ListNode, times int) {
 	list.Nodes = slices.Insert(list.Nodes, 0, slices.Repeat(empty, times)...)
 }
 
-// callSteps is what a function counts in a template that can repeat it, because a call can take as long as
-// many texts.
+// callSteps is the number of steps that a function call counts in a template that can repeat it, because a call can take as
+// long as many texts.
 const callSteps = 16
 
 // callsIn counts the functions that a list calls itself, without those in the lists below it.
@@ -217,7 +217,7 @@ func walk(n parse.Node, visit func(parse.Node)) {
 	walkScoped(n, false, func(n parse.Node, _ bool) { visit(n) })
 }
 
-// walkScoped visits n and all below it. inner is true where a range or with has changed the dot.
+// walkScoped visits n and all below it. Inner is true where a range or with has changed the dot.
 func walkScoped(n parse.Node, inner bool, visit func(n parse.Node, inner bool)) {
 	if n == nil || reflect.ValueOf(n).IsNil() {
 		return

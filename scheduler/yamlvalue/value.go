@@ -1,8 +1,8 @@
 // Package yamlvalue handles the values of a platform's configuration as Kalypso does: it reads them as YAML 1.1, merges
 // those of several ConfigMaps, and writes them as yaml.v3 does.
 //
-// A value is what yaml.v2 reads: a string, number, boolean or nil, a []any, or a map[any]any. [Parse] reads one, [Merge]
-// puts a later one over an earlier one, [Marshal] writes one. A [Writer] writes many that have keys and parts in common,
+// A value has the types of yaml.v2: a string, number, boolean or nil, a []any, or a map[any]any. [Parse] reads one, [Merge]
+// merges a later one into an earlier one, [Marshal] writes one. A [Writer] writes many values with common keys and parts,
 // with the same bytes and much faster.
 package yamlvalue
 
@@ -14,8 +14,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Parse reads a ConfigMap's value as Kalypso does: what YAML 1.1 takes for a map or a list is one,
-// anything else stays the text that it is, without quotes if it stands in single ones.
+// Parse reads a ConfigMap's value as Kalypso does: a text that is a map or a list in YAML 1.1 becomes one,
+// any other text stays as it is, without single quotes around it.
 func Parse(s string) any {
 	if trimmed := strings.TrimSpace(s); strings.HasPrefix(trimmed, "'") && strings.HasSuffix(trimmed, "'") {
 		return strings.Trim(trimmed, "'")
@@ -42,9 +42,9 @@ func IsStructured(v any) bool {
 	}
 }
 
-// Merge puts a later value over an earlier one, which it may change. Maps merge key by key. Lists are
-// appended, but a map in a list merges into each earlier one of the same name, and maps without a name
-// have the same. Of anything else the later wins.
+// Merge merges a later value into an earlier one, which it may change. Maps merge key by key. Lists are
+// appended, but a map in a list merges into each earlier one of the same name; maps without a name
+// count as having the same one. For other values the later one wins.
 func Merge(earlier, later any) any {
 	switch later := later.(type) {
 	case []any:
@@ -124,7 +124,8 @@ func MapStrings(v any, replace func(string) any) any {
 	return v
 }
 
-// Marshal returns the YAML of v as yaml.v3 writes it, without the last line break. What cannot be written is empty.
+// Marshal returns the YAML of v as yaml.v3 writes it, without the last line break. It returns "" for a value that cannot be
+// written.
 func Marshal(v any) string {
 	data, err := yaml.Marshal(v)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Writer writes keys and values as [Marshal] does, some tens of times faster: it has yaml.v3
-// write each key and each single value once, and then only puts the parts together. It leaves texts of
-// several lines, and other parts that it cannot put together, to Marshal.
+// Writer writes keys and values as [Marshal] does, some tens of times faster: it lets yaml.v3
+// write each key and each single value once, and then only joins the parts. It does not write texts of
+// several lines, and other parts that cannot be joined: use Marshal for those.
 type Writer struct {
 	keys    map[string]writtenKey
 	scalars map[any]string
@@ -40,7 +40,7 @@ func NewWriter(pairs iter.Seq2[string, any]) *Writer {
 // Keys returns how many keys the writer can write. Their ranks are below.
 func (w *Writer) Keys() int { return len(w.keys) }
 
-// Rank returns the place of a key among all that the writer can write, in the order of YAML. It reports false for a key
+// Rank returns the position of a key among all that the writer can write, in the order of YAML. It returns false for a key
 // that it cannot write.
 func (w *Writer) Rank(key string) (int, bool) {
 	k, ok := w.keys[key]
@@ -48,7 +48,7 @@ func (w *Writer) Rank(key string) (int, bool) {
 }
 
 // AppendPair appends a line with the key and the value, or several for a structured value, as [Marshal] writes them. It
-// reports false if it cannot write one of the parts; then its first result is of no use.
+// returns false if it cannot write one of the parts; then its first result is unusable.
 func (w *Writer) AppendPair(text []byte, key string, v any) ([]byte, bool) {
 	return w.pair(text, key, v, 0)
 }

@@ -1,5 +1,5 @@
-// Package scheduler holds what templates see, under the names that it has in Kalypso: templates can see the name of the
-// package and of the type, with {{ typeOf . }} and {{ hash . }}, and must get the same answers here.
+// Package scheduler holds the data for templates, under Kalypso's names: templates can read the names of the
+// package and of the type, with {{ typeOf . }} and {{ hash . }}, and must get the same results here.
 package scheduler
 
 // Data is dataType, whose own name has to be Kalypso's.
@@ -19,11 +19,11 @@ type dataType struct {
 	ConfigData           map[string]any
 }
 
-// Repo is .Manifests.repo, for templates of the older generation.
+// Repo returns .Manifests.repo, for templates of the older generation.
 func (d dataType) Repo() string { return d.Manifests["repo"] }
 
-// Branch is .Manifests.branch in the same templates.
+// Branch returns .Manifests.branch, for the same templates.
 func (d dataType) Branch() string { return d.Manifests["branch"] }
 
-// Path is .Manifests.path in the same templates.
+// Path returns .Manifests.path, for the same templates.
 func (d dataType) Path() string { return d.Manifests["path"] }
