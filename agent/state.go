@@ -41,11 +41,11 @@ const (
 
 	keyFreeze   = "bar"      // freeze: why the cluster must not be changed
 	keyPaused   = "paused"   // Pause
-	keyAttempts = "attempts" // probation: how the release fares that runs
-	keyFormer   = "former"   // release: the one, of other content, that was good before
-	keyHistory  = "history"  // []*state.Release: those accepted last, the newest first
+	keyAttempts = "attempts" // probation: of the running release
+	keyFormer   = "former"   // release: the good one before, with other content
+	keyHistory  = "history"  // []*state.Release: the last accepted ones, the newest first
 	keyBinding  = "binding"  // Binding
-	keyHeld     = "held"     // hold: a person has decided what runs
+	keyHeld     = "held"     // hold: a person's rollback
 
 )
 

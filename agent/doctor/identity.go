@@ -25,7 +25,7 @@ func checkIdentity(ctx context.Context, e *examination) Finding {
 	switch {
 	case id.Reason != "":
 		return failed(identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
-	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != enroll.AsIs): // who is enrolled needs no second answer
+	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != enroll.AsIs): // an enrolled agent needs no second answer
 		return warned(waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
 		return skipped("no hub has enrolled this agent; key %s", id.KeyID)

@@ -54,8 +54,8 @@ func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 	return Enrolled{Cluster: said.Cluster, KeyID: said.KeyID, HubKeyID: hubID, HubURL: url}, nil
 }
 
-// matches returns an error unless e answers p, which the cluster with that uid has asked last, or is the answer that was
-// kept before.
+// matches returns an error unless e answers p, the last request of the cluster with that uid, or is the answer that was
+// saved before.
 func matches(tx *bbolt.Tx, uid string, p pending, e bundle.Enrollment) error {
 	before, err := state.Load[enrollment](tx, state.Meta, keyEnrollment)
 	if err != nil {
@@ -88,7 +88,7 @@ func matches(tx *bbolt.Tx, uid string, p pending, e bundle.Enrollment) error {
 	return err
 }
 
-// become makes the agent who it asked to be. Who begins anew leaves behind what another cluster had to say.
+// become gives the agent the identity of its request. A new identity drops the reports of the former cluster.
 func become(tx *bbolt.Tx, p pending) error {
 	if err := p.Next.Save(tx); err != nil || p.Kind != Anew {
 		return err
@@ -97,13 +97,13 @@ func become(tx *bbolt.Tx, p pending) error {
 		return err
 	}
 	last, err := outbox.LoadLast(tx)
-	last.Shown = "" // the new hub, or cluster, has heard nothing
+	last.Shown = "" // the new hub, or cluster, has no report yet
 	return errors.Join(err, last.Save(tx))
 }
 
-// catchUp makes the agent's incarnation no older than the newest that the hub knows, and with a new key newer: a
-// machine that was restored from a backup, or whose clock was behind when its state was made, would report
-// into the past.
+// catchUp raises the agent's incarnation to at least the newest that the hub knows, and above it with a new key: otherwise
+// the reports of a machine that was restored from a backup, or whose clock was behind when its state was created, would
+// count as old ones.
 func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
 	id, err := identity.Load(tx)
 	if err != nil || newest < id.Incarnation || newest == id.Incarnation && !newKey {

@@ -1,8 +1,8 @@
-// Package enroll has a hub register an agent: who the agent is, what it asks of a hub, and the hub's answer.
+// Package enroll registers an agent at a hub: it keeps the agent's identity, its requests to hubs, and the hub's answer.
 //
-// A Store has what the state file knows of that; an Enroller asks. A request is on disk before anybody is asked, and an answer
-// takes effect all at once, so that a crash between the two loses neither the agent's key nor its reports. Reports are
-// signed as Signers says.
+// A Store reads these from the state file; an Enroller makes requests. A request is on disk before it is sent, and an answer
+// takes effect in one transaction, so that a crash between the two loses neither the agent's key nor its reports. Signers
+// returns the keys that sign reports.
 package enroll
 
 import (
@@ -24,43 +24,43 @@ import (
 
 // Errors that callers branch on.
 var (
-	// ErrRefused means that a hub has understood a request and does not follow it. Its word is not signed.
+	// ErrRefused means that a hub has understood a request and refuses it. The refusal is not signed.
 	ErrRefused = errors.New("the hub refused")
 	// ErrOtherHub means that another hub's key is pinned.
 	ErrOtherHub = errors.New("another hub is pinned")
-	// ErrNoHubURL means that nobody has said where the hub is.
+	// ErrNoHubURL means that the hub's address is not known.
 	ErrNoHubURL = errors.New("no hub is known")
 	// ErrNoRequest means that an answer does not answer the request that waits for one.
 	ErrNoRequest = errors.New("no request waits for this answer")
-	// ErrNoRotation means that there is no new key to go over to.
+	// ErrNoRotation means that no rotation was begun.
 	ErrNoRotation = errors.New("no rotation was begun")
 	// ErrUnfinished means that a rotation was begun, which has to end first.
 	ErrUnfinished = errors.New("an earlier request is not answered yet")
 )
 
-// Kind is what an agent asks a hub for.
+// Kind is the kind of an agent's request to a hub.
 type Kind string
 
 // The kinds of requests.
 const (
-	// AsIs registers the agent as who it is.
+	// AsIs registers the agent with its present identity.
 	AsIs Kind = "enrol"
 	// Rotate replaces its key by a new one.
 	Rotate Kind = "rotate"
 	// Anew makes it another cluster, with another key, uid and incarnation, and without the reports of the
-	// one that it was copied from.
+	// cluster from which it was copied.
 	Anew Kind = "new-identity"
 )
 
-// Options say how to enroll.
+// Options configures a request. The zero value is AsIs at the known hub.
 type Options struct {
-	// Kind is AsIs where it is empty.
+	// Kind is the kind of the request. Empty means AsIs.
 	Kind Kind `json:"kind,omitempty"`
-	// HubURL is empty for the one that is configured, or that the agent is enrolled at.
+	// HubURL is the hub's address. Empty means the configured one, or that of the hub that has enrolled the agent.
 	HubURL string `json:"hubURL,omitempty"`
 	// Token is a bundle.EnrollToken with its secret. Rotate needs none.
 	Token string `json:"token,omitempty"`
-	// ReplaceHub lets another hub take the place of the one that has enrolled the agent before.
+	// ReplaceHub permits another hub to replace the one that has enrolled the agent before.
 	ReplaceHub bool `json:"replaceHub,omitempty"`
 }
 
@@ -77,9 +77,9 @@ type Enrolled struct {
 type Enroller struct {
 	Store  *Store
 	Outbox *outbox.Outbox
-	// Cluster is the agent's. Its UID changes where the agent becomes another cluster.
+	// Cluster is the agent's. Its UID changes if the agent becomes another cluster.
 	Cluster *bundle.ReportCluster
-	// HubURL and HubKey are configured, and count more than what a hub has answered.
+	// HubURL and HubKey are the configured values, which take precedence over a hub's answer.
 	HubURL  string
 	HubKey  crypto.PublicKey
 	Version string // of the agent
@@ -88,7 +88,7 @@ type Enroller struct {
 	Log     *slog.Logger
 }
 
-// Hub is where reports go: as configured, and else as the hub that has enrolled this agent said.
+// Hub returns the hub for reports: the configured one, or else the one that has enrolled this agent.
 func (e *Enroller) Hub() outbox.Hub {
 	h := e.Store.Hub()
 	h.URL = cmp.Or(e.HubURL, h.URL)
@@ -104,9 +104,9 @@ func (e *Enroller) OtherHub() bool {
 	return ok && e.HubKey != nil && !enrolled.Equal(e.HubKey)
 }
 
-// Enroll asks the hub and keeps its answer: from then on the hub's address and key are known. Asking again after
-// an answer was lost asks for the same. The error wraps one of those above, bundle.ErrToken, or
-// bundle.ErrUntrusted where the answer is not that of the hub whose key the token names, or is pinned.
+// Enroll sends a request to the hub and saves its answer: from then on the hub's address and key are known. If an answer
+// was lost, it sends the same request again. The error wraps one of those above, bundle.ErrToken, or
+// bundle.ErrUntrusted if the answer is not signed with the key that the token names, or that is pinned.
 func (e *Enroller) Enroll(ctx context.Context, o Options) (Enrolled, error) {
 	url := cmp.Or(o.HubURL, e.Hub().URL)
 	if url == "" {
@@ -131,14 +131,14 @@ func (e *Enroller) Enroll(ctx context.Context, o Options) (Enrolled, error) {
 	return done, err
 }
 
-// Request returns the envelope of a request for somebody to carry, and keeps what Accept needs for the answer.
+// Request returns the envelope of a request to be carried on a medium, and saves the request for Accept.
 func (e *Enroller) Request(kind Kind) ([]byte, error) {
 	p, err := e.prepare(kind, "", nil)
 	return p.Request, err
 }
 
-// Accept keeps the answer that somebody has carried here, if the hub with the key hubKey has signed it; nil is the
-// one that is pinned. The error wraps outbox.ErrNoHubKey, ErrNoRequest or bundle.ErrUntrusted.
+// Accept saves an answer that came on a medium, if it is signed with hubKey; nil means the
+// pinned key. The error wraps outbox.ErrNoHubKey, ErrNoRequest or bundle.ErrUntrusted.
 func (e *Enroller) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error) {
 	pinned := e.Hub()
 	if hubKey == nil {
@@ -154,9 +154,9 @@ func (e *Enroller) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, err
 	return e.accept(answer, id, pinned.URL)
 }
 
-// EndRotation goes over to the key that a rotation has made, because a person says that it is listed where reports are
-// read without a hub. The error wraps ErrNoRotation where none was begun, or ErrUnfinished where a hub is
-// known, whose answer is what ends it.
+// EndRotation changes to the new key of a rotation. A person calls for it, once the key is in the roster from which reports
+// are read without a hub. The error wraps ErrNoRotation if none was begun, or ErrUnfinished if a hub is
+// known, whose answer ends the rotation.
 func (e *Enroller) EndRotation() (Enrolled, error) {
 	done := Enrolled{Cluster: *e.Cluster}
 	err := e.Store.db.Update(func(tx *bbolt.Tx) error {

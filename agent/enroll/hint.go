@@ -10,13 +10,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// hint is what the hub said about the identity of this agent. It is not signed, and only shown to people.
+// hint is the hub's hint about the identity of this agent. It is not signed, and only shown to people.
 type hint struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 }
 
-// Hear keeps what the hub said last about the identity of this agent, in a receipt. Nil means that all is well.
+// Hear saves the hub's last hint about the identity of this agent, from a receipt. Nil means that there is no problem.
 func (s *Store) Hear(said *hubapi.IdentityHint, log *slog.Logger) error {
 	var now hint
 	if said != nil {

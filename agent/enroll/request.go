@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// askedHub is the beginning of the key id of the hub that is to be asked.
+// askedHub returns the beginning of the key id of the hub for a request, and the token, if there is one.
 func (e *Enroller) askedHub(o Options) (string, *bundle.EnrollToken, error) {
 	pinned := ""
 	if key := e.Hub().Key; key != nil {
@@ -56,7 +56,7 @@ func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p 
 		case kind == Rotate && before.Kind == Rotate:
 			p = before
 			return nil
-		case kind == AsIs && before.Kind == Rotate: // the hub may know the new key alone
+		case kind == AsIs && before.Kind == Rotate: // the hub may know only the new key
 			return state.Decline(fmt.Errorf("%w: it was for a new key", ErrUnfinished))
 		}
 		p = pending{Kind: kind}

@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
-// submit posts a request and keeps the answer.
+// submit posts a request and saves the answer.
 func (e *Enroller) submit(ctx context.Context, p pending, hub, url string) (Enrolled, error) {
 	answer, err := e.post(ctx, url, p.Request)
 	if err != nil {
@@ -29,8 +29,8 @@ func (e *Enroller) submit(ctx context.Context, p pending, hub, url string) (Enro
 	return e.accept(said.Enrollment, hub, url)
 }
 
-// post posts a request's envelope to the hub and returns what it answers with 200. The error wraps
-// ErrRefused where the hub does not follow.
+// post posts a request's envelope to the hub and returns an answer with status 200. The error wraps
+// ErrRefused if the hub refuses the request.
 func (e *Enroller) post(ctx context.Context, hub string, request []byte) ([]byte, error) {
 	address, err := hubapi.EnrollURL(hub)
 	if err != nil {
@@ -57,8 +57,8 @@ type First struct {
 	askAgain time.Time // when to ask it again
 }
 
-// Do does what has to come before reports: a rotation that was begun is ended, and an agent that was given
-// a token for it registers itself. What the hub refuses is logged, and reports are sent as before.
+// Do ends a rotation that was begun, and registers an agent that has a token. It logs a
+// refusal by the hub, after which reports are sent as before.
 func (f *First) Do(ctx context.Context) error {
 	e := f.Enroller
 	var p pending

@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Status says by what hubs know the agent.
+// Status is the agent's identity at hubs.
 type Status struct {
 	// KeyID is the id of the key that signs reports.
 	KeyID string `json:"keyID"`
@@ -18,15 +18,15 @@ type Status struct {
 	// without an enrollment, and Hub is empty if reports go by media. Configured values take precedence.
 	Hub      string `json:"hub,omitempty"`
 	HubKeyID string `json:"hubKeyID,omitempty"`
-	// Waiting is the kind of request that has not been answered yet.
+	// Waiting is the kind of the request without an answer; empty if there is none.
 	Waiting Kind `json:"waiting,omitempty"`
-	// Reason and Message are what the hub says is wrong: SharedIdentity, KeyReplaced or Retired. Nobody has signed
-	// them.
+	// Reason and Message are the hub's hint at a problem: SharedIdentity, KeyReplaced or Retired. They are not
+	// signed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// ReadStatus reads who the agent is.
+// ReadStatus reads the agent's identity and enrollment.
 func ReadStatus(tx *bbolt.Tx) (Status, error) {
 	id, err1 := identity.Load(tx)
 	known, err2 := state.Load[enrollment](tx, state.Meta, keyEnrollment)

@@ -19,12 +19,12 @@ import (
 const (
 	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
 	keyEnrolling  = "enrolling" // pending: a request that waits for its answer
-	keyHint       = "clone"     // hint: what the hub says of this agent's identity
+	keyHint       = "clone"     // hint: the hub's hint about this agent's identity
 )
 
 // enrollment is the hub that has registered this agent, as the state keeps it.
 type enrollment struct {
-	// URL is empty where reports go by media.
+	// URL is empty if reports go by media.
 	URL string `json:"url,omitempty"`
 	// HubKey is the hub's public key, in PEM.
 	HubKey string `json:"hubKey"`
@@ -52,8 +52,8 @@ type pending struct {
 	ID   digest.Digest `json:"id"`
 	// Request is the envelope.
 	Request []byte `json:"request"`
-	// Next is who the agent is once the hub has agreed. Until then a rotation's reports are signed by both keys,
-	// so that they are taken whether the hub has changed over already or not.
+	// Next is the agent's identity once the hub has agreed. Until then, during a rotation, both keys sign reports,
+	// so that the hub accepts them whether it has changed over already or not.
 	Next *identity.Identity `json:"next,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func loadPending(tx *bbolt.Tx) (pending, error) {
 	return state.Load[pending](tx, state.Meta, keyEnrolling)
 }
 
-// Store is who the agent is, and the hub that has registered it, as its state file has them. It may be used by several
+// Store holds the agent's identity, and the hub that has registered it, from its state file. It may be used by several
 // goroutines.
 type Store struct {
 	db *state.DB
@@ -70,10 +70,10 @@ type Store struct {
 	hub atomic.Pointer[outbox.Hub]
 }
 
-// New returns the Store in db, which is nobody before Load.
+// New returns the Store in db, which is empty before Load.
 func New(db *state.DB) *Store { return &Store{db: db} }
 
-// Load reads what the file holds.
+// Load reads identity and hub from the file.
 func (s *Store) Load(tx *bbolt.Tx) error {
 	id, err := identity.Load(tx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *Store) Load(tx *bbolt.Tx) error {
 	return nil
 }
 
-// Identity is who the agent is.
+// Identity returns the agent's identity.
 func (s *Store) Identity() identity.Identity {
 	if id := s.who.Load(); id != nil {
 		return *id
@@ -100,7 +100,7 @@ func (s *Store) Identity() identity.Identity {
 	return identity.Identity{}
 }
 
-// Hub is the hub that has registered the agent; the zero Hub where none has.
+// Hub returns the hub that has registered the agent; the zero Hub if none has.
 func (s *Store) Hub() outbox.Hub { return *s.hub.Load() }
 
 // ReportKey returns the public half of the key that signs reports, in PEM.
@@ -117,8 +117,8 @@ func publicPEM(key crypto.Signer) (string, error) {
 	return string(data), err
 }
 
-// Rename gives the agent the uid of the cluster, as a memory of that has it, unless a hub has registered it under its own or
-// was asked to. It returns nil where nothing changes. Give the rest to Renamed once it is on disk.
+// Rename gives the agent the uid in the cluster's memory, unless a hub has registered the agent under its own uid or
+// was asked to. It returns nil if nothing changes. Pass the result to Renamed once it is on disk.
 func Rename(tx *bbolt.Tx, uid string) (*identity.Identity, error) {
 	meta := tx.Bucket([]byte(state.Meta))
 	if meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
@@ -132,10 +132,10 @@ func Rename(tx *bbolt.Tx, uid string) (*identity.Identity, error) {
 	return &id, id.Save(tx)
 }
 
-// Renamed takes account of what Rename has returned.
+// Renamed makes the identity that Rename has returned the present one.
 func (s *Store) Renamed(id *identity.Identity) { s.who.Store(id) }
 
-// Waiting is the kind of the request that has not been answered yet; empty where there is none.
+// Waiting returns the kind of the request without an answer; empty if there is none.
 func (s *Store) Waiting() (Kind, error) {
 	p, err := s.pending()
 	return p.Kind, err
@@ -149,8 +149,8 @@ func (s *Store) pending() (p pending, err error) {
 	return p, err
 }
 
-// Signers returns who the agent is, and the keys that sign its reports: both while one takes the place of the
-// other.
+// Signers returns the agent's identity, and the keys that sign its reports: both during a
+// rotation.
 func Signers(tx *bbolt.Tx) (identity.Identity, []crypto.Signer, error) {
 	id, err := identity.Load(tx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package identity is who an agent is: its uid, the key that signs its reports, and its incarnation.
+// Package identity holds the identity of an agent: its uid, the key that signs its reports, and its incarnation.
 //
-// Create makes an identity in a new state file, and Load reads it. Next is another one, with another key.
+// Create makes an identity in a new state file, and Load reads it. Next returns another one, with another key.
 package identity
 
 import (
@@ -29,9 +29,9 @@ const (
 type Identity struct {
 	// Key is the private half of the report key, PKCS #8 in PEM.
 	Key []byte `json:"key"`
-	// UID names the cluster where the configuration does not.
+	// UID names the cluster if the configuration does not.
 	UID string `json:"uid"`
-	// Incarnation is the Unix time in seconds at which the file was made.
+	// Incarnation is the Unix time in seconds at which the file was created.
 	Incarnation int64 `json:"incarnation"`
 }
 
@@ -85,15 +85,15 @@ func (id Identity) Signer() (crypto.Signer, error) {
 	return signer, nil
 }
 
-// Next is who the agent is to be: with another key and uid, and in a later incarnation, so that what it reports from then
-// on is newer than all before.
+// Next returns a new identity: with another key and uid, and a later incarnation, so that its reports are newer than all
+// earlier ones.
 func (id Identity) Next(now time.Time) (*Identity, error) {
 	next, err := newIdentity(now)
 	next.Incarnation = max(next.Incarnation, id.Incarnation+1)
 	return &next, err
 }
 
-// LoadCluster reads the cluster that the agent was when it ran last; the zero one before that.
+// LoadCluster reads the agent's cluster as of its last run; the zero one before the first.
 func LoadCluster(tx *bbolt.Tx) (bundle.ReportCluster, error) {
 	return state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
 }

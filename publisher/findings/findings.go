@@ -1,4 +1,4 @@
-// Package findings collects the mistakes of a platform: in its environments, in what is rendered from them, and in the
+// Package findings collects the mistakes of a platform: in its environments, in their rendered files, and in the
 // artifacts that they need. Begin with Collect.
 package findings
 
@@ -35,26 +35,26 @@ type Result struct {
 	Errors       int       `json:"errors"`
 	Warnings     int       `json:"warnings"`
 	Notes        int       `json:"notes"`
-	// Incomplete is true where objects could not be read, so that what refers to them was not looked at.
+	// Incomplete is true if objects could not be read, so that references to them were not checked.
 	Incomplete bool `json:"incomplete"`
 }
 
-// Options are those of Collect.
+// Options are the options of Collect.
 type Options struct {
 	Ignore []string // codes to leave out, in upper case
 	// AfterLoad is called with each environment that can be read; may be nil.
 	AfterLoad func(*platform.Loaded)
 }
 
-// Collect looks at the environment of source, or at all of its platform if source names none. What is wrong with the
-// platform is in the result; an error is about a source that cannot be read, as those of platform.Load.
+// Collect checks the environment of source, or all environments of its platform if source names none. The platform's
+// mistakes are in the result; an error means that a source cannot be read, as with platform.Load.
 func Collect(ctx context.Context, source platform.Source, opts Options) (*Result, error) {
 	environments := []platform.Source{source}
 	if source.Environment == "" {
 		found, err := platform.Environments(ctx, source)
 		if err == nil {
 			environments = found
-		} else if !errors.Is(err, platform.ErrNoEnvironments) { // else it is inferred
+		} else if !errors.Is(err, platform.ErrNoEnvironments) { // without Environment objects, it is inferred
 			return nil, err
 		}
 	}
@@ -70,12 +70,12 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 	return c.finish(len(environments), opts.Ignore), nil
 }
 
-// collector puts the findings of several environments together.
+// collector combines the findings of several environments.
 type collector struct {
 	afterLoad func(*platform.Loaded)
 	result    *Result
-	known     map[string]int // place in result.Findings, by what is found
-	unused    map[string]int // in how many environments an object of a base is not used
+	known     map[string]int // index in result.Findings, by the finding
+	unused    map[string]int // number of environments that do not use an object of a base
 	bases     []finding.Finding
 }
 
@@ -114,8 +114,7 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 	return nil
 }
 
-// unread adds the mistakes in sources of app teams that could not be read, in place of findings that follow from
-// their absence.
+// unread replaces the findings that follow from an unreadable source of an app team by the errors of that source.
 func (c *collector) unread(loaded *platform.Loaded, found []finding.Finding) []finding.Finding {
 	for _, u := range loaded.Unread {
 		c.result.Incomplete = true
@@ -136,7 +135,7 @@ func (c *collector) unread(loaded *platform.Loaded, found []finding.Finding) []f
 	return found
 }
 
-// unplaced is the text of err without the place, which a finding has anyway.
+// unplaced returns the text of err without the position, which a finding has anyway.
 func unplaced(err error) string {
 	var source *platform.SourceError
 	if errors.As(err, &source) {
@@ -166,8 +165,8 @@ func (c *collector) add(environment string, found []finding.Finding) {
 	}
 }
 
-// finish adds the objects of a base that none of several environments uses, leaves out what is ignored, sorts and
-// counts.
+// finish adds the objects of a base that no environment uses, if there are several environments, removes ignored
+// findings, sorts and counts.
 func (c *collector) finish(environments int, ignore []string) *Result {
 	r := c.result
 	for _, f := range c.bases {

@@ -23,8 +23,8 @@ func (r *Result) SARIF(version string) lint.Log {
 	return lint.SARIF(found, version, sarifPlaces{top: repositoryTop(), platform: r.platform}.uri)
 }
 
-// sarifPlaces turns the names of files into URIs: relative ones for what lies in the repository that is
-// checked out here, which is how code scanning finds them.
+// sarifPlaces turns the names of files into URIs: relative ones for files in the repository that is
+// checked out here, as code scanning requires.
 type sarifPlaces struct{ top, platform string }
 
 func (p sarifPlaces) uri(file string) string {
@@ -34,7 +34,7 @@ func (p sarifPlaces) uri(file string) string {
 			file, _, _ = strings.Cut(p.platform, "#")
 		}
 	}
-	if strings.Contains(file, "://") || strings.Contains(file, "#") { // a file of a repository somewhere else
+	if strings.Contains(file, "://") || strings.Contains(file, "#") { // a file of another repository
 		return fileURI(strings.ReplaceAll(file, "#", "/"), false)
 	}
 	full, err := filepath.Abs(file)
@@ -58,7 +58,7 @@ func fileURI(path string, absolute bool) string {
 	return u.String()
 }
 
-// repositoryTop is the top of the work tree around the working directory, else that directory.
+// repositoryTop returns the top of the work tree around the working directory, or else that directory.
 func repositoryTop() string {
 	here, err := os.Getwd()
 	if err != nil {

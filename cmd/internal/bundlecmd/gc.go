@@ -84,7 +84,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 	return c.carryOut(cmd, found, loc)
 }
 
-// carryOut deletes what was found. It prints a table before, and JSON or YAML, with what was deleted, after.
+// carryOut deletes the garbage. It prints a table before that, and JSON or YAML afterwards, with the deleted items.
 func (c *collecting) carryOut(cmd *cobra.Command, found *garbage.Collection, loc oci.Location) error {
 	list := func() error {
 		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })
