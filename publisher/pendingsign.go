@@ -25,6 +25,17 @@ func (e *Pending) Waiting() int {
 	return n
 }
 
+// Have counts the signatures of the release that waits, or of the record, that has the fewest.
+func (e *Pending) Have() int {
+	have := len(e.Record.SignedBy)
+	for _, t := range e.ClusterTypes {
+		if t.Result == releases.OutcomePending {
+			have = min(have, len(t.SignedBy))
+		}
+	}
+	return have
+}
+
 // Complete reports whether all that waited is released.
 func (e *Pending) Complete() bool { return e.Record.Result == releases.OutcomePublished }
 

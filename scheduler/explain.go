@@ -82,6 +82,17 @@ type PolicyMatch struct {
 	Error string `json:"error,omitempty"`
 }
 
+// Unmet counts the terms that are not met.
+func (p PolicyMatch) Unmet() int {
+	n := 0
+	for _, t := range p.Terms {
+		if !t.Met {
+			n++
+		}
+	}
+	return n
+}
+
 // Side is the object whose labels a term compares.
 type Side string
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -83,7 +84,7 @@ func printDemo(cmd *cobra.Command, format string, result *demo.Result, dir strin
 			if a.Release.Running != nil {
 				running = a.Release.Running.Name()
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", a.Name, a.Environment, a.ClusterType, a.Link, a.State, orDash(a.Reason), running, a.Assignments)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", a.Name, a.Environment, a.ClusterType, a.Link, a.State, cmp.Or(a.Reason, "-"), running, a.Assignments)
 		}
 	})
 	if err != nil {
@@ -114,11 +115,4 @@ func sayWhereToLook(w io.Writer, result *demo.Result, dir string, keep bool) {
 	}
 	fmt.Fprintf(w, "  wherry get clusters --data %s\n", filepath.Join(dir, "hub"))
 	fmt.Fprintf(w, "  wherry agent status --state-dir %s\n", filepath.Join(dir, "sites", result.Agents[0].Name, "state"))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -66,10 +66,10 @@ func (r *Released) ExplainConfig(a *bundle.Assignment, key string) (ConfigAnswer
 		Values: []ReleasedValue{}, Config: []string{},
 	}
 	for _, v := range all {
-		if v.Of(key) {
+		if v.top == key {
 			answer.Values = append(answer.Values, v)
 		}
-		answer.Keys = append(answer.Keys, v.TopKey())
+		answer.Keys = append(answer.Keys, v.top)
 	}
 	slices.Sort(answer.Keys)
 	answer.Keys = slices.Compact(answer.Keys)

@@ -74,14 +74,8 @@ type ReleasedValue struct {
 	Value  string `json:"value"`
 	Secret bool   `json:"secret,omitempty"`
 
-	top string
+	top string // the configuration key without the path below it
 }
-
-// Of reports whether the value is that of a configuration key, or a part of it.
-func (v ReleasedValue) Of(key string) bool { return v.top == key }
-
-// TopKey is the configuration key without the path below it.
-func (v ReleasedValue) TopKey() string { return v.top }
 
 // Config lists the configuration values of an assignment, as they were rendered.
 func (r *Released) Config(assignment string) ([]ReleasedValue, error) {

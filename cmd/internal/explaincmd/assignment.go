@@ -101,7 +101,7 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 		return
 	}
 	all := slices.Clone(x.Policies)
-	slices.SortStableFunc(all, func(a, b scheduler.PolicyMatch) int { return cmp.Compare(unmet(a), unmet(b)) })
+	slices.SortStableFunc(all, func(a, b scheduler.PolicyMatch) int { return cmp.Compare(a.Unmet(), b.Unmet()) })
 	matchesTable(w, all)
 }
 
@@ -112,21 +112,11 @@ func origin(registration string) string {
 	return ", of registration " + registration
 }
 
-func unmet(p scheduler.PolicyMatch) int {
-	n := 0
-	for _, t := range p.Terms {
-		if !t.Met {
-			n++
-		}
-	}
-	return n
-}
-
 // matchesTable lists policies with their terms.
 func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 	for _, p := range all {
 		how := "selects it"
-		if n := unmet(p); n > 0 {
+		if n := p.Unmet(); n > 0 {
 			how = fmt.Sprintf("%d of %s not met", n, show.Count(len(p.Terms), "term"))
 		}
 		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", show.Cell(p.Name), show.Line(p.Position.String()), how)

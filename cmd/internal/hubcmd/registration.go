@@ -2,7 +2,6 @@ package hubcmd
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,43 +39,29 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", store.DefaultExpectedInterval))
 }
 
-// agentStatus is the part of "wherry-agent status -o json" that a registration takes.
-type agentStatus struct {
-	Platform  string `json:"platform"`
-	ReportKey string `json:"reportKey"`
-	Cluster   struct {
-		UID         string            `json:"uid"`
-		Name        string            `json:"name"`
-		Type        string            `json:"type"`
-		Environment string            `json:"environment"`
-		Ring        string            `json:"ring"`
-		Labels      map[string]string `json:"labels"`
-	} `json:"cluster"`
-}
-
-// cluster puts the flags, the name and the agent's status together.
+// cluster returns the cluster that the flags, the name and the agent's status describe.
 func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster, error) {
 	if r.from == "-" && r.keyFile == "-" {
 		return store.Cluster{}, cli.Usagef("--from and --key cannot both read stdin")
 	}
-	var s agentStatus
+	var c store.Cluster
+	var pem []byte
 	if r.from != "" {
-		var err error
-		if s, err = readStatus(cmd, r.from); err != nil {
-			return store.Cluster{}, err
+		status, err := readInput(cmd, r.from)
+		if err != nil {
+			return c, err
+		}
+		if c, pem, err = hub.ParseStatus(status); err != nil {
+			return c, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", r.from, err), `it must be the output of "wherry-agent status -o json"`)
 		}
 	}
-	pem := []byte(s.ReportKey)
 	if r.keyFile != "" {
 		var err error
 		if pem, err = readInput(cmd, r.keyFile); err != nil {
-			return store.Cluster{}, err
+			return c, err
 		}
 	}
-	c := store.Cluster{Identity: store.Identity{
-		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type,
-		Environment: s.Cluster.Environment, Ring: s.Cluster.Ring, Labels: s.Cluster.Labels,
-	}}
+	c.UID = cmp.Or(r.uid, c.UID)
 	r.override(&c, args)
 	if missing := r.missing(c, pem); missing != "" {
 		return store.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
@@ -119,18 +104,6 @@ func (r *registration) missing(c store.Cluster, pem []byte) string {
 		}
 	}
 	return ""
-}
-
-func readStatus(cmd *cobra.Command, path string) (agentStatus, error) {
-	var s agentStatus
-	data, err := readInput(cmd, path)
-	if err != nil {
-		return s, err
-	}
-	if err := json.Unmarshal(data, &s); err != nil {
-		return s, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", path, err), `it must be the output of "wherry-agent status -o json"`)
-	}
-	return s, nil
 }
 
 // readInput reads a file, or stdin where path is "-".

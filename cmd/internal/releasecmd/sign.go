@@ -180,12 +180,7 @@ func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
 		cmd.PrintErrf("%s/%s: released\n", show.Cell(e.Platform), e.Environment)
 		return nil
 	}
-	have := len(e.Record.SignedBy)
-	for _, t := range e.ClusterTypes {
-		if t.Result == releases.OutcomePending {
-			have = min(have, len(t.SignedBy))
-		}
-	}
+	have := e.Have()
 	what := fmt.Sprintf("signed by %d of %d", have, e.Need)
 	if !e.Added {
 		what = fmt.Sprintf("this key has signed all of it before, so it is still signed by %d of %d", have, e.Need)

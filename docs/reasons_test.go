@@ -1,0 +1,25 @@
+package docs
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReasonsAreReadFromEveryPage(t *testing.T) {
+	pages := map[string]int{}
+	for name, rows := range Reasons() {
+		require.True(t, IsReason(name), name)
+		for _, r := range rows {
+			pages[r.Page]++
+			require.NotEmpty(t, r.Section, name)
+			require.NotEmpty(t, r.Cells, name)
+			for _, cell := range r.Cells {
+				require.NotContains(t, cell[1], "`", name)
+				require.NotContains(t, cell[1], "](", name)
+			}
+		}
+	}
+	require.Len(t, pages, 3)
+	require.False(t, IsReason("W1203"))
+}
