@@ -74,7 +74,7 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, rep
 	if !changed {
 		what = "was registered already"
 	}
-	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, what)
+	printCluster(cmd, dir, c.Identity, what)
 	return nil
 }
 

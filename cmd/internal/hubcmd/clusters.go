@@ -66,80 +66,21 @@ func retired(r store.Registration) string {
 	return strings.TrimSuffix(r.RetiredAt.Format(time.DateOnly)+": "+r.RetiredReason, ": ")
 }
 
-func newClustersRetireCommand(dir *string) *cobra.Command {
-	var reason string
-	cmd := &cobra.Command{
-		Use:   "retire NAME|UID",
-		Short: "End the registration of a cluster that does not exist any more",
-		Long: `End the registration of a cluster that does not exist any more. It is not expected to report, its name is
-free, and an agent that still has its key is told that it was retired, and why. Its history stays, and
-"clusters list" goes on to show it. "clusters add" brings it back.`,
-		Example: `  wherry hub clusters retire plant-7 --reason "sold in May"`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				r, err := h.RetireCluster(cmd.Context(), args[0], reason)
-				if err != nil {
-					return withNearest(cmd.Context(), h, args[0], err)
-				}
-				what := "retired"
-				if r.RetiredAt != nil {
-					what = "was retired already"
-				}
-				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, r.Name, r.UID, what)
-				return nil
-			})
-		},
-	}
-	cmd.Flags().StringVar(&reason, "reason", "", "the `TEXT` that the agent and people are told")
-	return cmd
+// change changes the registration of the cluster with this name or uid, and prints the outcome that do returns.
+func change(cmd *cobra.Command, dir, name string, do func(*hub.Hub) (c store.Identity, outcome string, err error)) error {
+	return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+		c, outcome, err := do(h)
+		if err != nil {
+			return withNearest(cmd.Context(), h, name, err)
+		}
+		printCluster(cmd, dir, c, outcome)
+		return nil
+	})
 }
 
-func newClustersUnshareCommand(dir *string) *cobra.Command {
-	return &cobra.Command{
-		Use:   "unshare NAME|UID",
-		Short: "Say that one agent alone has a cluster's identity again",
-		Long: `Say that one agent alone has a cluster's identity again, which is shown as SharedIdentity while reports have come
-from two, as after a disk was copied. See to it first: "wherry-agent enroll --new-identity" on the copy. If
-reports show it again, it is marked again. A new key, by "wherry-agent enroll --rotate" on the original, ends
-it as well, and has the copy refused.`,
-		Example: "  wherry hub clusters unshare plant-7",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				r, err := h.Unshare(cmd.Context(), args[0])
-				if err != nil {
-					return withNearest(cmd.Context(), h, args[0], err)
-				}
-				what := "has one agent again"
-				if r.SharedSince == nil && r.Conflicts == 0 {
-					what = "had one agent already"
-				}
-				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, r.Name, r.UID, what)
-				return nil
-			})
-		},
-	}
-}
-
-func newClustersRemoveCommand(dir *string) *cobra.Command {
-	return &cobra.Command{
-		Use:     "remove NAME|UID",
-		Short:   "End a cluster's registration as if it had never been",
-		Long:    "End a cluster's registration: its reports are refused from now on as a stranger's, and it is no longer listed.\nIts history stays in the database. For a cluster that existed and does no more, \"retire\" is better.",
-		Example: "  wherry hub clusters remove plant-7",
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				removed, err := h.RemoveCluster(cmd.Context(), args[0])
-				if err != nil {
-					return withNearest(cmd.Context(), h, args[0], err)
-				}
-				cmd.PrintErrf("%s: cluster %s (uid %s) removed\n", *dir, removed.Name, removed.UID)
-				return nil
-			})
-		},
-	}
+// printCluster prints what has happened to a cluster of the hub in dir.
+func printCluster(cmd *cobra.Command, dir string, c store.Identity, outcome string) {
+	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, outcome)
 }
 
 // withNearest gives the error of an unknown cluster a hint with the nearest name or uid.

@@ -1,0 +1,32 @@
+package hubcmd
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+func newClustersRetireCommand(dir *string) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "retire NAME|UID",
+		Short: "End the registration of a cluster that does not exist any more",
+		Long: `End the registration of a cluster that does not exist any more. It is not expected to report, its name is
+free, and an agent that still has its key is told that it was retired, and why. Its history stays, and
+"clusters list" goes on to show it. "clusters add" brings it back.`,
+		Example: `  wherry hub clusters retire plant-7 --reason "sold in May"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return change(cmd, *dir, args[0], func(h *hub.Hub) (store.Identity, string, error) {
+				r, err := h.RetireCluster(cmd.Context(), args[0], reason)
+				if r.RetiredAt != nil {
+					return r.Identity, "was retired already", err
+				}
+				return r.Identity, "retired", err
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "the `TEXT` that the agent and people are told")
+	return cmd
+}
