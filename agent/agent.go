@@ -18,6 +18,7 @@
 // The packages below it are independent of the agent, and none of them imports this one:
 //
 //   - assignments: the records of assignments, and the order in which they may begin
+//   - backup: the data that the cluster keeps for its agent
 //   - content: the releases on disk
 //   - control: the socket for commands
 //   - engines: the calls of reconcilers
@@ -47,6 +48,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/health"
@@ -130,7 +132,7 @@ type Options struct {
 	Traffic *metrics.Traffic
 	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Both may be nil: without Memory, a
 	// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
-	Memory    Memory
+	Memory    backup.Store
 	Lease     lease.Lease
 	OnCluster []string
 	// Version is the agent's, as reports carry it.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -64,14 +65,14 @@ func TestAttackByRootsInTheMemory(t *testing.T) {
 
 func TestAttackByForgedTrustDocumentsInTheMemory(t *testing.T) {
 	s, c, first, _, stolen := rotated(t)
-	doc, err := unpackKeepsake(c.secret)
+	doc, err := backup.Unpack(c.secret)
 	require.NoError(t, err)
 	thief := agenttest.NewTrust(s.stream.Platform, epoch, agenttest.NewKey(), agenttest.NewKey())
 	forged, err := thief.Next(s.now).Envelope()
 	require.NoError(t, err)
 	doc.Trust[1] = forged
 	doc.Generation++
-	c.secret = must(doc.zip())
+	c.secret = must(doc.Encode())
 	s.anew()
 	require.NoError(t, s.install(first))
 	s.key = stolen
@@ -101,11 +102,11 @@ func TestAttackByAnInventoryInTheMemory(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()
 	s.publishAs(1, map[string]string{"a-x/f": "1", "h-x/f": "1"}, map[string]func(*bundle.Assignment){"a-x": like(onCluster, 0)})
 	s.onceOn(c)
-	doc, err := unpackKeepsake(c.secret)
+	doc, err := backup.Unpack(c.secret)
 	require.NoError(t, err)
-	doc.Inventory = append(doc.Inventory, inventoryItem{Name: "h-x", Adapter: "directory", Ledgers: map[string]json.RawMessage{"directory": json.RawMessage(`["/etc"]`)}})
+	doc.Inventory = append(doc.Inventory, backup.Item{Name: "h-x", Adapter: "directory", Ledgers: map[string]json.RawMessage{"directory": json.RawMessage(`["/etc"]`)}})
 	doc.Generation++
-	c.secret = must(doc.zip())
+	c.secret = must(doc.Encode())
 	s.anew()
 	s.bring(2, map[string]string{"a-x/f": "1"})
 	require.Equal(t, bundle.Compliant, s.onceOn(c).Status.State)
@@ -117,11 +118,11 @@ func TestAttackByAnOrderInTheMemory(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()
 	s.bring(1, map[string]string{"a-x/f": "1"})
 	s.onceOn(c)
-	doc, err := unpackKeepsake(c.secret)
+	doc, err := backup.Unpack(c.secret)
 	require.NoError(t, err)
-	doc.Orders[orderKey(s.stream)] = position{Sequence: math.MaxInt64}
+	doc.Orders[orderKey(s.stream)] = backup.Position{Sequence: math.MaxInt64}
 	doc.Generation++
-	c.secret = must(doc.zip())
+	c.secret = must(doc.Encode())
 	s.bring(2, map[string]string{"b-x/f": "1"})
 	r := s.onceOn(c)
 	require.EqualValues(t, bundle.OlderRelease, r.Status.Reason)

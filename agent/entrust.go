@@ -3,8 +3,6 @@ package agent
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -23,11 +22,6 @@ import (
 
 // foretellTime bounds the requests that engines make to the cluster for their predictions.
 const foretellTime = time.Minute
-
-func sumOf(body []byte) string {
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:])
-}
 
 // entrust saves the state to the cluster's memory, with the objects that engines are about to apply. It makes
 // one request if anything is new. Its error is of this machine; if the cluster refuses the memory, the cluster's
@@ -40,7 +34,7 @@ func (p *pass) entrust(ctx context.Context, g *guard) error {
 		return nil
 	}
 	m := p.memory
-	var doc backup
+	var doc backup.Backup
 	var id int
 	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
 		if id = tx.ID(); id != m.seen {
@@ -57,15 +51,15 @@ func (p *pass) entrust(ctx context.Context, g *guard) error {
 	if err := p.addInventory(ctx, &doc); err != nil {
 		return err
 	}
-	body, err := doc.body()
+	sum, err := doc.Sum()
 	if err != nil {
 		return err
 	}
-	if m.last != nil && sumOf(body) == m.sum {
+	if m.last != nil && sum == m.sum {
 		m.seen = id
 		return nil
 	}
-	return p.saveMemory(ctx, g, doc, body)
+	return p.saveMemory(ctx, g, doc, sum)
 }
 
 // mayEntrust reports whether this agent has read the cluster's memory and may write it.
@@ -75,13 +69,13 @@ func (p *pass) mayEntrust() bool {
 }
 
 // saveMemory writes doc, after the state has recorded that it will.
-func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup, body []byte) error {
+func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup.Backup, sum string) error {
 	m := p.memory
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
-	data, partial, err := doc.pack()
+	data, partial, err := doc.Pack()
 	if err == nil {
-		err = p.saveMemoryNote(func(n *memoryNote) {
-			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sumOf(body), state.Stamp(p.opts.Now())
+		err = p.saveMemoryNote(func(n *backup.Note) {
+			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sum, state.Stamp(p.opts.Now())
 		})
 		if err != nil {
 			return err
@@ -92,7 +86,7 @@ func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup, body []byte
 	}
 	switch {
 	case err == nil:
-		m.last, m.sum, m.generation = &doc, sumOf(body), doc.Generation
+		m.last, m.sum, m.generation = &doc, sum, doc.Generation
 	case errors.Is(err, lease.ErrDenied):
 		m.deniedAt = p.opts.Now()
 		return p.noteMemory(ReasonMemoryDenied, err.Error())
@@ -121,12 +115,12 @@ func (p *pass) uid() string {
 }
 
 // memorable is the memory of what the state holds, but for the inventory.
-func (p *pass) memorable(tx *bbolt.Tx) (backup, error) {
-	doc := backup{Schema: backupSchema, UID: p.uid(), Stream: p.stream(), Orders: map[string]position{}, Floors: map[string]time.Time{}}
+func (p *pass) memorable(tx *bbolt.Tx) (backup.Backup, error) {
+	doc := backup.Backup{Schema: backup.Schema, UID: p.uid(), Stream: p.stream(), Orders: map[string]backup.Position{}, Floors: map[string]time.Time{}}
 	err := tx.Bucket([]byte(bucketOrders)).ForEach(func(k, v []byte) error {
 		var o bundle.Order
 		err := json.Unmarshal(v, &o)
-		doc.Orders[string(k)] = position{o.Epoch, o.Sequence, o.IssuedAt}
+		doc.Orders[string(k)] = backup.Position{Epoch: o.Epoch, Sequence: o.Sequence, IssuedAt: o.IssuedAt}
 		return err
 	})
 	meta := tx.Bucket([]byte(state.Meta))
@@ -169,17 +163,17 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 
 // addInventory adds the assignments of the cluster's engines, those that they have and those that they are about to get.
 // After an apply, an engine's ledger has at most the predicted objects, so it costs no further request.
-func (p *pass) addInventory(ctx context.Context, doc *backup) error {
+func (p *pass) addInventory(ctx context.Context, doc *backup.Backup) error {
 	all, err := p.records()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, foretellTime)
 	defer cancel()
-	last, inventory := p.memory.last.inventory(), map[string]inventoryItem{}
+	last, inventory := p.memory.last.Items(), map[string]backup.Item{}
 	for _, r := range all {
 		wanted := p.engines.For(r.Spec)
-		h := inventoryItem{
+		h := backup.Item{
 			Name: r.Spec.Name, Adapter: r.Adapter, Namespace: r.Spec.Namespace, Workspace: r.Spec.Workspace, Workload: r.Spec.Workload, Target: r.Spec.Target,
 			Wave: r.Spec.Wave, DependsOn: r.Spec.DependsOn, OnRemove: r.Spec.OnRemove, Ledgers: map[string]json.RawMessage{},
 		}
@@ -204,7 +198,7 @@ func (p *pass) addInventory(ctx context.Context, doc *backup) error {
 		}
 		inventory[h.Name] = h
 	}
-	doc.Inventory = sortedInventory(inventory)
+	doc.Inventory = backup.SortedItems(inventory)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
@@ -19,7 +20,7 @@ import (
 )
 
 // inherit takes over a memory that is newer than the state.
-func (p *pass) inherit(doc *backup, first bool) error {
+func (p *pass) inherit(doc *backup.Backup, first bool) error {
 	m := p.memory
 	known, err := p.boundBy()
 	if err != nil {
@@ -63,24 +64,25 @@ func (p *pass) inherit(doc *backup, first bool) error {
 
 // inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
 // said.
-func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup, first bool) error {
-	note, err := state.Load[memoryNote](tx, state.Meta, keyMemory)
+func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error {
+	note, err := backup.LoadNote(tx)
 	if err != nil {
 		return err
 	}
+	note = cmp.Or(note, &backup.Note{})
 	for stream, at := range doc.Orders {
 		own, err := state.Load[bundle.Order](tx, bucketOrders, stream)
 		if err != nil {
 			return err
 		}
-		if own.Compare(at.order()) >= 0 {
+		if own.Compare(at.Order()) >= 0 {
 			continue
 		}
 		if note.Ahead == nil {
-			note.Ahead = map[string]position{}
+			note.Ahead = map[string]backup.Position{}
 		}
 		note.Ahead[stream] = at
-		if err := state.Save(tx, bucketOrders, stream, at.order()); err != nil {
+		if err := state.Save(tx, bucketOrders, stream, at.Order()); err != nil {
 			return err
 		}
 	}
@@ -100,12 +102,12 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup, first bool) error {
 			return err
 		}
 	}
-	return state.Save(tx, state.Meta, keyMemory, note)
+	return note.Save(tx)
 }
 
 // inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
 // another. It returns nil where nothing changes.
-func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity.Identity, error) {
+func (p *pass) inheritName(tx *bbolt.Tx, doc *backup.Backup, first bool) (*identity.Identity, error) {
 	if !first || !p.anonymous || doc.UID == "" {
 		return nil, nil
 	}
@@ -113,7 +115,7 @@ func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity.Ide
 }
 
 // inheritWishes takes over, on a new machine, a pause and the quarantine.
-func inheritWishes(tx *bbolt.Tx, doc *backup, now time.Time) error {
+func inheritWishes(tx *bbolt.Tx, doc *backup.Backup, now time.Time) error {
 	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(keyPaused)) == nil {
 		var err error
 		switch {
@@ -177,7 +179,7 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Recor
 			continue // the state has the assignments of engines on this machine
 		}
 		if r, here := known[h.Name]; !here {
-			more = append(more, h.record(now))
+			more = append(more, h.Record(now))
 		} else { // which somebody else may have given since
 			r.Adapter, r.Applied, r.Reached.Desired = cmp.Or(r.Adapter, h.Adapter), "", ""
 			known[h.Name] = r
@@ -188,25 +190,26 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Recor
 			}
 		}
 	}
-	note, err2 := state.Load[memoryNote](tx, state.Meta, keyMemory)
+	note, err2 := backup.LoadNote(tx)
+	note = cmp.Or(note, &backup.Note{})
 	note.Generation, note.Sum = doc.Generation, p.memory.sum
-	return more, errors.Join(err, err2, state.Save(tx, state.Meta, keyMemory, note))
+	return more, errors.Join(err, err2, note.Save(tx))
 }
 
 // catchUp ends that the cluster is ahead, once a release begins to run that is as new: later an older one may run
 // on purpose.
 func (p *pass) catchUp(tx *bbolt.Tx, next *state.Release) error {
-	note, err := state.Load[*memoryNote](tx, state.Meta, keyMemory)
+	note, err := backup.LoadNote(tx)
 	key := orderKey(next.Release.Stream())
 	if err != nil || note == nil {
 		return err
 	}
 	at, ahead := note.Ahead[key]
-	if !ahead || next.Order().Compare(at.order()) < 0 {
+	if !ahead || next.Order().Compare(at.Order()) < 0 {
 		return nil
 	}
 	delete(note.Ahead, key)
-	return state.Save(tx, state.Meta, keyMemory, note)
+	return note.Save(tx)
 }
 
 // orderKey is the key of bucketOrders.

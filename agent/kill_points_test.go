@@ -187,7 +187,7 @@ func (w *realm) eventOf(name string) string {
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{".", "assignments", "content", "engines", "enroll", "identity", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
+	for _, dir := range []string{".", "assignments", "backup", "content", "engines", "enroll", "identity", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
 		found, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		files = append(files, found...)

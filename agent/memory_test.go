@@ -12,10 +12,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -351,7 +351,7 @@ func TestWhatIsAppliedIsInTheMemoryBeforeIt(t *testing.T) {
 		a.makePass(t.Context(), scope{from: s.repo, all: true})
 		require.Equal(t, map[string]int{"load": 1, "save": 1, "read": 1, "write": 1, "apply": 2, "observe": 2}, c.requests, "and none where nothing is new")
 	})
-	doc, err := unpackKeepsake(c.secret)
+	doc, err := backup.Unpack(c.secret)
 	require.NoError(t, err)
 	require.Len(t, doc.Inventory, 2)
 	require.JSONEq(t, `["a-x/f"]`, string(doc.Inventory[0].Ledgers[onCluster]))
@@ -371,10 +371,10 @@ func TestAMachineThatKnowsNothingWaitsForTheMemory(t *testing.T) {
 }
 
 func TestAMemoryThatCannotBeRead(t *testing.T) {
-	later := must(backup{Schema: backupSchema + 1}.zip())
+	later := must(backup.Backup{Schema: backup.Schema + 1}.Encode())
 	for name, secret := range map[string][]byte{
 		"damaged": []byte("\x1f\x8b but no more"), "somebody else's": {}, "of a later version": later,
-		"no agent's": must(backup{Schema: backupSchema, Inventory: []inventoryItem{{}}}.zip()),
+		"no agent's": must(backup.Backup{Schema: backup.Schema, Inventory: []backup.Item{{}}}.Encode()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := newSite(t), newFakeCluster()
@@ -488,37 +488,4 @@ func TestARollbackByHandIsAPauseOfTheMachineThatIsSetUpAnew(t *testing.T) {
 	require.Equal(t, ReasonPaused, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "resume takes the newest")
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
-}
-
-// A kubernetes adapter's entry for five objects, of 10,000 assignments.
-func TestTheMemoryOfTenThousandAssignmentsFits(t *testing.T) {
-	doc := backup{Schema: backupSchema, UID: "plant-7"}
-	add := func(n int) {
-		for i := range n {
-			name := fmt.Sprintf("workload-%d-target-%d", len(doc.Inventory)/20, i)
-			entry := fmt.Sprintf(`{"schema":1,"content":%q,"objects":[`, sumOf([]byte(name)))
-			for j, kind := range []string{"Namespace", "ConfigMap", "Deployment", "Service", "Ingress"} {
-				entry += fmt.Sprintf(`%s{"group":"apps","version":"v1","kind":%q,"namespace":"dev-drone-%s","name":"%s-%d","owned":true}`, [...]string{"", ","}[min(j, 1)], kind, name, name, j)
-			}
-			doc.Inventory = append(doc.Inventory, inventoryItem{
-				Name: name, Adapter: "kubernetes", Namespace: "dev-drone-" + name, Workspace: "retail", Workload: "workload", Target: "target",
-				Ledgers: map[string]json.RawMessage{"kubernetes": json.RawMessage(entry + "]}")},
-			})
-		}
-	}
-	add(10_000)
-	begun := time.Now()
-	data, partial, err := doc.pack()
-	require.NoError(t, err)
-	t.Logf("10,000 assignments with 5 objects each: %d bytes in %v", len(data), time.Since(begun))
-	require.False(t, partial)
-
-	add(10_000)
-	data, partial, err = doc.pack()
-	require.NoError(t, err)
-	require.True(t, partial, "which is said, and stops nothing")
-	require.Less(t, len(data), 1000)
-	again, err := unpackKeepsake(data)
-	require.NoError(t, err)
-	require.True(t, again.Partial)
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -15,7 +16,7 @@ import (
 
 // behind reports whether the cluster has had a newer release of the agent's stream than r.
 func (p *pass) behind(r *state.Release) bool {
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	if err != nil || note == nil {
 		return false
 	}
@@ -26,7 +27,7 @@ func (p *pass) behind(r *state.Release) bool {
 	if r == nil || r.Release.Stream() != p.stream() {
 		return true
 	}
-	return r.Order().Compare(at.order()) < 0
+	return r.Order().Compare(at.Order()) < 0
 }
 
 // boundBy reports whether a person has bound this agent to its stream; see rebind.
@@ -43,7 +44,7 @@ func (p *pass) blank() (bool, error) {
 	if p.opts.Memory == nil || p.memory.known || p.running != nil {
 		return false, nil
 	}
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	return note == nil || !note.Known, err
 }
 

@@ -109,7 +109,7 @@ func TestThePageOnOperatingHasEveryReason(t *testing.T) {
 func TestReasonsHaveOnePlace(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, below := range []string{"assignments", "engines", "enroll", "health", "identity", "metrics", "trust", "veto"} {
+	for _, below := range []string{"assignments", "backup", "engines", "enroll", "health", "identity", "metrics", "trust", "veto"} {
 		more, err := filepath.Glob(below + "/*.go")
 		require.NoError(t, err)
 		files = append(files, more...)

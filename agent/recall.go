@@ -10,14 +10,10 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/lease"
-	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
-)
-
-const (
-	keyMemory = "memory" // of state.Meta: memoryNote
 )
 
 const (
@@ -27,37 +23,6 @@ const (
 	deniedTime = time.Hour
 )
 
-// memoryNote is what the state knows of the cluster's memory.
-type memoryNote struct {
-	// Known is true once the memory was read, or there was none. Before that the state may be that of a machine
-	// which was set up anew.
-	Known bool `json:"known,omitempty"`
-	// Generation and Sum belong to the memory that was last saved, was about to be saved, or was taken over.
-	Generation int64  `json:"generation"`
-	Sum        string `json:"sum,omitempty"`
-	// Ahead holds, by stream, the cluster's positions that are newer than this state's.
-	Ahead map[string]position `json:"ahead,omitempty"`
-	// Trust is the version of the trust document that was in force here, according to the memory.
-	Trust int64 `json:"trust,omitempty"`
-	// Where names the memory, SavedAt is the time of its last write. Reason and Message describe a problem with
-	// it for people.
-	Where   string    `json:"where,omitempty"`
-	SavedAt time.Time `json:"savedAt,omitzero"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-}
-
-func (s *State) memoryNote() (n *memoryNote, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) (err error) {
-		n, err = state.Load[*memoryNote](tx, state.Meta, keyMemory)
-		return err
-	})
-	if err != nil {
-		return nil, state.Local("read state: %w", err)
-	}
-	return n, nil
-}
-
 // memoryState is what a process knows of the cluster's memory. A pass that runs has it for itself.
 type memoryState struct {
 	known bool    // it was read, or nobody may, in the term of the Lease
@@ -65,11 +30,11 @@ type memoryState struct {
 	err   error   // why it was not read
 	bad   *freeze // why its content cannot be used
 	// last is the cluster's content; nil if there is none, or if it is older than the state.
-	last       *backup
-	sum        string // of last's body
+	last       *backup.Backup
+	sum        string // of last
 	generation int64  // of what the cluster holds
 	// inherited is the memory to take over once a release runs that is as new.
-	inherited *backup
+	inherited *backup.Backup
 	// unforeseen are assignments whose objects no engine has predicted.
 	unforeseen map[string]bool
 	seen       int // the transaction after which the state was compared with last
@@ -116,28 +81,26 @@ func (p *pass) recall(ctx context.Context) error {
 func (p *pass) learnFrom(data []byte) error {
 	m := p.memory
 	m.known = true
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	if err != nil {
 		return err
 	}
 	if data == nil {
 		if note == nil || !note.Known { // the first start in this cluster
-			return p.saveMemoryNote(func(n *memoryNote) { n.Known = true })
+			return p.saveMemoryNote(func(n *backup.Note) { n.Known = true })
 		}
 		return nil
 	}
-	doc, err := unpackKeepsake(data)
+	doc, err := backup.Unpack(data)
 	if err != nil {
 		m.bad = &freeze{State: bundle.Pending, Reason: ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
 		return nil
 	}
 	m.generation = doc.Generation
-	body, err := doc.body()
-	if err != nil {
+	if m.sum, err = doc.Sum(); err != nil {
 		return err
 	}
-	m.sum = sumOf(body)
-	n := cmp.Or(note, &memoryNote{})
+	n := cmp.Or(note, &backup.Note{})
 	if doc.Generation < n.Generation || doc.Generation == n.Generation && m.sum == n.Sum {
 		if doc.Generation == n.Generation {
 			m.last = doc
@@ -150,7 +113,7 @@ func (p *pass) learnFrom(data []byte) error {
 
 // noteLease keeps that there may be no Lease, and that there may again.
 func (p *pass) noteLease() error {
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	if err != nil || p.opts.Memory == nil {
 		return err
 	}
@@ -166,25 +129,26 @@ func (p *pass) noteMemory(reason, message string) error {
 	if denied := p.lease.DeniedBy(); reason == "" && denied != nil {
 		reason, message = ReasonLeaseDenied, denied.Error()
 	}
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	if err != nil || note != nil && note.Reason == reason && note.Message == reconcilers.Clip(message) {
 		return err
 	}
 	if reason != "" {
 		p.opts.Log.Warn("the cluster's memory is not kept as it should be", "memory", p.opts.Memory.String(), "reason", reason, "message", message)
 	}
-	return p.saveMemoryNote(func(n *memoryNote) { n.Reason, n.Message = reason, reconcilers.Clip(message) })
+	return p.saveMemoryNote(func(n *backup.Note) { n.Reason, n.Message = reason, reconcilers.Clip(message) })
 }
 
-func (p *pass) saveMemoryNote(change func(*memoryNote)) error {
+func (p *pass) saveMemoryNote(change func(*backup.Note)) error {
 	return p.state.db.Update(func(tx *bbolt.Tx) error {
-		note, err := state.Load[memoryNote](tx, state.Meta, keyMemory)
+		note, err := backup.LoadNote(tx)
 		if err != nil {
 			return err
 		}
+		note = cmp.Or(note, &backup.Note{})
 		note.Where = p.opts.Memory.String()
-		change(&note)
-		return state.Save(tx, state.Meta, keyMemory, note)
+		change(note)
+		return note.Save(tx)
 	})
 }
 

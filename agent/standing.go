@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
@@ -30,7 +31,7 @@ type known struct {
 	freeze            *freeze
 	decisions         decisions
 	binding           *Binding
-	note              *memoryNote
+	note              *backup.Note
 	history           []*state.Release
 	awaited           string // why nothing of the stream runs that is followed; empty where something does
 }
@@ -49,7 +50,7 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.freeze, errs[9] = freezeAt(tx, now)
 	k.decisions, errs[10] = loadDecisions(tx, k.accepted, k.running)
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
-	k.note, errs[12] = state.Load[*memoryNote](tx, state.Meta, keyMemory)
+	k.note, errs[12] = backup.LoadNote(tx)
 	k.history, errs[13] = state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	k.awaited = awaits(k.running, k.cluster)
 	if k.decisions.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
@@ -66,7 +67,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	c := k.cluster
 	st := Status{
 		Cluster:  ClusterStatus{cmp.Or(c.UID, s.who.Identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
-		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.status(),
+		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.Status(),
 	}
 	if k.freeze != nil {
 		st.Freeze = k.freeze.status()

@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
@@ -36,7 +37,7 @@ type Status struct {
 	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
 	Trust *trust.Status `json:"trust,omitempty"`
 	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.
-	Memory *MemoryStatus `json:"memory,omitempty"`
+	Memory *backup.Status `json:"memory,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`
@@ -73,27 +74,6 @@ type FreezeStatus struct {
 	Until *time.Time `json:"until,omitempty"`
 	// Holding is true where something is to be changed, and waits for it.
 	Holding bool `json:"holding,omitempty"`
-}
-
-// MemoryStatus says how the memory stands that the cluster keeps.
-type MemoryStatus struct {
-	Where string `json:"where"` // such as Secret wherry-system/wherry-agent-memory
-	// SavedAt is when it was written last; nil before the first time.
-	SavedAt *time.Time `json:"savedAt,omitempty"`
-	// Reason and Message say why not all of it is kept, where that is so.
-	Reason  string `json:"reason,omitempty"`
-	Message string `json:"message,omitempty"`
-}
-
-func (n *memoryNote) status() *MemoryStatus {
-	if n == nil {
-		return nil
-	}
-	m := &MemoryStatus{Where: n.Where, Reason: n.Reason, Message: n.Message}
-	if !n.SavedAt.IsZero() {
-		m.SavedAt = &n.SavedAt
-	}
-	return m
 }
 
 // ReleaseStates names the releases that matter. A nil one does not exist.

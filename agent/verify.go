@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -70,7 +71,7 @@ func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) e
 // vouched refuses to judge by an older trust document than the one that was in force in this cluster before the machine
 // was set up anew.
 func (p *pass) vouched(by trust.Judge) error {
-	note, err := p.state.memoryNote()
+	note, err := backup.ReadNote(p.state.db)
 	if err != nil || note == nil || note.Trust <= by.Version() {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -72,7 +72,7 @@ func Open(config *rest.Config, name Name, create bool) (*Store, error) {
 }
 
 // Memory returns the Secret. It is for one agent.
-func (s *Store) Memory() agent.Memory { return &memory{Store: s} }
+func (s *Store) Memory() backup.Store { return &memory{Store: s} }
 
 // Lease returns the Lease. It is for one agent.
 func (s *Store) Lease() lease.Lease { return &leaseStore{s} }

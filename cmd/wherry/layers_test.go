@@ -31,9 +31,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"agent": {
 			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "trust", "veto", "window"},
 			"doctor":        {"", "content", "control", "enroll", "outbox", "state", "trust", "veto"},
-			"clustermemory": {"", "lease"},
+			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "content", "control", "engines", "enroll", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
+			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
+			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,
 			"enroll":    {"identity", "outbox", "state"},

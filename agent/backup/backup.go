@@ -1,0 +1,218 @@
+// Package backup is the data that a cluster keeps for its agent: the document, the interface of its place, and the
+// agent's note of it in the state file.
+//
+// Pack makes of a Backup the bytes for a Store, and Unpack reads them. Anybody who may write Secrets may have made them;
+// the agent decides which parts it believes.
+package backup
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/lease"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Store keeps for an agent, in the cluster that it works on, the data that must outlive its machine: the order of
+// releases, the trust documents, and the inventory of applied assignments. Its String names it for people.
+//
+// The agent believes its content only if that is the more careful choice. Errors wrap
+// lease.ErrChanged or lease.ErrDenied; all others may pass.
+type Store interface {
+	fmt.Stringer
+	// Load returns the data of the last Save, or nil if there was none.
+	Load(ctx context.Context) ([]byte, error)
+	// Save replaces the data that Load or Save has seen last. The error wraps lease.ErrChanged if another agent has
+	// replaced it meanwhile. Data may have at most MaxBytes.
+	Save(ctx context.Context, data []byte) error
+}
+
+const (
+	// Schema is the number of the document's format.
+	Schema = 1
+	// MaxBytes is the maximum size of a Secret, less its other fields.
+	MaxBytes = 1<<20 - 4<<10
+	// maxPlainBytes bounds what a backup unpacks to: that of 10,000 assignments has some 6 MiB.
+	maxPlainBytes = 64 << 20
+	// maxUID is what the setting for it allows as well.
+	maxUID = 128
+)
+
+// Backup is what a Store holds, as gzipped JSON. Equal states give equal bytes but for Generation.
+type Backup struct {
+	Schema int `json:"schema"`
+	// Generation counts the saves, so that the newer of two agents' backups is known.
+	Generation int64  `json:"generation"`
+	UID        string `json:"uid"`
+	// Stream is the agent's stream.
+	Stream bundle.Stream        `json:"stream"`
+	Orders map[string]Position  `json:"orders,omitempty"` // the highest accepted, by stream
+	Floors map[string]time.Time `json:"floors,omitempty"` // by keys of state.Meta; see trust.IsFloor
+	// Trust are the envelopes of the trust documents, version 1 first.
+	Trust  [][]byte        `json:"trust,omitempty"`
+	Paused json.RawMessage `json:"paused,omitempty"`
+	// Held is true if a person has rolled back to a release, which only that machine has.
+	Held bool `json:"held,omitempty"`
+	// Quarantine is the bucket of that name.
+	Quarantine map[string]json.RawMessage `json:"quarantine,omitempty"`
+	// Inventory lists the assignments of the cluster's engines, by name.
+	Inventory []Item `json:"inventory,omitempty"`
+	// Partial is true if the inventory had no room.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// Position is an order without the manifest's digest: a backup is not signed, and a manifest that was accepted before
+// has privileges.
+type Position struct {
+	Epoch    int64     `json:"epoch"`
+	Sequence int64     `json:"sequence"`
+	IssuedAt time.Time `json:"issuedAt"`
+}
+
+// Order is the position as an order.
+func (p Position) Order() bundle.Order {
+	return bundle.Order{Epoch: p.Epoch, Sequence: p.Sequence, IssuedAt: p.IssuedAt}
+}
+
+// Item is what has to be known of an assignment to take it away. No digest is in it, since digests do not
+// compress.
+type Item struct {
+	Name      string   `json:"name"`
+	Adapter   string   `json:"adapter"`
+	Namespace string   `json:"namespace,omitempty"`
+	Workspace string   `json:"workspace,omitempty"`
+	Workload  string   `json:"workload,omitempty"`
+	Target    string   `json:"target,omitempty"`
+	Wave      int      `json:"wave,omitempty"`
+	DependsOn []string `json:"dependsOn,omitempty"`
+	OnRemove  string   `json:"onRemove,omitempty"`
+	// Ledgers are the entries of reconcilers, by adapter.
+	Ledgers map[string]json.RawMessage `json:"ledgers,omitempty"`
+}
+
+// Record is the assignment as somebody else has left it: nothing of it counts as applied here, so that it is
+// given once more.
+func (i Item) Record(now time.Time) assignments.Record {
+	r := assignments.Record{
+		Spec: bundle.Assignment{
+			Name: i.Name, Workspace: i.Workspace, Workload: i.Workload, Target: i.Target, Namespace: i.Namespace,
+			Adapter: i.Adapter, Wave: i.Wave, DependsOn: i.DependsOn, OnRemove: i.OnRemove,
+		},
+		Adapter: i.Adapter,
+		Reached: assignments.Reached{DependsOn: i.DependsOn},
+	}
+	r.Item = bundle.Item{Assignment: i.Name, Workspace: i.Workspace, Workload: i.Workload, Target: i.Target, Adapter: i.Adapter}
+	return r.Pending("", "", now)
+}
+
+// Pack returns what a Store takes. Where there is no room for all of it, the inventory stays out.
+func (b Backup) Pack() (data []byte, partial bool, err error) {
+	data, err = b.Encode()
+	if err != nil || len(data) <= MaxBytes {
+		return data, b.Partial, err
+	}
+	b.Inventory, b.Partial = nil, true
+	if data, err = b.Encode(); err == nil && len(data) > MaxBytes {
+		err = fmt.Errorf("%w: it would have %d bytes, and at most %d can be kept", lease.ErrDenied, len(data), MaxBytes)
+	}
+	return data, true, err
+}
+
+// Encode returns all of the backup, however long that is.
+func (b Backup) Encode() ([]byte, error) {
+	plain, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Sum identifies what the backup says, without its count.
+func (b Backup) Sum() (string, error) {
+	b.Generation = 0
+	body, err := json.Marshal(b)
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:]), err
+}
+
+// errUnreadable means that a backup was not written by an agent that this one understands.
+var errUnreadable = errors.New("cannot be read")
+
+// Unpack reads what Pack has written. It is foreign: anybody who may write Secrets may have made it.
+func Unpack(data []byte) (*Backup, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errUnreadable, err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxPlainBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %v", errUnreadable, err)
+	case len(plain) > maxPlainBytes:
+		return nil, fmt.Errorf("%w: it has more than %d bytes", errUnreadable, maxPlainBytes)
+	}
+	var version struct{ Schema int }
+	if err := json.Unmarshal(plain, &version); err != nil {
+		return nil, fmt.Errorf("%w: %v", errUnreadable, err)
+	}
+	if version.Schema != Schema {
+		return nil, fmt.Errorf("%w: it has schema %d, this version reads %d", errUnreadable, version.Schema, Schema)
+	}
+	var b Backup
+	if err := json.Unmarshal(plain, &b); err != nil {
+		return nil, fmt.Errorf("%w: %v", errUnreadable, err)
+	}
+	return &b, b.check()
+}
+
+func (b *Backup) check() error {
+	bad := len(b.UID) > maxUID || b.Generation < 0 || int64(len(b.Trust)) > bundle.MaxTrustVersions || slices.ContainsFunc(b.Inventory, func(i Item) bool {
+		return i.Name == "" || i.Adapter == ""
+	})
+	for _, p := range b.Orders {
+		bad = bad || p.Epoch < 0 || p.Sequence < 0
+	}
+	if bad {
+		return fmt.Errorf("%w: it holds what no agent writes", errUnreadable)
+	}
+	return nil
+}
+
+// Items returns the inventory by name. A nil Backup has none.
+func (b *Backup) Items() map[string]Item {
+	if b == nil {
+		return nil
+	}
+	all := make(map[string]Item, len(b.Inventory))
+	for _, i := range b.Inventory {
+		all[i.Name] = i
+	}
+	return all
+}
+
+// SortedItems returns items as an inventory has them: by name.
+func SortedItems(all map[string]Item) (items []Item) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		items = append(items, all[name])
+	}
+	return items
+}
