@@ -135,7 +135,7 @@ func judge(s store.Standing, c store.Cluster, token string, envelope []byte) (st
 		return store.Grant{}, refuse(hubapi.CodeExists, "cluster uid %s is registered as %s, in environment %q and with cluster type %q",
 			c.UID, s.Registered.Name, s.Registered.Environment, s.Registered.Type)
 	}
-	return store.Grant{Use: true}, nil // a person has registered it; a token changes nothing of that
+	return store.Grant{Use: true}, nil // a person has registered it, and a token does not change that
 }
 
 func signedBy(s store.Standing, envelope []byte) bool {

@@ -12,8 +12,8 @@
 // Limits: it keeps no copy of a report's envelope, it never contacts a cluster, and everyone who reaches its
 // address may read the fleet.
 //
-// The parts have folders of their own: store is the database behind an interface, admission bounds what strangers and
-// agents may have a hub do, web shows the fleet. What agents and a hub say to each other is bundle/hubapi.
+// The parts have folders of their own: store is the database behind an interface, admission bounds the work that strangers
+// and agents may cause, web shows the fleet. Package bundle/hubapi is the protocol between agents and a hub.
 package hub
 
 import (
@@ -52,7 +52,7 @@ type Options struct {
 	Log *slog.Logger
 	// MustExist makes Open fail with ErrNoHub instead of making a new hub.
 	MustExist bool
-	// Admission bounds what strangers and agents may have the hub do.
+	// Admission bounds the work that strangers and agents may cause.
 	Admission admission.Options
 	// Hosts are the names, beside localhost, by which a hub that listens on loopback may be asked for.
 	Hosts []string

@@ -39,7 +39,7 @@ func (a api) postReports(w http.ResponseWriter, r *http.Request) {
 func (a api) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi.Receipt, err error) {
 	ctx, uid := r.Context(), r.PathValue("uid")
 	if _, err := a.intake.keyring(ctx, uid); err != nil {
-		return receipt, err // before the body is read: a stranger's is not worth it
+		return receipt, err // without reading the body of a stranger
 	}
 	if err := a.gate.Check(uid, a.now()); err != nil {
 		return receipt, err

@@ -22,7 +22,7 @@ type received struct {
 	size  int // of the envelope, in bytes
 }
 
-// keyring verifies what the keys of one cluster have signed.
+// keyring verifies the signatures of one cluster's keys.
 type keyring store.Keys
 
 // unopened is an envelope that has not been verified.

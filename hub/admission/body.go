@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Bounds of the bodies that are being received. Nothing of them is verified yet, so that the bounds hold for anybody.
+// Bounds of the bodies that are being received. They are not verified yet, so the bounds apply to every sender.
 const (
 	// maxUnread bounds the bodies that are being received, and maxUnreadOfAddress those of one address. A body that has
 	// been sent arrives within a round trip, so this is room for thousands of sites behind one address.
@@ -96,7 +96,7 @@ func (b *incoming) end() {
 	b.ended = true
 }
 
-// failed returns what the error of a read means.
+// failed returns the answer for an error of a read.
 func (b *incoming) failed(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,9 +1,9 @@
-// Package admission bounds what strangers and agents may have a hub do.
+// Package admission bounds the work that strangers and agents may cause at a hub.
 //
 // Begin with New. A Gate protects in three stages. Before anything is verified, ReadBody and ConnState bound memory,
 // connections and slow senders; newcomers always get in, and those who hold most make room. Then BeginReports and
-// BeginEnrollment bound the work at one time. Once reports are verified, Charge holds each cluster to its share of what
-// the hub takes and to its quota, so that one key cannot fill the database; a stranger takes nothing from that.
+// BeginEnrollment bound the work at one time. Once reports are verified, Charge limits each cluster to its share of the
+// hub's rate and to its quota, so that one key cannot fill the database; strangers do not use up either.
 //
 // Errors are *hubapi.Error, ready to be sent, unless a method says otherwise. Limits hold for one process, and a restart fills all quotas.
 package admission
@@ -21,13 +21,13 @@ import (
 
 // Options are the optional parts of a Gate; the zero value works.
 type Options struct {
-	// ReportsPerMinute is how many reports the hub asks for in all, divided among the agents that are sending. Zero
-	// means DefaultReportsPerMinute.
+	// ReportsPerMinute is the number of reports that the hub asks for in all, divided among the agents that are
+	// sending. Zero means DefaultReportsPerMinute.
 	ReportsPerMinute int
-	// Quota bounds the reports of one cluster. Fields that are zero are as in DefaultQuota.
+	// Quota bounds the reports of one cluster. A field that is zero has its value in DefaultQuota.
 	Quota Quota
-	// TrustedProxies are the addresses of proxies whose X-Forwarded-For is believed. Bounds for each address do not hold
-	// for the proxies themselves.
+	// TrustedProxies are the addresses of proxies whose X-Forwarded-For header is trusted. Bounds for each address do not
+	// apply to the proxies themselves.
 	TrustedProxies []netip.Prefix
 }
 
@@ -77,7 +77,7 @@ func (g *Gate) Charge(uid string, n, size int, now time.Time) (settle func(store
 	return g.pacer.charge(uid, n, size, now)
 }
 
-// Pace notes that the cluster has sent, and returns its share of what the hub takes.
+// Pace records that the cluster has sent, and returns its share of the hub's rate.
 func (g *Gate) Pace(uid string, now time.Time) hubapi.Pace { return g.pacer.pace(uid, now) }
 
 // BeginReports waits until a request's reports may be verified and stored. The caller calls end afterwards. The error is

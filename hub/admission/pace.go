@@ -8,11 +8,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
-// DefaultReportsPerMinute is how many reports a hub asks for in all, unless configured: less than a seventh of what two
-// cores store with every commit synced.
+// DefaultReportsPerMinute is the default number of reports that a hub asks for in all: less than a seventh of the rate at
+// which two cores store reports with every commit synced.
 const DefaultReportsPerMinute = 60_000
 
-// Quota bounds what one cluster may have stored over HTTP: so much at once, and as much again in each hour.
+// Quota bounds the reports of one cluster that are stored over HTTP: so many at once, and as many again in each hour.
 type Quota struct {
 	Reports int
 	Bytes   int // of envelopes
@@ -39,7 +39,7 @@ func overQuota(bound string, wait time.Duration) *hubapi.Error {
 	}
 }
 
-// pacer divides what the hub takes among the agents that are sending, and holds each to its share and to its quota.
+// pacer divides the hub's rate among the agents that are sending, and limits each to its share and to its quota.
 type pacer struct {
 	perMinute int
 	quota     Quota
@@ -52,8 +52,8 @@ type pacer struct {
 	accounts map[string]*account
 }
 
-// account is what one cluster may still send: of its share of a minute, and of its quota's reports and bytes. It may fall
-// below zero. There is one for each uid that has sent a verified report, until it is full again.
+// account is the remaining allowance of one cluster: of its share of a minute, and of its quota's reports and bytes. It may
+// fall below zero. There is one for each uid that has sent a verified report, until it is full again.
 type account struct {
 	at                    time.Time
 	share, reports, bytes float64
@@ -64,8 +64,8 @@ func newPacer(perMinute int, q Quota) *pacer {
 	return &pacer{perMinute: perMinute, quota: q, accounts: map[string]*account{}}
 }
 
-// pace notes that a cluster has sent, and returns its share: what the hub takes in a minute, divided by the clusters
-// that have sent in this minute or in the last, whichever are more.
+// pace records that a cluster has sent, and returns its share: the hub's reports per minute, divided by the number of
+// clusters that have sent in this minute or in the last, whichever is larger.
 func (p *pacer) pace(uid string, now time.Time) hubapi.Pace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *pacer) forget(now time.Time) {
 	}
 }
 
-// refill gives an account what the time since the last call brings. A clock that was set back brings nothing.
+// refill adds to an account the allowance for the time since the last call: none if the clock was set back.
 func (p *pacer) refill(a *account, now time.Time) {
 	gone := max(0, now.Sub(a.at).Hours())
 	a.at = now

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// slots bounds what strangers may hold open at a hub: bodies that have not arrived, and connections without a request.
+// slots bounds the resources that strangers may hold open at a hub: unfinished bodies, and connections without a request.
 // One more always fits, so that idle holders lock no newcomer out: if there are too many, the oldest of the address that
 // holds most is ended.
 type slots struct {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// DefaultExpectedInterval is how often a cluster is expected to report if its registration does not say. A cluster
+// DefaultExpectedInterval is the expected time between two reports of a cluster whose registration sets none. A cluster
 // that has been silent for three intervals is stale.
 const DefaultExpectedInterval = time.Hour
 
-// Identity is who a cluster is, and where it belongs. It has the fields of bundle.ReportCluster, and converts to it; there
-// they are the agent's claim.
+// Identity is the identity of a cluster, and its platform, environment, cluster type and ring. It has the fields of
+// bundle.ReportCluster, and converts to it; there they are the agent's claim.
 type Identity struct {
 	UID         string            `json:"uid"`
 	Name        string            `json:"name"`
@@ -49,8 +49,8 @@ type Registration struct {
 	// Conflicts counts reports that were refused because another one with their number is stored, which
 	// means that two agents share this cluster's identity.
 	Conflicts int `json:"conflicts,omitempty"`
-	// SharedSince is when reports first showed that two agents share this identity, nil while none do; SharedHow says
-	// how.
+	// SharedSince is the time at which reports first showed that two agents share this identity, nil while none do;
+	// SharedHow is the evidence.
 	SharedSince *time.Time `json:"sharedSince,omitempty"`
 	SharedHow   string     `json:"sharedHow,omitempty"`
 	// RetiredAt is nil while the cluster is expected to report.
@@ -60,7 +60,7 @@ type Registration struct {
 	Newest Order `json:"-"`
 }
 
-// Bounds of what a store keeps about a cluster, as registered and as reported.
+// Bounds of a cluster's values in a store, as registered and as reported.
 const (
 	MaxLabels = 64
 	MaxText   = 512 // bytes of a single value
@@ -109,8 +109,8 @@ func checkTexts(of string, labels map[string]string, texts ...string) error {
 // IsUID reports whether s has the form of a cluster's uid: 1 to 128 letters, digits and . _ : -.
 func IsUID(s string) bool { return uidPattern.MatchString(s) }
 
-// Merge returns what registering c, by the key with the id kid, makes of a registration, and whether that changes
-// anything. What c leaves open stays. The error wraps ErrExists if c differs and replace is false. It is the part of
+// Merge returns the registration after registering c, by the key with the id kid, and whether that changes
+// anything. Values that c leaves open stay. The error wraps ErrExists if c differs and replace is false. It is the part of
 // AddCluster and ReplaceCluster that implementations have in common.
 func (r Registration) Merge(c Cluster, kid string, replace bool) (merged Cluster, changed bool, err error) {
 	// A Cluster object of a roster names no platform, and the request of the same agent does.
@@ -128,7 +128,7 @@ func (r Registration) Merge(c Cluster, kid string, replace bool) (merged Cluster
 // HasKey reports whether the key with the id kid is in force for the cluster.
 func (r Registration) HasKey(kid string) bool { return slices.Contains(r.KeyIDs, kid) }
 
-// differs names what registering c would change, other than a platform that was open.
+// differs names the values that registering c would change, other than a platform that was open.
 func (r Registration) differs(c Cluster, kid string) (names []string) {
 	for _, v := range []struct {
 		name string

@@ -39,13 +39,13 @@ type ClusterStatus struct {
 	// Conflicts counts reports refused because another with their number is stored: two agents share
 	// this cluster's identity.
 	Conflicts int `json:"conflicts,omitempty"`
-	// SharedSince is when reports first showed that two agents share this identity, zero while none do; SharedHow says
-	// how.
+	// SharedSince is the time at which reports first showed that two agents share this identity, zero while none do;
+	// SharedHow is the evidence.
 	SharedSince time.Time `json:"sharedSince,omitzero"`
 	SharedHow   string    `json:"sharedHow,omitempty"`
 }
 
-// Compare fills platform and ring, if they were registered without, from what the agent claims, and sets Mismatch to
+// Compare fills platform and ring from the agent's claim, if they were not registered, and sets Mismatch to
 // the differences.
 func (c *ClusterStatus) Compare(claimed bundle.ReportCluster) {
 	if c.Platform == "" {
@@ -108,7 +108,7 @@ type DeploymentStatus struct {
 // ShownState returns the state as people read it, such as "stale (was compliant)".
 func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
 
-// ShownReason returns what people should look at first: a shared identity, the reason, or a mismatch.
+// ShownReason returns the most important problem for people: a shared identity, the reason, or a mismatch.
 func (c ClusterStatus) ShownReason() string {
 	switch {
 	case !c.SharedSince.IsZero(), c.Conflicts > 0: // the other reasons may be of either agent
@@ -127,7 +127,7 @@ func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
 // ShownVersion returns the workload's version as people read it; see bundle.ShownVersion.
 func (d DeploymentStatus) ShownVersion() string { return bundle.ShownVersion(d.Version) }
 
-// InDeployments reports whether the cluster's deployments say why it is in its state, because it does not itself.
+// InDeployments reports whether only the cluster's deployments have the reason for its state.
 func (c ClusterStatus) InDeployments() bool {
 	switch c.State {
 	case bundle.Compliant, bundle.Rejected, Stale, Unreported:

@@ -9,8 +9,8 @@
 // by a clock; a late report adds to the history and never changes the present; whatever order reports arrive in, both
 // end up the same; several processes may use one store.
 //
-// A store verifies no signature and trusts its caller: it is given reports that a key of their cluster has signed, and
-// whose texts are plain. Implementations are in folders of their own, such as hub/store/sqlite; package timeline holds
+// A store verifies no signature and trusts its caller, which passes only reports signed with a key of their cluster, with
+// plain texts. Implementations are in folders of their own, such as hub/store/sqlite; package timeline holds
 // the part of Ingest that they have in common.
 package store
 
@@ -30,7 +30,7 @@ import (
 
 // Errors that callers branch on. Each is wrapped with the operation and the thing.
 var (
-	// ErrCorrupt means that the database cannot be what the hub wrote.
+	// ErrCorrupt means that the database is damaged.
 	ErrCorrupt = errors.New("damaged")
 	// ErrNewer means that a newer version has written the database.
 	ErrNewer = errors.New("written by a newer version of wherry")
@@ -133,10 +133,10 @@ type Reports interface {
 type Enrollment interface {
 	// AddToken keeps a token with the key that proves it. The error wraps ErrInvalid.
 	AddToken(ctx context.Context, id string, key crypto.PublicKey, s TokenScope) error
-	// Enroll registers c, by its key, as decide says, in one transaction. An error of decide is returned, and nothing is
-	// changed. The error wraps ErrInvalid if c is not acceptable.
+	// Enroll registers c, by its key, according to decide, in one transaction. If decide returns an error, Enroll
+	// returns it and changes nothing. The error wraps ErrInvalid if c is not acceptable.
 	Enroll(ctx context.Context, c Cluster, token string, decide func(Standing) (Grant, error)) error
-	// Rotate puts a new key in the place of a former one if decide returns true, in one transaction. Taken wraps
+	// Rotate replaces a former key by a new one if decide returns true, in one transaction. Taken wraps
 	// ErrExists if the new key belongs to another cluster. Reports up to r.Until may still be signed by the former key.
 	// The error is that of Keys, or of decide.
 	Rotate(ctx context.Context, r Rotation, decide func(k Keys, taken error) (bool, error)) error
@@ -144,7 +144,7 @@ type Enrollment interface {
 	Registered(ctx context.Context, uid string) (Registration, error)
 }
 
-// Via says how a report came.
+// Via is the way by which a report came.
 type Via string
 
 // The ways of a report.
@@ -188,8 +188,8 @@ type Outcome struct {
 	// Conflicts lists, as indexes into Batch.Reports, those that were refused because another report at their place is
 	// stored.
 	Conflicts []int
-	// SharedHow says how reports show that two agents share the cluster's identity; empty while none do. SharedNow is
-	// true if this batch has shown it first.
+	// SharedHow is the evidence in reports that two agents share the cluster's identity; empty while there is none.
+	// SharedNow is true if this batch has shown it first.
 	SharedHow string
 	SharedNow bool
 }
@@ -225,7 +225,7 @@ type FormerKey struct {
 	Until Order
 }
 
-// RetiredError says that a cluster was retired. It wraps ErrRetired.
+// RetiredError means that a cluster was retired. It wraps ErrRetired.
 type RetiredError struct {
 	UID, Reason string
 	At          time.Time
@@ -242,7 +242,7 @@ func (e *RetiredError) Error() string {
 // Unwrap returns ErrRetired.
 func (e *RetiredError) Unwrap() error { return ErrRetired }
 
-// Standing is the facts about an agent that asks to be registered by a token.
+// Standing holds the facts about an agent that asks to be registered with a token.
 type Standing struct {
 	// Token is nil if there is no such token.
 	Token *Token
@@ -263,7 +263,7 @@ type Standing struct {
 type Grant struct {
 	// Use counts the agent's key as a use of the token.
 	Use bool
-	// Register is registered in the place of what the agent asked for, if it is not nil.
+	// Register, if not nil, is registered instead of the requested cluster.
 	Register *Cluster
 }
 

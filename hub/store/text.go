@@ -9,9 +9,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Plain returns s without what could command a terminal or turn text around: control and format
-// characters go, line breaks and tabs become spaces. All text that agents send becomes plain before it is
-// stored, and what another hub sends before it is shown.
+// Plain returns s without the characters that could control a terminal or reverse text: it removes control and format
+// characters, and replaces line breaks and tabs by spaces. All text of agents becomes plain before it is
+// stored, and all text of another hub before it is shown.
 func Plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -44,8 +44,8 @@ func Clip(s string) string {
 // maxMoment is the last second that JSON can carry, in milliseconds since 1970.
 const maxMoment = 253402300799_000
 
-// Millis returns a time as stores keep it, in milliseconds since 1970. An agent's clock may say anything; what lies
-// outside the years 1970 to 9999 becomes the nearest of their ends, and 0 means unknown.
+// Millis returns a time in the form of stores, in milliseconds since 1970. An agent's clock may be set to any time; a time
+// outside the years 1970 to 9999 becomes the nearest end of that range, and 0 means unknown.
 func Millis(t time.Time) int64 {
 	switch {
 	case t.Before(time.UnixMilli(0)):

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TokenScope says which agents a token registers.
+// TokenScope selects the agents that a token registers.
 type TokenScope struct {
 	// Type is the cluster type that an agent has to have; so are Environment and Ring, unless they are empty.
 	Type        string `json:"type"`
@@ -29,7 +29,7 @@ type Token struct {
 	CreatedAt time.Time  `json:"createdAt"`
 }
 
-// TokenState says whether a token can be used.
+// TokenState is the state of a token: usable, or the reason why not.
 type TokenState string
 
 // The states of tokens.

@@ -91,7 +91,7 @@ func (in *intake) add(ctx context.Context, index int, r store.Report) error {
 }
 
 // addLate adds the history of a report that is older than the newest, and leaves the present alone. Package timeline
-// says why the next report gets rows too.
+// explains why the next report gets rows too.
 func (in *intake) addLate(ctx context.Context, at entry, after map[string]timeline.Value) error {
 	next, err := reportAfter(ctx, in.db, in.cluster.id, at.Order)
 	if err != nil {

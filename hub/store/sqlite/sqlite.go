@@ -132,7 +132,7 @@ func openReaders(path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// openConn opens the one connection that writes and brings the schema to what this version knows.
+// openConn opens the one connection that writes, and migrates the schema to this version's.
 // A commit is synced to disk before it returns: acknowledgements rest on that.
 func openConn(ctx context.Context, path string) (*sql.DB, *conn, error) {
 	db, err := sql.Open("sqlite", dataSource(path, "journal_mode(WAL)", "synchronous(FULL)"))

@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Open opens the store whose data is in dir, and makes a new one in an empty dir. The suite closes it. It opens one dir
-// several times, also at the same time, as several processes do.
+// Open opens the store whose data is in dir, and makes a new one in an empty dir. The suite closes it. It opens the same
+// dir several times, even at the same time, as several processes do.
 type Open func(t testing.TB, dir string, now func() time.Time) store.Store
 
 // Run tests the implementation that open opens.
@@ -55,7 +55,7 @@ type test struct {
 	run  func(t *testing.T, f *fixture)
 }
 
-// fixture is an open store and what a test needs beside it.
+// fixture is an open store with the other data of a test.
 type fixture struct {
 	store.Store
 	t     *testing.T

@@ -37,8 +37,8 @@ type Deployment struct {
 	Listed   bool // by the newest report
 }
 
-// See notes that the cluster is alive. A report that came by media, or by a registry, was written at the time that the
-// agent says, and proves nothing later.
+// See records that the cluster is alive. A report that came by media, or by a registry, proves so only for the time at
+// which the agent wrote it.
 func (p *Present) See(r bundle.Report, via store.Via, now time.Time) {
 	at := now
 	if via != store.ViaHTTP && r.OccurredAt.Before(now) {
