@@ -17,7 +17,7 @@ import (
 // them.
 var ErrRebound = errors.New("other releases are to be followed")
 
-// Feed says which releases an agent follows: those of a stream for a ring.
+// Feed identifies the releases that an agent follows: those of a stream for a ring.
 type Feed struct {
 	bundle.Stream
 	Ring string `json:"ring,omitempty"`
@@ -191,7 +191,7 @@ func (p *pass) move(tx *bbolt.Tx, was Feed) error {
 	return err
 }
 
-// awaits says for what an agent keeps the release of another stream; it is empty where it does not.
+// awaits returns the message of an agent that still runs a release of another stream; empty if it does not.
 func awaits(running *state.Release, cluster bundle.ReportCluster) string {
 	if running == nil || cluster.Environment == "" || running.Release.Stream() == FeedOf(cluster).Stream {
 		return ""

@@ -117,7 +117,7 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 	return true, errors.Join(err, state.Save(tx, state.Meta, keyGood, p.running))
 }
 
-// logContact says once that bundles cannot be read, and once that they can again.
+// logContact logs once that bundles cannot be read, and once that they can again.
 func (p *pass) logContact(old, next contact) {
 	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
 	switch {

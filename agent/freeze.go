@@ -51,7 +51,7 @@ func (p *pass) noteFreeze(tx *bbolt.Tx, next *freeze) (bool, error) {
 	return true, state.Save(tx, state.Meta, keyFreeze, next)
 }
 
-// describe says since when the cluster must not be changed, until when if that is known, and why.
+// describe returns the beginning of the freeze, its end if that is known, and its reason, as a text.
 func (b *freeze) describe() string {
 	s := "since " + b.Since.Format(time.RFC3339)
 	if !b.Until.IsZero() {

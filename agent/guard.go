@@ -24,7 +24,7 @@ type cause struct {
 	onCluster bool
 }
 
-// guard says in a pass whether the cluster may be changed: it is an engines.Guard. A freeze that it has found counts for
+// guard decides in a pass whether the cluster may be changed: it is an engines.Guard. A freeze that it has found counts for
 // the rest of the pass.
 type guard struct {
 	causes    []cause // asked in this order; the first that has a freeze counts

@@ -75,7 +75,7 @@ func (p past) find(to string, now time.Time) (*state.Release, error) {
 	return p.known[i], p.judge(p.known[i])
 }
 
-// judge says why a release may not be gone back to.
+// judge returns an error if a person may not roll back to the release.
 func (p past) judge(r *state.Release) error {
 	switch g := p.quarantine.Of(r); {
 	case r.Digest() == p.accepted.Digest():
@@ -92,7 +92,7 @@ func (p past) judge(r *state.Release) error {
 type KnownRelease struct {
 	ReleaseStatus
 	AcceptedAt time.Time `json:"acceptedAt"`
-	// Here says that its files are on this machine: no link is needed to run it.
+	// Here is true if its files are on this machine, so that running it needs no link.
 	Here bool `json:"here"`
 	// Running is true for the release that runs, Newest for the one that was accepted last, and Good for the last
 	// one each assignment of which was compliant in it.
@@ -103,7 +103,7 @@ type KnownRelease struct {
 	Held bool `json:"held,omitempty"`
 	// GivenUp is the reason for which it, or its content, was given up; empty where it was not.
 	GivenUp string `json:"givenUp,omitempty"`
-	// NotAllowed says why RollBack does not take it; empty where it does.
+	// NotAllowed is the reason why RollBack refuses it; empty if it does not.
 	NotAllowed string `json:"notAllowed,omitempty"`
 }
 

@@ -17,7 +17,7 @@ func (a *Agent) Enroller() *enroll.Enroller {
 // hub is where reports go.
 func (a *Agent) hub() outbox.Hub { return a.Enroller().Hub() }
 
-// logOtherHub says that the configuration pins another hub's key than the one by which this agent was enrolled.
+// logOtherHub warns if the configuration pins the key of another hub than the one that has enrolled this agent.
 func (a *Agent) logOtherHub() {
 	if a.Enroller().OtherHub() {
 		a.opts.Log.Warn("the configured hub key is not that of the hub that has enrolled this agent: the configuration counts")

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// Verdict says how a step, or a pass as a whole, ended.
+// Verdict is the outcome of a step, or of a pass as a whole.
 type Verdict string
 
 // The verdicts, from good to bad.

@@ -82,7 +82,7 @@ func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last outbox.
 	return r, last, shown, nil
 }
 
-// compose says how the cluster stands.
+// compose returns a report of the cluster's present state.
 func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 	s, err := a.state.status(tx, now)
 	if err != nil {

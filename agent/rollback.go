@@ -91,7 +91,7 @@ func (h *hold) message(running *state.Release, c contact) string {
 type Wish struct {
 	// To names a release; see bundle.ParseReleaseQuery.
 	To string `json:"to"`
-	// By says who wishes it, and Reason why; both may be empty.
+	// By is the person who asks for it, and Reason that person's reason; both may be empty.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
@@ -99,7 +99,7 @@ type Wish struct {
 // RolledBack is what RollBack has written.
 type RolledBack struct {
 	Held HeldStatus `json:"held"`
-	// Here says that the files are on this machine. Else the next pass that reaches the registry fetches them.
+	// Here is true if the files are on this machine. Otherwise the next pass that reaches the registry fetches them.
 	Here bool `json:"here"`
 }
 

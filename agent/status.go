@@ -53,7 +53,7 @@ type Status struct {
 	Version   string        `json:"version,omitempty"`
 }
 
-// ClusterStatus says who the agent is.
+// ClusterStatus is the identity of the agent's cluster.
 type ClusterStatus struct {
 	UID         string            `json:"uid"`
 	Name        string            `json:"name"`
@@ -63,9 +63,9 @@ type ClusterStatus struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 }
 
-// FreezeStatus says why a cluster must not be changed.
+// FreezeStatus is the reason why a cluster must not be changed.
 type FreezeStatus struct {
-	// State is Suspended where a person wishes it so, else Pending.
+	// State is Suspended if a person has paused the agent, else Pending.
 	State   bundle.State `json:"state"`
 	Reason  string       `json:"reason"`
 	Message string       `json:"message,omitempty"`

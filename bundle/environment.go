@@ -15,7 +15,7 @@ import (
 // EnvironmentSchema is the version of the environment record that this code writes.
 const EnvironmentSchema = 1
 
-// EnvironmentRecord says which release of each cluster type makes up an environment at one commit. Gate,
+// EnvironmentRecord names the releases of all cluster types that make up an environment at one commit. Gate,
 // plan and hub read it; agents never do. It is the config blob of its manifest.
 type EnvironmentRecord struct {
 	Schema      int    `json:"schema"`

@@ -123,7 +123,7 @@ func withoutLanes(all []*issue, lanes standing.Lanes) []*issue {
 	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.lanes) == 0 })
 }
 
-// judge says why a release that stands is made anew, if it is.
+// judge sets the reason why a published release is made anew, if it is.
 func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	if i.from == nil {
 		return nil

@@ -22,10 +22,10 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// MoveOptions says for whom Move makes a release anew. Of PublishOptions it takes Trust, OCI and Now.
+// MoveOptions selects the release that Move makes anew. Of PublishOptions, Move uses Trust, OCI and Now.
 type MoveOptions struct {
 	Environment, ClusterType string
-	// Ring is the ring that clusters were moved to; empty for those that have none any more.
+	// Ring is the ring that clusters were moved to; empty for clusters that no longer have one.
 	Ring string
 	// Above is what people call the release that those clusters have accepted, see bundle.ParseReleaseQuery: where the
 	// ring's release is above it already, nothing is done. A tag such as s0-1795262400 counts also where that release is

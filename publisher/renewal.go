@@ -20,8 +20,8 @@ type renewal struct {
 
 func (p *publication) renewal() renewal { return renewal{p.Trust, p.IssuedAt, p.opts.RenewBefore} }
 
-// why says why a release that stands is made anew; empty where it is not. Current says whether it is signed as the trust
-// in force asks.
+// why returns the reason why a published release is made anew; empty if it is not. Current is true if the release meets the
+// trust in force.
 func (n renewal) why(r bundle.Release, current bool) string {
 	switch {
 	case r.Epoch != n.trust.Epoch:

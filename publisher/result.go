@@ -67,7 +67,7 @@ type PublishedRelease struct {
 	Sequence int64         `json:"sequence,omitempty"`
 	Number   int64         `json:"number,omitempty"`
 	Digest   digest.Digest `json:"digest"`
-	// Renewed says why the release was made anew although nothing in it is new; empty where something is.
+	// Renewed is the reason why the release was made anew with unchanged content; empty if its content is new.
 	Renewed    string          `json:"renewed,omitempty"`
 	Signatures *SignatureCount `json:"signatures,omitempty"`
 
@@ -106,10 +106,10 @@ type FailedAssignment struct {
 	Name   string                  `json:"name"`
 	Error  string                  `json:"error"`
 	Reason scheduler.FailureReason `json:"reason"`
-	// HeldFrom says which release its content is of; nil where it has none.
+	// HeldFrom identifies the release of its content; nil if it has none.
 	HeldFrom *bundle.Held `json:"heldFrom,omitempty"`
-	// Taken is true where another assignment has the name and keeps it; Registration is then that of the one that
-	// failed.
+	// Taken is true if another assignment has the name and keeps it; Registration is then the failed
+	// one's.
 	Taken        bool   `json:"taken,omitempty"`
 	Registration string `json:"registration,omitempty"`
 }

@@ -25,7 +25,7 @@ import (
 type Record struct {
 	// Item is how it stands, as reported.
 	Item bundle.Item `json:"item"`
-	// Fault says who can mend it, if Item has failed. Versions that did not keep it leave it empty.
+	// Fault tells who can fix it, if Item has failed. It is empty in records of versions that did not save it.
 	Fault reconcilers.Fault `json:"fault,omitempty"`
 	// Spec is the assignment as a verified release listed it last.
 	Spec bundle.Assignment `json:"spec"`

@@ -38,7 +38,7 @@ const (
 // BucketTrees has, by the encoded diffID of a tree that was staged, the digest of its list. Every state file has it.
 const BucketTrees = "trees"
 
-// Options say how layers are brought from a registry.
+// Options configures the download of layers from a registry.
 type Options struct {
 	Download oci.DownloadOptions
 	// Window returns a context for transfers that ends when they have to stop, and a function that says so in an error
@@ -141,7 +141,7 @@ func (c *Store) Assignments(r *state.Release) ([]bundle.Assignment, error) {
 	return list, nil
 }
 
-// has says whether an assignment's files are here as they should be.
+// has reports whether an assignment's files are here and have their digest.
 func (c *Store) has(content digest.Digest) bool {
 	if !c.checked[content] && content.Validate() != nil {
 		return false

@@ -55,7 +55,7 @@ func (c *Store) open(ctx context.Context, r *state.Release) (io.ReadCloser, unpa
 	return tree, (*bundle.Unpacker).Gzip, err
 }
 
-// intact says whether a tree is here in the form in which open finds it, and is what its digest says.
+// intact reports whether a tree is here in the form in which open finds it, and has its digest.
 func (c *Store) intact(ctx context.Context, r *state.Release) bool {
 	repo, err := c.repository(r.Release.Stream())
 	if err != nil {

@@ -67,7 +67,7 @@ func (p *Pulse) Rest(d time.Duration) {
 	p.wakes = p.now().Add(max(0, d))
 }
 
-// Stuck says why the agent does not get on, or nothing. A download that goes on is a sign of life.
+// Stuck returns the reason why the agent makes no progress, or "" if it does. A download that goes on counts as progress.
 func (p *Pulse) Stuck() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

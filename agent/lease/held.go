@@ -88,7 +88,7 @@ func (t turn) held(now time.Time) bool {
 	return t.mine && now.Sub(t.renewed) < valid && now.Round(0).Sub(t.renewed.Round(0)).Abs() < valid
 }
 
-// Other says who holds the Lease, where that is known to be another; empty where it is not.
+// Other returns the name of another agent that is known to hold the Lease; empty if there is none.
 func (k *Held) Other() string {
 	if k == nil {
 		return ""

@@ -43,7 +43,7 @@ type letter struct {
 	Envelope   json.RawMessage `json:"envelope"`
 }
 
-// due says whether a report may be offered. A clock that was set back does not silence one for longer than skipTime.
+// due reports whether a report may be sent. After the clock was set back, a rejected report waits at most skipTime.
 func (q queued) due(now time.Time) bool {
 	return q.Rejected == "" || !now.Before(q.RetryAt) || q.RetryAt.Sub(now) > skipTime
 }

@@ -53,8 +53,8 @@ type Status struct {
 	// Rejected counts the reports that the hub refuses, and LastRejection is its last reason.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
-	// Unsent says why a running agent's reports stay, by where it sends them. Nil where they are taken, and without
-	// one.
+	// Unsent gives the reasons why a running agent's reports are not accepted, by destination. It is nil if they are, and
+	// without a running agent.
 	Unsent map[string]string `json:"unsent,omitempty"`
 }
 
@@ -171,7 +171,7 @@ func (o *Outbox) Status() (s Status, err error) {
 	return s, err
 }
 
-// Unsent says why reports are not taken, by where they go. Nil where they are, or no sink runs.
+// Unsent returns the reasons why reports are not accepted, by destination. It is nil if they are, or if no sink runs.
 func (o *Outbox) Unsent() (unsent map[string]string) {
 	o.unsent.Range(func(to, why any) bool {
 		if unsent == nil {

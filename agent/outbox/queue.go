@@ -41,7 +41,7 @@ type queued struct {
 	dead     bool // it is a dead letter
 }
 
-// pinned says whether the report tells of a failure what no other one does.
+// pinned reports whether the report has information about a failure that no other report has.
 func (q queued) pinned() bool { return q.Failure || len(q.Begins)+len(q.Ends) > 0 }
 
 // totals are what the queue comes to, kept beside it so that nobody has to count. The zero value is that of an

@@ -38,7 +38,7 @@ type Probation struct {
 	At          time.Time `json:"at,omitzero"`
 	// Failing are the assignments whose new content has failed and was not compliant yet.
 	Failing map[string]Failing `json:"failing,omitempty"`
-	// Reason says why a release that fails stays, and Message what fails. Empty where it does not.
+	// Reason is the reason why a failing release stays, and Message describes the failure; empty if it does not stay.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
@@ -138,7 +138,7 @@ func (p Probation) Judge(assignments map[string]Assignment, changed func() (func
 	return GiveUp, describe(failed, assignments)
 }
 
-// describe says of assignments what the engines said. The first gets the most room.
+// describe returns the engines' messages about assignments. The first one gets the most room.
 func describe(names []string, assignments map[string]Assignment) string {
 	var all []string
 	for _, name := range names {

@@ -106,7 +106,7 @@ func (p *process) says(ctx context.Context, prefix string) (string, error) {
 	}
 }
 
-// failure says how a process that has ended came to its end, with the last lines of its log.
+// failure returns the error of a process that has ended, with the last lines of its log.
 func (p *process) failure() error {
 	const tail = 2 << 10
 	data, _ := os.ReadFile(p.log)

@@ -16,13 +16,13 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// PinOptions says how sources are reached. The zero value is ready for use.
+// PinOptions configures the access to sources. The zero value is ready for use.
 type PinOptions struct {
 	// Timeout bounds the time for one source. Zero means two minutes.
 	Timeout time.Duration
-	// Mirrors maps the beginnings of URLs of git repositories to folders in which they lie on this machine.
+	// Mirrors maps prefixes of git URLs to folders with the repositories on this machine.
 	Mirrors map[string]string
-	// OCI says how to talk to the registries that sources lie in.
+	// OCI configures the access to the registries of sources.
 	OCI oci.Options
 }
 

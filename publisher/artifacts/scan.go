@@ -20,12 +20,12 @@ import (
 // need is something outside the bundle that an assignment's files name, and how to name it exactly.
 type need struct {
 	artifactSource
-	// place says where it is named, for messages.
+	// place is the place of the reference, for messages.
 	place string
-	// file is the index of the file, edit what to write there. It is nil where nothing is to be written.
+	// file is the index of the file, edit the change to it; nil if nothing is to be written.
 	file int
 	edit *edit
-	// unpinnable says why it cannot be named exactly, where that is so whatever it resolves to.
+	// unpinnable is the reason why it cannot be pinned, whatever it resolves to; empty if it can.
 	unpinnable string
 }
 

@@ -25,7 +25,7 @@ func (r *Released) source() Source {
 	}
 }
 
-// AssignmentAnswer says whether a deployment target is in a bundle. Its JSON form is an interface.
+// AssignmentAnswer is the answer whether a deployment target is in a bundle. Its JSON form is an interface.
 type AssignmentAnswer struct {
 	Release     Source             `json:"release"`
 	ClusterType string             `json:"clusterType"`

@@ -23,7 +23,7 @@ type Delta struct {
 	// tree; empty where none of the newest here has it.
 	From digest.Digest `json:"from"`
 	Base string        `json:"base,omitempty"`
-	// Applied says that it was applied, and gives the signed tree. Problem says why it is of no use.
+	// Applied is true if it was applied and gives the signed tree. Problem is the reason why it is unusable.
 	Applied bool   `json:"applied,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }

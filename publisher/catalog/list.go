@@ -46,7 +46,7 @@ type Listed struct {
 // Name is the release's short name, such as "12 (68846e7d)".
 func (l Listed) Name() string { return bundle.ReleaseName(l.Number, l.Digest) }
 
-// Expiry says how the release stands to its end.
+// Expiry returns the expiry of the release, seen from now.
 func (l Listed) Expiry(now time.Time) bundle.Expiry {
 	return bundle.ExpiryOf(l.IssuedAt, l.ExpiresAt, now)
 }
@@ -196,7 +196,7 @@ func readListed(ctx context.Context, repo oci.Target, tag string) (*Listed, erro
 	}, nil
 }
 
-// UnknownReleaseError says that no release of a repository is called so.
+// UnknownReleaseError means that no release of a repository has the requested name.
 type UnknownReleaseError struct {
 	// Reference is the requested reference, and Repository the same without the release.
 	Reference, Repository oci.Reference

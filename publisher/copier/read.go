@@ -32,7 +32,7 @@ type original struct {
 	// seen has what those tags name at the destination, and move lists the ones to set there.
 	seen map[string]digest.Digest
 	move []string
-	// stands says that what the destination has in its place is as good.
+	// stands is true if the destination has an equivalent one.
 	stands bool
 	done   Item
 }

@@ -71,7 +71,7 @@ func (c *copier) planTrust(ctx context.Context) error {
 	return nil
 }
 
-// warnOfGap says that a version is missing which another one follows. Agents walk no further than that.
+// warnOfGap warns if a version is missing before a later one. Agents do not get beyond such a gap.
 func (c *copier) warnOfGap(ctx context.Context, repo placedRepository) error {
 	all, err := repo.Tags(ctx)
 	for _, tag := range all {

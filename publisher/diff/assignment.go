@@ -99,8 +99,8 @@ func (c *Comparison) file(ctx context.Context, d *AssignmentDifference, a schedu
 // maxCauses bounds the ConfigMaps that are named for a value which has gone.
 const maxCauses = 3
 
-// origin says where a value comes from, if it is known better than by the Template: a configuration value
-// from a ConfigMap, one that the Workload has among its target's manifests from there.
+// origin sets the cause of a value, if a better one than the Template is known: the ConfigMap of a configuration value,
+// or the Workload of a value in its target's manifests.
 func (c *Comparison) origin(ctx context.Context, a scheduler.Assignment, v *ValueDifference) error {
 	if v.configKey == "" {
 		if at, ok := c.explain.Manifest(a.Name, v.New); ok {

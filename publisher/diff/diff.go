@@ -117,7 +117,7 @@ func (r RingStanding) Differs() bool {
 	return r.Result == StandingChanged || r.Result == StandingNew || r.Added+r.Removed+r.Changed > 0
 }
 
-// RingDifference says for which rings a release is and would be. Empty lists are all rings.
+// RingDifference lists the present and the planned rings of a release. An empty list means all rings.
 type RingDifference struct {
 	Old []string `json:"old"`
 	New []string `json:"new"`
@@ -140,7 +140,7 @@ type AssignmentDifference struct {
 	Workspace string `json:"workspace,omitempty"`
 	// Because lists the policies that select an added assignment, with where they stand.
 	Because []Cause `json:"because,omitempty"`
-	// Why says why an assignment is removed.
+	// Why is the reason why an assignment is removed.
 	Why string `json:"why,omitempty"`
 	// Values lists the configuration values, and values of other files, that a changed assignment gets.
 	Values []ValueDifference `json:"values,omitempty"`

@@ -121,7 +121,7 @@ func (c *Comparison) policy(name string) Cause {
 	return Cause{"SchedulingPolicy", scheduler.Named{Name: name, Position: c.explain.Policy(name)}}
 }
 
-// removed says why an assignment is no longer there: because of its sides, or of the policies.
+// removed returns the difference of a removed assignment, with the reason: its target, its cluster type, or the policies.
 func (c *Comparison) removed(ctx context.Context, now State, a bundle.Assignment) AssignmentDifference {
 	d := AssignmentDifference{Name: a.Name, Change: ChangeRemoved, Workspace: a.Workspace}
 	if failed, dropped := now.Dropped[a.Name]; dropped {
@@ -173,7 +173,7 @@ func unmetTerms(p scheduler.PolicyMatch) []scheduler.Term {
 	return slices.DeleteFunc(slices.Clone(p.Terms), func(t scheduler.Term) bool { return t.Met })
 }
 
-// unmet says which terms of a policy do not hold.
+// unmet returns the unmet terms of a policy as a text.
 func unmet(p scheduler.PolicyMatch) string {
 	var terms []string
 	for _, t := range unmetTerms(p) {

@@ -36,7 +36,7 @@ const (
 	PasswordVariable = "COSIGN_PASSWORD"
 )
 
-// CosignOptions says how to run cosign. The zero value runs the cosign on PATH, with no PIN but the
+// CosignOptions configures runs of cosign. The zero value runs the cosign on PATH, with no PIN but the
 // environment's.
 type CosignOptions struct {
 	// Program is the path of cosign 2.6 or a later 2.x; for PKCS#11, one that was built with the tag pkcs11key.

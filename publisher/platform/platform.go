@@ -46,11 +46,11 @@ type Source struct {
 // Loaded is an environment of a platform with all that belongs to it, ready to be rendered.
 type Loaded struct {
 	Model *scheduler.Model
-	// Inferred says from what the environment was inferred, such as "from envs/dev"; empty where the options name it.
+	// Inferred is the origin of an inferred environment, such as "from envs/dev"; empty if the options name it.
 	Inferred string
-	// BaseCommit is the commit of the base that is called "main"; empty where it is not known.
+	// BaseCommit is the commit of the base named "main"; empty if unknown.
 	BaseCommit string
-	// BaseTime is when that commit was made; zero where it was not read from git.
+	// BaseTime is the time of that commit; zero if it was not read from git.
 	BaseTime time.Time
 	// Source is the URL, without credentials, of the repository of the environment's own objects; empty
 	// where they were read from a folder.

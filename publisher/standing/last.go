@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
-// LostError says why it is not known what failed assignments had.
+// LostError is the reason why the earlier content of failed assignments is unknown.
 type LostError struct{ text string }
 
 func (e *LostError) Error() string { return e.text }

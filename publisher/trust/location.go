@@ -109,7 +109,7 @@ func otherTrust(done *Published) error {
 	}
 }
 
-// checkSigned says which signatures envelope lacks to be the next of chain.
+// checkSigned returns an error with the signatures that envelope lacks to be the next one of chain.
 func checkSigned(envelope []byte, chain bundle.TrustChain) error {
 	var previous []byte
 	if len(chain) > 0 {

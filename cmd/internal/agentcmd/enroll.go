@@ -30,7 +30,7 @@ const tokenVariable = "WHERRY_ENROLL_TOKEN"
 // maxTokenBytes bounds a file with a token.
 const maxTokenBytes = 4 << 10
 
-// enrollFlags say what a hub is to be asked for, and how.
+// enrollFlags are the flags for a request to a hub.
 type enrollFlags struct {
 	token, tokenFile     string
 	rotate, anew, yes    bool

@@ -145,7 +145,7 @@ func exitOf(r agent.Result) error {
 	return cli.Fail(cli.NotYet, fmt.Errorf("not compliant yet: %s", open(r.Status.Items, bundle.Pulling, bundle.Applying, bundle.Progressing, bundle.Pending)), "")
 }
 
-// refused says that a release was refused and why, and of one that is too old also which runs.
+// refused returns the error for a refused release with the reason. For one that is too old, it also names the running one.
 func refused(why string, s agent.Status) error {
 	err := fmt.Errorf("release refused: %s", why)
 	if run := s.Release.Running; run != nil && (s.Release.Refused == nil || s.Release.Refused.Reason == bundle.OlderRelease) {

@@ -108,7 +108,7 @@ func wrongUsage(err error) (error, bool) {
 	return err, false
 }
 
-// expected says how many arguments there should be: "expected 1 argument, got none".
+// expected returns the error text for a wrong number of arguments: "expected 1 argument, got none".
 func expected(bound, want, got string) string {
 	n, _ := strconv.Atoi(want)
 	if got == "0" {

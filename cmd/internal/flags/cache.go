@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Cache says where rendered output is kept for the next time.
+// Cache holds the flags for the cache of rendered output.
 type Cache struct {
 	dir   string
 	off   bool

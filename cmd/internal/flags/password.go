@@ -19,7 +19,7 @@ const (
 	MaxKeyBytes = 64 << 10
 )
 
-// Password says where a key's password comes from.
+// Password holds the flag for the source of a key's password.
 type Password struct {
 	file string
 }

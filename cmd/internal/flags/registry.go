@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// Registry says how to talk to a registry. Its zero value does so as no flag asks.
+// Registry holds the flags for the access to a registry. The zero value is that of no flags.
 type Registry struct {
 	PlainHTTP bool
 	AuthHosts hostList

@@ -25,7 +25,7 @@ it gives is a folder of PLATFORM, that folder is read. The folder or branch of a
 What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
 object pins. --base and --workload take a folder, or a git repository as above, instead.`
 
-// Source says where a platform is read from, for all commands that take PLATFORM.
+// Source holds the flags for reading a platform, for all commands that take PLATFORM.
 type Source struct {
 	Environment string   // empty for the one that the platform suggests
 	Strict      bool     // problems are errors

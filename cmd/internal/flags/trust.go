@@ -19,7 +19,7 @@ import (
 // TrustUsage is the usage of --trust in commands on a location.
 const TrustUsage = "version 1 of the trust document, a `FILE`; later versions are followed at the location"
 
-// Trust says by whose signatures a bundle is judged: by a public key, or by trust documents.
+// Trust holds the flags for the trust in a bundle's signatures: a public key, or trust documents.
 type Trust struct {
 	Key, First string // files: a public key, and version 1 of a trust document
 }

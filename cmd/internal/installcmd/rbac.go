@@ -107,7 +107,7 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
 }
 
-// registryOf says how the agent will talk to its registry.
+// registryOf returns the options with which the agent will access its registry.
 func registryOf(in *config.Installed) oci.Options {
 	registry := flags.Registry{PlainHTTP: in.PlainHTTP, AuthHosts: in.AuthHosts}
 	return registry.Options()

@@ -89,8 +89,8 @@ func typesTable(w io.Writer, d *diff.Difference) {
 	}
 }
 
-// ringLines says of a cluster type what becomes of each of its rings, the names and the rest apart; nil where all rings
-// go on with the same.
+// ringLines returns the names and the outcome of each ring of a cluster type; nil if the plan
+// differs from no ring's release.
 func ringLines(ct diff.TypeDifference) [][2]string {
 	var lines [][2]string
 	differs := false
