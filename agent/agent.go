@@ -6,8 +6,9 @@
 //	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
 //	result := a.Once(ctx, 10*time.Second)
 //
-// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. The first five fetch a release,
-// and each gets the results of the one before; pass.pull shows them in order. The agent requests no layer before
+// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. Each gets the results of those
+// before it: pass.pull shows the first five, which fetch a release, pass.keep the next two, which bring the cluster to it,
+// and pass.conclude records and reports the outcome. The agent requests no layer before
 // it has checked the signature over the manifest and the release's place and order, and gives a reconciler only
 // assignments that a verified release lists. It records each step before it begins the step, so that after a crash at any
 // point the next pass continues or repeats it. It removes an assignment only because a newer verified release no
@@ -23,6 +24,7 @@
 //   - control: the socket for commands
 //   - engines: the calls of reconcilers
 //   - enroll: the hub that has registered the agent
+//   - freeze: the reasons against changes to the cluster, and the guard that asks for them
 //   - health: the probes and the watchdog
 //   - identity: who the agent is
 //   - lease: the Lease by which the agents of one cluster exclude each other
@@ -51,6 +53,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/metrics"
@@ -226,7 +229,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, instance: strings.ToLower(rand.Text()),
-		process: process{memory: &memoryState{}, freezeRest: freezeRest},
+		process: process{memory: &memoryState{}, freezeRest: freeze.Rest},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()

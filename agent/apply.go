@@ -8,13 +8,14 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
 // apply gives engines the assignments that they do not have yet, by wave and dependency, each one independently, and
 // removes those that a newer verified release no longer lists.
-func (p *pass) apply(ctx context.Context, got pulled, g *guard) (did applied, err error) {
+func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did applied, err error) {
 	if err = p.claim(ctx); err != nil {
 		return did, err
 	}
@@ -45,13 +46,13 @@ func (p *pass) rollout() (*assignments.Rollout, error) {
 
 // choose has the items get the release that is to run, and reports whether that is another one than before, or the same
 // with its content whole again.
-func (p *pass) choose(ctx context.Context, got pulled, g *guard) (switched bool, err error) {
+func (p *pass) choose(ctx context.Context, got pulled, g *freeze.Guard) (switched bool, err error) {
 	next := p.next(ctx, got)
 	if next == nil {
 		return false, nil
 	}
 	if next.Digest() != p.running.Digest() {
-		if ok, err := g.mayChangeSome(ctx); err != nil || !ok {
+		if ok, err := g.MayChangeSome(ctx); err != nil || !ok {
 			return false, err
 		}
 	}

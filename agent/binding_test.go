@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -115,7 +116,7 @@ func TestWhatWasAcceptedAndRefusedBeforeCountsNoMore(t *testing.T) {
 	s.pause("", 0)
 	s.publish(s.draftOther(1, map[string]string{"shop-main/config.yaml": "a: prod"}))
 	r = s.once()
-	require.Equal(t, ReasonPaused, r.Status.Reason)
+	require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 	s.resume()
 	s.requireTaken()

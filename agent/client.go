@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -74,7 +75,7 @@ func (c Client) Releases(ctx context.Context) (list []KnownRelease, err error) {
 }
 
 // Pause is Agent.Pause.
-func (c Client) Pause(ctx context.Context, reason string, lasting time.Duration) (p Pause, err error) {
+func (c Client) Pause(ctx context.Context, reason string, lasting time.Duration) (p freeze.Pause, err error) {
 	err = c.socket.Call(ctx, "POST pause", command{Reason: reason, For: lasting}, &p)
 	return p, err
 }

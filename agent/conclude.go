@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -16,7 +17,7 @@ import (
 )
 
 // conclude turns the pass's outcome into state, retry and report. It is the only place that does.
-func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *guard, out outcome) outcome {
+func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *freeze.Guard, out outcome) outcome {
 	now := p.opts.Now()
 	p.enter("report")
 	p.lived = p.lived || seen.attempted
@@ -36,9 +37,9 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *guard
 		journal, err3 := p.endJournal(tx, out)
 		var err4 error
 		proved, err4 = p.noteGood(tx)
-		freeze, err5 := p.noteFreeze(tx, g.found)
+		frozen, err5 := p.noteFreeze(tx, g.Found())
 		probation, err6 := p.noteProbation(tx, seen)
-		return refusal || contact || journal || proved || freeze || probation, errors.Join(err1, err2, err3, err4, err5, err6)
+		return refusal || contact || journal || proved || frozen || probation, errors.Join(err1, err2, err3, err4, err5, err6)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -146,4 +147,19 @@ func (p *pass) tidy(target *state.Release, others bool) error {
 	}
 	p.tidied = true
 	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(target))
+}
+
+// noteFreeze saves the freeze of the pass, and logs its beginning and its end once.
+func (p *pass) noteFreeze(tx *bbolt.Tx, next *freeze.Freeze) (bool, error) {
+	old := p.frozenBefore
+	switch {
+	case next.Shown() && (!old.Shown() || old.Reason != next.Reason):
+		p.opts.Log.Info("the cluster must not be changed now", "reason", next.Reason, "message", next.Message)
+	case old.Shown() && !next.Shown():
+		p.opts.Log.Info("the cluster may be changed again", "was", old.Reason)
+	}
+	if next == nil && old == nil || next != nil && old != nil && *next == *old {
+		return false, nil
+	}
+	return true, freeze.Save(tx, next)
 }

@@ -135,7 +135,7 @@ func (s *site) crash() {
 		require.NoError(s.t, p.breakLoop(ctx))
 		got, _ := p.pull(ctx)
 		g := p.guard(got)
-		require.NoError(s.t, g.begin(ctx))
+		require.NoError(s.t, g.Begin(ctx))
 		_, err := p.choose(ctx, got, g)
 		require.NoError(s.t, err)
 		rollout, err := p.rollout()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -26,10 +27,10 @@ const foretellTime = time.Minute
 // entrust saves the state to the cluster's memory, with the objects that engines are about to apply. It makes
 // one request if anything is new. Its error is of this machine; if the cluster refuses the memory, the cluster's
 // engines are frozen.
-func (p *pass) entrust(ctx context.Context, g *guard) error {
+func (p *pass) entrust(ctx context.Context, g *freeze.Guard) error {
 	if !p.mayEntrust() {
 		if p.opts.Memory != nil && p.memory.deniedAt.IsZero() {
-			g.freezeCluster(errLapsed)
+			g.FreezeCluster(errLapsed)
 		}
 		return nil
 	}
@@ -69,7 +70,7 @@ func (p *pass) mayEntrust() bool {
 }
 
 // saveMemory writes doc, after the state has recorded that it will.
-func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup.Backup, sum string) error {
+func (p *pass) saveMemory(ctx context.Context, g *freeze.Guard, doc backup.Backup, sum string) error {
 	m := p.memory
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
 	data, partial, err := doc.Pack()
@@ -94,7 +95,7 @@ func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup.Backup, sum 
 		return ctx.Err()
 	default:
 		m.known, m.err = !errors.Is(err, lease.ErrChanged), err
-		g.freezeCluster(err)
+		g.FreezeCluster(err)
 		return nil
 	}
 	if partial {
@@ -133,7 +134,7 @@ func (p *pass) memorable(tx *bbolt.Tx) (backup.Backup, error) {
 		doc.Floors[string(k)] = t
 		return err
 	})
-	if paused := meta.Get([]byte(keyPaused)); paused != nil {
+	if paused := meta.Get([]byte(freeze.KeyPause)); paused != nil {
 		doc.Paused = bytes.Clone(paused)
 	}
 	doc.Held = meta.Get([]byte(keyHeld)) != nil

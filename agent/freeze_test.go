@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -21,7 +22,7 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
-			return state.Save(tx, state.Meta, keyPaused, Pause{At: s.now, Reason: "harvest"})
+			return state.Save(tx, state.Meta, freeze.KeyPause, freeze.Pause{At: s.now, Reason: "harvest"})
 		}))
 	})
 	next := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
@@ -31,9 +32,9 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 		s.now = s.now.Add(time.Minute)
 		r := s.once()
 		require.Equal(t, bundle.Drifted, r.Status.State, "which is worse than to be suspended")
-		require.Equal(t, ReasonPaused, r.Status.Reason)
+		require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 		require.Equal(t, "since 2026-03-01T13:00:00Z: harvest", r.Status.Message)
-		require.Equal(t, &FreezeStatus{State: bundle.Suspended, Reason: ReasonPaused, Message: "harvest", Since: epoch.Add(time.Hour), Holding: true}, r.Status.Freeze)
+		require.Equal(t, &FreezeStatus{State: bundle.Suspended, Reason: freeze.ReasonPaused, Message: "harvest", Since: epoch.Add(time.Hour), Holding: true}, r.Status.Freeze)
 		require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 		require.Equal(t, next.Digest, r.Status.Release.Desired.Digest)
 		require.NoFileExists(t, filepath.Join(s.host, "a-x/f"), "drift stays")
@@ -43,7 +44,7 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 
 	s.registry.blobs.Store(0)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyPaused) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, freeze.KeyPause) }))
 	})
 	r := s.once()
 	require.Equal(t, bundle.Compliant, r.Status.State)
@@ -57,11 +58,11 @@ func TestABarBeforeTheFirstReleaseIsTold(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyPaused, Pause{At: s.now}) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, freeze.KeyPause, freeze.Pause{At: s.now}) }))
 	})
 	r := s.once()
 	require.Equal(t, bundle.Pending, r.Status.State)
-	require.Equal(t, ReasonPaused, r.Status.Reason)
+	require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 	require.Nil(t, r.Status.Release.Running)
 	require.NoDirExists(t, filepath.Join(s.host, "a-x"))
 }
@@ -92,7 +93,7 @@ func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
 		st, err := a.Status()
 		require.NoError(t, err)
 		require.Equal(t, &FreezeStatus{
-			State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
+			State: bundle.Pending, Reason: freeze.ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
 			Since: s.now, Until: &opens, Holding: true,
 		}, st.Freeze)
 		require.Equal(t, bundle.Pending, st.State)

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -28,7 +29,7 @@ func (p *pass) inherit(doc *backup.Backup, first bool) error {
 	}
 	if !known && doc.Stream != p.stream() {
 		m.known = false // read it again: a person may change the configuration or rebind meanwhile
-		m.bad = &freeze{State: bundle.Pending, Reason: ReasonOtherStream, Message: fmt.Sprintf(
+		m.bad = &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonOtherStream, Message: fmt.Sprintf(
 			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
 			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
 		return nil
@@ -116,13 +117,13 @@ func (p *pass) inheritName(tx *bbolt.Tx, doc *backup.Backup, first bool) (*ident
 
 // inheritWishes takes over, on a new machine, a pause and the quarantine.
 func inheritWishes(tx *bbolt.Tx, doc *backup.Backup, now time.Time) error {
-	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(keyPaused)) == nil {
+	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(freeze.KeyPause)) == nil {
 		var err error
 		switch {
 		case len(doc.Paused) > 0:
-			err = meta.Put([]byte(keyPaused), doc.Paused)
+			err = meta.Put([]byte(freeze.KeyPause), doc.Paused)
 		case doc.Held: // the release is lost with the old machine
-			err = state.Save(tx, state.Meta, keyPaused, Pause{At: state.Stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
+			err = state.Save(tx, state.Meta, freeze.KeyPause, freeze.Pause{At: state.Stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
 		}
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -40,12 +41,12 @@ func TestASecondAgentWaitsUntilTheFirstIsSilent(t *testing.T) {
 				require.NoError(t, first.lease.Attend(t.Context()))
 				r := o.pass(second)
 				require.Equal(t, bundle.Pending, r.Status.State)
-				require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
+				require.Equal(t, freeze.ReasonAnotherAgent, r.Status.Reason)
 				require.Contains(t, r.Status.Message, "Lease there/memory is held by the agent plant-7_")
 				require.Empty(t, c.objects, "it changes nothing")
 			}
 			for range 3 {
-				require.Equal(t, ReasonAnotherAgent, o.pass(second).Status.Reason)
+				require.Equal(t, freeze.ReasonAnotherAgent, o.pass(second).Status.Reason)
 				o.now = o.now.Add(time.Minute)
 			}
 			require.Equal(t, bundle.Compliant, o.pass(second).Status.State, "the first is gone")
@@ -54,7 +55,7 @@ func TestASecondAgentWaitsUntilTheFirstIsSilent(t *testing.T) {
 			// The first was only cut off. It notices before it does anything.
 			delete(c.objects, "a-x/f")
 			s.now = s.now.Add(5 * time.Minute)
-			require.Equal(t, ReasonAnotherAgent, s.pass(first).Status.Reason)
+			require.Equal(t, freeze.ReasonAnotherAgent, s.pass(first).Status.Reason)
 			require.Empty(t, c.objects)
 		})
 	})
@@ -87,7 +88,7 @@ func TestSinglePassesWaitForASilentAgentTogether(t *testing.T) {
 	s.on(c, func(a *Agent) { s.pass(a) })
 	o := s.other()
 	for range 3 {
-		require.Equal(t, ReasonAnotherAgent, o.onceOn(c).Status.Reason)
+		require.Equal(t, freeze.ReasonAnotherAgent, o.onceOn(c).Status.Reason)
 		o.now = o.now.Add(time.Minute)
 	}
 	require.Equal(t, bundle.Compliant, o.onceOn(c).Status.State)
@@ -106,12 +107,12 @@ func TestACopyOfTheStateIsNoticed(t *testing.T) {
 			s.now = s.now.Add(time.Minute)
 			require.NoError(t, first.lease.Attend(t.Context()))
 			r := s.pass(first)
-			require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
+			require.Equal(t, freeze.ReasonAnotherAgent, r.Status.Reason)
 			require.Contains(t, r.Status.Message, "a copy of this state folder")
 			for range 5 {
 				s.now, o.now = s.now.Add(time.Minute), o.now.Add(time.Minute)
 				require.NoError(t, second.lease.Attend(t.Context()))
-				require.Equal(t, ReasonAnotherAgent, s.pass(first).Status.Reason, "they do not take turns")
+				require.Equal(t, freeze.ReasonAnotherAgent, s.pass(first).Status.Reason, "they do not take turns")
 			}
 		})
 	})
@@ -128,7 +129,7 @@ func TestAClusterThatDoesNotAnswer(t *testing.T) {
 		s.publishAs(2, map[string]string{"a-x/f": "2", "h-x/f": "2"}, map[string]func(*bundle.Assignment){"a-x": like(onCluster, 0)})
 		applies := c.requests["apply"]
 		r := s.pass(a)
-		require.Equal(t, ReasonAPIServerUnreachable, r.Status.Reason)
+		require.Equal(t, freeze.ReasonAPIServerUnreachable, r.Status.Reason)
 		requireFile(t, s.host, "h-x/f", "2")
 		require.Equal(t, applies, c.requests["apply"])
 

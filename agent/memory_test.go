@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -258,7 +259,7 @@ func TestABackupOfTheStateIsBroughtUpToDate(t *testing.T) {
 	s.dir = backup
 	s.registry.away.Store(true)
 	r := s.onceOn(c)
-	require.Contains(t, s.log.String(), "reason="+ReasonBehindMemory)
+	require.Contains(t, s.log.String(), "reason="+freeze.ReasonBehindMemory)
 	require.Equal(t, after, c.objects, "what is older is not put back")
 	s.registry.away.Store(false)
 	r = s.onceOn(c)
@@ -285,7 +286,7 @@ func TestNothingIsAppliedThatTheMemoryDoesNotKnow(t *testing.T) {
 				spoil(c)
 				r := a.result(a.makePass(t.Context(), scope{from: s.repo, force: true}))
 				require.Equal(t, bundle.Pending, r.Status.State)
-				require.Equal(t, ReasonAPIServerUnreachable, r.Status.Reason)
+				require.Equal(t, freeze.ReasonAPIServerUnreachable, r.Status.Reason)
 				require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 			})
 			c.err = nil
@@ -363,7 +364,7 @@ func TestAMachineThatKnowsNothingWaitsForTheMemory(t *testing.T) {
 	c.err = errAway
 	r := s.onceOn(c)
 	require.Equal(t, bundle.Pending, r.Status.State)
-	require.Equal(t, ReasonMemoryUnread, r.Status.Reason)
+	require.Equal(t, freeze.ReasonMemoryUnread, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "no route to host")
 	require.Empty(t, c.objects)
 	c.err = nil
@@ -384,7 +385,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 			c.secret = secret
 			s.bring(2, map[string]string{"b-x/f": "1"})
 			r := s.onceOn(c)
-			require.Equal(t, ReasonMemoryUnreadable, r.Status.Reason)
+			require.Equal(t, freeze.ReasonMemoryUnreadable, r.Status.Reason)
 			require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects, "what runs is kept")
 			require.Equal(t, secret, append([]byte{}, c.secret...), "and so is what cannot be read")
 			c.secret = kept
@@ -431,7 +432,7 @@ func TestAMachineSetUpAnewForAnotherStreamAsks(t *testing.T) {
 	s.repo = s.repository(s.stream)
 	s.bring(1, map[string]string{"b-x/f": "1"})
 	r := s.onceOn(c)
-	require.Equal(t, ReasonOtherStream, r.Status.Reason)
+	require.Equal(t, freeze.ReasonOtherStream, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "dev/drone of platform default")
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }
@@ -467,7 +468,7 @@ func TestAPauseOutlivesTheMachine(t *testing.T) {
 	s.anew()
 	s.bring(2, map[string]string{"b-x/f": "1"})
 	r := s.onceOn(c)
-	require.Equal(t, ReasonPaused, r.Status.Reason)
+	require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }
 
@@ -485,7 +486,7 @@ func TestARollbackByHandIsAPauseOfTheMachineThatIsSetUpAnew(t *testing.T) {
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 	s.anew()
 	r := s.onceOn(c)
-	require.Equal(t, ReasonPaused, r.Status.Reason)
+	require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "resume takes the newest")
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }

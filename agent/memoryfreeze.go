@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -49,16 +50,16 @@ func (p *pass) blank() (bool, error) {
 }
 
 // heldByAnother freezes a pass while another agent holds the Lease.
-func (p *pass) heldByAnother(context.Context) (*freeze, error) {
+func (p *pass) heldByAnother(context.Context) (*freeze.Freeze, error) {
 	if who := p.lease.Other(); who != "" {
-		return &freeze{State: bundle.Pending, Reason: ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
+		return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
 	}
 	return nil, nil
 }
 
 // memoryUnknown freezes a pass while the memory is not known, cannot be understood, or tells of a newer release than there
 // is here.
-func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze, error) {
+func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze.Freeze, error) {
 	blank, err := p.blank()
 	switch {
 	case err != nil || p.opts.Memory == nil:
@@ -69,21 +70,21 @@ func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze, error) {
 		return &b, nil
 	case blank:
 		why := cmp.Or(p.memory.err, p.lease.Fault(), errors.New("it was not read yet"))
-		return &freeze{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
+		return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
 	case got.staged && !p.behind(got.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
 		return nil, nil
 	}
-	return &freeze{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
+	return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
 }
 
 // outOfReach freezes the engines of the cluster, and no others, while the Lease is not held and nobody else is known
 // to hold it.
-func (p *pass) outOfReach(context.Context) (*freeze, error) {
+func (p *pass) outOfReach(context.Context) (*freeze.Freeze, error) {
 	if p.lease.Holds() && (p.opts.Memory == nil || p.memory.known) {
 		return nil, nil
 	}
 	why := cmp.Or(p.lease.Fault(), p.memory.err, errors.New("it does not answer"))
-	return &freeze{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
+	return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/metrics"
 )
 
@@ -23,7 +24,7 @@ func (a *Agent) metrics() (metrics.Snapshot, error) {
 	}
 	m := metrics.Snapshot{
 		Now: a.opts.Now(), Version: a.opts.Version, State: s.State, Reason: s.Reason, Items: s.Items,
-		Refused: s.Release.Refused != nil, Paused: s.Freeze != nil && s.Freeze.Reason == ReasonPaused, Held: s.Release.Held != nil,
+		Refused: s.Release.Refused != nil, Paused: s.Freeze != nil && s.Freeze.Reason == freeze.ReasonPaused, Held: s.Release.Held != nil,
 		Quarantined: len(s.Release.Quarantined), LastContact: s.LastContact, NextTry: s.NextTry,
 		Passes: a.passes, Traffic: a.opts.Traffic, Queue: s.Queue, Trust: s.Trust, ClockBehindSeconds: s.ClockBehindSeconds,
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/freeze"
 )
 
 // pollTime is the time between two looks at assignments that are progressing, while a pass waits.
@@ -12,7 +13,7 @@ const pollTime = 250 * time.Millisecond
 
 // observe asks engines how their assignments stand, corrects drift, and goes on while the scope's time
 // lasts and something is progressing, or the process is about to end under programs that are at work.
-func (p *pass) observe(ctx context.Context, did applied, g *guard) (seen observed, err error) {
+func (p *pass) observe(ctx context.Context, did applied, g *freeze.Guard) (seen observed, err error) {
 	seen.applied = did
 	if p.running == nil {
 		return seen, nil
@@ -52,10 +53,10 @@ func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
 
 // open reports whether time alone may change how an assignment stands. One that waits for others moves
 // only after they have.
-func (p *pass) open(rollout *assignments.Rollout, g *guard) bool {
+func (p *pass) open(rollout *assignments.Rollout, g *freeze.Guard) bool {
 	gate := rollout.Gate(p.opts.Now())
 	for _, r := range rollout.All() {
-		if reason, _ := gate.Waits(r); r.Unsettled() && reason == "" && (g.found == nil || !r.Waiting()) {
+		if reason, _ := gate.Waits(r); r.Unsettled() && reason == "" && (g.Found() == nil || !r.Waiting()) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -44,7 +45,7 @@ type outcome struct {
 	// run, or has other bytes for it.
 	answered bool
 	// frozen is why the pass has changed nothing in the cluster; nil where it might.
-	frozen *freeze
+	frozen *freeze.Freeze
 }
 
 var (

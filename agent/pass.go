@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -50,7 +51,7 @@ type earlier struct {
 	refused      *refusal       // of the release that was offered last
 	contact      contact
 	asked        trust.Asked
-	frozenBefore *freeze
+	frozenBefore *freeze.Freeze
 	probation    probation.Probation
 	quarantine   probation.Quarantine
 	held         *hold
@@ -65,7 +66,7 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	e.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	e.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
 	e.asked, errs[6] = trust.LoadAsked(tx)
-	e.frozenBefore, errs[7] = state.Load[*freeze](tx, state.Meta, keyFreeze)
+	e.frozenBefore, errs[7] = freeze.Load(tx)
 	e.probation, errs[8] = state.Load[probation.Probation](tx, state.Meta, keyAttempts)
 	e.quarantine, errs[9] = probation.LoadQuarantine(tx)
 	e.held, errs[10] = state.Load[*hold](tx, state.Meta, keyHeld)
@@ -162,7 +163,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 			verdict = kept
 		}
 	}
-	verdict.moved, verdict.frozen = seen.switched || seen.changes.Began, g.found
+	verdict.moved, verdict.frozen = seen.switched || seen.changes.Began, g.Found()
 	return p.conclude(ctx, got, seen, g, verdict)
 }
 
@@ -207,8 +208,8 @@ func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
 
 // keep brings the cluster to the release on disk, and then to the last good release if the running one is given up. It
 // runs whatever the result of pull, because an agent that is offline or is offered bad releases keeps the last good one.
-func (p *pass) keep(ctx context.Context, got pulled, g *guard) (seen observed, out outcome) {
-	err := g.begin(ctx)
+func (p *pass) keep(ctx context.Context, got pulled, g *freeze.Guard) (seen observed, out outcome) {
+	err := g.Begin(ctx)
 	if err != nil {
 		return seen, outcomeOf(ctx, err)
 	}
@@ -225,7 +226,7 @@ func (p *pass) keep(ctx context.Context, got pulled, g *guard) (seen observed, o
 }
 
 // applyAndObserve runs the steps apply and observe, after the earlier changes in the same pass.
-func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *guard, before applied) (observed, error) {
+func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *freeze.Guard, before applied) (observed, error) {
 	p.enter("apply")
 	did, err := p.apply(ctx, got, g)
 	if did = did.after(before); err != nil {

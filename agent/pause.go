@@ -1,29 +1,21 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Pause is a person's wish that nothing in the cluster be changed.
-type Pause struct {
-	At time.Time `json:"at"`
-	// Until is when it ends by itself; zero is not before Resume.
-	Until  time.Time `json:"until,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-}
-
 // Resumed lists the pause, the rollback and the quarantine that Resume has ended. Nil fields did not exist.
 type Resumed struct {
-	Pause *Pause `json:"pause,omitempty"`
+	Pause *freeze.Pause `json:"pause,omitempty"`
 	// Held is the rollback that was ended. If there was a pause, the rollback goes on, and is StillHeld.
 	Held      *HeldStatus `json:"held,omitempty"`
 	StillHeld *HeldStatus `json:"stillHeld,omitempty"`
@@ -33,20 +25,20 @@ type Resumed struct {
 
 // Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that
 // is zero. One that is in force gets the new reason and end, and keeps its beginning.
-func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Pause, error) {
-	next := Pause{At: state.Stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
+func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (freeze.Pause, error) {
+	next := freeze.Pause{At: state.Stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
 	if lasting > 0 {
 		next.Until = state.Stamp(now.Add(lasting))
 	}
 	err := s.db.Update(func(tx *bbolt.Tx) error {
-		old, err := loadPause(tx, now)
+		old, err := freeze.LoadPause(tx, now)
 		if err != nil {
 			return err
 		}
 		if old != nil {
 			next.At = old.At
 		}
-		return state.Save(tx, state.Meta, keyPaused, next)
+		return state.Save(tx, state.Meta, freeze.KeyPause, next)
 	})
 	return next, err
 }
@@ -56,11 +48,11 @@ func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Paus
 // again. It does nothing if there is nothing to end.
 func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
 	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
-		if r.Pause, err = loadPause(tx, now); err != nil {
+		if r.Pause, err = freeze.LoadPause(tx, now); err != nil {
 			return false, err
 		}
 		if err = endHold(tx, &r, now); r.Pause != nil {
-			err = errors.Join(err, state.Drop(tx, state.Meta, keyPaused))
+			err = errors.Join(err, state.Drop(tx, state.Meta, freeze.KeyPause))
 		}
 		lifted := false
 		if retry && err == nil {
@@ -73,7 +65,7 @@ func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
 
 // Pause is State.Pause in an agent that may be running: no further assignment is begun, and calls in progress
 // end.
-func (a *Agent) Pause(reason string, lasting time.Duration) (Pause, error) {
+func (a *Agent) Pause(reason string, lasting time.Duration) (freeze.Pause, error) {
 	p, err := a.state.Pause(reason, lasting, a.opts.Now())
 	if err == nil {
 		nudge(a.wake)
@@ -91,31 +83,4 @@ func (a *Agent) Resume(retry bool) (Resumed, error) {
 		nudge(a.wake)
 	}
 	return r, err
-}
-
-// loadPause returns the pause that is in force at now, nil for none.
-func loadPause(tx *bbolt.Tx, now time.Time) (*Pause, error) {
-	p, err := state.Load[*Pause](tx, state.Meta, keyPaused)
-	if err != nil || p == nil || !p.Until.IsZero() && !now.Before(p.Until) {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *Pause) freeze() *freeze {
-	return &freeze{State: bundle.Suspended, Reason: ReasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
-}
-
-func (p *pass) pausedBy(context.Context) (b *freeze, err error) {
-	err = p.state.db.View(func(tx *bbolt.Tx) error {
-		by, err := loadPause(tx, p.opts.Now())
-		if by != nil {
-			b = by.freeze()
-		}
-		return err
-	})
-	if err != nil {
-		return nil, state.Local("read state: %w", err)
-	}
-	return b, nil
 }

@@ -8,11 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
 // pause pauses an agent that does not run.
-func (s *site) pause(reason string, lasting time.Duration) (p Pause) {
+func (s *site) pause(reason string, lasting time.Duration) (p freeze.Pause) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
 		var err error
@@ -38,7 +39,7 @@ func TestAPauseThatHoldsNothingIsToldAndReported(t *testing.T) {
 	s.requireTaken()
 
 	p := s.pause(" line 7\nproduces\x1b[31m ", time.Hour)
-	require.Equal(t, Pause{At: s.now, Until: s.now.Add(time.Hour), Reason: "line 7 produces?[31m"}, p)
+	require.Equal(t, freeze.Pause{At: s.now, Until: s.now.Add(time.Hour), Reason: "line 7 produces?[31m"}, p)
 	require.Equal(t, bundle.Suspended, s.status().State, "before a pass has seen it")
 	r := s.once()
 	require.Equal(t, Idle, r.Verdict)
@@ -50,7 +51,7 @@ func TestAPauseThatHoldsNothingIsToldAndReported(t *testing.T) {
 
 	s.now = s.now.Add(30 * time.Minute)
 	again := s.pause("and line 8", 0)
-	require.Equal(t, Pause{At: p.At, Reason: "and line 8"}, again, "which began when it began")
+	require.Equal(t, freeze.Pause{At: p.At, Reason: "and line 8"}, again, "which began when it began")
 	require.Equal(t, &again, s.resume().Pause)
 	require.Nil(t, s.resume().Pause)
 	require.Equal(t, bundle.Compliant, s.status().State)

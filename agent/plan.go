@@ -82,7 +82,7 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.lookAfter = min(2*p.lookAfter, o.Interval)
 		p.look = now.Add(p.lookAfter)
 	}
-	if b := out.frozen; b.shown() && b.Until.After(now) { // how the cluster stands is another then
+	if b := out.frozen; b.Shown() && b.Until.After(now) { // how the cluster stands is another then
 		p.look = earliest(p.look, b.Until.Add(retry.FullJitter(freezeRush)))
 	}
 }

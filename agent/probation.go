@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -31,8 +32,8 @@ func onProbation(rollout *assignments.Rollout) map[string]probation.Assignment {
 
 // assess takes account of a pass over a release that has not proved good yet, and gives it up where
 // that is due. It reports whether the pass has to go on with another release.
-func (p *pass) assess(ctx context.Context, rollout *assignments.Rollout, g *guard) (gaveUp, news bool, err error) {
-	if g.found != nil || rollout == nil || p.running == nil {
+func (p *pass) assess(ctx context.Context, rollout *assignments.Rollout, g *freeze.Guard) (gaveUp, news bool, err error) {
+	if g.Found() != nil || rollout == nil || p.running == nil {
 		return false, false, nil
 	}
 	next := probation.Probation{Release: p.running.Digest()}
@@ -86,12 +87,12 @@ func (p *pass) mayGiveUp() bool {
 
 // noteAttempt records, before engines are called to change something, that this is about to happen for the
 // release: if the process dies before it concludes the pass, the next process knows.
-func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g *guard) (attempted bool, err error) {
+func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g *freeze.Guard) (attempted bool, err error) {
 	due := func(r assignments.Record) bool { return g.Allowed(r, p.engines.Due(r)).Changes() }
 	if p.running == nil || !slices.ContainsFunc(rollout.Sorted(), due) {
 		return false, nil
 	}
-	if ok, err := g.mayChangeSome(ctx); err != nil || !ok {
+	if ok, err := g.MayChangeSome(ctx); err != nil || !ok {
 		return false, err
 	}
 	if p.probation.Release != p.running.Digest() {
@@ -130,16 +131,6 @@ func (p *pass) breakLoop(ctx context.Context) error {
 		return err
 	}
 	return p.giveUp(ReasonCrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.probation.Interrupted))
-}
-
-// afterCrashes is the freeze of an agent that has died again and again and has no other release to run.
-func (p *pass) afterCrashes(context.Context) (*freeze, error) {
-	until := p.probation.RestsUntil(p.running, p.opts.Now())
-	if until.IsZero() {
-		return nil, nil
-	}
-	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s", p.probation.Interrupted, p.running.Name())
-	return &freeze{State: bundle.Failed, Reason: ReasonCrashLoop, Message: message, Since: p.probation.At, Until: until}, nil
 }
 
 // giveUp writes that the release which runs is not to run any more. The pass then goes on with the good one.

@@ -1,7 +1,8 @@
 package agent
 
 // The reasons that the agent itself gives for a state, beside those of refusals (bundle.Reason) and of its engines,
-// which each reconciler's package has. Those of assignments are in agent/assignments. docs/operations.md says of each
+// which each reconciler's package has. Those of assignments are in agent/assignments, and those for
+// which the cluster must not be changed in agent/freeze. docs/operations.md says of each
 // what to do.
 
 // Reasons of the agent as a whole.
@@ -25,19 +26,6 @@ const (
 const (
 	ReasonAssignmentsFailed = "AssignmentsFailed" // assignments that it has changed fail again and again
 	ReasonCrashLoop         = "CrashLoop"         // the agent dies whenever it applies it
-)
-
-// Reasons for which the cluster must not be changed.
-const (
-	ReasonPaused               = "Paused"               // a person has paused the agent
-	ReasonOutsideMaintenance   = "OutsideMaintenance"   // changes wait for Options.Maintenance
-	ReasonVetoed               = "Vetoed"               // changes wait for Options.Veto
-	ReasonAnotherAgent         = "AnotherAgent"         // which holds the Lease
-	ReasonMemoryUnread         = "MemoryUnread"         // and the machine is new, so that the agent's past is unknown
-	ReasonMemoryUnreadable     = "MemoryUnreadable"     // damaged, or of a later version
-	ReasonOtherStream          = "OtherStream"          // the cluster followed another stream than the agent is set to
-	ReasonBehindMemory         = "BehindMemory"         // the cluster had a newer release than this machine
-	ReasonAPIServerUnreachable = "APIServerUnreachable" // so that neither Lease nor memory can be written
 )
 
 // Reasons of what needs a person and stops nothing.

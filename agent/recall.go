@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -25,10 +26,10 @@ const (
 
 // memoryState is what a process knows of the cluster's memory. A pass that runs has it for itself.
 type memoryState struct {
-	known bool    // it was read, or nobody may, in the term of the Lease
-	term  int     // of the Lease
-	err   error   // why it was not read
-	bad   *freeze // why its content cannot be used
+	known bool           // it was read, or nobody may, in the term of the Lease
+	term  int            // of the Lease
+	err   error          // why it was not read
+	bad   *freeze.Freeze // why its content cannot be used
 	// last is the cluster's content; nil if there is none, or if it is older than the state.
 	last       *backup.Backup
 	sum        string // of last
@@ -93,7 +94,7 @@ func (p *pass) learnFrom(data []byte) error {
 	}
 	doc, err := backup.Unpack(data)
 	if err != nil {
-		m.bad = &freeze{State: bundle.Pending, Reason: ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
+		m.bad = &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
 		return nil
 	}
 	m.generation = doc.Generation

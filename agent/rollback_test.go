@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -99,7 +100,7 @@ func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
 	require.NoError(t, s.rollBack("1"))
 	r := s.once()
 	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
-	require.Equal(t, ReasonPaused, r.Status.Reason)
+	require.Equal(t, freeze.ReasonPaused, r.Status.Reason)
 	require.True(t, r.Status.Freeze.Holding)
 
 	ended := s.resume()

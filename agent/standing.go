@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -28,7 +29,7 @@ type known struct {
 	floor             time.Time // of the epoch in force
 	queue             outbox.Status
 	asked             trust.Asked
-	freeze            *freeze
+	freeze            *freeze.Freeze
 	decisions         decisions
 	binding           *Binding
 	note              *backup.Note
@@ -47,7 +48,7 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.floor, errs[6] = trust.LoadFloor(tx, s.trust.Chain().Current().Epoch)
 	k.queue, errs[7] = outbox.ReadStatus(tx)
 	k.asked, errs[8] = trust.LoadAsked(tx)
-	k.freeze, errs[9] = freezeAt(tx, now)
+	k.freeze, errs[9] = freeze.At(tx, now)
 	k.decisions, errs[10] = loadDecisions(tx, k.accepted, k.running)
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
 	k.note, errs[12] = backup.LoadNote(tx)
@@ -70,7 +71,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.Status(),
 	}
 	if k.freeze != nil {
-		st.Freeze = k.freeze.status()
+		st.Freeze = freezeStatus(k.freeze)
 	}
 	if behind := k.floor.Sub(now); behind > maxBehind {
 		st.ClockBehindSeconds = int64(behind / time.Second)
@@ -143,7 +144,7 @@ func (k known) summary() (state bundle.State, reason, message string) {
 	case k.decisions.given != nil:
 		reason, message = ReasonQuarantined, k.decisions.given.Message
 	case k.freeze != nil:
-		reason, message = k.freeze.Reason, k.freeze.describe()
+		reason, message = k.freeze.Reason, k.freeze.Describe()
 	case k.awaited != "" && k.contact.Verdict != Deferred:
 		message = k.awaited
 		if reason != "" {

@@ -39,8 +39,6 @@ const (
 	keyJournal  = "journal"  // journal: the step that was begun and has not ended
 	keyContact  = "contact"  // contact
 
-	keyFreeze   = "bar"      // freeze: why the cluster must not be changed
-	keyPaused   = "paused"   // Pause
 	keyAttempts = "attempts" // probation: of the running release
 	keyFormer   = "former"   // release: the good one before, with other content
 	keyHistory  = "history"  // []*state.Release: the last accepted ones, the newest first

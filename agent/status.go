@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -195,7 +196,7 @@ func (s *Status) remark(floor time.Time) {
 	}
 }
 
-func (b *freeze) status() *FreezeStatus {
+func freezeStatus(b *freeze.Freeze) *FreezeStatus {
 	s := &FreezeStatus{State: b.State, Reason: b.Reason, Message: b.Message, Since: b.Since, Holding: b.Holding}
 	if !b.Until.IsZero() {
 		s.Until = &b.Until

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -41,7 +42,7 @@ func TestAVetoIsAskedForWhereSomethingIsToBeChanged(t *testing.T) {
 		r := s.once()
 		require.Equal(t, 2+i, times())
 		require.Equal(t, bundle.Pending, r.Status.State)
-		require.Equal(t, &FreezeStatus{State: bundle.Pending, Reason: ReasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Freeze)
+		require.Equal(t, &FreezeStatus{State: bundle.Pending, Reason: freeze.ReasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Freeze)
 		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 		s.now = s.now.Add(time.Minute)
 	}
@@ -78,7 +79,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 		close(engine.free)
 		ended.Wait()
 		require.Equal(t, bundle.Pending, r.Status.State)
-		require.Equal(t, ReasonVetoed, r.Status.Reason)
+		require.Equal(t, freeze.ReasonVetoed, r.Status.Reason)
 		states := map[bundle.State]int{}
 		for _, i := range r.Status.Items {
 			states[i.State]++

@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "enroll", "outbox", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
+			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
 			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,
@@ -50,6 +50,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"veto":      nil,
 			"window":    nil,
 
+			"freeze":      {"assignments", "engines", "state", "window"},
 			"engines":     {"assignments", "content", "state"},
 			"assignments": {"state"},
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -126,9 +127,9 @@ func heldBy(h *agent.HeldStatus) string {
 	return s
 }
 
-func pauseAgent(ctx context.Context, c *config.Config, reason string, lasting time.Duration) (agent.Pause, error) {
-	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Pause, error) { return a.Pause(ctx, reason, lasting) },
-		func(s *agent.State) (agent.Pause, error) { return s.Pause(reason, lasting, time.Now()) })
+func pauseAgent(ctx context.Context, c *config.Config, reason string, lasting time.Duration) (freeze.Pause, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (freeze.Pause, error) { return a.Pause(ctx, reason, lasting) },
+		func(s *agent.State) (freeze.Pause, error) { return s.Pause(reason, lasting, time.Now()) })
 }
 
 func resumeAgent(ctx context.Context, c *config.Config, retry bool) (agent.Resumed, error) {
