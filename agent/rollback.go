@@ -91,7 +91,7 @@ func (h *hold) message(running *state.Release, c contact) string {
 type Wish struct {
 	// To names a release; see bundle.ParseReleaseQuery.
 	To string `json:"to"`
-	// By is the person who asks for it, and Reason that person's reason; both may be empty.
+	// By is the author of the rollback, and Reason the author's reason; both may be empty.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }

@@ -81,7 +81,7 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 
 // Unpacker unpacks one tree.
 type Unpacker struct {
-	// Root is where files are written. It should be empty, and the caller closes it.
+	// Root is the folder for the files. It should be empty, and the caller closes it.
 	Root *os.Root
 	// Have, if set, is called once for each top-level folder, before its first entry. If it returns true, the files
 	// below that folder are digested and not written; see Passed.

@@ -21,7 +21,7 @@ const (
 	// maxArtifacts bounds the artifacts of one cluster that one import takes: there may be any number in the registry.
 	// The newest are taken first, and the next import goes on.
 	maxArtifacts = 1000
-	// collectors is how many clusters' repositories are read at once.
+	// collectors bounds the clusters whose repositories are read at once.
 	collectors = 8
 )
 

@@ -102,5 +102,5 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	refused.Write(w)
 }
 
-// unavailableRetry is when agents come back if the database could not be used.
+// unavailableRetry is the time after which agents try again if the database could not be used.
 const unavailableRetry = 30 * time.Second

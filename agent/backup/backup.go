@@ -1,8 +1,8 @@
-// Package backup is the data that a cluster keeps for its agent: the document, the interface of its place, and the
-// agent's note of it in the state file.
+// Package backup is the data that a cluster keeps for its agent: the document, the interface of its store, and the
+// agent's note about it in the state file.
 //
-// Pack makes of a Backup the bytes for a Store, and Unpack reads them. Anybody who may write Secrets may have made them;
-// the agent decides which parts it believes.
+// Pack encodes a Backup for a Store, and Unpack decodes it. Anybody who can write Secrets may have made it; the agent
+// decides which parts it believes.
 package backup
 
 import (
@@ -43,13 +43,13 @@ const (
 	Schema = 1
 	// MaxBytes is the maximum size of a Secret, less its other fields.
 	MaxBytes = 1<<20 - 4<<10
-	// maxPlainBytes bounds what a backup unpacks to: that of 10,000 assignments has some 6 MiB.
+	// maxPlainBytes bounds an unpacked backup: one of 10,000 assignments has some 6 MiB.
 	maxPlainBytes = 64 << 20
-	// maxUID is what the setting for it allows as well.
+	// maxUID bounds a uid, in bytes, as its setting does.
 	maxUID = 128
 )
 
-// Backup is what a Store holds, as gzipped JSON. Equal states give equal bytes but for Generation.
+// Backup is the content of a Store, as gzipped JSON. Equal states give equal bytes except for Generation.
 type Backup struct {
 	Schema int `json:"schema"`
 	// Generation counts the saves, so that the newer of two agents' backups is known.
@@ -80,12 +80,12 @@ type Position struct {
 	IssuedAt time.Time `json:"issuedAt"`
 }
 
-// Order is the position as an order.
+// Order returns the position as an order.
 func (p Position) Order() bundle.Order {
 	return bundle.Order{Epoch: p.Epoch, Sequence: p.Sequence, IssuedAt: p.IssuedAt}
 }
 
-// Item is what has to be known of an assignment to take it away. No digest is in it, since digests do not
+// Item has the data of an assignment that its removal needs. It has no digest, since digests do not
 // compress.
 type Item struct {
 	Name      string   `json:"name"`
@@ -101,8 +101,8 @@ type Item struct {
 	Ledgers map[string]json.RawMessage `json:"ledgers,omitempty"`
 }
 
-// Record is the assignment as somebody else has left it: nothing of it counts as applied here, so that it is
-// given once more.
+// Record returns the record of an assignment that another machine has applied: none of it counts as applied here, so
+// that it is applied once more.
 func (i Item) Record(now time.Time) assignments.Record {
 	r := assignments.Record{
 		Spec: bundle.Assignment{
@@ -116,7 +116,7 @@ func (i Item) Record(now time.Time) assignments.Record {
 	return r.Pending("", "", now)
 }
 
-// Pack returns what a Store takes. Where there is no room for all of it, the inventory stays out.
+// Pack returns the backup encoded for a Store. If it exceeds MaxBytes, Pack leaves the inventory out and partial is true.
 func (b Backup) Pack() (data []byte, partial bool, err error) {
 	data, err = b.Encode()
 	if err != nil || len(data) <= MaxBytes {
@@ -129,7 +129,7 @@ func (b Backup) Pack() (data []byte, partial bool, err error) {
 	return data, true, err
 }
 
-// Encode returns all of the backup, however long that is.
+// Encode returns the complete backup, whatever its size.
 func (b Backup) Encode() ([]byte, error) {
 	plain, err := json.Marshal(b)
 	if err != nil {
@@ -146,7 +146,7 @@ func (b Backup) Encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Sum identifies what the backup says, without its count.
+// Sum identifies the content of the backup without Generation.
 func (b Backup) Sum() (string, error) {
 	b.Generation = 0
 	body, err := json.Marshal(b)
@@ -154,10 +154,10 @@ func (b Backup) Sum() (string, error) {
 	return hex.EncodeToString(sum[:]), err
 }
 
-// errUnreadable means that a backup was not written by an agent that this one understands.
+// errUnreadable means that a backup is damaged, or has another schema.
 var errUnreadable = errors.New("cannot be read")
 
-// Unpack reads what Pack has written. It is foreign: anybody who may write Secrets may have made it.
+// Unpack decodes the output of Pack. The data is untrusted: anybody who can write Secrets may have made it.
 func Unpack(data []byte) (*Backup, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -209,7 +209,7 @@ func (b *Backup) Items() map[string]Item {
 	return all
 }
 
-// SortedItems returns items as an inventory has them: by name.
+// SortedItems returns items sorted by name, as in an inventory.
 func SortedItems(all map[string]Item) (items []Item) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		items = append(items, all[name])

@@ -11,10 +11,10 @@ import (
 // keyNote is the record of state.Meta with a Note.
 const keyNote = "memory"
 
-// Note is what the state file knows of the backup in the cluster.
+// Note is the record of the cluster's backup in the state file.
 type Note struct {
-	// Known is true once the backup was read, or there was none. Before that the state may be that of a machine
-	// which was set up anew.
+	// Known is true once the backup was read, or there was none. Before that the state may be that of a new
+	// machine.
 	Known bool `json:"known,omitempty"`
 	// Generation and Sum belong to the backup that was last saved, was about to be saved, or was taken over.
 	Generation int64  `json:"generation"`
@@ -31,7 +31,7 @@ type Note struct {
 	Message string    `json:"message,omitempty"`
 }
 
-// LoadNote reads the note; nil where there is none.
+// LoadNote reads the note; nil if there is none.
 func LoadNote(tx *bbolt.Tx) (*Note, error) { return state.Load[*Note](tx, state.Meta, keyNote) }
 
 // ReadNote is LoadNote in a transaction of its own. The error is a *state.LocalError.
@@ -46,20 +46,20 @@ func ReadNote(db *state.DB) (n *Note, err error) {
 	return n, nil
 }
 
-// Save replaces what LoadNote returns.
+// Save saves n for LoadNote.
 func (n *Note) Save(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyNote, n) }
 
-// Status says how the backup stands that the cluster keeps.
+// Status is the state of the cluster's backup.
 type Status struct {
 	Where string `json:"where"` // such as Secret wherry-system/wherry-agent-memory
-	// SavedAt is when it was written last; nil before the first time.
+	// SavedAt is the time of the last write; nil before the first.
 	SavedAt *time.Time `json:"savedAt,omitempty"`
-	// Reason and Message say why not all of it is kept, where that is so.
+	// Reason and Message are the reason why not all of it is kept; empty if all is.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// Status is the note for people; nil where there is none.
+// Status returns the note for people; nil if there is none.
 func (n *Note) Status() *Status {
 	if n == nil {
 		return nil

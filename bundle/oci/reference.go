@@ -26,7 +26,7 @@ type Reference struct {
 
 // layoutReference finds where the folder ends and the repository begins. Only the repositories that
 // wherry writes are recognised, since both may hold any number of slashes. The separator may also be a
-// colon, which is how other tools write references into a layout.
+// colon, as other tools write references into a layout.
 var layoutReference = regexp.MustCompile(`^(.+)[/:]((?:bundles|environments)/[^:@]+)$`)
 
 // ParseReference reads oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE and

@@ -28,8 +28,8 @@ const (
 	bodyTime     = 30 * time.Second
 	// MaxAnswerTime bounds how long an answer may take.
 	MaxAnswerTime = 2 * time.Minute
-	// MaxDrainTime is how long a hub waits for the rest of a body that it has not read, so that the sender reads the
-	// answer.
+	// MaxDrainTime bounds the time for which a hub reads the rest of an unread body, so that the sender gets
+	// the answer.
 	MaxDrainTime = 5 * time.Second
 )
 

@@ -99,7 +99,7 @@ type DeploymentStatus struct {
 	Content      digest.Digest `json:"content,omitempty"`
 	Revision     string        `json:"revision,omitempty"`
 	Floating     bool          `json:"floating,omitempty"`
-	// Failures is how often the assignment has begun to fail, by its agent's count: bundle.Item.
+	// Failures counts how often the assignment has begun to fail, according to its agent; see bundle.Item.
 	Failures int64 `json:"failures,omitempty"`
 	// Release is the digest of the release that the cluster runs.
 	Release digest.Digest `json:"release,omitempty"`

@@ -13,9 +13,9 @@ type TokenScope struct {
 	Ring        string `json:"ring,omitempty"`
 	// Labels are given to each cluster that the token registers, before its own of the same keys.
 	Labels map[string]string `json:"labels,omitempty"`
-	// Uses is how many agents it registers; zero means one.
+	// Uses bounds the agents that it registers; zero means one.
 	Uses int `json:"uses"`
-	// ExpiresAt is when the token ends.
+	// ExpiresAt is the time at which the token expires.
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 

@@ -20,7 +20,7 @@ import (
 
 // Client reads the lists of a hub over HTTP, all their pages. It implements store.Fleet.
 type Client struct {
-	// URL is where the hub answers, such as http://127.0.0.1:8080.
+	// URL is the hub's address, such as http://127.0.0.1:8080.
 	URL string
 	// HTTP is nil for http.DefaultClient.
 	HTTP *http.Client

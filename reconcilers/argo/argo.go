@@ -92,7 +92,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	return &Reconciler{objects}, nil
 }
 
-// SettleTime is how long what this adapter calls compliant has to stay so before it counts.
+// SettleTime returns the time for which Compliant has to last before it counts.
 func (*Reconciler) SettleTime() time.Duration { return settleTime }
 
 const group = "argoproj.io"

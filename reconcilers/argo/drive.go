@@ -58,7 +58,7 @@ func (e engine) next(a *application, changed bool) map[string]any {
 	return nil
 }
 
-// mostTries is how often a revision is tried whose sync fails.
+// mostTries bounds the syncs of a revision that fail.
 const mostTries = 2
 
 // wanting reports whether an Application needs a sync that Argo CD does not begin by itself.
@@ -90,7 +90,7 @@ func (a *application) abandoned() bool {
 // the operation's state.
 const attemptKey = "wherry.dev/attempt"
 
-// tried is how often the sync of the newest revision has failed.
+// tried returns the number of failed syncs of the newest revision.
 func (a *application) tried() int {
 	last := a.last()
 	if !last.failed() {

@@ -50,7 +50,7 @@ func (e engine) silence(ctx context.Context, c kubernetes.Cluster, a *applicatio
 // SettingsName is the ConfigMap with Argo CD's settings.
 const SettingsName = "argocd-cm"
 
-// polls is how many of Argo CD's polls may pass in silence.
+// polls is the number of Argo CD's polls that may pass without a refresh.
 const polls = 3
 
 // Silence is how long an Argo CD with these settings, which may be nil, may go without looking at an

@@ -23,7 +23,7 @@ type entry struct {
 	Artifacts map[digest.Digest][]layer
 	// Parts are the files of layers that were fetched and found to be what their digest says, by layer.key.
 	Parts map[string][]part
-	// Seen is how files of the live folder looked when they were read last, by path.
+	// Seen is the metadata of the live folder's files when they were last read, by path.
 	Seen map[string]seen
 }
 
@@ -56,7 +56,7 @@ type part struct {
 	Executable bool `json:",omitempty"`
 	Size       int64
 	Content    digest.Digest
-	// ID is how the file looked when it was fetched.
+	// ID is the file's metadata when it was fetched.
 	ID identity
 }
 
@@ -83,7 +83,7 @@ func (e *entry) remember(l layer, i int, id identity) {
 	}
 }
 
-// racyTime is how young a change may be for another one to leave the same time behind.
+// racyTime is the age of a change below which another change may leave the same time stamp.
 const racyTime = 2 * time.Second
 
 // learn notes how those fetched files look that are as they should be, and reports whether that is news.

@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// access is how one call on an assignment reaches its objects.
+// access holds the session and the manager by which one call on an assignment reaches its objects.
 type access struct {
 	*session
 	r       *Reconciler

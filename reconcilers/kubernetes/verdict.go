@@ -23,7 +23,7 @@ type Cluster interface {
 	Get(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error)
 }
 
-// Verdict is how one object stands.
+// Verdict is the state of one object.
 type Verdict struct {
 	State    bundle.State
 	Reason   string

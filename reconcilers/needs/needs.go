@@ -40,7 +40,7 @@ type Needs struct {
 	Sources map[string][]Object
 	// Brought are the kinds that CustomResourceDefinitions of the release define.
 	Brought map[schema.GroupVersionKind]bool
-	// Defined is how these kinds are served.
+	// Defined are the resources of these kinds.
 	Defined map[schema.GroupKind]Resource
 	// Mirrors are the assignments whose Zarf package needs what "zarf init" brings.
 	Mirrors map[string]bool
@@ -52,7 +52,7 @@ type Object struct {
 	Namespace string // empty where none is named
 }
 
-// Resource is how a kind is served.
+// Resource is the resource under which an API server serves a kind.
 type Resource struct {
 	Plural     string // as permissions name it
 	Namespaced bool

@@ -23,7 +23,7 @@ var (
 	linkMask    = netip.MustParseAddr("255.255.255.252")
 )
 
-// linkQueue is how long packets wait at most for those before them, as in the modem of a slow link.
+// linkQueue bounds the time for which packets wait for earlier ones, as in the modem of a slow link.
 const linkQueue = 2 * time.Second
 
 // linkMTU is that of Ethernet, the largest packet of a link in bytes.
@@ -31,7 +31,7 @@ const linkMTU = 1500
 
 // Weather is what a link does to packets, in both directions alike.
 type Weather struct {
-	// Delay is how long a packet is under way, half of what a round trip takes.
+	// Delay is the travel time of a packet, half of a round trip.
 	Delay time.Duration
 	// Loss is the part of the packets that do not arrive, from 0 to 1.
 	Loss float64
@@ -92,7 +92,7 @@ func (l *Link) Arrived() Arrived {
 	return l.arrived
 }
 
-// Lost is how many packets the weather has taken.
+// Lost returns the number of packets that the weather has dropped.
 func (l *Link) Lost() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

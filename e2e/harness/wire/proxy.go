@@ -79,7 +79,7 @@ func (p *Proxy) Count() Count {
 	return p.count
 }
 
-// Cuts is how many connections were ended because of CutAt.
+// Cuts returns the number of connections that were ended because of CutAt.
 func (p *Proxy) Cuts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

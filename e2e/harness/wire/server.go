@@ -72,7 +72,7 @@ func ServeKnown(l net.Listener, address net.IP, handler http.Handler, clients *x
 // Requests is how many were made so far, those of clients that ask for a token or find that they need one included.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// Open is how many connections are open.
+// Open returns the number of open connections.
 func (s *Server) Open() int64 { return s.open.Load() }
 
 // Close ends the server with all its connections.
