@@ -63,7 +63,7 @@ func BenchmarkDeltas(b *testing.B) {
 	const runs = 10
 	began, cpu := time.Now(), cpuTime(b)
 	for range runs {
-		made, err := deltas.Make(b.Context(), &p.Reader, pl.Type, pl.tree, p.opts.Cache, p.opts.DeltaCommand)
+		made, err := deltas.Make(b.Context(), p.Reader, pl.Type, pl.tree, p.opts.Cache, p.opts.DeltaCommand)
 		require.NoError(b, err)
 		require.Len(b, made, 4)
 	}

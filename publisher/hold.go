@@ -40,9 +40,9 @@ type kept struct {
 // hold decides on the failed assignments of ct: they are dropped on purpose, held with their content of the last release,
 // or left out because they never had any. If their earlier content is unknown, ct is not published: leaving an assignment
 // out would order its deletion.
-func (p *publication) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
-	o, gaps := outcomeOf(ct), p.gaps.of(ct)
-	k, err := p.holdFailed(ctx, o, gaps, at, record)
+func (n *planner) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
+	o, gaps := outcomeOf(ct), n.gaps.of(ct)
+	k, err := n.holdFailed(ctx, o, gaps, at, record)
 	if err != nil {
 		return k, err
 	}
@@ -74,11 +74,11 @@ func takenOf(ct asked) []FailedAssignment {
 }
 
 // holdFailed does what hold says for those whose names nobody else has.
-func (p *publication) holdFailed(ctx context.Context, o outcome, gaps typeGaps, at found, record standing.Record) (k kept, err error) {
+func (n *planner) holdFailed(ctx context.Context, o outcome, gaps typeGaps, at found, record standing.Record) (k kept, err error) {
 	var last *lastRelease
 	var listed []bundle.Assignment // in last
 	if gaps.needLast(o) {
-		last, err = p.openLast(ctx, at, record)
+		last, err = n.openLast(ctx, at, record)
 	}
 	if err == nil && last != nil {
 		defer func() { _ = last.tree.Close() }() // a temporary folder
@@ -86,7 +86,7 @@ func (p *publication) holdFailed(ctx context.Context, o outcome, gaps typeGaps, 
 		o = gaps.compare(o, listed)
 	}
 	if err == nil {
-		k, err = gaps.keep(o, last, p.accountOf)
+		k, err = gaps.keep(o, last, n.accountOf)
 	}
 	var unknown *standing.LostError
 	if errors.As(err, &unknown) {
@@ -95,7 +95,7 @@ func (p *publication) holdFailed(ctx context.Context, o outcome, gaps typeGaps, 
 	for _, a := range o.rendered {
 		if drop := gaps.drop(a.Name); gaps.drops[drop] {
 			k.there = append(k.there, drop)
-			p.Warn("%s did not fail, so it is not dropped", drop)
+			n.Warn("%s did not fail, so it is not dropped", drop)
 		}
 	}
 	for name := range o.failed {
@@ -155,8 +155,8 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there never was one,
 // and a *standing.LostError where it cannot be fetched and verified.
-func (p *publication) openLast(ctx context.Context, at found, record standing.Record) (*lastRelease, error) {
-	v, err := p.last(ctx, at, record)
+func (n *planner) openLast(ctx context.Context, at found, record standing.Record) (*lastRelease, error) {
+	v, err := n.last(ctx, at, record)
 	if v == nil || err != nil {
 		return nil, err
 	}
@@ -168,9 +168,9 @@ func (p *publication) openLast(ctx context.Context, at found, record standing.Re
 }
 
 // last returns the release that failed assignments keep their content from; nil where there never was one.
-func (p *publication) last(ctx context.Context, at found, record standing.Record) (*bundle.Verified, error) {
+func (n *planner) last(ctx context.Context, at found, record standing.Record) (*bundle.Verified, error) {
 	if len(at.aim) > 0 {
-		return p.LastOf(ctx, at.Type, at.base(), record)
+		return n.LastOf(ctx, at.Type, at.base(), record)
 	}
-	return p.Last(ctx, at.Type, p.opts.Rings, record)
+	return n.Last(ctx, at.Type, n.opts.Rings, record)
 }

@@ -54,13 +54,13 @@ func (f found) aimsAt(l *standing.Lane) bool { return slices.Contains(f.aim, l) 
 
 // issues returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
 // may take comes before those of narrower rings.
-func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
+func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	all := pl.standingIssues(pl.content)
 	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
 	}
 	for _, i := range all {
-		if err := p.judge(ctx, pl, i); err != nil {
+		if err := ps.judge(ctx, pl, i); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func withoutLanes(all []*issue, lanes standing.Lanes) []*issue {
 }
 
 // judge sets the reason why a published release is made anew, if it is.
-func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
+func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	if i.from == nil {
 		return nil
 	}
@@ -136,7 +136,7 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	case i.taken:
 		i.why = "another publisher took its tag"
 	default:
-		i.why = p.renewal().why(i.from.Release, i.current)
+		i.why = ps.renewal().why(i.from.Release, i.current)
 	}
 	for _, l := range i.lanes {
 		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.isOf(v) {
@@ -150,9 +150,9 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	if i.why == "" {
 		i.why = "its files are not there any more"
 	}
-	if _, cached := pl.layerOf(i.from.Release.Content, p.opts.Cache); !cached {
+	if _, cached := pl.layerOf(i.from.Release.Content, ps.cache); !cached {
 		i.why = "" // there is nothing to make it anew with
-		p.Warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.Name, i.from.Name(), i.lanes)
+		ps.Warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.Name, i.from.Name(), i.lanes)
 	}
 	return nil
 }

@@ -77,12 +77,12 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 }
 
 // lastAssignments lists the assignments in the release from which failed assignments would keep their content.
-func (p *publication) lastAssignments(ctx context.Context, clusterType string, record standing.Record) ([]bundle.Assignment, error) {
-	at, err := p.find(ctx, clusterType, record)
+func (n *planner) lastAssignments(ctx context.Context, clusterType string, record standing.Record) ([]bundle.Assignment, error) {
+	at, err := n.find(ctx, clusterType, record)
 	if err != nil || at.refused != "" {
 		return nil, err
 	}
-	v, err := p.last(ctx, at, record)
+	v, err := n.last(ctx, at, record)
 	if v == nil || err != nil {
 		return nil, err
 	}

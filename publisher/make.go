@@ -30,19 +30,19 @@ type maker struct {
 	deltaCommand []string
 }
 
-func (p *publication) maker() maker {
-	created := p.opts.Created
+func (ps *pusher) maker() maker {
+	created := ps.created
 	if created.IsZero() {
-		created = p.IssuedAt
+		created = ps.IssuedAt
 	}
 	origin := map[string]string{ocispec.AnnotationCreated: created.UTC().Format(time.RFC3339)}
-	if rev := cmp.Or(p.commits.base, p.commits.environment); rev != "" {
+	if rev := cmp.Or(ps.commits.base, ps.commits.environment); rev != "" {
 		origin[ocispec.AnnotationRevision] = rev
 	}
-	if p.opts.Source != "" {
-		origin[ocispec.AnnotationSource] = p.opts.Source
+	if ps.source != "" {
+		origin[ocispec.AnnotationSource] = ps.source
 	}
-	return maker{p.signer, origin, &p.Reader, p.opts.Cache, p.opts.DeltaCommand}
+	return maker{ps.signer, origin, ps.Reader, ps.cache, ps.deltaCommand}
 }
 
 // annotations are what registries and other tools show.

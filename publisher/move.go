@@ -56,7 +56,7 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if err != nil {
 		return nil, err
 	}
-	if p.Platform, err = platformOf(ctx, &p.Reader); err == nil {
+	if p.Platform, err = platformOf(ctx, p.Reader); err == nil {
 		err = p.mayPublish(ctx)
 	}
 	done := p.nothingDone()

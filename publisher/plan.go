@@ -19,6 +19,17 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
+// planner decides the content of a cluster type's next release, and whether it may be published. It writes nothing.
+type planner struct {
+	*standing.Reader
+	gaps gaps
+	opts PublishOptions
+	// rings are the platform's rings, narrowest first.
+	rings []string
+	// accountOf is scheduler.Result.ServiceAccount.
+	accountOf func(workspace, namespace string) string
+}
+
 // asked is the wanted content of one cluster type.
 type asked struct {
 	scheduler.ClusterTypeResult
@@ -81,17 +92,17 @@ func (c content) isOf(v *bundle.Verified) bool {
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
-func (p *publication) plan(ctx context.Context, ct asked, record standing.Record) (*plan, error) {
+func (n *planner) plan(ctx context.Context, ct asked, record standing.Record) (*plan, error) {
 	pl := &plan{asked: ct}
 	var err error
-	if pl.found, err = p.find(ctx, ct.Name, record); err != nil {
+	if pl.found, err = n.find(ctx, ct.Name, record); err != nil {
 		return pl, err
 	}
 	pl.row = pl.standingRow(ct.Name, len(ct.Assignments))
 	if pl.refused != "" {
 		return pl.fail("%s", pl.refused), nil
 	}
-	if pl.kept, err = p.hold(ctx, ct, pl.found, record); err != nil {
+	if pl.kept, err = n.hold(ctx, ct, pl.found, record); err != nil {
 		return pl, err
 	}
 	pl.row.Failures, pl.row.Dropped = pl.failures, pl.dropped
@@ -99,16 +110,16 @@ func (p *publication) plan(ctx context.Context, ct asked, record standing.Record
 		return pl.fail("%s", pl.lost), nil
 	}
 	pl.row.Assignments = len(pl.rendered) + len(pl.held)
-	if pl.content, err = p.pack(ct.ClusterTypeResult, pl.kept); err != nil {
+	if pl.content, err = n.pack(ct.ClusterTypeResult, pl.kept); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if pl.validFor, err = validityOf(ct.ClusterTypeResult, p.opts.ValidFor); err != nil {
+	if pl.validFor, err = validityOf(ct.ClusterTypeResult, n.opts.ValidFor); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if p.opts.RenewBefore >= pl.validFor {
-		p.Warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(p.opts.RenewBefore))
+	if n.opts.RenewBefore >= pl.validFor {
+		n.Warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(n.opts.RenewBefore))
 	}
-	if pl.row.Assignments > 0 || p.opts.AllowEmpty {
+	if pl.row.Assignments > 0 || n.opts.AllowEmpty {
 		return pl, nil
 	}
 	had, err := pl.hadAssignments(ctx, pl.tree.Content.DiffID)
@@ -129,24 +140,24 @@ func (pl *plan) lacksSomething() bool {
 }
 
 // find reads the published state of a cluster type, and whether it can be published.
-func (p *publication) find(ctx context.Context, name string, record standing.Record) (f found, err error) {
+func (n *planner) find(ctx context.Context, name string, record standing.Record) (f found, err error) {
 	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
 		f.refused = fmt.Sprintf("a cluster type's name becomes the name of a repository: %v", err)
 		return f, nil
 	}
-	if f.Type, err = p.Type(ctx, name); err != nil {
+	if f.Type, err = n.Type(ctx, name); err != nil {
 		return f, err
 	}
-	if last := f.Verified; last != nil && last.Release.Platform != p.Platform {
+	if last := f.Verified; last != nil && last.Release.Platform != n.Platform {
 		f.refused = fmt.Sprintf("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
-			p.Location.Name(f.Stream.Repository()), last.Release.Platform, p.Platform)
+			n.Location.Name(f.Stream.Repository()), last.Release.Platform, n.Platform)
 		return f, nil
 	}
-	if len(p.rings) == 0 {
+	if len(n.rings) == 0 {
 		return f, nil
 	}
-	if f.Type, err = p.Rings(ctx, f.Type, p.rings, record); err == nil {
-		f.aim = chooseAim(f.Lanes, p.rings, p.opts.Rings, record.Has(name))
+	if f.Type, err = n.Rings(ctx, f.Type, n.rings, record); err == nil {
+		f.aim = chooseAim(f.Lanes, n.rings, n.opts.Rings, record.Has(name))
 	}
 	return f, err
 }
@@ -165,14 +176,14 @@ func (f found) standingRow(name string, assignments int) PublishedType {
 }
 
 // pack returns the content of a cluster type's rendered and held assignments.
-func (p *publication) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err error) {
+func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err error) {
 	if err := artifacts.CheckPinned(ct); err != nil {
 		return c, err
 	}
-	if known, ok := p.opts.Packed.Of(ct.Name); ok {
+	if known, ok := n.opts.Packed.Of(ct.Name); ok {
 		return content{known.Tree, known.Artifacts}, nil
 	}
-	c.tree, c.artifacts, err = pack.Once(p.opts.Cache, k.rendered, k.held)
+	c.tree, c.artifacts, err = pack.Once(n.opts.Cache, k.rendered, k.held)
 	return c, err
 }
 

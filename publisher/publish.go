@@ -1,8 +1,9 @@
 // Package publisher brings what the scheduler rendered to a registry or an OCI layout, in signed releases.
 //
-// Begin with [Publish]. The packages below it do the rest: platform reads sources, outdir writes a plain folder.
-// Publish leaves no tag on anything incomplete, keeps the last verified content of assignments that failed, and
-// gives the same bytes for the same input.
+// Begin with [Publish]. A planner decides each cluster type's next release from the scheduler's result and from what stands
+// at the destination (package standing), and a pusher signs and pushes it (package signing). Package platform reads sources,
+// and outdir writes a plain folder. Publish leaves no tag on anything incomplete, keeps the last verified content of
+// assignments that failed, and gives the same bytes for the same input.
 package publisher
 
 import (
@@ -134,23 +135,14 @@ func (p *publication) mayPublish(ctx context.Context) error {
 	return nil
 }
 
-// publication holds the inputs of one run of Publish that all steps share: options, signer and reader. Steps pass their
-// results to one another as values.
+// publication is one run of Publish: the planner and the pusher, which share a reader. They pass their results to one
+// another as values.
 type publication struct {
-	standing.Reader
-	signer   signing.Signer
-	gaps     gaps
-	opts     PublishOptions
-	commits  commits
+	*standing.Reader
+	planner
+	pusher
 	warnings *warnings // of the Reader
-	// rings are the platform's rings, narrowest first.
-	rings []string
-	// accountOf is scheduler.Result.ServiceAccount.
-	accountOf func(workspace, namespace string) string
 }
-
-// commits are those that a publication is of; empty where they are not known.
-type commits struct{ base, environment string }
 
 // warnings lists the Reader's warnings, each once.
 type warnings struct{ list []string }
@@ -185,14 +177,19 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		now = time.Now
 	}
 	w := new(warnings)
+	at := standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add)
 	return &publication{
-		Reader:   standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add),
-		signer:   signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
-		gaps:     gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
-		opts:     opts,
-		commits:  commits{result.BaseCommit, opts.EnvironmentCommit},
+		Reader: &at,
+		planner: planner{
+			Reader: &at, gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
+			opts: opts, rings: result.Rings, accountOf: result.ServiceAccount,
+		},
+		pusher: pusher{
+			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
+			wanted: opts.Rings, renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
+			created: opts.Created, source: opts.Source, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
+		},
 		warnings: w,
-		rings:    result.Rings, accountOf: result.ServiceAccount,
 	}, nil
 }
 
@@ -364,4 +361,25 @@ func (p *publication) check(ctx context.Context, plans []*plan, so *progress) er
 		so.checked[d.ClusterType] = d.Content.Content.DiffID
 	}
 	return nil
+}
+
+// carryOut pushes what pl asks for, or finds that it is there, and returns what the result says of it. Where another
+// publisher was faster, it plans the cluster type anew.
+func (p *publication) carryOut(ctx context.Context, pl *plan, record standing.Record, so *progress) (PublishedType, error) {
+	for race := 1; pl.row.Result != releases.OutcomeFailed; race++ {
+		row, err := p.attempt(ctx, pl)
+		if !errors.Is(err, releases.ErrRace) {
+			return row, err
+		}
+		if race == releases.MaxRaces {
+			return row, fmt.Errorf("%s: %w", pl.Name, err)
+		}
+		if pl, err = p.plan(ctx, pl.asked, record); err != nil {
+			return row, err
+		}
+		if err := p.check(ctx, []*plan{pl}, so); err != nil { // it may hold something else now
+			return row, err
+		}
+	}
+	return pl.row, nil
 }

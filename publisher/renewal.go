@@ -18,7 +18,7 @@ type renewal struct {
 	before time.Duration
 }
 
-func (p *publication) renewal() renewal { return renewal{p.Trust, p.IssuedAt, p.opts.RenewBefore} }
+func (ps *pusher) renewal() renewal { return renewal{ps.Trust, ps.IssuedAt, ps.renewBefore} }
 
 // why returns the reason why a published release is made anew; empty if it is not. Current is true if the release meets the
 // trust in force.

@@ -12,19 +12,19 @@ import (
 
 // attemptRings pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
 // each moment the newest release for a ring is the one that the ring is to have.
-func (p *publication) attemptRings(ctx context.Context, pl *plan) (PublishedType, error) {
+func (ps *pusher) attemptRings(ctx context.Context, pl *plan) (PublishedType, error) {
 	row := pl.row
-	all, err := p.issues(ctx, pl)
+	all, err := ps.issues(ctx, pl)
 	if err != nil {
 		return row, err
 	}
-	made, err := p.releasesOf(pl, all)
+	made, err := ps.releasesOf(pl, all)
 	if err != nil {
 		return row, err
 	}
 	row.Releases = nil
 	for n, i := range slices.Backward(all) {
-		done, err := p.carryOutIssue(ctx, pl, i, made[n])
+		done, err := ps.carryOutIssue(ctx, pl, i, made[n])
 		if err != nil {
 			return row, err
 		}
@@ -44,22 +44,22 @@ type madeRelease struct {
 }
 
 // releasesOf makes the release of each issue that is due, in rising order; nil for the others.
-func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
+func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 	made := make([]*madeRelease, len(all))
-	known, last, numbered, anew := pl.Tags, pl.lastOf(p.Trust.Epoch), pl.highestNumbered(), false
+	known, last, numbered, anew := pl.Tags, pl.lastOf(ps.Trust.Epoch), pl.highestNumbered(), false
 	known.All = slices.Clone(known.All)
 	for n, i := range all {
 		if !i.due() {
 			continue
 		}
-		r := p.releaseOf(pl, i)
-		if v := i.lanes[0].Waiting; v != nil && !anew && p.renewal().waitsFor(v, r) {
+		r := ps.releaseOf(pl, i)
+		if v := i.lanes[0].Waiting; v != nil && !anew && ps.renewal().waitsFor(v, r) {
 			made[n] = &madeRelease{v.Release, v}
 			continue
 		}
 		anew = anew || i.forAll()
 		var err error
-		if r.Sequence, err = known.Next(r.Epoch, last, p.IssuedAt); err != nil {
+		if r.Sequence, err = known.Next(r.Epoch, last, ps.IssuedAt); err != nil {
 			return nil, fmt.Errorf("%s: %w", pl.Name, err)
 		}
 		r.Number = bundle.NextNumber(numbered)
@@ -93,13 +93,13 @@ func (f found) highestNumbered() *bundle.Verified {
 }
 
 // releaseOf returns the release of an issue, without its sequence and number.
-func (p *publication) releaseOf(pl *plan, i *issue) bundle.Release {
-	r := p.plannedRelease(pl)
+func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
+	r := ps.plannedRelease(pl)
 	if i.from != nil {
 		from := i.from.Release
 		r.BaseCommit, r.EnvironmentCommit, r.Content, r.Artifacts = from.BaseCommit, from.EnvironmentCommit, from.Content, from.Artifacts
 		if pl.validFor == 0 {
-			r.ExpiresAt = p.IssuedAt.Add(from.ExpiresAt.Sub(from.IssuedAt))
+			r.ExpiresAt = ps.IssuedAt.Add(from.ExpiresAt.Sub(from.IssuedAt))
 		}
 	}
 	r.Rings = i.lanes.Rings()
@@ -107,7 +107,7 @@ func (p *publication) releaseOf(pl *plan, i *issue) bundle.Release {
 }
 
 // carryOutIssue releases one issue, or sees to it that the release that stays has its tags.
-func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (PublishedRelease, error) {
+func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (PublishedRelease, error) {
 	done := i.published()
 	if made == nil {
 		moved, err := releases.Settle(ctx, pl.Repo, i.from.Descriptor, i.from.Release.Tag(), i.lanes.MovingTags(), pl.Tags)
@@ -116,17 +116,17 @@ func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, mad
 		}
 		if v := i.waiting; v != nil {
 			done.Result, done.Sequence, done.Number, done.Digest = releases.OutcomePending, v.Release.Sequence, v.Release.Number, v.Descriptor.Digest
-			done.Signatures = &SignatureCount{len(v.KeyIDs), p.Trust.Need()}
+			done.Signatures = &SignatureCount{len(v.KeyIDs), ps.Trust.Need()}
 		}
 		return done, err
 	}
 	done.Renewed = i.why
-	desc, have, err := p.push(ctx, pl, made.release, made.waiting, i.from)
+	desc, have, err := ps.push(ctx, pl, made.release, made.waiting, i.from)
 	if err != nil {
 		return done, err
 	}
 	done.Sequence, done.Number, done.Digest, done.content = made.release.Sequence, made.release.Number, desc.Digest, made.release.Content.DiffID
-	done.Result, done.Signatures, err = p.makeVisible(ctx, pl.Type, desc, made.release, i.lanes.MovingTags(), have)
+	done.Result, done.Signatures, err = ps.makeVisible(ctx, pl.Type, desc, made.release, i.lanes.MovingTags(), have)
 	return done, err
 }
 

@@ -79,8 +79,9 @@ func (q *quorum) reader() standing.Reader {
 
 // maker makes what nobody asked for.
 func (q *quorum) maker(keys ...*keys.Key) maker {
-	p := &publication{Reader: q.reader(), signer: signing.Signer{Keys: keys, Location: q.loc}}
-	return p.maker()
+	at := q.reader()
+	ps := &pusher{Reader: &at, signer: signing.Signer{Keys: keys, Location: q.loc}}
+	return ps.maker()
 }
 
 func planOf(repo oci.Target, tree *bundle.Packed) *plan {
