@@ -1,4 +1,4 @@
-package agent
+package engines
 
 import (
 	"bytes"
@@ -6,20 +6,22 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// claim tells engines which assignments they were given by an agent of an earlier version, which had them note
-// nothing of that themselves. It took over whatever was there; so all that it had begun is theirs.
+// Claim tells the engines which assignments an agent of an earlier version gave them. They kept no note of that then.
+// The earlier agent took over existing files and objects, so each assignment that it had begun belongs to its engine.
+// Claim calls records only if an engine has to be told.
 //
 // Only the first pass of this version can tell, before it begins anything: from then on a record may be of a first
 // Apply, which has not taken anything over yet. So what an engine could not note at once, as where a disk is not
 // mounted, is kept in its ledger, under no assignment's name.
-func (p *pass) claim(ctx context.Context) error {
-	for adapter, engine := range p.opts.Reconcilers {
+func (s *Set) Claim(ctx context.Context, records func() ([]assignments.Record, error)) error {
+	for adapter, engine := range s.opts.Reconcilers {
 		if c, ok := engine.(reconcilers.Claimer); ok {
-			if err := p.claimFor(ctx, adapter, c); err != nil {
+			if err := s.claimFor(ctx, adapter, c, records); err != nil {
 				return err
 			}
 		}
@@ -27,8 +29,8 @@ func (p *pass) claim(ctx context.Context) error {
 	return nil
 }
 
-func (p *pass) claimFor(ctx context.Context, adapter string, engine reconcilers.Claimer) error {
-	ledger := p.state.Ledger(adapter)
+func (s *Set) claimFor(ctx context.Context, adapter string, engine reconcilers.Claimer, records func() ([]assignments.Record, error)) error {
+	ledger := assignments.LedgerOf(s.db, adapter)
 	entry, err := ledger.Load("")
 	var names []string
 	first := len(entry) == 0
@@ -41,7 +43,7 @@ func (p *pass) claimFor(ctx context.Context, adapter string, engine reconcilers.
 	if !first && len(names) == 0 {
 		return nil
 	}
-	all, err := p.records()
+	all, err := records()
 	if err != nil {
 		return err
 	}
