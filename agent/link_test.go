@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"io"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,7 +36,10 @@ type badLink struct {
 	t      testing.TB
 	to     string // the registry
 	listen net.Listener
-	client *http.Client // the agent's
+	near   http.Transport // the agent's
+
+	// patience is how long the agent waits for a byte, in nanoseconds.
+	patience atomic.Int64
 
 	mu    sync.Mutex
 	at    int // bytes until the deed
@@ -68,14 +73,62 @@ func (s *site) link() *badLink {
 	l := &badLink{t: s.t, to: s.registry.Listener.Addr().String(), listen: listen, done: true}
 	s.t.Cleanup(func() { listen.Close(); l.hangUp() })
 	go l.serve()
-	l.client = &http.Client{Transport: &http.Transport{}}
-	s.t.Cleanup(l.client.CloseIdleConnections)
-	store, err := oci.Location{Host: listen.Addr().String(), Prefix: "edge"}.Open(oci.Options{HTTPClient: l.client})
+	l.patience.Store(int64(ample))
+	s.t.Cleanup(l.near.CloseIdleConnections)
+	store, err := oci.Location{Host: listen.Addr().String(), Prefix: "edge"}.Open(oci.Options{HTTPClient: &http.Client{Transport: l}})
 	require.NoError(s.t, err)
 	s.linked, err = store.Repository(s.stream.Repository())
 	require.NoError(s.t, err)
 	s.opts.TrustSource = nil
 	return l
+}
+
+// RoundTrip sends a request of the agent, which gives up once no byte has come for the link's patience.
+func (l *badLink) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	timer := time.AfterFunc(time.Duration(l.patience.Load()), cancel)
+	res, err := l.near.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		timer.Stop()
+		err = timeoutOf(ctx, err)
+		cancel()
+		return nil, err
+	}
+	res.Body = &patientBody{res.Body, ctx, cancel, timer, l}
+	return res, nil
+}
+
+type patientBody struct {
+	io.ReadCloser
+	ctx    context.Context
+	cancel func()
+	timer  *time.Timer
+	link   *badLink
+}
+
+func (b *patientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.timer.Reset(time.Duration(b.link.patience.Load()))
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = timeoutOf(b.ctx, err)
+	}
+	return n, err
+}
+
+func (b *patientBody) Close() error {
+	b.timer.Stop()
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// timeoutOf returns the error of a request that was given up as what it is to the agent.
+func timeoutOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return os.ErrDeadlineExceeded
+	}
+	return err
 }
 
 func (l *badLink) serve() {
@@ -176,7 +229,8 @@ const brief, ample = 500 * time.Millisecond, 20 * time.Second
 
 // waits sets how long the agent does.
 func (d *badDay) waits(long time.Duration) {
-	d.link.client.Timeout, d.window = long, long
+	d.link.patience.Store(int64(long))
+	d.window = long
 }
 
 // misbehave has the link do it at byte k from now.
