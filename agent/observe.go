@@ -55,7 +55,7 @@ func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
 // only after they have.
 func (p *pass) open(rollout *assignments.Rollout, g *freeze.Guard) bool {
 	gate := rollout.Gate(p.opts.Now())
-	for _, r := range rollout.All() {
+	for r := range rollout.All() {
 		if reason, _ := gate.Waits(r); r.Unsettled() && reason == "" && (g.Found() == nil || !r.Waiting()) {
 			return true
 		}

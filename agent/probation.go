@@ -19,7 +19,7 @@ import (
 // onProbation is how the assignments stand that the release lists.
 func onProbation(rollout *assignments.Rollout) map[string]probation.Assignment {
 	all := map[string]probation.Assignment{}
-	for _, r := range rollout.All() {
+	for r := range rollout.All() {
 		if !r.Removing {
 			all[r.Spec.Name] = probation.Assignment{
 				Proved: r.Reached.Desired == r.Spec.Desired(), Failed: r.Item.State == bundle.Failed, Blamed: r.Blames(),
@@ -89,7 +89,7 @@ func (p *pass) mayGiveUp() bool {
 // release: if the process dies before it concludes the pass, the next process knows.
 func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g *freeze.Guard) (attempted bool, err error) {
 	due := func(r assignments.Record) bool { return g.Allowed(r, p.engines.Due(r)).Changes() }
-	if p.running == nil || !slices.ContainsFunc(rollout.Sorted(), due) {
+	if p.running == nil || !rollout.Contains(due) {
 		return false, nil
 	}
 	if ok, err := g.MayChangeSome(ctx); err != nil || !ok {

@@ -3,6 +3,8 @@ package assignments
 import (
 	"cmp"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,30 +50,49 @@ func (l *Rollout) Put(next Record) {
 // Remove forgets an assignment that is gone.
 func (l *Rollout) Remove(name string) { delete(l.records, name) }
 
-// All returns the records, in no order.
-func (l *Rollout) All() (rs []Record) {
-	for _, r := range l.records {
-		rs = append(rs, *r)
+// All yields the records, in no order.
+func (l *Rollout) All() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		for _, r := range l.records {
+			if !yield(*r) {
+				return
+			}
+		}
 	}
-	return rs
 }
 
-// Sorted returns the records as they are to be begun, as far as nothing holds them back: by wave and name,
-// and then those to be removed, the other way round.
-func (l *Rollout) Sorted() []Record {
-	rs := l.All()
-	slices.SortFunc(rs, func(a, b Record) int {
-		switch {
-		case a.Removing && b.Removing:
-			return b.compare(&a)
-		case a.Removing:
-			return 1
-		case b.Removing:
-			return -1
+// Contains reports whether an assignment has a record for which f is true.
+func (l *Rollout) Contains(f func(Record) bool) bool {
+	for _, r := range l.records {
+		if f(*r) {
+			return true
 		}
-		return a.compare(&b)
-	})
-	return rs
+	}
+	return false
+}
+
+// Sorted yields the records as they are to be begun, as far as nothing holds them back: by wave and name,
+// and then those to be removed, the other way round. A record that changes meanwhile is yielded as it is by then.
+func (l *Rollout) Sorted() iter.Seq[Record] {
+	return func(yield func(Record) bool) {
+		rs := slices.Collect(maps.Values(l.records)) // pointers: a record is large, and every pass sorts all of them
+		slices.SortFunc(rs, func(a, b *Record) int {
+			switch {
+			case a.Removing && b.Removing:
+				return b.compare(a)
+			case a.Removing:
+				return 1
+			case b.Removing:
+				return -1
+			}
+			return a.compare(b)
+		})
+		for _, r := range rs {
+			if !yield(*r) {
+				return
+			}
+		}
+	}
 }
 
 // compare orders by wave and name.

@@ -50,7 +50,7 @@ func (s *Set) Round(ctx context.Context, rollout *assignments.Rollout, needed fu
 	}
 	for _, gone := range []bool{false, true} {
 		var tasks []task
-		for _, r := range rollout.Sorted() {
+		for r := range rollout.Sorted() {
 			if do := guard.Allowed(r, needed(r)); r.Removing == gone && do != assignments.Nothing {
 				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
 			}
