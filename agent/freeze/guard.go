@@ -74,8 +74,7 @@ func (g *Guard) find(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// MayChange reports whether something that is to be changed may be. A freeze that begins in the course of a pass is
-// found here.
+// MayChange reports whether changes may begin. It finds a freeze that begins in the course of a pass.
 func (g *Guard) MayChange(ctx context.Context) (bool, error) {
 	if begun := time.Now(); (g.found == nil || len(g.limit) > 0) && !begun.Before(g.askAt) {
 		if err := g.find(ctx, false); err != nil {
