@@ -154,8 +154,8 @@ func isStatus(err error, code int) bool {
 	return errors.As(err, &no) && no.Code == code
 }
 
-// told gives an API server's error one of the kinds that agents test for.
-func told(err error) error {
+// classified wraps an API server's error in the kind that agents test for.
+func classified(err error) error {
 	var no *answer
 	if !errors.As(err, &no) {
 		return err

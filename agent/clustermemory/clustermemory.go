@@ -115,7 +115,7 @@ func (m *memory) Load(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", m, told(err))
+		return nil, fmt.Errorf("%s: %w", m, classified(err))
 	}
 	m.version = found.Metadata.ResourceVersion
 	if data := found.Data[dataKey]; data != nil {
@@ -128,7 +128,7 @@ func (m *memory) Save(ctx context.Context, data []byte) error {
 	next := secret{kind: kind{"v1", "Secret"}, Metadata: m.metadata(m.version), Type: secretType, Data: map[string][]byte{dataKey: data}}
 	var got struct{ Metadata metadata }
 	if err := m.put(ctx, m.path(), m.version, next, &got); err != nil {
-		return fmt.Errorf("%s: %w", m, told(err))
+		return fmt.Errorf("%s: %w", m, classified(err))
 	}
 	m.version = got.Metadata.ResourceVersion
 	return nil
@@ -151,7 +151,7 @@ func (l *leaseStore) Read(ctx context.Context) (lease.Claim, error) {
 		return lease.Claim{}, nil
 	}
 	if err != nil {
-		return lease.Claim{}, fmt.Errorf("%s: %w", l, told(err))
+		return lease.Claim{}, fmt.Errorf("%s: %w", l, classified(err))
 	}
 	return found.claim(), nil
 }
@@ -162,7 +162,7 @@ func (l *leaseStore) Write(ctx context.Context, c lease.Claim) (lease.Claim, err
 	}}
 	var got leaseObject
 	if err := l.put(ctx, l.path(), c.Version, next, &got); err != nil {
-		return lease.Claim{}, fmt.Errorf("%s: %w", l, told(err))
+		return lease.Claim{}, fmt.Errorf("%s: %w", l, classified(err))
 	}
 	return got.claim(), nil
 }

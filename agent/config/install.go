@@ -116,7 +116,7 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 	if err := in.addTrust(ctx, c); err != nil {
 		return err
 	}
-	told := map[string]any{}
+	content := map[string]any{}
 	var names []string
 	for i, key := range keys {
 		name := "cosign.pub"
@@ -137,21 +137,21 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 		values, _ := s.given(sources, configFile{})
 		switch {
 		case s.Field == "keys" && len(names) > 0:
-			told[s.Field] = names
+			content[s.Field] = names
 		case s.Field == "trust" && in.Trust != nil:
-			told[s.Field] = trustName
+			content[s.Field] = trustName
 		case s.Field == "enrollToken" && in.EnrollToken != "":
-			told[s.Field] = InstalledTokenPath
+			content[s.Field] = InstalledTokenPath
 		case s.Field == "hubKey" && hubKey != nil:
-			told[s.Field] = hubKeyName
+			content[s.Field] = hubKeyName
 		case s.Field == "cluster.name" || len(values) == 0:
 		case s.List:
-			put(told, s.Field, values)
+			put(content, s.Field, values)
 		default:
-			put(told, s.Field, values[0])
+			put(content, s.Field, values[0])
 		}
 	}
-	in.Files[configName], err = yaml.Marshal(told)
+	in.Files[configName], err = yaml.Marshal(content)
 	return err
 }
 
@@ -176,16 +176,16 @@ func (in *Installed) addTrust(ctx context.Context, c *Config) error {
 }
 
 // put sets a field whose name may have a dot for a mapping.
-func put(told map[string]any, field string, value any) {
+func put(content map[string]any, field string, value any) {
 	outer, inner, nested := strings.Cut(field, ".")
 	if !nested {
-		told[field] = value
+		content[field] = value
 		return
 	}
-	m, _ := told[outer].(map[string]any)
+	m, _ := content[outer].(map[string]any)
 	if m == nil {
 		m = map[string]any{}
-		told[outer] = m
+		content[outer] = m
 	}
 	m[inner] = value
 }
