@@ -74,7 +74,7 @@ func peek(index int, envelope []byte, uid string) (unopened, *hubapi.Rejection) 
 func (u unopened) reject(code hubapi.Code, format string, args ...any) *hubapi.Rejection {
 	r := &hubapi.Rejection{Index: u.index, ID: u.id, Reason: code, Permanent: code.Permanent()}
 	r.Message = store.Plain(store.Clip(fmt.Sprintf(format, args...)))
-	if store.IsUID(u.cluster) {
+	if bundle.IsClusterUID(u.cluster) {
 		r.Cluster = u.cluster
 	}
 	return r

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
@@ -56,12 +58,8 @@ func (s Setting) Variable() string {
 	return "WHERRY_" + strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_"))
 }
 
-var (
-	uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	// namespacePattern is a DNS label of RFC 1123, as Kubernetes has it.
-	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	namePattern      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
-)
+// isNamespace reports whether s is a DNS label of RFC 1123, as Kubernetes has it.
+func isNamespace(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }
 
 // adapters are those that can be had.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
@@ -105,12 +103,12 @@ func Settings() []Setting {
 		{Field: "directoryRoot", Flag: "directory-root", path: true, Allowed: "the path of a folder", Usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *Config) *string { return &c.Adapters.DirectoryRoot })},
 		{Field: "kubeconfig", Flag: "kubeconfig", path: true, Allowed: "the path of a kubeconfig", Usage: "kubeconfig `FILE` for the adapters kubernetes, flux, argo and zarf; inside a cluster it is not needed", set: text(func(c *Config) *string { return &c.Adapters.Kubeconfig })},
 		{Field: "impersonate", Flag: "impersonate", Toggle: true, Allowed: "true or false", Usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
-		{Field: "argoNamespace", Flag: "argo-namespace", Allowed: "the name of a namespace", Usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(namespacePattern, func(c *Config) *string { return &c.Adapters.ArgoNamespace })},
+		{Field: "argoNamespace", Flag: "argo-namespace", Allowed: "the name of a namespace", Usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(isNamespace, func(c *Config) *string { return &c.Adapters.ArgoNamespace })},
 		{Field: "memory", Flag: "memory", Allowed: "NAMESPACE/NAME, or none", Usage: "keep what must outlive this machine in the Secret and Lease `NAMESPACE/NAME` of the cluster, or none (default: wherry-agent-memory in the pod's namespace; with --kubeconfig one of the stream's in wherry-system)", set: setMemory},
 		{Field: "zarf", Flag: "zarf", Allowed: "a program, such as zarf or /usr/local/bin/zarf", Usage: "run this `PROGRAM` for the adapter zarf, which is off without; packages may run commands on this machine", set: text(func(c *Config) *string { return &c.Adapters.Zarf })},
 		{Field: "zarfKeys", Flag: "zarf-key", List: true, path: true, Allowed: "the path of a public key in PEM, such as cosign.pub", Usage: "public key `FILE` that Zarf packages of a registry are signed with; may be given several times", set: setZarfKey},
-		{Field: "cluster.name", Flag: "cluster-name", Allowed: "letters, digits, '.', '_' and '-'", Usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *Config) *string { return &c.Cluster.Name })},
-		{Field: "cluster.uid", Flag: "cluster-uid", Allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", Usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *Config) *string { return &c.Cluster.UID })},
+		{Field: "cluster.name", Flag: "cluster-name", Allowed: "letters, digits, '.', '_' and '-'", Usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(bundle.IsClusterName, func(c *Config) *string { return &c.Cluster.Name })},
+		{Field: "cluster.uid", Flag: "cluster-uid", Allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", Usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(bundle.IsClusterUID, func(c *Config) *string { return &c.Cluster.UID })},
 		{Field: "cluster.labels", Flag: "cluster-labels", List: true, Allowed: "KEY=VALUE", Usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
 		{Field: "hub", Flag: "hub", Allowed: "an http:// or https:// URL", Usage: "hub `URL` that reports go to (default: that of the hub that has enrolled the agent)", set: setHub},
 		{Field: "hubKey", Flag: "hub-key", path: true, Allowed: "the path of the public key that \"wherry hub keys show\" prints", Usage: "pin the hub's public key `FILE` (default: that of the hub that has enrolled the agent); without one no acknowledgement is believed", set: text(func(c *Config) *string { return &c.Reports.HubKey })},
@@ -140,9 +138,9 @@ func text(field func(*Config) *string) func(*Config, string) error {
 	}
 }
 
-func matching(pattern *regexp.Regexp, field func(*Config) *string) func(*Config, string) error {
+func matching(has func(string) bool, field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, s string) error {
-		if !pattern.MatchString(s) {
+		if !has(s) {
 			return fmt.Errorf("%q does not have that form", s)
 		}
 		*field(c) = s

@@ -5,10 +5,11 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // DefaultExpectedInterval is the expected time between two reports of a cluster whose registration sets none. A cluster
@@ -66,17 +67,12 @@ const (
 	MaxText   = 512 // bytes of a single value
 )
 
-var (
-	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
-)
-
 // Check returns an error wrapping ErrInvalid that names the first value that is not acceptable.
 func (c Cluster) Check() error {
 	switch {
-	case !uidPattern.MatchString(c.UID):
+	case !bundle.IsClusterUID(c.UID):
 		return fmt.Errorf("cluster uid %q: %w: it is 1 to 128 letters, digits and . _ : - and begins with a letter or digit", c.UID, ErrInvalid)
-	case !namePattern.MatchString(c.Name):
+	case !bundle.IsClusterName(c.Name):
 		return fmt.Errorf("cluster name %q: %w: it is 1 to 253 letters, digits and . _ - and begins and ends with a letter or digit", c.Name, ErrInvalid)
 	case c.Type == "" || c.Environment == "":
 		return fmt.Errorf("cluster %s: %w: it needs a cluster type and an environment", c.Name, ErrInvalid)
@@ -105,9 +101,6 @@ func checkTexts(of string, labels map[string]string, texts ...string) error {
 	}
 	return nil
 }
-
-// IsUID reports whether s has the form of a cluster's uid: 1 to 128 letters, digits and . _ : -.
-func IsUID(s string) bool { return uidPattern.MatchString(s) }
 
 // Merge returns the registration after registering c, by the key with the id kid, and whether that changes
 // anything. Values that c leaves open stay. The error wraps ErrExists if c differs and replace is false. It is the part of

@@ -5,22 +5,19 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"maps"
-	"regexp"
 	"slices"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
-
-// uidPattern matches the uids that agents and hubs accept.
-var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // clusterProblem names a wrong value of a Cluster, with a hint. It returns nothing if all are right.
 func clusterProblem(c *kinds.Cluster) (what, hint string) {
 	s := c.Spec
 	block, _ := pem.Decode([]byte(s.PublicKey))
 	switch {
-	case !uidPattern.MatchString(s.UID):
+	case !bundle.IsClusterUID(s.UID):
 		return "spec.uid is not a uid of a cluster", `"wherry-agent status -o json" prints it`
 	case s.Reporting != "" && s.Reporting != kinds.ReportingExpected && s.Reporting != kinds.ReportingNone:
 		return "spec.reporting is neither expected nor none", finding.DidYouMean(s.Reporting, []string{kinds.ReportingExpected, kinds.ReportingNone})
