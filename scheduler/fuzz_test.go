@@ -67,11 +67,7 @@ func FuzzSelector(f *testing.F) {
 			list = nil
 		}
 		s := kinds.LabelSelector{MatchLabels: map[string]string{label: value}}
-		s.MatchExpressions = append(s.MatchExpressions, struct {
-			Key      string   `yaml:"key"`
-			Operator string   `yaml:"operator"`
-			Values   []string `yaml:"values"`
-		}{key, operator, list})
+		s.MatchExpressions = append(s.MatchExpressions, kinds.LabelRequirement{Key: key, Operator: operator, Values: list})
 		members := []map[string]string{{label: value}, {label: value, key: "x"}, {key: value}, {key: values, label: value}, {}}
 		kube, kubeErr := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
 			MatchLabels:      s.MatchLabels,

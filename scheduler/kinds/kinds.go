@@ -28,14 +28,21 @@ const PlatformConfig = "platform-config"
 const azureAppConfig = "azure-app-config"
 
 // The structs below have a field for each YAML key that is read. decode.go warns about other keys.
+//
+// Their comments are also what an editor shows a user: package kindschema makes JSON Schemas from the structs, their
+// comments and the tag `schema` (required, enum=A|B, pattern=REGEXP, examples=A|B). After a change here run
+// go generate ./scheduler/kindschema.
 
 // Meta is the metadata of an object.
 type Meta struct {
-	Name        string            `yaml:"name"`
-	Labels      map[string]string `yaml:"labels"`
-	Annotations map[string]Text   `yaml:"annotations"`
+	// Name is the object's name: small letters, digits, hyphens and dots. It is unique among the objects of its kind.
+	Name string `yaml:"name" schema:"required,pattern=^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"`
+	// Labels are what selectors and configuration refer to. Values are texts: write "true" and "1" in quotes.
+	Labels map[string]string `yaml:"labels"`
+	// Annotations hold settings. Those below wherry.dev/ are wherry's.
+	Annotations map[string]Text `yaml:"annotations"`
 
-	// Fields that tools add, or that have no meaning in a file.
+	// Fields that tools add, or that have no meaning in a file. They are ignored.
 	Namespace         ignored `yaml:"namespace"`
 	GenerateName      ignored `yaml:"generateName"`
 	CreationTimestamp ignored `yaml:"creationTimestamp"`
@@ -51,10 +58,13 @@ type Meta struct {
 
 // Header holds the fields that all kinds have in common.
 type Header struct {
-	APIVersion string  `yaml:"apiVersion"`
-	Kind       string  `yaml:"kind"`
-	Metadata   Meta    `yaml:"metadata"`
-	Status     ignored `yaml:"status"`
+	// APIVersion is the group and version of the kind.
+	APIVersion string `yaml:"apiVersion" schema:"required"`
+	// Kind is the type of the object.
+	Kind     string `yaml:"kind" schema:"required"`
+	Metadata Meta   `yaml:"metadata" schema:"required"`
+	// Status is what a controller reports. It is ignored.
+	Status ignored `yaml:"status"`
 }
 
 // Common is a header with its position.
@@ -66,64 +76,92 @@ type Common struct {
 
 // Repository is a location of objects in git.
 type Repository struct {
-	Repo   string `yaml:"repo"`
+	// Repo is the URL of the git repository, such as https://github.com/ORG/REPO.
+	Repo string `yaml:"repo"`
+	// Branch is the branch that is read.
 	Branch string `yaml:"branch"`
-	Path   string `yaml:"path"` // below the repository's root; empty and "." are the root
+	// Path is the folder below the repository's root. Empty and "." are the root.
+	Path string `yaml:"path"`
 }
 
-// Environment is Kalypso's Environment: the location of an environment's objects.
+// Environment is an environment such as dev or prod, with the location of its objects: cluster types, scheduling policies
+// and configuration. It lies on the default branch of the platform. The kind is Kalypso's.
 type Environment struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		// ControlPlane is the location of the environment's objects.
 		ControlPlane Repository `yaml:"controlPlane"`
 	} `yaml:"spec"`
 }
 
-// BaseRepo is Kalypso's BaseRepo: objects that environments share.
+// BaseRepo is the location of objects that environments share, such as templates and workload registrations. It lies with
+// the objects of an environment. The kind is Kalypso's.
 type BaseRepo struct {
 	Common `yaml:",inline"`
 	Spec   struct {
 		Repository `yaml:",inline"`
-		Commit     string `yaml:"commit"`
+		// Commit pins the base to this commit. Without it the newest commit of the branch is read.
+		Commit string `yaml:"commit"`
 	} `yaml:"spec"`
 }
 
-// GitOpsRepo is Kalypso's GitOpsRepo: the repository for Kalypso's output.
+// GitOpsRepo is the git repository for the rendered files of an environment. Bundles need none. The kind is Kalypso's.
 type GitOpsRepo struct {
 	Common `yaml:",inline"`
 	Spec   Repository `yaml:"spec"`
 }
 
-// ClusterType is Kalypso's ClusterType: clusters with the same capabilities.
+// ClusterType is a group of clusters with the same capabilities, which all run the same assignments. Scheduling policies
+// select it by its labels, and configuration applies to it by them. The kind is Kalypso's.
 type ClusterType struct {
 	Common `yaml:",inline"`
 	Spec   struct {
-		Reconciler       string `yaml:"reconciler"`
+		// Reconciler is the name of the Template for reconciler.yaml, which brings a workload's manifests to the cluster.
+		Reconciler string `yaml:"reconciler"`
+		// NamespaceService is the name of the Template for namespace.yaml, which makes the namespace of an assignment.
 		NamespaceService string `yaml:"namespaceService"`
-		ConfigType       string `yaml:"configType"`
+		// ConfigType is the name of the Template for platform-config.yaml, or configMap or envFile, which are built in.
+		// The default is configMap.
+		ConfigType string `yaml:"configType" schema:"examples=configMap|envFile"`
 	} `yaml:"spec"`
 }
 
 // LabelSelector selects objects by their labels, as in Kubernetes.
 type LabelSelector struct {
-	MatchLabels      map[string]string `yaml:"matchLabels"`
-	MatchExpressions []struct {
-		Key      string   `yaml:"key"`
-		Operator string   `yaml:"operator"`
-		Values   []string `yaml:"values"`
-	} `yaml:"matchExpressions"`
-	Line Line
+	// MatchLabels are labels that an object must have, all of them.
+	MatchLabels map[string]string `yaml:"matchLabels"`
+	// MatchExpressions are conditions on labels, all of which must hold.
+	MatchExpressions []LabelRequirement `yaml:"matchExpressions"`
+	Line             Line
 }
 
-// SchedulingPolicy is Kalypso's SchedulingPolicy: it assigns deployment targets to cluster types.
+// LabelRequirement is a condition on one label, as in Kubernetes.
+type LabelRequirement struct {
+	// Key is the name of the label.
+	Key string `yaml:"key"`
+	// Operator is the condition. In and NotIn need values; Exists and DoesNotExist have none. NotIn also holds for an
+	// object without the label.
+	Operator string `yaml:"operator" schema:"required,enum=In|NotIn|Exists|DoesNotExist"`
+	// Values are the values for In and NotIn.
+	Values []string `yaml:"values"`
+}
+
+// SchedulingPolicy assigns each deployment target that it selects to each cluster type that it selects. An empty selector
+// selects everything; an unknown field in a selector is an error. The kind is Kalypso's.
 type SchedulingPolicy struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		// DeploymentTargetSelector selects deployment targets of the environment.
 		DeploymentTargetSelector struct {
-			Workspace     string        `yaml:"workspace"`
+			// Workspace restricts the selection to the targets of this workspace.
+			Workspace string `yaml:"workspace"`
+			// LabelSelector selects targets by their labels, those of their workload, and the labels workload and
+			// workspace, which every target has.
 			LabelSelector LabelSelector `yaml:"labelSelector"`
 		} `yaml:"deploymentTargetSelector"`
+		// ClusterTypeSelector selects cluster types.
 		ClusterTypeSelector struct {
+			// LabelSelector selects cluster types by the labels in their metadata.
 			LabelSelector LabelSelector `yaml:"labelSelector"`
 		} `yaml:"clusterTypeSelector"`
 	} `yaml:"spec"`
@@ -131,71 +169,102 @@ type SchedulingPolicy struct {
 	Mistakes []error
 }
 
-// Template is Kalypso's Template: texts that are rendered for each assignment.
+// Template holds texts that are rendered for each assignment, as Go templates with pure functions. A ClusterType names its
+// templates. The kind is Kalypso's.
 type Template struct {
 	Common `yaml:",inline"`
 	Spec   struct {
-		Type        string         `yaml:"type"`
-		ContentType string         `yaml:"contentType"`
-		Manifests   []TextOrObject `yaml:"manifests"` // objects in the older generation
+		// Type is the purpose of the template. It has no effect; the field of the ClusterType that names the template counts.
+		Type string `yaml:"type" schema:"examples=reconciler|namespace|config"`
+		// ContentType is sh for a config template that writes platform-config.sh and not platform-config.yaml.
+		ContentType string `yaml:"contentType" schema:"examples=sh"`
+		// Manifests are the texts, which are joined. Each can use .DeploymentTargetName, .Namespace, .Environment,
+		// .Workspace, .Workload, .Labels, .Manifests, .ClusterType and .ConfigData. An object counts as the text of its
+		// YAML, as in older platforms.
+		Manifests []TextOrObject `yaml:"manifests"`
 	} `yaml:"spec"`
 }
 
-// WorkloadRegistration is Kalypso's WorkloadRegistration: the source of an app team's Workload objects.
+// WorkloadRegistration makes the workloads of an app team known to the platform: it names the folder in git that holds
+// the team's Workload objects. The kind is Kalypso's.
 type WorkloadRegistration struct {
 	Common `yaml:",inline"`
 	Spec   struct {
-		Workload  Repository `yaml:"workload"`
-		Workspace string     `yaml:"workspace"`
+		// Workload is the location of the team's Workload objects.
+		Workload Repository `yaml:"workload"`
+		// Workspace is the team. Policies can select its targets, and the Platform can confine it.
+		Workspace string `yaml:"workspace"`
 	} `yaml:"spec"`
 }
 
-// Workload is Kalypso's Workload: an application and its deployment targets.
+// Workload is an application and its deployment targets. It lies in the repository of the app team, which a
+// WorkloadRegistration names, or in the platform itself. The kind is Kalypso's.
 type Workload struct {
 	Common       `yaml:",inline"`
 	Registration string // whose source has it; empty for the platform's own
 	Spec         struct {
+		// DeploymentTargets are the places and purposes for which the application is deployed.
 		DeploymentTargets []DeploymentTarget `yaml:"deploymentTargets"`
-		ConfigSchemas     []Text             `yaml:"configSchemas"`
+		// ConfigSchemas are JSON Schemas, as texts, that the configuration of every assignment of the workload must meet.
+		ConfigSchemas []Text `yaml:"configSchemas"`
 	} `yaml:"spec"`
 }
 
 // DeploymentTarget is one place and purpose for which a workload is deployed.
 type DeploymentTarget struct {
-	Name          string            `yaml:"name"`
-	Labels        map[string]string `yaml:"labels"`
-	Environment   string            `yaml:"environment"`
-	Manifests     map[string]string `yaml:"manifests"`
-	ConfigSchemas []Text            `yaml:"configSchemas"`
+	// Name is the name of the target within its workload. The full name is WORKLOAD-TARGET.
+	Name string `yaml:"name" schema:"required"`
+	// Labels are what scheduling policies select. Values are texts: write "true" and "1" in quotes.
+	Labels map[string]string `yaml:"labels"`
+	// Environment is the name of the environment that the target is for.
+	Environment string `yaml:"environment"`
+	// Manifests are passed to the templates as they are. Usual keys are repo, branch and path: the location of the
+	// manifests in git.
+	Manifests map[string]string `yaml:"manifests"`
+	// ConfigSchemas are JSON Schemas, as texts, that the configuration of the target must meet.
+	ConfigSchemas []Text `yaml:"configSchemas"`
 	Line          Line
 }
 
-// ConfigSchema is Kalypso's ConfigSchema: a JSON schema for composed configurations.
+// ConfigSchema is a JSON Schema for the composed configuration of every assignment to which its labels apply. The kind is
+// Kalypso's.
 type ConfigSchema struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		// Schema is the JSON Schema, as a text.
 		Schema Text `yaml:"schema"`
 	} `yaml:"spec"`
 }
 
-// ConfigMap is a ConfigMap of Kubernetes whose data is part of the configuration.
+// ConfigMap is a part of the platform's configuration if it has the label platform-config: "true". Each further label is a
+// condition: the data applies to assignments whose cluster type or deployment target has that label.
 type ConfigMap struct {
-	Common     `yaml:",inline"`
-	Data       map[string]Text `yaml:"data"`
-	BinaryData ignored         `yaml:"binaryData"`
-	Immutable  ignored         `yaml:"immutable"`
+	Common `yaml:",inline"`
+	// Data holds the values. A value that reads as a YAML map or list is one, and is merged with those of other ConfigMaps.
+	Data map[string]Text `yaml:"data"`
+	// BinaryData is ignored.
+	BinaryData ignored `yaml:"binaryData"`
+	// Immutable is ignored.
+	Immutable ignored `yaml:"immutable"`
 }
 
-// Cluster is one cluster, for platforms without a hub, or for people to read. Rendering does not depend on it.
+// Cluster is one cluster, for platforms without a hub, or for people to read. Rendering does not depend on it. "wherry
+// roster add" writes it.
 type Cluster struct {
 	Common `yaml:",inline"`
 	Spec   struct {
-		ClusterType string            `yaml:"clusterType"`
-		UID         string            `yaml:"uid"`
-		Ring        string            `yaml:"ring"`
-		Labels      map[string]string `yaml:"labels"`
-		PublicKey   string            `yaml:"publicKey"`
-		Reporting   string            `yaml:"reporting"`
+		// ClusterType is the name of the cluster's ClusterType.
+		ClusterType string `yaml:"clusterType"`
+		// UID is the cluster's uid in the reports of its agent. "wherry-agent status -o json" prints it.
+		UID string `yaml:"uid"`
+		// Ring is the ring of the cluster. A cluster without one gets a release last.
+		Ring string `yaml:"ring"`
+		// Labels are for people and queries.
+		Labels map[string]string `yaml:"labels"`
+		// PublicKey is the Ed25519 key of the agent's reports, in PEM.
+		PublicKey string `yaml:"publicKey"`
+		// Reporting is none for a cluster that sends no reports. The default is expected.
+		Reporting string `yaml:"reporting" schema:"enum=expected|none"`
 	} `yaml:"spec"`
 }
 
@@ -208,21 +277,23 @@ const (
 // accountPrefix begins the default name of a workspace's ServiceAccount.
 const accountPrefix = "wherry-"
 
-// Platform holds the settings of the whole platform.
+// Platform holds the settings of the whole platform. There is at most one.
 type Platform struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		// Workspaces are the teams that are confined.
 		Workspaces []Workspace `yaml:"workspaces"`
 		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
 		Rings []string `yaml:"rings"`
 	} `yaml:"spec"`
 }
 
-// Workspace names the ServiceAccount that applies the assignments of a workspace.
+// Workspace confines a team: it names the ServiceAccount that applies the team's assignments, and bounds them.
 type Workspace struct {
-	Name string `yaml:"name"`
+	// Name is the workspace of WorkloadRegistrations.
+	Name string `yaml:"name" schema:"required"`
 	// ServiceAccount is a name, which means an account in each assignment's own namespace, or NAMESPACE/NAME.
-	// Empty means accountPrefix and the workspace's name.
+	// The default is wherry- and the workspace's name.
 	ServiceAccount string `yaml:"serviceAccount"`
 	// Limits bound each registration of the workspace.
 	Limits Limits `yaml:"limits"`
@@ -232,9 +303,12 @@ type Workspace struct {
 // Limits bound the targets, files and bytes of each registration of a workspace, so that one team cannot fill the bundle
 // that it shares with others. Zero means the default.
 type Limits struct {
+	// Targets bounds the deployment targets for one environment. The default is 2000.
 	Targets int64 `yaml:"targets"`
-	Files   int64 `yaml:"files"`
-	Bytes   int64 `yaml:"bytes"`
+	// Files bounds the files in the source, and those in the bundle of one cluster type. The default is 10000.
+	Files int64 `yaml:"files"`
+	// Bytes bounds the bytes of the source, and those in the bundle of one cluster type. The default is 33554432.
+	Bytes int64 `yaml:"bytes"`
 }
 
 // PromotionPolicy names the rings of environments' releases. Its gates and the chain of environments are not supported
@@ -242,18 +316,24 @@ type Limits struct {
 type PromotionPolicy struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		// Environments are the environments with rings of their own.
 		Environments []PromotedEnvironment `yaml:"environments"`
-		Chain        later                 `yaml:"chain"`
-		Gate         later                 `yaml:"gate"`
+		// Chain is not supported yet, and ignored.
+		Chain later `yaml:"chain"`
+		// Gate is not supported yet, and ignored.
+		Gate later `yaml:"gate"`
 	} `yaml:"spec"`
 }
 
 // PromotedEnvironment is one environment of a PromotionPolicy.
 type PromotedEnvironment struct {
-	Name  string   `yaml:"name"`
+	// Name is the name of the environment.
+	Name string `yaml:"name" schema:"required"`
+	// Rings are the rings of the environment's releases, narrowest first.
 	Rings []string `yaml:"rings"`
-	Gate  later    `yaml:"gate"`
-	Line  Line
+	// Gate is not supported yet, and ignored.
+	Gate later `yaml:"gate"`
+	Line Line
 }
 
 // Account returns the ServiceAccount of the workspace, the given or the default one.

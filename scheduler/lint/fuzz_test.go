@@ -60,11 +60,7 @@ func FuzzNearLabel(f *testing.F) {
 	f.Add("", "", "", "a", "b")
 	f.Fuzz(func(_ *testing.T, key, operator, value, label, other string) {
 		s := kinds.LabelSelector{MatchLabels: map[string]string{label: other}}
-		s.MatchExpressions = append(s.MatchExpressions, struct {
-			Key      string   `yaml:"key"`
-			Operator string   `yaml:"operator"`
-			Values   []string `yaml:"values"`
-		}{key, operator, []string{value}})
+		s.MatchExpressions = append(s.MatchExpressions, kinds.LabelRequirement{Key: key, Operator: operator, Values: []string{value}})
 		nearLabel(s, []map[string]string{{label: other}, {label: other, key: "x"}, {key: other}, {}})
 	})
 }
