@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -17,147 +16,14 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/platformtest"
 )
 
-// A benchmark platform: size cluster types, size targets, all selected by one policy; 200 ConfigMaps of
-// 5 keys (one of them a list of maps) of which 4 apply to each assignment; the three Templates of
-// Kalypso's own platform; one schema.
-const (
-	commonMaps   = 2
-	regionMaps   = 80
-	purposeMaps  = 60
-	workloadMaps = 58
-)
-
-const benchTemplates = `
-apiVersion: scheduler.kalypso.io/v1alpha1
-kind: Template
-metadata: {name: arc-flux}
-spec:
-  type: reconciler
-  manifests:
-    - |
-      apiVersion: source.toolkit.fluxcd.io/v1
-      kind: GitRepository
-      metadata:
-        name: "{{ .DeploymentTargetName}}"
-        namespace: flux-system
-      spec:
-        interval: 30s
-        url: "{{ .Manifests.repo}}"
-        ref:
-          branch: "{{ .Manifests.branch}}"
-    - |
-      apiVersion: kustomize.toolkit.fluxcd.io/v1
-      kind: Kustomization
-      metadata:
-        name: "{{ .DeploymentTargetName}}"
-        namespace: flux-system
-      spec:
-        interval: 30s
-        targetNamespace: "{{ .Namespace}}"
-        sourceRef:
-          kind: GitRepository
-          name: "{{ .DeploymentTargetName}}"
-        path: "{{ .Manifests.path}}"
-        prune: true
----
-apiVersion: scheduler.kalypso.io/v1alpha1
-kind: Template
-metadata: {name: default}
-spec:
-  type: namespace
-  manifests:
-    - |
-      apiVersion: v1
-      kind: Namespace
-      metadata:
-        name: "{{ .Namespace}}"
-        labels:
-          environment: "{{ .Environment}}"
-          workspace: "{{ .Workspace}}"
-          workload: "{{ .Workload}}"
-          deploymentTarget: "{{ .DeploymentTargetName}}"
----
-apiVersion: scheduler.kalypso.io/v1alpha1
-kind: Template
-metadata: {name: configmap}
-spec:
-  type: config
-  manifests:
-    - |
-      apiVersion: v1
-      kind: ConfigMap
-      metadata:
-        name: platform-config
-        namespace: {{ .Namespace}}
-      data:
-      {{ toYaml .ConfigData | indent 2}}
----
-apiVersion: scheduler.kalypso.io/v1alpha1
-kind: SchedulingPolicy
-metadata: {name: all}
-spec:
-  deploymentTargetSelector: {labelSelector: {matchLabels: {tier: edge, fleet: main}}}
-  clusterTypeSelector: {labelSelector: {matchLabels: {kind: line, fleet: main}}}
----
-apiVersion: scheduler.kalypso.io/v1alpha1
-kind: ConfigSchema
-metadata: {name: ports}
-spec:
-  schema: '{"type": "object", "required": ["PORT_0"], "properties": {"PORT_0": {"type": "integer"}, "NAME_0": {"type": "string"}, "URL_0": {"type": "string"}, "ON_0": {"type": "boolean"}}}'
-`
-
-// benchPlatform writes a platform of size × size assignments, a file for each object, to a folder.
+// benchPlatform writes a platform of size × size assignments to a folder.
 func benchPlatform(tb testing.TB, size int) string {
 	dir := tb.TempDir()
-	write := func(name, content string) {
-		require.NoError(tb, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		require.NoError(tb, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
-	}
-	write("common.yaml", benchTemplates)
-	for i := range size {
-		write(fmt.Sprintf("types/%d.yaml", i), fmt.Sprintf(`apiVersion: scheduler.kalypso.io/v1alpha1
-kind: ClusterType
-metadata: {name: type-%d, labels: {kind: line, fleet: main, region: region-%d}}
-spec: {reconciler: arc-flux, namespaceService: default, configType: configmap}
-`, i, i%regionMaps))
-		write(fmt.Sprintf("workloads/%d.yaml", i), fmt.Sprintf(`apiVersion: scheduler.kalypso.io/v1alpha1
-kind: Workload
-metadata: {name: work-%d}
-spec:
-  deploymentTargets:
-    - name: t%d
-      labels: {tier: edge, fleet: main, purpose: purpose-%d, group: group-%d}
-      environment: dev
-      manifests: {repo: "https://example.com/apps/work-%d", branch: dev, path: ./t%d}
-`, i, i, i%purposeMaps, i%workloadMaps, i, i))
-	}
-	for kind, n := range map[string]int{"common": commonMaps, "region": regionMaps, "purpose": purposeMaps, "group": workloadMaps} {
-		for i := range n {
-			condition := fmt.Sprintf(", %s: %s-%d", kind, kind, i)
-			if kind == "common" {
-				condition = ""
-			}
-			write(fmt.Sprintf("config/%s-%d.yaml", kind, i), benchMap(kind, condition, i))
-		}
-	}
+	require.NoError(tb, platformtest.Write(dir, size))
 	return dir
-}
-
-func benchMap(kind, condition string, i int) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: ConfigMap
-metadata: {name: %s-%d, labels: {platform-config: "true"%s}}
-data:
-  NAME_%d: %s %d
-  PORT_%d: "%d"
-  URL_%d: https://example.com/%s/%d
-  ON_%d: "true"
-  LIST: |
-    - name: %s
-      value: %d
-`, kind, i, condition, i, kind, i, i, 8000+i, i, kind, i, i, kind, i)
 }
 
 func benchModel(tb testing.TB, dir string) *scheduler.Model {
@@ -252,8 +118,7 @@ func benchChanges(b *testing.B, dir string, assignments int) {
 	best("first", 1, func(int) {})
 	best("no-change", 3, func(int) {})
 	best("one-change", 3, func(i int) {
-		changed := strings.Replace(benchMap("group", ", group: group-7", 7), "NAME_7: group 7", fmt.Sprintf("NAME_7: changed %d", i), 1)
-		require.NoError(b, os.WriteFile(filepath.Join(dir, "config/group-7.yaml"), []byte(changed), 0o600))
+		require.NoError(b, platformtest.ChangeGroup(dir, fmt.Sprintf("changed %d", i)))
 	})
 }
 

@@ -157,6 +157,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"yamlvalue": nil,
 
 			"template/internal/scheduler": nil,
+
+			"platformtest": nil,
 		},
 	}
 	for path, imports := range importsOfAll(t) {
