@@ -199,7 +199,8 @@ func cutOff(t *testing.T, b *bench) {
 		cut, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/parts)
 		res := b.Reconciler(t).Apply(cut, b.assign(t, "drone-east", content))
 		cancel()
-		require.Contains(t, []bundle.State{bundle.Progressing, bundle.Failed, bundle.Compliant}, res.State, res.Message)
+		// Pending is one that was not cut off: on a slow machine an object of the cut before may not be deleted yet.
+		require.Contains(t, []bundle.State{bundle.Pending, bundle.Progressing, bundle.Failed, bundle.Compliant}, res.State, res.Message)
 		if res.State == bundle.Compliant {
 			b.holds(t, "drone-east", content)
 		}
