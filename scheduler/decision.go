@@ -59,7 +59,7 @@ type DecidedBy struct {
 	Name string `json:"name"`
 	// TargetTerms are about the deployment target's labels, such as "workspace=shop" or "purpose in (a,b)".
 	TargetTerms []string `json:"targetTerms,omitempty"`
-	// ClusterTypeTerms are about the cluster type's labels.
+	// ClusterTypeTerms are about the cluster type's labels, such as "size=small" or "group under europe/plant-7".
 	ClusterTypeTerms []string `json:"clusterTypeTerms,omitempty"`
 }
 

@@ -106,7 +106,7 @@ const (
 type Term struct {
 	Side Side `json:"side"`
 	// Asks is the term in the syntax of kubectl's --selector, such as "size in (small)" or "!kind"; a policy's
-	// workspace becomes "workspace=NAME".
+	// workspace becomes "workspace=NAME", and its annotation wherry.dev/under "LABEL under PATH".
 	Asks  string `json:"asks"`
 	Label string `json:"label"`
 	// Value is the label's value on that side; nil if the label is missing.
@@ -261,6 +261,11 @@ func policyTerms(p *kinds.SchedulingPolicy, ct *kinds.ClusterType, t *target) []
 				Side: side, Asks: r.String(), Label: r.Key(), Value: labelValue(has, r.Key()), Met: r.Matches(labels.Set(has)),
 			})
 		}
+	}
+	if u := p.Under; u != (kinds.Under{}) {
+		terms = append(terms, Term{
+			Side: TypeSide, Asks: u.String(), Label: u.Key, Value: labelValue(ct.Metadata.Labels, u.Key), Met: u.HoldsFor(ct.Metadata.Labels),
+		})
 	}
 	add(TypeSide, &p.Spec.ClusterTypeSelector.LabelSelector, ct.Metadata.Labels)
 	if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" {

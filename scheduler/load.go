@@ -273,6 +273,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 				Message: fmt.Sprintf("SchedulingPolicy %q: %s", o.Metadata.Name, f.Message),
 			})
 		}
+		readAnnotations(policy)
 	}
 	if w, ok := into.(*kinds.Workload); ok {
 		w.Registration = l.src.Registration

@@ -208,11 +208,16 @@ func (r *renderer) order(types []*kinds.ClusterType) []int {
 
 // selectPairs applies every policy.
 func (r *renderer) selectPairs(targets *labelIndex) error {
+	all := sortedValues(r.model.objects.ClusterTypes)
 	var typeLabels []map[string]string
-	for _, ct := range sortedValues(r.model.objects.ClusterTypes) {
+	for _, ct := range all {
 		typeLabels = append(typeLabels, ct.Metadata.Labels)
 	}
 	types := newLabelIndex(typeLabels)
+	paths, err := newPathIndex(all, r.model.pathLabels())
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for _, p := range sortedValues(r.model.objects.Policies) {
 		if len(p.Mistakes) > 0 {
@@ -233,7 +238,13 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 			selected.targetTerms = append([]string{"workspace=" + w}, selected.targetTerms...)
 		}
 		const selectsNo = "SchedulingPolicy %q selects no %s in environment %q"
-		if selected.types.empty() {
+		if p.Under != (kinds.Under{}) {
+			selected.types.intersect(paths.under(p.Under))
+			selected.typeTerms = append([]string{p.Under.String()}, selected.typeTerms...)
+		}
+		if p.Under != (kinds.Under{}) && paths.under(p.Under).empty() {
+			r.findings = append(r.findings, r.nobodyUnder(p, paths))
+		} else if selected.types.empty() {
 			r.findings = append(r.findings, finding.New(finding.CodeNoClusterType, p.At, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
 		}
 		if selected.targets.empty() { // which an app team may be about to bring
@@ -242,6 +253,32 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 		r.policies = append(r.policies, selected)
 	}
 	return finding.Join(errs)
+}
+
+// nobodyUnder returns the finding about a policy for a place where no cluster type is.
+func (r *renderer) nobodyUnder(p *kinds.SchedulingPolicy, paths *pathIndex) finding.Finding {
+	known := paths.places(p.Under.Key)
+	hint := finding.DidYouMean(p.Under.Path, known)
+	switch {
+	case len(known) == 0:
+		hint = fmt.Sprintf("no ClusterType has a label %s", p.Under.Key)
+	case hint == "" && len(known) <= maxSuggestions:
+		hint = "known: " + strings.Join(known, ", ")
+	}
+	at := p.Position(p.Metadata.Annotations[kinds.UnderAnnotation].Line)
+	return finding.New(finding.CodeNobodyUnder, at, hint, "SchedulingPolicy %q: no ClusterType of environment %q has a %s under %s",
+		p.Metadata.Name, r.model.environment, p.Under.Key, p.Under.Path)
+}
+
+// pathLabels names the labels of cluster types that policies read as paths.
+func (m *Model) pathLabels() map[string]bool {
+	keys := map[string]bool{}
+	for _, p := range m.objects.Policies {
+		if p.Under != (kinds.Under{}) {
+			keys[p.Under.Key] = true
+		}
+	}
+	return keys
 }
 
 // check adds the findings about the objects, whether or not they are used.

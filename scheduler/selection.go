@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"fmt"
 	"math/bits"
+	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -132,6 +135,78 @@ func (ix *labelIndex) withAny(key string, values []string) bitset {
 		found.addAll(ix.values[key][value])
 	}
 	return found
+}
+
+// pathIndex answers which cluster types lie below a place of a hierarchy.
+type pathIndex struct {
+	size  int
+	below map[kinds.Under][]int
+}
+
+// newPathIndex reads the labels whose names are in keys as paths. Its errors name the label of a cluster type that is not
+// one.
+func newPathIndex(types []*kinds.ClusterType, keys map[string]bool) (*pathIndex, error) {
+	ix := &pathIndex{size: len(types), below: map[kinds.Under][]int{}}
+	var errs []error
+	for i, ct := range types {
+		for _, key := range sortedKeys(keys) {
+			path, ok := ct.Metadata.Labels[key]
+			if !ok {
+				continue
+			}
+			if err := kinds.CheckPath(path); err != nil {
+				errs = append(errs, finding.Errorf(finding.CodePath, ct.At, "write it as europe/plant-7",
+					"ClusterType %q: label %s, which a policy reads as a path: %v", ct.Metadata.Name, key, err))
+				continue
+			}
+			for place := range kinds.Ancestors(path) {
+				at := kinds.Under{Key: key, Path: place}
+				ix.below[at] = append(ix.below[at], i)
+			}
+		}
+	}
+	return ix, finding.Join(errs)
+}
+
+// places lists the known paths of a label.
+func (ix *pathIndex) places(key string) []string {
+	var all []string
+	for at := range ix.below {
+		if at.Key == key {
+			all = append(all, at.Path)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// under returns the cluster types at or below a place.
+func (ix *pathIndex) under(at kinds.Under) bitset {
+	found := newBitset(ix.size)
+	found.addAll(ix.below[at])
+	return found
+}
+
+// readAnnotations reads the annotations of a policy. One that is unknown, or has a wrong value, is a mistake of the policy:
+// without it, the policy would select more.
+func readAnnotations(p *kinds.SchedulingPolicy) {
+	mistake := func(code, key, hint, format string, args ...any) {
+		p.Mistakes = append(p.Mistakes, finding.Errorf(code, p.Position(p.Metadata.Annotations[key].Line), hint,
+			"SchedulingPolicy %q: %s", p.Metadata.Name, fmt.Sprintf(format, args...)))
+	}
+	for _, key := range sortedKeys(p.Metadata.Annotations) {
+		name, ours := strings.CutPrefix(key, kinds.AnnotationPrefix)
+		switch {
+		case !ours:
+		case !slices.Contains(kinds.PolicyAnnotations, name):
+			mistake(finding.CodeSelectorField, key, finding.DidYouMean(name, kinds.PolicyAnnotations), "unknown annotation %s", key)
+		case key == kinds.UnderAnnotation:
+			var err error
+			if p.Under, err = kinds.ParseUnder(p.Metadata.Annotations[key].Value); err != nil {
+				mistake(finding.CodePath, key, "write europe/plant-7, or LABEL=europe/plant-7", "annotation %s: %v", key, err)
+			}
+		}
+	}
 }
 
 // requirements turns a selector as written into its parts. An empty one has none and so selects all.

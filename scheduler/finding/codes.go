@@ -76,6 +76,8 @@ const (
 	CodeNoDigest           = "E1309"
 	CodeSelectorField      = "E1310"
 	CodeOtherEnvironment   = "E1311"
+	CodePath               = "E1320"
+	CodeNobodyUnder        = "W1321"
 
 	// Names.
 	CodeNamesClash    = "E1401"

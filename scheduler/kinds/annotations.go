@@ -13,6 +13,7 @@ const AnnotationPrefix = "wherry.dev/"
 // The known annotations, without their prefix.
 var (
 	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
+	PolicyAnnotations      = []string{"under"}
 	TemplateAnnotations    = []string{"missing-keys"}
 	WorkloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
 )

@@ -165,7 +165,9 @@ type SchedulingPolicy struct {
 			LabelSelector LabelSelector `yaml:"labelSelector"`
 		} `yaml:"clusterTypeSelector"`
 	} `yaml:"spec"`
-	// Mistakes are its unknown fields. If there is any, the selection is unknown.
+	// Under is the annotation wherry.dev/under, which a cluster type must meet beside the selector.
+	Under Under
+	// Mistakes are its unknown fields and annotations. If there is any, the selection is unknown.
 	Mistakes []error
 }
 
