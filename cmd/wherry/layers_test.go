@@ -112,6 +112,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"platform":    {"artifacts", "gitrepo", "pack"},
 			"pack":        {"artifacts"},
 			"artifacts":   {"gitrepo"},
+			"forge":       {"gitrepo"},
 			"gitrepo":     nil,
 			"trust":       {"keys", "releases", "usage"},
 			"releases":    nil,
@@ -121,6 +122,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"outdir":      nil,
 			"rendercache": nil,
 			"roster":      nil,
+
+			"forge/forgetest": nil,
 
 			"gittest":      nil,
 			"keytest":      {"keys"},
