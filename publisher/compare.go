@@ -28,6 +28,9 @@ func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust
 	if err != nil {
 		return nil, err
 	}
+	if opts.Fleet != nil {
+		c.Fleet = *opts.Fleet
+	}
 	if err := (comparing{c}).published(ctx, p); err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", to, err)
 	}
@@ -85,18 +88,27 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 	if len(pl.Lanes) > 0 {
 		return c.rings(ctx, p, pl)
 	}
-	d, err := c.against(ctx, pl, pl.Verified)
+	s := &shipment{publication: p, plan: pl}
+	d, err := c.against(ctx, s, pl.Verified)
 	if err == nil && d.Result == diff.StandingUnchanged && pl.tree != nil {
-		d = renewed(d, p, pl.Type)
+		if d = renewed(d, p, pl.Type); d.Renewed || d.Rings != nil {
+			d.Fetch, err = s.to(ctx, pl.Verified)
+		}
 	}
+	d.ForRings = p.opts.Rings
 	return blocked(d, pl), err
 }
 
 // against compares what pl would have with one of its releases, or with nothing where that is nil.
-func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified) (*diff.TypeDifference, error) {
+func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verified) (*diff.TypeDifference, error) {
+	pl := s.plan
 	now := plannedType(pl)
 	if last == nil {
-		return c.Type(ctx, now, nil)
+		d, err := c.Type(ctx, now, nil)
+		if err == nil && pl.tree != nil {
+			d.Fetch, err = s.to(ctx, nil)
+		}
+		return d, err
 	}
 	if pl.tree != nil && last.Release.Content == pl.tree.Content {
 		d := now.Unchanged()
@@ -110,6 +122,9 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 	d, err := c.Type(ctx, now, &diff.Tree{Files: tree.Root.FS(), Listed: tree.Assignments})
 	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
 		d.Result = diff.StandingChanged // only the marks of held assignments differ
+	}
+	if err == nil && pl.tree != nil {
+		d.Fetch, err = s.to(ctx, last)
 	}
 	return d, errors.Join(err, tree.Close())
 }

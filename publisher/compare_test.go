@@ -242,7 +242,7 @@ func TestDifferences(t *testing.T) {
 			require.Equal(t, len(c.told) > 0, d.Changes())
 			require.NotContains(t, string(must(json.Marshal(d.ClusterTypes))), "4711") // a folder's random name may hold it
 
-			inFolder, err := diff.Folder(t.Context(), now, folder)
+			inFolder, err := diff.Folder(t.Context(), now, folder, nil)
 			require.NoError(t, err)
 			require.Equal(t, filesOnly(d), filesOnly(inFolder), "a rendered folder has the same files")
 		})
@@ -358,12 +358,12 @@ func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
 
 func TestComparingWithAFolder(t *testing.T) {
 	state := newCoffee(t)
-	d, err := diff.Folder(t.Context(), state.planned(), t.TempDir())
+	d, err := diff.Folder(t.Context(), state.planned(), t.TempDir(), nil)
 	require.NoError(t, err)
 	require.Equal(t, diff.Counted{Added: 4, ClusterTypes: 4}, d.Count(), "an empty folder stands for nothing yet")
-	_, err = diff.Folder(t.Context(), state.planned(), state.dir)
+	_, err = diff.Folder(t.Context(), state.planned(), state.dir, nil)
 	require.ErrorIs(t, err, outdir.ErrForeign)
-	_, err = diff.Folder(t.Context(), state.planned(), filepath.Join(t.TempDir(), "none"))
+	_, err = diff.Folder(t.Context(), state.planned(), filepath.Join(t.TempDir(), "none"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	folder, p := t.TempDir(), state.planned()
@@ -371,7 +371,7 @@ func TestComparingWithAFolder(t *testing.T) {
 	require.NoError(t, err)
 	p.Loaded.Unread = []platform.Unread{{Registration: "roasting", Err: os.ErrNotExist}}
 	p.Result.ClusterTypes[1].Assignments = nil
-	d, err = diff.Folder(t.Context(), p, folder)
+	d, err = diff.Folder(t.Context(), p, folder, nil)
 	require.NoError(t, err)
 	require.Empty(t, told(d), "what an unread registration had stays")
 	require.True(t, d.Changes())

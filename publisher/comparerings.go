@@ -14,13 +14,14 @@ func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.T
 	if err != nil {
 		return nil, err
 	}
-	main, err := c.against(ctx, pl, pl.base().Release)
+	s := &shipment{publication: p, plan: pl}
+	main, err := c.against(ctx, s, pl.base().Release)
 	if err != nil {
 		return nil, err
 	}
 	var rows []diff.RingStanding
 	for _, group := range pl.byRelease() {
-		row, d, err := c.ring(ctx, pl, group, issues)
+		row, d, err := c.ring(ctx, s, group, issues)
 		if err != nil {
 			return nil, err
 		}
@@ -51,25 +52,29 @@ func (pl *plan) byRelease() []standing.Lanes {
 }
 
 // ring compares with the release of a group of lanes. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, pl *plan, group standing.Lanes, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, s *shipment, group standing.Lanes, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
+	pl := s.plan
 	has := (&issue{lanes: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
 	if last = group[0].Release; last != nil {
 		row.OldRelease = diff.OldReleaseOf(last)
 	}
-	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are listed once
+	d, err := comparing{c.Apart()}.against(ctx, s, last) // renames are listed once
 	if err != nil {
 		return nil, nil, err
 	}
 	n := d.Count()
 	row.Added, row.Removed, row.Changed = n.Added, n.Removed, n.Changed
 	if pl.aimsAt(group[0]) {
-		row.Result = d.Result
+		row.Result, row.Fetch = d.Result, d.Fetch
 	}
 	for _, i := range issues {
 		if i.from != nil && i.why != "" && i.covers(group[0]) {
 			row.Renewed = i.why
+			if row.Fetch, err = s.again(ctx, last); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	return row, d, nil

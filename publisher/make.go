@@ -55,15 +55,24 @@ func (m maker) annotations(title, version string) map[string]string {
 // bundle makes the artifact of a release, which is from made anew unless that is nil. Where a standing one has the
 // same tree, it keeps its layers, since a compressor's bytes may differ from one Go release to the next.
 func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (signing.Artifact, error) {
-	doc, err := r.Marshal()
-	if err != nil {
-		return signing.Artifact{}, err
-	}
-	config := bundle.NewBlob(bundle.MediaTypeRelease, doc)
 	layers, blobs, err := m.layers(ctx, pl, r.Content)
 	if err != nil {
 		return signing.Artifact{}, err
 	}
+	manifest, config, err := m.manifest(pl, r, from, layers)
+	if err != nil {
+		return signing.Artifact{}, err
+	}
+	return m.signer.Sign(r.Stream().Repository(), manifest, append(blobs, config))
+}
+
+// manifest returns the manifest of a release, and the blob of its config.
+func (m maker) manifest(pl *plan, r bundle.Release, from *bundle.Verified, layers []ocispec.Descriptor) (ocispec.Manifest, bundle.Blob, error) {
+	doc, err := r.Marshal()
+	if err != nil {
+		return ocispec.Manifest{}, bundle.Blob{}, err
+	}
+	config := bundle.NewBlob(bundle.MediaTypeRelease, doc)
 	manifest := ocispec.Manifest{
 		ArtifactType: bundle.MediaTypeBundle, Config: config.Descriptor, Layers: layers,
 		Annotations: m.annotations(r.Environment+"/"+r.ClusterType, r.Tag()),
@@ -76,7 +85,7 @@ func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bun
 		manifest.Annotations = maps.Clone(from.Manifest.Annotations)
 		manifest.Annotations[ocispec.AnnotationVersion] = r.Tag()
 	}
-	return m.signer.Sign(r.Stream().Repository(), manifest, append(blobs, config))
+	return manifest, config, nil
 }
 
 // layers returns those of the manifest of a release with content c, and the blobs among them that are to be pushed.

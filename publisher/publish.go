@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -84,6 +85,8 @@ type PublishOptions struct {
 	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
 	Checks      []string
 	CheckOutput io.Writer
+	// Fleet lists the clusters that Compare counts. Nil means those that the platform lists.
+	Fleet *impact.Fleet
 	// OCI configures the access to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil means time.Now.
@@ -142,6 +145,7 @@ type publication struct {
 	planner
 	pusher
 	warnings *warnings // of the Reader
+	tried    int64     // bytes of trees; see maxTriedBytes
 }
 
 // warnings lists the Reader's warnings, each once.

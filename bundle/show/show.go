@@ -85,6 +85,17 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
+// Size returns a number of bytes for people: "812 bytes", "12 KiB", "3 MiB".
+func Size(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
 // Days returns a number of whole days in words: "2 days", and "less than a day" for none.
 func Days(n int64) string {
 	if n == 0 {

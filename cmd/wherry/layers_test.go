@@ -97,7 +97,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"store/storetest": {"store"},
 		},
 		"publisher": {
-			"": {"artifacts", "catalog", "checks", "deltas", "diff", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
+			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
 			"checks":      {"keys", "program"},
 			"deltas":      {"pack", "releases", "standing"},
@@ -108,7 +108,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"catalog":     {"diff", "keys", "releases"},
 			"findings":    {"artifacts", "platform"},
 			"diff/view":   {"diff"},
-			"diff":        {"outdir", "pack", "platform"},
+			"diff":        {"impact", "outdir", "pack", "platform"},
+			"impact":      nil,
 			"platform":    {"artifacts", "gitrepo", "pack"},
 			"pack":        {"artifacts"},
 			"artifacts":   {"gitrepo"},

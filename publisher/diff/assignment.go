@@ -38,6 +38,7 @@ func (c *Comparison) changed(ctx context.Context, a scheduler.Assignment, was bu
 	if len(d.Files)+len(d.Fields) == 0 {
 		return nil, nil
 	}
+	d.restarts(was, now, before, files, old.namesOnly)
 	return d, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -11,6 +12,8 @@ import (
 // Comparison collects the differences of one environment. Done is complete once Conclude was called.
 type Comparison struct {
 	platform.Built
+	// Fleet is the roster of the platform, unless the caller knows more.
+	Fleet   impact.Fleet
 	Done    *Difference
 	explain *scheduler.Explainer
 }
@@ -22,7 +25,7 @@ func New(planned platform.Built, against string) (*Comparison, error) {
 		return nil, err
 	}
 	result := planned.Result
-	c := &Comparison{Built: planned, explain: e, Done: &Difference{
+	c := &Comparison{Built: planned, Fleet: rosterOf(planned.Loaded.Model), explain: e, Done: &Difference{
 		Platform: result.Platform, Environment: result.Environment, Against: against, BaseCommit: result.BaseCommit,
 		ClusterTypes: []TypeDifference{}, Renames: []Rename{}, Waiting: []WaitingWorkspace{},
 	}}
@@ -40,6 +43,7 @@ func (c *Comparison) Conclude() {
 		c.Done.Waiting = append(c.Done.Waiting, WaitingWorkspace{workspace, targets})
 	}
 	slices.SortFunc(c.Done.Waiting, func(a, b WaitingWorkspace) int { return cmp.Compare(a.Workspace, b.Workspace) })
+	c.Done.Impact = c.Done.facts(c.Fleet)
 	slices.SortFunc(c.Done.Renames, func(a, b Rename) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 }
 

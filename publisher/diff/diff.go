@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -40,6 +41,8 @@ type Difference struct {
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
+	// Impact counts clusters, bytes and restarts.
+	Impact *impact.Facts `json:"impact,omitempty"`
 }
 
 // Standing is the outcome of a plan for a cluster type.
@@ -74,6 +77,9 @@ type TypeDifference struct {
 	Left bool `json:"left,omitempty"`
 	// OldRelease is the earlier release.
 	OldRelease
+	Fetch
+	// ForRings lists the rings that the release is for, if the platform names none. Empty means all.
+	ForRings []string `json:"forRings,omitempty"`
 	// Renewed is true if nothing changes and the release is published again because it expires.
 	Renewed bool `json:"renewed,omitempty"`
 	// Rings is there where the release would be for other rings than it is.
@@ -95,6 +101,16 @@ func OldReleaseOf(v *bundle.Verified) OldRelease {
 	return OldRelease{v.Release.Sequence, v.Release.Number, v.Descriptor.Digest}
 }
 
+// Fetch is the download of a cluster that gets a new release: manifest, signatures and files. What engines fetch by
+// themselves, such as images, is not in it. It is zero if nothing is fetched, or a folder is compared with.
+type Fetch struct {
+	// Bytes is for a cluster with the earlier release, and FullBytes for any other one.
+	Bytes     int64 `json:"bytes,omitempty"`
+	FullBytes int64 `json:"fullBytes,omitempty"`
+	// UpTo is true if no delta was tried, so that it may be less.
+	UpTo bool `json:"bytesUpTo,omitempty"`
+}
+
 // RingStanding is what becomes of the rings that have one release now.
 type RingStanding struct {
 	// Rings lists them, and Latest is true where agents without a ring have the release too.
@@ -104,6 +120,7 @@ type RingStanding struct {
 	Result Standing `json:"result"`
 	// OldRelease is the release that they have.
 	OldRelease
+	Fetch
 	// Added, Removed and Changed count the assignments in which the plan differs from the rings' release.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
@@ -148,6 +165,10 @@ type AssignmentDifference struct {
 	Files []FileDifference `json:"files,omitempty"`
 	// Fields lists what the bundle says otherwise about a changed assignment, such as its policies.
 	Fields []FieldDifference `json:"fields,omitempty"`
+	// Restarts lists the workloads of a changed assignment whose pods are replaced, as Kind/name. RestartsUnknown is true if
+	// the manifests are in no file, because another engine fetches them.
+	Restarts        []string `json:"restarts,omitempty"`
+	RestartsUnknown bool     `json:"restartsUnknown,omitempty"`
 }
 
 // FileDifference is a file of an assignment that is not the same.

@@ -10,14 +10,15 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Folder returns the changes that rendering planned into a folder would make. The folder must exist and be one that
-// [outdir.Write] would write to. Its content is not signed.
-func Folder(ctx context.Context, planned platform.Built, dir string) (*Difference, error) {
+// [outdir.Write] would write to. Its content is not signed. Fleet may be nil for the platform's own roster.
+func Folder(ctx context.Context, planned platform.Built, dir string, fleet *impact.Fleet) (*Difference, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
@@ -26,6 +27,9 @@ func Folder(ctx context.Context, planned platform.Built, dir string) (*Differenc
 	c, err := New(planned, dir)
 	if err != nil {
 		return nil, err
+	}
+	if fleet != nil {
+		c.Fleet = *fleet
 	}
 	if err := c.folder(ctx, root); err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", dir, err)

@@ -10,10 +10,12 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -26,6 +28,7 @@ type planning struct {
 	to, against string
 	trust       flags.Trust
 	format      string
+	link        string
 	exitCode    bool
 	options     publisher.PublishOptions
 }
@@ -65,6 +68,8 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
 	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	f.StringVar(&p.link, "link", "", "say how long a cluster's download takes at this `RATE`, such as 512kbit or 2.5Mbit")
+	cli.NotEmpty(cmd, "link")
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -79,10 +84,18 @@ func (p *planning) run(cmd *cobra.Command, place string) error {
 	if !slices.Contains(planFormats, p.format) {
 		return cli.Usagef("-o %s: must be table, json or markdown", p.format)
 	}
+	var link impact.Link
+	if p.link != "" {
+		var err error
+		if link, err = impact.ParseLink(p.link); err != nil {
+			return cli.Usagef("--link: %w", err)
+		}
+	}
 	difference, err := p.compare(cmd, place)
 	if err != nil {
 		return err
 	}
+	difference.Impact.On(link)
 	for _, w := range difference.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 	}
@@ -138,9 +151,12 @@ func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, 
 		return nil, err
 	}
 	if p.against != "" {
-		d, err := diff.Folder(cmd.Context(), planned, p.against)
+		d, err := diff.Folder(cmd.Context(), planned, p.against, nil)
 		return d, p.folderFailure(err)
 	}
+	loaded := planned.Loaded
+	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.Cache, opts.DeltaCommand = p.source.Cache.Get(), deltacmd.Command()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
 		return nil, flags.RegistryFailure(err, to)

@@ -74,6 +74,9 @@ func linesOf(a diff.AssignmentDifference) []line {
 	for _, f := range a.Fields {
 		lines = append(lines, fieldLine(f))
 	}
+	if len(a.Restarts) > 0 {
+		lines = append(lines, line{text: "restarts the pods of " + strings.Join(a.Restarts, ", ")})
+	}
 	told := map[string]bool{}
 	for _, v := range a.Values {
 		told[v.File] = true

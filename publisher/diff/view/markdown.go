@@ -26,11 +26,15 @@ type comment struct {
 func Markdown(d *diff.Difference) []byte {
 	var c comment
 	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(Summary(d)))
+	if text := ImpactSummary(d); text != "" {
+		fmt.Fprintf(&c, "\n**Impact:** %s\n", escaped(text))
+	}
 	for _, r := range d.Renames {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
 	}
 	c.types(d)
 	c.rings(d)
+	c.impact(d)
 	c.changes(d)
 	c.failures(d)
 	c.waiting(d)

@@ -44,6 +44,9 @@ func Table(w io.Writer, d *diff.Difference) error {
 		return err
 	}
 	writeRings(&b, d)
+	if err := writeImpact(&b, d); err != nil {
+		return err
+	}
 	marks := map[diff.Change]string{diff.ChangeAdded: "+", diff.ChangeRemoved: "-", diff.ChangeChanged: "~"}
 	for _, g := range groupsOf(d) {
 		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, show.Line(show.List(g.names, maxNames)))
@@ -57,6 +60,9 @@ func Table(w io.Writer, d *diff.Difference) error {
 		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", show.Line(show.List(empty, maxNames)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", show.Line(Summary(d)))
+	if text := ImpactSummary(d); text != "" {
+		fmt.Fprintf(&b, "%s: %s\n", show.Line(d.Environment), text)
+	}
 	_, err := w.Write(bytes.TrimLeft(b.Bytes(), "\n"))
 	return err
 }
