@@ -107,7 +107,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"garbage":     {"catalog", "releases"},
 			"catalog":     {"diff", "keys", "releases"},
 			"findings":    {"artifacts", "platform"},
-			"diff/view":   {"diff"},
+			"diff/view":   {"diff", "impact"},
 			"diff":        {"impact", "outdir", "pack", "platform"},
 			"impact":      nil,
 			"platform":    {"artifacts", "gitrepo", "pack"},
