@@ -12,9 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// adapters are the reconcilers that an annotation can choose.
-var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
-
 // adapter returns the reconciler of an assignment: the one in the most specific annotation, else the one
 // that the rendered kinds require.
 func adapter(ct *kinds.ClusterType, t *target, reconciler []byte) (string, error) {
@@ -22,8 +19,8 @@ func adapter(ct *kinds.ClusterType, t *target, reconciler []byte) (string, error
 	if !ok {
 		return inferAdapter(reconciler), nil
 	}
-	if !slices.Contains(adapters, a.Value) {
-		return "", a.Mistake(hintOf(a.Value, adapters), "unknown adapter %q", a.Value)
+	if !slices.Contains(kinds.Adapters, a.Value) {
+		return "", a.Mistake(hintOf(a.Value, kinds.Adapters), "unknown adapter %q", a.Value)
 	}
 	return a.Value, nil
 }

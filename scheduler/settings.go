@@ -32,16 +32,6 @@ type Settings struct {
 	DependsOn []string
 }
 
-// choices are the annotations with a fixed set of values. The first of each is the default.
-var choices = map[string][]string{
-	"delivery":   {"reference", "embedded"},
-	"drift":      {"correct", "report"},
-	"on-failure": {"rollback", "hold"},
-	"on-remove":  {"delete", "orphan"},
-
-	"restart-on-config": {"false", "true"},
-}
-
 const (
 	// maxDependencies bounds the list of one workload, since each entry is looked up.
 	maxDependencies = 256
@@ -91,7 +81,7 @@ func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	switch allowed := choices[name]; {
+	switch allowed := kinds.KnownAnnotations[name].Values; {
 	case !slices.Contains(allowed, a.Value):
 		return "", a.Mistake(hintOf(a.Value, allowed), "unknown value %q", a.Value)
 	case a.Value == "embedded": // to publish it as if it were would leave a site without its manifests

@@ -160,6 +160,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"secret":    nil,
 			"yamlvalue": nil,
 
+			"kindschema": nil,
+
 			"template/internal/scheduler": nil,
 
 			"platformtest": nil,

@@ -64,6 +64,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		releasecmd.Rollout(),
 		hubcmd.Roster(),
 		newScheduleCommand(),
+		newSchemaCommand(),
 		releasecmd.Sign(),
 		trustcmd.Command(),
 		bundlecmd.Verify(),
