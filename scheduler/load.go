@@ -225,6 +225,7 @@ func (l *loader) document(file string, n *yaml.Node) {
 			l.document(file, item)
 		}
 	case l.src.OnlyEnvironments && kind != "Environment":
+	case kind == "" && path.Base(file) == kinds.SettingsFile: // of the commands, not of the platform
 	case kind == "":
 		l.note(finding.CodeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:

@@ -110,6 +110,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"diff/view":   {"diff", "impact"},
 			"diff":        {"impact", "outdir", "pack", "platform"},
 			"impact":      nil,
+			"settings":    {"gitrepo"},
 			"platform":    {"artifacts", "gitrepo", "pack"},
 			"pack":        {"artifacts"},
 			"artifacts":   {"gitrepo"},

@@ -28,13 +28,13 @@ type lintOptions struct {
 func newLintCommand() *cobra.Command {
 	var o lintOptions
 	cmd := &cobra.Command{
-		Use:   "lint PLATFORM [--environment NAME]",
+		Use:   "lint [PLATFORM] [--environment NAME]",
 		Short: "Look for mistakes in a platform",
 		Long: `Look for mistakes in a platform, and in what is rendered from it. Nothing is written or published.
 
 ` + flags.PlatformHelp + `
 
-Without --environment every environment is looked at that an Environment object of PLATFORM names, at
+Without --environment, and outside the folder or branch of one, every environment is looked at that an Environment object of PLATFORM names, at
 the repository and branch that the object gives. Where PLATFORM is a folder or names a branch, it is
 the base of them all, in place of what their BaseRepo objects pin. What of a base is used nowhere is
 only found so. Where PLATFORM has no Environment object, it is the environment whose folder or branch PLATFORM
@@ -47,13 +47,13 @@ It exits with 1 where there are errors or warnings.`,
 		Example: `  wherry lint examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
     --workload roasting=examples/coffee/workloads/roasting
-  wherry lint https://github.com/ORG/control-plane -o sarif > lint.sarif`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+  wherry lint https://github.com/ORG/control-plane -o sarif > lint.sarif
+  wherry lint`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: o.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.source.Environment, "environment", "", "the environment's `NAME`; all environments without it")
-	cli.NotEmpty(cmd, "environment")
+	flags.EnvironmentFlag(cmd, &o.source.Environment, "the environment's `NAME`; all environments without it")
 	f.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
 	f.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -75,8 +75,12 @@ func (o *lintOptions) check() error {
 	return nil
 }
 
-func (o *lintOptions) run(cmd *cobra.Command, place string) error {
+func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
+		return err
+	}
+	place, err := o.source.ResolveAll(cmd, args)
+	if err != nil {
 		return err
 	}
 	source, err := o.source.Options(place, "")

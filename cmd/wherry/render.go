@@ -18,7 +18,7 @@ func newRenderCommand() *cobra.Command {
 	var out string
 	var opts outdir.Options
 	cmd := &cobra.Command{
-		Use:   "render PLATFORM [--environment NAME] -o DIR",
+		Use:   "render [PLATFORM] [--environment NAME] -o DIR",
 		Short: "Write an environment's rendered files to a folder",
 		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
 it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
@@ -34,12 +34,16 @@ It exits with 1 if assignments failed; the others are written.`,
 		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
     --workload roasting=examples/coffee/workloads/roasting -o rendered`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
 				return cli.Usagef("-o is empty")
 			}
-			built, err := source.Render(cmd, args[0], out, platform.Options{})
+			place, err := source.Resolve(cmd, args)
+			if err != nil {
+				return err
+			}
+			built, err := source.Render(cmd, place, out, platform.Options{})
 			if err != nil {
 				return err
 			}

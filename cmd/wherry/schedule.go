@@ -18,7 +18,7 @@ func newScheduleCommand() *cobra.Command {
 	var format string
 	var schema bool
 	cmd := &cobra.Command{
-		Use:   "schedule PLATFORM [--environment NAME]",
+		Use:   "schedule [PLATFORM] [--environment NAME]",
 		Short: "Decide which deployment target runs on which cluster type, and why",
 		Long: `Print what an environment's scheduling policies decide: each deployment target on each cluster type, with
 the policies that selected it and the terms of their selectors. Nothing is rendered.
@@ -36,14 +36,14 @@ selectors; the others' targets are decided.`,
 			if schema {
 				return cobra.NoArgs(cmd, args)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return cobra.MaximumNArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if schema {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), scheduler.DecisionSchema)
 				return err
 			}
-			return schedule(cmd, &source, args[0], format)
+			return schedule(cmd, &source, args, format)
 		},
 	}
 	source.AddTo(cmd)
@@ -52,8 +52,12 @@ selectors; the others' targets are decided.`,
 	return cmd
 }
 
-func schedule(cmd *cobra.Command, source *flags.Source, platform, format string) error {
-	loaded, err := source.Load(cmd, platform, "")
+func schedule(cmd *cobra.Command, source *flags.Source, args []string, format string) error {
+	place, err := source.Resolve(cmd, args)
+	if err != nil {
+		return err
+	}
+	loaded, err := source.Load(cmd, place, "")
 	if err != nil {
 		return err
 	}

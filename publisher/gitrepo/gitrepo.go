@@ -33,6 +33,7 @@ var ErrNoSuchRef = errors.New("not in the repository")
 type Reader struct {
 	timeout time.Duration // for one repository
 	mirrors Mirrors
+	clone   *Clone // may be nil
 	temp    string
 	trees   map[Ref]Tree
 }
@@ -49,6 +50,10 @@ type Tree struct {
 func NewReader(timeout time.Duration, mirrored Mirrors) *Reader {
 	return &Reader{timeout: timeout, mirrors: mirrored, trees: map[Ref]Tree{}}
 }
+
+// Use has the Reader read what clone stands for from there, as far as it is there and no mirror stands for it. A nil
+// clone changes nothing.
+func (g *Reader) Use(clone *Clone) { g.clone = clone }
 
 // Close removes the temporary files. Trees of remote repositories cannot be read afterwards.
 func (g *Reader) Close() error {
@@ -76,7 +81,12 @@ func (g *Reader) Tree(ctx context.Context, ref Ref) (Tree, error) {
 }
 
 func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer, plumbing.Hash, error) {
-	ref.URL = g.mirrors.Of(ref.URL)
+	asked := ref.URL
+	if ref.URL = g.mirrors.Of(asked); g.clone != nil && ref.URL == asked {
+		if objects, tip, ok := g.clone.open(ref); ok {
+			return objects, tip, nil
+		}
+	}
 	if path, ok := localPath(ref.URL); ok {
 		return openLocal(withSuffix(path), ref)
 	}
@@ -129,13 +139,13 @@ func untilDone[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 }
 
-// localPath is the path of a repository on this machine.
 // IsLocal reports whether repo is the path of a repository on this machine, or a file URL.
 func IsLocal(repo string) bool {
 	_, local := localPath(repo)
 	return local
 }
 
+// localPath is the path of a repository on this machine.
 func localPath(repo string) (string, bool) {
 	if u, err := url.Parse(repo); err == nil && strings.EqualFold(u.Scheme, "file") {
 		return u.Path, true

@@ -120,6 +120,31 @@ func Redact(s string) string {
 	return u.String()
 }
 
+// credentials finds those of URLs within a text.
+var credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'/?#]*@`)
+
+// query finds the queries of URLs within a text, which may hold tokens too.
+var query = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?#]*)\?[^\s"'#]*`)
+
+// RedactText returns a text without the credentials and queries of the URLs in it.
+func RedactText(s string) string {
+	return query.ReplaceAllString(credentials.ReplaceAllString(s, "$1"), "$1")
+}
+
+// BranchPlace returns the place of a folder in a branch of the repository at a path of this machine, as
+// REPOSITORY#BRANCH:FOLDER.
+func BranchPlace(repo, branch, folder string) string {
+	if strings.Contains(repo, "#") { // which would end the repository's name
+		if abs, err := filepath.Abs(repo); err == nil {
+			repo = (&url.URL{Scheme: "file", Path: filepath.ToSlash(abs)}).String()
+		}
+	}
+	if folder == "." {
+		folder = ""
+	}
+	return strings.TrimSuffix(repo+"#"+branch+":"+folder, ":")
+}
+
 // CleanPath turns a path field such as "./workloads", "workload/" or "" into a path for fs.Sub.
 func CleanPath(p string) (string, error) {
 	clean := path.Clean(strings.TrimLeft(p, "/"))

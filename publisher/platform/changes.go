@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // recordedFS notes the git hash of each file that is read, those of .sourceignore among them.
@@ -22,7 +23,10 @@ type recordedFS struct {
 
 // contentHash is what git calls a file's content, as it is and with the line endings that git commits for a checkout
 // with core.autocrlf. YAML means the same with either.
-type contentHash struct{ asIs, unixLines plumbing.Hash }
+type contentHash struct {
+	asIs, unixLines plumbing.Hash
+	settings        bool // a wherry.yaml without objects, of which nothing is rendered
+}
 
 func recording(files fs.FS) *recordedFS {
 	return &recordedFS{FS: files, read: map[string]contentHash{}}
@@ -59,6 +63,7 @@ func (f *recordedFile) Close() error {
 	if hash.unixLines = hash.asIs; bytes.Contains(content, []byte("\r\n")) {
 		hash.unixLines = plumbing.ComputeHash(plumbing.BlobObject, bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")))
 	}
+	hash.settings = path.Base(f.name) == kinds.SettingsFile && !bytes.Contains(content, []byte("kind:"))
 	f.fs.read[f.name] = hash
 	return f.File.Close()
 }
@@ -91,7 +96,7 @@ func uncommitted(place location, read map[string]contentHash, hidden []string) [
 	}
 	var changed []string
 	for name, hash := range read {
-		if !head.Has(name, hash.asIs, hash.unixLines) {
+		if !hash.settings && !head.Has(name, hash.asIs, hash.unixLines) {
 			changed = append(changed, name)
 		}
 	}

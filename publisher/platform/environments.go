@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	repositories := gitrepo.NewReader(o.Timeout, nil)
+	repositories.Use(o.Clone)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{Source: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}
 	src, err := given(PlatformPart, "", o.Platform)
@@ -51,6 +53,9 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 			}
 		} else if src.place.folder != "" || src.place.repo != (gitrepo.Ref{URL: src.place.repo.URL}) {
 			one.Platform = environmentPlace(src.place, e.ControlPlane)
+			if o.Clone != nil {
+				one.Platform = l.clonePlace(e.ControlPlane, one.Platform)
+			}
 			if len(o.Bases) == 0 {
 				one.Bases = []string{o.Platform}
 			}
@@ -61,6 +66,22 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 		return nil, src.failed(fmt.Errorf("there is %w", ErrNoEnvironments))
 	}
 	return all, nil
+}
+
+// clonePlace is where an environment lies in the clone: the work tree that has its branch, else the branch. It is
+// elsewhere if the clone has neither.
+func (l *loader) clonePlace(r kinds.Repository, elsewhere string) string {
+	p, err := gitrepo.CleanPath(r.Path)
+	if err != nil {
+		return elsewhere
+	}
+	if top := l.Clone.WorkTree(r.Branch); top != "" {
+		return filepath.Join(top, filepath.FromSlash(p))
+	}
+	if l.Clone.Has(r.Branch) {
+		return gitrepo.BranchPlace(l.Clone.Top, r.Branch, p)
+	}
+	return elsewhere
 }
 
 // environmentPlace is where an Environment object says that its environment lies.

@@ -63,9 +63,17 @@ func (l *loader) platform(ctx context.Context) error {
 			l.loaded.EnvironmentCommit = ""
 		}
 	} else {
-		l.loaded.Source = gitrepo.Redact(src.place.repo.URL)
+		l.loaded.Source = l.sourceOf(src.place.repo.URL)
 	}
 	return err
+}
+
+// sourceOf returns the URL of a repository as releases name it: without credentials, and of a clone the origin's.
+func (l *loader) sourceOf(repo string) string {
+	if l.Clone != nil && gitrepo.IsLocal(repo) {
+		return gitrepo.Redact(l.Clone.Origin())
+	}
+	return gitrepo.Redact(repo)
 }
 
 // environmentBranch follows the Environment object on the default branch. Only its branch and path count,
@@ -213,6 +221,9 @@ func (l *loader) workloads(ctx context.Context) error {
 			repo: gitrepo.Ref{URL: r.Workload.Repo, Branch: r.Workload.Branch}, path: r.Workload.Path,
 		}}
 		place, replaced := l.Workloads[r.Name]
+		if !replaced {
+			place, replaced = l.Checkouts[r.Name]
+		}
 		if replaced {
 			var err error
 			if src, err = given(WorkloadPart, r.Name, place); err != nil {

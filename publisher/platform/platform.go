@@ -31,12 +31,17 @@ type Source struct {
 	Bases []string
 	// Workloads are read in place of what the WorkloadRegistration of that name says.
 	Workloads map[string]string
+	// Checkouts are like Workloads, but may name registrations that the environment does not have.
+	Checkouts map[string]string
 	// Commit is the base commit, for Bases that neither git nor a BaseRepo gives one.
 	Commit string
 	// Mirrors maps prefixes of git URLs to their replacements, such as a folder with clones.
 	Mirrors map[string]string
 	// Output is a folder that is skipped if it is in a source. It may be empty.
 	Output string
+	// Clone is the repository that Platform lies in, if what its objects name of this repository is to be read from it
+	// where it is there. It may be nil.
+	Clone *gitrepo.Clone
 	// Timeout bounds the reading of one remote repository. Zero means two minutes.
 	Timeout time.Duration
 	// Log may be nil, which is silent.
@@ -122,6 +127,7 @@ func Load(ctx context.Context, o Source) (*Loaded, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors)
+	repositories.Use(o.Clone)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{
 		Source: o,

@@ -39,6 +39,8 @@ type (
 	ignored struct{}
 	// later accepts anything, with a warning: a field of the specification that this version does not support yet.
 	later struct{}
+	// localOnly accepts anything, with a warning: a setting that only wherry.yaml may give.
+	localOnly struct{}
 	// Text is a string with its line.
 	Text struct {
 		Value string
@@ -66,6 +68,17 @@ func Decode(file string, n *yaml.Node, into Object, strict bool) Decoded {
 	d := &decoder{file: file, strict: strict}
 	d.decode(n, reflect.ValueOf(into).Elem(), nil)
 	return Decoded{d.errs, d.findings, d.unknown}
+}
+
+// DecodeSettings reads the document of a wherry.yaml. Unknown keys are mistakes.
+func DecodeSettings(file string, n *yaml.Node) (Settings, error) {
+	var s Settings
+	d := &decoder{file: file}
+	d.decode(n, reflect.ValueOf(&s).Elem(), nil)
+	for _, f := range d.findings {
+		d.errs = append(d.errs, &finding.Error{Position: f.Position, Code: f.Code, Column: f.Column, Message: f.Message, Hint: f.Hint})
+	}
+	return s, finding.Join(d.errs)
 }
 
 func (d *decoder) position(n *yaml.Node) finding.Position {
@@ -119,6 +132,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 		return
 	case *later:
 		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
+		return
+	case *localOnly:
+		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "write it into wherry.yaml", "%s is not read from a Platform object", at))
 		return
 	case *TextOrObject:
 		if p.Object = n; n.Kind != yaml.MappingNode {

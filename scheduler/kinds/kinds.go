@@ -24,6 +24,9 @@ const (
 // the object that hold the composed configuration.
 const PlatformConfig = "platform-config"
 
+// SettingsFile is the name of the file with the settings of commands, see [Settings].
+const SettingsFile = "wherry.yaml"
+
 // azureAppConfig begins the names of ConfigMaps that Azure App Configuration has written.
 const azureAppConfig = "azure-app-config"
 
@@ -283,11 +286,47 @@ const accountPrefix = "wherry-"
 type Platform struct {
 	Common `yaml:",inline"`
 	Spec   struct {
+		SharedSettings `yaml:",inline"`
+		// These are settings of one machine, which no repository may give to others.
+		SignWith  localOnly `yaml:"signWith"`
+		Mirrors   localOnly `yaml:"mirrors"`
+		Workloads localOnly `yaml:"workloads"`
+		Cache     localOnly `yaml:"cache"`
+
 		// Workspaces are the teams that are confined.
 		Workspaces []Workspace `yaml:"workspaces"`
 		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
 		Rings []string `yaml:"rings"`
 	} `yaml:"spec"`
+}
+
+// SharedSettings are the settings of commands that a Platform and wherry.yaml may both give. Relative paths are relative
+// to the file that holds them.
+type SharedSettings struct {
+	// Registry is the place of the platform's bundles: oci://HOST/PREFIX, or oci-layout:FOLDER. It is what --to is without
+	// the flag, and LOCATION without the argument.
+	Registry Text `yaml:"registry"`
+	// Trust is the file with version 1 of the platform's trust document. Keys and trust exclude each other.
+	Trust Text `yaml:"trust"`
+	// Keys are files with public keys, of which one must have signed a bundle.
+	Keys []Text `yaml:"keys"`
+	// Environment is the environment that commands take where neither a flag nor the folder or branch says which.
+	Environment Text `yaml:"environment"`
+	// Hub is the URL of the hub that "wherry get" asks.
+	Hub Text `yaml:"hub"`
+}
+
+// Settings are the keys of wherry.yaml, the file with the settings of the commands at the top of a platform repository.
+type Settings struct {
+	SharedSettings `yaml:",inline"`
+	// SignWith are the private keys that sign: files, or cosign:URI for a key in a token or a key service.
+	SignWith []Text `yaml:"signWith"`
+	// Mirrors maps the beginnings of git URLs to the folders or URLs that are read in their place.
+	Mirrors map[string]Text `yaml:"mirrors"`
+	// Workloads maps WorkloadRegistrations to the folders or git places that are read in place of their sources.
+	Workloads map[string]Text `yaml:"workloads"`
+	// Cache is the folder for rendered output that is kept for the next time.
+	Cache Text `yaml:"cache"`
 }
 
 // Workspace confines a team: it names the ServiceAccount that applies the team's assignments, and bounds them.

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -34,6 +35,7 @@ takes it, for which the program cosign is run. The PIN of a token is the URI's p
 // Signers names the keys that sign.
 type Signers struct {
 	keys, signers []string
+	origins       map[string]string // of keys and signers that Default has found
 	cosign        string
 	password      Password
 }
@@ -51,6 +53,26 @@ func (f *Signers) AddOptional(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.signers, "signer", nil, "cosign:`URI` of a key in a PKCS#11 token or a key service that signs; may be repeated")
 	flags.StringVar(&f.cosign, "cosign", "", "the `PROGRAM` that --signer runs (default "+cosignVariable+", else cosign on PATH)")
 	f.password.AddTo(cmd)
+}
+
+// Default takes the settings' keys if no flag gives any. It returns an error if there are none either.
+func (f *Signers) Default(s *settings.Settings) error {
+	if len(f.keys)+len(f.signers) > 0 {
+		return nil
+	}
+	if len(s.SignWith) == 0 {
+		return missing("--key or --signer", "signWith", settings.SignWithVariable)
+	}
+	f.origins = map[string]string{}
+	for _, k := range s.SignWith {
+		f.origins[k.Text] = k.Origin
+		if strings.HasPrefix(k.Text, cosignSigner) {
+			f.signers = append(f.signers, k.Text)
+		} else {
+			f.keys = append(f.keys, k.Text)
+		}
+	}
+	return nil
 }
 
 // PasswordFromStdin reports whether --password-file takes standard input.
@@ -88,7 +110,7 @@ func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 			err = take(key, "--key "+name)
 		}
 		if err != nil {
-			return nil, err
+			return nil, from(f.origins[name], err)
 		}
 	}
 	for i, s := range f.signers {
@@ -97,10 +119,19 @@ func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 			err = take(key, fmt.Sprintf("--signer %d", i+1)) // a URI may have a PIN in it
 		}
 		if err != nil {
-			return nil, err
+			return nil, from(f.origins[s], err)
 		}
 	}
 	return opened, nil
+}
+
+// from adds the origin of a setting to an error about it.
+func from(origin string, err error) error {
+	var e *cli.Error
+	if origin == "" || !errors.As(err, &e) {
+		return err
+	}
+	return cli.Fail(e.Code, fmt.Errorf("%s: %w", origin, e.Err), e.Hint)
 }
 
 // loadKey opens the private key in the file name.

@@ -12,12 +12,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // PlatformHelp explains PLATFORM in the help of each command that takes it.
-const PlatformHelp = `PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
+const PlatformHelp = `Without PLATFORM, it is the platform repository around the current folder: the environment is that of -e,
+WHERRY_ENVIRONMENT, the folder or branch, or wherry.yaml, and what is in this repository is read from it.
+PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
 URL#BRANCH:FOLDER. A git URL without a branch stands for the branch and path that the Environment object
 which --environment names gives; it is looked for on the repository's default branch. Where the path that
 it gives is a folder of PLATFORM, that folder is read. The folder or branch of another environment is refused.
@@ -36,6 +40,9 @@ type Source struct {
 	bases, workloads, mirrors []string
 	commit                    string
 	timeout                   time.Duration
+
+	settings *settings.Settings // nil before Resolve
+	clone    *gitrepo.Clone     // the repository around the current folder, if the platform is found in it
 }
 
 // AddTo adds --environment, --strict, the flags of AddReplacements and those of the cache.
@@ -48,7 +55,12 @@ func (f *Source) AddTo(cmd *cobra.Command) {
 
 // AddEnvironment adds --environment.
 func (f *Source) AddEnvironment(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.Environment, "environment", "", "the environment's `NAME`; without it, the one whose folder or branch PLATFORM is, or the only one")
+	EnvironmentFlag(cmd, &f.Environment, "the environment's `NAME`; without it, the one whose folder or branch PLATFORM is, or the only one")
+}
+
+// EnvironmentFlag adds -e, --environment, which is not empty if it is given.
+func EnvironmentFlag(cmd *cobra.Command, value *string, usage string) {
+	cmd.Flags().StringVarP(value, "environment", "e", "", usage)
 	cli.NotEmpty(cmd, "environment")
 }
 
@@ -101,6 +113,9 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 	after := opts.AfterLoad
 	opts.AfterLoad = func(ctx context.Context, loaded *platform.Loaded, opts *platform.Options) error {
 		PrintInferred(cmd, loaded)
+		if f.settings != nil && f.Cache.dir == "" && !f.Cache.off {
+			f.Cache.dir = f.settings.Cache.Text
+		}
 		if err := f.Cache.open(cmd, place); err != nil {
 			return err
 		}
@@ -135,6 +150,13 @@ func (f *Source) mirrorMap() (map[string]string, error) {
 			return nil, cli.Usagef("--mirror must be URL=PLACE") // without the value, which may hold credentials
 		}
 		mirrors[url] = place
+	}
+	if f.settings != nil {
+		for url, place := range f.settings.Mirrors {
+			if _, ok := mirrors[url]; !ok {
+				mirrors[url] = place.Text
+			}
+		}
 	}
 	return mirrors, nil
 }
@@ -183,6 +205,12 @@ func (f *Source) Options(place, output string) (platform.Source, error) {
 			return o, cli.Usagef("--workload %s is given twice", name)
 		}
 		o.Workloads[name] = place
+	}
+	if o.Clone = f.clone; f.settings != nil {
+		o.Checkouts = map[string]string{}
+		for name, place := range f.settings.Workloads {
+			o.Checkouts[name] = place.Text
+		}
 	}
 	return o, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -22,6 +23,8 @@ const TrustUsage = "version 1 of the trust document, a `FILE`; later versions ar
 // Trust holds the flags for the trust in a bundle's signatures: a public key, or trust documents.
 type Trust struct {
 	Key, First string // files: a public key, and version 1 of a trust document
+
+	keys []settings.Value // files with public keys, in place of Key
 }
 
 // AddTo adds --key and --trust, which exclude each other.
@@ -32,8 +35,15 @@ func (f *Trust) AddTo(cmd *cobra.Command, keyUsage string) {
 	cli.NotEmpty(cmd, "key", "trust")
 }
 
-// Given reports whether either flag is.
-func (f *Trust) Given() bool { return f.Key != "" || f.First != "" }
+// Given reports whether either flag is, or Default has found either.
+func (f *Trust) Given() bool { return f.Key != "" || f.First != "" || len(f.keys) > 0 }
+
+// Default takes the settings' trust document or keys if no flag gives any.
+func (f *Trust) Default(s *settings.Settings) {
+	if !f.Given() {
+		f.First, f.keys = s.Trust.Text, s.Keys
+	}
+}
 
 // Open reads the key, or follows the trust documents at loc.
 func (f *Trust) Open(ctx context.Context, loc oci.Location, opts oci.Options) (trust.Signers, error) {
@@ -55,8 +65,19 @@ func (f *Trust) OpenFor(ctx context.Context, ref oci.Reference, opts oci.Options
 	return f.Open(ctx, loc, opts)
 }
 
-// ReadKeys returns the keys in the file of --key.
+// ReadKeys returns the keys in the file of --key, or in those of the settings.
 func (f *Trust) ReadKeys() (bundle.Keys, error) {
+	var all bundle.Keys
+	for _, file := range f.keys {
+		keys, err := readPublicKeys(file.Text)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: keys: %w", file.Origin, err), `keys are the .pub files that "wherry keys generate" made`)
+		}
+		all = append(all, keys...)
+	}
+	if len(all) > 0 {
+		return all, nil
+	}
 	keys, err := readPublicKeys(f.Key)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)

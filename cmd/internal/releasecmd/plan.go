@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -37,7 +38,7 @@ type planning struct {
 func Plan() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
-		Use:   "plan PLATFORM [--environment NAME] (--to LOCATION (--key FILE | --trust FILE) | --against DIR)",
+		Use:   "plan [PLATFORM] [--environment NAME] [--to LOCATION (--key FILE | --trust FILE) | --against DIR]",
 		Short: "Show what publishing would change",
 		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
 and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
@@ -51,9 +52,10 @@ by the key or as the trust document asks, or with a folder that "wherry render" 
 The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
 else 0, whether or not something would change. With --exit-code it is also 1 if something would change.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
-  wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+  wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown
+  wherry plan -e dev`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: p.run,
 	}
 	f := cmd.Flags()
 	p.source.AddEnvironment(cmd)
@@ -73,14 +75,13 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
-	cmd.MarkFlagsOneRequired("to", "against")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
 	return cmd
 }
 
 var planFormats = []string{"table", "json", "markdown"}
 
-func (p *planning) run(cmd *cobra.Command, place string) error {
+func (p *planning) run(cmd *cobra.Command, args []string) error {
 	if !slices.Contains(planFormats, p.format) {
 		return cli.Usagef("-o %s: must be table, json or markdown", p.format)
 	}
@@ -91,7 +92,7 @@ func (p *planning) run(cmd *cobra.Command, place string) error {
 			return cli.Usagef("--link: %w", err)
 		}
 	}
-	difference, err := p.compare(cmd, place)
+	difference, err := p.compare(cmd, args)
 	if err != nil {
 		return err
 	}
@@ -121,10 +122,16 @@ type plannedJSON struct {
 }
 
 // compare loads, renders and compares.
-func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, error) {
+func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference, error) {
+	place, err := p.source.Resolve(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.take(p.source.Settings()); err != nil {
+		return nil, err
+	}
 	var to oci.Location
 	if p.to != "" {
-		var err error
 		if to, err = flags.ParseLocation("to", p.to); err != nil {
 			return nil, err
 		}
@@ -137,7 +144,6 @@ func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, 
 	opts.OCI = p.registry.Options()
 	var trust trust.Signers
 	if p.to != "" {
-		var err error
 		if trust, err = p.trust.Open(cmd.Context(), to, p.registry.Options()); err != nil {
 			return nil, err
 		}
@@ -162,6 +168,21 @@ func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, 
 		return nil, flags.RegistryFailure(err, to)
 	}
 	return d, nil
+}
+
+// take completes the flags by the settings, unless the comparison is with a folder.
+func (p *planning) take(s *settings.Settings) error {
+	if p.against != "" {
+		return nil
+	}
+	if p.to == "" {
+		p.to = s.Registry.Text
+	}
+	if p.to == "" {
+		return cli.Fail(cli.Usage, errors.New("missing --to or --against"), `give one of them, or set "registry" in wherry.yaml`)
+	}
+	p.trust.Default(s)
+	return nil
 }
 
 func (p *planning) folderFailure(err error) error {

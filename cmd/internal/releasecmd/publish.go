@@ -35,7 +35,7 @@ type publishing struct {
 func Publish() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
-		Use:   "publish PLATFORM [--environment NAME] --to LOCATION (--key FILE | --signer cosign:URI)",
+		Use:   "publish [PLATFORM] [--environment NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
 		Short: "Sign an environment's bundles and push them",
 		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
 registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
@@ -68,16 +68,16 @@ that asks for, from a timer, so that releases never expire.
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
   wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: p.run,
 	}
 	p.source.AddTo(cmd)
 	p.source.AddAssignments(cmd)
 	p.registry.AddTo(cmd)
-	p.signers.AddTo(cmd)
+	p.signers.AddOptional(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()
-	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
+	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
 	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
@@ -88,14 +88,23 @@ that asks for, from a timer, so that releases never expire.
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	cli.NotEmpty(cmd, "trust")
-	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
 
-func (p *publishing) run(cmd *cobra.Command, place string) error {
-	to, err := flags.ParseLocation("to", p.to)
+func (p *publishing) run(cmd *cobra.Command, args []string) error {
+	place, err := p.source.Resolve(cmd, args)
 	if err != nil {
 		return err
+	}
+	to, err := flags.Location(p.source.Settings(), "to", p.to)
+	if err == nil {
+		err = p.signers.Default(p.source.Settings())
+	}
+	if err != nil {
+		return err
+	}
+	if p.trust == "" {
+		p.trust = p.source.Settings().Trust.Text
 	}
 	if p.validFor != "" {
 		if p.options.ValidFor, err = flags.ParseValidity("valid-for", p.validFor); err != nil {
