@@ -1,7 +1,6 @@
 package gitrepo
 
 import (
-	"errors"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -189,7 +188,8 @@ func (c *Clone) open(ref Ref) (storer.EncodedObjectStorer, plumbing.Hash, bool) 
 	if !c.Is(ref.URL) {
 		return nil, plumbing.ZeroHash, false
 	}
-	tip, ok := plumbing.ZeroHash, false
+	var tip plumbing.Hash
+	var ok bool
 	if ref.Commit != "" {
 		pinned, err := ref.pinned()
 		tip, ok = pinned, err == nil
@@ -207,18 +207,6 @@ func (c *Clone) open(ref Ref) (storer.EncodedObjectStorer, plumbing.Hash, bool) 
 		return nil, tip, false
 	}
 	return c.repo.Storer, tip, true
-}
-
-// errNoClone is returned for a folder outside git.
-var errNoClone = errors.New("not in a git work tree")
-
-// CloneAround opens the repository of the work tree around the absolute path dir.
-func CloneAround(dir string) (*Clone, error) {
-	top := TopOf(dir)
-	if top == "" {
-		return nil, errNoClone
-	}
-	return OpenClone(top)
 }
 
 // sameRepository returns what all ways to write the URL of one repository have in common: host and path, without
