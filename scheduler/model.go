@@ -47,6 +47,7 @@ type Model struct {
 
 	environments  map[string]Environment
 	baseRepos     map[string]BaseRepo
+	gitOpsRepos   map[string]GitOpsRepo
 	registrations map[string]WorkloadRegistration
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
@@ -90,6 +91,7 @@ func NewModel(environment string) *Model {
 		},
 		environments:  map[string]Environment{},
 		baseRepos:     map[string]BaseRepo{},
+		gitOpsRepos:   map[string]GitOpsRepo{},
 		registrations: map[string]WorkloadRegistration{},
 		workspaces:    map[string]workspace{},
 		seen:          map[objectKey]finding.Position{},
@@ -111,6 +113,13 @@ type BaseRepo struct {
 	Commit string // empty if it is not pinned
 }
 
+// GitOpsRepo names the branch that the rendered files of the environment are committed to.
+type GitOpsRepo struct {
+	Name string
+	finding.Position
+	kinds.Repository
+}
+
 // WorkloadRegistration points to the folder in which an app team keeps its Workload objects.
 type WorkloadRegistration struct {
 	Name string
@@ -125,6 +134,9 @@ func (m *Model) Environments() []Environment { return sortedValues(m.environment
 
 // BaseRepos returns the BaseRepo objects that were loaded, sorted by name.
 func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
+
+// GitOpsRepos returns the GitOpsRepo objects that were loaded, sorted by name.
+func (m *Model) GitOpsRepos() []GitOpsRepo { return sortedValues(m.gitOpsRepos) }
 
 // ForgetBaseCommit drops the commit to which the BaseRepo named main is pinned, for a base read from elsewhere.
 func (m *Model) ForgetBaseCommit() {
@@ -180,7 +192,8 @@ func (m *Model) add(o kinds.Object) {
 		m.registrations[o.Metadata.Name] = WorkloadRegistration{
 			Name: o.Metadata.Name, Position: o.At, Workload: o.Spec.Workload, Workspace: o.Spec.Workspace,
 		}
-	case *kinds.GitOpsRepo: // Kalypso's output repository is not used here
+	case *kinds.GitOpsRepo: // does not affect rendering
+		m.gitOpsRepos[o.Metadata.Name] = GitOpsRepo{Name: o.Metadata.Name, Position: o.At, Repository: o.Spec}
 	case *kinds.ClusterType:
 		m.objects.ClusterTypes[o.Metadata.Name] = o
 	case *kinds.SchedulingPolicy:

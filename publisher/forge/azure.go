@@ -105,6 +105,12 @@ func (a *azure) label(ctx context.Context, number int, name string) error {
 	return err
 }
 
+// close is "Pull Requests - Update" with status.
+func (a *azure) close(ctx context.Context, number int) error {
+	_, err := a.call(ctx, http.MethodPatch, a.path("/pullrequests/%d", number), version(), map[string]string{"status": "abandoned"}, nil)
+	return err
+}
+
 type azureComment struct {
 	ID      int    `json:"id,omitempty"`
 	Parent  int    `json:"parentCommentId"`

@@ -129,6 +129,20 @@ func TestAChangeRequestIsUpdatedWhileItIsOpen(t *testing.T) {
 	})
 }
 
+func TestAChangeRequestIsClosedOnce(t *testing.T) {
+	each(t, forgetest.Writer, func(t *testing.T, b *bench) {
+		b.Commit("work", "a", "1")
+		request, err := b.Open(t.Context(), proposal())
+		require.NoError(t, err)
+		b.Fail(forgetest.Fault{Route: "P", Half: true})
+		require.NoError(t, b.Close(t.Context(), request.Number))
+		require.Equal(t, "closed Update", b.Changes()[0].State+" "+b.Changes()[0].Title)
+		b.Calls()
+		require.NoError(t, b.Close(t.Context(), request.Number))
+		require.Len(t, b.Calls(), 1)
+	})
+}
+
 func TestThereIsOneComment(t *testing.T) {
 	each(t, forgetest.Writer, func(t *testing.T, b *bench) {
 		b.Commit("work", "a", "1")

@@ -11,7 +11,7 @@
 // makes nothing twice. Calls retry by themselves what is worth it: an answer of 429 that names a short time, one of the
 // 500s, a network that fails, half an answer. Other failures are an [*Error], to be asked about with errors.Is.
 //
-// Nothing here closes a change request, deletes a branch or merges. A token is sent to the forge's own host alone and is
+// Nothing here deletes a branch or merges, and a change request is closed by [Repository.Close] alone. A token is sent to the forge's own host alone and is
 // never part of an error.
 package forge
 
@@ -95,6 +95,7 @@ type api interface {
 	open(ctx context.Context, p Proposal) (ChangeRequest, error)
 	update(ctx context.Context, number int, title, body string) (ChangeRequest, error)
 	label(ctx context.Context, number int, name string) error
+	close(ctx context.Context, number int) error
 	comments(ctx context.Context, number int) ([]Comment, error)
 	addComment(ctx context.Context, number int, body string) (Comment, error)
 	editComment(ctx context.Context, number int, c Comment, body string) error
@@ -243,6 +244,17 @@ func (r *Repository) Update(ctx context.Context, number int, title, body string)
 func (r *Repository) Label(ctx context.Context, number int, name string) error {
 	return r.retries.do(ctx, fmt.Sprintf("label change request %d", number), func() error {
 		return r.api.label(ctx, number, name)
+	})
+}
+
+// Close closes a change request without merging it. One that is not open stays as it is.
+func (r *Repository) Close(ctx context.Context, number int) error {
+	return r.retries.do(ctx, fmt.Sprintf("close change request %d", number), func() error {
+		request, err := r.api.get(ctx, number)
+		if err != nil || request.State != Open {
+			return err
+		}
+		return r.api.close(ctx, number)
 	})
 }
 

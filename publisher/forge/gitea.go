@@ -116,6 +116,12 @@ func (g *gitea) label(ctx context.Context, number int, name string) error {
 	return err
 }
 
+// close is repoEditPullRequest with state.
+func (g *gitea) close(ctx context.Context, number int) error {
+	_, err := g.call(ctx, http.MethodPatch, g.path("/pulls/%d", number), nil, map[string]string{"state": "closed"}, nil)
+	return err
+}
+
 // comments is issueGetComments, which has no pages.
 func (g *gitea) comments(ctx context.Context, number int) (found []Comment, err error) {
 	var list []issueComment

@@ -112,6 +112,12 @@ type issueComment struct {
 	Body string `json:"body"`
 }
 
+// close is "Update a pull request" with state.
+func (g *github) close(ctx context.Context, number int) error {
+	_, err := g.call(ctx, http.MethodPatch, g.path("/pulls/%d", number), nil, map[string]string{"state": "closed"}, nil)
+	return err
+}
+
 // comments is "List issue comments": those on the request as such are an issue's.
 func (g *github) comments(ctx context.Context, number int) (found []Comment, err error) {
 	query := url.Values{"per_page": {strconv.Itoa(perPage)}}

@@ -94,6 +94,12 @@ func (g *gitlab) label(ctx context.Context, number int, name string) error {
 	return err
 }
 
+// close is "Update MR" with state_event.
+func (g *gitlab) close(ctx context.Context, number int) error {
+	_, err := g.call(ctx, http.MethodPut, g.path("/merge_requests/%d", number), nil, map[string]string{"state_event": "close"}, nil)
+	return err
+}
+
 // comments is Notes API, "List all merge request notes".
 func (g *gitlab) comments(ctx context.Context, number int) (found []Comment, err error) {
 	query := url.Values{"sort": {"asc"}, "order_by": {"created_at"}, "per_page": {strconv.Itoa(perPage)}}

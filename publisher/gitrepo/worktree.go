@@ -5,6 +5,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
@@ -24,6 +25,33 @@ func HeadOf(dir string, enclosing bool) string {
 		return ""
 	}
 	return head.Hash().String()
+}
+
+// TimeOf returns the time of a commit of the work tree around dir; zero if it does not have the commit.
+func TimeOf(dir, commit string) time.Time {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return time.Time{}
+	}
+	found, err := repo.CommitObject(plumbing.NewHash(commit))
+	if err != nil {
+		return time.Time{}
+	}
+	return found.Committer.When.UTC()
+}
+
+// OriginOf returns the URL of the remote named origin of the work tree around dir, which may hold credentials. It is empty
+// where there is none.
+func OriginOf(dir string) string {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return ""
+	}
+	origin, err := repo.Remote(git.DefaultRemoteName)
+	if err != nil || len(origin.Config().URLs) == 0 {
+		return ""
+	}
+	return origin.Config().URLs[0]
 }
 
 // WorkTreeOf returns the top of the git work tree around dir, empty where there is none.

@@ -107,6 +107,14 @@ func orElse(known []string) string {
 	return fmt.Sprintf(" (known: %s)", strings.Join(known, ", "))
 }
 
+// environmentTime returns the time of the environment's commit, which is in the platform's folder if it was not fetched.
+func (l *loader) environmentTime() time.Time {
+	if t, ok := l.times[l.loaded.EnvironmentCommit]; ok || l.loaded.EnvironmentCommit == "" || l.loaded.Source != "" {
+		return t
+	}
+	return gitrepo.TimeOf(l.Platform, l.loaded.EnvironmentCommit)
+}
+
 func (l *loader) bases(ctx context.Context) error {
 	repos := l.loaded.Model.BaseRepos()
 	if l.Commit != "" && !commitName.MatchString(l.Commit) {

@@ -62,6 +62,8 @@ type Loaded struct {
 	Source string
 	// EnvironmentCommit is the commit of the environment's own objects; empty where they are in no git.
 	EnvironmentCommit string
+	// EnvironmentTime is the time of that commit; zero if there is none.
+	EnvironmentTime time.Time
 	// Uncommitted lists the files of the platform's folder that git's commit there does not have as they were read;
 	// then EnvironmentCommit is empty. UncommittedBase lists those of the bases' folders; then BaseCommit is empty.
 	Uncommitted, UncommittedBase []string
@@ -141,6 +143,6 @@ func Load(ctx context.Context, o Source) (*Loaded, error) {
 			return nil, err
 		}
 	}
-	l.loaded.BaseTime = l.times[l.loaded.BaseCommit]
+	l.loaded.BaseTime, l.loaded.EnvironmentTime = l.times[l.loaded.BaseCommit], l.environmentTime()
 	return l.loaded, nil
 }

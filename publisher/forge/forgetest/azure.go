@@ -64,7 +64,7 @@ func (s *Server) azure(mux *http.ServeMux) {
 			case utf8.RuneCountInString(c.text("description")) > 4000:
 				return s.refuse(http.StatusBadRequest, "Invalid argument: description has at most 4000 characters")
 			}
-			change.Title, change.Body = c.text("title"), c.text("description")
+			c.edit(change, "description", "status", "abandoned")
 			return answer{http.StatusOK, s.azurePull(change)}
 		})},
 		{pattern: "POST" + repository + "/pullRequests/{pullRequestId}/labels", writes: true, query: own, body: "name!", do: azureOnly(func(c *call) answer {

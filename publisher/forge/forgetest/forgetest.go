@@ -60,7 +60,8 @@ type Status struct{ Context, State, Description, URL string }
 
 // Fault is a wrong answer. The zero Fault is none.
 type Fault struct {
-	// Route is the begin of the requests that it is for, such as "POST /repos/"; empty for all of the API.
+	// Route is the begin of the requests that it is for, such as "POST /api/v3/"; empty for all of the API. One of git's
+	// is named in full, such as "git POST git-receive-pack".
 	Route string
 	// Status is answered in place of the result, and nothing is done.
 	Status int
@@ -80,6 +81,7 @@ type Server struct {
 	Git string
 
 	kind     string
+	path     string // of the repository
 	t        *testing.T
 	mu       sync.Mutex
 	changes  []*Change
@@ -112,6 +114,7 @@ func New(t *testing.T, kind string) *Server {
 	default:
 		t.Fatalf("forgetest: no forge is called %s", kind)
 	}
+	s.path = path
 	s.initGit()
 	mux.Handle(path+"/", s.git(root))
 	mux.Handle(path+".git/", s.git(root))
@@ -306,10 +309,13 @@ func (s *Server) faulty(next http.Handler) http.Handler {
 func (s *Server) takeFault(r *http.Request) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if strings.Contains(r.URL.Path, ".git/") || strings.Contains(r.URL.Path, "/_git/") {
-		return Fault{}
-	}
-	i := slices.IndexFunc(s.faults, func(f Fault) bool { return strings.HasPrefix(r.Method+" "+r.URL.EscapedPath(), f.Route) })
+	ofGit := strings.HasPrefix(r.URL.EscapedPath(), s.path+"/") || strings.HasPrefix(r.URL.EscapedPath(), s.path+".git/")
+	i := slices.IndexFunc(s.faults, func(f Fault) bool {
+		if ofGit {
+			return f.Route == "git "+r.Method+" "+filepath.Base(r.URL.Path)
+		}
+		return strings.HasPrefix(r.Method+" "+r.URL.EscapedPath(), f.Route)
+	})
 	if i < 0 {
 		return Fault{}
 	}

@@ -137,8 +137,21 @@ func (s *Server) editPull(name string, status int) func(c *call) answer {
 		if change == nil {
 			return s.refuse(http.StatusNotFound, "Not Found")
 		}
-		change.Title, change.Body = c.text("title"), c.text("body")
+		c.edit(change, "body", "state", "closed")
 		return answer{status, s.pull(change)}
+	}
+}
+
+// edit changes the fields of a change request that a call gives. Its state changes by the value closed of a field.
+func (c *call) edit(change *Change, body, state, closed string) {
+	if _, ok := c.in["title"]; ok {
+		change.Title = c.text("title")
+	}
+	if _, ok := c.in[body]; ok {
+		change.Body = c.text(body)
+	}
+	if c.text(state) == closed {
+		change.State = "closed"
 	}
 }
 

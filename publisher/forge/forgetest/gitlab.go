@@ -50,9 +50,7 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 			if change == nil {
 				return s.refuse(http.StatusNotFound, "Not found")
 			}
-			if _, ok := c.in["title"]; ok {
-				change.Title, change.Body = c.text("title"), c.text("description")
-			}
+			c.edit(change, "description", "state_event", "close")
 			if name := c.text("add_labels"); name != "" {
 				s.addLabel(change, name)
 			}
