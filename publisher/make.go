@@ -42,6 +42,9 @@ func (ps *pusher) maker() maker {
 	if ps.source != "" {
 		origin[ocispec.AnnotationSource] = ps.source
 	}
+	if ps.message != "" {
+		origin[bundle.AnnotationMessage] = ps.message
+	}
 	return maker{ps.signer, origin, ps.Reader, ps.cache, ps.deltaCommand}
 }
 
@@ -78,6 +81,11 @@ func (m maker) manifest(pl *plan, r bundle.Release, from *bundle.Verified, layer
 		Annotations: m.annotations(r.Environment+"/"+r.ClusterType, r.Tag()),
 	}
 	manifest.Config.Data = doc
+	if last := pl.withContent(r.Content); last != nil && manifest.Annotations[bundle.AnnotationMessage] == "" {
+		if text := bundle.MessageOf(last.Manifest); text != "" { // what it says of the content is still true
+			manifest.Annotations[bundle.AnnotationMessage] = text
+		}
+	}
 	if n := len(pl.held); n > 0 {
 		manifest.Annotations[releases.AnnotationHeld] = strconv.Itoa(n)
 	}

@@ -69,6 +69,8 @@ type PendingType struct {
 	IssuedAt  time.Time        `json:"issuedAt"`
 	ExpiresAt time.Time        `json:"expiresAt"`
 	Rings     []string         `json:"rings,omitempty"`
+	// Message is that of the publication; see bundle.CheckMessage.
+	Message string `json:"message,omitempty"`
 	// Previous is the sequence of the release that stands, with which it is compared; 0 where there is none.
 	Previous int64 `json:"previous,omitempty"`
 	// PreviousNumber and PreviousDigest are that release's, too.
@@ -269,7 +271,7 @@ func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, 
 		moving = movingTags(r.Rings, t.Tags)
 	}
 	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, at.Trust.NamesOf(v.KeyIDs)
-	row.part = pendingPart{t, v, moving}
+	row.Message, row.part = bundle.MessageOf(v.Manifest), pendingPart{t, v, moving}
 	if row.Result != releases.OutcomePending {
 		return row, nil
 	}

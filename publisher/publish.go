@@ -85,6 +85,9 @@ type PublishOptions struct {
 	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
 	Checks      []string
 	CheckOutput io.Writer
+	// Message says in one line what the publication is for; see bundle.CheckMessage. It is kept in the releases that it
+	// makes. Empty leaves them without one.
+	Message string
 	// Fleet lists the clusters that Compare counts. Nil means those that the platform lists.
 	Fleet *impact.Fleet
 	// OCI configures the access to the registry.
@@ -191,7 +194,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		pusher: pusher{
 			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
 			wanted: opts.Rings, renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
-			created: opts.Created, source: opts.Source, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
+			created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
 		},
 		warnings: w,
 	}, nil
@@ -206,6 +209,11 @@ func checkOptions(opts PublishOptions, result *scheduler.Result) error {
 	}
 	if err := suggestRing(opts.Rings, result.Rings); err != nil {
 		return err
+	}
+	if opts.Message != "" {
+		if err := bundle.CheckMessage(opts.Message); err != nil {
+			return usage.Errorf("message: %w", err)
+		}
 	}
 	if opts.ValidFor < 0 {
 		return usage.Errorf("validity %s is negative", opts.ValidFor)

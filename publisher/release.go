@@ -19,12 +19,14 @@ import (
 type pusher struct {
 	*standing.Reader
 	signer signing.Signer
-	// wanted are PublishOptions.Rings, and renewBefore, created, source, cache and deltaCommand the options of those names.
+	// wanted are PublishOptions.Rings, and renewBefore, created, source, message, cache and deltaCommand the options of those
+	// names.
 	wanted       []string
 	renewBefore  time.Duration
 	commits      commits
 	created      time.Time
 	source       string
+	message      string
 	cache        scheduler.Cache
 	deltaCommand []string
 }

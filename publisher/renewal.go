@@ -16,9 +16,11 @@ type renewal struct {
 	now   time.Time
 	// before is how long before its end a release is made anew; zero is a third of its validity.
 	before time.Duration
+	// message is that of a publication; empty if any message will do.
+	message string
 }
 
-func (ps *pusher) renewal() renewal { return renewal{ps.Trust, ps.IssuedAt, ps.renewBefore} }
+func (ps *pusher) renewal() renewal { return renewal{ps.Trust, ps.IssuedAt, ps.renewBefore, ps.message} }
 
 // why returns the reason why a published release is made anew; empty if it is not. Current is true if the release meets the
 // trust in force.
@@ -48,5 +50,6 @@ func (n renewal) waitsFor(v *bundle.Verified, r bundle.Release) bool {
 	w := v.Release
 	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
 		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
-		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && releases.CheckLayers(v.Manifest) == nil
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && releases.CheckLayers(v.Manifest) == nil &&
+		(n.message == "" || n.message == bundle.MessageOf(v.Manifest))
 }

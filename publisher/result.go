@@ -57,6 +57,11 @@ type PublishedType struct {
 	assigns bool // a ring's release has assignments, although the cluster type has none any more
 }
 
+// Released reports whether a release of the cluster type was made or became visible, or waits for signatures.
+func (t PublishedType) Released() bool {
+	return t.Result == releases.OutcomePublished || t.Result == releases.OutcomePending
+}
+
 // PublishedRelease is what some rings of a cluster type have after publishing, or are to have once it is signed.
 type PublishedRelease struct {
 	// Rings lists the rings that have it, and Latest is true where agents without a ring do.

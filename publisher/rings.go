@@ -52,8 +52,11 @@ func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 		if !i.due() {
 			continue
 		}
-		r := ps.releaseOf(pl, i)
-		if v := i.lanes[0].Waiting; v != nil && !anew && ps.renewal().waitsFor(v, r) {
+		r, renewal := ps.releaseOf(pl, i), ps.renewal()
+		if i.from != nil {
+			renewal.message = "" // it keeps its own
+		}
+		if v := i.lanes[0].Waiting; v != nil && !anew && renewal.waitsFor(v, r) {
 			made[n] = &madeRelease{v.Release, v}
 			continue
 		}

@@ -49,6 +49,8 @@ type Signed struct {
 	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
 	BaseCommit        string    `json:"baseCommit,omitempty"`
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	// Message is that of a bundle's publication; see bundle.CheckMessage.
+	Message string `json:"message,omitempty"`
 }
 
 // TrustedBundle is what a bundle holds; the zero value where a Trusted is a record.
@@ -176,6 +178,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	t.Kind = "bundle"
 	t.Signed = Signed{
 		r.Platform, r.Environment, r.ClusterType, r.Rings, r.Epoch, r.Sequence, r.Number, r.IssuedAt, r.ExpiresAt, r.BaseCommit, r.EnvironmentCommit,
+		bundle.MessageOf(v.Manifest),
 	}
 	t.TrustedBundle = TrustedBundle{&r.Content, &n, heldOf(assignments), deltas}
 	return nil

@@ -30,7 +30,10 @@ type Listed struct {
 	IssuedAt    time.Time `json:"issuedAt"`
 	ExpiresAt   time.Time `json:"expiresAt"`
 	BaseCommit  string    `json:"baseCommit,omitempty"`
-	Files       int       `json:"files"`
+	// EnvironmentCommit and Message are as the publisher gave them; see bundle.CheckMessage.
+	EnvironmentCommit string `json:"environmentCommit,omitempty"`
+	Message           string `json:"message,omitempty"`
+	Files             int    `json:"files"`
 	// Held counts the assignments whose content is that of an earlier release.
 	Held   int           `json:"held,omitempty"`
 	Digest digest.Digest `json:"digest"`
@@ -192,7 +195,7 @@ func readListed(ctx context.Context, repo oci.Target, tag string) (*Listed, erro
 	return &Listed{
 		Environment: r.Environment, ClusterType: r.ClusterType, Platform: r.Platform, Number: r.Number, Sequence: r.Sequence, Epoch: r.Epoch,
 		IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, BaseCommit: r.BaseCommit, Files: r.Content.Files, Held: heldCount(m), Digest: desc.Digest,
-		Rings: r.Rings,
+		Rings: r.Rings, EnvironmentCommit: r.EnvironmentCommit, Message: bundle.MessageOf(*m),
 	}, nil
 }
 

@@ -19,8 +19,10 @@ type Released struct {
 	Reference string
 	Digest    digest.Digest
 	// Keys names the keys that signed it; empty where nobody asked.
-	Keys        []string
-	Release     bundle.Release
+	Keys    []string
+	Release bundle.Release
+	// Message is that of the publication; empty if there is none.
+	Message     string
 	Assignments []bundle.Assignment
 	tree        *releases.Tree
 }
@@ -37,7 +39,7 @@ func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, op
 	if err != nil {
 		return nil, err
 	}
-	if r.Release = *release; len(trust.Keys) > 0 {
+	if r.Release, r.Message = *release, bundle.MessageOf(*m); len(trust.Keys) > 0 {
 		v, err := bundle.Verify(ctx, repo, desc, trust)
 		if err != nil {
 			return nil, err

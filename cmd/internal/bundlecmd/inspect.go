@@ -54,6 +54,9 @@ func inspectTable(w io.Writer, i *catalog.Inspected) {
 	fmt.Fprintf(w, "ISSUED\t%s\n", show.Time(r.IssuedAt))
 	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", show.Time(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", show.Cell(r.BaseCommit))
+	if text := bundle.MessageOf(i.Manifest); text != "" {
+		fmt.Fprintf(w, "MESSAGE\t%s\n", show.Cell(text))
+	}
 	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, show.Count(r.Content.Files, "file"), r.Content.Size)
 	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", show.Cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
 	for _, d := range i.Deltas {

@@ -125,6 +125,9 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 		row("EXPIRES", "%s, %s", show.Time(t.ExpiresAt), expiryText(bundle.ExpiryOf(t.IssuedAt, t.ExpiresAt, time.Now())))
 	}
 	row("BASE COMMIT", "%s", t.BaseCommit)
+	if t.Message != "" {
+		row("MESSAGE", "%s", t.Message)
+	}
 	if t.Kind == "bundle" {
 		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, show.Count(t.Content.Files, "file"), t.Content.Size)
 		for _, h := range t.Held {

@@ -59,6 +59,8 @@ does not exit with 0 has nothing published, and the exit code is 4.
 --trust is needed where there is a trust document. Where it asks for more signatures than there are keys here,
 all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
 
+-m keeps a message in the releases that are made, in one line: "wherry releases" shows it, and so do many registries.
+
 A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
 that asks for, from a timer, so that releases never expire.
 
@@ -66,6 +68,7 @@ that asks for, from a timer, so that releases never expire.
 
 ` + flags.PlatformHelp,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
+  wherry publish ./dev --environment dev --to oci-layout:./out --key cosign.key -m "$(git log -1 --format=%s)"
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
   wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
 		Args: cobra.MaximumNArgs(1),
@@ -79,6 +82,7 @@ that asks for, from a timer, so that releases never expire.
 	f := cmd.Flags()
 	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
 	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
+	f.StringVarP(&p.options.Message, "message", "m", "", "keep this `TEXT` in the releases: what the publication is for, in one line")
 	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
 	f.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
@@ -87,7 +91,7 @@ that asks for, from a timer, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
-	cli.NotEmpty(cmd, "trust")
+	cli.NotEmpty(cmd, "trust", "message")
 	return cmd
 }
 
@@ -162,6 +166,9 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	}
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
+	}
+	if p.options.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
+		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	return conclude(cmd, done, to, p.trust, p.source.Strict)
 }

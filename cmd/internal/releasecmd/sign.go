@@ -140,6 +140,13 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, show.Time(t.ExpiresAt), show.Cell(view.Rings(t.Rings)), namesCell(t.SignedBy))
 	}
 	fmt.Fprintln(w)
+	told := map[string]bool{"": true}
+	for _, t := range e.ClusterTypes {
+		if t.Result == releases.OutcomePending && !told[t.Message] {
+			fmt.Fprintf(w, "message\t%s\n", show.Line(t.Message))
+			told[t.Message] = true
+		}
+	}
 	for _, t := range e.ClusterTypes {
 		for _, part := range []struct {
 			what  string
