@@ -20,7 +20,9 @@ type renewal struct {
 	message string
 }
 
-func (ps *pusher) renewal() renewal { return renewal{ps.Trust, ps.IssuedAt, ps.renewBefore, ps.message} }
+func (ps *pusher) renewal() renewal {
+	return renewal{ps.Trust, ps.IssuedAt, ps.renewBefore, ps.message}
+}
 
 // why returns the reason why a published release is made anew; empty if it is not. Current is true if the release meets the
 // trust in force.
