@@ -1,0 +1,140 @@
+package files
+
+import (
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func folder(t *testing.T, content map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range content {
+		path := filepath.Join(dir, filepath.FromSlash(name))
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	return dir
+}
+
+// contents returns all files of a folder, temporary ones among them, and marks folders.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		rel, _ := filepath.Rel(dir, path)
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			all[rel] = "folder"
+		default:
+			data, err := os.ReadFile(path)
+			all[rel] = string(data)
+			return err
+		}
+		return nil
+	}))
+	return all
+}
+
+func TestAllFilesChangeOrNone(t *testing.T) {
+	before := map[string]string{"a.yaml": "a\n", "dir/b.yaml": "b\n", "gone.yaml": "x\n"}
+	changes := []Change{
+		{Name: "a.yaml", Before: []byte("a\n"), After: []byte("A\n")},
+		{Name: "new/deep/c.yaml", After: []byte("c\n")},
+		{Name: "gone.yaml", Before: []byte("x\n")},
+	}
+	for _, tt := range []struct {
+		name   string
+		set    Set
+		broken func(t *testing.T, dir string)
+		want   error
+	}{
+		{name: "done", set: Set{Changes: changes, Moves: []Move{{"dir", "other/dir"}}}},
+		{
+			name: "a file was edited meanwhile", set: Set{Changes: append(changes[:3:3], Change{Name: "dir/b.yaml", Before: []byte("not b\n"), After: []byte("B\n")})},
+			want: ErrChanged,
+		},
+		{name: "a file is gone", set: Set{Changes: append(changes[:3:3], Change{Name: "never.yaml", Before: []byte("x"), After: []byte("y")})}, want: ErrChanged},
+		{name: "a new file exists", set: Set{Changes: append(changes[:3:3], Change{Name: "dir/b.yaml", After: []byte("B\n")})}, want: fs.ErrExist},
+		{name: "the target of a move exists", set: Set{Changes: changes, Moves: []Move{{"a.yaml", "dir"}}}, want: fs.ErrExist},
+		{name: "the source of a move is gone", set: Set{Changes: changes, Moves: []Move{{"nothing", "x/y"}}}, want: fs.ErrNotExist},
+		{name: "the second of two moves fails", set: Set{Changes: changes, Moves: []Move{{"dir", "other"}, {"nothing", "x"}}}, want: fs.ErrNotExist},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := folder(t, before)
+			was := contents(t, dir)
+			tt.set.Root = dir
+			require.False(t, tt.set.Empty())
+			err := tt.set.Apply()
+			if tt.want != nil {
+				require.ErrorIs(t, err, tt.want)
+				require.Equal(t, was, contents(t, dir))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{
+				".": "folder", "a.yaml": "A\n", "new": "folder", "new/deep": "folder", "new/deep/c.yaml": "c\n", "other": "folder", "other/dir": "folder", "other/dir/b.yaml": "b\n",
+			}, contents(t, dir))
+		})
+	}
+}
+
+func TestAFileKeepsItsMode(t *testing.T) {
+	dir := folder(t, map[string]string{"a.yaml": "a"})
+	require.NoError(t, os.Chmod(filepath.Join(dir, "a.yaml"), 0o600))
+	set := Set{Root: dir, Changes: []Change{{Name: "a.yaml", Before: []byte("a"), After: []byte("b")}, {Name: "same.yaml"}}}
+	require.NoError(t, set.Apply())
+	info, err := os.Stat(filepath.Join(dir, "a.yaml"))
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode())
+}
+
+func TestALinkIsNotReplaced(t *testing.T) {
+	dir := folder(t, map[string]string{"a.yaml": "a"})
+	require.NoError(t, os.Symlink("a.yaml", filepath.Join(dir, "link.yaml")))
+	set := Set{Root: dir, Changes: []Change{{Name: "link.yaml", Before: []byte("a"), After: []byte("b")}}}
+	require.ErrorContains(t, set.Apply(), "only regular files")
+	require.Equal(t, "a", contents(t, dir)["a.yaml"])
+}
+
+func TestGitAppliesADiff(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func() string {
+		var b strings.Builder
+		for range random.IntN(30) {
+			fmt.Fprintf(&b, "line %d\n", random.IntN(6))
+		}
+		if random.IntN(4) == 0 {
+			b.WriteString("without end")
+		}
+		return b.String()
+	}
+	for range 60 {
+		a, b := text(), text()
+		if a == b || a == "" {
+			continue
+		}
+		dir := folder(t, map[string]string{"f": a})
+		cmd := exec.Command("git", "apply", "-")
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+		cmd.Stdin = strings.NewReader(Unified("f", []byte(a), []byte(b)))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", out, Unified("f", []byte(a), []byte(b)))
+		require.Equal(t, b, contents(t, dir)["f"])
+	}
+}
+
+func TestADiffShowsNewAndRemovedFiles(t *testing.T) {
+	set := Set{Changes: []Change{{Name: "n", After: []byte("1\n")}, {Name: "o", Before: []byte("1\n2\n")}}, Moves: []Move{{"a", "b"}}}
+	require.Equal(t, "--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+1\n--- a/o\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\nrename from a\nrename to b\n", set.Diff())
+}

@@ -1,0 +1,165 @@
+package yamltext
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Replace returns the text with other values for scalars, which may be keys. A scalar keeps its quotes. An alias becomes the
+// value itself, unless the scalar with its anchor gets the same value. A scalar whose anchor others use, which are to
+// keep their value, is refused.
+func (f *File) Replace(values map[*yaml.Node]string) ([]byte, error) {
+	want, copies := f.clone()
+	var splices []splice
+	for _, n := range f.nodes() {
+		value, ok := values[n.node]
+		if !ok {
+			continue
+		}
+		if n.node.Kind == yaml.AliasNode {
+			if same, ok := values[n.node.Alias]; ok && same == value {
+				continue // it follows
+			}
+		}
+		if err := f.onlyUsers(n.node, values); err != nil {
+			return nil, err
+		}
+		s, err := f.replacement(n, value)
+		if err != nil {
+			return nil, err
+		}
+		splices = append(splices, s)
+		c := copies[n.node]
+		*c = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Anchor: c.Anchor}
+		if n.node.Kind == yaml.AliasNode {
+			c.Anchor = ""
+		}
+	}
+	data, err := f.splice(splices)
+	if err != nil {
+		return nil, err
+	}
+	return data, expected(data, want)
+}
+
+// place is a node with what has it.
+type place struct {
+	node   *yaml.Node
+	indent int  // of the mapping or list, counted from 0
+	flow   bool // between brackets
+}
+
+// nodes lists all nodes in their order.
+func (f *File) nodes() []place {
+	var all []place
+	var visit func(p place)
+	visit = func(p place) {
+		all = append(all, p)
+		for _, child := range p.node.Content {
+			visit(place{child, p.node.Column - 1, p.flow || p.node.Style&yaml.FlowStyle != 0})
+		}
+	}
+	for _, n := range f.Documents {
+		if n != nil {
+			visit(place{node: n, indent: -1})
+		}
+	}
+	return all
+}
+
+// onlyUsers returns an error if another value than those that are replaced comes from n by its anchor.
+func (f *File) onlyUsers(n *yaml.Node, values map[*yaml.Node]string) error {
+	if n.Anchor == "" || n.Kind == yaml.AliasNode {
+		return nil
+	}
+	for _, other := range f.nodes() {
+		if other.node.Kind != yaml.AliasNode || other.node.Alias != n {
+			continue
+		}
+		if value, ok := values[other.node]; !ok || value != values[n] {
+			return hard(n, "it has the anchor &%s, which line %d uses as well", n.Anchor, other.node.Line)
+		}
+	}
+	return nil
+}
+
+func (f *File) replacement(p place, value string) (splice, error) {
+	n := p.node
+	from, err := f.start(n)
+	if err != nil {
+		return splice{}, err
+	}
+	to, err := f.end(n, p.indent)
+	if err != nil {
+		return splice{}, err
+	}
+	if n.Kind != yaml.AliasNode && n.Kind != yaml.ScalarNode {
+		return splice{}, hard(n, "it is not a single value")
+	}
+	style := n.Style
+	if style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		if breakLength(f.data[to:]) == 0 && to < len(f.data) {
+			return splice{}, hard(n, "it is a text of several lines")
+		}
+		style = 0
+	}
+	return splice{from, to, scalar(value, style, p.flow)}, nil
+}
+
+// scalar returns value as YAML, with the quotes of style, or with as few as it needs.
+func scalar(value string, style yaml.Style, flow bool) string {
+	printable := !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff })
+	switch {
+	case style&yaml.SingleQuotedStyle != 0 && printable:
+		return "'" + strings.ReplaceAll(value, "'", "''") + "'"
+	case style&yaml.DoubleQuotedStyle == 0 && printable && isPlain(value, flow):
+		return value
+	default:
+		return doubleQuoted(value)
+	}
+}
+
+func doubleQuoted(value string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range value {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// oldWords are words that YAML 1.1 reads as booleans or nothing, in lower case.
+var oldWords = map[string]bool{"y": true, "n": true, "yes": true, "no": true, "on": true, "off": true, "true": true, "false": true, "null": true, "~": true}
+
+// isPlain reports whether a text needs no quotes: it is the same text for YAML 1.1 and 1.2, between brackets and elsewhere.
+func isPlain(value string, flow bool) bool {
+	if value == "" || oldWords[strings.ToLower(value)] || strings.TrimSpace(value) != value {
+		return false
+	}
+	if first := value[0]; first >= '0' && first <= '9' || first == '+' || first == '-' || first == '.' && !strings.HasPrefix(value, "./") && !strings.HasPrefix(value, "../") {
+		return false // it may be a number to one or the other
+	}
+	text := "- " + value
+	if flow {
+		text = "[" + value + "]"
+	}
+	var got []yaml.Node
+	err := yaml.Unmarshal([]byte(text), &got)
+	return err == nil && len(got) == 1 && got[0].Kind == yaml.ScalarNode && got[0].ShortTag() == "!!str" && got[0].Value == value && got[0].Anchor == "" && got[0].Style == 0 &&
+		got[0].LineComment == "" && got[0].FootComment == ""
+}
