@@ -99,6 +99,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
+			"author/scaffold": {"author", "author/files"},
+			"author/format":   {"author/yamltext"},
+			"author":          {"author/files", "author/yamltext", "gitrepo", "platform"},
+			"author/yamltext": nil,
+			"author/files":    nil,
+
 			"checks":      {"keys", "program"},
 			"deltas":      {"pack", "releases", "standing"},
 			"signing":     {"keys", "releases"},

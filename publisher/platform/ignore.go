@@ -30,6 +30,9 @@ type ignoringFS struct {
 	patterns map[string][]gitignore.Pattern // of a folder: its parents' and its own
 }
 
+// Ignoring returns files without those that its .sourceignore files list, as platforms are read. It serves one goroutine.
+func Ignoring(files fs.FS) fs.FS { return ignoring(files) }
+
 func ignoring(files fs.FS) *ignoringFS {
 	return &ignoringFS{FS: files, patterns: map[string][]gitignore.Pattern{}}
 }

@@ -110,7 +110,9 @@ func (f *File) replacement(p place, value string) (splice, error) {
 
 // scalar returns value as YAML, with the quotes of style, or with as few as it needs.
 func scalar(value string, style yaml.Style, flow bool) string {
-	printable := !strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff })
+	printable := !strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff
+	})
 	switch {
 	case style&yaml.SingleQuotedStyle != 0 && printable:
 		return "'" + strings.ReplaceAll(value, "'", "''") + "'"

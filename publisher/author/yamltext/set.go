@@ -423,3 +423,28 @@ func (f *File) extent(document int) (from, to int) {
 }
 
 func isDocumentStart(line []byte) bool { return strings.HasPrefix(string(line), "---") }
+
+// Extent returns the bytes of a document between the markers around it.
+func (f *File) Extent(document int) (from, to int) {
+	line := 1
+	if n := f.Documents[document]; n != nil {
+		line = n.Line
+	}
+	from, to = f.starts[0], len(f.data)
+	for number := line; number > 0; number-- {
+		if isMarker(f.line(number)) {
+			from = f.nextLine(number)
+			break
+		}
+	}
+	for number := line; number <= len(f.starts); number++ {
+		if f.starts[number-1] >= from && isMarker(f.line(number)) {
+			to = f.starts[number-1]
+			break
+		}
+	}
+	return from, to
+}
+
+// Newline returns the line break that the file has first.
+func (f *File) Newline() string { return f.newline }

@@ -1,0 +1,346 @@
+// Package author changes a platform that lies in a folder: it finds objects and all that refers to them, and edits, renames
+// and removes them.
+//
+// Begin with [Open]. [Platform.Find] returns objects, [Platform.Set], [Platform.Replace], [Platform.Rename] and
+// [Platform.Remove] return a [Plan], and [Plan.Apply] writes it. A plan is checked before it exists: the platform is loaded
+// as it would be, and mistakes that it does not have yet are an error. Text that does not change stays as it is, byte for
+// byte. Only files of the folder are read: other branches and repositories of app teams are out of reach, and a plan says
+// so where that matters.
+package author
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/publisher/author/files"
+	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// SettingsFile is the file with the settings of a platform, at its top.
+const SettingsFile = "wherry.yaml"
+
+// environmentsFolder holds Environment objects, and is read although its name begins with a dot.
+const environmentsFolder = ".environments"
+
+// ErrNotFound is wrapped by errors about objects that do not exist.
+var ErrNotFound = errors.New("not found")
+
+// Error is a mistake that a person can mend, with a hint.
+type Error struct {
+	Err  error
+	Hint string
+	// Refused is true if the platform forbids what is asked for, such as removing what is in use, and false if the
+	// question or the input is wrong.
+	Refused bool
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+func wrong(hint, format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...), Hint: hint}
+}
+
+func refused(hint, format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...), Hint: hint, Refused: true}
+}
+
+// Platform is a platform in a folder, as it was read.
+type Platform struct {
+	Root         string
+	Files        []*File // by name
+	Environments []Environment
+	Objects      []*Object // by file and line
+	Settings     *File     // nil where there is no SettingsFile
+}
+
+// File is a file with objects.
+type File struct {
+	Name string // slash-separated, below the root
+	Data []byte
+	// Environment is the one whose folder has the file; empty for what environments share.
+	Environment string
+	text        *yamltext.File // nil where the file is no YAML
+}
+
+// Environment is an environment that has an Environment object.
+type Environment struct {
+	Name   string
+	Repo   string
+	Branch string
+	Folder string // below the root; empty if its objects lie elsewhere
+	Object *Object
+}
+
+// Object is an object of a platform.
+type Object struct {
+	APIVersion, Kind, Name string
+	File                   *File
+	document               int
+	inList                 bool // a List has it
+	node                   *yaml.Node
+}
+
+// Position returns the place of the object, with a file below the root.
+func (o *Object) Position() finding.Position {
+	return finding.Position{File: o.File.Name, Line: o.node.Line}
+}
+
+// Top returns the top folder of the platform that dir is in: the nearest one above with a SettingsFile or with Environment
+// objects, else dir.
+func Top(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	for up := abs; ; up = filepath.Dir(up) {
+		for _, name := range []string{SettingsFile, environmentsFolder} {
+			if _, err := os.Stat(filepath.Join(up, name)); err == nil {
+				if rel, err := filepath.Rel(abs, up); err == nil {
+					return filepath.Join(dir, rel)
+				}
+				return up
+			}
+		}
+		if _, err := os.Stat(filepath.Join(up, ".git")); err == nil || filepath.Dir(up) == up {
+			return dir
+		}
+	}
+}
+
+// Open reads the platform in a folder. Files that are no YAML have no objects; Check says what is wrong with them.
+func Open(ctx context.Context, root string) (*Platform, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, wrong("give the folder of a platform; \"wherry init\" makes one", "%s: %w", root, cause(err))
+	}
+	defer func() { _ = dir.Close() }()
+	p := &Platform{Root: root}
+	tree := gitrepo.Guard(platform.Ignoring(dir.FS()))
+	if err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return p.visit(tree, name, e, err)
+	}); err != nil {
+		return nil, err
+	}
+	p.index()
+	return p, nil
+}
+
+func cause(err error) error {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// maxFiles bounds the files of a platform, as the scheduler does.
+const maxFiles = 100_000
+
+func (p *Platform) visit(tree fs.FS, name string, e fs.DirEntry, err error) error {
+	ext := path.Ext(name)
+	switch base := path.Base(name); {
+	case err != nil:
+		return err
+	case e.IsDir() && name != "." && strings.HasPrefix(base, ".") && base != environmentsFolder:
+		return fs.SkipDir
+	case e.IsDir(), !e.Type().IsRegular(), ext != ".yaml" && ext != ".yml" && ext != ".json":
+		return nil
+	}
+	if len(p.Files) == maxFiles {
+		return wrong("", "%s: more than %d files: is this the right folder?", p.Root, maxFiles)
+	}
+	data, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return err
+	}
+	f := &File{Name: name, Data: data}
+	if name == SettingsFile {
+		f.text, _ = yamltext.Parse(data)
+		p.Settings = f
+		return nil
+	}
+	p.Files = append(p.Files, f)
+	return nil
+}
+
+// index finds the environments and all objects.
+func (p *Platform) index() {
+	for _, f := range p.Files {
+		var err error
+		if f.text, err = yamltext.Parse(f.Data); err != nil || len(f.Data) > files.MaxBytes {
+			f.text = nil
+			continue
+		}
+		for i, n := range f.text.Documents {
+			p.object(f, i, n, false)
+		}
+	}
+	for _, o := range p.Objects {
+		if o.Kind != "Environment" {
+			continue
+		}
+		e := Environment{Name: o.Name, Repo: text(o.node, "spec", "controlPlane", "repo"), Branch: text(o.node, "spec", "controlPlane", "branch"), Object: o}
+		if folder, err := gitrepo.CleanPath(text(o.node, "spec", "controlPlane", "path")); err == nil && folder != "." {
+			if info, err := os.Stat(filepath.Join(p.Root, filepath.FromSlash(folder))); err == nil && info.IsDir() {
+				e.Folder = folder
+			}
+		}
+		p.Environments = append(p.Environments, e)
+	}
+	slices.SortStableFunc(p.Environments, func(a, b Environment) int { return strings.Compare(a.Name, b.Name) })
+	for _, f := range p.Files {
+		for _, e := range p.Environments {
+			if e.Folder != "" && strings.HasPrefix(f.Name, e.Folder+"/") {
+				f.Environment = e.Name
+			}
+		}
+	}
+}
+
+func (p *Platform) object(f *File, document int, n *yaml.Node, inList bool) {
+	apiVersion, kind := text(n, "apiVersion"), text(n, "kind")
+	if apiVersion == kinds.CoreAPI && kind == "List" && !inList {
+		if items := yamltext.Resolve(yamltext.Lookup(n, "items")); items != nil && items.Kind == yaml.SequenceNode {
+			for _, item := range items.Content {
+				p.object(f, document, yamltext.Resolve(item), true)
+			}
+		}
+		return
+	}
+	o := &Object{APIVersion: apiVersion, Kind: kind, Name: text(n, "metadata", "name"), File: f, document: document, inList: inList, node: n}
+	if kinds.New(apiVersion, kind) == nil || kind == "ConfigMap" && !o.isConfig() {
+		return
+	}
+	p.Objects = append(p.Objects, o)
+}
+
+// isConfig reports whether a ConfigMap is part of a platform's configuration.
+func (o *Object) isConfig() bool {
+	c := &kinds.ConfigMap{}
+	c.Metadata.Name = o.Name
+	c.Metadata.Labels = map[string]string{kinds.PlatformConfig: text(o.node, "metadata", "labels", kinds.PlatformConfig)}
+	return c.IsPlatform()
+}
+
+// text returns the scalar that keys lead to, empty where there is none.
+func text(n *yaml.Node, keys ...string) string {
+	if n = yamltext.Resolve(yamltext.Lookup(n, keys...)); n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+// Named returns the objects of a kind and, if name is not empty, of that name.
+func (p *Platform) Named(kind, name string) []*Object {
+	var found []*Object
+	for _, o := range p.Objects {
+		if o.Kind == kind && (name == "" || o.Name == name) {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+// Names returns the sorted names of the objects of a kind.
+func (p *Platform) Names(kind string) []string {
+	var names []string
+	for _, o := range p.Named(kind, "") {
+		names = append(names, o.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Visible returns the sorted names of the objects of a kind that an environment has: its own and the shared ones.
+func (p *Platform) Visible(kind, environment string) []string {
+	var names []string
+	for _, o := range p.Named(kind, "") {
+		if o.File.Environment == "" || o.File.Environment == environment || environment == "" {
+			names = append(names, o.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Environment returns the environment of that name.
+func (p *Platform) Environment(name string) (Environment, error) {
+	var known []string
+	for _, e := range p.Environments {
+		if e.Name == name {
+			return e, nil
+		}
+		known = append(known, e.Name)
+	}
+	if len(known) == 0 {
+		return Environment{}, wrong(`"wherry new environment" makes one`, "the platform has no Environment object")
+	}
+	return Environment{}, wrong("known: "+strings.Join(known, ", "), "no Environment object is called %q", name)
+}
+
+// Find returns the objects of a kind and name: in the given environment, or, if it is empty, the only one. Objects of one
+// name in several files are an error that names all of them, unless many is true and each is of another environment.
+func (p *Platform) Find(kind, name, environment string, many bool) ([]*Object, error) {
+	var found []*Object
+	for _, o := range p.Named(kind, name) {
+		if environment == "" || o.File.Environment == environment || o.File.Environment == "" && kind != "Environment" {
+			found = append(found, o)
+		}
+	}
+	if environment != "" {
+		if _, err := p.Environment(environment); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		hint := finding.DidYouMean(name, p.Names(kind))
+		if hint == "" {
+			hint = "there is no " + kind
+		}
+		return nil, wrong(hint, "%w: %s %q", ErrNotFound, kind, name)
+	}
+	places := map[string]*Object{}
+	for _, o := range found {
+		if twin := places[o.File.Environment]; twin != nil {
+			return nil, wrong("remove one of them", "%s %q is defined twice: at %s and %s", kind, name, twin.Position(), o.Position())
+		}
+		places[o.File.Environment] = o
+	}
+	if len(found) > 1 && !many {
+		var where []string
+		for _, o := range found {
+			where = append(where, o.Position().String())
+		}
+		return nil, wrong("name one with -e ENVIRONMENT", "%s %q is in several environments: %s", kind, name, strings.Join(where, ", "))
+	}
+	return found, nil
+}
+
+// Text returns the text of an object: its document without the markers around it.
+func (p *Platform) Text(o *Object) ([]byte, error) {
+	if o.inList {
+		return nil, p.inList(o)
+	}
+	from, to := o.File.text.Extent(o.document)
+	return o.File.Data[from:to], nil
+}
+
+func (p *Platform) inList(o *Object) error {
+	return wrong("edit "+o.File.Name+" by hand", "%s: %s %q is an item of a List", o.Position(), o.Kind, o.Name)
+}

@@ -1,0 +1,121 @@
+package author
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/publisher/author/files"
+	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// Setting is one change of a value: PATH=VALUE, or with Unset the removal of PATH.
+type Setting struct {
+	Path  yamltext.Path
+	Value string
+	Unset bool
+}
+
+// ParseSetting reads PATH=VALUE. A value is a text, or whatever else the field takes: a number, or a list as [a, b].
+func ParseSetting(s string) (Setting, error) {
+	depth := 0 // of brackets, in which = is part of a key
+	for i, r := range s {
+		switch {
+		case r == '[':
+			depth++
+		case r == ']':
+			depth--
+		case r == '=' && depth == 0:
+			path, err := yamltext.ParsePath(s[:i])
+			if err != nil {
+				return Setting{}, wrong("", "%w", err)
+			}
+			return Setting{Path: path, Value: s[i+1:]}, nil
+		}
+	}
+	return Setting{}, wrong("such as --set spec.reconciler=flux", "%q has no =", s)
+}
+
+// Set returns the plan that changes values of an object.
+func (p *Platform) Set(ctx context.Context, o *Object, settings []Setting) (*Plan, error) {
+	if o.inList {
+		return nil, p.inList(o)
+	}
+	plan := &Plan{}
+	data := o.File.Data
+	for _, s := range settings {
+		if len(s.Path) == 2 && s.Path[0].Key == "metadata" && s.Path[1].Key == "name" {
+			return nil, wrong(`"wherry rename" changes what refers to it too`, "a name is not set")
+		}
+		after, err := set(data, o, s)
+		if err != nil {
+			return nil, byHand(o.File, err)
+		}
+		data = after
+		plan.Edits = append(plan.Edits, Edit{o.Position(), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, s.Path)})
+	}
+	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: data}}
+	return plan, p.check(ctx, plan)
+}
+
+// set changes one value. It is written as a text, unless the field takes no text and does take what the value is in YAML.
+func set(data []byte, o *Object, s Setting) ([]byte, error) {
+	f, err := yamltext.Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	if s.Unset {
+		return f.Unset(o.document, s.Path)
+	}
+	asText, err := f.Set(o.document, s.Path, s.Value, false)
+	if err == nil && mistakesOf(asText, o) <= mistakesOf(data, o) {
+		return asText, nil
+	}
+	if asYAML, err := f.Set(o.document, s.Path, s.Value, true); err == nil && mistakesOf(asYAML, o) <= mistakesOf(data, o) {
+		return asYAML, nil
+	}
+	return asText, err
+}
+
+// mistakesOf counts the mistakes of an object's own fields.
+func mistakesOf(data []byte, o *Object) int {
+	f, err := yamltext.Parse(data)
+	if err != nil {
+		return 1 << 20
+	}
+	return len(kinds.Decode(o.File.Name, f.Documents[o.document], kinds.New(o.APIVersion, o.Kind), false).Errs)
+}
+
+// Replace returns the plan that gives an object another text. Line breaks are written as the file has them.
+func (p *Platform) Replace(ctx context.Context, o *Object, text []byte) (*Plan, error) {
+	if o.inList {
+		return nil, p.inList(o)
+	}
+	if o.File.text.Newline() == "\r\n" {
+		text = bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+	}
+	from, to := o.File.text.Extent(o.document)
+	if len(text) > 0 && to < len(o.File.Data) && !bytes.HasSuffix(text, []byte("\n")) {
+		text = append(slices.Clone(text), o.File.text.Newline()...)
+	}
+	after := slices.Concat(o.File.Data[:from], text, o.File.Data[to:])
+	if _, err := yamltext.Parse(after); err != nil {
+		return nil, wrong("", "%s: %s", o.File.Name, strings.TrimPrefix(err.Error(), "yaml: "))
+	}
+	plan := &Plan{Edits: []Edit{{o.Position(), fmt.Sprintf("%s %q", o.Kind, o.Name)}}}
+	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: after}}
+	return plan, p.check(ctx, plan)
+}
+
+// Create returns the plan that adds new files.
+func (p *Platform) Create(ctx context.Context, created map[string][]byte) (*Plan, error) {
+	plan := &Plan{}
+	for name, data := range created {
+		plan.Changes = append(plan.Changes, files.Change{Name: name, After: data})
+	}
+	slices.SortFunc(plan.Changes, func(a, b files.Change) int { return strings.Compare(a.Name, b.Name) })
+	return plan, p.check(ctx, plan)
+}

@@ -1,0 +1,63 @@
+package author
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// Workspace and Ring are no objects: objects name them. They can be renamed like objects.
+const (
+	Workspace = "workspace"
+	Ring      = "ring"
+)
+
+// words are the names of kinds on the command line.
+var words = map[string]string{
+	"cluster-type": "ClusterType", "policy": "SchedulingPolicy", "registration": "WorkloadRegistration",
+	"config": "ConfigMap", "schema": "ConfigSchema", "rings": "PromotionPolicy",
+}
+
+// Word returns the word for a kind on the command line, such as cluster-type.
+func Word(kind string) string {
+	for word, k := range words {
+		if k == kind {
+			return word
+		}
+	}
+	var b strings.Builder
+	for i, r := range kind {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('-')
+		}
+		b.WriteString(strings.ToLower(string(r)))
+	}
+	return b.String()
+}
+
+// Words returns the sorted words for all kinds of objects.
+func Words() []string {
+	var all []string
+	for _, kind := range append(kinds.Names(), "ConfigMap") {
+		all = append(all, Word(kind))
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Kind returns the kind that a person means: ClusterType for cluster-type, clustertype or ClusterType.
+func Kind(word string) (string, error) {
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
+	for _, kind := range append(kinds.Names(), "ConfigMap", Workspace, Ring) {
+		if one := plain(word); one == plain(kind) || one == plain(kind)+"s" || one == plain(Word(kind)) || one == plain(Word(kind))+"s" {
+			return kind, nil
+		}
+	}
+	hint := finding.DidYouMean(word, append(Words(), Workspace, Ring))
+	if hint == "" {
+		hint = "known: " + strings.Join(append(Words(), Ring, Workspace), ", ")
+	}
+	return "", wrong(hint, "unknown kind %q", word)
+}

@@ -1,0 +1,200 @@
+package author
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/publisher/author/files"
+	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// CheckName returns an error unless an object can have the name.
+func CheckName(kind, name string) error {
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return wrong("use lower-case letters, digits and hyphens", "%s cannot be called %q: %s", kind, name, problems[0])
+	}
+	return nil
+}
+
+// Rename returns the plan that gives an object another name, with all that refers to it. Without an environment, the objects
+// of that name in all environments are renamed. The file or the folder that has the object's name is renamed too.
+func (p *Platform) Rename(ctx context.Context, kind, from, to, environment string) (*Plan, error) {
+	if err := CheckName(kind, to); err != nil {
+		return nil, err
+	}
+	if from == to {
+		return nil, wrong("", "it is called %q already", to)
+	}
+	var targets []*Object
+	var references []reference
+	if kind == Workspace || kind == Ring {
+		references = p.references(kind, from, to, nil)
+		if len(references) == 0 {
+			return nil, wrong("", "%w: no object names the %s %q", ErrNotFound, kind, from)
+		}
+		if taken := p.references(kind, to, to+"-", nil); len(taken) > 0 {
+			return nil, refused("two of them cannot become one", "%s: there is a %s %q already", taken[0].position(), kind, to)
+		}
+	} else {
+		var err error
+		if targets, err = p.Find(kind, from, environment, true); err != nil {
+			return nil, err
+		}
+		if err := p.checkFree(kind, to, targets); err != nil {
+			return nil, err
+		}
+		references = p.references(kind, from, to, targets)
+		if err := p.checkShared(kind, from, environment, targets, references); err != nil {
+			return nil, err
+		}
+	}
+	plan := &Plan{Notes: renameNotes(kind, p)}
+	changes := newRewriting(p)
+	for _, o := range targets {
+		n := yamltext.Lookup(o.node, "metadata", "name")
+		changes.add(reference{file: o.File, node: n, renamed: to, text: fmt.Sprintf("%s %q: metadata.name", kind, from)})
+		if kind == "Environment" {
+			plan.Moves = append(plan.Moves, p.moveFolder(o, from, to, changes)...)
+		}
+		if move, ok := p.moveFile(o, from, to); ok {
+			plan.Moves = append([]files.Move{move}, plan.Moves...)
+		}
+	}
+	for _, r := range references {
+		changes.add(r)
+	}
+	var err error
+	if plan.Changes, err = changes.write(); err != nil {
+		return nil, err
+	}
+	plan.Edits = changes.edits
+	return plan, p.check(ctx, plan)
+}
+
+// checkFree returns an error if an object that one of the targets can meet has the name already.
+func (p *Platform) checkFree(kind, name string, targets []*Object) error {
+	for _, o := range p.Named(kind, name) {
+		for _, t := range targets {
+			if a, b := o.File.Environment, t.File.Environment; a == b || a == "" || b == "" {
+				return refused("choose another name", "%s: there is a %s %q already", o.Position(), kind, name)
+			}
+		}
+	}
+	return nil
+}
+
+// checkShared returns an error if what environments share refers to an object that is renamed in one of them alone.
+func (p *Platform) checkShared(kind, name, environment string, targets []*Object, references []reference) error {
+	if environment == "" || len(p.Named(kind, name)) == len(targets) {
+		return nil
+	}
+	for _, r := range references {
+		if r.file.Environment == "" && !r.own {
+			return refused("leave out -e to rename it in all environments", "%s: %s is shared, and other environments have a %s %q as well", r.position(), r.text, kind, name)
+		}
+	}
+	return nil
+}
+
+// moveFile returns the move of a file that is called like its only object.
+func (p *Platform) moveFile(o *Object, from, to string) (files.Move, bool) {
+	base, ext := path.Base(o.File.Name), path.Ext(o.File.Name)
+	for _, other := range p.Objects {
+		if other != o && other.File == o.File {
+			return files.Move{}, false
+		}
+	}
+	return files.Move{From: o.File.Name, To: path.Join(path.Dir(o.File.Name), to+ext)}, base == from+ext
+}
+
+// moveFolder renames the folder of an environment that is called like it, and the path that leads to it.
+func (p *Platform) moveFolder(o *Object, from, to string, changes *rewriting) []files.Move {
+	e, err := p.Environment(from)
+	n := yamltext.Lookup(o.node, "spec", "controlPlane", "path")
+	if err != nil || e.Folder == "" || path.Base(e.Folder) != from {
+		return nil
+	}
+	written := yamltext.Resolve(n).Value
+	at := strings.LastIndex(written, from)
+	changes.add(reference{file: o.File, node: n, renamed: written[:at] + to + written[at+len(from):], text: fmt.Sprintf("Environment %q: spec.controlPlane.path", from)})
+	return []files.Move{{From: e.Folder, To: path.Join(path.Dir(e.Folder), to)}}
+}
+
+// renameNotes says what another name means beyond the folder.
+func renameNotes(kind string, p *Platform) []string {
+	var notes []string
+	switch kind {
+	case "ClusterType", "Environment":
+		notes = append(notes, "agents ask for the old name until they are told otherwise: see wherry-agent rebind")
+	case "Platform":
+		notes = append(notes, "agents refuse releases of another platform than the one that they are configured for")
+	case "ConfigMap":
+		notes = append(notes, "ConfigMaps count in the order of their names, so another name can change which value wins: see wherry plan")
+	}
+	if kind == "Environment" || kind == "Workload" {
+		notes = append(notes, "repositories of app teams are not looked at: their deployment targets and dependencies have to follow")
+	}
+	for _, e := range p.Environments {
+		if e.Folder == "" && kind != "Environment" {
+			return append(notes, "environments on other branches are not looked at: "+e.Name+" is on branch "+e.Branch)
+		}
+	}
+	return notes
+}
+
+// rewriting collects other values for scalars, by file.
+type rewriting struct {
+	platform *Platform
+	values   map[*File]map[*yaml.Node]string
+	edits    []Edit
+}
+
+func newRewriting(p *Platform) *rewriting {
+	return &rewriting{platform: p, values: map[*File]map[*yaml.Node]string{}}
+}
+
+func (w *rewriting) add(r reference) {
+	if w.values[r.file] == nil {
+		w.values[r.file] = map[*yaml.Node]string{}
+	}
+	w.values[r.file][r.node] = r.renamed
+	w.edits = append(w.edits, Edit{r.position(), r.text})
+}
+
+func (w *rewriting) write() ([]files.Change, error) {
+	slices.SortStableFunc(w.edits, func(a, b Edit) int { return a.Position.Compare(b.Position) })
+	var changes []files.Change
+	for _, f := range append(slices.Clone(w.platform.Files), w.platform.Settings) {
+		if values := w.values[f]; len(values) > 0 {
+			after, err := f.text.Replace(values)
+			if err != nil {
+				return nil, byHand(f, err)
+			}
+			changes = append(changes, files.Change{Name: f.Name, Before: f.Data, After: after})
+		}
+	}
+	return changes, nil
+}
+
+// byHand gives an error about text that cannot be changed its place.
+func byHand(f *File, err error) error {
+	at := finding.Position{File: f.Name}
+	if h := (*yamltext.HardError)(nil); errors.As(err, &h) {
+		at.Line = h.Line
+	}
+	return wrong("change it by hand", "%s: %w", at, err)
+}
+
+// Path returns the path of a file of the platform.
+func (p *Platform) Path(name string) string {
+	return filepath.Join(p.Root, filepath.FromSlash(name))
+}
