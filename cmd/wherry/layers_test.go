@@ -99,7 +99,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
-			"author/scaffold": {"author", "author/files"},
+			"author/scaffold": {"author", "author/yamltext", "gitrepo"},
 			"author/format":   {"author/yamltext"},
 			"author":          {"author/files", "author/yamltext", "gitrepo", "platform"},
 			"author/yamltext": nil,

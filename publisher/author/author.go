@@ -344,3 +344,12 @@ func (p *Platform) Text(o *Object) ([]byte, error) {
 func (p *Platform) inList(o *Object) error {
 	return wrong("edit "+o.File.Name+" by hand", "%s: %s %q is an item of a List", o.Position(), o.Kind, o.Name)
 }
+
+// Source returns the text of the file that has the object, as far as it is the object's.
+func (o *Object) Source() []byte {
+	from, to := o.File.text.Extent(o.document)
+	return o.File.Data[from:to]
+}
+
+// Text returns the scalar that keys lead to in the object, empty where there is none.
+func (o *Object) Text(keys ...string) string { return text(o.node, keys...) }

@@ -72,9 +72,9 @@ func removeNotes(kind string, p *Platform) []string {
 	return notes
 }
 
-// folderOf returns the folder in which most objects of a kind lie, in an environment or, if it is empty, in what
+// FolderOf returns the folder in which most objects of a kind lie, in an environment or, if it is empty, in what
 // environments share. It is empty if there are none.
-func (p *Platform) folderOf(kind, environment string) string {
+func (p *Platform) FolderOf(kind, environment string) string {
 	number := map[string]int{}
 	best := ""
 	for _, o := range p.Named(kind, "") {

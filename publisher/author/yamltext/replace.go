@@ -105,11 +105,11 @@ func (f *File) replacement(p place, value string) (splice, error) {
 		}
 		style = 0
 	}
-	return splice{from, to, scalar(value, style, p.flow)}, nil
+	return splice{from, to, Scalar(value, style, p.flow)}, nil
 }
 
-// scalar returns value as YAML, with the quotes of style, or with as few as it needs.
-func scalar(value string, style yaml.Style, flow bool) string {
+// Scalar returns value as YAML, with the quotes of style, or with as few as it needs.
+func Scalar(value string, style yaml.Style, flow bool) string {
 	printable := !strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff
 	})

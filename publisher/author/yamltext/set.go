@@ -52,7 +52,7 @@ func (e *setting) text(style yaml.Style, flow bool) string {
 	if e.raw {
 		return e.value
 	}
-	return scalar(e.value, style, flow)
+	return Scalar(e.value, style, flow)
 }
 
 func (e *setting) set(at place, path Path) (splice, error) {
@@ -214,7 +214,7 @@ func (e *setting) nested(path Path) *yaml.Node {
 func (e *setting) lines(path Path, indent int) string {
 	var b strings.Builder
 	for i, s := range path {
-		b.WriteString(strings.Repeat(" ", indent+2*i) + scalar(s.Key, 0, false) + ":")
+		b.WriteString(strings.Repeat(" ", indent+2*i) + Scalar(s.Key, 0, false) + ":")
 		if i == len(path)-1 {
 			b.WriteString(" " + e.text(0, false))
 		}
@@ -225,7 +225,7 @@ func (e *setting) lines(path Path, indent int) string {
 
 // pair returns the first key of path and what it is to have, between brackets.
 func (e *setting) pair(path Path) string {
-	key := scalar(path[0].Key, 0, true)
+	key := Scalar(path[0].Key, 0, true)
 	if e.file.isJSON() {
 		key = doubleQuoted(path[0].Key)
 	}

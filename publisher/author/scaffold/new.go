@@ -1,0 +1,315 @@
+package scaffold
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/publisher/author"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// Request is an object that is to be. Which fields count depends on its kind.
+type Request struct {
+	Kind string // such as ClusterType
+	Name string
+	// Environments are those of a workload or of rings, else the one whose folder gets the object.
+	Environments []string
+	Shared       bool   // the object is for all environments
+	File         string // below the platform's folder; empty for the usual place
+
+	Labels, TargetLabels, TypeLabels, Manifests, Data map[string]string
+	Rings, Required                                   []string
+
+	Repo, Branch, Folder                     string
+	Reconciler, NamespaceService, ConfigType string
+	Workspace                                string
+	ClusterType, UID, Ring                   string
+	Text                                     string // of a Template: one of Templates
+}
+
+// WhichError means that the environment has to be named whose folder gets an object.
+type WhichError struct {
+	Kind  string
+	Known []string
+}
+
+func (e *WhichError) Error() string {
+	return fmt.Sprintf("a %s lies in the folder of an environment: %s", e.Kind, strings.Join(e.Known, ", "))
+}
+
+// usualFolders are where objects go while there is no other of their kind.
+var usualFolders = map[string]string{
+	"ClusterType": "cluster-types", "SchedulingPolicy": "scheduling", "Workload": "workloads", "WorkloadRegistration": "workloads",
+	"Template": "templates", "ConfigMap": "configs", "ConfigSchema": "schemas", "PromotionPolicy": ".", "Cluster": "clusters",
+}
+
+// New returns the plan that adds an object to a platform, and the name of its file.
+func New(ctx context.Context, p *author.Platform, r Request) (*author.Plan, string, error) {
+	if err := author.CheckName(r.Kind, r.Name); err != nil {
+		return nil, "", err
+	}
+	if r.Kind == "Environment" {
+		return newEnvironment(ctx, p, r)
+	}
+	home, err := homeOf(p, r)
+	if err != nil {
+		return nil, "", err
+	}
+	for _, o := range p.Named(r.Kind, r.Name) {
+		if o.File.Environment == home || o.File.Environment == "" || home == "" {
+			return nil, "", &author.Error{Err: fmt.Errorf("%s: there is a %s %q already", o.Position(), r.Kind, r.Name), Hint: fmt.Sprintf("change it with \"wherry edit %s %s\"", author.Word(r.Kind), r.Name), Refused: true}
+		}
+	}
+	o, text, err := r.object(p, home)
+	if err != nil {
+		return nil, "", err
+	}
+	data, err := write(text, o)
+	if err != nil {
+		return nil, "", err
+	}
+	name := r.File
+	if name == "" {
+		name = placeOf(p, r.Kind, r.Name, home)
+	}
+	plan, err := p.Create(ctx, map[string][]byte{name: data})
+	if err == nil && len(o.Unset) > 0 {
+		plan.Notes = append(plan.Notes, fmt.Sprintf("templates read these of .Manifests as well: %s", strings.Join(o.Unset, ", ")))
+	}
+	return plan, name, err
+}
+
+// homeOf returns the environment whose folder gets the object, empty for what environments share.
+func homeOf(p *author.Platform, r Request) (string, error) {
+	for _, e := range r.Environments {
+		if _, err := p.Environment(e); err != nil && (r.Kind != "Workload" || len(p.Environments) > 0) {
+			return "", err
+		}
+	}
+	var folders []string // the environments that have one here
+	for _, e := range p.Environments {
+		if e.Folder != "" {
+			folders = append(folders, e.Name)
+		}
+	}
+	several := r.Kind == "Workload" || r.Kind == "PromotionPolicy"
+	switch {
+	case r.Shared || len(folders) == 0 || several:
+		return "", nil
+	case len(r.Environments) > 0:
+		if !slices.Contains(folders, r.Environments[0]) {
+			return "", wrong("go to the work tree of its branch", "environment %q has no folder here", r.Environments[0])
+		}
+		return r.Environments[0], nil
+	case r.Kind == "Template" || r.Kind == "WorkloadRegistration" || r.Kind == "ConfigMap" || r.Kind == "ConfigSchema":
+		return "", nil
+	case p.FolderOf(r.Kind, "") != "": // others of its kind are shared
+		return "", nil
+	case len(folders) == 1:
+		return folders[0], nil
+	}
+	return "", &WhichError{Kind: r.Kind, Known: folders}
+}
+
+// placeOf returns the file of a new object: in the folder in which most others of its kind lie.
+func placeOf(p *author.Platform, kind, name, home string) string {
+	dir := p.FolderOf(kind, home)
+	if dir == "" {
+		folder := ""
+		if home != "" {
+			e, _ := p.Environment(home)
+			folder = e.Folder
+		}
+		dir = path.Join(folder, usualFolders[kind])
+	}
+	file := path.Join(dir, name+".yaml")
+	for _, f := range p.Files {
+		if f.Name == file { // such as a policy of the name beside the cluster type
+			return path.Join(dir, name+"-"+author.Word(kind)+".yaml")
+		}
+	}
+	if kind == "PromotionPolicy" && dir == "." {
+		return "rings.yaml"
+	}
+	return file
+}
+
+// object returns what the text of the kind says, and the name of that text.
+func (r Request) object(p *author.Platform, home string) (object, string, error) {
+	o := object{
+		Name: r.Name, Environments: r.Environments, Labels: Pairs(r.Labels), TargetLabels: Pairs(r.TargetLabels), TypeLabels: Pairs(r.TypeLabels),
+		Manifests: Pairs(r.Manifests), Data: Pairs(r.Data), Rings: r.Rings, Required: r.Required, Repo: r.Repo, Branch: r.Branch, Folder: r.Folder,
+		Reconciler: r.Reconciler, NamespaceService: r.NamespaceService, ConfigType: r.ConfigType, Workspace: r.Workspace,
+		ClusterType: r.ClusterType, UID: r.UID, Ring: r.Ring,
+	}
+	text := "kinds/" + r.Kind + ".yaml"
+	switch r.Kind {
+	case "ClusterType":
+		return o, text, o.complete(p, home)
+	case "Template":
+		if !slices.Contains(Templates(), r.Text) {
+			return o, "", wrong("known: "+strings.Join(Templates(), ", "), "there is no text %q for a Template", r.Text)
+		}
+		text = "templates/" + r.Text + ".yaml"
+	case "Workload":
+		if o.Unset = slices.DeleteFunc(Manifests(p), func(key string) bool { _, ok := r.Manifests[key]; return ok }); len(o.Environments) == 0 {
+			return o, "", wrong("name one with -e", "a workload needs an environment to run in")
+		}
+	case "PromotionPolicy":
+		if len(o.Environments) == 0 || len(o.Rings) == 0 {
+			return o, "", wrong("such as --ring canary --ring stable -e prod", "rings need names and an environment")
+		}
+	case "Cluster":
+		return o, text, known(p, "ClusterType", home, r.ClusterType, true)
+	case "WorkloadRegistration":
+		if r.Repo == "" {
+			return o, "", wrong("give its URL with --repo", "a registration needs the repository of the app team")
+		}
+		if err := gitrepo.CheckURL(r.Repo); err != nil {
+			return o, "", wrong("", "--repo: %w", err)
+		}
+		if r.Repo != gitrepo.Redact(r.Repo) {
+			return o, "", wrong("keep credentials in ~/.netrc", "--repo: the URL has credentials")
+		}
+	}
+	return o, text, nil
+}
+
+// complete fills in the Templates that nobody gave: those that other cluster types use, or the only ones of their type.
+func (o *object) complete(p *author.Platform, home string) error {
+	for _, part := range []struct {
+		field, kind string
+		value       *string
+	}{{"reconciler", "reconciler", &o.Reconciler}, {"namespaceService", "namespace", &o.NamespaceService}, {"configType", "config", &o.ConfigType}} {
+		if *part.value == "" {
+			*part.value = usual(p, part.field, part.kind)
+		}
+		if part.kind == "config" && slices.Contains([]string{"", "configMap", "envFile"}, *part.value) {
+			continue // built in
+		}
+		if *part.value == "" {
+			return wrong(`"wherry new template" makes one`, "there is no Template of type %s to take for %s", part.kind, part.field)
+		}
+		if err := known(p, "Template", home, *part.value, false); err != nil {
+			return err
+		}
+	}
+	if len(o.Labels) == 0 {
+		o.Labels = []Pair{{"type", o.Name}}
+	}
+	return nil
+}
+
+// usual returns the Template that most cluster types name in a field, else the first one of its type.
+func usual(p *author.Platform, field, kind string) string {
+	number, best := map[string]int{}, ""
+	for _, o := range p.Named("ClusterType", "") {
+		if name := o.Text("spec", field); name != "" {
+			if number[name]++; number[name] > number[best] {
+				best = name
+			}
+		}
+	}
+	for _, o := range p.Named("Template", "") {
+		if best == "" && o.Text("spec", "type") == kind {
+			best = o.Name
+		}
+	}
+	return best
+}
+
+// known returns an error unless the environment has an object of the kind and name.
+func known(p *author.Platform, kind, environment, name string, required bool) error {
+	all := p.Visible(kind, environment)
+	if slices.Contains(all, name) {
+		return nil
+	}
+	hint := finding.DidYouMean(name, all)
+	if hint == "" && len(all) > 0 {
+		hint = "known: " + strings.Join(all, ", ")
+	}
+	if name == "" && required {
+		return wrong(hint, "the %s is missing", author.Word(kind))
+	}
+	return wrong(hint, "there is no %s %q", kind, name)
+}
+
+var manifestKey = regexp.MustCompile(`\.Manifests\.([A-Za-z_][A-Za-z0-9_]*)`)
+
+// Manifests returns the keys of a target's manifests that the platform's templates read, sorted.
+func Manifests(p *author.Platform) []string {
+	var keys []string
+	for _, o := range p.Named("Template", "") {
+		for _, found := range manifestKey.FindAllSubmatch(o.Source(), -1) {
+			keys = append(keys, string(found[1]))
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// newEnvironment adds an Environment object and, in its folder, its first values.
+func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author.Plan, string, error) {
+	for _, e := range p.Environments {
+		if e.Name == r.Name {
+			return nil, "", &author.Error{Err: fmt.Errorf("%s: there is an Environment %q already", e.Object.Position(), r.Name), Refused: true}
+		}
+	}
+	folder := r.Folder
+	if folder == "" {
+		folder = r.Name
+		for _, e := range p.Environments { // as the others have it, such as environments/NAME
+			if e.Folder != "" && path.Base(e.Folder) == e.Name {
+				folder = path.Join(path.Dir(e.Folder), r.Name)
+			}
+		}
+	}
+	if clean, err := gitrepo.CleanPath(folder); err != nil || clean == "." {
+		return nil, "", wrong("", "--folder %q: it must be a folder of the platform", r.Folder)
+	}
+	if _, err := os.Lstat(filepath.Join(p.Root, filepath.FromSlash(folder))); !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", &author.Error{Err: fmt.Errorf("folder %s is there already", folder), Hint: "name another one with --folder", Refused: true}
+	}
+	o := object{Name: r.Name, Repo: r.Repo, Branch: r.Branch, Folder: "./" + path.Clean(folder)}
+	for _, e := range p.Environments {
+		if o.Repo == "" {
+			o.Repo = gitrepo.Redact(e.Repo)
+		}
+		if o.Branch == "" && e.Folder != "" {
+			o.Branch = e.Branch
+		}
+	}
+	if o.Branch == "" {
+		o.Branch = "main"
+	}
+	if o.Repo == "" {
+		o.Repo = "."
+	}
+	dir := p.FolderOf("Environment", "")
+	if dir == "" {
+		dir = ".environments"
+	}
+	name := path.Join(dir, r.Name+".yaml")
+	data, err := write("kinds/Environment.yaml", o)
+	if err != nil {
+		return nil, "", err
+	}
+	values, err := write("kinds/ConfigMap.yaml", object{Name: r.Name, Data: []Pair{{"ENVIRONMENT", r.Name}}})
+	if err != nil {
+		return nil, "", err
+	}
+	plan, err := p.Create(ctx, map[string][]byte{name: data, path.Join(folder, "configs", r.Name+".yaml"): values})
+	if err == nil {
+		plan.Notes = append(plan.Notes, fmt.Sprintf("it has no cluster type yet: wherry new cluster-type NAME -e %s", r.Name))
+	}
+	return plan, name, err
+}

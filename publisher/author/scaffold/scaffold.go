@@ -1,0 +1,88 @@
+// Package scaffold writes the first text of a platform and of each of its objects, with comments for the people who go on
+// from there.
+//
+// Begin with [Init] for a platform in a folder, and with [New] for one object of it. Both return an [author.Plan], which has
+// been checked and writes nothing until it is applied, and no plan replaces a file. An object goes where objects of its kind
+// lie already.
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/wherry-dev/wherry/publisher/author"
+	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+)
+
+//go:embed kinds templates
+var texts embed.FS
+
+// Pair is a key with its value.
+type Pair struct{ Key, Value string }
+
+// Pairs returns a map as a sorted list.
+func Pairs(m map[string]string) []Pair {
+	var all []Pair
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, Pair{key, m[key]})
+	}
+	return all
+}
+
+// object is what the texts of kinds can say. Each uses some of it.
+type object struct {
+	Name         string
+	Environments []string
+
+	Labels, TargetLabels, TypeLabels, Manifests, Data []Pair
+	// Unset are manifests that templates read and nobody gave.
+	Unset           []string
+	Rings, Required []string
+
+	Repo, Branch, Folder                     string
+	Reconciler, NamespaceService, ConfigType string
+	Workspace                                string
+	ClusterType, UID, Ring                   string
+}
+
+// write returns a text with the values of an object.
+func write(name string, o object) ([]byte, error) {
+	source, err := texts.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := template.New(path.Base(name)).Delims("[[", "]]").Option("missingkey=error").Funcs(template.FuncMap{
+		"q": func(s string) string { return yamltext.Scalar(s, 0, true) },
+		"json": func(v any) (string, error) {
+			data, err := json.Marshal(v)
+			return string(data), err
+		},
+	}).Parse(string(source))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	err = parsed.Execute(&out, o)
+	return out.Bytes(), err
+}
+
+// Templates returns the names of the Templates that New and Init can write, sorted.
+func Templates() []string {
+	entries, _ := texts.ReadDir("templates")
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	return names
+}
+
+func wrong(hint, format string, args ...any) error {
+	return &author.Error{Err: fmt.Errorf(format, args...), Hint: hint}
+}
