@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/authorcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
@@ -49,18 +50,23 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		bundlecmd.Command(),
 		deltacmd.New(delta.Make),
 		newDemoCommand(),
+		authorcmd.Edit(),
 		explaincmd.Command(),
 		hubcmd.Get(),
 		hubcmd.Command(),
+		authorcmd.Init(),
 		installcmd.Command(),
 		newKeysCommand(),
 		newLintCommand(),
 		newLoginCommand(),
 		newLogoutCommand(),
+		authorcmd.New(),
 		releasecmd.Plan(),
 		releasecmd.Publish(),
 		newRegistryCommand(),
+		authorcmd.Rename(),
 		newRenderCommand(),
+		authorcmd.Remove(),
 		releasecmd.Rollout(),
 		hubcmd.Roster(),
 		newScheduleCommand(),

@@ -105,9 +105,28 @@ func (p *Platform) Replace(ctx context.Context, o *Object, text []byte) (*Plan, 
 	if _, err := yamltext.Parse(after); err != nil {
 		return nil, wrong("", "%s: %s", o.File.Name, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
+	if err := sameObject(text, o); err != nil {
+		return nil, err
+	}
 	plan := &Plan{Edits: []Edit{{o.Position(), fmt.Sprintf("%s %q", o.Kind, o.Name)}}}
 	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: after}}
 	return plan, p.check(ctx, plan)
+}
+
+// sameObject returns an error unless a text is one object of the kind and name of o.
+func sameObject(data []byte, o *Object) error {
+	f, err := yamltext.Parse(data)
+	switch {
+	case err != nil:
+		return wrong("", "%s: %s", o.File.Name, strings.TrimPrefix(err.Error(), "yaml: "))
+	case len(f.Documents) != 1:
+		return wrong("\"wherry new\" and \"wherry rm\" add and remove objects", "the text has %s, not one", count(len(f.Documents), "document"))
+	case text(f.Documents[0], "apiVersion") != o.APIVersion || text(f.Documents[0], "kind") != o.Kind:
+		return wrong("", "the object is no %s any more", o.Kind)
+	case text(f.Documents[0], "metadata", "name") != o.Name:
+		return wrong(fmt.Sprintf("\"wherry rename %s %s NEW\" changes what refers to it too", Word(o.Kind), o.Name), "the object is not called %q any more", o.Name)
+	}
+	return nil
 }
 
 // Create returns the plan that adds new files.

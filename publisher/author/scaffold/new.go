@@ -23,8 +23,7 @@ type Request struct {
 	Name string
 	// Environments are those of a workload or of rings, else the one whose folder gets the object.
 	Environments []string
-	Shared       bool   // the object is for all environments
-	File         string // below the platform's folder; empty for the usual place
+	Shared       bool // the object is for all environments
 
 	Labels, TargetLabels, TypeLabels, Manifests, Data map[string]string
 	Rings, Required                                   []string
@@ -77,10 +76,7 @@ func New(ctx context.Context, p *author.Platform, r Request) (*author.Plan, stri
 	if err != nil {
 		return nil, "", err
 	}
-	name := r.File
-	if name == "" {
-		name = placeOf(p, r.Kind, r.Name, home)
-	}
+	name := placeOf(p, r.Kind, r.Name, home)
 	plan, err := p.Create(ctx, map[string][]byte{name: data})
 	if err == nil && len(o.Unset) > 0 {
 		plan.Notes = append(plan.Notes, fmt.Sprintf("templates read these of .Manifests as well: %s", strings.Join(o.Unset, ", ")))
