@@ -102,7 +102,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"author/scaffold": {"author", "author/yamltext", "gitrepo"},
 			"author/format":   {"author/yamltext"},
-			"author":          {"author/files", "author/yamltext", "gitrepo", "platform"},
+			"author":          {"author/files", "author/yamltext", "gitrepo", "platform", "settings"},
 			"author/yamltext": nil,
 			"author/files":    nil,
 

@@ -25,12 +25,13 @@ import (
 	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // SettingsFile is the file with the settings of a platform, at its top.
-const SettingsFile = "wherry.yaml"
+const SettingsFile = kinds.SettingsFile
 
 // environmentsFolder holds Environment objects, and is read although its name begins with a dot.
 const environmentsFolder = ".environments"
@@ -73,6 +74,7 @@ type File struct {
 	Data []byte
 	// Environment is the one whose folder has the file; empty for what environments share.
 	Environment string
+	shown       string         // its path for messages
 	text        *yamltext.File // nil where the file is no YAML
 }
 
@@ -94,31 +96,22 @@ type Object struct {
 	node                   *yaml.Node
 }
 
-// Position returns the place of the object, with a file below the root.
+// Position returns the place of the object for messages.
 func (o *Object) Position() finding.Position {
-	return finding.Position{File: o.File.Name, Line: o.node.Line}
+	return finding.Position{File: o.File.shown, Line: o.node.Line}
 }
 
-// Top returns the top folder of the platform that dir is in: the nearest one above with a SettingsFile or with Environment
-// objects, else dir.
+// Top returns the folder of the platform that dir is in, as it is from the current folder; dir itself where there is none.
 func Top(dir string) string {
-	abs, err := filepath.Abs(dir)
+	r, err := settings.Find(dir)
 	if err != nil {
 		return dir
 	}
-	for up := abs; ; up = filepath.Dir(up) {
-		for _, name := range []string{SettingsFile, environmentsFolder} {
-			if _, err := os.Stat(filepath.Join(up, name)); err == nil {
-				if rel, err := filepath.Rel(abs, up); err == nil {
-					return filepath.Join(dir, rel)
-				}
-				return up
-			}
-		}
-		if _, err := os.Stat(filepath.Join(up, ".git")); err == nil || filepath.Dir(up) == up {
-			return dir
-		}
+	here, err := os.Getwd()
+	if err != nil {
+		return r.Dir
 	}
+	return settings.From(here, r.Dir)
 }
 
 // Open reads the platform in a folder. Files that are no YAML have no objects; Check says what is wrong with them.
@@ -169,7 +162,7 @@ func (p *Platform) visit(tree fs.FS, name string, e fs.DirEntry, err error) erro
 	if err != nil {
 		return err
 	}
-	f := &File{Name: name, Data: data}
+	f := &File{Name: name, Data: data, shown: p.display(name)}
 	if name == SettingsFile {
 		f.text, _ = yamltext.Parse(data)
 		p.Settings = f
@@ -342,7 +335,7 @@ func (p *Platform) Text(o *Object) ([]byte, error) {
 }
 
 func (p *Platform) inList(o *Object) error {
-	return wrong("edit "+o.File.Name+" by hand", "%s: %s %q is an item of a List", o.Position(), o.Kind, o.Name)
+	return wrong("edit "+o.File.shown+" by hand", "%s: %s %q is an item of a List", o.Position(), o.Kind, o.Name)
 }
 
 // Source returns the text of the file that has the object, as far as it is the object's.

@@ -103,7 +103,7 @@ func (p *Platform) Replace(ctx context.Context, o *Object, text []byte) (*Plan, 
 	}
 	after := slices.Concat(o.File.Data[:from], text, o.File.Data[to:])
 	if _, err := yamltext.Parse(after); err != nil {
-		return nil, wrong("", "%s: %s", o.File.Name, strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, wrong("", "%s: %s", o.File.shown, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := sameObject(text, o); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func sameObject(data []byte, o *Object) error {
 	f, err := yamltext.Parse(data)
 	switch {
 	case err != nil:
-		return wrong("", "%s: %s", o.File.Name, strings.TrimPrefix(err.Error(), "yaml: "))
+		return wrong("", "%s: %s", o.File.shown, strings.TrimPrefix(err.Error(), "yaml: "))
 	case len(f.Documents) != 1:
 		return wrong("\"wherry new\" and \"wherry rm\" add and remove objects", "the text has %s, not one", count(len(f.Documents), "document"))
 	case text(f.Documents[0], "apiVersion") != o.APIVersion || text(f.Documents[0], "kind") != o.Kind:

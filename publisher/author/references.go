@@ -23,7 +23,7 @@ type reference struct {
 }
 
 func (r reference) position() finding.Position {
-	return finding.Position{File: r.file.Name, Line: r.node.Line}
+	return finding.Position{File: r.file.shown, Line: r.node.Line}
 }
 
 // search collects the references to one name.

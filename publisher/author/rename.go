@@ -1,11 +1,11 @@
 package author
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -19,8 +19,8 @@ import (
 
 // CheckName returns an error unless an object can have the name.
 func CheckName(kind, name string) error {
-	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return wrong("use lower-case letters, digits and hyphens", "%s cannot be called %q: %s", kind, name, problems[0])
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return wrong("use up to 253 lower-case letters, digits, hyphens and dots, with a letter or digit at both ends", "%s cannot be called %q", kind, name)
 	}
 	return nil
 }
@@ -66,12 +66,15 @@ func (p *Platform) Rename(ctx context.Context, kind, from, to, environment strin
 			plan.Moves = append(plan.Moves, p.moveFolder(o, from, to, changes)...)
 		}
 		if move, ok := p.moveFile(o, from, to); ok {
-			plan.Moves = append([]files.Move{move}, plan.Moves...)
+			plan.Moves = append(plan.Moves, move)
 		}
 	}
 	for _, r := range references {
 		changes.add(r)
 	}
+	slices.SortStableFunc(plan.Moves, func(a, b files.Move) int { // files first, since their folder may move
+		return cmp.Or(strings.Count(b.From, "/")-strings.Count(a.From, "/"), strings.Compare(a.From, b.From))
+	})
 	var err error
 	if plan.Changes, err = changes.write(); err != nil {
 		return nil, err
@@ -187,14 +190,9 @@ func (w *rewriting) write() ([]files.Change, error) {
 
 // byHand gives an error about text that cannot be changed its place.
 func byHand(f *File, err error) error {
-	at := finding.Position{File: f.Name}
+	at := finding.Position{File: f.shown}
 	if h := (*yamltext.HardError)(nil); errors.As(err, &h) {
 		at.Line = h.Line
 	}
 	return wrong("change it by hand", "%s: %w", at, err)
-}
-
-// Path returns the path of a file of the platform.
-func (p *Platform) Path(name string) string {
-	return filepath.Join(p.Root, filepath.FromSlash(name))
 }

@@ -88,7 +88,7 @@ func (p *place) apply(cmd *cobra.Command, plan *author.Plan) error {
 		fmt.Fprintf(out, "%s: %s\n", show.Line(e.Position.String()), show.Cell(e.Text))
 	}
 	for _, m := range plan.Moves {
-		fmt.Fprintf(out, "%s -> %s\n", show.Line(m.From), show.Line(m.To))
+		fmt.Fprintf(out, "%s -> %s\n", show.Line(plan.Path(m.From)), show.Line(plan.Path(m.To)))
 	}
 	printNotes(cmd, plan)
 	return nil
