@@ -137,17 +137,3 @@ func (c *CheckedOut) Has(name string, hashes ...plumbing.Hash) bool {
 func (c *CheckedOut) FS() (fs.FS, error) {
 	return fs.Sub(&treeFS{root: c.root, objects: c.objects}, c.folder)
 }
-
-// OriginOf returns the URL of the remote "origin" of the git work tree around dir, empty where there is none. It may hold
-// credentials.
-func OriginOf(dir string) string {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
-	if err != nil {
-		return ""
-	}
-	remote, err := repo.Remote("origin")
-	if err != nil || len(remote.Config().URLs) == 0 {
-		return ""
-	}
-	return remote.Config().URLs[0]
-}
