@@ -17,9 +17,10 @@ func newRenderCommand() *cobra.Command {
 	var source flags.Source
 	var out string
 	var opts outdir.Options
+	var git gitOutput
 	cmd := &cobra.Command{
-		Use:   "render [PLATFORM] [--environment NAME] -o DIR",
-		Short: "Write an environment's rendered files to a folder",
+		Use:   "render [PLATFORM] [--environment NAME] (-o DIR | --to-git URL#BRANCH)",
+		Short: "Write an environment's rendered files to a folder, or to a branch in git",
 		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
 it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
 
@@ -30,14 +31,21 @@ the root and folders whose name starts with a dot stay, as do other folders unle
 that they were a cluster type's. A failed assignment keeps the files that lie there; while the source of a
 WorkloadRegistration cannot be read, or a scheduling policy has a mistake, no assignment's files are removed.
 
+` + gitHelp + `
+
 It exits with 1 if assignments failed; the others are written.`,
 		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
-    --workload roasting=examples/coffee/workloads/roasting -o rendered`,
+    --workload roasting=examples/coffee/workloads/roasting -o rendered
+  wherry render -e dev --to-git https://github.com/contoso/gitops#dev
+  wherry render -e dev --to-gitops-repo --direct`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == "" {
+			if cmd.Flags().Changed("output") && out == "" {
 				return cli.Usagef("-o is empty")
+			}
+			if err := git.check(cmd); err != nil {
+				return err
 			}
 			place, err := source.Resolve(cmd, args)
 			if err != nil {
@@ -52,6 +60,9 @@ It exits with 1 if assignments failed; the others are written.`,
 				return err
 			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
+			if out == "" {
+				return git.run(cmd, place, built, opts)
+			}
 			changes, err := outdir.Write(cmd.Context(), out, result, opts)
 			if errors.Is(err, outdir.ErrForeign) {
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
@@ -69,8 +80,8 @@ It exits with 1 if assignments failed; the others are written.`,
 	}
 	source.AddTo(cmd)
 	source.AddAssignments(cmd)
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FOLDER` to write to (required)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FOLDER` to write to")
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "write into a folder that holds other files")
-	_ = cmd.MarkFlagRequired("output")
+	git.addTo(cmd)
 	return cmd
 }

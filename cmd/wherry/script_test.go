@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
-			"tokenservice": tokenService, "secrets": secrets,
+			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
 		},
 	})
 }

@@ -55,6 +55,15 @@ type Place struct {
 // String returns the place as messages show it.
 func (p Place) String() string { return p.Web }
 
+// CloneURL returns the URL by which git reaches the repository without being sent elsewhere. GitLab redirects to a name that
+// ends in .git, and a redirect is not followed with a login.
+func (p Place) CloneURL(repository string) string {
+	if u, err := url.Parse(repository); err == nil && p.Kind == GitLab && (u.Scheme == "https" || u.Scheme == "http") && !strings.HasSuffix(u.Path, ".git") {
+		return strings.TrimRight(repository, "/") + ".git"
+	}
+	return repository
+}
+
 type knownHost struct {
 	name string
 	kind Kind

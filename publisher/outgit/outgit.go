@@ -38,10 +38,11 @@ func ParseTarget(s string) (Target, error) {
 		return Target{}, fmt.Errorf("%s: no branch is named, as in URL#BRANCH", gitrepo.Redact(repository))
 	}
 	t := Target{URL: repository, Branch: branch, Folder: folder}
-	return t, t.check()
+	return t, t.Check()
 }
 
-func (t *Target) check() error {
+// Check makes t.Folder clean and returns an error for a target that cannot be. The error repeats no credentials.
+func (t *Target) Check() error {
 	if err := gitrepo.CheckURL(t.URL); err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func Push(ctx context.Context, t Target, result *scheduler.Result, o Options) (O
 
 // run calls step with a repository until no branch moves meanwhile.
 func run(ctx context.Context, t Target, o Options, step func(repository, Options) (Outcome, error)) (Outcome, error) {
-	if err := t.check(); err != nil {
+	if err := t.Check(); err != nil {
 		return Outcome{}, err
 	}
 	o = o.withDefaults()

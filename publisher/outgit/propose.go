@@ -3,6 +3,7 @@ package outgit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,6 +52,9 @@ func WorkBranchOf(environment string) string { return "deployment/" + environmen
 // GitOps repositories looks for it.
 const PromotedLabel = "promoted"
 
+// ErrWorkBranch is returned for a work branch whose name git does not take, or that is the branch to change.
+var ErrWorkBranch = errors.New("cannot be the work branch")
+
 // ForeignBranchError means that the newest commit of the work branch is not one that this environment's runs made.
 type ForeignBranchError struct{ Branch, Commit, Author, Subject string }
 
@@ -63,11 +67,8 @@ func (e *ForeignBranchError) Error() string {
 // commit is ours; otherwise the error is a [*ForeignBranchError].
 func Propose(ctx context.Context, f requests, t Target, result *scheduler.Result, o Options) (Outcome, error) {
 	work := cmp.Or(o.WorkBranch, WorkBranchOf(result.Environment))
-	if err := checkBranch(work); err != nil {
-		return Outcome{}, err
-	}
-	if work == t.Branch {
-		return Outcome{}, fmt.Errorf("%s cannot be both the work branch and the branch to change", work)
+	if checkBranch(work) != nil || work == t.Branch {
+		return Outcome{}, fmt.Errorf("%q %w", work, ErrWorkBranch)
 	}
 	last, err := lastRequest(ctx, f, work, t.Branch)
 	if err != nil {

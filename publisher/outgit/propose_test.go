@@ -178,8 +178,8 @@ func TestAWorkBranchOfOthersIsNotTouched(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{WorkBranch: "dev"}, "dev cannot be both the work branch and the branch to change"},
-		{Options{WorkBranch: "-x"}, `"-x" cannot be the name of a branch`},
+		{Options{WorkBranch: "dev"}, `"dev" cannot be the work branch`},
+		{Options{WorkBranch: "-x"}, `"-x" cannot be the work branch`},
 	} {
 		_, err = Propose(t.Context(), d.forge, target(d.Server), edge(), test.o)
 		require.EqualError(t, err, test.want)

@@ -1,0 +1,350 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/forge"
+	"github.com/wherry-dev/wherry/publisher/gitcmd"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/outgit"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+const gitHelp = `With --to-git, the same files are committed to a branch, in FOLDER if URL#BRANCH:FOLDER names one. With
+--to-gitops-repo, the environment's GitOpsRepo object names URL, branch and folder. As Kalypso does, render
+pushes the branch deployment/ENVIRONMENT and keeps one change request from there up to date; --direct pushes
+to the branch itself. Without a change nothing is pushed. A change request with the same content that a
+person closed is not opened again without --again. The same input gives the same commit.
+
+A token for the forge is read from WHERRY_FORGE_TOKEN, or from GITHUB_TOKEN, GITLAB_TOKEN, CI_JOB_TOKEN,
+GITEA_TOKEN, FORGEJO_TOKEN, AZURE_DEVOPS_TOKEN or SYSTEM_ACCESSTOKEN. It is sent to well-known forges, to the
+server of the CI system, and to a host of your own for which --forge names the kind. Without a token, git's
+credential helpers and ssh keys reach the repository. docs/git-output.md has more.`
+
+// gitOutput holds the flags for output to git.
+type gitOutput struct {
+	to         string
+	gitOpsRepo bool
+	direct     bool
+	again      bool
+	status     bool
+	work       string
+	forge      string
+	api        string
+	author     string
+
+	target outgit.Target
+	kind   forge.Kind
+	tokens forge.Tokens
+	opts   outgit.Options
+}
+
+// gitFlags are those that mean nothing without --to-git or --to-gitops-repo.
+var gitFlags = []string{"direct", "again", "status", "work-branch", "forge", "forge-api", "author"}
+
+func (g *gitOutput) addTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&g.to, "to-git", "", "commit to this branch, `URL#BRANCH[:FOLDER]`, in place of a folder")
+	f.BoolVar(&g.gitOpsRepo, "to-gitops-repo", false, "commit to the branch that the environment's GitOpsRepo object names")
+	f.BoolVar(&g.direct, "direct", false, "push to the branch itself, without a change request; it is made if need be")
+	f.BoolVar(&g.again, "again", false, "open a change request although a person closed one with the same content")
+	f.BoolVar(&g.status, "status", false, "set the status of the platform's commit at its forge")
+	f.StringVar(&g.work, "work-branch", "", "the `BRANCH` that the change request comes from (default deployment/ENVIRONMENT)")
+	f.StringVar(&g.forge, "forge", "", "the `KIND` of forge: github, gitlab, gitea, forgejo or azure; needed for a host of your own")
+	f.StringVar(&g.api, "forge-api", "", "the `URL` of the forge's API, if it is not where the forge's documentation says")
+	f.StringVar(&g.author, "author", "", "the commit's author, `\"NAME <EMAIL>\"` (default GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, else wherry)")
+	for _, name := range []string{"to-git", "work-branch", "forge", "forge-api", "author"} {
+		cli.NotEmpty(cmd, name)
+	}
+	cmd.MarkFlagsOneRequired("output", "to-git", "to-gitops-repo")
+	cmd.MarkFlagsMutuallyExclusive("output", "to-git", "to-gitops-repo")
+	_ = cmd.RegisterFlagCompletionFunc("forge", cobra.FixedCompletions([]string{"github", "gitlab", "gitea", "forgejo", "azure"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// check reads the flags.
+func (g *gitOutput) check(cmd *cobra.Command) error {
+	if cmd.Flags().Changed("output") {
+		for _, name := range gitFlags {
+			if cmd.Flags().Changed(name) {
+				return cli.Usagef("--%s is for output to git: give --to-git or --to-gitops-repo", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range []string{"again", "work-branch"} {
+		if g.direct && cmd.Flags().Changed(name) {
+			return cli.Usagef("--%s is for change requests, and --direct opens none", name)
+		}
+	}
+	return g.read()
+}
+
+func (g *gitOutput) read() (err error) {
+	if g.forge != "" {
+		if g.kind, err = forge.ParseKind(g.forge); err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--forge: %w", err), "")
+		}
+	}
+	g.tokens = forge.TokensOf(os.Getenv)
+	g.opts.Author = outgit.Identity{Name: os.Getenv("GIT_AUTHOR_NAME"), Email: os.Getenv("GIT_AUTHOR_EMAIL")}
+	g.opts.Committer = outgit.Identity{Name: os.Getenv("GIT_COMMITTER_NAME"), Email: os.Getenv("GIT_COMMITTER_EMAIL")}
+	if g.author != "" {
+		who, err := mail.ParseAddress(g.author)
+		if err != nil || who.Name == "" {
+			return cli.Usagef("--author must be \"NAME <EMAIL>\"")
+		}
+		g.opts.Author = outgit.Identity{Name: who.Name, Email: who.Address}
+	}
+	if g.to == "" {
+		return nil
+	}
+	if g.target, err = outgit.ParseTarget(g.to); err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("--to-git: %w", err), "")
+	}
+	if !g.direct {
+		_, err = g.connect(g.target.URL)
+	}
+	return err
+}
+
+// connect returns the repository at a URL of git.
+func (g *gitOutput) connect(at string) (*forge.Repository, error) {
+	r, err := forge.New(at, forge.Options{Kind: g.kind, API: g.api, Tokens: g.tokens})
+	if errors.Is(err, forge.ErrUnknownKind) {
+		return nil, cli.Fail(cli.Usage, err, "name it with --forge, or pass --direct, which needs no forge")
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "a change request needs a forge; --direct pushes to the branch of any repository")
+	}
+	return r, nil
+}
+
+// run commits what was rendered.
+func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, o outdir.Options) error {
+	loaded, result := built.Loaded, built.Result
+	if err := g.findTarget(loaded); err != nil {
+		return err
+	}
+	source, err := g.sourceOf(place, loaded)
+	if err != nil {
+		return err
+	}
+	g.opts.Force, g.opts.Keep, g.opts.WorkBranch, g.opts.Again = o.Force, o.Keep, g.work, g.again
+	g.opts.EnvironmentCommit, g.opts.Date = loaded.EnvironmentCommit, newer(loaded.EnvironmentTime, loaded.BaseTime)
+	outcome, err := g.push(cmd, result)
+	var answer error
+	if err == nil {
+		answer = g.print(cmd, outcome)
+	}
+	if source != nil {
+		status := statusOf(result, outcome, err)
+		if set := source.SetStatus(cmd.Context(), loaded.EnvironmentCommit, status); set != nil {
+			err = errors.Join(err, g.failure(set))
+		}
+	}
+	switch {
+	case err != nil:
+		return g.failure(err)
+	case answer != nil:
+		return answer
+	}
+	return flags.FailedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", outcome.Branch))
+}
+
+func newer(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// findTarget takes the target from the GitOpsRepo object if no flag names it.
+func (g *gitOutput) findTarget(loaded *platform.Loaded) error {
+	if g.to != "" {
+		return nil
+	}
+	all := loaded.Model.GitOpsRepos()
+	if len(all) != 1 {
+		var names []string
+		for _, r := range all {
+			names = append(names, r.Name)
+		}
+		err := fmt.Errorf("the environment has no GitOpsRepo object")
+		if len(all) > 1 {
+			err = fmt.Errorf("the environment has several GitOpsRepo objects: %s", show.List(names, 5))
+		}
+		return cli.Fail(cli.Usage, err, "name the branch with --to-git URL#BRANCH")
+	}
+	r := all[0]
+	g.target = outgit.Target{URL: r.Repo, Branch: r.Branch, Folder: r.Path}
+	if err := g.target.Check(); err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: GitOpsRepo %s: %w", r.Position, r.Name, err), "")
+	}
+	return nil
+}
+
+// push commits the result, to the branch itself or with a change request.
+func (g *gitOutput) push(cmd *cobra.Command, result *scheduler.Result) (outgit.Outcome, error) {
+	t := g.target
+	if p, err := forge.PlaceOf(t.URL, g.kind); err == nil {
+		g.opts.User, g.opts.Password = g.tokens.Login(p)
+		t.URL = p.CloneURL(t.URL)
+		if held := g.tokens.Withheld(p); held != "" {
+			cmd.PrintErrf("note: %s is not sent to %s; pass --forge %s if it is meant for this host\n", held, show.Line(p.Web), p.Kind)
+		}
+	}
+	if g.direct {
+		return outgit.Push(cmd.Context(), t, result, g.opts)
+	}
+	r, err := g.connect(t.URL)
+	if err != nil {
+		return outgit.Outcome{}, err
+	}
+	return outgit.Propose(cmd.Context(), r, t, result, g.opts)
+}
+
+// print tells what was done. Its error is the answer no.
+func (g *gitOutput) print(cmd *cobra.Command, o outgit.Outcome) error {
+	counts := fmt.Sprintf("%s written, %d removed, %d unchanged", show.Count(len(o.Written), "file"), len(o.Removed), o.Unchanged)
+	request := o.Proposal.Request
+	switch o.Proposal.Action {
+	case outgit.None:
+		cmd.PrintErrf("%s has this content: %s\n", g.target, counts)
+		return nil
+	case outgit.Withdrawn:
+		cmd.PrintErrf("%s has this content: %s\nchange request %d is closed, since nothing is left of it\n", g.target, counts, request.Number)
+		return nil
+	case outgit.Declined:
+		return cli.Fail(cli.No, fmt.Errorf("change request %d with the same content was closed, so none is open: %s", request.Number, request.URL),
+			"change the platform, or pass --again to open a new one")
+	case "":
+		cmd.PrintErrf("%s: %s\n", g.target, counts)
+		if !o.Pushed {
+			cmd.PrintErrln("nothing is pushed: the branch has this content")
+		}
+		cmd.Println(o.Commit)
+		return nil
+	}
+	cmd.PrintErrf("%s: %s\nchange request %d %s, from branch %s\n", g.target, counts, request.Number, o.Proposal.Action, o.Branch)
+	if o.Proposal.TheirText {
+		cmd.PrintErrf("note: somebody wrote the text of change request %d, so it is left as it is\n", request.Number)
+	}
+	cmd.Println(request.URL)
+	return nil
+}
+
+// sourceOf returns the repository whose commit gets a status; nil without --status.
+func (g *gitOutput) sourceOf(place string, loaded *platform.Loaded) (*forge.Repository, error) {
+	if !g.status {
+		return nil, nil
+	}
+	if loaded.EnvironmentCommit == "" {
+		return nil, cli.Usagef("--status: the platform's files are in no commit")
+	}
+	at, kind := gitrepo.OriginOf(place), g.kind
+	if repository, _, found := strings.Cut(place, "#"); loaded.Source != "" && (found || gitrepo.IsURL(place)) {
+		at = repository
+	}
+	if run, ok := forge.RunOf(os.Getenv); ok && (at == "" || sameHost(at, run.URL)) {
+		kind = run.Kind
+		if at == "" {
+			at = run.URL
+		}
+	}
+	if at == "" {
+		return nil, cli.Usagef("--status: the platform's folder has no remote named origin")
+	}
+	r, err := forge.New(at, forge.Options{Kind: kind, Tokens: g.tokens})
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--status: %w", err), "the status is set at the forge of the platform's repository")
+	}
+	return r, nil
+}
+
+func sameHost(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Host != "" && x.Host == y.Host
+}
+
+// statusOf describes a run for people who look at the platform's commit.
+func statusOf(result *scheduler.Result, o outgit.Outcome, err error) forge.Status {
+	s := forge.Status{Context: "wherry/render/" + result.Environment, State: forge.Success, URL: o.Proposal.Request.URL}
+	failed := 0
+	for _, ct := range result.ClusterTypes {
+		failed += len(ct.Failures)
+	}
+	s.Description = fmt.Sprintf("%d written, %d removed, %d unchanged", len(o.Written), len(o.Removed), o.Unchanged)
+	switch {
+	case err != nil:
+		s.State, s.Description = forge.Failure, "the rendered files could not be committed"
+	case failed > 0:
+		s.State = forge.Failure
+		s.Description = fmt.Sprintf("%s failed; %s", show.Count(failed, "assignment"), s.Description)
+	}
+	return s
+}
+
+// failure gives an error of git or of a forge its exit code and a hint.
+func (g *gitOutput) failure(err error) error {
+	var refused *outgit.RefusedError
+	var answer *forge.Error
+	switch {
+	case errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, outgit.ErrWorkBranch):
+		return cli.Fail(cli.Usage, err, "name another one with --work-branch")
+	case errors.Is(err, outgit.ErrForeign):
+		return cli.Fail(cli.Usage, err, "name another branch or folder, or give --force to write into this one")
+	case errors.As(err, new(*outgit.ForeignBranchError)):
+		return cli.Fail(cli.Failed, err, "merge or delete that branch, or name another one with --work-branch")
+	case errors.As(err, new(*outgit.MissingBranchError)):
+		return cli.Fail(cli.Failed, err, "make the branch first, or pass --direct, which makes it")
+	case errors.As(err, &refused) && g.direct:
+		return cli.Fail(cli.Denied, err, "if the branch is protected, leave out --direct: a change request does not push to it")
+	case errors.As(err, &refused):
+		return cli.Fail(cli.Denied, err, "let the token's user push to that branch, or name another one with --work-branch")
+	case errors.Is(err, outgit.ErrBusy):
+		return cli.Fail(cli.NotYet, err, "run the command again")
+	case errors.Is(err, gitcmd.ErrNoGit):
+		return cli.Fail(cli.Failed, err, "install git 2.36 or newer")
+	case errors.Is(err, gitcmd.ErrDenied), errors.Is(err, forge.ErrUnauthorized):
+		return cli.Fail(cli.Denied, err, g.tokenHint())
+	case errors.Is(err, forge.ErrForbidden):
+		return cli.Fail(cli.Denied, err, "the token must be allowed to write to the repository, to its change requests and to commit statuses")
+	case errors.Is(err, forge.ErrRateLimited) && errors.As(err, &answer) && !answer.Until.IsZero():
+		return cli.Fail(cli.NotYet, err, fmt.Sprintf("run the command again after %s", show.Time(answer.Until)))
+	case errors.Is(err, forge.ErrRateLimited):
+		return cli.Fail(cli.NotYet, err, "run the command again later")
+	case errors.Is(err, forge.ErrNotFound):
+		return cli.Fail(cli.Failed, err, "is the URL right, and may the token see the repository?")
+	case errors.Is(err, forge.ErrUnavailable):
+		return cli.Fail(cli.Failed, err, "run the command again: it goes on where this run ended")
+	}
+	return cli.Fail(cli.Failed, err, "")
+}
+
+// tokenHint names the variables for a token, or git's own ways.
+func (g *gitOutput) tokenHint() string {
+	p, err := forge.PlaceOf(g.target.URL, g.kind)
+	if err != nil {
+		return "give git a login for this repository, by a credential helper or an ssh key"
+	}
+	names := slices.DeleteFunc(forge.Variables(p.Kind), func(name string) bool { return name == "GH_TOKEN" })
+	return "set " + strings.Join(names, " or ") + " to a token that may write to the repository"
+}
