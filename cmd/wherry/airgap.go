@@ -32,7 +32,7 @@ func newAirgapExportCommand() *cobra.Command {
 	var environment, clusterType, from, path, allowExpired string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
+		Use:   "export [--environment E] --cluster-type T [--from LOCATION] -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
 		Long: `Write the newest bundle of a cluster type, with its signature, to a file for "wherry-agent import". The
 file is an OCI layout in a tar, and the same each time for the same bundle. Where the platform has trust
@@ -44,8 +44,15 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 		Example: "  wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loc, err := flags.ParseLocation("from", from)
+			s, err := flags.Settings()
 			if err != nil {
+				return err
+			}
+			loc, err := flags.Location(s, "from", from)
+			if err != nil {
+				return err
+			}
+			if environment, err = flags.Environment(cmd, s, environment); err != nil {
 				return err
 			}
 			for flag, name := range map[string]string{"environment": environment, "cluster-type": clusterType} {
@@ -89,14 +96,14 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&environment, "environment", "", "the environment's `NAME`")
+	flags.EnvironmentFlag(cmd, &environment, "the environment's `NAME`")
 	cmd.Flags().StringVar(&clusterType, "cluster-type", "", "the cluster type's `NAME`")
 	cmd.Flags().StringVar(&from, "from", "", "where the bundle is, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
 	cmd.Flags().StringVar(&allowExpired, "allow-expired", "", "write a release that has expired, and `REASON` with it")
 	cli.NotEmpty(cmd, "output", "allow-expired")
 	registry.AddTo(cmd)
-	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
+	for _, f := range []string{"cluster-type", "output"} {
 		_ = cmd.MarkFlagRequired(f)
 	}
 	return cmd

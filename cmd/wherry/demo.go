@@ -69,7 +69,7 @@ value that changes is a ConfigMap beside yours.`,
 	}
 	cli.OutputFlag(cmd, &format)
 	cmd.Flags().StringVar(&place, "platform", "", "show your own `PLATFORM`: a folder, or a git repository as URL#BRANCH")
-	cmd.Flags().StringVar(&source.Environment, "environment", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
+	cmd.Flags().StringVarP(&source.Environment, "environment", "e", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
 	source.AddReplacements(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with platform, registry, agents and hub")
 	return cmd

@@ -58,13 +58,14 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"cmd": {
 			"wherry": {
-				"internal/agentcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/deltacmd", "internal/explaincmd", "internal/flags",
+				"internal/agentcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
 				"internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
 			"internal/authorcmd":  {"internal/cli", "internal/flags", "internal/prompt"},
 			"internal/bundlecmd":  {"internal/cli", "internal/flags"},
+			"internal/configcmd":  {"internal/cli", "internal/flags"},
 			"internal/explaincmd": {"internal/cli", "internal/flags"},
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},

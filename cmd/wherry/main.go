@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/authorcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/configcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
 	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
@@ -48,6 +49,8 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newAgentCommand(agentConfig),
 		newAirgapCommand(),
 		bundlecmd.Command(),
+		configcmd.Command(),
+		configcmd.Context(),
 		deltacmd.New(delta.Make),
 		newDemoCommand(),
 		authorcmd.Edit(),

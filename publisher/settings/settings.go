@@ -15,6 +15,7 @@ import (
 	"maps"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -226,9 +227,15 @@ func (s *Settings) check() error {
 			return s.Environment.wrong("environment", err)
 		}
 	}
-	for name, v := range maps.All(s.Workloads) {
+	for _, v := range s.SignWith {
+		if strings.Contains(v.Text, "pin-value=") {
+			return v.wrong("signWith", fmt.Errorf("a PIN does not belong into settings: it is asked for, or taken from COSIGN_PKCS11_PIN"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Workloads)) {
+		v := s.Workloads[name]
 		if !v.Given() {
-			return fmt.Errorf("workloads.%s names no place", name)
+			return &Error{Text: fmt.Sprintf("workloads.%s names no place", Public(name))}
 		}
 	}
 	return nil

@@ -54,8 +54,7 @@ whose it is: that is for those who read the copy.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], args[1]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
-	cli.NotEmpty(cmd, "environment")
+	flags.EnvironmentFlag(cmd, &c.environment, "copy all of the environment `NAME`")
 	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	f.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")

@@ -27,9 +27,9 @@ type collecting struct {
 func newGCCommand() *cobra.Command {
 	var c collecting
 	cmd := &cobra.Command{
-		Use:   "gc LOCATION",
+		Use:   "gc [LOCATION]",
 		Short: "Delete releases that are no longer needed",
-		Long: `Delete from LOCATION, oci://HOST/PREFIX or oci-layout:DIR, what is no longer needed: old releases of cluster
+		Long: `Delete from LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else the registry of the settings, what is no longer needed: old releases of cluster
 types and records of environments with their signatures, what waited for signatures until a newer release was
 accepted, and what a killed publisher left behind. The list of it is printed first.
 
@@ -44,12 +44,11 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 --environment, the exit code is 3.`,
 		Example: `  wherry bundle gc oci://127.0.0.1:5000/edge --dry-run
   wherry bundle gc oci-layout:./out --environment dev --keep 3 --keep-for 0`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: c.run,
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
-	cli.NotEmpty(cmd, "environment")
+	flags.EnvironmentFlag(cmd, &c.options.Environment, "the environment `NAME` only")
 	f.IntVar(&c.options.Keep, "keep", garbage.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
 	f.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
@@ -58,8 +57,8 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 	return cmd
 }
 
-func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
-	loc, err := flags.ParseLocation("", location)
+func (c *collecting) run(cmd *cobra.Command, args []string) (err error) {
+	loc, _, err := flags.LocationArgument(args)
 	if err != nil {
 		return err
 	}

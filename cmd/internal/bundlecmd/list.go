@@ -24,9 +24,10 @@ func newListCommand() *cobra.Command {
 	var environment, format string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "ls LOCATION|REF",
+		Use:   "ls [LOCATION|REF]",
 		Short: "List the releases that agents follow, or all of a cluster type",
-		Long: `List the releases that agents follow at LOCATION, oci://HOST/PREFIX or oci-layout:DIR: the newest one of each
+		Long: `List the releases that agents follow at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else at the registry of the
+settings: the newest one of each
 cluster type, and those of its rings where they have others. With a REF, LOCATION/bundles/ENVIRONMENT/TYPE, list
 the releases of that cluster type, the newest first.
 
@@ -39,10 +40,18 @@ the rings whose agents follow the release; "latest" are the agents without a rin
 middle to fit 120 columns; -o json has them whole.`,
 		Example: `  wherry bundle ls oci://127.0.0.1:5000/edge --environment dev
   wherry bundle ls oci://127.0.0.1:5000/edge/bundles/dev/drone`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			now := time.Now()
-			list, err := listOf(cmd, args[0], environment, now, registry)
+			text := strings.Join(args, "")
+			if text == "" {
+				loc, _, err := flags.LocationArgument(nil)
+				if err != nil {
+					return err
+				}
+				text = loc.String()
+			}
+			list, err := listOf(cmd, text, environment, now, registry)
 			if err != nil {
 				return err
 			}
@@ -50,8 +59,7 @@ middle to fit 120 columns; -o json has them whole.`,
 			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { listTable(w, list, now) })
 		},
 	}
-	cmd.Flags().StringVar(&environment, "environment", "", "list the environment `NAME` only")
-	cli.NotEmpty(cmd, "environment")
+	flags.EnvironmentFlag(cmd, &environment, "list the environment `NAME` only")
 	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd

@@ -1,6 +1,7 @@
 package bundlecmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
+	"github.com/wherry-dev/wherry/publisher/settings"
 )
 
 // verifying holds the flags of verify.
@@ -22,18 +24,22 @@ type verifying struct {
 	trust    flags.Trust
 	identity identity
 	registry flags.Registry
+
+	environment, format string
 }
 
 // Verify returns the command wherry verify.
 func Verify() *cobra.Command {
-	var format string
 	var v verifying
 	cmd := &cobra.Command{
-		Use:   "verify REF (--key FILE | --trust FILE | --certificate-identity ID --certificate-oidc-issuer URL)",
+		Use:   "verify [REF | TYPE] [--key FILE | --trust FILE | --certificate-identity ID --certificate-oidc-issuer URL]",
 		Short: "Check a published bundle as an agent would",
 		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
 expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
 has accepted before, is not asked.
+
+Without an argument, the environment's record and every release that it names are checked, and with TYPE those of
+one cluster type. Registry, environment and keys are then those of flags, variables or wherry.yaml.
 
 ` + flags.ReferenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
 
@@ -42,62 +48,116 @@ they are in the certificate. Nobody is asked over the network about certificates
 Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only.
 
 The exit code is 4 when it is not to be trusted.`,
-		Example: `  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
+		Example: `  wherry verify -e dev
+  wherry verify drone -e dev
+  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
   wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json
   wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --trust trust.v1.json
   wherry verify oci://ghcr.io/example/edge/bundles/dev/drone --certificate-oidc-issuer https://token.actions.githubusercontent.com \
     --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := flags.ParseReference(args[0])
-			if err != nil {
-				return err
-			}
-			t, err := v.run(cmd, ref)
-			if err != nil {
-				return err
-			}
-			cmd.PrintErrf("%s is trusted\n", ref)
-			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
-		},
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return v.dispatch(cmd, strings.Join(args, "")) },
 	}
+	flags.EnvironmentFlag(cmd, &v.environment, "the environment's `NAME`, where the argument is no REF")
 	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	v.identity.addTo(cmd)
-	cmd.MarkFlagsOneRequired("key", "trust", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("trust", "certificate-identity")
 	v.registry.AddTo(cmd)
-	cli.OutputFlag(cmd, &format)
+	cli.OutputFlag(cmd, &v.format)
 	return cmd
 }
 
-func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*catalog.Trusted, error) {
-	if v.identity.root != "" && v.identity.subject == "" {
-		return nil, cli.Usagef("--trusted-root goes with --certificate-identity")
+// dispatch verifies what the argument names: a reference, a cluster type, or nothing for the whole environment.
+func (v *verifying) dispatch(cmd *cobra.Command, argument string) error {
+	s, err := flags.Settings()
+	if err != nil {
+		return err
 	}
+	if err := v.check(s); err != nil {
+		return err
+	}
+	if flags.IsReference(argument) {
+		ref, err := flags.ParseReference(argument)
+		if err != nil {
+			return err
+		}
+		if v.environment != "" {
+			return cli.Usagef("%s names its environment: leave out --environment", ref)
+		}
+		return v.one(cmd, ref)
+	}
+	if argument != "" { // a mistyped reference is no cluster type
+		if err := oci.CheckName(argument); err != nil || strings.Contains(argument, "/") {
+			_, err := flags.ParseReference(argument)
+			return err
+		}
+	}
+	loc, err := flags.Location(s, "", "")
+	if err != nil {
+		return err
+	}
+	if v.environment, err = flags.Environment(cmd, s, v.environment); err != nil {
+		return err
+	}
+	if argument == "" {
+		return v.all(cmd, loc)
+	}
+	stream := bundle.Stream{Environment: v.environment, ClusterType: argument}
+	return v.one(cmd, oci.Reference{Location: loc, Repository: stream.Repository()})
+}
+
+// check completes the flags by the settings, and refuses those that do not go together.
+func (v *verifying) check(s *settings.Settings) error {
+	if v.identity.subject == "" {
+		v.trust.Default(s)
+	}
+	switch {
+	case v.identity.root != "" && v.identity.subject == "":
+		return cli.Usagef("--trusted-root goes with --certificate-identity")
+	case v.identity.subject == "" && !v.trust.Given():
+		return cli.Fail(cli.Usage, errors.New("missing --key, --trust or --certificate-identity"),
+			`give one of them, or set "trust" or "keys" in wherry.yaml`)
+	}
+	return nil
+}
+
+func (v *verifying) one(cmd *cobra.Command, ref oci.Reference) error {
+	var loc oci.Location
+	if v.trust.First != "" {
+		var err error
+		if loc, err = flags.LocationOf(ref); err != nil {
+			return err
+		}
+	}
+	verify, err := v.verifier(cmd, loc)
+	if err != nil {
+		return err
+	}
+	t, err := verify(ref)
+	if err != nil {
+		return flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
+	}
+	cmd.PrintErrf("%s is trusted\n", ref)
+	return cli.Print(cmd.OutOrStdout(), v.format, t, func(w io.Writer) { trustedTable(w, t) })
+}
+
+// verifier returns the function that verifies a bundle or record at loc by the keys or the identity of the flags.
+func (v *verifying) verifier(cmd *cobra.Command, loc oci.Location) (func(oci.Reference) (*catalog.Trusted, error), error) {
 	if !v.trust.Given() {
 		trust, err := v.identity.trust()
-		if err != nil {
-			return nil, err
-		}
-		t, err := catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
-		if err != nil {
-			err = flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
+		return func(ref oci.Reference) (*catalog.Trusted, error) {
+			return catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
+		}, err
+	}
+	trust, err := v.trust.Open(cmd.Context(), loc, v.registry.Options())
+	return func(ref oci.Reference) (*catalog.Trusted, error) {
+		t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
+		if err == nil {
+			err = trust.Check(t.Platform, time.Now())
 		}
 		return t, err
-	}
-	trust, err := v.trust.OpenFor(cmd.Context(), ref, v.registry.Options())
-	if err != nil {
-		return nil, err
-	}
-	t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
-	if err == nil {
-		err = trust.Check(t.Platform, time.Now())
-	}
-	if err != nil {
-		return nil, flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
-	}
-	return t, nil
+	}, err
 }
 
 func trustedTable(w io.Writer, t *catalog.Trusted) {

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -21,22 +22,43 @@ func Settings() (*settings.Settings, error) { return settingsFor(".") }
 
 // settingsFor returns the settings for the platform around place, if that is a folder.
 func settingsFor(place string) (*settings.Settings, error) {
-	sources := settings.Sources{Getenv: os.Getenv}
+	sources, err := settingsSources()
+	if err != nil {
+		return nil, err
+	}
 	if info, err := os.Stat(place); err == nil && info.IsDir() && !gitrepo.IsBare(place) {
 		s, err := settings.Open(place, sources)
 		if !errors.Is(err, settings.ErrNoPlatform) {
-			return s, settingsFailure(err)
+			return s, SettingsFailure(err)
 		}
 	}
 	s, err := settings.Outside(sources)
-	return s, settingsFailure(err)
+	return s, SettingsFailure(err)
 }
 
-// settingsFailure gives an error of package settings its exit code and a hint.
-func settingsFailure(err error) error {
+// settingsSources returns the environment variables, and the context that WHERRY_CONTEXT names or that is in use.
+func settingsSources() (settings.Sources, error) {
+	sources := settings.Sources{Getenv: os.Getenv}
+	file, err := settings.ContextsFile()
+	if err != nil { // there is no home, as in many a container
+		return sources, nil
+	}
+	contexts, err := settings.ReadContexts(file)
+	if err != nil {
+		return sources, SettingsFailure(err)
+	}
+	if name := cmp.Or(os.Getenv(settings.ContextVariable), contexts.Current); name != "" {
+		sources.Context, err = contexts.Get(name)
+	}
+	return sources, SettingsFailure(err)
+}
+
+// SettingsFailure gives an error of package settings its exit code and a hint.
+func SettingsFailure(err error) error {
 	var mistake *settings.Error
 	var which *settings.WhichError
 	var unknown *settings.UnknownError
+	var context *settings.UnknownContextError
 	switch {
 	case err == nil:
 		return nil
@@ -48,6 +70,10 @@ func settingsFailure(err error) error {
 		return cli.Fail(cli.Usage, err, fmt.Sprintf("did you mean %s?", unknown.Near))
 	case errors.As(err, &unknown):
 		return cli.Fail(cli.Usage, err, "known: "+show.Line(show.List(unknown.Known, maxKnown)))
+	case errors.As(err, &context) && context.Near != "":
+		return cli.Fail(cli.Usage, err, fmt.Sprintf("did you mean %s?", context.Near))
+	case errors.As(err, &context):
+		return cli.Fail(cli.Usage, err, `"wherry context set NAME" makes one, and "wherry context ls" lists them`)
 	case errors.As(err, &mistake):
 		return cli.Fail(cli.Usage, err, mistake.Hint)
 	}
@@ -72,13 +98,17 @@ func (f *Source) resolve(cmd *cobra.Command, args []string, locate func(*setting
 	if len(args) > 0 {
 		return args[0], f.complete(cmd, args[0])
 	}
-	s, err := settings.Open(".", settings.Sources{Getenv: os.Getenv})
+	sources, err := settingsSources()
 	if err != nil {
-		return "", settingsFailure(err)
+		return "", err
+	}
+	s, err := settings.Open(".", sources)
+	if err != nil {
+		return "", SettingsFailure(err)
 	}
 	at, err := locate(s, f.Environment)
 	if err != nil {
-		return "", settingsFailure(err)
+		return "", SettingsFailure(err)
 	}
 	f.Environment, f.settings, f.clone = at.Environment, s, s.Platform.Clone
 	if at.Because != "" {
@@ -132,7 +162,55 @@ func Location(s *settings.Settings, flag, text string) (oci.Location, error) {
 	return ParseLocation(flag, text)
 }
 
+// FirstTrust returns the file with version 1 of the trust document that a flag gives, else that of the settings.
+func FirstTrust(s *settings.Settings, file string) (string, error) {
+	if file = cmp.Or(file, s.Trust.Text); file == "" {
+		return "", missing("--trust", "trust", settings.TrustVariable)
+	}
+	return file, nil
+}
+
 // missing is the error of something that neither a flag nor a setting gives.
 func missing(what, key, variable string) error {
 	return cli.Fail(cli.Usage, errors.New("missing "+what), fmt.Sprintf("give it, set %q in wherry.yaml, or set %s", key, variable))
+}
+
+// LocationArgument reads the location that is the argument of a command, else the settings' registry. It returns the
+// settings too.
+func LocationArgument(args []string) (oci.Location, *settings.Settings, error) {
+	s, err := Settings()
+	if err != nil {
+		return oci.Location{}, nil, err
+	}
+	text := ""
+	if len(args) > 0 {
+		text = args[0]
+	}
+	loc, err := Location(s, "", text)
+	return loc, s, err
+}
+
+// Environment returns the environment that a flag names, else that of the settings, which it prints.
+func Environment(cmd *cobra.Command, s *settings.Settings, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	because := s.Environment.Origin
+	if name = s.Environment.Text; s.Platform != nil {
+		at, err := s.Locate("")
+		if err != nil {
+			return "", SettingsFailure(err)
+		}
+		name, because = at.Environment, at.Because
+	}
+	if name == "" {
+		return "", missing("--environment", "environment", settings.EnvironmentVariable)
+	}
+	printEnvironment(cmd, name, because)
+	return name, nil
+}
+
+// IsReference reports whether an argument is a location, or a reference below one, and no name.
+func IsReference(text string) bool {
+	return strings.Contains(text, "://") || strings.HasPrefix(text, "oci-layout:")
 }

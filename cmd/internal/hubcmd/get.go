@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/web"
@@ -50,7 +51,7 @@ func Get() *cobra.Command {
 		Long: `Show the clusters, or what runs on them, as a hub knows it.
 
 --hub asks a hub by its URL, else $WHERRY_HUB; --data reads a hub's folder, else $WHERRY_HUB_DATA, also
-while it serves. Without any of them, the folder ./hub is read if a hub is there, else ` + defaultURL + ` asked.
+while it serves. Without any of them, the hub of wherry.yaml is asked, else of the context in use; else the folder ./hub is read if a hub is there, else ` + defaultURL + ` asked.
 
 A cluster that has been silent for three of its expected intervals is shown as stale, with the state that
 it reported last.`,
@@ -59,7 +60,7 @@ it reported last.`,
 	f.StringVar(&g.url, "hub", "", "the hub's `URL`")
 	f.StringVar(&g.dir, "data", "", "the hub's `FOLDER`")
 	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM; with --hub")
-	f.StringVar(&g.filter.Environment, "environment", "", "only the environment `NAME`")
+	f.StringVarP(&g.filter.Environment, "environment", "e", "", "only the environment `NAME`")
 	f.StringVar(&g.filter.Type, "type", "", "only this cluster `TYPE`")
 	f.StringVar(&g.filter.Workload, "workload", "", "only the workload `NAME`, or clusters with it")
 	f.StringVar((*string)(&g.filter.State), "state", "", "only this `STATE`")
@@ -130,6 +131,13 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	url, dir := g.url, g.dir
 	if url == "" && dir == "" {
 		url, dir = os.Getenv(urlVariable), os.Getenv(dataVariable)
+	}
+	if url == "" && dir == "" {
+		s, err := flags.Settings()
+		if err != nil {
+			return err
+		}
+		url = s.Hub.Text
 	}
 	if url == "" && dir == "" {
 		url = defaultURL

@@ -32,7 +32,7 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.keyFile, "key", "", "the public half of the agent's report key in PEM, a `FILE` or - for stdin")
 	f.StringVar(&r.uid, "uid", "", "the agent's `UID`")
 	f.StringVar(&r.clusterType, "type", "", "the cluster `TYPE`")
-	f.StringVar(&r.environment, "environment", "", "the environment's `NAME`")
+	f.StringVarP(&r.environment, "environment", "e", "", "the environment's `NAME`")
 	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")

@@ -62,7 +62,7 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.Type, "cluster-type", "", "the cluster `TYPE` of the agents (required)")
-	f.StringVar(&s.Environment, "environment", "", "the `NAME` of the agents' environment; empty takes any")
+	f.StringVarP(&s.Environment, "environment", "e", "", "the `NAME` of the agents' environment; empty takes any")
 	f.StringVar(&s.Ring, "ring", "", "the `NAME` of the agents' ring; empty takes any")
 	f.StringToStringVar(&s.Labels, "label", nil, "a label `KEY=VALUE` for each cluster; may be repeated")
 	f.IntVar(&s.Uses, "uses", 1, "the `NUMBER` of clusters that it registers")

@@ -35,7 +35,7 @@ type moving struct {
 func newMoveCommand() *cobra.Command {
 	var m moving
 	cmd := &cobra.Command{
-		Use:   "move LOCATION --environment NAME --cluster-type TYPE --ring NAME (--key FILE | --signer cosign:URI)",
+		Use:   "move [LOCATION] [--environment NAME] --cluster-type TYPE --ring NAME [--key FILE | --signer cosign:URI]",
 		Short: "Have clusters that were moved to another ring take its release",
 		Long: `Have clusters that were moved to another ring take its release.
 
@@ -50,28 +50,36 @@ release is not there any more. Without --ring, the release is that
 of agents without a ring. The exit code is 5 where a trust document asks for more signatures.`,
 		Example: `  wherry rollout move oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --ring stable --key cosign.key
   wherry rollout move oci-layout:./out --environment prod --cluster-type drone --ring stable --above s0-1795262400 --key cosign.key`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: m.run,
 	}
 	m.registry.AddTo(cmd)
-	m.signers.AddTo(cmd)
+	m.signers.AddOptional(cmd)
 	cli.OutputFlag(cmd, &m.format)
 	f := cmd.Flags()
-	f.StringVar(&m.move.Environment, "environment", "", "the environment's `NAME` (required)")
+	flags.EnvironmentFlag(cmd, &m.move.Environment, "the environment's `NAME`")
 	f.StringVar(&m.move.ClusterType, "cluster-type", "", "the `TYPE` of the clusters that were moved (required)")
 	f.StringVar(&m.move.Ring, "ring", "", "the `NAME` of the ring that they were moved to; without it they have no ring any more")
 	f.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
 	f.StringVar(&m.trust, "trust", "", flags.TrustUsage)
 	cli.NotEmpty(cmd, "trust", "ring", "above")
-	_ = cmd.MarkFlagRequired("environment")
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd
 }
 
-func (m *moving) run(cmd *cobra.Command, location string) error {
-	loc, err := flags.ParseLocation("", location)
+func (m *moving) run(cmd *cobra.Command, args []string) error {
+	loc, settings, err := flags.LocationArgument(args)
 	if err != nil {
 		return err
+	}
+	if err := m.signers.Default(settings); err != nil {
+		return err
+	}
+	if m.move.Environment, err = flags.Environment(cmd, settings, m.move.Environment); err != nil {
+		return err
+	}
+	if m.trust == "" {
+		m.trust = settings.Trust.Text
 	}
 	keys, err := m.signers.Open(cmd)
 	if err != nil {

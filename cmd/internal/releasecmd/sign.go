@@ -35,7 +35,7 @@ type signing struct {
 func Sign() *cobra.Command {
 	var s signing
 	cmd := &cobra.Command{
-		Use:   "sign LOCATION --environment NAME --trust FILE --key FILE",
+		Use:   "sign [LOCATION] [--environment NAME] [--trust FILE] [--key FILE | --signer cosign:URI]",
 		Short: "Add a signature to releases that wait for one",
 		Long: `Add a signature to the releases of an environment that wait for more than one, because its trust document
 asks for several and "wherry publish" had fewer keys.
@@ -48,26 +48,34 @@ The exit code is 5 while signatures are missing still, and 4 where what waits sh
 where nothing waits, and -o json has no clusterTypes then. Where LOCATION has other environments and not this
 one, it is 3. It can be repeated; one more signature by the same key is none.`,
 		Example: `  wherry sign oci://127.0.0.1:5000/edge --environment dev --trust trust.v1.json --key bob.key
-  wherry sign oci-layout:./out --environment dev --trust trust.v1.json --key bob.key --yes -o json`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
+  wherry sign oci-layout:./out --environment dev --trust trust.v1.json --key bob.key --yes -o json
+  wherry sign -e dev --key bob.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: s.run,
 	}
-	s.signer.AddTo(cmd)
+	s.signer.AddOptional(cmd)
 	s.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &s.format)
 	f := cmd.Flags()
-	f.StringVar(&s.environment, "environment", "", "the environment's `NAME` (required)")
-	f.StringVar(&s.first, "trust", "", flags.TrustUsage+" (required)")
+	flags.EnvironmentFlag(cmd, &s.environment, "the environment's `NAME`")
+	f.StringVar(&s.first, "trust", "", flags.TrustUsage)
 	f.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
 	f.BoolVar(&s.yes, "yes", false, "do not ask")
-	_ = cmd.MarkFlagRequired("environment")
-	_ = cmd.MarkFlagRequired("trust")
 	return cmd
 }
 
-func (s *signing) run(cmd *cobra.Command, location string) error {
-	loc, err := flags.ParseLocation("", location)
+func (s *signing) run(cmd *cobra.Command, args []string) error {
+	loc, settings, err := flags.LocationArgument(args)
 	if err != nil {
+		return err
+	}
+	if s.first, err = flags.FirstTrust(settings, s.first); err != nil {
+		return err
+	}
+	if err := s.signer.Default(settings); err != nil {
+		return err
+	}
+	if s.environment, err = flags.Environment(cmd, settings, s.environment); err != nil {
 		return err
 	}
 	if !s.yes && !prompt.IsTerminal() {

@@ -15,7 +15,7 @@ func newPublishCommand() *cobra.Command {
 	var to, format string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "publish FILE --to LOCATION",
+		Use:   "publish FILE [--to LOCATION]",
 		Short: "Put a signed version where agents look for it",
 		Long: `Put a version at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, in the repository trust under the tag v1,
 v2 and so on. It has to be the next one there, and signed by as many root keys as it needs. What is there
@@ -25,7 +25,11 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 		Example: "  wherry trust publish trust.v1.json --to oci://127.0.0.1:5000/edge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loc, err := flags.ParseLocation("to", to)
+			s, err := flags.Settings()
+			if err != nil {
+				return err
+			}
+			loc, err := flags.Location(s, "to", to)
 			if err != nil {
 				return err
 			}
@@ -43,8 +47,7 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 			})
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the `LOCATION` to publish to (required)")
-	_ = cmd.MarkFlagRequired("to")
+	cmd.Flags().StringVar(&to, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
 	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd

@@ -25,9 +25,10 @@ func newShowCommand() *cobra.Command {
 	var previous, first, format string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "show FILE|LOCATION",
+		Use:   "show [FILE|LOCATION]",
 		Short: "Show who may sign, who has signed, and who is missing",
-		Long: `Show the document in FILE, or all versions at LOCATION, oci://HOST/PREFIX or oci-layout:DIR: who may sign, who
+		Long: `Show the document in FILE, or all versions at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else at the registry of
+the settings: who may sign, who
 has signed, and who is missing. A later version than the first needs signatures by root keys of the version
 before as well; --previous names that one, as a file or the location where it is.
 
@@ -35,8 +36,18 @@ The versions at a location are checked against each other, and with --trust agai
 it: without it, all of them may be anybody's.`,
 		Example: `  wherry trust show trust.v2.json --previous trust.v1.json
   wherry trust show oci://127.0.0.1:5000/edge --trust trust.v1.json -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				loc, s, err := flags.LocationArgument(nil)
+				if err != nil {
+					return err
+				}
+				if first == "" {
+					first = s.Trust.Text
+				}
+				args = []string{loc.String()}
+			}
 			if isLocation(args[0]) {
 				if previous != "" {
 					return cli.Usagef("--previous is for a file: a location has all versions")
