@@ -30,8 +30,14 @@ func TestMain(m *testing.M) {
 //
 // $EXAMPLES is the project's folder of examples. With -update, the files that scripts compare with are rewritten.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:           "testdata/script",
+	params := scriptParams(t)
+	params.Dir = "testdata/script"
+	testscript.Run(t, params)
+}
+
+// scriptParams is what all scripts have in common.
+func scriptParams(t *testing.T) testscript.Params {
+	return testscript.Params{
 		UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
 			examples, err := filepath.Abs("../../examples")
@@ -47,7 +53,7 @@ func TestScripts(t *testing.T) {
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
 		},
-	})
+	}
 }
 
 var update = flag.Bool("update", false, "rewrite golden files")

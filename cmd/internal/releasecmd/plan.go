@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -30,6 +31,10 @@ type planning struct {
 	trust       flags.Trust
 	format      string
 	link        string
+	failOn      []string
+	limits      []impact.Limit
+	fleet       fleet
+	comment     commenting
 	exitCode    bool
 	options     publisher.PublishOptions
 }
@@ -49,11 +54,20 @@ by the key or as the trust document asks, or with a folder that "wherry render" 
 
 ` + flags.PlatformHelp + `
 
+It counts the clusters that get other content, the bytes that each fetches, and the assignments whose pods restart.
+The clusters are the Cluster objects of the platform, or with --hub those that a hub knows.
+
+--comment writes the plan to one comment of a change request, and updates that comment with the next plan. The token
+is read from WHERRY_FORGE_TOKEN, or the variable of the forge, such as GITHUB_TOKEN or CI_JOB_TOKEN.
+
 The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
-else 0, whether or not something would change. With --exit-code it is also 1 if something would change.`,
+else 0, whether or not something would change. With --exit-code it is also 1 if something would change, and with
+--fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
+It is 3 if the plan was printed, but could not be posted.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
   wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown
-  wherry plan -e dev`,
+  wherry plan -e dev
+  wherry plan -e dev --link 512kbit --fail-on 'removed,clusters>10%' --comment auto`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.run,
 	}
@@ -72,6 +86,10 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
 	f.StringVar(&p.link, "link", "", "say how long a cluster's download takes at this `RATE`, such as 512kbit or 2.5Mbit")
 	cli.NotEmpty(cmd, "link")
+	f.StringSliceVar(&p.failOn, "fail-on", nil, "exit with 1 if the plan exceeds a `LIMIT`, such as removed or clusters>10%; may be repeated, or a list with commas")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(impact.LimitNames(), cobra.ShellCompDirectiveNoFileComp))
+	p.fleet.addTo(cmd)
+	p.comment.addTo(cmd)
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -92,6 +110,16 @@ func (p *planning) run(cmd *cobra.Command, args []string) error {
 			return cli.Usagef("--link: %w", err)
 		}
 	}
+	for _, text := range p.failOn {
+		l, err := impact.ParseLimit(text)
+		if err != nil {
+			return cli.Usagef("--fail-on: %w", err)
+		}
+		p.limits = append(p.limits, l)
+	}
+	if err := p.comment.open(); err != nil {
+		return err
+	}
 	difference, err := p.compare(cmd, args)
 	if err != nil {
 		return err
@@ -108,10 +136,20 @@ func (p *planning) run(cmd *cobra.Command, args []string) error {
 	default:
 		err = view.Table(out, difference)
 	}
-	if err == nil && (difference.Incomplete() || p.exitCode && difference.WouldChange()) {
-		return cli.Exit(cli.No)
+	if err != nil {
+		return err
 	}
-	return err
+	no := difference.Incomplete() || p.exitCode && difference.WouldChange()
+	for _, l := range p.limits {
+		if why := l.Exceeded(difference.Impact); why != "" {
+			cmd.PrintErrf("exceeds --fail-on %s\n", why)
+			no = true
+		}
+	}
+	if err := p.comment.post(cmd, difference); err != nil || !no {
+		return err
+	}
+	return cli.Exit(cli.No)
 }
 
 // plannedJSON is what -o json prints: the difference, and what the exit code is made of.
@@ -156,8 +194,11 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	if err := p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil); err != nil {
 		return nil, err
 	}
+	if opts.Fleet, err = p.fleet.of(cmd, planned, opts.Platform); err != nil {
+		return nil, err
+	}
 	if p.against != "" {
-		d, err := diff.Folder(cmd.Context(), planned, p.against, nil)
+		d, err := diff.Folder(cmd.Context(), planned, p.against, opts.Fleet)
 		return d, p.folderFailure(err)
 	}
 	loaded := planned.Loaded
@@ -172,6 +213,9 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 
 // take completes the flags by the settings, unless the comparison is with a folder.
 func (p *planning) take(s *settings.Settings) error {
+	if p.fleet.url == "" {
+		p.fleet.url, p.fleet.preset = s.Hub.Text, true
+	}
 	if p.against != "" {
 		return nil
 	}
