@@ -67,9 +67,12 @@ func Pack(files []File) (*Packed, error) {
 	return &Packed{Gzip: out.Bytes(), Content: Content{DiffID: count.digest(), Size: count.n, Files: len(files)}}, nil
 }
 
+// executableMode is the mode of an executable file.
+const executableMode fs.FileMode = 0o755
+
 func (f File) mode() fs.FileMode {
 	if f.Executable {
-		return 0o755
+		return executableMode
 	}
 	return 0o644
 }
@@ -83,6 +86,9 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 type Unpacker struct {
 	// Root is the folder for the files. It should be empty, and the caller closes it.
 	Root *os.Root
+	// Take, if set, is called with each file in place of writing it to Root. The files are not checked as a whole before
+	// the unpacker has returned nil.
+	Take func(File) error
 	// Have, if set, is called once for each top-level folder, before its first entry. If it returns true, the files
 	// below that folder are digested and not written; see Passed.
 	Have func(folder string) bool
@@ -178,6 +184,16 @@ func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 			return unreadable(err, "read "+name)
 		}
 		return nil
+	}
+	if u.Take != nil {
+		if isDir {
+			return nil
+		}
+		content := bytes.NewBuffer(make([]byte, 0, h.Size)) // entries has compared that with the signed size
+		if _, err := io.Copy(content, data); err != nil {
+			return unreadable(err, "read "+name)
+		}
+		return u.Take(File{Path: name, Executable: mode == executableMode, Data: content.Bytes()})
 	}
 	if isDir {
 		return u.Root.MkdirAll(name, 0o755)

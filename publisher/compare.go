@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,17 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Compare returns the changes that publishing planned to a registry or layout would make. The published releases must meet
 // trust: otherwise the error is a *bundle.Refusal. Compare only reads, and fetches the files of a cluster type only if its
-// content digest differs.
+// content digest differs, unless opts.Cache has them. Of opts.Packed it takes what was packed during rendering.
 func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) (*diff.Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
@@ -31,7 +34,7 @@ func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust
 	if opts.Fleet != nil {
 		c.Fleet = *opts.Fleet
 	}
-	if err := (comparing{c}).published(ctx, p); err != nil {
+	if err := (comparing{c, opts}).published(ctx, p); err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", to, err)
 	}
 	c.Conclude()
@@ -103,6 +106,15 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verified) (*diff.TypeDifference, error) {
 	pl := s.plan
 	now := plannedType(pl)
+	if last != nil && pl.tree != nil && last.Release.Content == pl.tree.Content {
+		d := now.Unchanged()
+		d.OldRelease = diff.OldReleaseOf(last)
+		return d, nil
+	}
+	var err error
+	if now.Rendered, err = c.opts.Packed.Restore(pl.Name, now.Rendered); err != nil {
+		return nil, err
+	}
 	if last == nil {
 		d, err := c.Type(ctx, now, nil)
 		if err == nil && pl.tree != nil {
@@ -110,16 +122,11 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 		}
 		return d, err
 	}
-	if pl.tree != nil && last.Release.Content == pl.tree.Content {
-		d := now.Unchanged()
-		d.OldRelease = diff.OldReleaseOf(last)
-		return d, nil
-	}
-	tree, err := releases.OpenTree(ctx, pl.Repo, last.Tree, last.Release.Content)
+	tree, err := openTree(ctx, pl.Repo, last, c.opts.Cache)
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.Type(ctx, now, &diff.Tree{Files: tree.Root.FS(), Listed: tree.Assignments})
+	d, err := c.Type(ctx, now, oldTree(tree))
 	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
 		d.Result = diff.StandingChanged // only the marks of held assignments differ
 	}
@@ -127,6 +134,26 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 		d.Fetch, err = s.to(ctx, last)
 	}
 	return d, errors.Join(err, tree.Close())
+}
+
+// openTree opens the tree of a release, from the cache if that has it.
+func openTree(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache) (*releases.Tree, error) {
+	if layer, ok := pack.Before(cache, v.Release.Content); ok {
+		return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+	}
+	return releases.OpenTree(ctx, repo, v.Tree, v.Release.Content)
+}
+
+// oldTree returns the tree of a release for a comparison.
+func oldTree(tree *releases.Tree) *diff.Tree {
+	return &diff.Tree{Listed: tree.Assignments, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+		list, err := tree.Files(a)
+		files := map[string][]byte{}
+		for _, f := range list {
+			files[f.Path] = f.Data
+		}
+		return files, err
+	}}
 }
 
 func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
@@ -148,4 +175,7 @@ func renewed(d *diff.TypeDifference, p *publication, t standing.Type) *diff.Type
 }
 
 // comparing is a comparison with the releases in a registry or layout.
-type comparing struct{ *diff.Comparison }
+type comparing struct {
+	*diff.Comparison
+	opts PublishOptions
+}

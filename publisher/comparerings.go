@@ -60,7 +60,7 @@ func (c comparing) ring(ctx context.Context, s *shipment, group standing.Lanes, 
 	if last = group[0].Release; last != nil {
 		row.OldRelease = diff.OldReleaseOf(last)
 	}
-	d, err := comparing{c.Apart()}.against(ctx, s, last) // renames are listed once
+	d, err := comparing{c.Apart(), c.opts}.against(ctx, s, last) // renames are listed once
 	if err != nil {
 		return nil, nil, err
 	}

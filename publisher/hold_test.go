@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"errors"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -71,14 +70,13 @@ func (w *world) content(clusterType, tag string) (map[string]bundle.Assignment, 
 	for _, a := range tree.Assignments {
 		list[a.Name] = a
 	}
-	require.NoError(w.t, fs.WalkDir(tree.Root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.HasPrefix(name, bundle.MetaDir) {
-			return err
+	for _, a := range tree.Assignments {
+		own, err := tree.Files(a)
+		require.NoError(w.t, err)
+		for _, f := range own {
+			files[a.Name+"/"+f.Path] = string(f.Data)
 		}
-		data, err := tree.Root.ReadFile(name)
-		files[name] = string(data)
-		return err
-	}))
+	}
 	return list, files
 }
 

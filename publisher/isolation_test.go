@@ -119,7 +119,7 @@ func honestContent(t *testing.T, key *keys.Key, loc oci.Location) map[string]str
 		require.NoError(t, err)
 		tree, err := releases.OpenTree(t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(t, err)
-		list, err := tree.Root.ReadFile(bundle.AssignmentsPath)
+		list, err := tree.ReadFile(bundle.AssignmentsPath)
 		require.NoError(t, err)
 		lines := strings.Split(string(list), "\n")
 		for i, a := range tree.Assignments {

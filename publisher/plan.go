@@ -24,6 +24,8 @@ type planner struct {
 	*standing.Reader
 	gaps gaps
 	opts PublishOptions
+	// packer is opts.Packed, or one that has packed nothing yet.
+	packer *pack.Packer
 	// rings are the platform's rings, narrowest first.
 	rings []string
 	// accountOf is scheduler.Result.ServiceAccount.
@@ -180,10 +182,10 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	if err := artifacts.CheckPinned(ct); err != nil {
 		return c, err
 	}
-	if known, ok := n.opts.Packed.Of(ct.Name); ok {
+	if known, ok := n.packer.Of(ct.Name); ok {
 		return content{known.Tree, known.Artifacts}, nil
 	}
-	c.tree, c.artifacts, err = pack.Once(n.opts.Cache, k.rendered, k.held)
+	c.tree, c.artifacts, err = n.packer.Once(k.rendered, k.held)
 	return c, err
 }
 

@@ -183,13 +183,17 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	if now == nil {
 		now = time.Now
 	}
+	packer := opts.Packed
+	if packer == nil {
+		packer = pack.NewPacker(opts.Cache)
+	}
 	w := new(warnings)
 	at := standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add)
 	return &publication{
 		Reader: &at,
 		planner: planner{
 			Reader: &at, gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
-			opts: opts, rings: result.Rings, accountOf: result.ServiceAccount,
+			opts: opts, packer: packer, rings: result.Rings, accountOf: result.ServiceAccount,
 		},
 		pusher: pusher{
 			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},

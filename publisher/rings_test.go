@@ -66,7 +66,7 @@ func (w *world) texts() map[string]string {
 		v := w.verified("drone", tag)
 		tree, err := releases.OpenTree(w.t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(w.t, err)
-		data, err := tree.Root.ReadFile("web-live/platform-config.yaml")
+		data, err := tree.ReadFile("web-live/platform-config.yaml")
 		require.NoError(w.t, err)
 		texts[tag] = string(data)
 		require.NoError(w.t, tree.Close())

@@ -6,9 +6,13 @@
 package artifacts
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
@@ -20,14 +24,27 @@ import (
 // Of lists the artifacts that assignments need beside the bundle: those that their files and their targets' manifests
 // name, with the digest if the files have one or Pin has resolved it, and those in the manifests that Pin has fetched. It
 // makes no request, so that the same input gives the same list. It skips files that are no YAML.
-func Of(assignments []scheduler.Assignment) []bundle.Artifact {
+func Of(assignments []scheduler.Assignment) []bundle.Artifact { return new(Finder).Of(assignments) }
+
+// Finder lists artifacts as [Of] does, and parses equal files once in its life: the same target is rendered for many cluster
+// types, and parsing takes most of the time. The zero value is ready, and may be used by several goroutines.
+type Finder struct {
+	mu    sync.Mutex
+	known map[[sha256.Size]byte][]bundle.Artifact // by inputOf
+}
+
+// maxKnown bounds what a Finder remembers.
+const maxKnown = 1 << 17
+
+// Of is the function Of.
+func (f *Finder) Of(assignments []scheduler.Assignment) []bundle.Artifact {
 	lists := make([][]bundle.Artifact, len(assignments))
 	var group errgroup.Group // parsing takes the time
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for start := 0; start < len(assignments); start += assignmentsAtOnce {
 		group.Go(func() error {
 			for i := start; i < min(start+assignmentsAtOnce, len(assignments)); i++ {
-				lists[i] = append(named(&assignments[i]), inside(&assignments[i])...)
+				lists[i] = append(f.named(&assignments[i]), inside(&assignments[i])...)
 			}
 			return nil
 		})
@@ -40,17 +57,57 @@ func Of(assignments []scheduler.Assignment) []bundle.Artifact {
 const assignmentsAtOnce = 256
 
 // named lists what a's files and its target's manifests name.
-func named(a *scheduler.Assignment) []bundle.Artifact {
-	var list []bundle.Artifact
-	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
-	for _, n := range needs {
-		if n.kind != "" && n.url != "" {
-			artifact := n.artifact()
-			artifact.UsedBy = []string{a.Name}
-			list = append(list, pinnedArtifact(artifact, a.Pinned))
+func (f *Finder) named(a *scheduler.Assignment) []bundle.Artifact {
+	input := inputOf(a)
+	f.mu.Lock()
+	found, known := f.known[input]
+	f.mu.Unlock()
+	if !known {
+		needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
+		for _, n := range needs {
+			if n.kind != "" && n.url != "" {
+				found = append(found, n.artifact())
+			}
 		}
+		f.remember(input, found)
+	}
+	list := make([]bundle.Artifact, len(found))
+	for i, artifact := range found {
+		artifact.UsedBy = []string{a.Name}
+		list[i] = pinnedArtifact(artifact, a.Pinned)
 	}
 	return list
+}
+
+func (f *Finder) remember(input [sha256.Size]byte, found []bundle.Artifact) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known == nil {
+		f.known = map[[sha256.Size]byte][]bundle.Artifact{}
+	}
+	if len(f.known) < maxKnown {
+		f.known[input] = found
+	}
+}
+
+// inputOf is a digest of what needsOf reads of an assignment.
+func inputOf(a *scheduler.Assignment) [sha256.Size]byte {
+	var input []byte
+	add := func(text string) { input = append(binary.AppendUvarint(input, uint64(len(text))), text...) }
+	add(a.Adapter)
+	input = binary.AppendUvarint(input, uint64(len(a.Manifests)))
+	for _, key := range slices.Sorted(maps.Keys(a.Manifests)) {
+		add(key)
+		add(a.Manifests[key])
+	}
+	for _, f := range a.Files {
+		if mayNeed(f) {
+			add(f.Path)
+			sum := sha256.Sum256(f.Data)
+			input = append(input, sum[:]...)
+		}
+	}
+	return sha256.Sum256(input)
 }
 
 // Fetched lists what the adapter directory brings from registries for a. What has no digest is an error:
@@ -94,7 +151,7 @@ func CheckPinned(ct scheduler.ClusterTypeResult) error {
 		return nil
 	}
 	for i := range ct.Assignments {
-		for _, a := range named(&ct.Assignments[i]) {
+		for _, a := range new(Finder).named(&ct.Assignments[i]) {
 			if a.Unresolved {
 				return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, ct.Assignments[i].Name)
 			}

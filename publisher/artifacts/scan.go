@@ -50,7 +50,7 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 	var errs []error
 	var objects []placedObject
 	for i, f := range a.Files {
-		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(f.Path)) || !mayName(f.Data) {
+		if !mayNeed(f) {
 			continue
 		}
 		found, err := parseObjects(f.Data)
@@ -75,7 +75,11 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 	return s.needs, errors.Join(errs...)
 }
 
-// mayName reports whether a file could name anything: most need not be parsed.
+// mayNeed reports whether a file could name anything: most need not be parsed.
+func mayNeed(f scheduler.File) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(f.Path)) && mayName(f.Data)
+}
+
 func mayName(data []byte) bool {
 	return slices.ContainsFunc([]string{"image", "fluxcd.io", argo, "Zarf"}, func(word string) bool {
 		return bytes.Contains(data, []byte(word))

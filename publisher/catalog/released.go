@@ -2,8 +2,6 @@ package catalog
 
 import (
 	"context"
-	"io/fs"
-	"path"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -81,17 +79,20 @@ type ReleasedValue struct {
 
 // Config lists the configuration values of an assignment, as they were rendered.
 func (r *Released) Config(assignment string) ([]ReleasedValue, error) {
-	files, err := fs.Glob(r.tree.Root.FS(), path.Join(assignment, diff.ConfigFile+"*"))
+	line := r.Assignment(assignment)
+	if line == nil {
+		return nil, nil
+	}
+	files, err := r.tree.Files(*line)
 	if err != nil {
 		return nil, err
 	}
 	var all []ReleasedValue
-	for _, name := range files {
-		data, err := r.tree.Root.ReadFile(name)
-		if err != nil {
-			return nil, err
+	for _, f := range files {
+		if !strings.HasPrefix(f.Path, diff.ConfigFile) || strings.Contains(f.Path, "/") {
+			continue
 		}
-		for _, v := range diff.ConfigValues(strings.TrimPrefix(name, assignment+"/"), data) {
+		for _, v := range diff.ConfigValues(f.Path, f.Data) {
 			all = append(all, ReleasedValue{Key: v.Key, Value: v.Text, Secret: v.Secret, top: v.Top})
 		}
 	}

@@ -4,10 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 
@@ -26,7 +22,7 @@ func (c *Comparison) changed(ctx context.Context, a scheduler.Assignment, was bu
 			return nil, nil
 		}
 	}
-	before, err := old.read(a.Name)
+	before, err := old.Read(was)
 	if err != nil {
 		return nil, err
 	}
@@ -128,38 +124,6 @@ func (c *Comparison) origin(ctx context.Context, a scheduler.Assignment, v *Valu
 	v.Because = []Cause{{"ConfigMap", last}}
 	return nil
 }
-
-// read returns the files of an assignment that are not empty, by path.
-func (t *Tree) read(assignment string) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	err := fs.WalkDir(t.Files, assignment, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			if name == assignment && errors.Is(err, fs.ErrNotExist) {
-				return nil // all its files are empty
-			}
-			return err
-		}
-		below := strings.TrimPrefix(name, assignment+"/")
-		if !e.Type().IsRegular() {
-			files[below] = []byte("no regular file\n")
-			return nil
-		}
-		f, err := t.Files.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, maxRenderedBytes)) // more is no file that was rendered
-		if len(data) > 0 {
-			files[path.Clean(below)] = data
-		}
-		return err
-	})
-	return files, err
-}
-
-// maxRenderedBytes bounds the size of a file that is compared.
-const maxRenderedBytes = 8 << 20
 
 // compareFields lists the fields in which two assignments of a bundle differ, except for the content, which is compared
 // file by file, and the digest of the configuration, which follows from the files.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -87,7 +89,8 @@ func folderOf(root *os.Root, clusterType string) (*Tree, error) {
 		return nil, err
 	}
 	files, err := fs.Sub(root.FS(), clusterType)
-	tree := &Tree{Files: files, namesOnly: true}
+	tree := &Tree{namesOnly: true}
+	tree.Read = func(a bundle.Assignment) (map[string][]byte, error) { return readFolder(files, a.Name) }
 	for _, e := range entries {
 		if e.IsDir() {
 			tree.Listed = append(tree.Listed, bundle.Assignment{Name: e.Name()})
@@ -95,3 +98,35 @@ func folderOf(root *os.Root, clusterType string) (*Tree, error) {
 	}
 	return tree, err
 }
+
+// readFolder returns the files of a folder that are not empty, by path.
+func readFolder(from fs.FS, folder string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(from, folder, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			if name == folder && errors.Is(err, fs.ErrNotExist) {
+				return nil // all its files are empty
+			}
+			return err
+		}
+		below := strings.TrimPrefix(name, folder+"/")
+		if !e.Type().IsRegular() {
+			files[below] = []byte("no regular file\n")
+			return nil
+		}
+		f, err := from.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, maxRenderedBytes)) // more is no file that was rendered
+		if len(data) > 0 {
+			files[path.Clean(below)] = data
+		}
+		return err
+	})
+	return files, err
+}
+
+// maxRenderedBytes bounds the size of a file that is compared.
+const maxRenderedBytes = 8 << 20

@@ -27,7 +27,7 @@ func (c *Comparison) findRenames(clusterType string, added []scheduler.Assignmen
 	}
 	var pairs []pair
 	for _, was := range removed {
-		files, err := old.read(was.Name)
+		files, err := old.Read(was)
 		if err != nil {
 			return err
 		}

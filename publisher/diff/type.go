@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -13,9 +12,10 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// Tree is what a cluster type has now: a folder per assignment.
+// Tree is what a cluster type has now.
 type Tree struct {
-	Files fs.FS
+	// Read returns the files of an assignment that are not empty, by their paths below its folder.
+	Read func(a bundle.Assignment) (map[string][]byte, error)
 	// Listed is what the bundle says of its assignments. A rendered folder says nothing: it has names alone.
 	Listed []bundle.Assignment
 	// namesOnly is true for a rendered folder.

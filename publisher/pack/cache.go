@@ -18,23 +18,23 @@ type Bundle struct {
 	Artifacts bundle.Artifacts
 }
 
-// Once is Tree with a cache, which may be nil. Tree reads and compresses every file, which takes ten times as long
+// Once is Tree with the packer's cache. Tree reads and compresses every file, which takes ten times as long
 // as everything else when little has changed. The cache's key covers everything that is packed; the cache itself
 // guarantees that the same program has packed it.
-func Once(cache scheduler.Cache, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
-	if cache == nil {
-		return Tree(assignments, held)
+func (k *Packer) Once(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
+	if k.cache == nil {
+		return tree(&k.find, assignments, held)
 	}
 	key := "bundle-" + packKey(assignments, held)
-	if known, ok := decodePacked(cache.Get(key)); ok {
+	if known, ok := decodePacked(k.cache.Get(key)); ok {
 		return known.Tree, known.Artifacts, nil
 	}
-	tree, artifacts, err := Tree(assignments, held)
+	packed, artifacts, err := tree(&k.find, assignments, held)
 	if err == nil {
-		cache.Put(key, encodePacked(Bundle{tree, artifacts}))
-		cache.Put(layerKey(tree.Content), []byte(key))
+		k.cache.Put(key, encodePacked(Bundle{packed, artifacts}))
+		k.cache.Put(layerKey(packed.Content), []byte(key))
 	}
-	return tree, artifacts, err
+	return packed, artifacts, err
 }
 
 // layerKey is where the key of a tree is kept that was packed before.

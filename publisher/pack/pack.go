@@ -1,7 +1,7 @@
 // Package pack makes the tree of a bundle of rendered assignments.
 //
-// [Tree] packs a cluster type, [Once] takes it from a cache where nothing has changed, and a [Packer] does so while other
-// types are still being rendered. The same assignments give the same bytes.
+// [Tree] packs a cluster type, and a [Packer] takes it from a cache where nothing has changed, also while other types are
+// still being rendered. The same assignments give the same bytes.
 package pack
 
 import (
@@ -16,9 +16,13 @@ import (
 // Tree makes the tree: a folder per assignment with its non-empty files, the list of assignments, and
 // the list of artifacts that they need from outside.
 func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
+	return tree(new(artifacts.Finder), assignments, held)
+}
+
+func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
-	needs := artifacts.Of(assignments)
+	needs := find.Of(assignments)
 	for _, h := range held {
 		list = append(list, h.Line)
 		needs = append(needs, h.Artifacts...)

@@ -1,8 +1,13 @@
 package pack
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -12,6 +17,7 @@ import (
 // publishing the result of that.
 type Packer struct {
 	cache scheduler.Cache
+	find  artifacts.Finder
 
 	mu     sync.Mutex
 	packed map[string]Bundle // by cluster type
@@ -29,7 +35,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) {
 		return nil
 	}
-	tree, artifacts, err := Once(k.cache, ct.Assignments, nil)
+	tree, artifacts, err := k.Once(ct.Assignments, nil)
 	if err != nil {
 		return nil // Publish finds it again
 	}
@@ -51,4 +57,27 @@ func (k *Packer) Of(clusterType string) (_ Bundle, ok bool) {
 	defer k.mu.Unlock()
 	known, ok := k.packed[clusterType]
 	return known, ok
+}
+
+// Restore returns the assignments of a cluster type with the files that Take has dropped, read from its bundle; as they
+// are if Take did not pack it, and for a nil k. Empty files are not in bundles, and so are not restored.
+func (k *Packer) Restore(clusterType string, assignments []scheduler.Assignment) ([]scheduler.Assignment, error) {
+	known, ok := k.Of(clusterType)
+	if !ok {
+		return assignments, nil
+	}
+	files := map[string][]scheduler.File{}
+	unpack := bundle.Unpacker{Take: func(f bundle.File) error {
+		assignment, below, _ := strings.Cut(f.Path, "/")
+		files[assignment] = append(files[assignment], scheduler.File{Path: below, Data: f.Data})
+		return nil
+	}}
+	if err := unpack.Gzip(bytes.NewReader(known.Tree.Gzip), known.Tree.Content); err != nil {
+		return nil, fmt.Errorf("%s: read the bundle: %w", clusterType, err)
+	}
+	restored := slices.Clone(assignments)
+	for i := range restored {
+		restored[i].Files = files[restored[i].Name]
+	}
+	return restored, nil
 }

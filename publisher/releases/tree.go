@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
@@ -15,56 +16,90 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Tree is a bundle's tree, checked and unpacked into a temporary folder.
+// maxInMemory bounds the trees that are held in memory, in bytes: a thousand assignments or so. Larger ones go to a
+// temporary folder, which takes twenty times as long.
+const maxInMemory = 16 << 20
+
+// Tree is a bundle's tree, checked and unpacked into memory or, if it is large, into a temporary folder.
 type Tree struct {
 	Assignments []bundle.Assignment
 	Artifacts   []bundle.Artifact
-	Root        *os.Root
+
+	files  map[string][]bundle.File // by top-level folder, with their paths below it; nil if root has them
+	atRoot map[string][]byte        // in no folder
+	root   *os.Root                 // nil if files has them
 }
 
 // OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal if the layer
 // differs from the signed content. The caller closes the tree.
 func OpenTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) (_ *Tree, err error) {
-	dir, err := os.MkdirTemp("", "wherry-tree-")
+	body, err := src.Fetch(ctx, layer)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(dir)
+	defer body.Close()
+	checked := content.NewVerifyReader(body, layer)
+	t, err := ReadLayer(checked, want)
 	if err != nil {
-		return nil, errors.Join(err, os.Remove(dir))
+		return nil, err
 	}
-	t := &Tree{Root: root}
-	if err := t.fill(ctx, src, layer, want); err != nil {
+	// What other tools would read beyond the archive counts for the layer's own digest.
+	if _, err := io.Copy(io.Discard, checked); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	if err := checked.Verify(); err != nil {
+		return nil, errors.Join(&bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}, t.Close())
+	}
+	return t, nil
+}
+
+// ReadLayer is OpenTree for a layer that is at hand. Bytes of it after the archive are not read.
+func ReadLayer(layer io.Reader, want bundle.Content) (*Tree, error) {
+	t, u := &Tree{}, bundle.Unpacker{}
+	if want.Size <= maxInMemory {
+		t.files, t.atRoot = map[string][]bundle.File{}, map[string][]byte{}
+		u.Take = t.take
+	} else {
+		dir, err := os.MkdirTemp("", "wherry-tree-")
+		if err != nil {
+			return nil, err
+		}
+		if t.root, err = os.OpenRoot(dir); err != nil {
+			return nil, errors.Join(err, os.Remove(dir))
+		}
+		u.Root = t.root
+	}
+	err := u.Gzip(layer, want)
+	if err == nil {
+		err = t.readLists()
+	}
+	if err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (t *Tree) fill(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) error {
-	body, err := src.Fetch(ctx, layer)
-	if err != nil {
-		return err
+func (t *Tree) take(f bundle.File) error {
+	folder, below, found := strings.Cut(f.Path, "/")
+	if !found {
+		t.atRoot[f.Path] = f.Data
+		return nil
 	}
-	defer body.Close()
-	checked := content.NewVerifyReader(body, layer)
-	if err := bundle.Unpack(checked, t.Root, want); err != nil {
-		return err
-	}
-	// What other tools would read beyond the archive counts for the layer's own digest.
-	if _, err := io.Copy(io.Discard, checked); err != nil {
-		return err
-	}
-	if err := checked.Verify(); err != nil {
-		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}
-	}
-	data, err := t.Root.ReadFile(bundle.AssignmentsPath)
+	f.Path = below
+	t.files[folder] = append(t.files[folder], f)
+	return nil
+}
+
+// readLists reads what the tree says of itself.
+func (t *Tree) readLists() error {
+	data, err := t.ReadFile(bundle.AssignmentsPath)
 	if err != nil {
 		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
 	}
 	if t.Assignments, err = bundle.ParseAssignments(data); err != nil {
 		return err
 	}
-	data, err = t.Root.ReadFile(bundle.ArtifactsPath)
+	data, err = t.ReadFile(bundle.ArtifactsPath)
 	if errors.Is(err, fs.ErrNotExist) { // nothing is needed
 		return nil
 	}
@@ -74,14 +109,51 @@ func (t *Tree) fill(ctx context.Context, src bundle.Source, layer ocispec.Descri
 	return err
 }
 
-// Close removes the folder.
-func (t *Tree) Close() error { return errors.Join(t.Root.Close(), os.RemoveAll(t.Root.Name())) }
+// Close removes the temporary folder, if there is one.
+func (t *Tree) Close() error {
+	if t.root == nil {
+		return nil
+	}
+	return errors.Join(t.root.Close(), os.RemoveAll(t.root.Name()))
+}
+
+// ReadFile returns the content of the file with that path in the tree. The error wraps fs.ErrNotExist if there is none.
+func (t *Tree) ReadFile(name string) ([]byte, error) {
+	if t.root != nil {
+		return t.root.ReadFile(name)
+	}
+	folder, below, found := strings.Cut(name, "/")
+	if data, ok := t.atRoot[name]; ok && !found {
+		return data, nil
+	}
+	for _, f := range t.files[folder] {
+		if f.Path == below {
+			return f.Data, nil
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+}
 
 // Files returns the files of one assignment, by their paths below its folder.
 func (t *Tree) Files(a bundle.Assignment) ([]bundle.File, error) {
+	files, err := t.below(a.Name)
+	if err != nil {
+		return nil, err
+	}
+	if d := bundle.ContentDigest(files); d != a.Content {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
+	}
+	return files, nil
+}
+
+// below returns the files of a top-level folder; none if it does not exist, since an assignment may have no files.
+func (t *Tree) below(folder string) ([]bundle.File, error) {
+	if t.root == nil {
+		return slices.Clone(t.files[folder]), nil
+	}
 	var files []bundle.File
-	err := fs.WalkDir(t.Root.FS(), a.Name, func(name string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && name == a.Name { // an assignment may have no files
+	err := fs.WalkDir(t.root.FS(), folder, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name == folder {
 			return nil
 		}
 		if err != nil || d.IsDir() {
@@ -91,17 +163,11 @@ func (t *Tree) Files(a bundle.Assignment) ([]bundle.File, error) {
 		if err != nil {
 			return err
 		}
-		data, err := t.Root.ReadFile(name)
-		files = append(files, bundle.File{Path: name[len(a.Name)+1:], Executable: info.Mode()&0o100 != 0, Data: data})
+		data, err := t.root.ReadFile(name)
+		files = append(files, bundle.File{Path: name[len(folder)+1:], Executable: info.Mode()&0o100 != 0, Data: data})
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	if d := bundle.ContentDigest(files); d != a.Content {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
-	}
-	return files, nil
+	return files, err
 }
 
 // ArtifactsOf lists what one assignment needs.

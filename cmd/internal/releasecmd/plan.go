@@ -186,6 +186,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 			return nil, err
 		}
 		build.AfterLoad = lastReleases(to, trust, nil, opts)
+		build.Pack = true // as Publish would, so that only what has changed is rendered, packed and read again
 	}
 	planned, err := p.source.Build(cmd, place, to.Dir+p.against, build)
 	if err != nil {
@@ -203,7 +204,8 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	}
 	loaded := planned.Loaded
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
-	opts.Cache, opts.DeltaCommand = p.source.Cache.Get(), deltacmd.Command()
+	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, deltacmd.Command()
+	defer p.source.Cache.Trim()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
 		return nil, flags.RegistryFailure(err, to)
