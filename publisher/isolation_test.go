@@ -93,7 +93,7 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, trust.Signers{}, []*keys.Key{key}, opts),
 	}
 	if len(loaded.Unread) == 0 {
-		opts.Packed = pack.NewPacker(nil)
+		opts.Packed = pack.NewPacker(nil, "dev")
 		render.Each = opts.Packed.Take
 	}
 	result, err := m.Render(ctx, render)

@@ -21,7 +21,7 @@ func TestWhatIsPackedAsItIsRenderedIsTheSame(t *testing.T) {
 	small.Annotations = map[string]string{scheduler.PinAnnotation: scheduler.PinCommit}
 	small.Assignments = []scheduler.Assignment{assignment("small", "web-live", "v1")}
 	large.Failures = []scheduler.Failure{{Name: "db-live", ClusterType: "large", Err: errors.New("it fails")}}
-	w.opts.Packed = pack.NewPacker(nil)
+	w.opts.Packed = pack.NewPacker(nil, "dev")
 	for i := range w.result.ClusterTypes {
 		require.NoError(t, w.opts.Packed.Take(&w.result.ClusterTypes[i]))
 	}

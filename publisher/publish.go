@@ -185,7 +185,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	}
 	packer := opts.Packed
 	if packer == nil {
-		packer = pack.NewPacker(opts.Cache)
+		packer = pack.NewPacker(opts.Cache, result.Environment)
 	}
 	w := new(warnings)
 	at := standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add)

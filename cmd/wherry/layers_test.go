@@ -162,7 +162,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
-			"lint": {"", "finding", "kinds", "secret", "yamlvalue"},
+			"lint": {"", "finding", "kinds", "memo", "secret", "yamlvalue"},
 
 			"":          {"finding", "kinds", "schema", "secret", "template", "yamlvalue"},
 			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
@@ -176,6 +176,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"template/internal/scheduler": nil,
 
+			"memo":         nil,
 			"platformtest": nil,
 		},
 	}

@@ -58,6 +58,7 @@ It exits with 1 where there are errors or warnings.`,
 	f.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
 	o.source.AddReplacements(cmd)
+	o.source.Cache.AddTo(cmd)
 	return cmd
 }
 
@@ -87,8 +88,13 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	cache, err := o.source.Cache.Open(cmd, place)
+	if err != nil {
+		return err
+	}
+	defer o.source.Cache.Trim()
 	result, err := findings.Collect(cmd.Context(), source, findings.Options{
-		Ignore: o.ignore, AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
+		Ignore: o.ignore, Cache: cache, AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
 	})
 	if err != nil {
 		return flags.SourceFailure(err)

@@ -1,24 +1,25 @@
 // Package artifacts finds what rendered manifests need from elsewhere: images, charts, repositories, Zarf packages.
 //
 // [Of] lists the needs of assignments and asks nobody. [Pin] asks the places that are named, and writes the commits and
-// digests that they have now into the manifests of cluster types that want it; all other bytes stay. [Lint] tells what
+// digests that they have now into the manifests of cluster types that want it; all other bytes stay. A [Linter] tells what
 // has no digest yet. Nothing is fetched into a bundle here.
 package artifacts
 
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"runtime"
 	"slices"
-	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/memo"
 )
 
 // Of lists the artifacts that assignments need beside the bundle: those that their files and their targets' manifests
@@ -26,72 +27,83 @@ import (
 // makes no request, so that the same input gives the same list. It skips files that are no YAML.
 func Of(assignments []scheduler.Assignment) []bundle.Artifact { return new(Finder).Of(assignments) }
 
-// Finder lists artifacts as [Of] does, and parses equal files once in its life: the same target is rendered for many cluster
-// types, and parsing takes most of the time. The zero value is ready, and may be used by several goroutines.
+// Finder lists artifacts as [Of] does, and parses only what it has not found in its cache: parsing takes most of the time.
+// The zero value is ready, and may be used by several goroutines.
 type Finder struct {
-	mu    sync.Mutex
-	known map[[sha256.Size]byte][]bundle.Artifact // by inputOf
+	// Cache, if not nil, has what earlier runs have found. Scope, such as the environment, tells apart cluster types of the
+	// same name.
+	Cache scheduler.Cache
+	Scope string
 }
 
-// maxKnown bounds what a Finder remembers.
-const maxKnown = 1 << 17
-
-// Of is the function Of.
+// Of is the function Of for the assignments of one cluster type.
 func (f *Finder) Of(assignments []scheduler.Assignment) []bundle.Artifact {
-	lists := make([][]bundle.Artifact, len(assignments))
-	var group errgroup.Group // parsing takes the time
+	if len(assignments) == 0 {
+		return nil
+	}
+	lists, inputs := make([][]bundle.Artifact, len(assignments)), make([]memo.ID, len(assignments))
+	kept := memo.Open(f.Cache, "needs "+f.Scope+"/"+assignments[0].ClusterType)
+	defer kept.Close()
+	inParallel(len(assignments), func(i int) {
+		inputs[i] = inputOf(&assignments[i])
+		if data, known := kept.Find(inputs[i]); !known || json.Unmarshal(data, &lists[i]) != nil {
+			lists[i] = needed(&assignments[i])
+		}
+	})
+	for i := range assignments {
+		kept.Of(inputs[i], func() []byte {
+			data, _ := json.Marshal(lists[i]) // of texts and numbers
+			return data
+		})
+		a := &assignments[i]
+		lists[i] = append(namedBy(a, lists[i]), inside(a)...)
+	}
+	return bundle.MergeArtifacts(slices.Concat(lists...))
+}
+
+// inParallel calls do with the numbers below n.
+func inParallel(n int, do func(i int)) {
+	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for start := 0; start < len(assignments); start += assignmentsAtOnce {
+	for start := 0; start < n; start += assignmentsAtOnce {
 		group.Go(func() error {
-			for i := start; i < min(start+assignmentsAtOnce, len(assignments)); i++ {
-				lists[i] = append(f.named(&assignments[i]), inside(&assignments[i])...)
+			for i := start; i < min(start+assignmentsAtOnce, n); i++ {
+				do(i)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // none fails
-	return bundle.MergeArtifacts(slices.Concat(lists...))
 }
 
 // assignmentsAtOnce is how many are looked at in one go.
 const assignmentsAtOnce = 256
 
 // named lists what a's files and its target's manifests name.
-func (f *Finder) named(a *scheduler.Assignment) []bundle.Artifact {
-	input := inputOf(a)
-	f.mu.Lock()
-	found, known := f.known[input]
-	f.mu.Unlock()
-	if !known {
-		needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
-		for _, n := range needs {
-			if n.kind != "" && n.url != "" {
-				found = append(found, n.artifact())
-			}
+func named(a *scheduler.Assignment) []bundle.Artifact { return namedBy(a, needed(a)) }
+
+// needed is named without what depends on the assignment's name and on its pins.
+func needed(a *scheduler.Assignment) []bundle.Artifact {
+	var list []bundle.Artifact
+	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
+	for _, n := range needs {
+		if n.kind != "" && n.url != "" {
+			list = append(list, n.artifact())
 		}
-		f.remember(input, found)
-	}
-	list := make([]bundle.Artifact, len(found))
-	for i, artifact := range found {
-		artifact.UsedBy = []string{a.Name}
-		list[i] = pinnedArtifact(artifact, a.Pinned)
 	}
 	return list
 }
 
-func (f *Finder) remember(input [sha256.Size]byte, found []bundle.Artifact) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.known == nil {
-		f.known = map[[sha256.Size]byte][]bundle.Artifact{}
+func namedBy(a *scheduler.Assignment, needed []bundle.Artifact) []bundle.Artifact {
+	for i := range needed {
+		needed[i].UsedBy = []string{a.Name}
+		needed[i] = pinnedArtifact(needed[i], a.Pinned)
 	}
-	if len(f.known) < maxKnown {
-		f.known[input] = found
-	}
+	return needed
 }
 
 // inputOf is a digest of what needsOf reads of an assignment.
-func inputOf(a *scheduler.Assignment) [sha256.Size]byte {
+func inputOf(a *scheduler.Assignment) memo.ID {
 	var input []byte
 	add := func(text string) { input = append(binary.AppendUvarint(input, uint64(len(text))), text...) }
 	add(a.Adapter)
@@ -105,6 +117,20 @@ func inputOf(a *scheduler.Assignment) [sha256.Size]byte {
 			add(f.Path)
 			sum := sha256.Sum256(f.Data)
 			input = append(input, sum[:]...)
+		}
+	}
+	return sha256.Sum256(input)
+}
+
+// inputOfAll is a digest of what Of reads.
+func inputOfAll(assignments []scheduler.Assignment) memo.ID {
+	var input []byte
+	for i := range assignments {
+		a := &assignments[i]
+		own := inputOf(a)
+		input = append(memo.AppendTexts(input, a.Name), own[:]...)
+		for _, p := range slices.Concat(a.Pinned, a.Inside) {
+			input = memo.AppendTexts(input, p.Type, p.Name, p.Reference, p.Digest)
 		}
 	}
 	return sha256.Sum256(input)
@@ -151,7 +177,7 @@ func CheckPinned(ct scheduler.ClusterTypeResult) error {
 		return nil
 	}
 	for i := range ct.Assignments {
-		for _, a := range new(Finder).named(&ct.Assignments[i]) {
+		for _, a := range named(&ct.Assignments[i]) {
 			if a.Unresolved {
 				return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, ct.Assignments[i].Name)
 			}

@@ -2,44 +2,76 @@ package artifacts
 
 import (
 	"fmt"
+	"sync"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/lint"
+	"github.com/wherry-dev/wherry/scheduler/memo"
 )
 
-// Lint says, in one note at the first cluster type that is concerned, what assignments need
-// without naming it by digest or commit. Types that ask for pins are not: publishing finds those out.
-func Lint(report *lint.Report) []finding.Finding {
-	var first, used string
-	var example bundle.Artifact
-	artifacts, types := map[string]bool{}, 0
+// Linter collects what assignments need without naming it by digest or commit. The zero value is ready.
+type Linter struct {
+	Finder
+
+	mu         sync.Mutex
+	references map[string]bool
+	examples   map[string]example // the first of each cluster type that has any
+}
+
+// example is an artifact without digest or commit, and the assignment that needs it.
+type example struct{ kind, reference, usedBy string }
+
+// Take looks at a cluster type, unless that asks for pins: publishing finds those out. It may be called by several
+// goroutines.
+func (l *Linter) Take(ct *scheduler.ClusterTypeResult) {
+	if IsPinned(*ct) {
+		return
+	}
+	kept := memo.Open(l.Cache, "unresolved "+l.Scope+"/"+ct.Name)
+	defer kept.Close()
+	texts, ok := memo.Texts(kept.Of(inputOfAll(ct.Assignments), func() []byte { return memo.AppendTexts(nil, l.unresolved(ct)...) }))
+	if !ok || len(texts)%3 != 0 { // of a damaged entry
+		texts = l.unresolved(ct)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.references == nil {
+		l.references, l.examples = map[string]bool{}, map[string]example{}
+	}
+	for ; len(texts) > 0; texts = texts[3:] {
+		e := example{texts[0], texts[1], texts[2]}
+		l.references[e.kind+" "+e.reference] = true
+		if _, known := l.examples[ct.Name]; !known {
+			l.examples[ct.Name] = e
+		}
+	}
+}
+
+// unresolved lists the kind, the reference and the first user of each artifact without digest or commit.
+func (l *Linter) unresolved(ct *scheduler.ClusterTypeResult) []string {
+	var texts []string
+	for _, a := range l.Of(ct.Assignments) {
+		if a.Unresolved {
+			texts = append(texts, string(a.Type), a.Reference, a.UsedBy[0])
+		}
+	}
+	return texts
+}
+
+// Findings returns one note, at the first cluster type that is concerned.
+func (l *Linter) Findings(report *lint.Report) []finding.Finding {
 	for _, ct := range report.Rendered.ClusterTypes {
-		if IsPinned(ct) {
+		example, concerned := l.examples[ct.Name]
+		if !concerned {
 			continue
 		}
-		concerned := false
-		for _, a := range Of(ct.Assignments) {
-			if !a.Unresolved {
-				continue
-			}
-			if first == "" {
-				first, example, used = ct.Name, a, a.UsedBy[0]
-			}
-			concerned, artifacts[string(a.Type)+" "+a.Reference] = true, true
-		}
-		if concerned {
-			types++
-		}
+		return []finding.Finding{{
+			Code: finding.CodeMovingReference, Note: true, Position: report.ClusterTypes[ct.Name],
+			Message: fmt.Sprintf("artifacts without digest or commit: %d, on %d of the cluster types, such as %s %s for %s/%s",
+				len(l.references), len(l.examples), example.kind, example.reference, ct.Name, example.usedBy),
+			Hint: fmt.Sprintf("name them by digest or commit, or have publishing do so with the annotation %s: %s", scheduler.PinAnnotation, scheduler.PinCommit),
+		}}
 	}
-	if types == 0 {
-		return nil
-	}
-	return []finding.Finding{{
-		Code: finding.CodeMovingReference, Note: true, Position: report.ClusterTypes[first],
-		Message: fmt.Sprintf("artifacts without digest or commit: %d, on %d of the cluster types, such as %s %s for %s/%s",
-			len(artifacts), types, example.Type, example.Reference, first, used),
-		Hint: fmt.Sprintf("name them by digest or commit, or have publishing do so with the annotation %s: %s", scheduler.PinAnnotation, scheduler.PinCommit),
-	}}
+	return nil
 }

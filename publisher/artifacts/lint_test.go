@@ -25,7 +25,14 @@ func TestLintArtifacts(t *testing.T) {
 		Rendered:     &scheduler.Result{ClusterTypes: types},
 		ClusterTypes: map[string]finding.Position{"floats": {File: "a.yaml", Line: 3}},
 	}
-	require.Empty(t, Lint(report))
+	lint := func() []finding.Finding {
+		var l Linter
+		for i := range report.Rendered.ClusterTypes {
+			l.Take(&report.Rendered.ClusterTypes[i])
+		}
+		return l.Findings(report)
+	}
+	require.Empty(t, lint())
 	report.Rendered.ClusterTypes = append(types,
 		scheduler.ClusterTypeResult{Name: "floats", Assignments: []scheduler.Assignment{pod("x", "nginx:2"), pod("y", "nginx:1"), pod("z", "nginx:1")}},
 		scheduler.ClusterTypeResult{Name: "too", Assignments: []scheduler.Assignment{pod("x", "nginx:2")}})
@@ -33,5 +40,5 @@ func TestLintArtifacts(t *testing.T) {
 		Code: "N1701", Note: true, Position: finding.Position{File: "a.yaml", Line: 3},
 		Message: "artifacts without digest or commit: 2, on 2 of the cluster types, such as image docker.io/library/nginx:1 for floats/y",
 		Hint:    "name them by digest or commit, or have publishing do so with the annotation wherry.dev/pin: commit",
-	}}, Lint(report))
+	}}, lint())
 }

@@ -176,7 +176,7 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 		if e == "" || !ok {
 			continue
 		}
-		report, err := lint.Run(ctx, model)
+		report, err := lint.Run(ctx, model, lint.Options{})
 		if err != nil {
 			return all, err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/lint"
 )
@@ -42,6 +43,8 @@ type Result struct {
 // Options are the options of Collect.
 type Options struct {
 	Ignore []string // codes to leave out, in upper case
+	// Cache, if not nil, has what was rendered and inspected before.
+	Cache scheduler.Cache
 	// AfterLoad is called with each environment that can be read; may be nil.
 	AfterLoad func(*platform.Loaded)
 }
@@ -59,7 +62,7 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 		}
 	}
 	c := &collector{
-		afterLoad: opts.AfterLoad, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
+		cache: opts.Cache, afterLoad: opts.AfterLoad, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
 		known: map[string]int{}, unused: map[string]int{},
 	}
 	for _, e := range environments {
@@ -72,6 +75,7 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 
 // collector combines the findings of several environments.
 type collector struct {
+	cache     scheduler.Cache
 	afterLoad func(*platform.Loaded)
 	result    *Result
 	known     map[string]int // index in result.Findings, by the finding
@@ -99,11 +103,12 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 		c.add(o.Environment, found)
 		return nil
 	}
-	report, err := lint.Run(ctx, loaded.Model)
+	needs := artifacts.Linter{Finder: artifacts.Finder{Cache: c.cache, Scope: o.Environment}}
+	report, err := lint.Run(ctx, loaded.Model, lint.Options{Cache: c.cache, Each: needs.Take})
 	if err != nil {
 		return err
 	}
-	found := slices.Concat(loaded.Warnings, report.Findings, artifacts.Lint(report))
+	found := slices.Concat(loaded.Warnings, report.Findings, needs.Findings(report))
 	c.add(o.Environment, c.unread(loaded, found))
 	for _, f := range report.Unused {
 		key := f.Code + " " + f.Position.String()

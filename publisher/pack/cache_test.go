@@ -46,7 +46,7 @@ func TestBundlesArePackedOnce(t *testing.T) {
 		tree, artifacts, err := Tree(c.assignments, c.held)
 		require.NoError(t, err)
 		for range 2 {
-			got, gotArtifacts, err := NewPacker(cache).Once(c.assignments, c.held)
+			got, gotArtifacts, err := NewPacker(cache, "dev").Once(c.assignments, c.held)
 			require.NoError(t, err)
 			require.Equal(t, tree, got)
 			require.Equal(t, artifacts, gotArtifacts)

@@ -23,9 +23,9 @@ type Packer struct {
 	packed map[string]Bundle // by cluster type
 }
 
-// NewPacker returns a Packer that reuses bundles in cache, which may be nil.
-func NewPacker(cache scheduler.Cache) *Packer {
-	return &Packer{cache: cache, packed: map[string]Bundle{}}
+// NewPacker returns a Packer for an environment that reuses bundles in cache, which may be nil.
+func NewPacker(cache scheduler.Cache, environment string) *Packer {
+	return &Packer{cache: cache, find: artifacts.Finder{Cache: cache, Scope: environment}, packed: map[string]Bundle{}}
 }
 
 // Take packs a cluster type and drops its files from memory. It leaves a cluster type as it is if its content is not final:

@@ -54,7 +54,7 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 		Cache: opts.Cache, RefuseMissing: opts.RefuseMissing, LastRelease: opts.LastRelease,
 	}
 	if opts.Pack && len(loaded.Unread)+len(loaded.Model.FailedPolicies()) == 0 {
-		b.Packed = pack.NewPacker(opts.Cache)
+		b.Packed = pack.NewPacker(opts.Cache, loaded.Model.EnvironmentName())
 		render.Each = b.Packed.Take
 	}
 	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {

@@ -62,7 +62,7 @@ func TestClustersOfARoster(t *testing.T) {
 			require.NoError(t, load(m, "", "p.yaml", sound))
 			require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 			require.NoError(t, load(m, "", "c.yaml", tc.objects))
-			report, err := Run(t.Context(), m)
+			report, err := Run(t.Context(), m, Options{})
 			require.NoError(t, err)
 			require.Len(t, report.Findings, len(tc.want))
 			for i, f := range report.Findings {

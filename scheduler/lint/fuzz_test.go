@@ -35,7 +35,7 @@ func FuzzLint(f *testing.F) {
 		if m.Load(t.Context(), scheduler.Source{FS: fstest.MapFS{"a.yaml": {Data: []byte(content)}}}) != nil {
 			return
 		}
-		if report, err := Run(t.Context(), m); err == nil {
+		if report, err := Run(t.Context(), m, Options{}); err == nil {
 			requireCodes(t, report.Findings)
 		}
 	})

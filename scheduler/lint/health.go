@@ -13,11 +13,11 @@ import (
 // health adds the conditions about a kind, or a name of it, that the assignment does not render: agents
 // refuse the assignment because of them.
 func (r *renderedFiles) health() {
-	if !slices.Contains(objectAdapters, r.assignment.Adapter) {
+	if len(r.assignment.Health) == 0 || !slices.Contains(objectAdapters, r.assignment.Adapter) {
 		return
 	}
 	var rendered []string
-	for id := range r.own {
+	for _, id := range r.own {
 		rendered = append(rendered, id.kind)
 	}
 	slices.Sort(rendered)
@@ -39,7 +39,7 @@ func (r *renderedFiles) health() {
 
 // renders reports whether the assignment holds an object of a kind, and of a name if one is given.
 func (r *renderedFiles) renders(kind, name string) bool {
-	for id := range r.own {
+	for _, id := range r.own {
 		if id.kind == kind && (name == "" || id.name == name) {
 			return true
 		}

@@ -131,7 +131,7 @@ func lintHostile(t *testing.T, content string) []finding.Finding {
 		require.NotEmpty(t, found, "%v", err)
 		return found
 	}
-	report, err := Run(context.Background(), m)
+	report, err := Run(context.Background(), m, Options{})
 	require.NoError(t, err)
 	return report.Findings
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -23,10 +24,19 @@ type Report struct {
 	Findings []finding.Finding
 	// Unused is about objects of bases that this environment does not use. Another one may use them.
 	Unused []finding.Finding
-	// Rendered is the inspected result; empty if nothing could be rendered.
+	// Rendered is the inspected result, without its files; empty if nothing could be rendered.
 	Rendered *scheduler.Result
 	// ClusterTypes holds the place of each cluster type, by name.
 	ClusterTypes map[string]finding.Position
+}
+
+// Options are the optional parts of Run. The zero value is ready for use.
+type Options struct {
+	// Cache, if not nil, has what was rendered and inspected before. The findings are the same.
+	Cache scheduler.Cache
+	// Each, if not nil, is called with each cluster type once it is rendered, from several goroutines and in no order,
+	// before its files are dropped.
+	Each func(*scheduler.ClusterTypeResult)
 }
 
 // Run returns the findings about the environment: those of [scheduler.Model.Render], and those about the
@@ -34,12 +44,27 @@ type Report struct {
 //
 // Run returns an error if ctx has ended, or if the environment's name is invalid; mistakes in the input are
 // findings.
-func Run(ctx context.Context, m *scheduler.Model) (*Report, error) {
-	result, err := m.Render(ctx, scheduler.Options{})
+func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error) {
+	l := &linter{model: m, objects: m.Objects(), groups: map[string]*group{}, cache: opts.Cache, merged: map[*kinds.ConfigMap][]mergedValue{}}
+	var mu sync.Mutex
+	inspected := map[string]inspection{} // by cluster type
+	var err error
+	l.result, err = m.Render(ctx, scheduler.Options{Cache: opts.Cache, Each: func(ct *scheduler.ClusterTypeResult) error {
+		files := l.inspect(ct)
+		if opts.Each != nil {
+			opts.Each(ct)
+		}
+		for i := range ct.Assignments {
+			ct.Assignments[i].Files = nil // those of all cluster types would take much memory
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		inspected[ct.Name] = files
+		return nil
+	}})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	l := &linter{model: m, objects: m.Objects(), result: result, groups: map[string]*group{}}
 	l.targets = m.Targets()
 	if err != nil {
 		mistakes := finding.In(err)
@@ -49,14 +74,14 @@ func Run(ctx context.Context, m *scheduler.Model) (*Report, error) {
 		l.result = &scheduler.Result{}
 		l.found = append(mistakes, m.Findings()...)
 	} else {
-		l.found = slices.Clone(result.Warnings)
+		l.found = slices.Clone(l.result.Warnings)
 		l.hintPolicies()
 		l.failures()
 		l.emptyTypes()
 		l.useless()
 		l.merges()
 		l.dependencies()
-		l.rendered()
+		l.rendered(inspected)
 	}
 	for _, p := range m.FailedPolicies() {
 		l.found = append(l.found, finding.In(p.Err)...)
@@ -86,6 +111,8 @@ type linter struct {
 	targets []*kinds.Target // of the environment
 	found   []finding.Finding
 	unused  []finding.Finding
+	cache   scheduler.Cache
+	merged  map[*kinds.ConfigMap][]mergedValue // see valuesOf
 	// groups holds one finding for many assignments with the same mistake, by that mistake.
 	groups map[string]*group
 }

@@ -57,7 +57,7 @@ func lint(t *testing.T, platform, workloads string) *Report {
 	m := scheduler.NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", platform))
 	require.NoError(t, load(m, "reg", "app.yaml", workloads))
-	report, err := Run(context.Background(), m)
+	report, err := Run(context.Background(), m, Options{})
 	require.NoError(t, err)
 	return report
 }
@@ -282,7 +282,7 @@ func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 	require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 	base := fstest.MapFS{"b.yaml": {Data: []byte(templateYAML("other", "x") + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, labels: {platform-config: \"true\", cluster-type: core}}\n")}}
 	require.NoError(t, m.Load(context.Background(), scheduler.Source{FS: base, Base: "main"}))
-	report, err := Run(context.Background(), m)
+	report, err := Run(context.Background(), m, Options{})
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 	require.Equal(t, []string{
@@ -302,9 +302,9 @@ func TestAnErrorHoldsAllItsMistakesAsFindings(t *testing.T) {
 }
 
 func TestLintOfAFolderThatIsNoEnvironment(t *testing.T) {
-	report, err := Run(context.Background(), scheduler.NewModel("dev"))
+	report, err := Run(context.Background(), scheduler.NewModel("dev"), Options{})
 	require.NoError(t, err)
 	require.Equal(t, []finding.Finding{{Code: "W1308", Message: `environment "dev" has no ClusterType`, Hint: "of a repository with a branch per environment, give the URL or PATH#BRANCH"}}, report.Findings)
-	_, err = Run(context.Background(), scheduler.NewModel("Dev"))
+	_, err = Run(context.Background(), scheduler.NewModel("Dev"), Options{})
 	require.ErrorContains(t, err, `there can be no environment "Dev"`)
 }

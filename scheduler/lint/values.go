@@ -179,26 +179,55 @@ func (l *linter) merges() {
 	}
 }
 
+// mergedValue is a value of a ConfigMap.
+type mergedValue struct {
+	key, text  string
+	structured bool     // a map or a list
+	unnamed    []string // the paths of lists in it that have items without name
+}
+
+// valuesOf returns the values of a ConfigMap by key: they are parsed once, and merged in many assignments.
+func (l *linter) valuesOf(cm *kinds.ConfigMap) []mergedValue {
+	values, known := l.merged[cm]
+	if !known {
+		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
+			text := cm.Data[key].Value
+			v := yamlvalue.Parse(text)
+			values = append(values, mergedValue{key, text, yamlvalue.IsStructured(v), unnamedLists(v, key)})
+		}
+		l.merged[cm] = values
+	}
+	return values
+}
+
+// valueIn is a value with its ConfigMap.
+type valueIn struct {
+	*mergedValue
+	of *kinds.ConfigMap
+}
+
 // composition follows the keys of ConfigMaps in the order in which they are merged. It leaves out those that Azure App
 // Configuration has written, which sorts them by itself.
 func (l *linter) composition(names []string) {
-	last := map[string]*kinds.ConfigMap{}    // by key
+	last := map[string]valueIn{}             // by key
 	unnamed := map[string]*kinds.ConfigMap{} // by the path of a list that has items without name
 	for _, name := range names {
 		cm := l.objects.ConfigMaps[name]
 		if cm == nil || !cm.IsLabelled() {
 			continue
 		}
-		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
-			if earlier := last[key]; earlier != nil {
-				l.generalWins(key, earlier, cm)
+		values := l.valuesOf(cm)
+		for i := range values {
+			v := valueIn{&values[i], cm}
+			if earlier := last[v.key]; earlier.of != nil {
+				l.generalWins(earlier, v)
 			}
-			last[key] = cm
-			for _, path := range unnamedLists(yamlvalue.Parse(cm.Data[key].Value), key) {
+			last[v.key] = v
+			for _, path := range v.unnamed {
 				if earlier := unnamed[path]; earlier != nil && earlier != cm {
-					l.add(finding.CodeUnnamedMerge, cm.Position(cm.Data[key].Line), "give each item a name",
+					l.add(finding.CodeUnnamedMerge, cm.Position(cm.Data[v.key].Line), "give each item a name",
 						"%s: items without name of ConfigMap %q merge into every item without name of ConfigMap %q at %s",
-						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.Position(earlier.Data[key].Line))
+						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.Position(earlier.Data[v.key].Line))
 				}
 				unnamed[path] = cm
 			}
@@ -207,18 +236,18 @@ func (l *linter) composition(names []string) {
 }
 
 // generalWins adds a value that replaces one from a ConfigMap with the same conditions and more.
-func (l *linter) generalWins(key string, earlier, later *kinds.ConfigMap) {
-	before, after := earlier.Data[key], later.Data[key]
-	if before.Value == after.Value || yamlvalue.IsStructured(yamlvalue.Parse(before.Value)) && yamlvalue.IsStructured(yamlvalue.Parse(after.Value)) {
+func (l *linter) generalWins(before, after valueIn) {
+	if before.text == after.text || before.structured && after.structured {
 		return
 	}
+	earlier, later := before.of, after.of
 	special, general := kinds.ConditionsOf(earlier.Metadata.Labels), kinds.ConditionsOf(later.Metadata.Labels)
 	if len(general) >= len(special) || slices.ContainsFunc(general, func(c kinds.Condition) bool { return !slices.Contains(special, c) }) {
 		return
 	}
-	l.add(finding.CodeGeneralWins, later.Position(after.Line), "ConfigMaps are merged in the order of their names: rename one of them",
+	l.add(finding.CodeGeneralWins, later.Position(later.Data[after.key].Line), "ConfigMaps are merged in the order of their names: rename one of them",
 		"%s of ConfigMap %q replaces that of ConfigMap %q at %s, which is for fewer assignments",
-		key, later.Metadata.Name, earlier.Metadata.Name, earlier.Position(before.Line))
+		after.key, later.Metadata.Name, earlier.Metadata.Name, earlier.Position(earlier.Data[before.key].Line))
 }
 
 // unnamedLists lists the paths of lists, at any depth, that hold mappings without a name.

@@ -48,7 +48,14 @@ func (f *Cache) open(cmd *cobra.Command, place string) error {
 	return nil
 }
 
-// Get returns the cache that Source.Build has opened, nil if there is none.
+// Open opens the cache for the platform at place, for commands that do not call Source.Build. It returns nil if there is
+// none.
+func (f *Cache) Open(cmd *cobra.Command, place string) (scheduler.Cache, error) {
+	err := f.open(cmd, place)
+	return f.Get(), err
+}
+
+// Get returns the cache that Open or Source.Build has opened, nil if there is none.
 func (f *Cache) Get() scheduler.Cache {
 	if f.cache == nil {
 		return nil

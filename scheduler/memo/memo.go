@@ -1,0 +1,114 @@
+// Package memo keeps what was derived from contents for the next run, by their digests, so that only what has changed is
+// read again.
+//
+// [Open] returns the [Memo] of one set of contents, such as the files of a cluster type. What is not used in a run is
+// forgotten. Nothing depends on a Memo but time: it lacks what a damaged or foreign entry had.
+package memo
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+)
+
+// ID is the digest of what something was derived from.
+type ID [sha256.Size]byte
+
+// Cache is the part of scheduler.Cache that a Memo needs.
+type Cache interface {
+	Get(key string) []byte
+	Put(key string, data []byte)
+}
+
+// Memo is one entry of a Cache. It is for one goroutine.
+type Memo struct {
+	cache Cache // nil for none
+	key   string
+	known map[ID][]byte // from the last run
+	used  map[ID][]byte // in this one
+	fresh bool          // used has something that known lacks
+}
+
+// Open returns the memo under key. The cache may be nil: then nothing is kept beyond this run.
+func Open(cache Cache, key string) *Memo {
+	m := &Memo{cache: cache, key: "memo-" + key, used: map[ID][]byte{}}
+	if cache != nil {
+		m.known = decode(cache.Get(m.key))
+	}
+	return m
+}
+
+// Of returns what derive returns for id: from an earlier call or run, if there was one.
+func (m *Memo) Of(id ID, derive func() []byte) []byte {
+	data, ok := m.used[id]
+	if ok {
+		return data
+	}
+	if data, ok = m.known[id]; !ok {
+		data, m.fresh = derive(), true
+	}
+	m.used[id] = data
+	return data
+}
+
+// Find returns what the last run had for id. It does not count as used.
+func (m *Memo) Find(id ID) (data []byte, ok bool) {
+	data, ok = m.known[id]
+	return data, ok
+}
+
+// Close keeps what was used for the next run.
+func (m *Memo) Close() {
+	if m.cache != nil && (m.fresh || len(m.used) < len(m.known)) {
+		m.cache.Put(m.key, encode(m.used))
+	}
+}
+
+// encode writes each ID, and its data with its length.
+func encode(all map[ID][]byte) []byte {
+	var data []byte
+	for _, id := range slices.SortedFunc(maps.Keys(all), func(a, b ID) int { return bytes.Compare(a[:], b[:]) }) {
+		data = append(data, id[:]...)
+		data = binary.AppendUvarint(data, uint64(len(all[id])))
+		data = append(data, all[id]...)
+	}
+	return data
+}
+
+// decode reads what encode wrote, up to the first mistake.
+func decode(data []byte) map[ID][]byte {
+	all := map[ID][]byte{}
+	for len(data) > sha256.Size {
+		id := ID(data[:sha256.Size])
+		n, size := binary.Uvarint(data[sha256.Size:])
+		if data = data[sha256.Size:]; size <= 0 || n > uint64(len(data)-size) {
+			return all
+		}
+		data = data[size:]
+		all[id], data = data[:n:n], data[n:]
+	}
+	return all
+}
+
+// AppendTexts appends texts to data, each with its length, for Texts to read.
+func AppendTexts(data []byte, texts ...string) []byte {
+	for _, s := range texts {
+		data = append(binary.AppendUvarint(data, uint64(len(s))), s...)
+	}
+	return data
+}
+
+// Texts returns the texts that AppendTexts has written; ok is false for anything else.
+func Texts(data []byte) (texts []string, ok bool) {
+	for len(data) > 0 {
+		n, size := binary.Uvarint(data)
+		if size <= 0 || n > uint64(len(data)-size) {
+			return nil, false
+		}
+		data = data[size:]
+		texts, data = append(texts, string(data[:n])), data[n:]
+	}
+	return texts, true
+}
