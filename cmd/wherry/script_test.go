@@ -15,9 +15,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"wherry": func() {
-		os.Exit(run(os.Args[1:], filepath.Join("etc", "agent.yaml"))) // of the script's folder, not of the machine
-	}})
+	config := filepath.Join("etc", "agent.yaml") // of the script's folder, not of the machine
+	testscript.Main(m, map[string]func(){
+		"wherry":       func() { os.Exit(run(os.Args[1:], config)) },
+		"wherry-agent": func() { os.Exit(run(append([]string{"agent"}, os.Args[1:]...), config)) }, // the same commands
+	})
 }
 
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/author/files"
 	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -55,10 +56,21 @@ func (p *Platform) Set(ctx context.Context, o *Object, settings []Setting) (*Pla
 			return nil, byHand(o.File, err)
 		}
 		data = after
-		plan.Edits = append(plan.Edits, Edit{o.Position(), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, s.Path)})
+		plan.Edits = append(plan.Edits, Edit{placeOf(data, o, s), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, s.Path)})
 	}
 	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: data}}
 	return plan, p.check(ctx, plan)
+}
+
+// placeOf returns the place of a value that was set, and of the object for one that was removed.
+func placeOf(data []byte, o *Object, s Setting) finding.Position {
+	at := o.Position()
+	if f, err := yamltext.Parse(data); err == nil && !s.Unset {
+		if n := f.Find(o.document, s.Path); n != nil {
+			at.Line = n.Line
+		}
+	}
+	return at
 }
 
 // set changes one value. It is written as a text, unless the field takes no text and does take what the value is in YAML.

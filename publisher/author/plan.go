@@ -31,8 +31,8 @@ type Plan struct {
 
 // Edit is a place that changes.
 type Edit struct {
-	finding.Position        // before the change
-	Text             string // such as: ClusterType "drone": spec.reconciler
+	finding.Position
+	Text string // such as: ClusterType "drone": spec.reconciler
 }
 
 // Apply writes the plan: all of it or nothing.

@@ -159,3 +159,19 @@ func item(n *yaml.Node, s Step) (*yaml.Node, error) {
 	}
 	return nil, hard(n, "no item of the list has the name %q", s.Key)
 }
+
+// Find returns the value at a path of a document; nil where there is none.
+func (f *File) Find(document int, path Path) *yaml.Node {
+	n := f.Documents[document]
+	for _, step := range path {
+		if n = Resolve(n); n == nil {
+			return nil
+		}
+		if step.Item {
+			n, _ = item(n, step)
+		} else {
+			n = Lookup(n, step.Key)
+		}
+	}
+	return n
+}
