@@ -135,6 +135,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"outdir":      nil,
 			"rendercache": nil,
 			"roster":      nil,
+			"migrate":     nil,
 
 			"forge/forgetest": nil,
 

@@ -57,6 +57,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		explaincmd.Command(),
 		hubcmd.Get(),
 		hubcmd.Command(),
+		newImportCommand(),
 		authorcmd.Init(),
 		installcmd.Command(),
 		newKeysCommand(),

@@ -1,0 +1,707 @@
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// The parts of Fleet's objects that say what goes where.
+type (
+	fleetTarget struct {
+		Name                 string    `yaml:"name"`
+		ClusterName          string    `yaml:"clusterName"`
+		ClusterSelector      *selector `yaml:"clusterSelector"`
+		ClusterGroup         string    `yaml:"clusterGroup"`
+		ClusterGroupSelector *selector `yaml:"clusterGroupSelector"`
+		DoNotDeploy          bool      `yaml:"doNotDeploy"`
+		fleetOptions         `yaml:",inline"`
+	}
+	fleetOptions struct {
+		DefaultNamespace string `yaml:"defaultNamespace"`
+		Namespace        string `yaml:"namespace"`
+		Helm             struct {
+			Chart       string         `yaml:"chart"`
+			Repo        string         `yaml:"repo"`
+			Version     string         `yaml:"version"`
+			ReleaseName string         `yaml:"releaseName"`
+			Values      map[string]any `yaml:"values"`
+			ValuesFiles []string       `yaml:"valuesFiles"`
+			ValuesFrom  []any          `yaml:"valuesFrom"`
+		} `yaml:"helm"`
+		Kustomize struct {
+			Dir string `yaml:"dir"`
+		} `yaml:"kustomize"`
+		YAML struct {
+			Overlays []string `yaml:"overlays"`
+		} `yaml:"yaml"`
+	}
+	fleetBundle struct {
+		fleetOptions    `yaml:",inline"`
+		Name            string        `yaml:"name"`
+		Customizations  []fleetTarget `yaml:"targetCustomizations"`
+		Mode            string        `yaml:"targetCustomizationMode"`
+		OverrideTargets []fleetTarget `yaml:"overrideTargets"`
+		DependsOn       []struct {
+			Name     string    `yaml:"name"`
+			Selector *selector `yaml:"selector"`
+		} `yaml:"dependsOn"`
+	}
+	fleetRepo struct {
+		Repo     string        `yaml:"repo"`
+		Branch   string        `yaml:"branch"`
+		Revision string        `yaml:"revision"`
+		Paths    []string      `yaml:"paths"`
+		Targets  []fleetTarget `yaml:"targets"`
+		Paused   bool          `yaml:"paused"`
+	}
+)
+
+// What of the objects has no counterpart, with what to do.
+var (
+	fleetRepoFields = map[string]string{
+		"serviceAccount":        "list the workspace in the Platform, which names the ServiceAccount that applies its assignments",
+		"targetNamespace":       "each assignment has a namespace of its own; give fleet.yaml a namespace, or change the template",
+		"correctDrift":          "agents correct drift anyway; wherry.dev/drift: report on the Workload leaves it",
+		"imageScanInterval":     "images are not scanned for new tags; wherry.dev/pin: commit pins them at each publication",
+		"clientSecretName":      "give Flux the login as a Secret, and name it in templates/flux.yaml",
+		"helmSecretName":        "give Flux the login as a Secret, and name it in templates/flux.yaml",
+		"caBundle":              "give Flux the certificate as a Secret, and name it in templates/flux.yaml",
+		"insecureSkipTLSVerify": "give Flux the certificate as a Secret, and name it in templates/flux.yaml",
+		"keepResources":         "wherry.dev/on-remove: orphan on the Workload keeps what was applied",
+		"deleteNamespace":       "the namespace of an assignment goes with it",
+		"bundles":               "write what is listed there as paths",
+	}
+	fleetBundleFields = map[string]string{
+		"diff":                   "there are no patches of comparisons; wherry.dev/drift: report leaves drift as it is",
+		"correctDrift":           "agents correct drift anyway; wherry.dev/drift: report on the Workload leaves it",
+		"rolloutStrategy":        "name rings in a PromotionPolicy, and give each Cluster its ring",
+		"imageScans":             "images are not scanned for new tags; wherry.dev/pin: commit pins them at each publication",
+		"ignore":                 "wherry.dev/health on the Workload says which conditions count",
+		"labels":                 "labels of bundles are used by nobody here",
+		"namespaceLabels":        "add them to templates/namespace.yaml",
+		"namespaceAnnotations":   "add them to templates/namespace.yaml",
+		"keepResources":          "wherry.dev/on-remove: orphan on the Workload keeps what was applied",
+		"deleteCRDResources":     "CRDs are kept or deleted like all else",
+		"serviceAccount":         "list the workspace in the Platform, which names the ServiceAccount that applies its assignments",
+		"targets":                "targets in a fleet.yaml are not read by Fleet either; those of the GitRepo count",
+		"overwrites":             "set a dependency between the workloads instead",
+		"downstreamResources":    "bring Secrets to the cluster in another way, such as SOPS or an external secret store",
+		"helmSecretName":         "give Flux the login as a Secret, and name it in templates/flux.yaml",
+		"helm.valuesFrom":        "add valuesFrom to templates/flux.yaml; Flux reads Secrets and ConfigMaps of flux-system",
+		"helm.valuesFiles":       "copy the values into the Workload's manifests, or name the files in templates/flux.yaml",
+		"helm.force":             "set it in templates/flux.yaml (upgrade.force)",
+		"helm.takeOwnership":     "Flux takes ownership of objects anyway",
+		"helm.atomic":            "set it in templates/flux.yaml (upgrade.remediation)",
+		"helm.timeoutSeconds":    "set it in templates/flux.yaml (timeout)",
+		"helm.maxHistory":        "set it in templates/flux.yaml (maxHistory)",
+		"helm.disablePreProcess": "values with ${ } are not evaluated anyway",
+		"yaml.overlays":          "make a kustomization with a folder for each variant, and name it as path in the Workload",
+	}
+)
+
+// fleet imports the objects of Fleet.
+type fleet struct {
+	estate
+	reader       *reader
+	options      Options
+	environments map[string]string          // of Fleet's namespaces
+	groups       map[string][]fleetGroup    // by Fleet's namespace
+	clustersOf   map[string][]*fleetCluster // by Fleet's namespace
+	bundles      map[string]*workload       // by namespace/name of the bundle
+	after        map[*workload][]string     // names of bundles
+	names        namer
+}
+
+type fleetGroup struct {
+	name     string
+	labels   map[string]string
+	selector *selector
+}
+
+type fleetCluster struct {
+	cluster *cluster
+	name    string
+}
+
+// fromFleet reads GitRepos, Clusters and ClusterGroups, and the fleet.yaml files of the repositories.
+func fromFleet(r *reader, o Options) (*estate, error) {
+	f := &fleet{
+		reader: r, options: o, environments: map[string]string{}, groups: map[string][]fleetGroup{}, clustersOf: map[string][]*fleetCluster{},
+		bundles: map[string]*workload{}, after: map[*workload][]string{}, names: namer{},
+	}
+	f.engine = engine{"flux", fluxTemplate}
+	of := f.objects()
+	if len(of["GitRepo"])+len(of["Cluster"]) == 0 {
+		return nil, fmt.Errorf("%w: there is no GitRepo and no Cluster of fleet.cattle.io", ErrNothing)
+	}
+	f.name(of)
+	for _, d := range of["GitRepo"] {
+		r.names("repo", &yaml.Node{Kind: yaml.MappingNode, Content: specRepo(d)})
+	}
+	for _, d := range of["Cluster"] {
+		f.addCluster(d)
+	}
+	for _, d := range of["ClusterGroup"] {
+		f.addGroup(d)
+	}
+	for _, d := range of["GitRepo"] {
+		f.addRepo(d)
+	}
+	f.order()
+	if len(of["Cluster"]) == 0 {
+		f.report.add(Missing, place{}, "Cluster", "all", `the input has no clusters, so that nothing is assigned: add the output of "kubectl get clusters.fleet.cattle.io -A -o yaml"`)
+	}
+	return &f.estate, nil
+}
+
+// specRepo returns the pair spec.repo of a GitRepo.
+func specRepo(d document) []*yaml.Node {
+	return []*yaml.Node{{Kind: yaml.ScalarNode, Value: "repo"}, kinds.Field(kinds.Field(d.node, "spec"), "repo")}
+}
+
+// objects returns Fleet's objects by kind, each once.
+func (f *fleet) objects() map[string][]document {
+	known := []string{"GitRepo", "Cluster", "ClusterGroup"}
+	of, seen := map[string][]document{}, map[string]place{}
+	for _, d := range f.reader.documents {
+		apiVersion, kind := d.kind()
+		if group, _, _ := strings.Cut(apiVersion, "/"); group != "fleet.cattle.io" {
+			continue
+		}
+		namespace, name := d.name()
+		key := kind + " " + namespace + "/" + name
+		switch first, twice := seen[key]; {
+		case !slices.Contains(known, kind):
+			if kind != "Bundle" && kind != "BundleDeployment" && kind != "Content" { // Fleet makes these itself
+				f.report.add(Missing, d.at, key, "all", "this kind has no counterpart")
+			} else if _, made := kinds.Field(kinds.Field(d.node, "metadata"), "labels"), kind == "Bundle"; made && kinds.StringField(kinds.Field(kinds.Field(d.node, "metadata"), "labels"), "fleet.cattle.io/repo-name") == "" {
+				f.report.add(Missing, d.at, key, "all", "a Bundle without a GitRepo: put its resources into git")
+			}
+		case name == "":
+			f.report.add(Missing, d.at, kind, "all", "it has no name")
+		case twice:
+			f.report.add(Missing, d.at, key, "all", "there is one of that name at "+first.String()+", which counts")
+		default:
+			seen[key] = d.at
+			of[kind] = append(of[kind], d)
+		}
+	}
+	return of
+}
+
+// name names the environments, which are Fleet's namespaces.
+func (f *fleet) name(of map[string][]document) {
+	all := map[string]bool{}
+	for _, documents := range of {
+		for _, d := range documents {
+			namespace, _ := d.name()
+			all[namespace] = true
+		}
+	}
+	names := namer{}
+	for _, namespace := range slices.Sorted(maps.Keys(all)) {
+		f.environments[namespace] = names.name(cmp.Or(namespace, f.options.Environment))
+	}
+}
+
+func (f *fleet) addCluster(d document) {
+	namespace, name := d.name()
+	object := "Cluster " + namespace + "/" + name
+	var labels map[string]string
+	if err := kinds.Field(kinds.Field(d.node, "metadata"), "labels").Decode(&labels); err != nil && kinds.Field(kinds.Field(d.node, "metadata"), "labels").Kind != 0 {
+		f.report.add(Missing, d.at, object, "all", "its labels cannot be read: "+oneLine(err))
+		return
+	}
+	taken := namer{}
+	for _, other := range f.clustersOf[namespace] {
+		taken[other.cluster.name] = true
+	}
+	c := &cluster{at: d.at, name: taken.name(name), environment: f.environments[namespace], labels: f.labelsOf(d.at, object, labels)}
+	if c.name != name {
+		f.report.add(Changed, d.at, object, "name", "it becomes "+c.name)
+	}
+	spec := kinds.Field(d.node, "spec")
+	if values := kinds.Field(spec, "templateValues"); values.Kind == yaml.MappingNode && len(values.Content) > 0 {
+		f.report.add(Later, d.at, object, "spec.templateValues", "values of one site are not supported yet; they are kept as a comment")
+		if text, err := yaml.Marshal(values); err == nil {
+			c.remarks = append(c.remarks, "templateValues:\n"+indent(string(text), "  "))
+		}
+	}
+	if kinds.StringField(spec, "paused") == "true" {
+		f.report.add(Later, d.at, object, "spec.paused", `pause the agent there: "wherry-agent pause"`)
+	}
+	f.clusters = append(f.clusters, c)
+	f.clustersOf[namespace] = append(f.clustersOf[namespace], &fleetCluster{c, name})
+}
+
+// labelsOf renames labels that mean something here.
+func (f *fleet) labelsOf(at place, object string, labels map[string]string) map[string]string {
+	renamed := map[string]string{}
+	for _, key := range sortedKeys(labels) {
+		valid, value := labelKey(key), labelValue(labels[key])
+		if valid != key || value != labels[key] {
+			f.report.add(Changed, at, object, "label "+key, fmt.Sprintf("it becomes %s: %s", valid, value))
+		}
+		renamed[valid] = value
+	}
+	return renamed
+}
+
+func (f *fleet) addGroup(d document) {
+	namespace, name := d.name()
+	object := "ClusterGroup " + namespace + "/" + name
+	var read struct {
+		Metadata struct {
+			Labels map[string]string `yaml:"labels"`
+		} `yaml:"metadata"`
+		Spec struct {
+			Selector *selector `yaml:"selector"`
+		} `yaml:"spec"`
+	}
+	err := d.node.Decode(&read)
+	if err == nil && read.Spec.Selector != nil {
+		err = read.Spec.Selector.check()
+	}
+	if err != nil {
+		f.report.add(Missing, d.at, object, "all", "it cannot be read: "+oneLine(err))
+		return
+	}
+	f.groups[namespace] = append(f.groups[namespace], fleetGroup{name, read.Metadata.Labels, renameKeys(read.Spec.Selector)})
+}
+
+// renameKeys returns a selector of clusters with the labels that labelsOf gives them; nil stays nil.
+func renameKeys(s *selector) *selector {
+	if s == nil {
+		return nil
+	}
+	renamed := &selector{}
+	for key, value := range s.MatchLabels {
+		if renamed.MatchLabels == nil {
+			renamed.MatchLabels = map[string]string{}
+		}
+		renamed.MatchLabels[labelKey(key)] = value
+	}
+	for _, r := range s.MatchExpressions {
+		renamed.MatchExpressions = append(renamed.MatchExpressions, requirement{labelKey(r.Key), r.Operator, r.Values})
+	}
+	return renamed
+}
+
+// groupsOf lists the groups that a cluster is in.
+func (f *fleet) groupsOf(namespace string, c *cluster) []fleetGroup {
+	var all []fleetGroup
+	for _, g := range f.groups[namespace] {
+		if g.selector != nil && g.selector.matches(c.labels) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// matches reports whether a target matches a cluster: all criteria that are given must hold, those about groups for one
+// group. Without any, it matches nothing.
+func (f *fleet) matches(t *fleetTarget, namespace string, c *fleetCluster) bool {
+	if t.ClusterName == "" && t.ClusterSelector == nil && t.ClusterGroup == "" && t.ClusterGroupSelector == nil {
+		return false
+	}
+	if t.ClusterName != "" && t.ClusterName != c.name || t.ClusterSelector != nil && !t.ClusterSelector.matches(c.cluster.labels) {
+		return false
+	}
+	groups := f.groupsOf(namespace, c.cluster)
+	if len(groups) == 0 {
+		groups = []fleetGroup{{}}
+	}
+	return slices.ContainsFunc(groups, func(g fleetGroup) bool {
+		return (t.ClusterGroup == "" || t.ClusterGroup == g.name) && (t.ClusterGroupSelector == nil || t.ClusterGroupSelector.matches(g.labels))
+	})
+}
+
+// selectors returns selectors whose union may say the same as a target; none where only a list of clusters can.
+func (f *fleet) selectors(t *fleetTarget, namespace string) []*selector {
+	if t.ClusterName != "" {
+		return nil
+	}
+	own := t.ClusterSelector
+	if own == nil {
+		own = &selector{}
+	}
+	if t.ClusterGroup == "" && t.ClusterGroupSelector == nil {
+		return []*selector{own}
+	}
+	var all []*selector
+	for _, g := range f.groups[namespace] {
+		if g.selector != nil && (t.ClusterGroup == "" || t.ClusterGroup == g.name) && (t.ClusterGroupSelector == nil || t.ClusterGroupSelector.matches(g.labels)) {
+			all = append(all, g.selector.and(own))
+		}
+	}
+	return all
+}
+
+// valid checks the selectors of targets, and renames the labels in them.
+func (f *fleet) valid(at place, object, field string, targets []fleetTarget) ([]fleetTarget, bool) {
+	for i := range targets {
+		t := &targets[i]
+		for _, s := range []**selector{&t.ClusterSelector, &t.ClusterGroupSelector} {
+			if *s == nil {
+				continue
+			}
+			if err := (*s).check(); err != nil {
+				f.report.add(Missing, at, object, "all", fmt.Sprintf("a selector in %s is not valid: %v", field, err))
+				return nil, false
+			}
+		}
+		t.ClusterSelector = renameKeys(t.ClusterSelector)
+	}
+	return targets, true
+}
+
+func (f *fleet) addRepo(d document) {
+	namespace, name := d.name()
+	object := "GitRepo " + namespace + "/" + name
+	var read struct {
+		Spec fleetRepo `yaml:"spec"`
+	}
+	if err := d.node.Decode(&read); err != nil {
+		f.report.add(Missing, d.at, object, "all", "it cannot be read: "+oneLine(err))
+		return
+	}
+	f.reportFields(d.at.file, object, "spec.", kinds.Field(d.node, "spec"), fleetRepoFields)
+	repo := read.Spec
+	if repo.Paused {
+		f.report.add(Later, d.at, object, "spec.paused", "it is imported as if it ran: take the policies out until it is to")
+	}
+	given := repo.Targets != nil
+	if !given {
+		repo.Targets = []fleetTarget{{Name: "default", ClusterGroup: "default"}}
+		if !slices.ContainsFunc(f.groups[namespace], func(g fleetGroup) bool { return g.name == "default" }) {
+			f.report.add(Missing, d.at, object, "targets", "there are none, which means the ClusterGroup default, and the input has none: add it")
+		}
+	}
+	var ok bool
+	if repo.Targets, ok = f.valid(d.at, object, "targets", repo.Targets); !ok {
+		return
+	}
+	var secret bool
+	if repo.Repo, secret = withoutPassword(repo.Repo); secret {
+		f.report.add(Changed, d.at, object, "spec.repo", "its user and password are left out; give them to Flux as a Secret")
+	}
+	if len(repo.Paths) == 0 {
+		repo.Paths = []string{"."}
+	}
+	for _, p := range repo.Paths {
+		f.addPath(d, object, namespace, name, repo, p)
+	}
+}
+
+// addPath makes a workload of a path and of each folder below it with a fleet.yaml of its own.
+func (f *fleet) addPath(d document, object, namespace, name string, repo fleetRepo, given string) {
+	p := path.Clean("/" + given)[1:]
+	p = cmp.Or(p, ".")
+	files, _ := f.reader.checkout(repo.Repo)
+	if strings.ContainsAny(p, "*?[") {
+		found, err := fs.Glob(files, p)
+		if err != nil || len(found) == 0 {
+			f.report.add(Missing, d.at, object, "path "+given, "the pattern matches no folder of the input: give the repository with --checkout URL=DIR")
+			return
+		}
+		for _, one := range found {
+			if info, err := fs.Stat(files, one); err == nil && info.IsDir() {
+				f.addPath(d, object, namespace, name, repo, one)
+			}
+		}
+		return
+	}
+	folders := []string{}
+	_ = fs.WalkDir(files, p, func(at string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return fs.SkipDir
+		}
+		if e.IsDir() && strings.HasPrefix(e.Name(), ".") && at != p {
+			return fs.SkipDir
+		}
+		if e.Name() == "fleet.yaml" && e.Type().IsRegular() {
+			folders = append(folders, path.Dir(at))
+		}
+		return nil
+	})
+	if len(folders) == 0 {
+		if _, err := fs.Stat(files, p); err != nil {
+			f.report.add(Changed, d.at, object, "path "+given, "its files are not in the input, so that a fleet.yaml in it is not known: give the repository with --checkout URL=DIR")
+		}
+		f.addBundle(d, object, namespace, name, repo, p, fleetBundle{}, place{})
+		return
+	}
+	for _, folder := range folders {
+		file := path.Join(folder, "fleet.yaml")
+		b, at, ok := f.readBundle(object, files, file)
+		if ok {
+			f.addBundle(d, object, namespace, name, repo, folder, b, at)
+		}
+	}
+}
+
+// readBundle reads a fleet.yaml.
+func (f *fleet) readBundle(object string, files fs.FS, file string) (b fleetBundle, at place, ok bool) {
+	at = place{file, 1}
+	data, err := readFile(files, file)
+	if err == nil {
+		var documents []document
+		if documents, err = documentsOf(file, data); err == nil && len(documents) > 0 {
+			at.line = documents[0].at.line
+			n := documents[0].node
+			if err = n.Decode(&b); err == nil {
+				f.reportFields(file, object+" "+path.Dir(file), "", n, fleetBundleFields)
+				for _, part := range []string{"helm", "yaml"} {
+					f.reportFields(file, object+" "+path.Dir(file), part+".", kinds.Field(n, part), fleetBundleFields)
+				}
+				for _, c := range kinds.SequenceField(n, "targetCustomizations") {
+					f.reportFields(file, object+" "+path.Dir(file), "", c, fleetBundleFields)
+					f.reportFields(file, object+" "+path.Dir(file), "helm.", kinds.Field(c, "helm"), fleetBundleFields)
+					f.reportFields(file, object+" "+path.Dir(file), "yaml.", kinds.Field(c, "yaml"), fleetBundleFields)
+				}
+			}
+		}
+	}
+	if err != nil {
+		f.report.add(Missing, at, object+" "+path.Dir(file), "all", "fleet.yaml cannot be read: "+oneLine(err))
+		return b, at, false
+	}
+	return b, at, true
+}
+
+// reportFields reports fields that have no counterpart.
+func (f *fleet) reportFields(file, object, prefix string, n *yaml.Node, known map[string]string) {
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		why, ok := known[strings.TrimPrefix(prefix, "spec.")+key.Value]
+		if ok && !isZero(value) {
+			f.report.add(Missing, place{file, key.Line}, object, prefix+key.Value, why)
+		}
+	}
+}
+
+// isZero reports whether a value says nothing.
+func isZero(n *yaml.Node) bool {
+	return n.Kind == yaml.ScalarNode && slices.Contains([]string{"", "false", "0", "null"}, n.Value) || n.Kind != yaml.ScalarNode && n.Kind != yaml.AliasNode && len(n.Content) == 0
+}
+
+// addBundle makes a workload of a bundle, a target of each set of customisations that clusters get, and a rule of each.
+func (f *fleet) addBundle(d document, object, namespace, name string, repo fleetRepo, folder string, b fleetBundle, at place) {
+	bundle := cmp.Or(b.Name, strings.Trim(name+"-"+strings.ReplaceAll(folder, "/", "-"), "-."))
+	if at.file == "" {
+		at = d.at
+	}
+	targets := repo.Targets
+	if b.OverrideTargets != nil {
+		targets = b.OverrideTargets
+	}
+	var ok, okToo bool
+	if targets, ok = f.valid(at, object, "overrideTargets", slices.Clone(targets)); !ok {
+		return
+	}
+	if b.Customizations, okToo = f.valid(at, object, "targetCustomizations", b.Customizations); !okToo {
+		return
+	}
+	w := &workload{at: at, name: f.names.name(bundle), object: object + " " + folder}
+	if w.name != bundle {
+		f.report.add(Changed, at, w.object, "bundle "+bundle, "it becomes workload "+w.name)
+	}
+	f.workloads = append(f.workloads, w)
+	f.bundles[namespace+"/"+bundle] = w
+	for _, dependency := range b.DependsOn {
+		if dependency.Selector != nil {
+			f.report.add(Missing, at, w.object, "dependsOn", "dependencies by label have no counterpart: name the workloads in wherry.dev/depends-on")
+		}
+		if dependency.Name != "" {
+			f.after[w] = append(f.after[w], namespace+"/"+dependency.Name)
+		}
+	}
+	variants := map[string]*rule{}
+	names := namer{}
+	for _, c := range f.clustersOf[namespace] {
+		if !slices.ContainsFunc(targets, func(t fleetTarget) bool { return f.matches(&t, namespace, c) }) {
+			continue
+		}
+		key, custom, deployed := f.customization(&b, namespace, c)
+		if !deployed {
+			continue
+		}
+		r := variants[key]
+		if r == nil {
+			r = f.variant(w, names, object, repo, folder, namespace, b, custom, at)
+			for i := range targets {
+				r.where = append(r.where, f.narrowed(&targets[i], custom, namespace)...)
+			}
+			variants[key] = r
+		}
+		r.clusters[c.cluster] = true
+	}
+	if len(variants) == 0 {
+		r := f.variant(w, names, object, repo, folder, namespace, b, nil, at)
+		_ = r // it says in the report that no cluster matches
+	}
+}
+
+// customization returns the customisations that a cluster gets, with a key that is the same for the same ones.
+func (f *fleet) customization(b *fleetBundle, namespace string, c *fleetCluster) (key string, custom []*fleetTarget, deployed bool) {
+	for i := range b.Customizations {
+		t := &b.Customizations[i]
+		if !f.matches(t, namespace, c) {
+			continue
+		}
+		if t.DoNotDeploy {
+			return "", nil, false
+		}
+		key += strconv.Itoa(i) + " "
+		custom = append(custom, t)
+		if b.Mode != "AllMatches" {
+			break
+		}
+	}
+	return key, custom, true
+}
+
+// narrowed returns selectors for a target of the GitRepo and the customisations.
+func (f *fleet) narrowed(t *fleetTarget, custom []*fleetTarget, namespace string) []*selector {
+	all := f.selectors(t, namespace)
+	for _, c := range custom {
+		var both []*selector
+		for _, s := range f.selectors(c, namespace) {
+			for _, before := range all {
+				if len(both) < maxSelectors {
+					both = append(both, before.and(s))
+				}
+			}
+		}
+		all = both
+	}
+	return all
+}
+
+// maxSelectors bounds the policies that one rule becomes; a rule with more lists its cluster types.
+const maxSelectors = 20
+
+// variant makes a target of a workload, and its rule.
+func (f *fleet) variant(w *workload, names namer, object string, repo fleetRepo, folder, namespace string, b fleetBundle, custom []*fleetTarget, at place) *rule {
+	name := "main"
+	options := []*fleetOptions{&b.fleetOptions}
+	var parts []string
+	for _, c := range custom {
+		parts = append(parts, cmp.Or(c.Name, "custom"))
+		options = append(options, &c.fleetOptions)
+	}
+	if len(parts) > 0 {
+		name = strings.Join(parts, "-")
+	}
+	t := &target{workload: w, name: names.name(name), environment: f.environments[namespace]}
+	t.manifests = f.manifests(w, at, repo, folder, options)
+	w.targets = append(w.targets, t)
+	r := &rule{at: at, object: w.object, name: w.name + "-" + t.name, environment: t.environment, targets: []*target{t}, clusters: map[*cluster]bool{}}
+	f.rules = append(f.rules, r)
+	return r
+}
+
+// manifests returns what the template needs: the last of the options that sets a field counts, and values are merged.
+func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, options []*fleetOptions) map[string]string {
+	var namespace, chart, chartRepo, version, release, dir string
+	values := map[string]any{}
+	for _, o := range options {
+		namespace = cmp.Or(o.Namespace, o.DefaultNamespace, namespace)
+		chart, chartRepo = cmp.Or(o.Helm.Chart, chart), cmp.Or(o.Helm.Repo, chartRepo)
+		version, release, dir = cmp.Or(o.Helm.Version, version), cmp.Or(o.Helm.ReleaseName, release), cmp.Or(o.Kustomize.Dir, dir)
+		values = merged(values, o.Helm.Values)
+	}
+	chartRepo, secret := withoutPassword(chartRepo)
+	if secret {
+		f.report.add(Changed, at, w.object, "helm.repo", "its user and password are left out; give them to Flux as a Secret")
+	}
+	m := manifests("repo", repo.Repo, "branch", repo.Branch, "commit", "", "path", "./"+path.Join(folder, dir), "namespace", namespace)
+	if len(repo.Revision) == 40 {
+		m["commit"] = repo.Revision
+	} else if repo.Revision != "" {
+		m["branch"] = repo.Revision
+		f.report.add(Changed, at, w.object, "spec.revision "+repo.Revision, "it is taken for a branch: write tag into templates/flux.yaml if it is one")
+	}
+	files, _ := f.reader.checkout(repo.Repo)
+	_, err := fs.Stat(files, path.Join(folder, "Chart.yaml"))
+	if chart == "" && err == nil {
+		chart = "./" + folder
+	} else if chart != "" && chartRepo == "" && !strings.Contains(chart, "://") {
+		chart = "./" + path.Join(folder, chart)
+	}
+	if chart == "" {
+		return m
+	}
+	if chartRepo == "" && strings.Contains(chart, "://") {
+		f.report.add(Missing, at, w.object, "helm.chart "+chart, "a chart by URL: write its repository and name into the Workload's manifests (chartRepository, chart, version)")
+		if i := strings.LastIndex(chart, "/"); strings.HasPrefix(chart, "oci://") {
+			chartRepo, chart = chart[:i], chart[i+1:]
+		}
+	}
+	maps.Copy(m, manifests("chart", chart, "chartRepository", chartRepo, "version", version, "releaseName", release))
+	if len(values) > 0 {
+		text, err := yaml.Marshal(values)
+		if err == nil {
+			m["values"] = string(text)
+		}
+		if strings.Contains(string(text), "${") {
+			f.report.add(Missing, at, w.object, "helm.values", "${ … } is not evaluated: values of one site are not supported yet, so write the value, or make a target of each")
+		}
+	}
+	return m
+}
+
+// merged returns a map with the values of another laid over it, at any depth.
+func merged(a, b map[string]any) map[string]any {
+	all := maps.Clone(a)
+	for key, value := range b {
+		inner, isMap := value.(map[string]any)
+		before, wasMap := all[key].(map[string]any)
+		if isMap && wasMap {
+			value = merged(before, inner)
+		}
+		all[key] = value
+	}
+	return all
+}
+
+// order adds the dependencies between bundles.
+func (f *fleet) order() {
+	for _, w := range f.workloads {
+		for _, name := range f.after[w] {
+			other := f.bundles[name]
+			if other == nil {
+				f.report.add(Missing, w.at, w.object, "dependsOn "+name, "there is no such bundle in the input")
+				continue
+			}
+			for _, t := range w.targets {
+				t.after = append(t.after, other)
+			}
+		}
+	}
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")
+}
+
+func indent(text, by string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(by + line)
+	}
+	return strings.TrimRight(b.String(), "\n")
+}

@@ -1,0 +1,244 @@
+package migrate
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/findings"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+// TestImportedPlatforms compares platforms and reports with those of testdata, and what is assigned to each cluster with
+// what a person reads from the input.
+func TestImportedPlatforms(t *testing.T) {
+	want := map[string]map[string][]string{
+		"fleet": {
+			"plant-7": {"line-apps-controller-gpu", "line-apps-vision-europe", "metrics-main"},
+			"plant-8": {"line-apps-controller-main", "line-apps-vision-europe", "metrics-main"},
+			"plant-9": {"line-apps-controller-main", "line-apps-vision-main", "metrics-main"},
+			"lab":     {"line-apps-vision-europe"},
+			"museum":  {"metrics-main"},
+			"till":    {"till-main"},
+		},
+		"ascent": {
+			"plant-7": {"line-controller-prod", "vision-prod"},
+			"plant-8": {"line-controller-prod"},
+			"plant-9": {"line-controller-prod"},
+			"lab":     {"line-controller-test-lab"},
+		},
+		"argocd-applicationset": {
+			"plant-7": {"addons-dns-1", "addons-logs-1", "shop-main"},
+			"plant-8": {"addons-dns-1", "addons-logs-1", "shop-main"},
+			"lab":     {"addons-dns-2", "addons-logs-2"},
+		},
+	}
+	for _, system := range Systems {
+		t.Run(system, func(t *testing.T) {
+			dir := filepath.Join("testdata", system)
+			options := Options{Checkouts: map[string]fs.FS{"https://git.example/line.git": os.DirFS(filepath.Join(dir, "checkout"))}}
+			result, err := Import(context.Background(), system, os.DirFS(filepath.Join(dir, "input")), options)
+			require.NoError(t, err)
+			again, err := Import(context.Background(), system, os.DirFS(filepath.Join(dir, "input")), options)
+			require.NoError(t, err)
+			require.Equal(t, result, again, "the same input gives the same bytes")
+			compare(t, filepath.Join(dir, "platform"), result)
+			require.Equal(t, want[system], assigned(t, result, func(a *scheduler.Decided, _ map[string]string) string { return a.Name }))
+			requireClean(t, result)
+		})
+	}
+}
+
+// compare compares files and the report with golden ones.
+func compare(t *testing.T, dir string, result *Result) {
+	t.Helper()
+	var report bytes.Buffer
+	e := json.NewEncoder(&report)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	require.NoError(t, e.Encode(result.Report))
+	require.NotContains(t, report.String(), "s3cr3t")
+	if *update {
+		require.NoError(t, os.RemoveAll(dir))
+		require.NoError(t, Write(dir, result.Files))
+		require.NoError(t, os.WriteFile(dir+"-report.json", report.Bytes(), 0o644))
+	}
+	golden, err := os.ReadFile(dir + "-report.json")
+	require.NoError(t, err)
+	require.Equal(t, string(golden), report.String())
+	var paths []string
+	for _, f := range result.Files {
+		paths = append(paths, f.Path)
+		golden, err := os.ReadFile(filepath.Join(dir, f.Path))
+		require.NoError(t, err)
+		require.Equal(t, string(golden), string(f.Data), f.Path)
+		require.NotContains(t, string(f.Data), "s3cr3t")
+	}
+	var kept []string
+	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(path string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			kept = append(kept, path)
+		}
+		return err
+	}))
+	require.Equal(t, kept, paths)
+}
+
+// assigned returns for each cluster what the scheduler assigns to it from an imported platform, each assignment called by
+// its decision and the manifests of its target.
+func assigned(t require.TestingT, result *Result, name func(a *scheduler.Decided, manifests map[string]string) string) map[string][]string {
+	base, environments := fstest.MapFS{}, map[string]fstest.MapFS{}
+	for _, f := range result.Files {
+		file := &fstest.MapFile{Data: f.Data}
+		switch folder, rest, _ := strings.Cut(f.Path, "/"); folder {
+		case "templates", "workloads":
+			base[f.Path] = file
+		case ".environments":
+		default:
+			if environments[folder] == nil {
+				environments[folder] = fstest.MapFS{}
+			}
+			environments[folder][rest] = file
+		}
+	}
+	on := map[string][]string{}
+	for environment, files := range environments {
+		m := scheduler.NewModel(environment)
+		require.NoError(t, m.Load(context.Background(), scheduler.Source{FS: files, Name: environment}))
+		require.NoError(t, m.Load(context.Background(), scheduler.Source{FS: base, Base: "main"}))
+		decision, err := m.Decide(context.Background())
+		require.NoError(t, err)
+		manifests := map[string]map[string]string{}
+		for _, target := range m.Targets() {
+			manifests[target.Name] = target.Spec.Manifests
+		}
+		for _, c := range m.Clusters() {
+			on[c.Name] = []string{}
+			for _, a := range decision.Assignments {
+				if a.ClusterType == c.ClusterType {
+					on[c.Name] = append(on[c.Name], name(&a, manifests[a.Name]))
+				}
+			}
+			slices.Sort(on[c.Name])
+		}
+	}
+	return on
+}
+
+// requireClean fails if lint finds an error or a warning in what was imported, or in what is rendered from it.
+func requireClean(t *testing.T, result *Result) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "platform")
+	require.NoError(t, Write(dir, result.Files))
+	found, err := findings.Collect(context.Background(), platform.Source{Platform: dir}, findings.Options{})
+	require.NoError(t, err)
+	var all []string
+	for _, f := range found.Findings {
+		all = append(all, fmt.Sprintf("%s:%d %s %s", f.File, f.Line, f.Code, f.Message))
+	}
+	require.Zero(t, found.Errors+found.Warnings, strings.Join(all, "\n"))
+}
+
+// TestBadInputs each give one clear error, or a report, and never a wrong platform in silence.
+func TestBadInputs(t *testing.T) {
+	const cluster = "apiVersion: fleet.cattle.io/v1alpha1\nkind: Cluster\nmetadata: {name: c, namespace: n}\n"
+	for _, c := range []struct {
+		name, system string
+		files        map[string]string
+		err          string
+		missing      string
+	}{
+		{"nothing", "fleet", map[string]string{"a.yaml": "a: b"}, "nothing to import", ""},
+		{"nothing of Argo CD", "argocd-applicationset", map[string]string{}, "nothing to import", ""},
+		{"nothing of Ascent", "ascent", map[string]string{"a.json": "[]"}, "nothing to import", ""},
+		{"a broken object of the system", "fleet", map[string]string{"a.yaml": "apiVersion: fleet.cattle.io/v1alpha1\nkind: [", "b.yaml": cluster}, "a.yaml: ", ""},
+		{"a broken file of a chart", "fleet", map[string]string{"a.yaml": "{{ if", "b.yaml": cluster}, "", ""},
+		{"a file that is too large", "fleet", map[string]string{"a.yaml": strings.Repeat("#", maxFileBytes+1)}, "a.yaml: the file is larger than 8388608 bytes", ""},
+		{"aliases that grow", "ascent", map[string]string{"a.yaml": bomb(25)}, "more than 1048576 values", ""},
+		{"an object without a name", "fleet", map[string]string{"a.yaml": cluster, "b.yaml": "apiVersion: fleet.cattle.io/v1alpha1\nkind: GitRepo\nspec: {}"}, "", "it has no name"},
+		{"a kind without counterpart", "fleet", map[string]string{"a.yaml": cluster, "b.yaml": "apiVersion: fleet.cattle.io/v1alpha1\nkind: HelmOp\nmetadata: {name: a, namespace: n}"}, "", "this kind has no counterpart"},
+		{"wrong types", "fleet", map[string]string{"a.yaml": cluster, "b.yaml": "apiVersion: fleet.cattle.io/v1alpha1\nkind: GitRepo\nmetadata: {name: a, namespace: n}\nspec: {paths: 1}"}, "", "it cannot be read: "},
+		{"a matrix of matrices", "argocd-applicationset", map[string]string{"a.yaml": matrix(200)}, "", "it makes more than 20000 Applications"},
+		{"a function that is not evaluated", "argocd-applicationset", map[string]string{"a.yaml": goSet(`{{ printf "%099999999d" 1 }}`)}, "", "function printf is not evaluated"},
+		{"a template that calls itself", "argocd-applicationset", map[string]string{"a.yaml": goSet(`{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}`)}, "", "definitions of templates are not evaluated"},
+		{"a patch", "argocd-applicationset", map[string]string{"a.yaml": strings.Replace(goSet("a"), "spec:\n", "spec:\n  templatePatch: a\n", 1)}, "", "spec.templatePatch may change anything"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			files := fstest.MapFS{}
+			for name, text := range c.files {
+				files[name] = &fstest.MapFile{Data: []byte(text)}
+			}
+			result, err := Import(context.Background(), c.system, files, Options{})
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			var why []string
+			for _, f := range result.Report.Findings {
+				if f.Level == Missing {
+					why = append(why, f.Why)
+				}
+			}
+			if c.missing != "" {
+				require.Contains(t, strings.Join(why, "\n"), c.missing)
+			}
+			if len(result.Files) > 0 {
+				requireClean(t, result)
+			}
+		})
+	}
+}
+
+func bomb(n int) string {
+	text := "repo_url: x\na0: &a0 [x, x]\n"
+	for i := range n {
+		text += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+	}
+	return text
+}
+
+func goSet(name string) string {
+	text := "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: a}\nspec:\n  goTemplate: true\n" +
+		"  generators: [{list: {elements: [{cluster: lab}]}}]\n  template:\n    metadata: {name: %q}\n    spec: {source: {path: a}, destination: {name: \"{{ .cluster }}\"}}\n"
+	return fmt.Sprintf(text, name)
+}
+
+func matrix(n int) string {
+	var items []string
+	for i := range n {
+		items = append(items, fmt.Sprintf("{a: '%d'}", i))
+	}
+	one := "{list: {elements: [" + strings.Join(items, ", ") + "]}}"
+	other := strings.ReplaceAll(one, "{a:", "{b:")
+	return "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: a}\nspec:\n  generators: [{matrix: {generators: [" + one + ", " + other + "]}}]\n" +
+		"  template: {metadata: {name: a}, spec: {destination: {name: lab}}}\n"
+}
+
+func TestWriteRefusesAFolderThatIsNotEmpty(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, Write(filepath.Join(dir, "new", "out"), []File{{"a/b.yaml", []byte("x")}}))
+	err := Write(filepath.Join(dir, "new"), nil)
+	require.ErrorIs(t, err, ErrNotEmpty)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o755))
+	require.NoError(t, Write(filepath.Join(dir, "empty"), []File{{"a.yaml", []byte("x")}}))
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "nothing else is left")
+	require.True(t, errors.Is(CheckOutput(filepath.Join(dir, "empty")), ErrNotEmpty))
+}
