@@ -625,8 +625,9 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 		values = merged(values, o.Helm.Values)
 	}
 	chartRepo, secret := withoutPassword(chartRepo)
-	if secret {
-		f.report.add(Changed, at, w.object, "helm.repo", "its user and password are left out; give them to Flux as a Secret")
+	chart, secretToo := withoutPassword(chart)
+	if secret || secretToo {
+		f.report.add(Changed, at, w.object, "helm", "users and passwords of URLs are left out; give them to Flux as a Secret")
 	}
 	m := manifests("repo", repo.Repo, "branch", repo.Branch, "commit", "", "path", "./"+path.Join(folder, dir), "namespace", namespace)
 	if len(repo.Revision) == 40 {

@@ -242,3 +242,19 @@ func TestWriteRefusesAFolderThatIsNotEmpty(t *testing.T) {
 	require.Len(t, entries, 2, "nothing else is left")
 	require.True(t, errors.Is(CheckOutput(filepath.Join(dir, "empty")), ErrNotEmpty))
 }
+
+func TestPasswordsAreLeftOut(t *testing.T) {
+	for url, want := range map[string]string{
+		"https://a:b@host/x.git":          "https://host/x.git",
+		"https://to ken@host:1/a@b":       "https://host:1/a@b",
+		"https://host/x":                  "https://host/x",
+		"ssh://git@host/x":                "ssh://git@host/x",
+		"ssh://git:secret@host/x":         "ssh://host/x",
+		"git@host:x":                      "git@host:x",
+		"oci://u:p@host":                  "oci://host",
+		"https://a:b%zz@host/x?token=not": "https://host/x?token=not",
+	} {
+		got, _ := withoutPassword(url)
+		require.Equal(t, want, got)
+	}
+}

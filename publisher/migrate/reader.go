@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net/url"
 	"path"
 	"strings"
 
@@ -228,12 +227,13 @@ func sameRepository(a, b string) bool {
 	return clean(a) == clean(b)
 }
 
-// withoutPassword returns a URL without user and password, and reports whether it had any.
+// withoutPassword returns a URL without user and password, and reports whether it had any. The user of ssh is no secret.
 func withoutPassword(repo string) (string, bool) {
-	u, err := url.Parse(repo)
-	if err != nil || u.User == nil || u.Scheme == "ssh" {
+	scheme, rest, found := strings.Cut(repo, "://")
+	host, path, _ := strings.Cut(rest, "/")
+	at := strings.LastIndex(host, "@")
+	if !found || at < 0 || scheme == "ssh" && !strings.Contains(host[:at], ":") {
 		return repo, false
 	}
-	u.User = nil
-	return u.String(), true
+	return strings.TrimSuffix(scheme+"://"+host[at+1:]+"/"+path, "/"), true
 }
