@@ -53,6 +53,9 @@ var KnownAnnotations = map[string]KnownAnnotation{
 		Text:   `Whether workloads restart when their configuration changes. Write "true" in quotes.`,
 		Values: []string{"false", "true"},
 	},
+	"under": {
+		Text: "A path, such as europe/plant-7: the policy selects only cluster types whose label group is this path or one below it. LABEL=PATH names another label.",
+	},
 	"valid-for": {
 		Text: "How long clusters may take a release for the first time, such as 30d or 12h. The default is 90d.",
 	},
@@ -68,6 +71,8 @@ func AnnotationsOf(kind string) ([]string, bool) {
 	switch kind {
 	case "ClusterType":
 		return ClusterTypeAnnotations, true
+	case "SchedulingPolicy":
+		return PolicyAnnotations, true
 	case "Template":
 		return TemplateAnnotations, true
 	case "Workload":

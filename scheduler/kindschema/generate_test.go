@@ -87,6 +87,9 @@ func generate(t *testing.T) map[string][]byte {
 			})
 		}
 	}
+	settings := g.object(reflect.TypeFor[kinds.Settings](), g.types["Settings"])
+	settings["$schema"], settings["title"] = draft, kinds.SettingsFile
+	made["wherry.json"] = print(t, settings)
 	made[Combined+".json"] = print(t, object{
 		"$schema": draft, "title": Combined, "type": []string{"object", "null"},
 		"description": "Any object of a platform: its apiVersion and kind decide. Other objects are accepted.",
@@ -228,7 +231,7 @@ func (g *generator) fields(typ reflect.Type, d *declared, properties object, req
 			if declared.doc != "" {
 				schema["description"] = forUsers(declared.doc, f.Name, name)
 			}
-			require.True(g.t, schema["description"] != nil || name == "spec" || f.Type.Name() == "ignored",
+			require.True(g.t, schema["description"] != nil || name == "spec" || f.Type.Name() == "ignored" || f.Type.Name() == "localOnly",
 				"%s.%s has no comment: users read it in their editors", typ, f.Name)
 			if g.apply(f.Tag.Get("schema"), schema) {
 				*required = append(*required, name)
@@ -251,6 +254,8 @@ func (g *generator) value(typ reflect.Type, f *field) object {
 	switch typ.Name() {
 	case "ignored":
 		return object{"doNotSuggest": true}
+	case "localOnly":
+		return object{"not": object{}, "doNotSuggest": true, "errorMessage": "not read from a Platform: write it into " + kinds.SettingsFile}
 	case "later":
 		return object{"not": object{}, "doNotSuggest": true, "errorMessage": "not supported yet: this field is ignored"}
 	case "Text":

@@ -29,7 +29,7 @@ const Combined = "all"
 
 // Schema is one schema.
 type Schema struct {
-	// Name is the kind, such as ClusterType, or Combined.
+	// Name is the kind, such as ClusterType, or Combined, or wherry.yaml for the settings of commands.
 	Name string `json:"name"`
 	// File is the usual name of the schema's file, such as clustertype.json.
 	File string `json:"file"`
