@@ -40,8 +40,6 @@ type ascent struct {
 	environments namer
 	names        map[string]map[string]string // of environments and so on, by what they are called there
 	applications []*ascentApplied
-	policies     []ascentPolicy
-	policyPlaces []place
 }
 
 // ascentApplied is an application with the labels that policies see.
