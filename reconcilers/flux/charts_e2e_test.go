@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // newCharts serves an index of one version of the chart shop.
@@ -70,8 +71,10 @@ spec: {interval: 1h, chart: shop, version: $VERSION, sourceRef: {kind: HelmRepos
 	require.True(t, res.Floating)
 
 	s.Stands(t, s.Assignment(t, of("7.x")), bundle.Failed, "InvalidChartReference", "HelmChart/"+namespace+"/"+s.Name+"-shop: ")
-	res = s.Settled(t, s.Assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1)), bundle.Failed)
-	require.Contains(t, res.Message, "HelmRepository/"+namespace+"/"+s.Name+"-shop: ")
+	absent := s.Assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1))
+	res = s.Observed(t, absent, s.R.Apply(t.Context(), absent), func(res reconcilers.Result) bool { // the chart may fail first
+		return res.State == bundle.Failed && strings.Contains(res.Message, "HelmRepository/"+namespace+"/"+s.Name+"-shop: ")
+	})
 	require.NotEmpty(t, res.Reason)
 	s.Removed(t, a)
 }
