@@ -55,7 +55,7 @@ type gitOutput struct {
 }
 
 // gitFlags are those that mean nothing without --to-git or --to-gitops-repo.
-var gitFlags = []string{"direct", "again", "status", "work-branch", "forge", "forge-api", "author"}
+var gitFlags = []string{"direct", "again", "allow-empty", "status", "work-branch", "forge", "forge-api", "author"}
 
 func (g *gitOutput) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -63,6 +63,7 @@ func (g *gitOutput) addTo(cmd *cobra.Command) {
 	f.BoolVar(&g.gitOpsRepo, "to-gitops-repo", false, "commit to the branch that the environment's GitOpsRepo object names")
 	f.BoolVar(&g.direct, "direct", false, "push to the branch itself, without a change request; it is made if need be")
 	f.BoolVar(&g.again, "again", false, "open a change request although a person closed one with the same content")
+	f.BoolVar(&g.opts.AllowEmpty, "allow-empty", false, "leave cluster types without assignments that have some on the branch")
 	f.BoolVar(&g.status, "status", false, "set the status of the platform's commit at its forge")
 	f.StringVar(&g.work, "work-branch", "", "the `BRANCH` that the change request comes from (default deployment/ENVIRONMENT)")
 	f.StringVar(&g.forge, "forge", "", "the `KIND` of forge: github, gitlab, gitea, forgejo or azure; needed for a host of your own")
@@ -309,6 +310,8 @@ func (g *gitOutput) failure(err error) error {
 		return err
 	case errors.Is(err, outgit.ErrWorkBranch):
 		return cli.Fail(cli.Usage, err, "name another one with --work-branch")
+	case errors.As(err, new(*outgit.EmptyError)):
+		return cli.Fail(cli.No, err, "pass --allow-empty to commit that anyway")
 	case errors.Is(err, outgit.ErrForeign):
 		return cli.Fail(cli.Usage, err, "name another branch or folder, or give --force to write into this one")
 	case errors.As(err, new(*outgit.ForeignBranchError)):

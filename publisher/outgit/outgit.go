@@ -90,6 +90,8 @@ type Options struct {
 	Force bool
 	// Keep removes no assignment's folder, because which there should be is not known.
 	Keep bool
+	// AllowEmpty leaves cluster types without assignments that have some on the branch; otherwise that is an [*EmptyError].
+	AllowEmpty bool
 	// Author and Committer are wherry if they are empty.
 	Author, Committer Identity
 	// Date is the date of the commit. The zero time stands for that of the commit before it.
@@ -198,7 +200,7 @@ func (r repository) make(ctx context.Context, t Target, heads map[string]string,
 	if err != nil {
 		return Outcome{}, err
 	}
-	c, err := compare(has, result, rules{force: o.Force, keep: o.Keep, hash: hashOf(parent)})
+	c, err := compare(has, result, rules{force: o.Force, keep: o.Keep, empty: o.AllowEmpty, hash: hashOf(parent)})
 	if err != nil {
 		return Outcome{}, fmt.Errorf("%s: %w", t, err)
 	}

@@ -129,7 +129,7 @@ func TestABranchGetsWhatAFolderGets(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			repo := filepath.Join(t.TempDir(), "r.git")
 			before := gittest.CommitFiles(t, repo, "dev", test.existing)
-			o := Options{Force: test.force, Keep: test.keep}
+			o := Options{Force: test.force, Keep: test.keep, AllowEmpty: true}
 			outcome, err := Push(t.Context(), Target{URL: repo, Branch: "dev"}, edge(), o)
 			if test.refused != "" {
 				require.ErrorContains(t, err, test.refused)
@@ -151,6 +151,39 @@ func TestABranchGetsWhatAFolderGets(t *testing.T) {
 			require.False(t, again.Pushed)
 			require.Equal(t, outcome.Commit, again.Commit)
 		})
+	}
+}
+
+func TestAClusterTypeIsEmptiedOnPurposeOnly(t *testing.T) {
+	repo := filepath.Join(t.TempDir(), "r.git")
+	gittest.CommitFiles(t, repo, "dev", map[string]string{
+		"edge/README.md": readme, "edge/app-gone/x": "y", "gone/README.md": readme, "gone/app-t1/x": "y", "idle/README.md": readme, "old/README.md": readme,
+	})
+	to := Target{URL: repo, Branch: "dev"}
+	for name, test := range map[string]struct {
+		types []scheduler.ClusterTypeResult
+		o     Options
+		want  string
+	}{
+		"types with and without assignments": {edge().ClusterTypes, Options{}, "gone would lose all assignments"},
+		"nothing at all":                     {nil, Options{}, "edge, gone would lose all assignments"},
+		"types without assignments":          {[]scheduler.ClusterTypeResult{{Name: "edge"}, {Name: "gone"}}, Options{}, "edge, gone would lose all assignments"},
+		"what should be there is not known":  {[]scheduler.ClusterTypeResult{{Name: "edge"}, {Name: "gone"}}, Options{Keep: true}, ""},
+		"on purpose":                         {nil, Options{AllowEmpty: true}, ""},
+	} {
+		before := git(t, repo, "rev-parse", "dev")
+		_, err := Push(t.Context(), to, &scheduler.Result{Environment: "dev", ClusterTypes: test.types}, test.o)
+		if test.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.ErrorAs(t, err, new(*EmptyError), name)
+			require.ErrorContains(t, err, test.want)
+		}
+		if test.want == "" {
+			git(t, repo, "update-ref", "refs/heads/dev", before)
+		} else {
+			require.Equal(t, before, git(t, repo, "rev-parse", "dev"))
+		}
 	}
 }
 

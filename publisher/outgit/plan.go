@@ -44,6 +44,7 @@ func (c changes) none() bool { return len(c.written)+len(c.removed) == 0 }
 type rules struct {
 	force bool // take over folders of others
 	keep  bool // remove no assignment's folder
+	empty bool // leave cluster types without assignments
 	hash  func(data []byte) string
 }
 
@@ -117,9 +118,48 @@ func compare(e existing, result *scheduler.Result, r rules) (changes, error) {
 			c.removed = append(c.removed, name)
 		}
 	}
+	if lost := emptied(e, c, wanted); len(lost) > 0 && !r.empty {
+		return changes{}, &EmptyError{lost}
+	}
 	c.written = wanted
 	_, c.promoted = wanted[scheduler.TrackingFile]
 	return c, nil
+}
+
+// EmptyError means that cluster types would lose all their assignments.
+type EmptyError struct{ Types []string }
+
+func (e *EmptyError) Error() string {
+	return fmt.Sprintf("%s would lose all assignments", strings.Join(e.Types, ", "))
+}
+
+// emptied lists the cluster types that have assignments before the changes and none after them.
+func emptied(e existing, c changes, wanted map[string][]byte) []string {
+	count := func(types map[string]int, name string, n int) {
+		if folder := folderOf(name); folder != "" && !strings.HasPrefix(folder, ".") {
+			types[strings.SplitN(folder, "/", 2)[0]] += n
+		}
+	}
+	losing, left := map[string]int{}, map[string]int{}
+	for _, name := range c.removed {
+		count(losing, name, 1)
+	}
+	for name := range e.files {
+		count(left, name, 1)
+	}
+	for _, name := range c.removed {
+		count(left, name, -1)
+	}
+	for name := range wanted {
+		count(left, name, 1)
+	}
+	var lost []string
+	for _, name := range sortedNames(losing) {
+		if left[name] <= 0 {
+			lost = append(lost, name)
+		}
+	}
+	return lost
 }
 
 // folderOf returns TYPE/TARGET of a file TYPE/TARGET/FILE, and nothing for a file that lies higher.
