@@ -102,7 +102,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
 			"author/scaffold": {"author", "author/yamltext", "gitrepo"},
-			"author/format":   {"author/yamltext"},
 			"author":          {"author/files", "author/yamltext", "gitrepo", "platform", "settings"},
 			"author/yamltext": nil,
 			"author/files":    nil,

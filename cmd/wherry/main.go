@@ -55,6 +55,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newDemoCommand(),
 		authorcmd.Edit(),
 		explaincmd.Command(),
+		authorcmd.Format(),
 		hubcmd.Get(),
 		hubcmd.Command(),
 		newImportCommand(),

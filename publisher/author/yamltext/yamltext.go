@@ -36,6 +36,7 @@ type File struct {
 	data      []byte
 	starts    []int // of lines, as YAML counts them
 	newline   string
+	ascii     bool
 	Documents []*yaml.Node // their content; nil for an empty document
 }
 
@@ -45,6 +46,7 @@ func Parse(data []byte) (*File, error) {
 		return nil, errors.New("the file is not UTF-8")
 	}
 	f := &File{data: data, starts: lineStarts(data), newline: "\n"}
+	f.ascii = !bytes.ContainsFunc(data, func(r rune) bool { return r >= utf8.RuneSelf })
 	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
 		f.newline = "\r\n"
 	}
@@ -142,6 +144,9 @@ func (f *File) offset(n *yaml.Node) (int, error) {
 		return 0, hard(n, "its place is not known")
 	}
 	at := f.starts[n.Line-1]
+	if f.ascii {
+		return min(at+n.Column-1, len(f.data)), nil
+	}
 	for range n.Column - 1 {
 		if at >= len(f.data) {
 			break
