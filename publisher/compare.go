@@ -55,6 +55,7 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 		c.Done.OldBaseCommit = record.Verified.Record.BaseCommit
 	}
 	there := map[string]bool{}
+	var plans []*plan
 	for _, ct := range askedOf(c.Result, record) {
 		pl, err := p.plan(ctx, ct, record)
 		if err != nil {
@@ -67,12 +68,14 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 		if err != nil {
 			return err
 		}
-		d.Left = ct.left
+		d.Left, plans = ct.left, append(plans, pl)
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
 	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
 		p.Warn("publishing would be refused: %v", err)
 	}
+	p.opts.Fleet = &c.Fleet
+	c.Done.Checks = p.judgePlans(c.Result.Checks, plans)
 	c.Done.Warnings = p.warnings.list
 	return p.gaps.check(there)
 }

@@ -88,7 +88,8 @@ type PublishOptions struct {
 	// Message says in one line what the publication is for; see bundle.CheckMessage. It is kept in the releases that it
 	// makes. Empty leaves them without one.
 	Message string
-	// Fleet lists the clusters that Compare counts. Nil means those that the platform lists.
+	// Fleet lists the clusters that Compare and the platform's plan checks count. Nil means those that the platform lists
+	// for Compare, and that none are known for Publish.
 	Fleet *impact.Fleet
 	// OCI configures the access to the registry.
 	OCI oci.Options
@@ -305,6 +306,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if p.opts.Strict && (p.gaps.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
+	}
+	if err := p.checkPlan(result.Checks, plans, so); err != nil {
+		return done, err
 	}
 	if err := p.check(ctx, plans, so); err != nil {
 		return done, err

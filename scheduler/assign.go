@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
@@ -21,6 +22,7 @@ type assigner struct {
 	layerCandidates  []candidate
 	schemaCandidates []candidate
 	evaluator        *template.Evaluator
+	checks           *check.Objects
 	kept             *typeCache // nil without cache
 	ofType           identity
 	missing          missingFindings
@@ -37,10 +39,11 @@ func newAssigner(r *renderer, ct *kinds.ClusterType) *assigner {
 		layerCandidates:  r.layerMatcher.forType(ct),
 		schemaCandidates: r.schemaMatcher.forType(ct),
 		evaluator:        template.NewEvaluator(r.lib),
+		checks:           r.checks.For(ct.Metadata.Labels),
 	}
 	if r.cache != nil {
 		a.kept = openTypeCache(r.cache, r.model.environment+"\x00"+r.model.platform, ct.Metadata.Name)
-		a.ofType = r.ids.ofType(r, ct)
+		a.ofType = r.ids.ofType(r, ct, a.checks)
 	}
 	return a
 }
@@ -82,8 +85,8 @@ func (a *assigner) sources(key []byte) []ConfigSource {
 	return a.places[from:len(a.places):len(a.places)]
 }
 
-// render composes, checks and renders one assignment. Complete is false if it prints missing keys, which have to be
-// reported at each rendering.
+// render composes, checks and renders one assignment. Complete is false if it prints missing keys, or a check
+// warns about it, which has to be reported at each rendering.
 func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complete bool, err error) {
 	t := a.targets[i]
 	in, err := a.input(i)
@@ -108,7 +111,7 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 	if err != nil {
 		return nil, false, because(BadAnnotation, err)
 	}
-	return &Assignment{
+	made = &Assignment{
 		Name:         t.Name,
 		ClusterType:  a.ct.Metadata.Name,
 		Workspace:    t.Workspace,
@@ -119,7 +122,13 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 		ConfigDigest: in.config.digest,
 		Adapter:      adapter,
 		Files:        files,
-	}, len(in.Missing) == 0, nil
+	}
+	warnings, err := a.check(made, t)
+	if err != nil {
+		return nil, false, because(CheckFailed, err)
+	}
+	a.missing.add(a.ct.Metadata.Name+"/"+t.Name, warnings)
+	return made, len(in.Missing)+len(warnings) == 0, nil
 }
 
 // input is the input of rendering one assignment.

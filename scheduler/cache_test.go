@@ -72,6 +72,7 @@ func cachePlatform() map[string]string {
 		"purpose": labelled("purpose", ", purpose: x", "  PURPOSE: x"),
 		"azure":   "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: azure-app-config-1}\ndata: {region.south.AZURE: \"1\", MAP: \"{y: 2}\"}\n",
 	}
+	files["check"] = checkYAML("check", "clusterTypeSelector: {labelSelector: {matchLabels: {region: north}}}\n  expression: object.kind != 'never'\n  message: nope")
 	for i, c := range []string{"cfg", "nested", "objects", "", "envFile"} {
 		region := []string{"north", "south"}[i%2]
 		files[fmt.Sprintf("type-%d", i)] = fmt.Sprintf("apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: type-%d, labels: {region: %s}}\nspec: {reconciler: rec, namespaceService: ns, configType: %s}\n", i, region, c)
@@ -138,6 +139,7 @@ func renderBoth(t *testing.T, files map[string]string, cache Cache) (*Result, bo
 // flat is a result in which failures are texts.
 func flat(r *Result) any {
 	texts, copied := []string{}, *r
+	copied.Checks = nil // compiled
 	copied.ClusterTypes = slices.Clone(r.ClusterTypes)
 	for i := range copied.ClusterTypes {
 		ct := &copied.ClusterTypes[i]
@@ -178,6 +180,11 @@ func TestChangesRenderWhatTheyTouch(t *testing.T) {
 		"a cluster type's label that is read": {"type-0", "region: north", "region: south", 6},
 		"a cluster type's configuration":      {"type-4", "envFile", "configMap", 8},
 		"a workspace":                         {"reg", "team", "crew", 36},
+		"a check of some types":               {"check", "never", "ever", 24},
+		"a check's message":                   {"check", "message: nope", "message: other", 0},
+		"a check's place":                     {"check", "apiVersion", "# above\napiVersion", 0},
+		"a check for other types":             {"check", "region: north", "region: west", 24},
+		"a check for another environment":     {"check", "expression", "environments: [prod]\n  expression", 24},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, cache := cachePlatform(), newMemoryCache()

@@ -342,12 +342,8 @@ func (e *Explainer) Template(clusterType, file string) Named {
 	if !ok {
 		return Named{}
 	}
-	name := map[string]string{"namespace.yaml": ct.Spec.NamespaceService, "reconciler.yaml": ct.Spec.Reconciler}[file]
-	if strings.HasPrefix(file, kinds.PlatformConfig+".") {
-		name = ct.Spec.ConfigType
-	}
-	if t, ok := e.r.model.objects.Templates[name]; ok {
-		return Named{name, t.At}
+	if t := e.r.model.templateOf(ct, file); t != nil {
+		return Named{t.Metadata.Name, t.At}
 	}
 	return Named{}
 }

@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -54,8 +55,11 @@ func newIdentities(r *renderer) *identities {
 }
 
 // ofType returns the digest of the common input of a cluster type's assignments.
-func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType) identity {
+func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType, checks *check.Objects) identity {
 	parts := []any{ids.common, ct}
+	if checks != nil {
+		parts = append(parts, checks.Digest)
+	}
 	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
 		if t := r.model.objects.Templates[name]; t != nil {
 			parts = append(parts, t)
@@ -164,7 +168,7 @@ func (h *hasher) pointer(v reflect.Value) {
 
 // Fields with positions, and fields of nodes that do not affect their value.
 var (
-	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[kinds.Line]()}
+	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[kinds.Line](), reflect.TypeFor[kinds.Column]()}
 	nodeRemarks = []string{"Line", "Column", "HeadComment", "LineComment", "FootComment"}
 )
 

@@ -256,7 +256,8 @@ func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
 // object decodes n into the struct that into points to, checks it and keeps it for later.
 func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	policy, _ := into.(*kinds.SchedulingPolicy)
-	d := kinds.Decode(at.File, n, into, policy != nil) // a selector that lost a term selects too much
+	check, _ := into.(*kinds.PlatformCheck)
+	d := kinds.Decode(at.File, n, into, policy != nil || check != nil) // a selector that lost a term selects too much
 	l.errs, l.findings = append(l.errs, d.Errs...), append(l.findings, d.Findings...)
 	if len(d.Errs) > 0 {
 		return
@@ -275,6 +276,14 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 			})
 		}
 		readAnnotations(policy)
+	}
+	if check != nil {
+		for _, f := range d.Unknown {
+			l.errs = append(l.errs, &finding.Error{
+				Position: f.Position, Code: finding.CodeCheck, Column: f.Column, Hint: f.Hint,
+				Message: fmt.Sprintf("PlatformCheck %q: %s", o.Metadata.Name, f.Message),
+			})
+		}
 	}
 	if w, ok := into.(*kinds.Workload); ok {
 		w.Registration = l.src.Registration

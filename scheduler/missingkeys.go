@@ -32,20 +32,28 @@ func missingKeysOf(missing []error) error {
 	return because(TemplateFailed, errors.Join(missing...))
 }
 
-// lackingAssignments is a missing key that several assignments print at the same place.
+// lackingAssignments is a finding about several assignments, such as a missing key that they print at the same place.
 type lackingAssignments struct {
 	finding finding.Finding
 	first   string
 	more    int
 }
 
-// missingFindings groups the findings about missing keys: one for each place.
+// alike reports whether two findings have one cause.
+func alike(a, b finding.Finding) bool {
+	if a.Group != "" && a.Group == b.Group {
+		return a.Code == b.Code && a.Position == b.Position
+	}
+	return a == b
+}
+
+// missingFindings groups the findings about rendered assignments, such as missing keys: one for each place.
 type missingFindings []*lackingAssignments
 
 func (m *missingFindings) add(assignment string, missing []error) {
 	for _, err := range missing {
 		for _, f := range finding.In(err) {
-			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == f })
+			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return alike(known.finding, f) })
 			if i >= 0 {
 				(*m)[i].more++
 			} else {
@@ -58,7 +66,7 @@ func (m *missingFindings) add(assignment string, missing []error) {
 // merge adds those of another cluster type.
 func (m *missingFindings) merge(other missingFindings) {
 	for _, o := range other {
-		i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == o.finding })
+		i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return alike(known.finding, o.finding) })
 		if i >= 0 {
 			(*m)[i].more += o.more + 1
 		} else {

@@ -68,6 +68,7 @@ type Objects struct {
 	ConfigMaps   map[string]*kinds.ConfigMap
 	Workloads    []*kinds.Workload
 	Clusters     map[string]*kinds.Cluster
+	Checks       map[string]*kinds.PlatformCheck
 	Platform     *kinds.Platform // nil where there is none
 }
 
@@ -88,6 +89,7 @@ func NewModel(environment string) *Model {
 			Schemas:      map[string]*kinds.ConfigSchema{},
 			ConfigMaps:   map[string]*kinds.ConfigMap{},
 			Clusters:     map[string]*kinds.Cluster{},
+			Checks:       map[string]*kinds.PlatformCheck{},
 		},
 		environments:  map[string]Environment{},
 		baseRepos:     map[string]BaseRepo{},
@@ -208,6 +210,8 @@ func (m *Model) add(o kinds.Object) {
 		m.objects.ConfigMaps[o.Metadata.Name] = o
 	case *kinds.Cluster:
 		m.objects.Clusters[o.Metadata.Name] = o
+	case *kinds.PlatformCheck:
+		m.objects.Checks[o.Metadata.Name] = o
 	case *kinds.Platform:
 		m.objects.Platform = o
 		m.platform, m.platformRings = o.Metadata.Name, o.Spec.Rings

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
@@ -70,6 +71,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		Platform:       m.platform,
 		Rings:          rings,
 		Accounts:       r.accounts,
+		Checks:         r.checks,
 		FailedPolicies: m.FailedPolicies(),
 		BaseCommit:     cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes:   make([]ClusterTypeResult, len(types)),
@@ -126,7 +128,8 @@ type renderer struct {
 	schemaMatcher *matcher
 	validator     *validator
 
-	refuseMissing bool // see Options.RefuseMissing
+	refuseMissing bool       // see Options.RefuseMissing
+	checks        *check.Set // of the environment
 
 	cache Cache       // nil for none
 	ids   *identities // nil without cache
@@ -147,6 +150,10 @@ type selectedPair struct {
 
 func newRenderer(m *Model, opts Options) (*renderer, error) {
 	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*template.Template{}, validator: newValidator(), lastRelease: opts.LastRelease}
+	var err error
+	if r.checks, err = check.Compile(sortedValues(m.objects.Checks), m.environment); err != nil {
+		return nil, err
+	}
 	index, err := r.list()
 	if err != nil {
 		return nil, err
@@ -342,7 +349,7 @@ func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 
 // clusterType decides and renders the assignments of the i-th cluster type.
 func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType) (ClusterTypeResult, missingFindings, error) {
-	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.Common)}
+	result := ClusterTypeResult{Name: ct.Metadata.Name, Labels: ct.Metadata.Labels, Annotations: ownAnnotations(&ct.Common)}
 	policies, selected := r.selecting(i)
 	if selected.empty() {
 		return result, nil, nil

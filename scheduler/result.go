@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -24,6 +26,9 @@ type Result struct {
 	// Accounts are the ServiceAccounts of workspaces in the Platform, by workspace: a name, which
 	// means an account in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
 	Accounts map[string]string
+	// Checks are the PlatformChecks of the environment. Those about objects have been evaluated; those about publications
+	// are for the publisher.
+	Checks *check.Set
 	// Warnings holds warnings and notes, sorted by position.
 	Warnings []finding.Finding
 }
@@ -31,6 +36,8 @@ type Result struct {
 // ClusterTypeResult is one cluster type with its assignments and failures.
 type ClusterTypeResult struct {
 	Name string
+	// Labels are the cluster type's.
+	Labels map[string]string
 	// Annotations are the cluster type's, for the keys below wherry.dev/.
 	Annotations map[string]string
 	// Assignments are the rendered assignments, sorted by name.
@@ -134,6 +141,7 @@ const (
 	PinFailed      FailureReason = "PinFailed"      // a reference cannot be resolved
 	NoDigest       FailureReason = "NoDigest"       // an artifact for the adapter directory has no digest
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no readable source of an app team has it
+	CheckFailed    FailureReason = "CheckFailed"    // a PlatformCheck refuses an object of it
 	LimitExceeded  FailureReason = "LimitExceeded"  // its registration exceeds a limit of the Platform
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
 )

@@ -162,11 +162,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
-			"lint": {"", "finding", "kinds", "memo", "secret", "yamlvalue"},
+			"lint": {"", "check", "finding", "kinds", "memo", "secret", "yamlvalue"},
 
-			"":          {"finding", "kinds", "schema", "secret", "template", "yamlvalue"},
+			"":          {"check", "finding", "kinds", "schema", "secret", "template", "yamlvalue"},
 			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
 			"schema":    {"finding", "secret"},
+			"check":     {"finding", "kinds"},
 			"kinds":     {"finding"},
 			"finding":   nil,
 			"secret":    nil,

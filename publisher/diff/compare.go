@@ -25,7 +25,7 @@ func New(planned platform.Built, against string) (*Comparison, error) {
 		return nil, err
 	}
 	result := planned.Result
-	c := &Comparison{Built: planned, Fleet: rosterOf(planned.Loaded.Model), explain: e, Done: &Difference{
+	c := &Comparison{Built: planned, Fleet: RosterOf(planned.Loaded.Model), explain: e, Done: &Difference{
 		Platform: result.Platform, Environment: result.Environment, Against: against, BaseCommit: result.BaseCommit,
 		ClusterTypes: []TypeDifference{}, Renames: []Rename{}, Waiting: []WaitingWorkspace{},
 	}}

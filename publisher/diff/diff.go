@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/check"
 )
 
 // Difference is what publishing, or rendering into a folder, would change. Its JSON form is an interface;
@@ -39,6 +40,8 @@ type Difference struct {
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
+	// Checks are the PlatformChecks about publications that do not accept this one. Any that is not a warning stops it.
+	Checks []check.Judgement `json:"checks,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 	// Impact counts clusters, bytes and restarts.
@@ -223,10 +226,15 @@ func (d *Difference) WouldChange() bool {
 	})
 }
 
-// Incomplete reports whether publishing would leave something undone: an assignment fails, a source cannot be read, or a
-// cluster type would not be published.
+// Refused reports whether a PlatformCheck stops the publication.
+func (d *Difference) Refused() bool {
+	return slices.ContainsFunc(d.Checks, func(j check.Judgement) bool { return !j.Warning })
+}
+
+// Incomplete reports whether publishing would leave something undone: an assignment fails, a source cannot be read, a
+// cluster type would not be published, or a PlatformCheck stops the whole.
 func (d *Difference) Incomplete() bool {
-	return len(d.Unread) > 0 || slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
+	return len(d.Unread) > 0 || d.Refused() || slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
 		return len(ct.Failed) > 0 || ct.Result == StandingBlocked
 	})
 }

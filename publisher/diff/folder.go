@@ -37,6 +37,7 @@ func Folder(ctx context.Context, planned platform.Built, dir string, fleet *impa
 		return nil, fmt.Errorf("compare with %s: %w", dir, err)
 	}
 	c.Conclude()
+	c.Done.Checks = c.Done.judge(c.Result.Checks, c.Result.ClusterTypes, c.Fleet)
 	return c.Done, nil
 }
 

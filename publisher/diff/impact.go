@@ -8,10 +8,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/check"
 )
 
-// rosterOf returns the clusters that a platform lists.
-func rosterOf(m *scheduler.Model) impact.Fleet {
+// RosterOf returns the clusters that a platform lists.
+func RosterOf(m *scheduler.Model) impact.Fleet {
 	var f impact.Fleet
 	for _, c := range m.Clusters() {
 		f.From = impact.FromRoster
@@ -44,6 +45,35 @@ func stateOf(line bundle.Assignment, files map[string][]byte) impact.State {
 		s.Config = line.ConfigDigest
 	}
 	return s
+}
+
+// judge returns what the platform's plan checks say against the changes of a rendered folder, which has no rings.
+func (d *Difference) judge(set *check.Set, types []scheduler.ClusterTypeResult, fleet impact.Fleet) []check.Judgement {
+	if !set.HasPlans() {
+		return nil
+	}
+	labels := map[string]map[string]string{}
+	for _, ct := range types {
+		labels[ct.Name] = ct.Labels
+	}
+	clusters := map[string]float64{}
+	for _, c := range fleet.Clusters {
+		clusters[c.ClusterType]++
+	}
+	facts := check.Facts{Environment: d.Environment, ClustersKnown: fleet.From != ""}
+	for _, ct := range d.ClusterTypes {
+		t := check.PlannedType{
+			Name: ct.ClusterType, Labels: labels[ct.ClusterType], New: ct.Result == StandingNew, Left: ct.Left,
+			Changed:     ct.Result == StandingChanged || ct.Result == StandingNew,
+			Clusters:    check.Counts{Total: clusters[ct.ClusterType]},
+			Assignments: check.AssignmentCounts{Total: float64(ct.Assignments), Failed: float64(len(ct.Failed))},
+		}
+		if t.Changed && !t.New {
+			t.Clusters.Changed = t.Clusters.Total
+		}
+		facts.ClusterTypes = append(facts.ClusterTypes, t)
+	}
+	return set.Changes(facts)
 }
 
 // facts counts what d does to a fleet.

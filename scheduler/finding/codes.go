@@ -101,6 +101,14 @@ const (
 
 	// References to artifacts.
 	CodeMovingReference = "N1701"
+
+	// Checks of the platform.
+	CodeCheck           = "E1801"
+	CodeCheckFailed     = "E1802"
+	CodeCheckWarned     = "W1803"
+	CodeCheckEvaluation = "E1804"
+	CodePlanCheck       = "E1805"
+	CodeUnusedCheck     = "W1806"
 )
 
 // CodeEmptyRegistration is the code of a WorkloadRegistration whose source holds no Workload. Without it the source may

@@ -32,6 +32,8 @@ type Finding struct {
 	Note    bool
 	Message string
 	Hint    string
+	// Group marks findings about several assignments that have one cause, such as one check. Empty means the message.
+	Group string
 }
 
 // Error is a mistake in the input. Several of them are joined in one error; errors.As finds the first, and [In] lists
@@ -42,6 +44,7 @@ type Error struct {
 	Column  int    // counted from 1; zero if unknown
 	Message string
 	Hint    string // advice; may be empty
+	Group   string // as a finding has it; may be empty
 	Err     error  // the cause, such as the error of text/template; may be nil
 }
 
@@ -175,7 +178,7 @@ func WithCode(code string, err error) error {
 func In(err error) []Finding {
 	switch e := err.(type) { // it walks the tree itself
 	case *Error:
-		return []Finding{{Code: e.Code, Position: e.Position, Column: e.Column, Message: e.Message, Hint: e.Hint}}
+		return []Finding{{Code: e.Code, Position: e.Position, Column: e.Column, Message: e.Message, Hint: e.Hint, Group: e.Group}}
 	case interface{ Unwrap() []error }:
 		var all []Finding
 		for _, inner := range e.Unwrap() {

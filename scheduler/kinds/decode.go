@@ -35,6 +35,8 @@ const (
 type (
 	// Line is a line of the file; a field Line of this type receives that of the struct's mapping.
 	Line int
+	// Column is a column of the file, counted from 1; zero if unknown.
+	Column int
 	// ignored accepts anything.
 	ignored struct{}
 	// later accepts anything, with a warning: a field of the specification that this version does not support yet.
@@ -47,6 +49,8 @@ type (
 		Line  Line
 		// first is the line of the text's own first line, which for a block text is the next one.
 		First Line
+		// Column is that of the text's first character, for a text within one line.
+		Column Column
 	}
 	// TextOrObject is a mapping, left as it is, or a text.
 	TextOrObject struct {
@@ -146,6 +150,11 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 		p.Value, p.Line, p.First = d.str(n, at), Line(n.Line), Line(n.Line)
 		if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 			p.First++
+		} else if !strings.Contains(p.Value, "\n") {
+			p.Column = Column(n.Column)
+			if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {
+				p.Column++
+			}
 		}
 		return
 	}

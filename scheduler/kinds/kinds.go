@@ -352,6 +352,43 @@ type Limits struct {
 	Bytes int64 `yaml:"bytes"`
 }
 
+// PlatformCheck is a rule of the platform, in CEL, about rendered objects or about a publication as a whole. An object check
+// has Expression, and fails the assignments whose objects it refuses. A plan check has Plan, and stops a publication.
+type PlatformCheck struct {
+	Common `yaml:",inline"`
+	Spec   struct {
+		// Severity is error or warning; empty means error. A warning is printed and stops nothing.
+		Severity string `yaml:"severity"`
+		// Environments are the environments that the check is for; empty means all.
+		Environments []string `yaml:"environments"`
+		// ClusterTypeSelector selects the cluster types that the check is for; empty means all.
+		ClusterTypeSelector struct {
+			LabelSelector LabelSelector `yaml:"labelSelector"`
+		} `yaml:"clusterTypeSelector"`
+		// Objects selects the rendered objects that Expression is about; empty means all.
+		Objects struct {
+			// Kinds are kinds such as Service, or with their API group, such as Deployment.apps.
+			Kinds []string `yaml:"kinds"`
+		} `yaml:"objects"`
+		// Expression is true for the objects that the check accepts. It reads object, clusterType, target, environment,
+		// workload and workspace.
+		Expression Text `yaml:"expression"`
+		// Plan is true for a publication that the check accepts. It reads plan and environment.
+		Plan Text `yaml:"plan"`
+		// Message says what is wrong where the check fails.
+		Message string `yaml:"message"`
+		// MessageExpression gives the message in CEL, with the same variables. Message is used if it fails.
+		MessageExpression Text `yaml:"messageExpression"`
+		Line              Line
+	} `yaml:"spec"`
+}
+
+// The severities of a PlatformCheck; empty means error.
+const (
+	SeverityError   = "error"
+	SeverityWarning = "warning"
+)
+
 // PromotionPolicy names the rings of environments' releases. Its gates and the chain of environments are not supported
 // yet.
 type PromotionPolicy struct {
@@ -375,6 +412,51 @@ type PromotedEnvironment struct {
 	// Gate is not supported yet, and ignored.
 	Gate later `yaml:"gate"`
 	Line Line
+}
+
+// TemplateOf returns the name of the Template, or of the built-in way, by which a file of an assignment is rendered.
+func (c *ClusterType) TemplateOf(file string) string {
+	switch {
+	case file == "namespace.yaml":
+		return c.Spec.NamespaceService
+	case file == "reconciler.yaml":
+		return c.Spec.Reconciler
+	case strings.HasPrefix(file, PlatformConfig+"."):
+		return c.Spec.ConfigType
+	}
+	return ""
+}
+
+// Find returns the position of an apiVersion in the Template, in a manifest that also has the kind, or else the position of
+// the Template.
+func (t *Template) Find(apiVersion, kind string) finding.Position {
+	for _, m := range t.Spec.Manifests {
+		if m.Object != nil {
+			if n := Field(m.Object, "apiVersion"); n.Value == apiVersion && StringField(m.Object, "kind") == kind {
+				return t.Position(Line(n.Line))
+			}
+			continue
+		}
+		if before, _, ok := strings.Cut(m.Text.Value, apiVersion); ok && strings.Contains(m.Text.Value, kind) {
+			return t.Position(m.Text.First + Line(strings.Count(before, "\n")))
+		}
+	}
+	return t.At
+}
+
+// FindKind returns the position of the first object of a kind in the Template, or else the position of the Template.
+func (t *Template) FindKind(kind string) finding.Position {
+	for _, m := range t.Spec.Manifests {
+		if m.Object != nil && StringField(m.Object, "kind") == kind {
+			return t.Position(Line(Field(m.Object, "kind").Line))
+		}
+		for i, line := range strings.Split(m.Text.Value, "\n") {
+			if value, ok := strings.CutPrefix(strings.TrimSpace(line), "kind:"); ok && strings.Trim(value, ` "'`) == kind {
+				return t.Position(m.Text.First + Line(i))
+			}
+		}
+	}
+	return t.At
 }
 
 // Account returns the ServiceAccount of the workspace, the given or the default one.
@@ -423,6 +505,7 @@ func kindsOf(apiVersion string) map[string]func() Object {
 	case WherryAPI:
 		return map[string]func() Object{
 			"Cluster":         func() Object { return new(Cluster) },
+			"PlatformCheck":   func() Object { return new(PlatformCheck) },
 			"Platform":        func() Object { return new(Platform) },
 			"PromotionPolicy": func() Object { return new(PromotionPolicy) },
 		}

@@ -187,7 +187,7 @@ func (l *linter) failures() {
 					continue
 				}
 				f.Code = cmp.Or(f.Code, finding.CodeNotRendered)
-				l.addFor(f.Message, ct.Name+"/"+failure.Name, f)
+				l.addFor(cmp.Or(f.Group, f.Message), ct.Name+"/"+failure.Name, f)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -24,6 +25,28 @@ func (l *linter) references() {
 	l.registrations()
 	l.environments()
 	l.clusters()
+	l.checks()
+}
+
+// checks adds the PlatformChecks that apply to nothing.
+func (l *linter) checks() {
+	known := l.environmentNames()
+	for _, c := range sortedValues(l.objects.Checks) {
+		for _, e := range c.Spec.Environments {
+			if len(known) > 0 && !slices.Contains(known, e) {
+				l.add(finding.CodeUnusedCheck, c.At, finding.DidYouMean(e, known), "PlatformCheck %q is for environment %q, which does not exist", c.Metadata.Name, e)
+			}
+		}
+		applies := func(ct *kinds.ClusterType) bool { return check.Applies(c, ct.Metadata.Labels) }
+		if types := sortedValues(l.objects.ClusterTypes); len(types) > 0 && !slices.ContainsFunc(types, applies) {
+			var labels []map[string]string
+			for _, ct := range types {
+				labels = append(labels, ct.Metadata.Labels)
+			}
+			l.addUnused(&c.Common, finding.CodeUnusedCheck, nearLabel(c.Spec.ClusterTypeSelector.LabelSelector, labels),
+				"PlatformCheck %q selects no cluster type", c.Metadata.Name)
+		}
+	}
 }
 
 func (l *linter) templatesOf(ct *kinds.ClusterType, used map[string]bool) {

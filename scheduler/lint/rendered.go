@@ -145,22 +145,13 @@ func (r *renderedFiles) file(s sighting) {
 		r.own = append(r.own, s.id())
 		return
 	}
-	name := ""
-	switch {
-	case s.path == "namespace.yaml":
-		name = r.ct.Spec.NamespaceService
-	case s.path == "reconciler.yaml":
-		name = r.ct.Spec.Reconciler
-	case strings.HasPrefix(s.path, kinds.PlatformConfig):
-		name = r.ct.Spec.ConfigType
-	}
-	r.template = r.objects.Templates[name]
+	r.template = r.objects.Templates[r.ct.TemplateOf(s.path)]
 	at := r.templateAt()
 	switch {
 	case s.At == atConfig:
 		at = r.origin(s.About)
 	case s.At == atAPIVersion && r.template != nil:
-		at = findIn(r.template, s.About, s.Kind)
+		at = r.template.Find(s.About, s.Kind)
 	}
 	f := finding.New(s.Code, at, s.Hint, "%s", s.Message)
 	f.Message = s.Place + ": " + f.Message
@@ -173,23 +164,6 @@ func (r *renderedFiles) templateAt() finding.Position {
 		return r.template.At
 	}
 	return r.ct.At
-}
-
-// findIn returns the position of an apiVersion in a Template, in a manifest that also has the kind, or else the position of
-// the Template.
-func findIn(t *kinds.Template, apiVersion, kind string) finding.Position {
-	for _, m := range t.Spec.Manifests {
-		if m.Object != nil {
-			if n := kinds.Field(m.Object, "apiVersion"); n.Value == apiVersion && kinds.StringField(m.Object, "kind") == kind {
-				return t.Position(kinds.Line(n.Line))
-			}
-			continue
-		}
-		if before, _, ok := strings.Cut(m.Text.Value, apiVersion); ok && strings.Contains(m.Text.Value, kind) {
-			return t.Position(m.Text.First + kinds.Line(strings.Count(before, "\n")))
-		}
-	}
-	return t.At
 }
 
 // origin returns the position at which a value of the configuration was last set, or else the template's.

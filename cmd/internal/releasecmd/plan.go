@@ -60,8 +60,8 @@ The clusters are the Cluster objects of the platform, or with --hub those that a
 --comment writes the plan to one comment of a change request, and updates that comment with the next plan. The token
 is read from WHERRY_FORGE_TOKEN, or the variable of the forge, such as GITHUB_TOKEN or CI_JOB_TOKEN.
 
-The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
-else 0, whether or not something would change. With --exit-code it is also 1 if something would change, and with
+The exit code is 1 if an assignment fails, a source cannot be read, a cluster type would not be published or a
+PlatformCheck refuses the whole, else 0, whether or not something would change. With --exit-code it is also 1 if something would change, and with
 --fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
 It is 3 if the plan was printed, but could not be posted.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub

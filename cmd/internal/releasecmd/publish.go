@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
@@ -51,6 +52,9 @@ does so on purpose. Nor is one, without --allow-empty, that had assignments and 
 
 Where the platform names rings, new content is released to the first of them, or to --ring and all before it;
 the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
+
+A rule of the platform about publications, a PlatformCheck, may refuse the whole: then nothing is published,
+and the exit code is 4. One about objects fails the assignments that it refuses.
 
 Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
 tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
@@ -147,6 +151,8 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict = loaded.Unread, p.source.Strict
+	fleet := diff.RosterOf(loaded.Model)
+	opts.Fleet = &fleet
 	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.Cache.Trim()

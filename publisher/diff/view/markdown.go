@@ -29,6 +29,7 @@ func Markdown(d *diff.Difference) []byte {
 	if text := ImpactSummary(d); text != "" {
 		fmt.Fprintf(&c, "\n**Impact:** %s\n", escaped(text))
 	}
+	c.checks(d)
 	for _, r := range d.Renames {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
 	}

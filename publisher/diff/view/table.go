@@ -35,6 +35,7 @@ func because(causes []diff.Cause) string {
 // that they can be clicked and copied.
 func Table(w io.Writer, d *diff.Difference) error {
 	var b bytes.Buffer
+	writeChecks(&b, d)
 	for _, r := range d.Renames {
 		fmt.Fprintf(&b, "RENAMED? %s\n\n", show.Line(renameText(r)))
 	}
