@@ -57,7 +57,7 @@ It exits with 1 if something has no counterpart.`,
 	f := cmd.Flags()
 	f.StringVarP(&o.output, "output", "o", "", "write the platform to the folder `OUT`")
 	f.StringVar(&o.format, "format", importFormats[0], "print the report as `FORMAT`, table, json or yaml")
-	f.StringVar(&o.environment, "environment", migrate.DefaultEnvironment, "the `NAME` of the environment where the input names none")
+	f.StringVarP(&o.environment, "environment", "e", migrate.DefaultEnvironment, "the `NAME` of the environment where the input names none")
 	f.StringArrayVar(&o.checkouts, "checkout", nil, "`URL=DIR`: DIR is a copy of this git repository; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(importFormats, cobra.ShellCompDirectiveNoFileComp))
 	cli.NotEmpty(cmd, "output", "environment", "checkout")

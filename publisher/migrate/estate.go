@@ -82,10 +82,14 @@ type clusterType struct {
 	labels      map[string]string
 	clusters    []*cluster
 	rules       map[*rule]bool
+	on          []*target // see targets
 }
 
-// targets lists the targets on a cluster type.
+// targets lists the targets on a cluster type, sorted by the names that they have at the first call.
 func (t *clusterType) targets() []*target {
+	if t.on != nil {
+		return t.on
+	}
 	seen := map[*target]bool{}
 	var all []*target
 	for r := range t.rules {
@@ -99,6 +103,7 @@ func (t *clusterType) targets() []*target {
 	slices.SortFunc(all, func(a, b *target) int {
 		return cmp.Or(strings.Compare(a.workload.name, b.workload.name), strings.Compare(a.name, b.name))
 	})
+	t.on = all
 	return all
 }
 

@@ -131,6 +131,7 @@ type fleetGroup struct {
 type fleetCluster struct {
 	cluster *cluster
 	name    string
+	groups  []fleetGroup // that it is in
 }
 
 // fromFleet reads GitRepos, Clusters and ClusterGroups, and the fleet.yaml files of the repositories.
@@ -154,6 +155,7 @@ func fromFleet(r *reader, o Options) (*estate, error) {
 	for _, d := range of["ClusterGroup"] {
 		f.addGroup(d)
 	}
+	f.join()
 	for _, d := range of["GitRepo"] {
 		f.addRepo(d)
 	}
@@ -241,7 +243,7 @@ func (f *fleet) addCluster(d document) {
 		f.report.add(Later, d.at, object, "spec.paused", `pause the agent there: "wherry-agent pause"`)
 	}
 	f.clusters = append(f.clusters, c)
-	f.clustersOf[namespace] = append(f.clustersOf[namespace], &fleetCluster{c, name})
+	f.clustersOf[namespace] = append(f.clustersOf[namespace], &fleetCluster{cluster: c, name: name})
 }
 
 // labelsOf renames labels that mean something here.
@@ -297,27 +299,29 @@ func renameKeys(s *selector) *selector {
 	return renamed
 }
 
-// groupsOf lists the groups that a cluster is in.
-func (f *fleet) groupsOf(namespace string, c *cluster) []fleetGroup {
-	var all []fleetGroup
-	for _, g := range f.groups[namespace] {
-		if g.selector != nil && g.selector.matches(c.labels) {
-			all = append(all, g)
+// join adds clusters to the groups that select them.
+func (f *fleet) join() {
+	for namespace, clusters := range f.clustersOf {
+		for _, c := range clusters {
+			for _, g := range f.groups[namespace] {
+				if g.selector != nil && g.selector.matches(c.cluster.labels) {
+					c.groups = append(c.groups, g)
+				}
+			}
 		}
 	}
-	return all
 }
 
 // matches reports whether a target matches a cluster: all criteria that are given must hold, those about groups for one
 // group. Without any, it matches nothing.
-func (f *fleet) matches(t *fleetTarget, namespace string, c *fleetCluster) bool {
+func (t *fleetTarget) matches(c *fleetCluster) bool {
 	if t.ClusterName == "" && t.ClusterSelector == nil && t.ClusterGroup == "" && t.ClusterGroupSelector == nil {
 		return false
 	}
 	if t.ClusterName != "" && t.ClusterName != c.name || t.ClusterSelector != nil && !t.ClusterSelector.matches(c.cluster.labels) {
 		return false
 	}
-	groups := f.groupsOf(namespace, c.cluster)
+	groups := c.groups
 	if len(groups) == 0 {
 		groups = []fleetGroup{{}}
 	}
@@ -532,10 +536,10 @@ func (f *fleet) addBundle(d document, object, namespace, name string, repo fleet
 	variants := map[string]*rule{}
 	names := namer{}
 	for _, c := range f.clustersOf[namespace] {
-		if !slices.ContainsFunc(targets, func(t fleetTarget) bool { return f.matches(&t, namespace, c) }) {
+		if !slices.ContainsFunc(targets, func(t fleetTarget) bool { return t.matches(c) }) {
 			continue
 		}
-		key, custom, deployed := f.customization(&b, namespace, c)
+		key, custom, deployed := b.customization(c)
 		if !deployed {
 			continue
 		}
@@ -556,10 +560,10 @@ func (f *fleet) addBundle(d document, object, namespace, name string, repo fleet
 }
 
 // customization returns the customisations that a cluster gets, with a key that is the same for the same ones.
-func (f *fleet) customization(b *fleetBundle, namespace string, c *fleetCluster) (key string, custom []*fleetTarget, deployed bool) {
+func (b *fleetBundle) customization(c *fleetCluster) (key string, custom []*fleetTarget, deployed bool) {
 	for i := range b.Customizations {
 		t := &b.Customizations[i]
-		if !f.matches(t, namespace, c) {
+		if !t.matches(c) {
 			continue
 		}
 		if t.DoNotDeploy {

@@ -258,3 +258,46 @@ func TestPasswordsAreLeftOut(t *testing.T) {
 		require.Equal(t, want, got)
 	}
 }
+
+// TestAliasesAndMergeKeysCount, as they do for kubectl.
+func TestAliasesAndMergeKeysCount(t *testing.T) {
+	files := fstest.MapFS{"a.yaml": {Data: []byte(`
+kind: List
+items:
+  - {apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: &meta {name: c, namespace: n, labels: &labels {env: dev}}}
+  - {apiVersion: fleet.cattle.io/v1alpha1, kind: Cluster, metadata: {<<: *meta, name: d}}
+  - apiVersion: fleet.cattle.io/v1alpha1
+    kind: GitRepo
+    metadata: {name: r, namespace: n}
+    spec: {repo: https://git.example/r, targets: [{clusterSelector: {matchLabels: *labels}}]}
+`)}}
+	result, err := Import(context.Background(), "fleet", files, Options{})
+	require.NoError(t, err)
+	require.Equal(t, map[string][]string{"c": {"r-main"}, "d": {"r-main"}},
+		assigned(t, result, func(a *scheduler.Decided, _ map[string]string) string { return a.Name }))
+}
+
+// FuzzImport gives each importer foreign bytes: it ends with an error or with a platform that can be loaded.
+func FuzzImport(f *testing.F) {
+	for i, system := range Systems {
+		_ = fs.WalkDir(os.DirFS(filepath.Join("testdata", system, "input")), ".", func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				data, err := os.ReadFile(filepath.Join("testdata", system, "input", path))
+				require.NoError(f, err)
+				f.Add(i, data)
+			}
+			return nil
+		})
+	}
+	f.Add(2, []byte(goSet("{{ index .a 1 2 3 }}{{ with .b }}{{ .c.d }}{{ end }}")))
+	f.Add(0, []byte("apiVersion: fleet.cattle.io/v1alpha1\nkind: Cluster\nmetadata: &a {name: x, b: *a}\n"))
+	f.Fuzz(func(t *testing.T, system int, data []byte) {
+		if system < 0 || system >= len(Systems) {
+			return
+		}
+		result, err := Import(context.Background(), Systems[system], fstest.MapFS{"a.yaml": {Data: data}}, Options{})
+		if err == nil {
+			assigned(t, result, func(a *scheduler.Decided, _ map[string]string) string { return a.Name })
+		}
+	})
+}

@@ -169,6 +169,7 @@ func documentsOf(name string, data []byte) ([]document, error) {
 		if count := 0; !bounded(root, 0, &count) {
 			return nil, fmt.Errorf("line %d: the document is nested too deeply, or has more than %d values once its aliases are expanded", root.Line, maxNodes)
 		}
+		root = resolved(root)
 		items := []*yaml.Node{root}
 		if strings.HasSuffix(kinds.StringField(root, "kind"), "List") {
 			items = kinds.SequenceField(root, "items")
@@ -193,6 +194,45 @@ func bounded(n *yaml.Node, depth int, count *int) bool {
 		}
 	}
 	return true
+}
+
+// resolved returns a node without aliases and merge keys: each stands where it is used. The node must be bounded.
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return resolved(n.Alias)
+	}
+	made := *n
+	made.Anchor, made.Content = "", make([]*yaml.Node, 0, len(n.Content))
+	var merged []*yaml.Node
+	own := map[string]bool{}
+	for i, inner := range n.Content {
+		inner = resolved(inner)
+		switch isKey := n.Kind == yaml.MappingNode && i%2 == 0; {
+		case isKey && inner.ShortTag() == "!!merge":
+			continue
+		case n.Kind == yaml.MappingNode && !isKey && n.Content[i-1].ShortTag() == "!!merge":
+			merged = append(merged, inner)
+			continue
+		case isKey:
+			own[inner.Value] = true
+		}
+		made.Content = append(made.Content, inner)
+	}
+	for _, m := range merged {
+		from := []*yaml.Node{m}
+		if m.Kind == yaml.SequenceNode {
+			from = m.Content
+		}
+		for _, one := range from {
+			for i := 0; one.Kind == yaml.MappingNode && i+1 < len(one.Content); i += 2 {
+				if key := one.Content[i]; !own[key.Value] {
+					own[key.Value] = true
+					made.Content = append(made.Content, key, one.Content[i+1])
+				}
+			}
+		}
+	}
+	return &made
 }
 
 // checkout returns the local copy of a git repository, and reports whether there is one. The input itself is one if it names
