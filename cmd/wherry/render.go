@@ -61,7 +61,7 @@ It exits with 1 if assignments failed; the others are written.`,
 			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
 			if out == "" {
-				return git.run(cmd, place, built, opts)
+				return git.run(cmd, place, built, opts, source.Timeout())
 			}
 			changes, err := outdir.Write(cmd.Context(), out, result, opts)
 			if errors.Is(err, outdir.ErrForeign) {

@@ -136,7 +136,7 @@ func (g *gitOutput) connect(at string) (*forge.Repository, error) {
 }
 
 // run commits what was rendered.
-func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, o outdir.Options) error {
+func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, o outdir.Options, timeout time.Duration) error {
 	loaded, result := built.Loaded, built.Result
 	if err := g.findTarget(loaded); err != nil {
 		return err
@@ -145,6 +145,7 @@ func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, 
 	if err != nil {
 		return err
 	}
+	g.opts.Timeout = timeout
 	g.opts.Force, g.opts.Keep, g.opts.WorkBranch, g.opts.Again = o.Force, o.Keep, g.work, g.again
 	g.opts.EnvironmentCommit, g.opts.Date = loaded.EnvironmentCommit, newer(loaded.EnvironmentTime, loaded.BaseTime)
 	outcome, err := g.push(cmd, result)
@@ -338,6 +339,9 @@ func (g *gitOutput) failure(err error) error {
 		return cli.Fail(cli.Failed, err, "is the URL right, and may the token see the repository?")
 	case errors.Is(err, forge.ErrUnavailable):
 		return cli.Fail(cli.Failed, err, "run the command again: it goes on where this run ended")
+	}
+	if errors.As(err, new(*gitcmd.Error)) {
+		return cli.Fail(cli.Failed, err, "is the repository there, and can it be reached? The command can be repeated at any time")
 	}
 	return cli.Fail(cli.Failed, err, "")
 }

@@ -58,7 +58,7 @@ func RemoteOf(place, user, password string) (Remote, error) {
 		return Remote{URL: path}, err
 	}
 	if !gitrepo.HasScheme(place) {
-		if strings.HasPrefix(place, "-") {
+		if strings.HasPrefix(place, "-") || strings.Contains(place, "::") { // an option; a program, as ext:: runs one
 			return Remote{}, errors.New("not a git URL")
 		}
 		return Remote{URL: place}, nil // host:path of ssh, which has no password

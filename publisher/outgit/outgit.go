@@ -134,6 +134,8 @@ type Outcome struct {
 	Pushed bool
 	// Proposal is about the change request; only [Propose] has one.
 	Proposal Proposal
+
+	tree string // of Commit, if it is a new one
 }
 
 // maxTries bounds how often a branch that others move is read again.
@@ -225,7 +227,7 @@ func (r repository) make(ctx context.Context, t Target, heads map[string]string,
 	}
 	outcome.Proposal.Promoted = c.promoted
 	outcome.Commit, err = r.commit(ctx, tree, parent, message(t, result, c, tree, o), o, when)
-	outcome.Pushed = true
+	outcome.Pushed, outcome.tree = true, tree
 	return outcome, err
 }
 

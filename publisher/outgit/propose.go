@@ -137,28 +137,27 @@ func (p *proposer) push(ctx context.Context, r repository, o Options) (Outcome, 
 	}
 	made.Branch = p.work
 	old := heads[p.work]
-	if made.Pushed = old != made.Commit; !made.Pushed {
-		return made, nil
+	if old == "" {
+		return made, r.push(ctx, made.Commit, p.work, old)
 	}
-	if err := p.checkOurs(ctx, r, old); err != nil {
+	last, err := p.readOurs(ctx, r, old)
+	if err != nil {
 		return made, err
+	}
+	if last.parent == heads[p.target.Branch] && last.tree == made.tree {
+		made.Commit, made.Pushed = old, false // rendered from other commits, to the same files
+		return made, nil
 	}
 	return made, r.push(ctx, made.Commit, p.work, old)
 }
 
-// checkOurs returns an error unless a commit of the work branch is one that we made and nobody changed.
-func (p *proposer) checkOurs(ctx context.Context, r repository, commit string) error {
-	if commit == "" {
-		return nil
-	}
+// readOurs reads a commit of the work branch. It returns an error unless we made the commit and nobody changed it.
+func (p *proposer) readOurs(ctx context.Context, r repository, commit string) (commitInfo, error) {
 	info, err := r.info(ctx, commit)
-	if err != nil {
-		return err
+	if err != nil || info.trailers[environmentTrailer] == p.result.Environment && info.trailers[treeTrailer] == info.tree {
+		return info, err
 	}
-	if info.trailers[environmentTrailer] == p.result.Environment && info.trailers[treeTrailer] == info.tree {
-		return nil
-	}
-	return &ForeignBranchError{Branch: p.work, Commit: commit, Author: info.author, Subject: info.subject}
+	return info, &ForeignBranchError{Branch: p.work, Commit: commit, Author: info.author, Subject: info.subject}
 }
 
 // withdraw closes our change request that the branch has left nothing of.

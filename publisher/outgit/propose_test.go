@@ -42,7 +42,7 @@ func (d desk) propose(t *testing.T, result *scheduler.Result, o Options) Outcome
 }
 
 func TestAnEnvironmentHasOneChangeRequest(t *testing.T) {
-	for _, kind := range forge.Kinds() {
+	for _, kind := range []forge.Kind{forge.GitLab, forge.Azure} { // package forge holds all four against each other
 		t.Run(string(kind), func(t *testing.T) {
 			d := newDesk(t, kind)
 			dev := d.RunGit("rev-parse", "dev")
@@ -63,6 +63,9 @@ func TestAnEnvironmentHasOneChangeRequest(t *testing.T) {
 			require.Equal(t, Unchanged, again.Proposal.Action)
 			require.False(t, again.Pushed)
 			require.Equal(t, first.Commit, again.Commit)
+			same := d.propose(t, edge(), Options{EnvironmentCommit: "another", Date: time.Unix(1_750_000_000, 0)})
+			require.Equal(t, first.Commit, same.Commit, "a commit of the platform that changes no file changes nothing here")
+			require.False(t, same.Pushed)
 
 			second := d.propose(t, changed("2"), Options{})
 			require.Equal(t, Updated, second.Proposal.Action)

@@ -1,7 +1,7 @@
 package outgit
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"crypto/sha1" // git's
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"io"
 	"path"
 	"slices"
 	"strings"
@@ -155,26 +156,35 @@ func (r repository) list(ctx context.Context, args ...string) (map[string]entry,
 
 // write makes the tree that a commit has after changes below a folder, and returns it.
 func (r repository) write(ctx context.Context, parent, folder string, c changes) (tree string, err error) {
-	var in bytes.Buffer
-	fmt.Fprint(&in, "commit refs/made\ncommitter wherry <wherry> 0 +0000\ndata 0\n")
+	in, out := io.Pipe() // git reads while it is written, so that a large tree is not in memory twice
+	go func() { _ = out.CloseWithError(stream(out, parent, folder, c)) }()
+	_, err = r.Run(ctx, in, "fast-import", "--quiet", "--force", "--done")
+	_ = in.Close() // ends the goroutine if git has not read to the end
+	if err != nil {
+		return "", err
+	}
+	made, err := r.Run(ctx, nil, "rev-parse", "refs/made^{tree}")
+	return strings.TrimSpace(string(made)), err
+}
+
+// stream writes changes as fast-import reads them.
+func stream(to io.Writer, parent, folder string, c changes) error {
+	in := bufio.NewWriter(to)
+	fmt.Fprint(in, "commit refs/made\ncommitter wherry <wherry> 0 +0000\ndata 0\n")
 	if parent != "" {
-		fmt.Fprintf(&in, "from %s\n", parent)
+		fmt.Fprintf(in, "from %s\n", parent)
 	}
 	for _, name := range c.removed {
-		fmt.Fprintf(&in, "D %s\n", quoted(path.Join(folder, name)))
+		fmt.Fprintf(in, "D %s\n", quoted(path.Join(folder, name)))
 	}
 	for _, name := range sortedNames(c.written) {
 		data := c.written[name]
-		fmt.Fprintf(&in, "M %s inline %s\ndata %d\n", fileMode, quoted(path.Join(folder, name)), len(data))
-		in.Write(data)
-		in.WriteByte('\n')
+		fmt.Fprintf(in, "M %s inline %s\ndata %d\n", fileMode, quoted(path.Join(folder, name)), len(data))
+		_, _ = in.Write(data) // its error is that of Flush
+		_ = in.WriteByte('\n')
 	}
-	in.WriteString("done\n")
-	if _, err := r.Run(ctx, &in, "fast-import", "--quiet", "--force", "--done"); err != nil {
-		return "", err
-	}
-	out, err := r.Run(ctx, nil, "rev-parse", "refs/made^{tree}")
-	return strings.TrimSpace(string(out)), err
+	_, _ = in.WriteString("done\n")
+	return in.Flush()
 }
 
 // quoted is a path as fast-import reads it, whatever characters it has.

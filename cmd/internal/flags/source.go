@@ -141,6 +141,9 @@ func (f *Source) Render(cmd *cobra.Command, place, output string, opts platform.
 	return built, f.PrintProblems(cmd, built.Loaded, built.Result.Warnings, built.Result)
 }
 
+// Timeout returns the value of --timeout.
+func (f *Source) Timeout() time.Duration { return f.timeout }
+
 // mirrorMap reads --mirror.
 func (f *Source) mirrorMap() (map[string]string, error) {
 	mirrors := map[string]string{}
