@@ -12,6 +12,8 @@ func newAgentCommand(defaultConfig string) *cobra.Command {
 		Short: "Keep a cluster at the newest release that is meant for it",
 		Long:  agentcmd.Long,
 		Args:  cobra.NoArgs,
+		// The program wherry-agent is what people install; this is the same in one program.
+		Hidden: true,
 	}
 	agentcmd.Add(cmd, defaultConfig)
 	return cmd

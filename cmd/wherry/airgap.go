@@ -103,6 +103,7 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 	cmd.Flags().StringVar(&allowExpired, "allow-expired", "", "write a release that has expired, and `REASON` with it")
 	cli.NotEmpty(cmd, "output", "allow-expired")
 	registry.AddTo(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	for _, f := range []string{"cluster-type", "output"} {
 		_ = cmd.MarkFlagRequired(f)
 	}

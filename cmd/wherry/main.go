@@ -4,6 +4,8 @@ package main
 
 import (
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,6 +83,8 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		bundlecmd.Verify(),
 		cli.NewVersionCommand(),
 	)
+	group(root)
+	cli.SectionUsage(root)
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "render", "lint", "plan", "explain", "schedule":
@@ -90,4 +94,24 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		}
 	}
 	return root
+}
+
+// groups are the sections of the list of commands. Commands of none of them are listed at the end.
+var groups = []struct{ id, title, commands string }{
+	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
+	{"publish", "Publish:", "airgap bundle publish registry releases rollout sign verify"},
+	{"fleet", "Install agents and watch the fleet:", "get hub install roster"},
+	{"access", "Keys and access:", "context keys login logout trust"},
+}
+
+// group sorts the commands into their groups.
+func group(root *cobra.Command) {
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(strings.Fields(g.commands), cmd.Name()) {
+				cmd.GroupID = g.id
+			}
+		}
+	}
 }

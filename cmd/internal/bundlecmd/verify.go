@@ -55,8 +55,9 @@ The exit code is 4 when it is not to be trusted.`,
   wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --trust trust.v1.json
   wherry verify oci://ghcr.io/example/edge/bundles/dev/drone --certificate-oidc-issuer https://token.actions.githubusercontent.com \
     --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return v.dispatch(cmd, strings.Join(args, "")) },
+		Args:              cobra.MaximumNArgs(1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return v.dispatch(cmd, strings.Join(args, "")) },
+		ValidArgsFunction: flags.CompleteClusterTypes,
 	}
 	flags.EnvironmentFlag(cmd, &v.environment, "the environment's `NAME`, where the argument is no REF")
 	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")

@@ -1,30 +1,51 @@
-// Package explaincmd holds the commands wherry explain …: the package scheduler explains from sources, publisher/catalog from
+// Package explaincmd holds the command wherry explain: the package scheduler explains from sources, publisher/catalog from
 // a published bundle. Begin with Command.
 package explaincmd
 
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/docs"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Command returns the command wherry explain.
 func Command() *cobra.Command {
+	x := &question{}
 	cmd := &cobra.Command{
-		Use:   "explain [CODE | REASON]",
-		Short: "Say why an assignment or a configuration value is as it is, or what a finding or a reason means",
-		Example: `  wherry explain assignment ./dev shop/till-test --environment dev --base ./main
+		Use:   "explain [PLATFORM] TYPE/TARGET [KEY] | CODE | REASON",
+		Short: "Say why an assignment or a value is as it is, or what a code or a reason means",
+		Long: `Say why a deployment target is on a cluster type, or why it is not: the policies with each term of their selectors
+and the label that meets it or does not, the ConfigMaps of its configuration in the order in which they are merged,
+its adapter, and why it fails if it does. TARGET is the full name, WORKLOAD-TARGET.
+
+With KEY, say where the value of a configuration key comes from: every ConfigMap that gives one, what each did to it,
+and of a structured value who gave each part. For a key without a value: who has it and why that does not apply.
+Values that look like secrets are masked.
+
+The exit code is 1 if the target is not on the cluster type, or the key has no value.
+
+With the CODE of a finding, or the REASON of a state, say what it means and what to do.` + help,
+		Example: `  wherry explain shop/till-test
+  wherry explain shop/till-test LOG_LEVEL -e dev
+  wherry explain ./dev shop/till-test --environment dev --base ./main
+  wherry explain shop/till-test --environment dev --from oci://127.0.0.1:5000/edge --key cosign.pub
   wherry explain W1203
   wherry explain NotOurs`,
-		Args: cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
 				return cmd.Help()
+			case len(args) > 1 || strings.Contains(args[0], "/"):
+				return x.explain(cmd, args)
 			case findingCode.MatchString(args[0]):
 				return printCode(cmd, args[0])
 			case docs.IsReason(args[0]):
@@ -32,10 +53,64 @@ func Command() *cobra.Command {
 			}
 			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), seeHelp(cmd))
 		},
+		ValidArgsFunction: x.source.CompleteAssignments,
 	}
-	cmd.AddCommand(newAssignmentCommand(), newConfigCommand(), newNoAssignmentCommand())
+	x.addFlags(cmd)
+	for _, old := range []*cobra.Command{newAssignmentCommand(), newConfigCommand(), newNoAssignmentCommand()} {
+		old.Hidden = true
+		cmd.AddCommand(old)
+	}
 	return cmd
 }
 
 // findingCode is the form of the codes that "wherry lint" gives.
 var findingCode = regexp.MustCompile(`^[A-Za-z][0-9]+$`)
+
+// explain answers about [PLATFORM] TYPE/TARGET [KEY]. A KEY has no slash, unlike TYPE/TARGET.
+func (x *question) explain(cmd *cobra.Command, args []string) error {
+	pair := len(args) - 1
+	if !strings.Contains(args[pair], "/") {
+		pair--
+	}
+	if pair > 1 || pair == 1 && x.from != "" || pair == 0 && len(args) > 2 {
+		usage := "[PLATFORM] TYPE/TARGET [KEY]"
+		if x.from != "" {
+			usage = "TYPE/TARGET [KEY] with --from"
+		}
+		return cli.Fail(cli.Usage, fmt.Errorf("expected %s", usage), seeHelp(cmd))
+	}
+	var slash bool
+	if x.clusterType, x.target, slash = strings.Cut(args[pair], "/"); !slash || x.clusterType == "" || x.target == "" || strings.Contains(x.target, "/") {
+		return cli.Fail(cli.Usage, fmt.Errorf("%q is not TYPE/TARGET", args[pair]), seeHelp(cmd))
+	}
+	x.rest = args[pair+1:]
+	if x.from != "" {
+		s, err := flags.Settings()
+		if err != nil {
+			return err
+		}
+		x.trust.Default(s)
+		if !strings.Contains(x.from, "/bundles/") {
+			if x.source.Environment, err = flags.Environment(cmd, s, x.source.Environment); err != nil {
+				return err
+			}
+		}
+		return x.released(cmd, func(cmd *cobra.Command, r *catalog.Released) error {
+			if len(x.rest) > 0 {
+				return x.releasedConfig(cmd, r)
+			}
+			return x.line(cmd, r, true)
+		})
+	}
+	place, err := x.source.Resolve(cmd, args[:pair])
+	if err != nil {
+		return err
+	}
+	x.platform = place
+	return x.fromSources(cmd, func(cmd *cobra.Command, e *scheduler.Explainer) error {
+		if len(x.rest) > 0 {
+			return x.config(cmd, e)
+		}
+		return x.pair(cmd, e, true)
+	})
+}

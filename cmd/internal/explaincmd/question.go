@@ -49,20 +49,33 @@ func (x *question) command(cmd *cobra.Command, named []string, explain func(*cob
 		if x.from != "" {
 			return x.released(cmd, released)
 		}
-		loaded, err := x.source.Load(cmd, x.platform, "")
-		if err != nil {
+		if _, err := x.source.Resolve(cmd, []string{x.platform}); err != nil {
 			return err
 		}
-		e, err := loaded.Model.Explainer(nil)
-		if err != nil {
-			return cli.Fail(cli.Usage, err, "")
-		}
-		for _, u := range loaded.Unread {
-			cmd.PrintErrf("warning: nothing is known of registration %s: %v\n", u.Registration, u.Err)
-		}
-		flags.PrintFailedPolicies(cmd, loaded)
-		return explain(cmd, e)
+		return x.fromSources(cmd, explain)
 	}
+	x.addFlags(cmd)
+	return cmd
+}
+
+// fromSources explains from the platform.
+func (x *question) fromSources(cmd *cobra.Command, explain func(*cobra.Command, *scheduler.Explainer) error) error {
+	loaded, err := x.source.Load(cmd, x.platform, "")
+	if err != nil {
+		return err
+	}
+	e, err := loaded.Model.Explainer(nil)
+	if err != nil {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	for _, u := range loaded.Unread {
+		cmd.PrintErrf("warning: nothing is known of registration %s: %v\n", u.Registration, u.Err)
+	}
+	flags.PrintFailedPolicies(cmd, loaded)
+	return explain(cmd, e)
+}
+
+func (x *question) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	x.source.AddEnvironment(cmd)
 	x.source.AddReplacements(cmd)
@@ -70,7 +83,6 @@ func (x *question) command(cmd *cobra.Command, named []string, explain func(*cob
 	x.trust.AddTo(cmd, "with --from: the public key `FILE` that must have signed the bundle")
 	x.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &x.format)
-	return cmd
 }
 
 // take reads the arguments.

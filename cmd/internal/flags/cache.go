@@ -22,6 +22,7 @@ func (f *Cache) AddTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "cache", "", "keep what was rendered, for the next time, in this `FOLDER` (default wherry/render in the user's cache folder)")
 	flags.BoolVar(&f.off, "no-cache", false, "render everything, and keep nothing")
+	cli.Rare(cmd, "cache", "no-cache")
 }
 
 // open opens the cache for the platform at place. A cache that cannot be used changes nothing but the time that it

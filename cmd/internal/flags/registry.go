@@ -23,11 +23,13 @@ const authHostVariable = "WHERRY_AUTH_HOST"
 func (f *Registry) AddTo(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.PlainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
 	f.AddAuthHosts(cmd)
+	cli.Rare(cmd, "plain-http")
 }
 
 // AddAuthHosts adds --auth-host alone.
 func (f *Registry) AddAuthHosts(cmd *cobra.Command) {
 	cmd.Flags().Var(&f.AuthHosts, "auth-host", "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times (else $"+authHostVariable+", separated by commas)")
+	cli.Rare(cmd, "auth-host")
 }
 
 // hostList is the value of --auth-host.

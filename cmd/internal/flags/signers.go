@@ -53,6 +53,7 @@ func (f *Signers) AddOptional(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.signers, "signer", nil, "cosign:`URI` of a key in a PKCS#11 token or a key service that signs; may be repeated")
 	flags.StringVar(&f.cosign, "cosign", "", "the `PROGRAM` that --signer runs (default "+cosignVariable+", else cosign on PATH)")
 	f.password.AddTo(cmd)
+	cli.Rare(cmd, "cosign", "password-file")
 }
 
 // Default takes the settings' keys if no flag gives any. It returns an error if there are none either.

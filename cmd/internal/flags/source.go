@@ -62,6 +62,7 @@ func (f *Source) AddEnvironment(cmd *cobra.Command) {
 func EnvironmentFlag(cmd *cobra.Command, value *string, usage string) {
 	cmd.Flags().StringVarP(value, "environment", "e", "", usage)
 	cli.NotEmpty(cmd, "environment")
+	_ = cmd.RegisterFlagCompletionFunc("environment", CompleteEnvironments)
 }
 
 // AddReplacements adds the flags that say where the rest of a platform is read from.
@@ -73,6 +74,7 @@ func (f *Source) AddReplacements(cmd *cobra.Command) {
 	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
 	f.timeout = 2 * time.Minute
 	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
+	cli.Rare(cmd, "commit", "mirror", "timeout")
 }
 
 // AddAssignments adds --assignments.
@@ -80,6 +82,7 @@ func (f *Source) AddAssignments(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Assignments, "assignments", "",
 		"take what is assigned from this `FILE`, or - for stdin, in the form of \"wherry schedule -o json\", and not from the scheduling policies")
 	cli.NotEmpty(cmd, "assignments")
+	cli.Rare(cmd, "assignments")
 }
 
 // Load reads the platform at place, and prints its environment if no flag gives one. Nothing is read from the folder

@@ -69,6 +69,8 @@ it reported last.`,
 		states = append(states, string(s))
 	}
 	cmd.AddCommand(newGetClustersCommand(&g), newGetDeploymentsCommand(&g))
+	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
+	_ = cmd.RegisterFlagCompletionFunc("type", flags.CompleteClusterTypes)
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

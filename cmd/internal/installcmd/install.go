@@ -2,7 +2,6 @@
 package installcmd
 
 import (
-	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/agent/config"
@@ -29,10 +29,9 @@ func Command() *cobra.Command {
 
 func newAgentCommand() *cobra.Command {
 	var opts deploy.AgentOptions
-	var printed bool
 	var permissions permissions
 	cmd := &cobra.Command{
-		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE --print",
+		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE",
 		Short: "Print the manifests of an agent for one cluster",
 		Long: `Print the manifests of an agent for one cluster: a namespace that enforces Pod Security "restricted", a
 service account with the permissions that assignments of the usual kinds need, the configuration, a volume
@@ -55,17 +54,17 @@ With --hub and --enroll-token-file the manifests hold a Secret with the token, b
 itself when it first starts. Delete the Secret afterwards.
 ` + flags.ReferenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --key cosign.pub --print | kubectl apply --server-side -f -
+      --key cosign.pub | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --key cosign.pub --rbac bundle --print > install.yaml
+      --key cosign.pub --rbac bundle > install.yaml
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --trust trust.v1.json --print > install.yaml`,
+      --trust trust.v1.json > install.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !printed {
-				return cli.Fail(cli.Usage, errors.New("nothing to do without --print"), `give --print, and hand the manifests to "kubectl apply --server-side -f -"`)
-			}
 			if err := permissions.check(cmd); err != nil {
+				return err
+			}
+			if err := fromSettings(cmd); err != nil {
 				return err
 			}
 			in, err := agentcmd.ReadInstalled(cmd.Context(), cmd.Flags())
@@ -98,13 +97,50 @@ itself when it first starts. Delete the Secret afterwards.
 		},
 	}
 	agentcmd.AddInstallFlags(cmd)
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(usualFlags, f.Name) {
+			cli.Rare(cmd, f.Name)
+		}
+	})
 	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
 	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
 	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
 	cmd.Flags().StringVar(&opts.ClientSecret, "tls-secret", "", "show registries and hub the certificate in this `SECRET` of type kubernetes.io/tls in the agent's namespace")
 	permissions.add(cmd)
-	cmd.Flags().BoolVar(&printed, "print", false, "print the manifests")
+	cmd.Flags().Bool("print", false, "print the manifests, as without this flag")
+	_ = cmd.Flags().MarkHidden("print") // of earlier versions
 	return cmd
+}
+
+// usualFlags are the settings of an agent that most sites give.
+var usualFlags = []string{"cluster-name", "cluster-type", "enroll-token-file", "environment", "hub", "hub-key", "key", "platform", "registry", "ring", "trust"}
+
+// fromSettings sets the flags that the settings of the platform around the current folder give.
+func fromSettings(cmd *cobra.Command) error {
+	s, err := flags.Settings()
+	if err != nil || s.Platform == nil {
+		return err
+	}
+	at, err := s.Locate("")
+	if err != nil { // then it has to be given
+		at.Environment = ""
+	}
+	given := cmd.Flags().Changed
+	values := map[string]string{"registry": s.Registry.Text, "environment": at.Environment, "hub": s.Hub.Text}
+	if !given("key") && !given("trust") {
+		values["trust"] = s.Trust.Text
+		if len(s.Keys) == 1 {
+			values["key"] = s.Keys[0].Text
+		}
+	}
+	for name, value := range values {
+		if value != "" && !given(name) && cmd.Flags().Lookup(name) != nil {
+			if err := cmd.Flags().Set(name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func checkInstall(opts deploy.AgentOptions) error {

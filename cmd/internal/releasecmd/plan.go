@@ -93,6 +93,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
+	cli.Rare(cmd, "platform-name", "drop", "allow-empty")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
 	return cmd
 }

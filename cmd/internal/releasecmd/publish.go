@@ -96,6 +96,7 @@ that asks for, from a timer, so that releases never expire.
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	cli.NotEmpty(cmd, "trust", "message")
+	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
 	return cmd
 }
 

@@ -63,6 +63,7 @@ of agents without a ring. The exit code is 5 where a trust document asks for mor
 	f.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
 	f.StringVar(&m.trust, "trust", "", flags.TrustUsage)
 	cli.NotEmpty(cmd, "trust", "ring", "above")
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd
 }
