@@ -60,7 +60,7 @@ func Find(dir string) (*Repository, error) {
 	top := gitrepo.TopOf(here)
 	if top != "" {
 		if r.Clone, err = gitrepo.OpenClone(top); err != nil {
-			return nil, &Error{Text: fmt.Sprintf("open the git repository in %s: %v", top, gitrepo.Plain(err)), Err: err}
+			r.Clone = nil // a repository of a form that is not known serves as a folder
 		}
 	}
 	object := ""

@@ -86,18 +86,21 @@ const maxKnown = 10
 // Resolve returns the platform that a command works on, and completes the source by the settings. That is the argument,
 // if there is one, else the place of the environment in the repository around the current folder.
 func (f *Source) Resolve(cmd *cobra.Command, args []string) (place string, err error) {
-	return f.resolve(cmd, args, (*settings.Settings).Locate)
+	if len(args) > 0 {
+		return args[0], f.complete(cmd, args[0], true)
+	}
+	return f.locate(cmd, (*settings.Settings).Locate)
 }
 
 // ResolveAll is Resolve for a command that looks at all environments unless one is named or is around the current folder.
 func (f *Source) ResolveAll(cmd *cobra.Command, args []string) (place string, err error) {
-	return f.resolve(cmd, args, (*settings.Settings).LocateAll)
+	if len(args) > 0 {
+		return args[0], f.complete(cmd, args[0], false)
+	}
+	return f.locate(cmd, (*settings.Settings).LocateAll)
 }
 
-func (f *Source) resolve(cmd *cobra.Command, args []string, locate func(*settings.Settings, string) (settings.Place, error)) (string, error) {
-	if len(args) > 0 {
-		return args[0], f.complete(cmd, args[0])
-	}
+func (f *Source) locate(cmd *cobra.Command, locate func(*settings.Settings, string) (settings.Place, error)) (string, error) {
 	sources, err := settingsSources()
 	if err != nil {
 		return "", err
@@ -118,8 +121,8 @@ func (f *Source) resolve(cmd *cobra.Command, args []string, locate func(*setting
 }
 
 // complete takes the settings for a platform that is an argument. Its environment is that of the variable, else the one
-// that the folder or branch says, else the default of the settings.
-func (f *Source) complete(cmd *cobra.Command, place string) (err error) {
+// that the folder or branch says, else, if one is needed, the default of the settings.
+func (f *Source) complete(cmd *cobra.Command, place string, needed bool) (err error) {
 	if f.settings, err = settingsFor(place); err != nil || f.Environment != "" {
 		return err
 	}
@@ -128,7 +131,7 @@ func (f *Source) complete(cmd *cobra.Command, place string) (err error) {
 		return nil
 	}
 	if !strings.HasPrefix(named.Origin, "variable ") {
-		if f.settings.Platform == nil {
+		if f.settings.Platform == nil || !needed {
 			return nil
 		}
 		if _, ok := f.settings.Platform.Inside(); ok {
