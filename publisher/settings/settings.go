@@ -11,6 +11,7 @@ package settings
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -101,7 +102,26 @@ func merge(repo *Repository, layers ...Settings) (*Settings, error) {
 			}
 		}
 	}
+	if err := all.checkCache(repo); err != nil {
+		return nil, err
+	}
 	return all, all.check()
+}
+
+// checkCache refuses a cache that a file of the repository puts into the repository: whoever can change that could
+// decide what is rendered, where no review sees it.
+func (s *Settings) checkCache(repo *Repository) error {
+	if repo == nil || !s.Cache.Given() || strings.HasPrefix(s.Cache.Origin, "variable ") {
+		return nil
+	}
+	dir, err := filepath.Abs(s.Cache.Text)
+	if err != nil {
+		return err
+	}
+	if below(dir, repo.Dir) || repo.Clone != nil && below(dir, repo.Clone.Top) {
+		return s.Cache.wrong("cache", errors.New("the folder lies in the repository: name one outside"))
+	}
+	return nil
 }
 
 // The environment variables, beside WHERRY_AUTH_HOST, which package flags reads. Several files are separated by commas.

@@ -17,20 +17,25 @@ import (
 )
 
 func newInspectCommand() *cobra.Command {
-	var format string
+	var environment, format string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "inspect REF",
+		Use:   "inspect REF|TYPE",
 		Short: "Show a bundle's release and assignments",
 		Long: `Show a bundle's release and assignments, and with -o json its manifest.
 
 ` + flags.ReferenceHelp + `
 
-Who signed it is not asked, so what is shown may be anybody's words: "wherry verify" asks.`,
+Who signed it is not asked, so what is shown may be anybody's words: "wherry verify" asks. TYPE alone is a cluster type of the
+environment, at the registry of the settings.`,
 		Example: "  wherry bundle inspect oci://127.0.0.1:5000/edge/bundles/dev/drone -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := flags.ParseReference(args[0])
+			s, err := flags.Settings()
+			if err != nil {
+				return err
+			}
+			ref, err := flags.BundleArgument(cmd, s, args[0], environment)
 			if err != nil {
 				return err
 			}
@@ -41,6 +46,7 @@ Who signed it is not asked, so what is shown may be anybody's words: "wherry ver
 			return cli.Print(cmd.OutOrStdout(), format, i, func(w io.Writer) { inspectTable(w, i) })
 		},
 	}
+	flags.EnvironmentFlag(cmd, &environment, "the environment's `NAME`, where the argument is a cluster type")
 	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd

@@ -78,21 +78,12 @@ func (v *verifying) dispatch(cmd *cobra.Command, argument string) error {
 	if err := v.check(s); err != nil {
 		return err
 	}
-	if flags.IsReference(argument) {
-		ref, err := flags.ParseReference(argument)
+	if argument != "" {
+		ref, err := flags.BundleArgument(cmd, s, argument, v.environment)
 		if err != nil {
 			return err
 		}
-		if v.environment != "" {
-			return cli.Usagef("%s names its environment: leave out --environment", ref)
-		}
 		return v.one(cmd, ref)
-	}
-	if argument != "" { // a mistyped reference is no cluster type
-		if err := oci.CheckName(argument); err != nil || strings.Contains(argument, "/") {
-			_, err := flags.ParseReference(argument)
-			return err
-		}
 	}
 	loc, err := flags.Location(s, "", "")
 	if err != nil {
@@ -101,11 +92,7 @@ func (v *verifying) dispatch(cmd *cobra.Command, argument string) error {
 	if v.environment, err = flags.Environment(cmd, s, v.environment); err != nil {
 		return err
 	}
-	if argument == "" {
-		return v.all(cmd, loc)
-	}
-	stream := bundle.Stream{Environment: v.environment, ClusterType: argument}
-	return v.one(cmd, oci.Reference{Location: loc, Repository: stream.Repository()})
+	return v.all(cmd, loc)
 }
 
 // check completes the flags by the settings, and refuses those that do not go together.

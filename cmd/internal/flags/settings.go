@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -213,7 +214,28 @@ func Environment(cmd *cobra.Command, s *settings.Settings, name string) (string,
 	return name, nil
 }
 
-// IsReference reports whether an argument is a location, or a reference below one, and no name.
-func IsReference(text string) bool {
+// BundleArgument returns the bundle that an argument names: by a REF, or by a cluster type of the environment, at the
+// settings' registry.
+func BundleArgument(cmd *cobra.Command, s *settings.Settings, argument, environment string) (oci.Reference, error) {
+	if isReference(argument) || oci.CheckName(argument) != nil || strings.Contains(argument, "/") {
+		ref, err := ParseReference(argument)
+		if err == nil && environment != "" {
+			err = cli.Usagef("%s names its environment: leave out --environment", ref)
+		}
+		return ref, err
+	}
+	loc, err := Location(s, "", "")
+	if err != nil {
+		return oci.Reference{}, err
+	}
+	if environment, err = Environment(cmd, s, environment); err != nil {
+		return oci.Reference{}, err
+	}
+	stream := bundle.Stream{Environment: environment, ClusterType: argument}
+	return oci.Reference{Location: loc, Repository: stream.Repository()}, nil
+}
+
+// isReference reports whether an argument is a location, or a reference below one, and no name.
+func isReference(text string) bool {
 	return strings.Contains(text, "://") || strings.HasPrefix(text, "oci-layout:")
 }
