@@ -65,7 +65,7 @@ func (p *Platform) hasTwin(o *Object) bool { return len(p.Named(o.Kind, o.Name))
 
 func removeNotes(kind string, p *Platform) []string {
 	notes := renameNotes(kind, p)
-	notes = slices.DeleteFunc(notes, func(n string) bool { return !strings.HasPrefix(n, "environments on other branches") })
+	notes = slices.DeleteFunc(notes, func(n string) bool { return !strings.HasSuffix(strings.SplitN(n, ":", 2)[0], "are not looked at") })
 	if kind == "ClusterType" || kind == "SchedulingPolicy" || kind == "Workload" || kind == "WorkloadRegistration" {
 		notes = append(notes, "assignments that end are deleted on clusters with the next release: see wherry plan")
 	}

@@ -146,6 +146,9 @@ func renameNotes(kind string, p *Platform) []string {
 	if kind == "Environment" || kind == "Workload" {
 		notes = append(notes, "repositories of app teams are not looked at: their deployment targets and dependencies have to follow")
 	}
+	if bases := p.Names("BaseRepo"); len(bases) > 0 && len(p.Environments) == 0 {
+		notes = append(notes, "bases in git are not looked at: "+strings.Join(bases, ", "))
+	}
 	for _, e := range p.Environments {
 		if e.Folder == "" && kind != "Environment" {
 			return append(notes, "environments on other branches are not looked at: "+e.Name+" is on branch "+e.Branch)

@@ -193,7 +193,7 @@ func (o *object) complete(p *author.Platform, home string) error {
 			continue // built in
 		}
 		if *part.value == "" {
-			return wrong(`"wherry new template" makes one`, "there is no Template of type %s to take for %s", part.kind, part.field)
+			return wrong(`"wherry new template" makes one; one of another branch has to be named`, "there is no Template of type %s to take for %s", part.kind, part.field)
 		}
 		if err := known(p, "Template", home, *part.value, false); err != nil {
 			return err
@@ -226,7 +226,7 @@ func usual(p *author.Platform, field, kind string) string {
 // known returns an error unless the environment has an object of the kind and name.
 func known(p *author.Platform, kind, environment, name string, required bool) error {
 	all := p.Visible(kind, environment)
-	if slices.Contains(all, name) {
+	if slices.Contains(all, name) || len(all) == 0 && name != "" { // without any, they are on another branch
 		return nil
 	}
 	hint := finding.DidYouMean(name, all)
@@ -269,13 +269,18 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 			}
 		}
 	}
-	if clean, err := gitrepo.CleanPath(folder); err != nil || clean == "." {
-		return nil, "", wrong("", "--folder %q: it must be a folder of the platform", r.Folder)
+	clean, err := gitrepo.CleanPath(folder)
+	onBranch := clean == "." && r.Branch != ""
+	if err != nil || clean == "." && !onBranch {
+		return nil, "", wrong("--folder . is for an environment on a branch of its own, which --branch names", "--folder %q: it must be a folder of the platform", r.Folder)
 	}
-	if _, err := os.Lstat(filepath.Join(p.Root, filepath.FromSlash(folder))); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(filepath.Join(p.Root, filepath.FromSlash(folder))); !onBranch && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", &author.Error{Err: fmt.Errorf("folder %s is there already", folder), Hint: "name another one with --folder", Refused: true}
 	}
-	o := object{Name: r.Name, Repo: r.Repo, Branch: r.Branch, Folder: "./" + path.Clean(folder)}
+	o := object{Name: r.Name, Repo: r.Repo, Branch: r.Branch, Folder: "./" + clean}
+	if onBranch {
+		o.Folder = "."
+	}
 	for _, e := range p.Environments {
 		if o.Repo == "" {
 			o.Repo = gitrepo.Redact(e.Repo)
@@ -299,13 +304,17 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 	if err != nil {
 		return nil, "", err
 	}
-	values, err := write("kinds/ConfigMap.yaml", object{Name: r.Name, Data: []Pair{{"ENVIRONMENT", r.Name}}})
-	if err != nil {
-		return nil, "", err
+	created := map[string][]byte{name: data}
+	note := fmt.Sprintf("make its branch: git switch --orphan %s", o.Branch)
+	if !onBranch {
+		if created[path.Join(clean, "configs", r.Name+".yaml")], err = write("kinds/ConfigMap.yaml", object{Name: r.Name, Data: []Pair{{"ENVIRONMENT", r.Name}}}); err != nil {
+			return nil, "", err
+		}
+		note = "it has no cluster type yet: wherry new cluster-type NAME -e " + r.Name
 	}
-	plan, err := p.Create(ctx, map[string][]byte{name: data, path.Join(folder, "configs", r.Name+".yaml"): values})
+	plan, err := p.Create(ctx, created)
 	if err == nil {
-		plan.Notes = append(plan.Notes, fmt.Sprintf("it has no cluster type yet: wherry new cluster-type NAME -e %s", r.Name))
+		plan.Notes = append(plan.Notes, note)
 	}
 	return plan, name, err
 }

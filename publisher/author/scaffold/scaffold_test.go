@@ -123,6 +123,20 @@ func TestNewObjectsGoWhereTheirKindLies(t *testing.T) {
 	require.Zero(t, result.Errors, "%v", result.Findings)
 }
 
+func TestAnEnvironmentOnABranchOfItsOwn(t *testing.T) {
+	dir := start(t, "kalypso")
+	require.Equal(t, ".environments/stage.yaml", add(t, dir, Request{Kind: "Environment", Name: "stage", Folder: ".", Branch: "stage"}))
+	p, err := author.Open(t.Context(), dir)
+	require.NoError(t, err)
+	e, err := p.Environment("stage")
+	require.NoError(t, err)
+	require.Equal(t, "stage", e.Branch)
+	require.Empty(t, e.Folder)
+
+	branch := t.TempDir() // which has no Template
+	add(t, branch, Request{Kind: "ClusterType", Name: "edge", Reconciler: "flux", NamespaceService: "namespace"})
+}
+
 func TestWhatCannotBeNew(t *testing.T) {
 	dir := start(t, "kalypso")
 	for _, tt := range []struct {
