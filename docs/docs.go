@@ -18,3 +18,8 @@ var Operations string
 //
 //go:embed hub.md
 var Hub string
+
+// Publish is publish.md, with the reasons for which a publisher holds assignments.
+//
+//go:embed publish.md
+var Publish string

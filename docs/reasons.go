@@ -21,7 +21,7 @@ func IsReason(word string) bool { return reasonName.MatchString(word) }
 // Reasons returns the rows about each reason.
 func Reasons() map[string][]Reason {
 	all := map[string][]Reason{}
-	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}} {
+	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}, {"docs/publish.md", Publish}} {
 		section, heads := "", []string(nil)
 		for line := range strings.Lines(p.text) {
 			line = strings.TrimSpace(line)

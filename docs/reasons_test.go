@@ -20,6 +20,6 @@ func TestReasonsAreReadFromEveryPage(t *testing.T) {
 			}
 		}
 	}
-	require.Len(t, pages, 3)
+	require.Len(t, pages, 4)
 	require.False(t, IsReason("W1203"))
 }

@@ -6,7 +6,7 @@ import "embed"
 // FS holds every example in a folder of its own. In it are the folders main, workloads/<registration>
 // and one for each environment.
 //
-//go:embed all:coffee
+//go:embed all:coffee all:namespaces
 var FS embed.FS
 
 // Demo is the example that `wherry demo` shows.

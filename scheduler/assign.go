@@ -143,7 +143,7 @@ func (a *assigner) input(i int) (*input, error) {
 	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
 	in := &input{config: a.composer.config(a.layerKey)}
 	in.Config = &in.config.view
-	d := template.Data{
+	d := template.WithTenant(template.Data{
 		DeploymentTargetName: t.Name,
 		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.Name,
 		Environment:          a.model.environment,
@@ -152,7 +152,7 @@ func (a *assigner) input(i int) (*input, error) {
 		Labels:               t.Labels,
 		Manifests:            t.Spec.Manifests,
 		ClusterType:          a.ct.Metadata.Name,
-	}
+	}, a.model.workspaces[t.Workspace].tenant)
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
 		return nil, because(NameTooLong, finding.Errorf(finding.CodeLongNamespace, t.At, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
 			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.At, t))

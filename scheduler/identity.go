@@ -39,7 +39,7 @@ func newIdentities(r *renderer) *identities {
 		if r.shield != nil && hasBraces(t) {
 			mark = r.shield.Mark()
 		}
-		ids.targets = append(ids.targets, identityOf(id, t.Name, t.Workspace, t.Spec, t.Labels, t.schemas, mark))
+		ids.targets = append(ids.targets, identityOf(id, t.Name, t.Workspace, t.Spec, t.Labels, t.schemas, mark, r.model.workspaces[t.Workspace].tenant))
 	}
 	for _, l := range r.composer.layers {
 		parts := []any{l.source.Name}

@@ -35,6 +35,11 @@ const (
 // object of src. Objects of kinds that are not part of a platform are skipped with a note; unknown fields are warnings.
 // Both are in the [Result].
 func (m *Model) Load(ctx context.Context, src Source) error {
+	if r, known := m.registrations[src.Registration]; known {
+		if err := m.CheckRegistration(r); err != nil {
+			return err
+		}
+	}
 	l := &loader{src: src, seen: map[objectKey]finding.Position{}, known: m.seen, model: m}
 	l.limits, l.limited = m.limitsOf(src.Registration)
 	if err := fs.WalkDir(src.FS, ".", func(name string, entry fs.DirEntry, err error) error {

@@ -215,8 +215,9 @@ func (m *Model) add(o kinds.Object) {
 	case *kinds.Platform:
 		m.objects.Platform = o
 		m.platform, m.platformRings = o.Metadata.Name, o.Spec.Rings
-		for _, w := range o.Spec.Workspaces {
-			m.workspaces[w.Name] = workspace{w.Account(), w.Limits, o.Position(w.Line)}
+		for i := range o.Spec.Workspaces {
+			w := &o.Spec.Workspaces[i]
+			m.workspaces[w.Name] = newWorkspace(w)
 		}
 	case *kinds.PromotionPolicy:
 		for _, e := range o.Spec.Environments {

@@ -332,6 +332,9 @@ func (m *Model) texts() []string {
 			all = append(all, manifest.Text.Value)
 		}
 	}
+	for _, w := range m.workspaces {
+		all = append(all, w.texts()...)
+	}
 	return all
 }
 

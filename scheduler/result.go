@@ -144,6 +144,10 @@ const (
 	CheckFailed    FailureReason = "CheckFailed"    // a PlatformCheck refuses an object of it
 	LimitExceeded  FailureReason = "LimitExceeded"  // its registration exceeds a limit of the Platform
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
+
+	// WorkspaceNotAllowed is the reason of a registration that names a repository, or a workspace, that the Platform does
+	// not allow it.
+	WorkspaceNotAllowed FailureReason = "WorkspaceNotAllowed"
 )
 
 // because returns err with a reason.

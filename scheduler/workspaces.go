@@ -7,14 +7,26 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
+	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
 // workspace is an entry of the Platform.
 type workspace struct {
-	account string // a name, or NAMESPACE/NAME
-	limits  kinds.Limits
-	at      finding.Position
+	account      string // a name, or NAMESPACE/NAME
+	limits       kinds.Limits
+	bound        bool // it may name these repositories only
+	repositories []gitPlace
+	tenant       *template.Tenant // what templates see of it
 }
+
+func newWorkspace(w *kinds.Workspace) workspace {
+	return workspace{
+		account: w.Account(), limits: w.Limits, bound: len(w.Repositories) > 0, repositories: placesOf(w.Repositories), tenant: tenantOf(w),
+	}
+}
+
+// CheckPlatform returns the mistakes in a Platform that was not loaded into a [Model], which checks it too.
+func CheckPlatform(p *kinds.Platform) error { return finding.Join(checkWorkspaces(p)) }
 
 // checkWorkspaces returns errors for workspaces that are listed twice, and for invalid names of ServiceAccounts: a typing
 // error must not leave a workspace unconfined.
@@ -37,8 +49,9 @@ func checkWorkspaces(p *kinds.Platform) []error {
 		if problem := accountProblem(w.Account()); problem != "" {
 			errs = append(errs, finding.Errorf(finding.CodeWorkspace, at, "give serviceAccount: NAME or NAMESPACE/NAME", "workspace %q: no ServiceAccount can be called %q: %s", w.Name, w.Account(), problem))
 		}
+		errs = append(errs, checkTenant(at, &w)...)
 	}
-	return errs
+	return append(errs, checkOwners(p.At, "the Platform", p.Spec.Owners)...)
 }
 
 func accountProblem(account string) string {

@@ -110,6 +110,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"deltas":      {"pack", "releases", "standing"},
 			"signing":     {"keys", "releases"},
 			"standing":    {"catalog", "releases", "trust", "usage"},
+			"codeowners":  {"gitrepo"},
 			"copier":      {"catalog", "releases", "trust", "usage"},
 			"garbage":     {"catalog", "releases"},
 			"catalog":     {"diff", "keys", "releases"},
@@ -135,6 +136,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"rendercache": nil,
 			"roster":      nil,
 			"migrate":     nil,
+			"starter":     nil,
 
 			"forge/forgetest": nil,
 

@@ -51,6 +51,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newAgentCommand(agentConfig),
 		newAirgapCommand(),
 		bundlecmd.Command(),
+		newCodeownersCommand(),
 		configcmd.Command(),
 		configcmd.Context(),
 		deltacmd.New(delta.Make),

@@ -151,6 +151,9 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 		}
 		p.object(a, o, who, homes, kinds, full)
 	}
+	if namespace := who.namespace; who != p.agent() && namespace == a.Namespace {
+		p.home(a, n)
+	}
 	for _, o := range n.Sources[a.Name] {
 		p.object(a, o, who, homes, kinds, reading)
 	}
@@ -158,6 +161,24 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 		p.within(a, p.argo(), who, homes, rule{argoGroup, "appprojects", ""}, reading)
 		p.within(a, p.argo(), who, homes, rule{"", "configmaps", "argocd-cm"}, reading)
 	}
+}
+
+// home adds the permissions to make the ServiceAccount and its RoleBinding, if the assignment may bring them along: its
+// needs name kinds and no names. See kubernetes.WorkspaceRole.
+func (p *Permissions) home(a bundle.Assignment, n *needs.Needs) {
+	account := schema.GroupKind{Kind: "ServiceAccount"}
+	binding := schema.GroupKind{Group: rbacv1.GroupName, Kind: "RoleBinding"}
+	brings := func(kind schema.GroupKind) bool {
+		return slices.ContainsFunc(n.Objects[a.Name], func(o needs.Object) bool {
+			return o.Kind.GroupKind() == kind && cmp.Or(o.Namespace, a.Namespace) == a.Namespace
+		})
+	}
+	if !brings(account) || !brings(binding) {
+		return
+	}
+	p.allow(a.Namespace, p.agent(), rule{"", "serviceaccounts", ""}, full)
+	p.allow(a.Namespace, p.agent(), rule{rbacv1.GroupName, "rolebindings", ""}, full)
+	p.allow(a.Namespace, p.agent(), rule{rbacv1.GroupName, "clusterroles", kubernetes.WorkspaceRole}, "bind")
 }
 
 const argoGroup = "argoproj.io"

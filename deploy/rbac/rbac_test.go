@@ -155,3 +155,21 @@ func TestBuiltInKinds(t *testing.T) {
 	}
 	require.Empty(t, k.guesses())
 }
+
+func TestAnAssignmentThatBringsItsServiceAccount(t *testing.T) {
+	n := needs.New()
+	n.Assignments = []bundle.Assignment{
+		{Name: "pay", Workspace: "payments", Namespace: "pay", ServiceAccount: "pay/wherry-payments", Adapter: "kubernetes"},
+		{Name: "till", Workspace: "tills", Namespace: "till", ServiceAccount: "teams/tills", Adapter: "kubernetes"},
+	}
+	for _, namespace := range []string{"pay", "till"} {
+		n.AddManifests(namespace, []byte("{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}\n---\n{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}}\n"))
+	}
+	p := For([]*needs.Needs{n}, options())
+	agent := p.agent()
+	bind := rule{"rbac.authorization.k8s.io", "clusterroles", "wherry-workspace"}
+	require.Equal(t, verbs("bind"), p.grants[grant{"pay", agent}][bind])
+	require.Equal(t, full, p.grants[grant{"pay", agent}][rule{"", "serviceaccounts", ""}])
+	require.Equal(t, full, p.grants[grant{"pay", agent}][rule{"rbac.authorization.k8s.io", "rolebindings", ""}])
+	require.NotContains(t, p.grants[grant{"till", agent}], bind, "its account is elsewhere")
+}

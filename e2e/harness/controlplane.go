@@ -70,6 +70,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.key(), "--service-account-signing-key-file="+c.key(),
 		"--service-cluster-ip-range=10.0.0.0/24",
+		"--allow-privileged=true",         // as everywhere: it is for Pod Security to refuse
 		"--endpoint-reconciler-type=none", // it refuses to announce an address of loopback
 	)
 	if err != nil {
@@ -83,6 +84,7 @@ func (c *Cluster) startControllers(ctx context.Context, tools string) error {
 	return c.startManager(ctx, tools, "kube-controller-manager", "--controllers="+strings.Join([]string{
 		"namespace-controller", "garbage-collector-controller",
 		"deployment-controller", "replicaset-controller",
+		"clusterrole-aggregation-controller", "resourcequota-controller", // for the rights and the quota of teams
 		"serviceaccount-controller", "root-ca-certificate-publisher-controller", // for a pod that speaks to the API server
 		"persistentvolume-binder-controller", "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
 	}, ","), "--root-ca-file="+c.certificate())

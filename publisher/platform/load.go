@@ -238,7 +238,10 @@ func (l *loader) workloads(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := l.read(ctx, l.loaded.Model, src)
+		err := l.loaded.Model.CheckRegistration(r) // before anything is fetched
+		if err == nil {
+			_, err = l.read(ctx, l.loaded.Model, src)
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -122,6 +122,13 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // options do not replace. Errors are [*SourceError], [*WhichEnvironmentError] and [finding.Error], or of ctx.
 // An app team's source that cannot be read is no error but Unread, unless the options name it and it is not there.
 func Load(ctx context.Context, o Source) (*Loaded, error) {
+	return load(ctx, o, (*loader).workloads)
+}
+
+// LoadPlatform is Load without the app teams' sources: what the platform team itself has written.
+func LoadPlatform(ctx context.Context, o Source) (*Loaded, error) { return load(ctx, o) }
+
+func load(ctx context.Context, o Source, more ...func(*loader, context.Context) error) (*Loaded, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
 	}
@@ -138,8 +145,9 @@ func Load(ctx context.Context, o Source) (*Loaded, error) {
 		times:  map[string]time.Time{},
 		loaded: &Loaded{Model: scheduler.NewModel(o.Environment)},
 	}
-	for _, step := range []func(context.Context) error{l.platform, l.bases, l.checkEnvironment, l.workloads} {
-		if err := step(ctx); err != nil {
+	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment}
+	for _, step := range append(steps, more...) {
+		if err := step(l, ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -112,8 +112,8 @@ func (r *Reconciler) as(who account) (client.Client, error) {
 	return c, nil
 }
 
-// assume makes the pass impersonate the assignment's ServiceAccount, if it has one. Only the assignment's own Namespace
-// is created by the agent itself, and at once: the ServiceAccount is in it.
+// assume makes the pass impersonate the assignment's ServiceAccount, if it has one. Only what that account needs to exist is
+// created by the agent itself, and at once; see home.
 func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error) {
 	if p.who, err = accountOf(a.Assignment, p.r.impersonate); err != nil || p.who == "" {
 		return err
@@ -121,42 +121,58 @@ func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error)
 	if p.Client, err = p.r.as(p.who); err != nil {
 		return err
 	}
-	absent, err := p.enter(ctx, a.Namespace)
+	home := p.home(a.Namespace)
+	absent, err := p.enter(ctx, home, a.Namespace)
 	if namespace, _ := p.who.split(); err != nil || absent && namespace == a.Namespace {
 		return err
+	}
+	if slices.ContainsFunc(home, func(m manifest) bool { return isAccount(m.Unstructured, p.who) }) {
+		return nil // it was made, or its absence is drift
 	}
 	return p.r.requireAccount(ctx, p.who)
 }
 
-// enter creates the assignment's own Namespace, if that is among its objects and the pass applies; otherwise it reports
+// enter creates the absent objects of the assignment's home, if the pass applies; otherwise it reports
 // whether the Namespace is absent. Objects in an absent Namespace need no request, which the ServiceAccount could not make.
-func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err error) {
-	i := slices.IndexFunc(p.plan.objects, func(m manifest) bool { return entryOf(m, false).isNamespace() && m.GetName() == namespace })
-	if i < 0 {
-		return false, nil
-	}
-	home := p.plan.objects[i]
-	p.actors[home.id()] = p.r.client
-	if err := p.stake(ctx, home); err != nil {
-		return false, err
-	}
-	switch {
-	case p.live[home.id()] != nil:
-		return false, nil
-	case !p.applying:
-		for _, m := range p.plan.objects {
-			if m.GetNamespace() == namespace {
-				p.live[m.id()] = nil
+func (p *pass) enter(ctx context.Context, home []manifest, namespace string) (absent bool, err error) {
+	for _, m := range home {
+		p.actors[m.id()] = p.r.client
+		if err := p.stake(ctx, m); err != nil {
+			return false, err
+		}
+		switch {
+		case p.live[m.id()] != nil:
+			continue
+		case !p.applying && entryOf(m, false).isNamespace():
+			for _, m := range p.plan.objects {
+				if m.GetNamespace() == namespace {
+					p.live[m.id()] = nil
+				}
+			}
+			return true, nil
+		case !p.applying:
+			continue
+		}
+		if err := p.create(ctx, m); err != nil {
+			return false, err
+		}
+		if isBinding(m.Unstructured, p.who) {
+			if err := p.awaitBinding(ctx, namespace); err != nil {
+				return false, err
 			}
 		}
-		return true, nil
 	}
-	p.inventory = p.inventory.union([]manifest{home})
+	return false, nil
+}
+
+// create applies an object of the assignment's home before all others.
+func (p *pass) create(ctx context.Context, m manifest) error {
+	p.inventory = p.inventory.union([]manifest{m})
 	if err := p.save(); err != nil {
-		return false, err
+		return err
 	}
-	_, err = p.manager.ApplyAll(ctx, []*unstructured.Unstructured{home.Unstructured}, ssa.ApplyOptions{})
-	return false, err
+	_, err := p.manager.ApplyAll(ctx, []*unstructured.Unstructured{m.Unstructured}, ssa.ApplyOptions{})
+	return err
 }
 
 // requireAccount returns an error with advice if a ServiceAccount does not exist. API servers do not check that: they allow
@@ -181,7 +197,7 @@ func (p *pass) inTheNameOf(inv inventory) inventory {
 	for i, e := range inv.Objects {
 		if _, held := p.plan.origins[e.id()]; held {
 			inv.Objects[i].As = p.who
-			if p.actors[e.id()] != nil { // its own Namespace
+			if p.actors[e.id()] != nil { // its home
 				inv.Objects[i].As = ""
 			}
 		}

@@ -3,6 +3,8 @@
 package kubernetes_test
 
 import (
+	"context"
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"testing"
@@ -240,4 +242,119 @@ func TestANameThatNoServiceAccountHas(t *testing.T) {
 	a.Workspace = "Team A"
 	requireOutcome(t, r.Apply(t.Context(), a), bundle.Failed, kubernetes.Forbidden)
 	require.True(t, apierrors.IsNotFound(s.Get(t.Context(), client.ObjectKey{Namespace: s.Name, Name: "mine"}, &corev1.ConfigMap{})))
+}
+
+// bringing are the manifests of an assignment that brings its Namespace, its ServiceAccount and that account's binding.
+const bringing = `---
+apiVersion: v1
+kind: Namespace
+metadata: {name: HOME}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: wherry-retail, namespace: HOME}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: wherry-retail, namespace: HOME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: wherry-workspace}
+subjects: [{kind: ServiceAccount, name: wherry-retail, namespace: HOME}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: HOME}
+data: {a: "1"}
+`
+
+// workspaceRole makes the ClusterRole that the site gives its workspaces.
+func (s *site) workspaceRole(t *testing.T) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: kubernetes.WorkspaceRole}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
+	}}
+	require.NoError(t, client.IgnoreAlreadyExists(s.Create(t.Context(), role)))
+	t.Cleanup(func() { _ = s.Delete(context.Background(), role) })
+}
+
+func TestAnAssignmentBringsItsServiceAccount(t *testing.T) {
+	s := newSite(t)
+	s.workspaceRole(t)
+	home := s.Name + "-home"
+	r, err := kubernetes.New(s.Config, s.ledger, kubernetes.Options{})
+	require.NoError(t, err)
+	of := func(manifests string) reconcilers.Assignment {
+		a := s.of(t, home+"/wherry-retail", strings.ReplaceAll(manifests, "HOME", home))
+		a.Namespace = home
+		return a
+	}
+	requireOutcome(t, r.Observe(t.Context(), of(bringing)), bundle.Pending, kubernetes.NotApplied)
+	requireOutcome(t, r.Apply(t.Context(), of(bringing)), bundle.Compliant, "")
+	settings := s.read(t, "v1", "ConfigMap", home, "settings")
+	require.NotNil(t, settings)
+	for _, object := range [][2]string{{"v1", "ServiceAccount"}, {"rbac.authorization.k8s.io/v1", "RoleBinding"}} {
+		require.NotNil(t, s.read(t, object[0], object[1], home, "wherry-retail"), object)
+	}
+	requireOutcome(t, r.Observe(t.Context(), of(bringing)), bundle.Compliant, "")
+	res := r.Apply(t.Context(), of(bringing))
+	requireOutcome(t, res, bundle.Compliant, "")
+	require.Empty(t, res.Changes, "again changes nothing")
+
+	// Taken away by hand, both come back.
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "wherry-retail"}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: home, Name: "wherry-retail"}},
+	} {
+		require.NoError(t, s.Delete(t.Context(), o))
+	}
+	s.AwaitRight(t, types.NamespacedName{Namespace: home, Name: "wherry-retail"}, home, configMaps, false)
+	require.NotEqual(t, bundle.Compliant, r.Observe(t.Context(), of(bringing)).State)
+	requireOutcome(t, r.Apply(t.Context(), of(bringing)), bundle.Compliant, "")
+
+	// It takes all of it along.
+	require.Eventually(t, func() bool { return r.Remove(t.Context(), of(bringing)).State == bundle.Removed }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.read(t, "v1", "Namespace", "", home) == nil }, time.Minute, 100*time.Millisecond)
+}
+
+// A team's text may have got into the manifests. What gives more than the site's ClusterRole is applied in the account's own
+// name, which may not do that, and nothing of it by the agent, which may do everything here.
+func TestTheAgentMakesNoOtherRights(t *testing.T) {
+	s := newSite(t)
+	s.workspaceRole(t)
+	r, err := kubernetes.New(s.Config, s.ledger, kubernetes.Options{})
+	require.NoError(t, err)
+	for name, edit := range map[string][2]string{
+		"another ClusterRole":       {"kind: ClusterRole, name: wherry-workspace", "kind: ClusterRole, name: cluster-admin"},
+		"a Role":                    {"kind: ClusterRole, name: wherry-workspace", "kind: Role, name: wherry-workspace"},
+		"another name":              {"kind: RoleBinding\nmetadata: {name: wherry-retail", "kind: RoleBinding\nmetadata: {name: other"},
+		"another subject":           {"subjects: [", "subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: system:authenticated}, "},
+		"another account":           {"kind: ServiceAccount, name: wherry-retail", "kind: ServiceAccount, name: default"},
+		"an account elsewhere":      {"name: wherry-retail, namespace: HOME}]", "name: wherry-retail, namespace: kube-system}]"},
+		"a binding in all":          {"kind: RoleBinding", "kind: ClusterRoleBinding"},
+		"a binding elsewhere":       {"kind: RoleBinding\nmetadata: {name: wherry-retail, namespace: HOME}", "kind: RoleBinding\nmetadata: {name: wherry-retail, namespace: kube-system}"},
+		"an annotation":             {"kind: RoleBinding\nmetadata: {name: wherry-retail", "kind: RoleBinding\nmetadata: {annotations: {a: b}, name: wherry-retail"},
+		"an identity of the cloud":  {"kind: ServiceAccount\nmetadata: {name: wherry-retail", "kind: ServiceAccount\nmetadata: {annotations: {cloud.example/role: admin}, name: wherry-retail"},
+		"an account with a Secret":  {"automountServiceAccountToken: false", "automountServiceAccountToken: false\nsecrets: [{name: a}]"},
+		"an account of other names": {"kind: ServiceAccount\nmetadata: {name: wherry-retail", "kind: ServiceAccount\nmetadata: {name: wherry-other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			home := s.Name + "-" + strings.ToLower(rand.Text()[:6])
+			manifests := strings.Replace(bringing, edit[0], edit[1], 1)
+			require.NotEqual(t, bringing, manifests)
+			a := s.of(t, home+"/wherry-retail", strings.ReplaceAll(manifests, "HOME", home))
+			a.Name, a.Namespace = "shop-"+home, home
+			res := r.Apply(t.Context(), a)
+			requireOutcome(t, res, bundle.Failed, kubernetes.Forbidden)
+			require.Nil(t, s.read(t, "v1", "ConfigMap", home, "settings"))
+			require.Nil(t, s.read(t, "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "wherry-retail"))
+			require.Nil(t, s.read(t, "rbac.authorization.k8s.io/v1", "RoleBinding", "kube-system", "wherry-retail"))
+			for _, binding := range []string{"wherry-retail", "other"} {
+				found := s.read(t, "rbac.authorization.k8s.io/v1", "RoleBinding", home, binding)
+				if found != nil {
+					require.Equal(t, kubernetes.WorkspaceRole, found.Object["roleRef"].(map[string]any)["name"], "what the site gives, and no more")
+				}
+			}
+			require.NoError(t, client.IgnoreNotFound(s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: home}})))
+		})
+	}
 }

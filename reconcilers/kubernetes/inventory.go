@@ -122,10 +122,11 @@ func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]
 	if err != nil {
 		return nil, err
 	}
-	known := len(p.inventory.Objects)
+	p.who = who
+	known, home := len(p.inventory.Objects), p.home(a.Namespace)
 	inv := p.inventory.union(p.plan.objects)
 	for i, e := range inv.Objects[known:] {
-		if !e.isNamespace() || e.Name != a.Namespace {
+		if !slices.ContainsFunc(home, func(m manifest) bool { return m.id() == e.id() }) {
 			inv.Objects[known+i].As = who
 		}
 	}
@@ -148,15 +149,18 @@ func (inv inventory) without(ms []manifest) []entry {
 }
 
 // forDeletion returns the entries in the order of their deletion: objects before those that they depend on, and
-// CustomResourceDefinitions and then Namespaces last.
+// ServiceAccounts and RoleBindings of the agent's own, CustomResourceDefinitions and then Namespaces last.
 func forDeletion(entries []entry) []entry {
 	entries = slices.Clone(entries)
+	assumed := slices.ContainsFunc(entries, func(e entry) bool { return e.As != "" })
 	rank := func(e entry) int {
 		switch {
 		case e.isNamespace():
-			return 2
+			return 3
 		case e.isCRD():
-			return 1
+			return 2
+		case assumed && e.As == "" && (e.groupKind() == serviceAccountKind.GroupKind() || e.groupKind() == roleBindingKind):
+			return 1 // others are deleted with the rights that these give
 		}
 		return 0
 	}

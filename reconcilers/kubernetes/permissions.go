@@ -12,6 +12,7 @@ import (
 var (
 	namespaceKind      = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 	serviceAccountKind = schema.GroupVersionKind{Version: "v1", Kind: "ServiceAccount"}
+	roleBindingKind    = schema.GroupKind{Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"}
 )
 
 // rbacCommand prints the permissions that a bundle needs; see docs/install.md.

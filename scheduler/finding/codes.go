@@ -32,6 +32,7 @@ const (
 	CodeWorkspace    = "E1015"
 	CodeLimit        = "E1016"
 	CodeRings        = "E1018"
+	CodeTenant       = "E1019"
 
 	// References between objects.
 	CodeNoTemplate         = "E1101"
@@ -48,6 +49,9 @@ const (
 	CodeUnreadSource       = "E1115"
 	CodeClusterOfNoType    = "W1116"
 	CodeClusterTwice       = "W1117"
+
+	CodeWorkspaceNotAllowed = "E1118"
+	CodeUnboundWorkspace    = "W1119"
 
 	// Values.
 	CodeTextReadAsMap   = "W1201"

@@ -166,6 +166,8 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 		v.SetString(d.str(n, at))
 	case reflect.Int64:
 		v.SetInt(d.integer(n, at))
+	case reflect.Bool:
+		v.SetBool(d.boolean(n, at))
 	case reflect.Struct:
 		d.decodeStruct(n, v, at)
 	case reflect.Map:
@@ -226,6 +228,14 @@ func (d *decoder) integer(n *yaml.Node, at *where) int64 {
 		d.fail(finding.CodeType, n, "", "%s must be a whole number", at)
 	}
 	return number
+}
+
+// boolean is the truth value that n must be, as YAML 1.2 and JSON write it.
+func (d *decoder) boolean(n *yaml.Node, at *where) bool {
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" {
+		d.fail(finding.CodeType, n, "", "%s must be true or false", at)
+	}
+	return strings.EqualFold(n.Value, "true")
 }
 
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {

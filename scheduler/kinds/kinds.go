@@ -293,7 +293,10 @@ type Platform struct {
 		Workloads localOnly `yaml:"workloads"`
 		Cache     localOnly `yaml:"cache"`
 
-		// Workspaces are the teams that are confined.
+		// Owners is the platform team, as the forge knows it: "@org/team", "@user" or a mail address. It owns every file
+		// that belongs to no workspace in the CODEOWNERS that wherry codeowners writes.
+		Owners []string `yaml:"owners"`
+		// Workspaces are the teams, with what each of them may use.
 		Workspaces []Workspace `yaml:"workspaces"`
 		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
 		Rings []string `yaml:"rings"`
@@ -329,16 +332,47 @@ type Settings struct {
 	Cache Text `yaml:"cache"`
 }
 
-// Workspace confines a team: it names the ServiceAccount that applies the team's assignments, and bounds them.
+// Workspace is a team: the ServiceAccount that applies its assignments, and what the team may use and change.
 type Workspace struct {
-	// Name is the workspace of WorkloadRegistrations.
+	// Name is what WorkloadRegistrations give as spec.workspace.
 	Name string `yaml:"name" schema:"required"`
 	// ServiceAccount is a name, which means an account in each assignment's own namespace, or NAMESPACE/NAME.
 	// The default is wherry- and the workspace's name.
 	ServiceAccount string `yaml:"serviceAccount"`
+	// CreateServiceAccount asks templates to make that account in each assignment's namespace. Templates read it as
+	// .ServiceAccount.
+	CreateServiceAccount bool `yaml:"createServiceAccount"`
+	// Owners is the team as the forge knows it: "@org/team", "@user" or a mail address. It owns the files of the workspace in
+	// the CODEOWNERS that wherry codeowners writes. Without owners these are the platform team's.
+	Owners []string `yaml:"owners"`
+	// Groups are the team's groups as the clusters' identity provider names them, each with its role. Templates read them
+	// as .Groups.
+	Groups []Group `yaml:"groups"`
+	// Repositories are the git repositories that the workspace's registrations may name: URLs of repositories, or of what
+	// lies above them, such as https://github.com/org. Without any, they may name every repository.
+	Repositories []string `yaml:"repositories"`
+	// Namespaces are labels and annotations for the namespaces of the workspace's assignments. Templates read them as
+	// .NamespaceLabels and .NamespaceAnnotations.
+	Namespaces NamespaceMetadata `yaml:"namespaces"`
 	// Limits bound each registration of the workspace.
 	Limits Limits `yaml:"limits"`
 	Line   Line
+}
+
+// Group is a group of the clusters' identity provider with its role in a workspace's namespaces.
+type Group struct {
+	// Name is the group as the API server gets it from the identity provider, with the prefix that it adds.
+	Name string `yaml:"name" schema:"required"`
+	// Role is a ClusterRole, such as view, edit or admin. Empty means edit.
+	Role string `yaml:"role"`
+}
+
+// NamespaceMetadata are labels and annotations for namespaces.
+type NamespaceMetadata struct {
+	// Labels are put on the namespaces. A label of Pod Security replaces that of the Template.
+	Labels map[string]string `yaml:"labels"`
+	// Annotations are put on the namespaces. Those below namespace-service/ set the quota.
+	Annotations map[string]string `yaml:"annotations"`
 }
 
 // Limits bound the targets, files and bytes of each registration of a workspace, so that one team cannot fill the bundle
@@ -474,6 +508,17 @@ func (o *Common) Position(l Line) finding.Position {
 
 // Base returns o, the part that all kinds have in common.
 func (o *Common) Base() *Common { return o }
+
+// defaultRole is the ClusterRole of a group without one.
+const defaultRole = "edit"
+
+// GivenRole returns the group's role, the given or the default one.
+func (g Group) GivenRole() string {
+	if g.Role == "" {
+		return defaultRole
+	}
+	return g.Role
+}
 
 // Object is a struct of this file that can be read.
 type Object interface {

@@ -94,6 +94,9 @@ func (l *linter) registrations() {
 			if !slices.Contains(workspaces, w.Name) {
 				l.add(finding.CodeUnusedWorkspace, p.Position(w.Line), finding.DidYouMean(w.Name, workspaces), "Platform: no WorkloadRegistration has workspace %q", w.Name)
 			}
+			if len(w.Repositories) == 0 && slices.ContainsFunc(listed, func(o kinds.Workspace) bool { return len(o.Repositories) > 0 }) {
+				l.add(finding.CodeUnboundWorkspace, p.Position(w.Line), "give it repositories", "workspace %q may use every repository, and others may not", w.Name)
+			}
 		}
 	}
 }

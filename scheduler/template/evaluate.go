@@ -300,10 +300,14 @@ func shorten(message string) string {
 func dataFields() []string {
 	var names []string
 	for f := range reflect.TypeFor[Data]().Fields() {
-		names = append(names, f.Name)
+		if f.IsExported() {
+			names = append(names, f.Name)
+		}
 	}
 	for m := range reflect.TypeFor[Data]().Methods() {
-		names = append(names, m.Name)
+		if m.Name != "Format" {
+			names = append(names, m.Name)
+		}
 	}
 	return names
 }

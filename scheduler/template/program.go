@@ -38,10 +38,14 @@ var (
 		"Repo":                 (*Data).Repo,
 		"Branch":               (*Data).Branch,
 		"Path":                 (*Data).Path,
+		"ServiceAccount":       (*Data).ServiceAccount,
 	}
 	mapFields = map[string]func(*Data) map[string]string{
 		"Labels":    func(d *Data) map[string]string { return d.Labels },
 		"Manifests": func(d *Data) map[string]string { return d.Manifests },
+
+		"NamespaceLabels":      (*Data).NamespaceLabels,
+		"NamespaceAnnotations": (*Data).NamespaceAnnotations,
 	}
 )
 

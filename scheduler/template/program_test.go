@@ -83,11 +83,12 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 // Each field of data is known to be a text, a map of texts or the configuration: a new one must be
 // thought about.
 func TestPiecesKnowAllFields(t *testing.T) {
-	require.ElementsMatch(t, dataFields(), append(plainReads(), "ConfigData"))
+	require.ElementsMatch(t, dataFields(), append(plainReads(), "ConfigData", "Groups"))
 	for name, get := range textFields {
 		run, err := (&Library{functions: functions()}).text("t", "{{ ."+name+" }}", finding.Position{}), error(nil)
 		require.NoError(t, err)
 		d := Data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Manifests: map[string]string{"repo": "7", "branch": "8", "path": "9"}}
+		d = WithTenant(d, &Tenant{ServiceAccount: "10"})
 		var b strings.Builder
 		require.NoError(t, run.run.Execute(&b, d))
 		require.Equal(t, b.String(), get(&d), name)
