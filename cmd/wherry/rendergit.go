@@ -153,17 +153,22 @@ func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, 
 	if err == nil {
 		answer = g.print(cmd, outcome)
 	}
+	var unset error
 	if source != nil {
-		status := statusOf(result, outcome, err)
-		if set := source.SetStatus(cmd.Context(), loaded.EnvironmentCommit, status); set != nil {
-			err = errors.Join(err, g.failure(set))
-		}
+		unset = source.SetStatus(cmd.Context(), loaded.EnvironmentCommit, statusOf(result, outcome, err))
+	}
+	if unset != nil && (err != nil || answer != nil) {
+		cmd.PrintErrf("warning: %s\n", show.Line(unset.Error())) // the other error says more
 	}
 	switch {
 	case err != nil:
 		return g.failure(err)
 	case answer != nil:
 		return answer
+	case errors.Is(unset, forge.ErrNotFound):
+		return cli.Fail(cli.Failed, unset, "the files are committed; push the platform's commit before --status")
+	case unset != nil:
+		return g.failure(unset)
 	}
 	return flags.FailedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", outcome.Branch))
 }
@@ -258,18 +263,21 @@ func (g *gitOutput) sourceOf(place string, loaded *platform.Loaded) (*forge.Repo
 	if loaded.EnvironmentCommit == "" {
 		return nil, cli.Usagef("--status: the platform's files are in no commit")
 	}
-	at, kind := gitrepo.OriginOf(place), g.kind
+	at, kind := gitrepo.OriginOf(place), forge.Kind("")
 	if repository, _, found := strings.Cut(place, "#"); loaded.Source != "" && (found || gitrepo.IsURL(place)) {
 		at = repository
 	}
-	if run, ok := forge.RunOf(os.Getenv); ok && (at == "" || sameHost(at, run.URL)) {
-		kind = run.Kind
-		if at == "" {
-			at = run.URL
-		}
-	}
+	run, inCI := forge.RunOf(os.Getenv)
 	if at == "" {
+		at = run.URL
+	}
+	switch {
+	case at == "":
 		return nil, cli.Usagef("--status: the platform's folder has no remote named origin")
+	case inCI && sameHost(at, run.URL):
+		kind = run.Kind
+	case sameHost(at, g.target.URL): // that --forge is about
+		kind = g.kind
 	}
 	r, err := forge.New(at, forge.Options{Kind: kind, Tokens: g.tokens})
 	if err != nil {
