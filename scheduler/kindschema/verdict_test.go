@@ -69,6 +69,9 @@ func asJSON(n *yaml.Node) any {
 	case "!!null":
 		return nil
 	case "!!bool":
+		if n.ShortTag() != "!!bool" {
+			return 0.5 // yes and on: no field takes them, neither for a text nor for a boolean
+		}
 		return true
 	case "!!int":
 		if i, err := strconv.ParseInt(n.Value, 0, 64); err == nil {
