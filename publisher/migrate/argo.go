@@ -201,18 +201,27 @@ type application struct {
 	chart   string
 }
 
-func (a *argo) addSet(d document, object, name string) {
-	spec := kinds.Field(d.node, "spec")
-	for field, why := range map[string]string{
-		"strategy":                     "name rings in a PromotionPolicy, and give each Cluster its ring, instead of rollingSync",
-		"syncPolicy":                   "an assignment goes when it is no longer assigned; wherry.dev/on-remove: orphan on the Workload keeps what was applied",
-		"preservedFields":              "the template writes the whole Application",
-		"ignoreApplicationDifferences": "the template writes the whole Application",
-	} {
-		if n := kinds.Field(spec, field); n.Kind != 0 {
-			a.report.add(Missing, place{d.at.file, n.Line}, object, "spec."+field, why)
+// argoFields are fields of an ApplicationSet without a counterpart, with what to do.
+var argoFields = map[string]string{
+	"strategy":                     "name rings in a PromotionPolicy, and give each Cluster its ring, instead of rollingSync",
+	"syncPolicy":                   "an assignment goes when it is no longer assigned; wherry.dev/on-remove: orphan on the Workload keeps what was applied",
+	"preservedFields":              "the template writes the whole Application",
+	"ignoreApplicationDifferences": "the template writes the whole Application",
+}
+
+// reportFields reports the fields of a set that are not read.
+func (a *argo) reportFields(file, object string, spec *yaml.Node) {
+	read := []string{"generators", "template", "templatePatch", "goTemplate", "goTemplateOptions"}
+	for i := 0; spec.Kind == yaml.MappingNode && i+1 < len(spec.Content); i += 2 {
+		if key := spec.Content[i]; !slices.Contains(read, key.Value) && !isZero(spec.Content[i+1]) {
+			a.report.add(Missing, place{file, key.Line}, object, "spec."+key.Value, cmp.Or(argoFields[key.Value], "it has no counterpart"))
 		}
 	}
+}
+
+func (a *argo) addSet(d document, object, name string) {
+	spec := kinds.Field(d.node, "spec")
+	a.reportFields(d.at.file, object, spec)
 	if n := kinds.Field(spec, "templatePatch"); n.Kind != 0 {
 		a.report.add(Missing, place{d.at.file, n.Line}, object, "all", "spec.templatePatch may change anything, and is not evaluated")
 		return

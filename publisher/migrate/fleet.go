@@ -79,6 +79,7 @@ var (
 		"insecureSkipTLSVerify": "give Flux the certificate as a Secret, and name it in templates/flux.yaml",
 		"keepResources":         "wherry.dev/on-remove: orphan on the Workload keeps what was applied",
 		"deleteNamespace":       "the namespace of an assignment goes with it",
+		"pollingInterval":       "templates/flux.yaml has the interval in which Flux asks",
 		"bundles":               "write what is listed there as paths",
 	}
 	fleetBundleFields = map[string]string{
@@ -93,7 +94,7 @@ var (
 		"keepResources":          "wherry.dev/on-remove: orphan on the Workload keeps what was applied",
 		"deleteCRDResources":     "CRDs are kept or deleted like all else",
 		"serviceAccount":         "list the workspace in the Platform, which names the ServiceAccount that applies its assignments",
-		"targets":                "targets in a fleet.yaml are not read by Fleet either; those of the GitRepo count",
+		"targets":                "targets of the GitRepo, overrideTargets and targetCustomizations are read",
 		"overwrites":             "set a dependency between the workloads instead",
 		"downstreamResources":    "bring Secrets to the cluster in another way, such as SOPS or an external secret store",
 		"helmSecretName":         "give Flux the login as a Secret, and name it in templates/flux.yaml",
@@ -107,6 +108,16 @@ var (
 		"helm.disablePreProcess": "values with ${ } are not evaluated anyway",
 		"yaml.overlays":          "make a kustomization with a folder for each variant, and name it as path in the Workload",
 	}
+)
+
+// The fields that are read, or that say nothing here.
+var (
+	fleetRepoRead   = []string{"repo", "branch", "revision", "paths", "targets", "paused", "forceSyncGeneration"}
+	fleetBundleRead = []string{
+		"defaultNamespace", "namespace", "helm", "kustomize", "yaml", "name", "targetCustomizations", "targetCustomizationMode", "overrideTargets", "dependsOn",
+		"helm.chart", "helm.repo", "helm.version", "helm.releaseName", "helm.values", "kustomize.dir",
+	}
+	fleetTargetRead = append([]string{"clusterName", "clusterSelector", "clusterGroup", "clusterGroupSelector", "doNotDeploy"}, fleetBundleRead...)
 )
 
 // fleet imports the objects of Fleet.
@@ -379,7 +390,7 @@ func (f *fleet) addRepo(d document) {
 		f.report.add(Missing, d.at, object, "all", "it cannot be read: "+oneLine(err))
 		return
 	}
-	f.reportFields(d.at.file, object, "spec.", kinds.Field(d.node, "spec"), fleetRepoFields)
+	f.reportFields(d.at.file, object, "", kinds.Field(d.node, "spec"), fleetRepoRead, fleetRepoFields)
 	repo := read.Spec
 	if repo.Paused {
 		f.report.add(Later, d.at, object, "spec.paused", "it is imported as if it ran: take the policies out until it is to")
@@ -464,15 +475,7 @@ func (f *fleet) readBundle(object string, files fs.FS, file string) (b fleetBund
 			at.line = documents[0].at.line
 			n := documents[0].node
 			if err = n.Decode(&b); err == nil {
-				f.reportFields(file, object+" "+path.Dir(file), "", n, fleetBundleFields)
-				for _, part := range []string{"helm", "yaml"} {
-					f.reportFields(file, object+" "+path.Dir(file), part+".", kinds.Field(n, part), fleetBundleFields)
-				}
-				for _, c := range kinds.SequenceField(n, "targetCustomizations") {
-					f.reportFields(file, object+" "+path.Dir(file), "", c, fleetBundleFields)
-					f.reportFields(file, object+" "+path.Dir(file), "helm.", kinds.Field(c, "helm"), fleetBundleFields)
-					f.reportFields(file, object+" "+path.Dir(file), "yaml.", kinds.Field(c, "yaml"), fleetBundleFields)
-				}
+				f.reportBundle(file, object+" "+path.Dir(file), n)
 			}
 		}
 	}
@@ -483,16 +486,33 @@ func (f *fleet) readBundle(object string, files fs.FS, file string) (b fleetBund
 	return b, at, true
 }
 
-// reportFields reports fields that have no counterpart.
-func (f *fleet) reportFields(file, object, prefix string, n *yaml.Node, known map[string]string) {
+// reportBundle reports what of a fleet.yaml is not read.
+func (f *fleet) reportBundle(file, object string, n *yaml.Node) {
+	parts := func(n *yaml.Node, read []string) {
+		f.reportFields(file, object, "", n, read, fleetBundleFields)
+		for _, part := range []string{"helm", "kustomize", "yaml"} {
+			f.reportFields(file, object, part+".", kinds.Field(n, part), read, fleetBundleFields)
+		}
+	}
+	parts(n, fleetBundleRead)
+	for _, c := range kinds.SequenceField(n, "targetCustomizations") {
+		parts(c, fleetTargetRead)
+	}
+	for _, t := range kinds.SequenceField(n, "overrideTargets") {
+		parts(t, fleetTargetRead)
+	}
+}
+
+// reportFields reports fields that are not read, with what to do where that is known. Fields of the object in the field
+// PREFIX are called PREFIX.NAME.
+func (f *fleet) reportFields(file, object, prefix string, n *yaml.Node, read []string, known map[string]string) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		why, ok := known[strings.TrimPrefix(prefix, "spec.")+key.Value]
-		if ok && !isZero(value) {
-			f.report.add(Missing, place{file, key.Line}, object, prefix+key.Value, why)
+		if name := prefix + key.Value; !slices.Contains(read, name) && !isZero(value) {
+			f.report.add(Missing, place{file, key.Line}, object, name, cmp.Or(known[name], "it has no counterpart"))
 		}
 	}
 }
