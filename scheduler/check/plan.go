@@ -88,7 +88,7 @@ func (s *Set) Plan(facts Facts) []Judgement {
 	for _, c := range s.plans {
 		j := Judgement{Check: c.name, At: c.at, Warning: c.warning}
 		if c.clusters && !facts.ClustersKnown {
-			j.Message, j.Hint = "the check counts clusters, and they are not known", `add Cluster objects to the platform, with "wherry roster add"`
+			j.Message, j.Hint = "the check counts clusters, and they are not known", `add Cluster objects to the platform, with "wherry roster add", or give --hub`
 			all = append(all, j)
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
@@ -23,6 +24,7 @@ type publishing struct {
 	source   flags.Source
 	registry flags.Registry
 	signers  flags.Signers
+	fleet    fleet
 	to       string
 	trust    string
 	clean    bool
@@ -54,7 +56,8 @@ Where the platform names rings, new content is released to the first of them, or
 the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
 
 A rule of the platform about publications, a PlatformCheck, may refuse the whole: then nothing is published,
-and the exit code is 4. One about objects fails the assignments that it refuses.
+and the exit code is 4. One about objects fails the assignments that it refuses. Clusters are counted in the
+Cluster objects of the platform, or with --hub in a hub.
 
 Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
 tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
@@ -95,6 +98,7 @@ that asks for, from a timer, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
+	p.fleet.addTo(cmd)
 	cli.NotEmpty(cmd, "trust", "message")
 	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
 	return cmd
@@ -152,8 +156,9 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict = loaded.Unread, p.source.Strict
-	fleet := diff.RosterOf(loaded.Model)
-	opts.Fleet = &fleet
+	if opts.Fleet, err = p.clusters(cmd, built); err != nil {
+		return err
+	}
 	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.Cache.Trim()
@@ -178,6 +183,22 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	return conclude(cmd, done, to, p.trust, p.source.Strict)
+}
+
+// clusters returns the clusters that plan checks count. Without such a check no hub is asked.
+func (p *publishing) clusters(cmd *cobra.Command, built platform.Built) (*impact.Fleet, error) {
+	roster := diff.RosterOf(built.Loaded.Model)
+	if !built.Result.Checks.HasPlans() {
+		return &roster, nil
+	}
+	if p.fleet.url == "" {
+		p.fleet.url, p.fleet.preset = p.source.Settings().Hub.Text, true
+	}
+	known, err := p.fleet.of(cmd, built, p.options.Platform)
+	if known == nil {
+		known = &roster
+	}
+	return known, err
 }
 
 // checkClean prints which files are in no commit, and refuses them with --require-clean.
