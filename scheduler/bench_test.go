@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -74,6 +75,53 @@ func BenchmarkRender(b *testing.B) {
 			figure("render-100k-bytes-per-assignment", int64(after.TotalAlloc-before.TotalAlloc)/int64(b.N*assignments), "bytes")
 			benchChanges(b, dir, assignments)
 			figure("render-100k-whole-peak-bytes", peakBytes(), "bytes")
+		})
+	}
+}
+
+// benchChecks are three rules: about objects that no assignment has, and about two that each of them has.
+const benchChecks = `apiVersion: wherry.dev/v1alpha1
+kind: PlatformCheck
+metadata: {name: no-loadbalancer}
+spec:
+  objects: {kinds: [Service]}
+  expression: "!has(object.spec.type) || object.spec.type != 'LoadBalancer'"
+---
+apiVersion: wherry.dev/v1alpha1
+kind: PlatformCheck
+metadata: {name: namespaces-are-named-by-environment}
+spec:
+  objects: {kinds: [Namespace]}
+  expression: object.metadata.name.startsWith(environment + '-')
+---
+apiVersion: wherry.dev/v1alpha1
+kind: PlatformCheck
+metadata: {name: sources-are-ours}
+spec:
+  objects: {kinds: [GitRepository]}
+  expression: object.spec.url.startsWith('https://')
+`
+
+// BenchmarkChecks prints what 100,000 assignments cost without and with three PlatformChecks: rendered for the first time, and
+// again when nothing has changed. Run it with -benchtime 1x.
+func BenchmarkChecks(b *testing.B) {
+	const edge = 316
+	for _, name := range []string{"without", "with"} {
+		b.Run(name, func(b *testing.B) {
+			dir := benchPlatform(b, edge)
+			if name == "with" {
+				require.NoError(b, os.WriteFile(filepath.Join(dir, "checks.yaml"), []byte(benchChecks), 0o644))
+			}
+			cacheDir := b.TempDir()
+			for _, run := range []string{"first", "unchanged"} {
+				runtime.GC()
+				start, cpu := time.Now(), cpuTime()
+				cache, err := rendercache.Open(cacheDir, rendercache.Options{})
+				require.NoError(b, err)
+				benchRender(b, benchModel(b, dir), edge*edge, cache)
+				figure("checks-100k-"+name+"-"+run+"-ms", time.Since(start).Milliseconds(), "ms")
+				figure("checks-100k-"+name+"-"+run+"-cpu-ms", (cpuTime() - cpu).Milliseconds(), "ms")
+			}
 		})
 	}
 }

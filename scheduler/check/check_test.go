@@ -137,6 +137,27 @@ func TestObjectsAreReadAsAnAPIServerReadsThem(t *testing.T) {
 		"kind: X\non: yes\nn: 8\nf: 1.5\nnone: ~\nday: 2026-01-02\nbig: 18446744073709551615\nhex: 0x10"))
 }
 
+// A file that is split into its documents has the same objects.
+func TestDocumentsAreSplitWhereYAMLSplitsThem(t *testing.T) {
+	for _, text := range []string{
+		services, "---\nkind: A\n---\n---\nkind: B\n", "kind: A\ntext: |\n  a\n  ---\n  b\n--- # c\nkind: B\n---", "kind: A\r\n---\r\nkind: B\r\n",
+		"%YAML 1.2\n---\nkind: A\n...\n%YAML 1.2\n---\nkind: B\n", "kind: A\na: b\n ---\n---x: 1\n---\tkind\n", "--- {kind: A}\n--- {kind: B}\n",
+	} {
+		whole, err := objectsIn([]byte(text))
+		parts, partsErr := relevantObjects([]byte(text), nil)
+		require.Equal(t, err, partsErr, text)
+		require.Equal(t, len(whole), len(parts), text)
+		for i := range whole {
+			require.Equal(t, whole[i].String(), parts[i].String())
+		}
+	}
+	found, err := relevantObjects([]byte("kind: A\n---\nkind: B\n---\n]\n"), []groupKind{{"A", ""}})
+	require.NoError(t, err, "what cannot have the kind is not parsed")
+	require.Len(t, found, 1)
+	_, err = relevantObjects([]byte("kind: A\n---\nkind: B\n---\nA: ]\n"), []groupKind{{"A", ""}})
+	require.ErrorContains(t, err, "line 4: did not find expected node content")
+}
+
 func TestBounds(t *testing.T) {
 	deep := "kind: Service\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 8 {

@@ -47,6 +47,58 @@ func mayHave(data []byte, all []groupKind) bool {
 		slices.ContainsFunc(all, func(k groupKind) bool { return bytes.Contains(data, []byte(k.kind)) })
 }
 
+// documents splits a file at the lines that end a YAML document. Such a line ends it wherever it stands, but for a text that
+// is a document of its own, and so no object.
+func documents(data []byte) [][]byte {
+	if data[0] == '%' || bytes.Contains(data, []byte("\n%")) || bytes.Contains(data, []byte("\n...")) { // directives
+		return [][]byte{data}
+	}
+	var all [][]byte
+	from := 0
+	for at := 0; ; {
+		i := bytes.Index(data[at:], []byte("\n---"))
+		if i < 0 {
+			return append(all, data[from:])
+		}
+		at += i + 1
+		if after := at + len("---"); after == len(data) || bytes.IndexByte([]byte(" \t\r\n"), data[after]) >= 0 {
+			all, from = append(all, data[from:at]), at
+		}
+	}
+}
+
+// relevantObjects returns the objects of a file, without those in documents that cannot have one of the kinds. Parsing takes
+// ten times as long as evaluating.
+func relevantObjects(data []byte, wanted []groupKind) ([]object, error) {
+	var all []object
+	for _, document := range documents(data) {
+		if !mayHave(document, wanted) {
+			continue
+		}
+		found, err := objectsIn(document)
+		if err != nil {
+			if _, whole := objectsIn(data); whole != nil { // which has the right line
+				err = whole
+			}
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// kindsOf returns the kinds that checks are for; none if one of them is for all.
+func kindsOf(checks []*check) []groupKind {
+	var all []groupKind
+	for _, c := range checks {
+		if len(c.kinds) == 0 {
+			return nil
+		}
+		all = append(all, c.kinds...)
+	}
+	return all
+}
+
 // objectsIn returns the objects of a file, with those in lists. What is not an object, such as a list of plays, is left
 // out.
 func objectsIn(data []byte) ([]object, error) {

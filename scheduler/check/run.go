@@ -90,11 +90,14 @@ type run struct {
 func (r *run) full() bool { return len(r.found) >= maxViolations }
 
 func (r *run) file(checks []*check, f File) {
+	if len(f.Data) == 0 {
+		return
+	}
 	checks = slices.DeleteFunc(slices.Clone(checks), func(c *check) bool { return !mayHave(f.Data, c.kinds) })
 	if len(checks) == 0 {
 		return
 	}
-	objects, err := objectsIn(f.Data)
+	objects, err := relevantObjects(f.Data, kindsOf(checks))
 	if err != nil {
 		for _, c := range checks {
 			r.add(c, Violation{Unanswered: true, File: f.Path, Message: fmt.Sprintf("%s cannot be read, so it cannot be checked: %v", f.Path, err)})
