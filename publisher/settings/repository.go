@@ -40,6 +40,8 @@ type Repository struct {
 	// Dir is the folder of the platform, and Here the folder that it was looked for from. Both are absolute.
 	Dir, Here string
 	cwd       string // that paths are shown and used from
+	// Name is that of the Platform object, known once the settings are read; empty without one.
+	Name string
 	// Clone is the git repository around Dir; nil outside git.
 	Clone *gitrepo.Clone
 }
@@ -201,6 +203,7 @@ func (r *Repository) sharedSettings() (Settings, error) {
 		if p == nil {
 			continue
 		}
+		r.Name = p.Metadata.Name
 		k := kinds.Settings{SharedSettings: p.Spec.SharedSettings}
 		shown := From(r.cwd, filepath.Join(dir, filepath.FromSlash(file)))
 		if err := excluding(shown, k); err != nil {
@@ -210,6 +213,7 @@ func (r *Repository) sharedSettings() (Settings, error) {
 	}
 	if tree, ok := r.defaultTree(); ok {
 		if file, p := findPlatform(tree.FS); p != nil {
+			r.Name = p.Metadata.Name
 			shown := r.Clone.DefaultBranch() + ":" + file
 			s := fileSettings(shown, r.Dir, r.cwd, kinds.Settings{SharedSettings: p.Spec.SharedSettings})
 			s.Trust, s.Keys = Value{}, nil // files that are in no folder

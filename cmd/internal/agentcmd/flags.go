@@ -30,6 +30,8 @@ func addFlag(cmd *cobra.Command, flags *pflag.FlagSet, s config.Setting) {
 		flags.StringArray(s.Flag, nil, s.Usage)
 	case s.Toggle:
 		flags.Bool(s.Flag, s.On, s.Usage)
+	case s.Flag == "environment":
+		flags.StringP(s.Flag, "e", "", s.Usage)
 	default:
 		flags.String(s.Flag, "", s.Usage)
 	}

@@ -126,15 +126,21 @@ func fromSettings(cmd *cobra.Command) error {
 		at.Environment = ""
 	}
 	given := cmd.Flags().Changed
-	values := map[string]string{"registry": s.Registry.Text, "environment": at.Environment, "hub": s.Hub.Text}
+	values := map[string][]string{"registry": {s.Registry.Text}, "environment": {at.Environment}, "hub": {s.Hub.Text}, "platform": {s.Platform.Name}}
 	if !given("key") && !given("trust") {
-		values["trust"] = s.Trust.Text
-		if len(s.Keys) == 1 {
-			values["key"] = s.Keys[0].Text
+		values["trust"] = []string{s.Trust.Text}
+		for _, k := range s.Keys {
+			values["key"] = append(values["key"], k.Text)
 		}
 	}
-	for name, value := range values {
-		if value != "" && !given(name) && cmd.Flags().Lookup(name) != nil {
+	for name, list := range values {
+		if given(name) {
+			continue
+		}
+		for _, value := range list {
+			if value == "" {
+				continue
+			}
 			if err := cmd.Flags().Set(name, value); err != nil {
 				return err
 			}
