@@ -177,6 +177,9 @@ func NotEmpty(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		f := cmd.Flags().Lookup(name)
 		f.Value = notEmpty{f.Value}
+		if f.DefValue == "[]" { // help would show it, as it does not know that the value is a list
+			f.DefValue = ""
+		}
 	}
 }
 
