@@ -101,7 +101,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
-			"author/scaffold": {"author", "author/yamltext", "gitrepo"},
+			"author/scaffold": {"author", "author/yamltext", "gitrepo", "starter"},
 			"author":          {"author/files", "author/yamltext", "gitrepo", "platform", "settings"},
 			"author/yamltext": nil,
 			"author/files":    nil,

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/author/yamltext"
+	"github.com/wherry-dev/wherry/publisher/starter"
 )
 
 //go:embed kinds templates
@@ -54,7 +55,7 @@ type object struct {
 
 // write returns a text with the values of an object.
 func write(name string, o object) ([]byte, error) {
-	source, err := texts.ReadFile(name)
+	source, err := textOf(name)
 	if err != nil {
 		return nil, err
 	}
@@ -73,13 +74,25 @@ func write(name string, o object) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// namespaceService is the file name of the Template that package starter has, with an example that is tested on clusters.
+const namespaceService = "templates/" + starter.NamespaceServiceName + ".yaml"
+
+func textOf(name string) ([]byte, error) {
+	if name == namespaceService {
+		const given, asked = "\n  name: " + starter.NamespaceServiceName + "\n", "\n  name: [[ q .Name ]]\n"
+		return bytes.Replace(starter.NamespaceService, []byte(given), []byte(asked), 1), nil
+	}
+	return texts.ReadFile(name)
+}
+
 // Templates returns the names of the Templates that New and Init can write, sorted.
 func Templates() []string {
 	entries, _ := texts.ReadDir("templates")
-	var names []string
+	names := []string{starter.NamespaceServiceName}
 	for _, e := range entries {
 		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
 	}
+	slices.Sort(names)
 	return names
 }
 

@@ -101,6 +101,7 @@ func TestNewObjectsGoWhereTheirKindLies(t *testing.T) {
 		{Request{Kind: "SchedulingPolicy", Name: "kiosk", Environments: []string{"dev"}, Workspace: "shop-team", TargetLabels: map[string]string{"purpose": "on"}, TypeLabels: map[string]string{"type": "kiosk"}}, "dev/scheduling/kiosk.yaml"},
 		{Request{Kind: "WorkloadRegistration", Name: "shop", Repo: "https://git.example/shop", Branch: "main", Folder: ".", Workspace: "shop-team"}, "workloads/shop.yaml"},
 		{Request{Kind: "Template", Name: "objects", Text: "plain"}, "templates/objects.yaml"},
+		{Request{Kind: "Template", Name: "tenant", Text: "namespace-service"}, "templates/tenant.yaml"},
 		{Request{Kind: "ConfigMap", Name: "north", Labels: map[string]string{"type": "edge"}, Data: map[string]string{"A": "1", "B": "x, y", "multi line": "a\nb"}}, "configs/north.yaml"},
 		{Request{Kind: "ConfigMap", Name: "kiosk", Environments: []string{"dev"}, Labels: map[string]string{"cluster-type": "kiosk"}}, "dev/configs/kiosk.yaml"},
 		{Request{Kind: "ConfigSchema", Name: "all", Required: []string{"ENVIRONMENT", "PLATFORM"}}, "schemas/all.yaml"},
