@@ -33,7 +33,7 @@ var (
 	errGitQuery   = errors.New("it has a query or a fragment")
 	defaultPorts  = map[string]string{"https": "443", "http": "80", "ssh": "22"}
 	schemesOfGit  = []string{"file", "http", "https", "ssh"}
-	unclearInPath = "*?[]\\%"
+	unclearInPath = "*?[]\\%#"
 )
 
 // parseGitPlace reads a URL, or host:path as ssh has it. It refuses what different programs could read as different

@@ -59,6 +59,7 @@ func TestWhichRepositoriesAWorkspaceMayName(t *testing.T) {
 		{"two slashes", "https://github.com/org", "https://github.com//org/app", false},
 		{"a query", "https://github.com/org", "https://github.com/org/app?x=1", false},
 		{"a query without content", "https://github.com/org", "https://github.com/org/app?", false},
+		{"an encoded fragment", "https://github.com/org", "https://github.com/org/app%23main", false},
 		{"a fragment", "https://github.com/org", "https://github.com/org/app#main", false},
 		{"another port", "https://github.com/org", "https://github.com:8443/org/app", false},
 		{"the other scheme's port", "https://github.com/org", "https://github.com:22/org/app", false},
@@ -201,7 +202,7 @@ func FuzzRepositories(f *testing.F) {
 		if err != nil || !allowed.holds(p) {
 			return
 		}
-		again, err := parseGitPlace("https://" + p.String())
+		again, err := parseGitPlace("https://" + p.String() + ".git")
 		require.NoError(t, err)
 		require.Equal(t, p, again, "its text is the same place")
 		require.True(t, strings.HasPrefix(p.String()+"/", "github.com/org/"), p.String())
