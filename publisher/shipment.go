@@ -18,9 +18,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
-// maxTriedBytes bounds the trees, of all cluster types together, of which a comparison makes deltas that are not small, in
-// bytes: a plan is to be quick, and a person can do with "up to".
-const maxTriedBytes = 64 << 20
+// maxTriedBytes bounds the trees, of all cluster types together, of which a comparison makes deltas, in bytes: a plan is to be
+// quick, and a person can do with "up to".
+const maxTriedBytes = 16 << 20
 
 // shipment is what agents would fetch of a planned release. It makes the release as publishing would, once, and pushes
 // nothing.
@@ -67,16 +67,8 @@ func (s *shipment) make(ctx context.Context) error {
 	if s.made {
 		return nil
 	}
-	pl, m := s.plan, s.maker()
-	m.deltaCommand = s.opts.DeltaCommand
-	if last := pl.Verified; last != nil {
-		if size := last.Release.Content.Size + pl.tree.Content.Size; !delta.Small(last.Release.Content.Size, pl.tree.Content.Size) {
-			if s.tried += size; s.tried > maxTriedBytes {
-				m.deltaCommand, s.untried = nil, true
-			}
-		}
-	}
-	layers, _, err := m.layers(ctx, pl, pl.tree.Content)
+	pl := s.plan
+	layers, err := s.layers(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,6 +83,19 @@ func (s *shipment) make(ctx context.Context) error {
 	s.frame, err = s.frameOf(r, layers)
 	s.made = err == nil
 	return err
+}
+
+// layers returns those of the planned release. Beyond the bound it tries no deltas.
+func (s *shipment) layers(ctx context.Context) ([]ocispec.Descriptor, error) {
+	pl := s.plan
+	if pl.withContent(pl.tree.Content) == nil && pl.Verified != nil {
+		if s.tried += pl.Verified.Release.Content.Size + pl.tree.Content.Size; s.tried > maxTriedBytes {
+			s.untried = true
+			return []ocispec.Descriptor{bundle.NewBlob(bundle.MediaTypeTree, pl.tree.Gzip).Descriptor}, nil
+		}
+	}
+	layers, _, err := s.maker().layers(ctx, pl, pl.tree.Content)
+	return layers, err
 }
 
 // frameOf returns the size of the manifest of a release, and of its signatures.

@@ -125,6 +125,18 @@ func TestThePlannedBytesAreThoseThatAnAgentDownloads(t *testing.T) {
 	require.Greater(t, f.TotalBytes, full)
 }
 
+func TestOfLargeTreesAPlanTriesNoDelta(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.result.ClusterTypes = w.result.ClusterTypes[:1]
+	w.grow(noise(maxTriedBytes/2 - 10_000))
+	w.mustPublish()
+	w.grow(append([]byte("# changed\n"), noise(maxTriedBytes/2)...))
+	f := w.planned()
+	require.True(t, f.UpTo)
+	require.Greater(t, f.Bytes, int64(maxTriedBytes/8), "the whole tree")
+}
+
 // onDirectory gives assignments to the adapter that needs no cluster.
 func onDirectory(all []scheduler.Assignment) []scheduler.Assignment {
 	for i := range all {

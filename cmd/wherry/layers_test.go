@@ -119,6 +119,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"diff":        {"impact", "outdir", "pack", "platform", "textdiff"},
 			"impact":      nil,
 			"textdiff":    nil,
+			"history":     {"catalog", "diff", "impact", "releases", "trust"},
 			"settings":    {"gitrepo"},
 			"platform":    {"artifacts", "gitrepo", "pack"},
 			"pack":        {"artifacts"},

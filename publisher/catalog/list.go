@@ -37,6 +37,8 @@ type Listed struct {
 	// Held counts the assignments whose content is that of an earlier release.
 	Held   int           `json:"held,omitempty"`
 	Digest digest.Digest `json:"digest"`
+	// Content is the digest of the release's tree: releases with the same one bring the same to clusters.
+	Content digest.Digest `json:"content,omitempty"`
 	// Rings are those that the release is for. Empty means all.
 	Rings []string `json:"rings,omitempty"`
 	// Tags lists the moving tags that name the release, sorted: latest, and ring-NAME for each ring that has it.
@@ -114,6 +116,23 @@ func ListReleases(ctx context.Context, ref oci.Reference, now time.Time, opts oc
 		return nil, err
 	}
 	return listReleases(ctx, repo, now)
+}
+
+// ListNewest is ListReleases for at most that many of the newest releases, beside those that agents follow.
+func ListNewest(ctx context.Context, ref oci.Reference, most int, now time.Time, opts oci.Options) ([]Listed, error) {
+	store, err := ref.Location.Open(opts)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := store.Repository(ref.Repository)
+	if err != nil {
+		return nil, err
+	}
+	t, err := releases.ReadTags(ctx, repo)
+	if err != nil {
+		return nil, err
+	}
+	return readList(ctx, repo, t, t.Newest(releases.ReleaseFormat, min(most, maxListed)), now)
 }
 
 func listReleases(ctx context.Context, repo oci.Target, now time.Time) ([]Listed, error) {
@@ -194,7 +213,7 @@ func readListed(ctx context.Context, repo oci.Target, tag string) (*Listed, erro
 	}
 	return &Listed{
 		Environment: r.Environment, ClusterType: r.ClusterType, Platform: r.Platform, Number: r.Number, Sequence: r.Sequence, Epoch: r.Epoch,
-		IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, BaseCommit: r.BaseCommit, Files: r.Content.Files, Held: heldCount(m), Digest: desc.Digest,
+		IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, BaseCommit: r.BaseCommit, Files: r.Content.Files, Held: heldCount(m), Digest: desc.Digest, Content: r.Content.DiffID,
 		Rings: r.Rings, EnvironmentCommit: r.EnvironmentCommit, Message: bundle.MessageOf(*m),
 	}, nil
 }

@@ -2,6 +2,10 @@ package catalog
 
 import (
 	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -53,6 +57,48 @@ func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, op
 
 // Name is the release's short name, such as "12 (68846e7d)".
 func (r *Released) Name() string { return bundle.ReleaseName(r.Release.Number, r.Digest) }
+
+// Tree returns the release's assignments and files, for a comparison.
+func (r *Released) Tree() *diff.Tree {
+	return &diff.Tree{Listed: r.Assignments, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+		list, err := r.tree.Files(a)
+		files := map[string][]byte{}
+		for _, f := range list {
+			files[f.Path] = f.Data
+		}
+		return files, err
+	}}
+}
+
+// File is a file of a release.
+type File struct {
+	// Path is that below the root of the tree, which has a folder for each assignment.
+	Path       string `json:"path"`
+	Size       int64  `json:"size"` // in bytes
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// Files lists the files at or below a path of the tree, sorted; "." stands for all of them. The error wraps fs.ErrNotExist
+// if there is no such path.
+func (r *Released) Files(below string) ([]File, error) {
+	all, err := r.tree.List()
+	if err != nil {
+		return nil, err
+	}
+	files := []File{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if below == "." || name == below || strings.HasPrefix(name, below+"/") {
+			files = append(files, File{name, all[name].Size, all[name].Executable})
+		}
+	}
+	if len(files) == 0 && below != "." {
+		return nil, fmt.Errorf("%s: %w", below, fs.ErrNotExist)
+	}
+	return files, nil
+}
+
+// ReadFile returns the content of a file of the tree, as it was verified. The error wraps fs.ErrNotExist if there is none.
+func (r *Released) ReadFile(name string) ([]byte, error) { return r.tree.ReadFile(name) }
 
 // Close removes the files.
 func (r *Released) Close() error { return r.tree.Close() }

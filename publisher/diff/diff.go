@@ -180,6 +180,10 @@ type FileDifference struct {
 	Change Change `json:"change"`
 	// Because names the Template that the file is rendered from.
 	Because []Cause `json:"because,omitempty"`
+	// Patch is the difference of the texts in the form of diff -u, with secrets masked, of releases that are compared with
+	// patches. PatchLeft counts the lines beyond its bound.
+	Patch     string `json:"patch,omitempty"`
+	PatchLeft int    `json:"patchLeft,omitempty"`
 }
 
 // FieldDifference is a field of an assignment's line in the bundle that is not the same. Old and New are

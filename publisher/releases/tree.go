@@ -146,6 +146,39 @@ func (t *Tree) Files(a bundle.Assignment) ([]bundle.File, error) {
 	return files, nil
 }
 
+// Entry is a file of a tree without its content.
+type Entry struct {
+	Size       int64 // in bytes
+	Executable bool
+}
+
+// List returns all files of the tree by their paths.
+func (t *Tree) List() (map[string]Entry, error) {
+	all := map[string]Entry{}
+	if t.root == nil {
+		for name, data := range t.atRoot {
+			all[name] = Entry{Size: int64(len(data))}
+		}
+		for folder, files := range t.files {
+			for _, f := range files {
+				all[folder+"/"+f.Path] = Entry{int64(len(f.Data)), f.Executable}
+			}
+		}
+		return all, nil
+	}
+	err := fs.WalkDir(t.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			all[name] = Entry{info.Size(), info.Mode()&0o100 != 0}
+		}
+		return err
+	})
+	return all, err
+}
+
 // below returns the files of a top-level folder; none if it does not exist, since an assignment may have no files.
 func (t *Tree) below(folder string) ([]bundle.File, error) {
 	if t.root == nil {

@@ -9,6 +9,6 @@ import (
 // Command returns the command wherry bundle.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{Use: "bundle", Short: "Show, copy and clean up what is published"}
-	cmd.AddCommand(newCopyCommand(), newGCCommand(), newInspectCommand(), newListCommand())
+	cmd.AddCommand(newCatCommand(), newCopyCommand(), newFilesCommand(), newGCCommand(), newInspectCommand(), newListCommand())
 	return cmd
 }

@@ -53,6 +53,12 @@ func (f *Source) AddTo(cmd *cobra.Command) {
 	f.Cache.AddTo(cmd)
 }
 
+// Defaults sets what flags would set, for a command that has none of them.
+func (f *Source) Defaults() { f.timeout = defaultTimeout }
+
+// defaultTimeout bounds the reading of a remote repository.
+const defaultTimeout = 2 * time.Minute
+
 // AddEnvironment adds --environment.
 func (f *Source) AddEnvironment(cmd *cobra.Command) {
 	EnvironmentFlag(cmd, &f.Environment, "the environment's `NAME`; without it, the one whose folder or branch PLATFORM is, or the only one")
@@ -72,7 +78,7 @@ func (f *Source) AddReplacements(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
 	flags.StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
 	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
-	f.timeout = 2 * time.Minute
+	f.timeout = defaultTimeout
 	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
 	cli.Rare(cmd, "commit", "mirror", "timeout")
 }

@@ -33,7 +33,7 @@ type planning struct {
 	link        string
 	failOn      []string
 	limits      []impact.Limit
-	fleet       fleet
+	fleet       flags.Fleet
 	comment     commenting
 	exitCode    bool
 	options     publisher.PublishOptions
@@ -88,7 +88,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	cli.NotEmpty(cmd, "link")
 	f.StringSliceVar(&p.failOn, "fail-on", nil, "exit with 1 if the plan exceeds a `LIMIT`, such as removed or clusters>10%; may be repeated, or a list with commas")
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(impact.LimitNames(), cobra.ShellCompDirectiveNoFileComp))
-	p.fleet.addTo(cmd)
+	p.fleet.AddTo(cmd)
 	p.comment.addTo(cmd)
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
@@ -196,7 +196,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	if err := p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil); err != nil {
 		return nil, err
 	}
-	if opts.Fleet, err = p.fleet.of(cmd, planned, opts.Platform); err != nil {
+	if opts.Fleet, err = p.fleet.Of(cmd, planned, opts.Platform); err != nil {
 		return nil, err
 	}
 	if p.against != "" {
@@ -216,9 +216,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 
 // take completes the flags by the settings, unless the comparison is with a folder.
 func (p *planning) take(s *settings.Settings) error {
-	if p.fleet.url == "" {
-		p.fleet.url, p.fleet.preset = s.Hub.Text, true
-	}
+	p.fleet.Default(s)
 	if p.against != "" {
 		return nil
 	}

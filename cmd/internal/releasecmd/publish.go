@@ -24,7 +24,7 @@ type publishing struct {
 	source   flags.Source
 	registry flags.Registry
 	signers  flags.Signers
-	fleet    fleet
+	fleet    flags.Fleet
 	to       string
 	trust    string
 	clean    bool
@@ -98,7 +98,7 @@ that asks for, from a timer, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
-	p.fleet.addTo(cmd)
+	p.fleet.AddTo(cmd)
 	cli.NotEmpty(cmd, "trust", "message")
 	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
 	return cmd
@@ -191,10 +191,8 @@ func (p *publishing) clusters(cmd *cobra.Command, built platform.Built) (*impact
 	if !built.Result.Checks.HasPlans() {
 		return &roster, nil
 	}
-	if p.fleet.url == "" {
-		p.fleet.url, p.fleet.preset = p.source.Settings().Hub.Text, true
-	}
-	known, err := p.fleet.of(cmd, built, p.options.Platform)
+	p.fleet.Default(p.source.Settings())
+	known, err := p.fleet.Of(cmd, built, p.options.Platform)
 	if known == nil {
 		known = &roster
 	}

@@ -1,0 +1,139 @@
+// Package history reads releases back: what a stream of releases was, and how two of them differ.
+//
+// Begin with [Releases] for the releases of a cluster type, and with [Between] for two of them. [Environments] compares the
+// records of two environments. What is verified is what the caller's trust asks for. The package writes nothing.
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/impact"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// Release is a release of the past or the present. Its JSON form is an interface.
+type Release struct {
+	catalog.Listed
+	// SameAs is the number of an older release with the same content, where it is known; 0 if there is none.
+	SameAs int64 `json:"sameAs,omitempty"`
+	// Clusters counts the clusters that run it, as a hub knows them, or those whose ring follows it, as a roster lists them.
+	// Nil means that nobody knows.
+	Clusters *int `json:"clusters,omitempty"`
+	// ClustersFrom is impact.FromHub or impact.FromRoster.
+	ClustersFrom string `json:"clustersFrom,omitempty"`
+	// Signed is nil if nobody asked who signed it. Refused is the reason why it is not trusted.
+	Signed  *bool  `json:"signed,omitempty"`
+	Refused string `json:"refused,omitempty"`
+}
+
+// Releases returns at most that many of the newest releases of the cluster type whose repository ref names, and those that
+// agents follow, the newest first. Trust is the zero value if signatures are not verified.
+func Releases(ctx context.Context, ref oci.Reference, most int, signers trust.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
+	list, err := catalog.ListNewest(ctx, ref, most, now, opts)
+	if err != nil {
+		return nil, err
+	}
+	return complete(ctx, list, func(catalog.Listed) oci.Reference { return ref }, signers, fleet, opts)
+}
+
+// Followed returns the releases that agents follow at a location, of one environment.
+func Followed(ctx context.Context, loc oci.Location, environment string, signers trust.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
+	list, err := catalog.List(ctx, loc, environment, now, opts)
+	if err != nil {
+		return nil, err
+	}
+	of := func(l catalog.Listed) oci.Reference {
+		return oci.Reference{Location: loc, Repository: bundle.Stream{Environment: l.Environment, ClusterType: l.ClusterType}.Repository()}
+	}
+	return complete(ctx, list, of, signers, fleet, opts)
+}
+
+// complete adds what a list of releases does not say.
+func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed) oci.Reference, signers trust.Signers, fleet impact.Fleet, opts oci.Options) ([]Release, error) {
+	all := []Release{}
+	for i, l := range list {
+		r := Release{Listed: l, SameAs: sameAs(l, list[i+1:])}
+		if fleet.From != "" {
+			n := clustersOf(l, fleet)
+			r.Clusters, r.ClustersFrom = &n, fleet.From
+		}
+		if len(signers.Keys) > 0 {
+			if err := r.verify(ctx, of(l), signers, opts); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, r)
+	}
+	return all, nil
+}
+
+// sameAs returns the number of the newest of older releases that has the content of l.
+func sameAs(l catalog.Listed, older []catalog.Listed) int64 {
+	for _, o := range older {
+		if o.ClusterType == l.ClusterType && o.Environment == l.Environment && o.Content == l.Content {
+			return o.Number
+		}
+	}
+	return 0
+}
+
+// clustersOf counts the clusters that run a release, or follow it.
+func clustersOf(l catalog.Listed, fleet impact.Fleet) int {
+	n := 0
+	for _, c := range fleet.Of(l.ClusterType) {
+		if fleet.From == impact.FromHub && c.Release == l.Digest || fleet.From != impact.FromHub && slices.Contains(l.Tags, bundle.MovingTag(c.Ring)) {
+			n++
+		}
+	}
+	return n
+}
+
+// verify asks who signed a release. Only an error of the registry is one.
+func (r *Release) verify(ctx context.Context, ref oci.Reference, signers trust.Signers, opts oci.Options) error {
+	ref.Tag, ref.Digest = "", r.Digest
+	repo, desc, err := ref.Resolve(ctx, opts)
+	if err != nil {
+		return err
+	}
+	_, _, err = trust.Recognise(signers, func(t bundle.Trust) ([]string, error) {
+		return bundle.VerifySignature(ctx, repo, desc.Digest, t)
+	})
+	var refusal *bundle.Refusal
+	signed := err == nil
+	r.Signed = &signed
+	if errors.As(err, &refusal) {
+		r.Refused, err = string(refusal.Reason), nil
+	}
+	return err
+}
+
+// Open fetches a release with all its files, which the caller closes. With signers, it must be signed as they ask, or as an
+// earlier trust document of theirs asked.
+func Open(ctx context.Context, ref oci.Reference, signers trust.Signers, opts oci.Options) (*catalog.Released, error) {
+	r, _, err := trust.Recognise(signers, func(t bundle.Trust) (*catalog.Released, error) {
+		return catalog.OpenReleased(ctx, ref, t, opts)
+	})
+	return r, err
+}
+
+// Newest returns ref with the tag of the newest release of its cluster type, whatever ring that is for.
+func Newest(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options) (oci.Reference, error) {
+	list, err := catalog.ListNewest(ctx, ref, 1, now, opts)
+	if err != nil {
+		return ref, err
+	}
+	if len(list) == 0 {
+		return ref, fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound)
+	}
+	ref.Digest = list[0].Digest
+	return ref, nil
+}
