@@ -28,6 +28,7 @@ type maker struct {
 	reader       *standing.Reader
 	cache        scheduler.Cache
 	deltaCommand []string
+	deltaSlots   slots // see pusher
 }
 
 func (ps *pusher) maker() maker {
@@ -45,7 +46,7 @@ func (ps *pusher) maker() maker {
 	if ps.message != "" {
 		origin[bundle.AnnotationMessage] = ps.message
 	}
-	return maker{ps.signer, origin, ps.Reader, ps.cache, ps.deltaCommand}
+	return maker{ps.signer, origin, ps.Reader, ps.cache, ps.deltaCommand, ps.deltaSlots}
 }
 
 // annotations are what registries and other tools show.
@@ -102,7 +103,9 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content) (layers [
 	tree := bundle.NewBlob(bundle.MediaTypeTree, data)
 	last := pl.withContent(c)
 	if last == nil {
+		leave := m.deltaSlots.enter()
 		made, err := deltas.Make(ctx, m.reader, pl.Type, pl.tree, m.cache, m.deltaCommand)
+		leave()
 		blobs = append([]bundle.Blob{tree}, made...)
 		for _, b := range blobs {
 			layers = append(layers, b.Descriptor)

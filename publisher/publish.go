@@ -12,11 +12,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -38,6 +42,8 @@ const (
 	DefaultPlatform = "default"
 	// DefaultValidity is how long a release may be accepted for the first time.
 	DefaultValidity = 90 * 24 * time.Hour
+	// DefaultParallel is a number of cluster types to publish at once that keeps two cores and a registry busy.
+	DefaultParallel = 4
 	// trustSoon is how long before a trust document expires publishers are warned, as agents warn: the roots may
 	// have to meet.
 	trustSoon = 30 * 24 * time.Hour
@@ -93,6 +99,8 @@ type PublishOptions struct {
 	Fleet *impact.Fleet
 	// OCI configures the access to the registry.
 	OCI oci.Options
+	// Parallel is the number of cluster types that are read and pushed at once. Zero means one.
+	Parallel int
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
@@ -199,7 +207,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		pusher: pusher{
 			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
 			wanted: opts.Rings, renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
-			created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
+			deltaSlots: make(slots, runtime.GOMAXPROCS(0)), created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
 		},
 		warnings: w,
 	}, nil
@@ -257,6 +265,8 @@ func (p *publication) nothingDone() Published {
 
 // progress is what a run has done so far, in all its rounds.
 type progress struct {
+	// mu is held while the maps are used by several cluster types at once, and while the checks run.
+	mu sync.Mutex
 	// pushed names the cluster types that were published.
 	pushed map[string]bool
 	// checked has the tree of each cluster type that the checks agreed to.
@@ -266,11 +276,13 @@ type progress struct {
 }
 
 func newProgress() *progress {
-	return &progress{map[string]bool{}, map[string]digest.Digest{}, map[string]bool{}}
+	return &progress{pushed: map[string]bool{}, checked: map[string]digest.Digest{}, there: map[string]bool{}}
 }
 
 // note adds what became of a cluster type, and returns what the run as a whole did for it.
 func (so *progress) note(row PublishedType) PublishedType {
+	so.mu.Lock()
+	defer so.mu.Unlock()
 	switch {
 	case row.Result == releases.OutcomePublished:
 		so.pushed[row.ClusterType] = true
@@ -313,12 +325,22 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err := p.check(ctx, plans, so); err != nil {
 		return done, err
 	}
-	for _, pl := range plans {
-		row, err := p.carryOut(ctx, pl, record, so)
-		if err != nil {
-			return done, err
+	rows := make([]*PublishedType, len(plans))
+	err = p.each(len(plans), func(p *publication, i int) error {
+		row, err := p.carryOut(ctx, plans[i], record, so)
+		if err == nil {
+			row = so.note(row)
+			rows[i] = &row
 		}
-		done.ClusterTypes = append(done.ClusterTypes, so.note(row))
+		return err
+	})
+	for _, row := range rows {
+		if row != nil {
+			done.ClusterTypes = append(done.ClusterTypes, *row)
+		}
+	}
+	if err != nil {
+		return done, err
 	}
 	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result), done.Pending() > 0)
 	return done, err
@@ -326,18 +348,61 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 
 // planAll plans cluster types, and checks that the assignments to drop exist.
 func (p *publication) planAll(ctx context.Context, all []asked, record standing.Record, so *progress) ([]*plan, error) {
-	var plans []*plan
-	for _, ct := range all {
-		pl, err := p.plan(ctx, ct, record)
-		if err != nil {
-			return nil, err
-		}
+	plans := make([]*plan, len(all))
+	err := p.each(len(all), func(p *publication, i int) (err error) {
+		plans[i], err = p.plan(ctx, all[i], record)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, pl := range plans {
 		for _, drop := range pl.there {
 			so.there[drop] = true
 		}
-		plans = append(plans, pl)
 	}
 	return plans, p.gaps.check(so.there)
+}
+
+// each calls do with the numbers below n, for PublishOptions.Parallel of them at once, and returns the error of the lowest
+// number. After an error it begins no other. Each call has a publication of its own, whose warnings p gets in the order of
+// the numbers.
+func (p *publication) each(n int, do func(p *publication, i int) error) error {
+	warned, errs := make([]warnings, n), make([]error, n)
+	var failed atomic.Bool
+	var group errgroup.Group
+	group.SetLimit(max(1, p.opts.Parallel))
+	for i := range n {
+		group.Go(func() error {
+			if !failed.Load() {
+				errs[i] = do(p.apart(&warned[i]), i)
+			}
+			if errs[i] != nil {
+				failed.Store(true)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in errs
+	for _, w := range warned {
+		for _, text := range w.list {
+			p.warnings.add("%s", text)
+		}
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apart returns a publication like p that adds its warnings to w.
+func (p *publication) apart(w *warnings) *publication {
+	own, reader := *p, *p.Reader
+	reader.Warn = w.add
+	own.Reader, own.planner.Reader, own.pusher.Reader, own.warnings = &reader, &reader, &reader, w
+	return &own
 }
 
 // skipped is what the result says where nothing is published because something failed.
@@ -358,6 +423,8 @@ func (p *publication) check(ctx context.Context, plans []*plan, so *progress) er
 	if len(p.opts.Checks) == 0 {
 		return nil
 	}
+	so.mu.Lock()
+	defer so.mu.Unlock()
 	var due []checks.Proposal
 	for _, pl := range plans {
 		isDue, err := p.isDue(ctx, pl)

@@ -29,6 +29,20 @@ type pusher struct {
 	message      string
 	cache        scheduler.Cache
 	deltaCommand []string
+	// deltaSlots has a place for each cluster type whose deltas may be made at once: they take memory and a core each.
+	deltaSlots slots
+}
+
+// slots bounds what is done at once. Without capacity it bounds nothing.
+type slots chan struct{}
+
+// enter waits for a slot. The caller calls leave.
+func (s slots) enter() (leave func()) {
+	if cap(s) == 0 {
+		return func() {}
+	}
+	s <- struct{}{}
+	return func() { <-s }
 }
 
 // commits are those that a publication is of; empty where they are not known.

@@ -27,6 +27,8 @@ const (
 	minProgress = 256
 	// idleTime is the time for which an idle connection stays open.
 	idleTime = 90 * time.Second
+	// maxIdle is the number of idle connections to one host, of those who ask for several things at once.
+	maxIdle = 16
 	// retries is the number of times that a request is sent again after a temporary failure.
 	retries = 3
 )
@@ -87,6 +89,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:   dialTime,
 		ResponseHeaderTimeout: stallTime,
 		IdleConnTimeout:       idleTime,
+		MaxIdleConnsPerHost:   maxIdle,
 		DisableCompression:    true, // blobs are compressed already, and a digest is of the bytes on the wire
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 	}

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -81,6 +82,7 @@ type cosignProgram struct {
 	uri, pin string
 	name     string // the URI as it may be shown
 	verifier signature.Verifier
+	signing  sync.Mutex
 }
 
 var cosignURI = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
@@ -138,6 +140,8 @@ func (c *cosignProgram) SignMessage(message io.Reader, _ ...signature.SignOption
 	if err != nil {
 		return nil, err
 	}
+	c.signing.Lock() // a token may have one session only
+	defer c.signing.Unlock()
 	// Neither a log of signatures nor a key service of Sigstore is asked, whatever this cosign would do by itself.
 	out, err := c.run(c.ctx, data, "sign-blob", "--yes", "--tlog-upload=false", "--new-bundle-format=false", "--use-signing-config=false",
 		"--key", c.uri, "-")

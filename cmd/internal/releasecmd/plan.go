@@ -205,6 +205,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	}
 	loaded := planned.Loaded
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.Parallel = publisher.DefaultParallel
 	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, deltacmd.Command()
 	defer p.source.Cache.Trim()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)

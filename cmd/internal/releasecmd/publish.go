@@ -160,6 +160,7 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
+	opts.Parallel = publisher.DefaultParallel
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.Cache.Trim()
 	done, err := publisher.Publish(cmd.Context(), built.Result, to, keys, opts)
