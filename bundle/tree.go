@@ -37,13 +37,29 @@ type Packed struct {
 	Content Content
 }
 
+// smallTree is the size of a tar up to which it is compressed as well as possible, in bytes: that takes some 50 ms. A larger one
+// is compressed in a quarter of the time, since that was more than half of publishing large platforms, to 3 % more bytes.
+const smallTree = 1 << 20
+
+func compressionOf(files []File) int {
+	const block = 512
+	size := 0
+	for _, f := range files {
+		size += block + (len(f.Data)+block-1)/block*block
+	}
+	if size <= smallTree {
+		return gzip.BestCompression
+	}
+	return 7
+}
+
 // Pack returns files as a tree whose tar depends on the files alone: sorted, with fixed modes, and without
 // times and owners. It refuses paths that Unpack would refuse.
 func Pack(files []File) (*Packed, error) {
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 	names := NewNames(len(files))
 	var out bytes.Buffer
-	zip, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
+	zip, _ := gzip.NewWriterLevel(&out, compressionOf(files)) // fails for unknown levels only
 	count := &counter{hash: digest.SHA256.Hash()}
 	w := tar.NewWriter(io.MultiWriter(zip, count))
 	for _, f := range files {
