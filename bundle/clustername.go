@@ -8,7 +8,7 @@ const (
 	maxClusterName = 253
 )
 
-// The lengths are checked apart: a bound inside a pattern is compiled into as many copies of what it repeats, in each
+// The lengths are checked apart: a bound inside a pattern is compiled into as many copies of the repeated part, in each
 // start of each program.
 var (
 	clusterUID  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)

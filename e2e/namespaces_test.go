@@ -98,7 +98,7 @@ func podIn(namespace, name string) *corev1.Pod {
 }
 
 // Two teams share a cluster. What the templates of the example promise is asked of the API server: by the rights of the teams'
-// groups, and by what it does with their requests. Nothing enforces network policies here, so it is only seen that they exist.
+// groups, and by its answers to their requests. Nothing enforces network policies here, so it is only seen that they exist.
 func TestATeamHasItsNamespaceAndNothingElse(t *testing.T) {
 	s, agent := newHarbour(t)
 	r := agent("once", "--wait", patience.String())
@@ -141,7 +141,7 @@ func TestATeamHasItsNamespaceAndNothingElse(t *testing.T) {
 	require.True(t, apierrors.IsForbidden(dev.Get(ctx, client.ObjectKey{Namespace: other, Name: "platform-config"}, &corev1.ConfigMap{})))
 	require.True(t, apierrors.IsForbidden(neighbour.List(ctx, &corev1.PodList{}, client.InNamespace(own))))
 
-	// Pod Security, before the quota: a namespace of the workspace refuses what is not restricted.
+	// Pod Security, before the quota: a namespace of the workspace refuses pods that are not restricted.
 	privileged := podIn(own, "privileged")
 	yes := true
 	privileged.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &yes}
@@ -150,7 +150,7 @@ func TestATeamHasItsNamespaceAndNothingElse(t *testing.T) {
 	root.Spec.SecurityContext = nil
 	require.ErrorContains(t, dev.Create(ctx, root), "violates PodSecurity")
 
-	// The quota of this workspace lets five pods in, and the sixth not; what they ask for comes from the LimitRange.
+	// The quota of this workspace lets five pods in, and the sixth not; their requests come from the LimitRange.
 	require.Eventually(t, func() bool {
 		var quota corev1.ResourceQuota
 		return s.Get(ctx, client.ObjectKey{Namespace: own, Name: "namespace-service"}, &quota) == nil && quota.Status.Hard.Pods().Value() == 5

@@ -20,7 +20,7 @@ import (
 
 // Compare returns the changes that publishing planned to a registry or layout would make. The published releases must meet
 // trust: otherwise the error is a *bundle.Refusal. Compare only reads, and fetches the files of a cluster type only if its
-// content digest differs, unless opts.Cache has them. Of opts.Packed it takes what was packed during rendering.
+// content digest differs, unless opts.Cache has them. It takes the trees in opts.Packed, which were packed during rendering.
 func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) (*diff.Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)

@@ -83,7 +83,7 @@ func (m maker) manifest(pl *plan, r bundle.Release, from *bundle.Verified, layer
 	}
 	manifest.Config.Data = doc
 	if last := pl.withContent(r.Content); last != nil && manifest.Annotations[bundle.AnnotationMessage] == "" {
-		if text := bundle.MessageOf(last.Manifest); text != "" { // what it says of the content is still true
+		if text := bundle.MessageOf(last.Manifest); text != "" { // it describes the content, which is the same
 			manifest.Annotations[bundle.AnnotationMessage] = text
 		}
 	}

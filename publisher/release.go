@@ -33,7 +33,7 @@ type pusher struct {
 	deltaSlots slots
 }
 
-// slots bounds what is done at once. Without capacity it bounds nothing.
+// slots bounds the operations at once. Without capacity it bounds nothing.
 type slots chan struct{}
 
 // enter waits for a slot. The caller calls leave.

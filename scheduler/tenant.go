@@ -102,7 +102,7 @@ func checkAnnotationKeys(annotations map[string]string, at *field.Path) (problem
 	return problems
 }
 
-// Owners as GitHub and GitLab both know them: a user, a team or group with what it is in, or a mail address.
+// Owners as GitHub and GitLab both know them: a user, a team or group with its organisation, or a mail address.
 var ownerForm = regexp.MustCompile(`^(@@?[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*|[A-Za-z0-9_.+-]+@[A-Za-z0-9.-]+)$`)
 
 // checkOwners returns an error for each owner that CODEOWNERS cannot have: it could be read as several, or as a comment.

@@ -16,7 +16,7 @@ import (
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// asked is a cause that says what a test has it say, and counts how often it was asked.
+// asked is a cause that gives the test's answer, and counts its calls.
 type asked struct {
 	says  *Freeze
 	err   error

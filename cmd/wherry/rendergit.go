@@ -135,7 +135,7 @@ func (g *gitOutput) connect(at string) (*forge.Repository, error) {
 	return r, nil
 }
 
-// run commits what was rendered.
+// run commits the rendered files.
 func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, o outdir.Options, timeout time.Duration) error {
 	loaded, result := built.Loaded, built.Result
 	if err := g.findTarget(loaded); err != nil {
@@ -225,7 +225,7 @@ func (g *gitOutput) push(cmd *cobra.Command, result *scheduler.Result) (outgit.O
 	return outgit.Propose(cmd.Context(), r, t, result, g.opts)
 }
 
-// print tells what was done. Its error is the answer no.
+// print prints the outcome. Its error is the answer no.
 func (g *gitOutput) print(cmd *cobra.Command, o outgit.Outcome) error {
 	counts := fmt.Sprintf("%s written, %d removed, %d unchanged", show.Count(len(o.Written), "file"), len(o.Removed), o.Unchanged)
 	request := o.Proposal.Request

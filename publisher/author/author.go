@@ -43,7 +43,7 @@ var ErrNotFound = errors.New("not found")
 type Error struct {
 	Err  error
 	Hint string
-	// Refused is true if the platform forbids what is asked for, such as removing what is in use, and false if the
+	// Refused is true if the platform forbids the change, such as removing an object in use, and false if the
 	// question or the input is wrong.
 	Refused bool
 }
@@ -114,7 +114,7 @@ func Top(dir string) string {
 	return settings.From(here, r.Dir)
 }
 
-// Open reads the platform in a folder. Files that are no YAML have no objects; Check says what is wrong with them.
+// Open reads the platform in a folder. Files that are no YAML have no objects; Check names their mistakes.
 func Open(ctx context.Context, root string) (*Platform, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {

@@ -23,7 +23,7 @@ type Plan struct {
 	files.Set
 	// Edits lists the places that change, for people.
 	Edits []Edit
-	// Notes say what the plan does not reach, and what it means for clusters.
+	// Notes name places that the plan does not reach, and its consequences for clusters.
 	Notes []string
 	// Warnings are errors of lint that the platform would have and does not have yet.
 	Warnings []finding.Finding
@@ -122,7 +122,7 @@ func difference(after, before []finding.Finding) []finding.Finding {
 	return added
 }
 
-// mistakes are what is wrong with a platform: load keeps it from being read, lint is found in what was read.
+// mistakes are those of a platform: load keeps it from being read, lint holds findings in it.
 type mistakes struct{ load, lint []finding.Finding }
 
 // Mistakes returns what keeps the platform from being loaded.

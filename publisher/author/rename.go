@@ -132,7 +132,7 @@ func (p *Platform) moveFolder(o *Object, from, to string, changes *rewriting) []
 	return []files.Move{{From: e.Folder, To: path.Join(path.Dir(e.Folder), to)}}
 }
 
-// renameNotes says what another name means beyond the folder.
+// renameNotes lists the consequences of another name beyond the folder.
 func renameNotes(kind string, p *Platform) []string {
 	var notes []string
 	switch kind {

@@ -132,7 +132,7 @@ func check(name string, data []byte, p *kinds.Platform) error {
 	}
 }
 
-// documents returns the objects of a file, nil for what is none of a platform. It returns false if any part of the file is
+// documents returns the objects of a file, nil for a file that is not a platform's. It returns false if any part of the file is
 // not understood.
 func documents(name string, data []byte) (objects []kinds.Object, ok bool) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))

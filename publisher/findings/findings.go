@@ -43,7 +43,7 @@ type Result struct {
 // Options are the options of Collect.
 type Options struct {
 	Ignore []string // codes to leave out, in upper case
-	// Cache, if not nil, has what was rendered and inspected before.
+	// Cache, if not nil, has the output and the findings of earlier runs.
 	Cache scheduler.Cache
 	// AfterLoad is called with each environment that can be read; may be nil.
 	AfterLoad func(*platform.Loaded)

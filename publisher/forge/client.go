@@ -21,7 +21,7 @@ import (
 const (
 	maxAnswerBytes = 16 << 20
 	maxErrorBytes  = 64 << 10
-	maxPages       = 40 // of a list; what is beyond is an error, since what is not seen would be made twice
+	maxPages       = 40 // of a list; a longer one is an error, since an entry that is not seen would be made twice
 )
 
 // client sends requests to the API of one place.

@@ -233,7 +233,7 @@ func TestAnotherRunThatOpensItFirst(t *testing.T) {
 	})
 }
 
-// refusals are answers that a forge gives in place of what it was asked for.
+// refusals are answers of a forge that refuses a request.
 var refusals = []struct {
 	name   string
 	fault  forgetest.Fault
@@ -274,7 +274,7 @@ func TestAWrongAnswerIsTriedAgainByItsKind(t *testing.T) {
 	})
 }
 
-// Each write is made, and its answer is lost: the next attempt must find what is there.
+// Each write is made, and its answer is lost: the next attempt must find the first one's work.
 func TestALostAnswerMakesNothingTwice(t *testing.T) {
 	for _, method := range []string{"POST ", "PATCH ", "PUT "} {
 		each(t, forgetest.Writer, func(t *testing.T, b *bench) {

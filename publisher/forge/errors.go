@@ -26,7 +26,7 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 )
 
-// Error is the answer of a forge that did not do what it was asked.
+// Error is the answer of a forge that refused a request or failed.
 type Error struct {
 	// Err is one of the errors above.
 	Err error

@@ -7,8 +7,8 @@
 //	repository, err := forge.New("https://github.com/contoso/gitops", forge.Options{Tokens: forge.TokensOf(os.Getenv)})
 //	request, err := repository.Open(ctx, forge.Proposal{Source: "deployment/dev", Target: "dev", Title: "Update dev"})
 //
-// Every call may be repeated: it reads what is there before it writes, so a call that was cut off, or whose answer was lost,
-// makes nothing twice. Calls retry by themselves what is worth it: an answer of 429 that names a short time, one of the
+// Every call may be repeated: it reads before it writes, so a call that was cut off, or whose answer was lost,
+// makes nothing twice. Calls retry by themselves after passing failures: an answer of 429 that names a short time, one of the
 // 500s, a network that fails, half an answer. Other failures are an [*Error], to be asked about with errors.Is.
 //
 // Nothing here deletes a branch or merges, and a change request is closed by [Repository.Close] alone. A token is sent to the forge's own host alone and is
@@ -75,7 +75,7 @@ const (
 type Status struct {
 	Context     string // tells it from the statuses of others, such as "wherry/render/dev"
 	State       StatusState
-	Description string // in at most 140 characters; what is longer is cut
+	Description string // in at most 140 characters; the rest is cut
 	URL         string // may be empty
 }
 

@@ -33,7 +33,7 @@ var (
 	ErrDenied = errors.New("not allowed")
 )
 
-// Bounds on what is kept of the output of one command.
+// Bounds on the output of one command that is kept.
 const (
 	maxOutput = 256 << 20
 	maxErrors = 64 << 10
@@ -205,7 +205,7 @@ func own(r Remote) []setting {
 	}
 	if r.user != "" || r.password != "" {
 		pair := base64.StdEncoding.EncodeToString([]byte(r.user + ":" + r.password))
-		// Empty values take back what was set before, since a server refuses two logins.
+		// Empty values take back earlier ones, since a server refuses two logins.
 		own := "http." + r.URL + ".extraHeader"
 		all = append(all, setting{"credential.helper", ""}, setting{"http.extraHeader", ""}, setting{own, ""}, setting{own, "Authorization: Basic " + pair})
 	}
@@ -238,7 +238,7 @@ func (e *Error) Error() string {
 // Unwrap returns [ErrDenied] for a login that was not accepted, or the reason why git could not run.
 func (e *Error) Unwrap() error { return e.err }
 
-// Run runs git with args and returns what it prints. Its error is an [*Error], or of ctx.
+// Run runs git with args and returns its output. Its error is an [*Error], or of ctx.
 func (g *Git) Run(ctx context.Context, stdin io.Reader, args ...string) ([]byte, error) {
 	return g.RunAs(ctx, nil, stdin, args...)
 }

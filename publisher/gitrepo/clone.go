@@ -12,7 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
-// Clone is a repository on this machine with its work trees. A [Reader] that uses it reads what is here without a
+// Clone is a repository on this machine with its work trees. A [Reader] that uses it reads local objects without a
 // network.
 type Clone struct {
 	// Top is the top of the work tree that the clone was opened for.

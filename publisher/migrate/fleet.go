@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// The parts of Fleet's objects that say what goes where.
+// The parts of Fleet's objects that place bundles on clusters.
 type (
 	fleetTarget struct {
 		Name                 string    `yaml:"name"`

@@ -94,7 +94,7 @@ type Finding struct {
 	Why  string `json:"why"`
 }
 
-// Report says what was imported and what was not.
+// Report lists the imported objects, and the parts without a counterpart.
 type Report struct {
 	System       string `json:"system"`
 	Environments int    `json:"environments"`

@@ -140,7 +140,7 @@ func assigned(t require.TestingT, result *Result, name func(a *scheduler.Decided
 	return on
 }
 
-// requireClean fails if lint finds an error or a warning in what was imported, or in what is rendered from it.
+// requireClean fails if lint finds an error or a warning in the imported platform, or in its rendered files.
 func requireClean(t *testing.T, result *Result) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "platform")

@@ -318,7 +318,7 @@ func TestTheUsersConfigurationStaysOut(t *testing.T) {
 	require.True(t, again.Pushed)
 }
 
-// The files of a large repository stay where they are: what is fetched are commits and folders.
+// The files of a large repository stay on the server: only commits and folders are fetched.
 func TestNoFileIsFetchedThatIsNotNeeded(t *testing.T) {
 	s := forgetest.New(t, "gitea")
 	large := map[string]string{"docs/README.md": "Large", "edge/README.md": readme, "edge/app-t1/reconciler.yaml": "old"}

@@ -30,7 +30,7 @@ type existing struct {
 	read func(e entry) ([]byte, error)
 }
 
-// changes are the differences between a branch and what was rendered.
+// changes are the differences between a branch and the rendered files.
 type changes struct {
 	written   map[string][]byte // by path
 	removed   []string          // sorted

@@ -23,7 +23,7 @@ import (
 // ErrNoPlatform is returned for a folder that is in no platform repository.
 var ErrNoPlatform = errors.New("not in a platform repository")
 
-// Bounds on what is read to find a platform and its settings.
+// Bounds on the reading that finds a platform and its settings.
 const (
 	maxSettingsBytes = 64 << 10
 	maxObjectBytes   = 1 << 20 // of a file with Platform or Environment objects

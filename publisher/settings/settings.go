@@ -27,7 +27,7 @@ import (
 // Value is a setting. The zero value is one that nothing gives.
 type Value struct {
 	Text string
-	// Origin says what gives it, such as "variable WHERRY_HUB" or "wherry.yaml:3".
+	// Origin names its source, such as "variable WHERRY_HUB" or "wherry.yaml:3".
 	Origin string
 }
 
@@ -109,7 +109,7 @@ func merge(repo *Repository, layers ...Settings) (*Settings, error) {
 }
 
 // checkCache refuses a cache that a file of the repository puts into the repository: whoever can change that could
-// decide what is rendered, where no review sees it.
+// decide the rendered content, where no review sees it.
 func (s *Settings) checkCache(repo *Repository) error {
 	if repo == nil || !s.Cache.Given() || strings.HasPrefix(s.Cache.Origin, "variable ") {
 		return nil

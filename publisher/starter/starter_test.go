@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The example is what is tested on an API server.
+// The example is the one that is tested on an API server.
 func TestTheExampleHasTheSameFiles(t *testing.T) {
 	for name, text := range map[string][]byte{"main/templates/namespace-service.yaml": NamespaceService, "cluster-role.yaml": ClusterRole} {
 		example, err := os.ReadFile("../../examples/namespaces/" + name)

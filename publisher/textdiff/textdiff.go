@@ -9,9 +9,9 @@ import (
 
 // Line is a line of a text.
 type Line struct {
-	// Text is what is shown of the line, without its end.
+	// Text is the line as shown, without its end.
 	Text string
-	// Key is what is compared; empty for Text itself. It is never shown.
+	// Key is compared in place of Text, if not empty. It is never shown.
 	Key string
 }
 

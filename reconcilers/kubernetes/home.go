@@ -70,7 +70,7 @@ func only(m map[string]any, keys ...string) bool {
 	return true
 }
 
-// Bounds of the wait for the API server to learn of a new RoleBinding. After it the requests say themselves what is missing.
+// Bounds of the wait for the API server to learn of a new RoleBinding. After it the refused requests name the missing permission.
 const (
 	boundWithin = 5 * time.Second
 	boundEvery  = 50 * time.Millisecond

@@ -38,7 +38,7 @@ type check struct {
 	types   labels.Selector
 	kinds   []groupKind
 	program cel.Program
-	// message says what is wrong; expression, if not nil, may give another one.
+	// message names the problem; expression, if not nil, may give another one.
 	message    string
 	expression cel.Program
 	// clusters is true if the expression reads numbers of clusters.

@@ -59,7 +59,7 @@ metadata: {name: k}
 spec: {type: LoadBalancer}
 `
 
-// messages runs a check over a file and returns what it says.
+// messages runs a check over a file and returns its messages.
 func messages(t *testing.T, spec, file string) []string {
 	t.Helper()
 	var all []string

@@ -40,7 +40,7 @@ type Counts struct {
 	Changed float64 `cel:"changed"`
 }
 
-// AssignmentCounts are numbers of assignments: those of the plan, and those that fail, which keep what they have.
+// AssignmentCounts are numbers of assignments: those of the plan, and those that fail, which keep their content.
 type AssignmentCounts struct {
 	Total  float64 `cel:"total"`
 	Failed float64 `cel:"failed"`
@@ -68,7 +68,7 @@ func (j Judgement) Err() error {
 	return finding.Errorf(finding.CodePlanCheck, j.At, j.Hint, "PlatformCheck %q: %s", j.Check, j.Message)
 }
 
-// Changes is Plan if any cluster type gets other content. Otherwise it returns nothing: what is only renewed has been judged.
+// Changes is Plan if any cluster type gets other content. Otherwise it returns nothing: content that is only renewed has been judged.
 func (s *Set) Changes(facts Facts) []Judgement {
 	if !slices.ContainsFunc(facts.ClusterTypes, func(t PlannedType) bool { return t.Changed }) {
 		return nil

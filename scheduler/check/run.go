@@ -58,7 +58,7 @@ type Violation struct {
 	Unanswered bool
 	// File is the path of the file, and Kind that of the object, which is empty for a file that cannot be read.
 	File, Kind string
-	// Message says what is wrong, for people, and Hint what to do.
+	// Message names the problem, for people, and Hint a remedy.
 	Message, Hint string
 }
 

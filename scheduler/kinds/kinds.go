@@ -409,7 +409,7 @@ type PlatformCheck struct {
 		Expression Text `yaml:"expression"`
 		// Plan is true for a publication that the check accepts. It reads plan and environment.
 		Plan Text `yaml:"plan"`
-		// Message says what is wrong where the check fails.
+		// Message is shown to people if the check fails.
 		Message string `yaml:"message"`
 		// MessageExpression gives the message in CEL, with the same variables. Message is used if it fails.
 		MessageExpression Text `yaml:"messageExpression"`

@@ -98,13 +98,13 @@ const (
 	atConfig     sightAt = "config" // the key About of the configuration
 )
 
-// fileInspector lists what is seen in one file, in its order.
+// fileInspector lists the findings of one file, in its order.
 type fileInspector struct {
 	place string
 	seen  []sight
 }
 
-// inspectFile lists what is seen in a file. Its documents are Kubernetes objects if objects is true.
+// inspectFile lists the findings of a file. Its documents are Kubernetes objects if objects is true.
 func inspectFile(path string, data []byte, objects bool) []sight {
 	in := &fileInspector{}
 	documents := yaml.NewDecoder(bytes.NewReader(data))

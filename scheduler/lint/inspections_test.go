@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/platformtest"
 )
 
-// memory is a cache that counts what is put.
+// memory is a cache that counts its puts.
 type memory struct {
 	mu   sync.Mutex
 	data map[string][]byte

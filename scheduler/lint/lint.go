@@ -32,7 +32,7 @@ type Report struct {
 
 // Options are the optional parts of Run. The zero value is ready for use.
 type Options struct {
-	// Cache, if not nil, has what was rendered and inspected before. The findings are the same.
+	// Cache, if not nil, has the output and the findings of earlier runs. The result is the same.
 	Cache scheduler.Cache
 	// Each, if not nil, is called with each cluster type once it is rendered, from several goroutines and in no order,
 	// before its files are dropped.

@@ -14,7 +14,7 @@ import (
 // objectAdapters are the reconcilers whose files hold Kubernetes objects and nothing else.
 var objectAdapters = []string{"argo", "flux", "kubernetes"}
 
-// inspection is what was seen in the files of a cluster type, in the order of its assignments and files.
+// inspection holds the findings in the files of a cluster type, in the order of its assignments and files.
 type inspection []sighting
 
 // sighting is a finding in a file of the i-th assignment or, if that has conditions of health, an object in it.
@@ -130,7 +130,7 @@ func (id kubeID) String() string {
 	return id.kind + " " + id.namespace + "/" + id.name
 }
 
-// renderedFiles adds what was seen in the files of one assignment.
+// renderedFiles adds the findings in the files of one assignment.
 type renderedFiles struct {
 	*linter
 	ct         *kinds.ClusterType
@@ -139,7 +139,7 @@ type renderedFiles struct {
 	template   *kinds.Template // that wrote the file; nil if it is built in
 }
 
-// file adds what was seen in a file.
+// file adds the findings in a file.
 func (r *renderedFiles) file(s sighting) {
 	if s.Code == "" {
 		r.own = append(r.own, s.id())

@@ -1,5 +1,5 @@
-// Package memo keeps what was derived from contents for the next run, by their digests, so that only what has changed is
-// read again.
+// Package memo keeps results by the digests of the contents that they came from, for the next run, so that only changed
+// content is read again.
 //
 // [Open] returns the [Memo] of one set of contents, such as the files of a cluster type. What is not used in a run is
 // forgotten. Nothing depends on a Memo but time: it lacks what a damaged or foreign entry had.
@@ -59,7 +59,7 @@ func (m *Memo) Find(id ID) (data []byte, ok bool) {
 	return data, ok
 }
 
-// Close keeps what was used for the next run.
+// Close keeps the results that were used, for the next run.
 func (m *Memo) Close() {
 	if m.cache != nil && (m.fresh || len(m.used) < len(m.known)) {
 		m.cache.Put(m.key, encode(m.used))

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cache counts what is put.
+// cache counts its puts.
 type cache struct {
 	data map[string][]byte
 	puts int

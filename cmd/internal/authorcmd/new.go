@@ -315,7 +315,7 @@ func (c *creation) preset(p *author.Platform) {
 	}
 }
 
-// ask asks for what is missing.
+// ask asks for the missing values.
 func (c *creation) ask(cmd *cobra.Command, p *author.Platform) error {
 	r := &c.request
 	line := func(question string) (string, error) { return prompt.Line(cmd, cmd.InOrStdin(), question+": ") }

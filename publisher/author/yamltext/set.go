@@ -223,7 +223,7 @@ func (e *setting) lines(path Path, indent int) string {
 	return b.String()
 }
 
-// pair returns the first key of path and what it is to have, between brackets.
+// pair returns the first key of path with its value, between brackets.
 func (e *setting) pair(path Path) string {
 	key := Scalar(path[0].Key, 0, true)
 	if e.file.isJSON() {

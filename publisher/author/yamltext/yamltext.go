@@ -383,7 +383,7 @@ func difference(got, want *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// clone copies the documents, so that they can be changed into what is expected; copies maps nodes to their copies.
+// clone copies the documents, so that they can be changed into the expected ones; copies maps nodes to their copies.
 func (f *File) clone() (documents []*yaml.Node, copies map[*yaml.Node]*yaml.Node) {
 	copies = map[*yaml.Node]*yaml.Node{}
 	var cloned func(n *yaml.Node) *yaml.Node

@@ -67,7 +67,7 @@ type Fault struct {
 	Status int
 	Header http.Header
 	Body   string
-	// Half does what is asked, and breaks the connection in the middle of the answer.
+	// Half carries the request out, and breaks the connection in the middle of the answer.
 	Half bool
 	// Before is called before the request is looked at.
 	Before func()
@@ -192,7 +192,7 @@ func (s *Server) Statuses(commit string) []Status {
 	return slices.Clone(s.statuses[commit])
 }
 
-// RunGit runs git in the repository and returns what it prints.
+// RunGit runs git in the repository and returns its output.
 func (s *Server) RunGit(args ...string) string {
 	s.t.Helper()
 	out, err := s.runGit(args...)
