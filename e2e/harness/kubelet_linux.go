@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,12 +91,26 @@ func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *No
 	if err := n.run(containerd, "--config="+filepath.Join(n.dir, "containerd.toml")); err != nil {
 		return nil, err
 	}
+	socket := filepath.Join(n.dir, "containerd.sock")
+	if err := n.until(ctx, "has a container runtime", func(context.Context) (bool, error) { return listens(socket), nil }); err != nil {
+		return nil, err // kubelet gives up if it is not there at once
+	}
 	if err := n.run(kubelet, "--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+c.Kubeconfig,
 		"--root-dir="+filepath.Join(n.dir, "kubelet"), "--cert-dir="+filepath.Join(n.dir, "pki"),
 		"--hostname-override="+name, "--node-labels="+NodeKey+"="+name); err != nil {
 		return nil, err
 	}
 	return n, n.until(ctx, "is ready", n.ready)
+}
+
+// listens reports whether a program answers at a Unix socket.
+func listens(socket string) bool {
+	connection, err := net.Dial("unix", socket)
+	if err != nil {
+		return false
+	}
+	_ = connection.Close() // nothing was sent
+	return true
 }
 
 // Logs returns what the containers in a namespace have written on this node, where it runs any.
