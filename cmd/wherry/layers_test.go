@@ -104,7 +104,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"author/scaffold": {"author", "author/yamltext", "gitrepo", "starter"},
 			"author":          {"author/files", "author/yamltext", "gitrepo", "platform", "settings"},
 			"author/yamltext": nil,
-			"author/files":    nil,
+			"author/files":    {"textdiff"},
 
 			"checks":      {"keys", "program"},
 			"deltas":      {"pack", "releases", "standing"},

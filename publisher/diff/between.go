@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/pack"
@@ -124,5 +123,5 @@ func plainLines(data []byte) []textdiff.Line {
 	if bytes.IndexByte(data, 0) >= 0 {
 		return []textdiff.Line{{Text: "(no text)", Key: string(data)}}
 	}
-	return textdiff.Lines(strings.TrimSuffix(string(data), "\n"))
+	return textdiff.Lines(string(data))
 }

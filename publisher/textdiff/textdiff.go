@@ -13,11 +13,25 @@ type Line struct {
 	Text string
 	// Key is compared in place of Text, if not empty. It is never shown.
 	Key string
+	// NoEnd is true for the last line of a text that does not end with a line break.
+	NoEnd bool
 }
 
 func (l Line) key() string {
+	key := l.Text
 	if l.Key != "" {
-		return l.Key
+		key = l.Key
+	}
+	if l.NoEnd {
+		key += "\n" // which no line holds, so that it differs from one with an end
+	}
+	return key
+}
+
+// shown is the line as diff -u writes it, without its mark.
+func (l Line) shown() string {
+	if l.NoEnd {
+		return l.Text + "\n\\ No newline at end of file"
 	}
 	return l.Text
 }
@@ -26,7 +40,8 @@ func (l Line) key() string {
 func Lines(text string) []Line {
 	var all []Line
 	for line := range strings.Lines(text) {
-		all = append(all, Line{Text: strings.TrimSuffix(line, "\n")})
+		text, ended := strings.CutSuffix(line, "\n")
+		all = append(all, Line{Text: text, NoEnd: !ended})
 	}
 	return all
 }
@@ -56,11 +71,11 @@ func Unified(old, now []Line, most int) (text string, left int) {
 		for _, e := range h.edits {
 			switch e.kind {
 			case removed:
-				line("-", old[e.old].Text)
+				line("-", old[e.old].shown())
 			case added:
-				line("+", now[e.now].Text)
+				line("+", now[e.now].shown())
 			default:
-				line(" ", now[e.now].Text)
+				line(" ", now[e.now].shown())
 			}
 		}
 	}

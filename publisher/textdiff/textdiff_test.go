@@ -30,7 +30,7 @@ func TestUnified(t *testing.T) {
 }
 
 func TestTheKeyIsComparedAndTheTextShown(t *testing.T) {
-	got, _ := Unified([]Line{{"password: (secret)", "password: a"}}, []Line{{"password: (secret)", "password: b"}}, 100)
+	got, _ := Unified([]Line{{Text: "password: (secret)", Key: "password: a"}}, []Line{{Text: "password: (secret)", Key: "password: b"}}, 100)
 	require.Equal(t, "@@ -1 +1 @@\n-password: (secret)\n+password: (secret)\n", got)
 }
 
@@ -55,6 +55,9 @@ func TestPatchReadsIt(t *testing.T) {
 		var b strings.Builder
 		for range r.IntN(30) {
 			fmt.Fprintf(&b, "%d\n", r.IntN(6))
+		}
+		if r.IntN(4) == 0 {
+			b.WriteString("without end")
 		}
 		return b.String()
 	}
