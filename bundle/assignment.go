@@ -62,9 +62,30 @@ type Assignment struct {
 	HeldFrom        *Held `json:"heldFrom,omitempty"`
 	// Fetched lists the OCI artifacts that the adapter directory fetches and puts beside the files.
 	Fetched []FetchedArtifact `json:"fetched,omitempty"`
+	// Delivery is Embedded if the folder ManifestsDir of the assignment has what its target points at, and ChartsDir the
+	// charts of its HelmReleases. Empty means that the engine fetches them.
+	Delivery string `json:"delivery,omitempty"`
+	// Carry says which artifacts of the assignment the agent brings to its store before it applies it: CarryImages,
+	// CarryAll, or empty for none.
+	Carry string `json:"carry,omitempty"`
+	// SiteValues names the site values that the assignment uses, sorted.
+	SiteValues []string `json:"siteValues,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
 }
+
+// Values of Assignment.Delivery and Assignment.Carry.
+const (
+	Embedded    = "embedded"
+	CarryImages = "images"
+	CarryAll    = "all"
+)
+
+// The folders of an assignment with embedded delivery, below its own.
+const (
+	ManifestsDir = "manifests"
+	ChartsDir    = "charts"
+)
 
 // FetchedArtifact is an OCI artifact that is too large to travel in a bundle.
 type FetchedArtifact struct {

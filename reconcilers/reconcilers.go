@@ -9,6 +9,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -73,6 +75,29 @@ type Assignment struct {
 	bundle.Assignment
 	// Dir is the folder with the assignment's verified files. It belongs to the agent; reconcilers do not write there.
 	Dir string
+	// Served has the manifests and charts of an assignment with embedded delivery as artifacts at the agent's own
+	// endpoint, for engines that fetch. It is nil for other assignments, and if the agent serves nothing.
+	Served *Served
+	// Values are the site values that the assignment uses, by key, in the form in which texts contain them.
+	Values map[string]string
+}
+
+// Served is the content of one assignment at the agent's endpoint.
+type Served struct {
+	// Host is HOST:PORT of the endpoint as the engine reaches it.
+	Host string
+	// CA has the certificates, in PEM, by which the endpoint is verified; nil if the system's are sufficient.
+	CA []byte
+	// Manifests is the artifact of the folder bundle.ManifestsDir: one layer, a tar+gzip whose root is that folder.
+	Manifests ServedArtifact
+	// Charts are the charts in bundle.ChartsDir, as Helm stores charts in registries, by file name.
+	Charts map[string]ServedArtifact
+}
+
+// ServedArtifact is an OCI artifact by its digest.
+type ServedArtifact struct {
+	Repository string // without the host
+	Digest     digest.Digest
 }
 
 // Result is the state of an assignment after a call.

@@ -12,10 +12,10 @@ const AnnotationPrefix = "wherry.dev/"
 
 // The known annotations, without their prefix.
 var (
-	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
+	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config", "carry", "chart-values", "kube-version", "api-versions", "site-values"}
 	PolicyAnnotations      = []string{"under"}
 	TemplateAnnotations    = []string{"missing-keys"}
-	WorkloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
+	WorkloadAnnotations    = []string{"adapter", "carry", "chart-values", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "uses-site-values", "wave"}
 )
 
 // Annotation is an annotation in effect for an assignment.

@@ -19,8 +19,18 @@ var KnownAnnotations = map[string]KnownAnnotation{
 		Text:   "The engine that brings assignments to the cluster. By default the kinds in reconciler.yaml decide.",
 		Values: Adapters,
 	},
+	"api-versions": {
+		Text: "API versions that charts find in .Capabilities.APIVersions, beside those of Kubernetes, such as: monitoring.coreos.com/v1, gateway.networking.k8s.io/v1/HTTPRoute",
+	},
+	"carry": {
+		Text:   "What of the images, charts and packages of the assignments the agent brings to its own store before it applies them.",
+		Values: []string{"none", "images", "all"},
+	},
+	"chart-values": {
+		Text: "The key of the platform configuration whose value, a YAML mapping, is the values of an embedded chart.",
+	},
 	"delivery": {
-		Text:   "reference: the engine fetches the manifests itself. embedded is not supported yet.",
+		Text:   "reference: the engine fetches the manifests itself. embedded: the bundle contains them.",
 		Values: []string{"reference", "embedded"},
 	},
 	"depends-on": {
@@ -32,6 +42,10 @@ var KnownAnnotations = map[string]KnownAnnotation{
 	},
 	"health": {
 		Text: "Conditions for objects whose health wherry cannot know, one to a line, such as: GitRepo: .status.readyClusters == 1",
+	},
+	"kube-version": {
+		Text:    "The version of Kubernetes for which charts are rendered, such as 1.33. Charts that read .Capabilities require it.",
+		Pattern: `^v?[0-9]+\.[0-9]+(\.[0-9]+)?$`,
 	},
 	"missing-keys": {
 		Text:   "kalypso: the template may print keys that do not exist, as <no value>. Without it, publish fails such an assignment.",
@@ -53,8 +67,14 @@ var KnownAnnotations = map[string]KnownAnnotation{
 		Text:   `Whether workloads restart when their configuration changes. Write "true" in quotes.`,
 		Values: []string{"false", "true"},
 	},
+	"site-values": {
+		Text: "The name of the ConfigMap with the schema of the values that the sites of this cluster type have.",
+	},
 	"under": {
 		Text: "A path, such as europe/plant-7: the policy selects only cluster types whose label group is this path or one below it. LABEL=PATH names another label.",
+	},
+	"uses-site-values": {
+		Text: "The keys of the site values that the workload uses, such as: dns, gateway.address",
 	},
 	"valid-for": {
 		Text: "How long clusters may take a release for the first time, such as 30d or 12h. The default is 90d.",
