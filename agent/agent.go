@@ -50,6 +50,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
@@ -130,6 +132,8 @@ type Options struct {
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
 	Watchdog *health.Watchdog
+	// Named list what the content store keeps beside releases; see content.Options.
+	Named []func(*bbolt.Tx) ([]content.Named, error)
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic
@@ -234,7 +238,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
-		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,
+		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Named: a.opts.Named, Log: a.opts.Log,
 		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
 			return a.opts.Window.Enter(ctx, a.opts.Now())
 		},

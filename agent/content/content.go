@@ -47,7 +47,10 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full layers
 	// are fetched.
 	DeltaCommand []string
-	Log          *slog.Logger
+	// Named are the functions that list what else the store keeps, beside releases; see Named. They are called in one
+	// transaction each time that the index is written or blobs are deleted. If one fails, neither happens.
+	Named []func(*bbolt.Tx) ([]Named, error)
+	Log   *slog.Logger
 }
 
 // Store is the content of one state folder. Only one goroutine uses it.

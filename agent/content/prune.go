@@ -32,7 +32,11 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 	}
 	err := errors.Join(c.keepFolders(TreesDir, trees), c.keepFolders(ContentsDir, folders))
 	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
-	if err = errors.Join(err, c.forgetTrees(trees), c.layout.Retain(retained(keep), c.db.At)); err != nil {
+	retained, err1 := c.retained(keep)
+	if err1 == nil {
+		err1 = c.layout.Retain(retained, c.db.At)
+	}
+	if err = errors.Join(err, c.forgetTrees(trees), err1); err != nil {
 		return state.Local("clean up: %w", err)
 	}
 	return nil

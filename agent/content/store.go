@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
-	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // The store has a release's tree in one of two forms: the full layer, or the uncompressed tar, under its own
@@ -116,26 +115,6 @@ func (c *Store) keepMade(file string, d digest.Digest) error {
 		return err
 	}
 	return state.SyncDir(filepath.Dir(c.blob(d)))
-}
-
-// retained lists, for the layout, what stays of these releases: manifest, release document and tree, in whichever form
-// it is here.
-func retained(keep []*state.Release) []oci.Retained {
-	var all []oci.Retained
-	for _, r := range keep {
-		if r != nil {
-			all = append(all, oci.Retained{
-				Repository: r.Release.Stream().Repository(), Tag: r.Release.Tag(), Manifest: r.Manifest,
-				Blobs: []digest.Digest{r.Tree.Digest, r.Release.Content.DiffID},
-			})
-		}
-	}
-	return all
-}
-
-// index has the layout's index name these releases, as far as their manifests are here, and nothing else.
-func (c *Store) index(keep ...*state.Release) error {
-	return c.layout.SetRefs(retained(keep), c.db.At)
 }
 
 // Has reports whether the tree of r is in the layout, going by its size.

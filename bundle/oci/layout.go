@@ -54,7 +54,11 @@ func (l *Layout) Repositories(context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, d := range index.Manifests {
-		if name := path.Dir(nameOf(d)); name != "." {
+		name, _, _ := strings.Cut(nameOf(d), "@")
+		if name == nameOf(d) {
+			name = path.Dir(name)
+		}
+		if name != "." {
 			names = append(names, name)
 		}
 	}
@@ -102,7 +106,7 @@ func (r *layoutRepository) Tags(context.Context) ([]string, error) {
 	var tags []string
 	for _, d := range index.Manifests {
 		name, tag := path.Split(nameOf(d))
-		if name == r.name+"/" {
+		if name == r.name+"/" && !strings.Contains(tag, "@") {
 			tags = append(tags, tag)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,16 +17,24 @@ import (
 
 // Retained is a manifest that stays in a layout.
 type Retained struct {
+	// Repository and Tag are the manifest's name in the index. Without a tag the name has the digest in its place, and
+	// without a repository the index does not name the manifest.
 	Repository, Tag string
 	Manifest        ocispec.Descriptor
 	// Blobs stay beside the manifest and its config. Layers of the manifest that are not listed are removed; blobs
 	// that the manifest does not name, such as an uncompressed layer, may be listed.
 	Blobs []digest.Digest
+	// All keeps everything that the manifest refers to, manifests of an index and their layers included.
+	All bool
 }
 
 func (r Retained) ref() ocispec.Descriptor {
 	d := plain(r.Manifest)
-	d.Annotations = map[string]string{ocispec.AnnotationRefName: r.Repository + "/" + r.Tag}
+	name := r.Repository + "/" + r.Tag
+	if r.Tag == "" {
+		name = r.Repository + "@" + r.Manifest.Digest.String()
+	}
+	d.Annotations = map[string]string{ocispec.AnnotationRefName: name}
 	return d
 }
 
@@ -43,16 +52,8 @@ func (l *Layout) Retain(keep []Retained, moment Moment) error {
 	return l.retain(keep, moment, func(root *os.Root) error {
 		needed := map[digest.Digest]bool{}
 		for _, r := range keep {
-			named, err := readReferences(root, r.Manifest.Digest)
-			if err != nil {
+			if err := r.need(root, needed); err != nil {
 				return err
-			}
-			needed[r.Manifest.Digest] = true
-			if named.Config != nil {
-				needed[named.Config.Digest] = true
-			}
-			for _, d := range r.Blobs {
-				needed[d] = true
 			}
 		}
 		return eachBlob(root, func(name string, d digest.Digest, _ fs.FileInfo) error {
@@ -64,6 +65,28 @@ func (l *Layout) Retain(keep []Retained, moment Moment) error {
 			return err
 		})
 	})
+}
+
+// need adds the blobs that stay for r to needed.
+func (r Retained) need(root *os.Root, needed map[digest.Digest]bool) error {
+	for _, d := range r.Blobs {
+		needed[d] = true
+	}
+	if r.All {
+		marked := map[digest.Digest]bool{} // what another entry needs may be a manifest without its layers
+		err := mark(root, r.Manifest.Digest, marked)
+		maps.Copy(needed, marked)
+		return err
+	}
+	named, err := readReferences(root, r.Manifest.Digest)
+	if err != nil {
+		return err
+	}
+	needed[r.Manifest.Digest] = true
+	if named.Config != nil {
+		needed[named.Config.Digest] = true
+	}
+	return nil
 }
 
 // retain writes the index of keep and then calls sweep, all under the index's lock.
@@ -99,6 +122,9 @@ func (l *Layout) retain(keep []Retained, moment Moment, sweep func(*os.Root) err
 func indexOf(root *os.Root, keep []Retained) ocispec.Index {
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
 	for _, r := range keep {
+		if r.Repository == "" {
+			continue
+		}
 		ref := r.ref()
 		named := func(o ocispec.Descriptor) bool { return nameOf(o) == nameOf(ref) }
 		if statBlob(root, r.Manifest) == nil && !slices.ContainsFunc(index.Manifests, named) {

@@ -273,6 +273,43 @@ func TestRetainKeepsWhatItsOwnerListsAndMendsTheLayout(t *testing.T) {
 	require.False(t, there)
 }
 
+func TestRetainKeepsAllOfAnIndexAndNamesItByDigest(t *testing.T) {
+	dir := t.TempDir()
+	layout := oci.NewLayout(dir)
+	repo, err := layout.Repository("host.example/app")
+	require.NoError(t, err)
+	child, config := manifest(t, "child")
+	index, err := json.Marshal(ocispec.Index{MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{
+		child.Descriptor, bundle.NewBlob(ocispec.MediaTypeImageManifest, []byte("of another platform")).Descriptor,
+	}})
+	require.NoError(t, err)
+	top := bundle.NewBlob(ocispec.MediaTypeImageIndex, index)
+	early, loose := bundle.NewBlob("text/plain", []byte("early")), bundle.NewBlob("text/plain", []byte("loose"))
+	pushAll(t, repo, config, child, top, early, loose)
+	require.NoError(t, layout.Retain([]oci.Retained{
+		{Manifest: top.Descriptor, Blobs: []digest.Digest{child.Descriptor.Digest, early.Descriptor.Digest}},
+		{Repository: "host.example/app", Manifest: top.Descriptor, All: true},
+		{Repository: "assignments/web", Tag: "one", Manifest: child.Descriptor, All: true},
+	}, nil))
+	for _, b := range []bundle.Blob{config, child, top, early} {
+		there, err := repo.Exists(t.Context(), b.Descriptor)
+		require.NoError(t, err)
+		require.True(t, there)
+	}
+	there, err := repo.Exists(t.Context(), loose.Descriptor)
+	require.NoError(t, err)
+	require.False(t, there)
+	names, err := layout.Repositories(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"assignments/web", "host.example/app"}, names)
+	tags, err := repo.Tags(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, tags)
+	got, err := repo.Resolve(t.Context(), top.Descriptor.Digest.String())
+	require.NoError(t, err)
+	require.Equal(t, top.Descriptor, got)
+}
+
 func TestABlobOfTheWrongSizeCountsAsMissing(t *testing.T) {
 	dir := t.TempDir()
 	repo, err := oci.NewLayout(dir).Repository("a")
