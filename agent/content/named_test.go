@@ -19,6 +19,7 @@ func TestWhatIsNamedStaysAndIsInTheIndex(t *testing.T) {
 	db, err := state.Open(t.TempDir(), content.BucketTrees)
 	require.NoError(t, err)
 	defer db.Close()
+	require.NoError(t, db.Init(state.CheckSchema, func(*bbolt.Tx) error { return nil }))
 	var list []content.Named
 	var fault error
 	store := content.New(db, content.Options{Named: []func(*bbolt.Tx) ([]content.Named, error){
