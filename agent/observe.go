@@ -56,7 +56,7 @@ func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
 func (p *pass) open(rollout *assignments.Rollout, g *freeze.Guard) bool {
 	gate := rollout.Gate(p.opts.Now())
 	for r := range rollout.All() {
-		if reason, _ := gate.Waits(r); r.Unsettled() && reason == "" && (g.Found() == nil || !r.Waiting()) {
+		if r.Unsettled() && gate.Waits(r).Reason == "" && (g.Found() == nil || !r.Waiting()) {
 			return true
 		}
 	}

@@ -42,8 +42,8 @@ func (r Record) Unfinished(adapter string) Operation {
 	switch {
 	case !r.Unsettled():
 		return Nothing
-	case r.Removing, r.Waiting() && !r.OnlySeen():
-		return Change
+	case r.Removing, r.Waiting() && !r.OnlySeen(), r.Item.State == bundle.Pulling && r.Stale(adapter):
+		return Change // no engine has what is pulled for the agent's own store
 	case r.Stale(adapter): // its engine is missing
 		return Nothing
 	}

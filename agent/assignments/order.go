@@ -18,6 +18,31 @@ type Rollout struct {
 	records  map[string]*Record
 	adapter  func(bundle.Assignment) string
 	deadline time.Duration
+	holds    []func(Record) Wait
+}
+
+// Wait is why an assignment may not begin yet. The zero value is that of one that may.
+type Wait struct {
+	State           bundle.State // Pending, or Pulling
+	Reason, Message string
+	// Moving is true if it ends by itself, so that higher waves wait as well. What needs a person, or a registry that
+	// is out of reach, keeps no other assignment.
+	Moving bool
+}
+
+// HoldBack has an assignment that is to get new content wait for as long as hold returns a Wait with a reason. It comes
+// before waves and dependencies. Hold is called often; it costs no more than a look into a map. Of several holds, the
+// one that was given first counts.
+func (l *Rollout) HoldBack(hold func(Record) Wait) { l.holds = append(l.holds, hold) }
+
+// held returns the first hold of r.
+func (l *Rollout) held(r *Record) Wait {
+	for _, hold := range l.holds {
+		if w := hold(*r); w.Reason != "" {
+			return w
+		}
+	}
+	return Wait{}
 }
 
 // NewRollout returns the rollout of assignments with these records. Adapter returns the engine for an assignment; deadline
@@ -141,20 +166,30 @@ func (g Gate) underWay(r *Record) bool {
 	case r.Removing && r.AppliedAt.IsZero():
 		return g.dependent(r) == nil
 	case !r.Removing && r.Stale(g.of.adapter(r.Spec)):
-		return !slices.ContainsFunc(r.Spec.DependsOn, g.unready)
+		w := g.of.held(r)
+		return (w.Reason == "" || w.Moving) && !slices.ContainsFunc(r.Spec.DependsOn, g.unready)
 	}
 	return g.now.Sub(r.AppliedAt).Abs() <= g.of.deadline // a clock may be set back
 }
 
-// Waits returns the reason why r may not begin yet; empty if it may. An assignment that is only applied again
+// Waits returns why r may not begin yet; its Reason is empty if r may. An assignment that is only applied again
 // has begun already, and never waits.
-func (g Gate) Waits(r Record) (reason, message string) {
+func (g Gate) Waits(r Record) Wait {
 	if r.Removing {
-		return g.waitsToGo(&r)
+		reason, message := g.waitsToGo(&r)
+		return Wait{State: bundle.Pending, Reason: reason, Message: message}
 	}
 	if !r.Stale(g.of.adapter(r.Spec)) {
-		return "", ""
+		return Wait{}
 	}
+	if w := g.of.held(&r); w.Reason != "" {
+		return w
+	}
+	reason, message := g.waitsForOthers(r)
+	return Wait{State: bundle.Pending, Reason: reason, Message: message}
+}
+
+func (g Gate) waitsForOthers(r Record) (reason, message string) {
 	var unready []string
 	for _, name := range r.Spec.DependsOn {
 		if g.unready(name) {

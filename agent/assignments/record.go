@@ -176,6 +176,11 @@ func (r Record) Pending(reason, message string, now time.Time) Record {
 	return r.to(bundle.Pending, reason, message, now)
 }
 
+// Held returns the record of an assignment that has to wait.
+func (r Record) Held(w Wait, now time.Time) Record {
+	return r.to(w.State, w.Reason, reconcilers.Clip(w.Message), now)
+}
+
 // to changes the state, and the time since which it holds if it is another one.
 func (r Record) to(next bundle.State, reason, message string, now time.Time) Record {
 	if r.Item.State != next {

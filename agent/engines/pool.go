@@ -209,7 +209,7 @@ func (c *pool) sortedQueues() (qs []*queue) {
 func (c *pool) admit(q *queue, g assignments.Gate) {
 	q.todo = slices.DeleteFunc(q.todo, func(t task) bool {
 		r := c.rollout.Of(t.name)
-		if reason, _ := g.Waits(r); len(q.ready) == SaveEvery || reason != "" {
+		if len(q.ready) == SaveEvery || g.Waits(r).Reason != "" {
 			return false
 		}
 		if t.do.Changes() {
@@ -228,8 +228,8 @@ func (c *pool) admit(q *queue, g assignments.Gate) {
 func (c *pool) noteWaiting(q *queue, g assignments.Gate, now time.Time) {
 	for _, t := range q.todo {
 		r := c.rollout.Of(t.name)
-		if reason, message := g.Waits(r); reason != "" {
-			next := r.Pending(reason, message, now)
+		if w := g.Waits(r); w.Reason != "" {
+			next := r.Held(w, now)
 			c.due = c.due || !next.Same(r)
 			c.note(next)
 		}
