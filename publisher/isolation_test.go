@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -98,7 +99,7 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	}
 	result, err := m.Render(ctx, render)
 	require.NoError(t, err, "%v", team)
-	require.NoError(t, artifacts.Pin(ctx, result, artifacts.PinOptions{}), "%v", team)
+	require.NoError(t, artifacts.Pin(ctx, result, sources.NewResolver(sources.Options{})), "%v", team)
 	done, err := Publish(ctx, result, loc, []*keys.Key{key}, opts)
 	require.NoError(t, err, "%v", team)
 	for _, ct := range done.ClusterTypes {

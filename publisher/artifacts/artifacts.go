@@ -87,8 +87,8 @@ func needed(a *scheduler.Assignment) []bundle.Artifact {
 	var list []bundle.Artifact
 	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
 	for _, n := range needs {
-		if n.kind != "" && n.url != "" {
-			list = append(list, n.artifact())
+		if n.Kind != "" && n.URL != "" {
+			list = append(list, n.Artifact())
 		}
 	}
 	return list
@@ -146,13 +146,13 @@ func Fetched(a *scheduler.Assignment) ([]bundle.FetchedArtifact, error) {
 	s.manifests(a)
 	var list []bundle.FetchedArtifact
 	for _, n := range s.needs {
-		found := pinnedArtifact(n.artifact(), a.Pinned)
+		found := pinnedArtifact(n.Artifact(), a.Pinned)
 		switch {
-		case n.kind != bundle.ArtifactOCI:
+		case n.Kind != bundle.ArtifactOCI:
 		case n.unpinnable != "":
 			return nil, fmt.Errorf("%s: %s: %s", a.Name, n.place, n.unpinnable)
 		case found.Unresolved:
-			return nil, fmt.Errorf("%s: %s: %s has no digest, and the adapter directory fetches by digest only", a.Name, n.place, n.reference())
+			return nil, fmt.Errorf("%s: %s: %s has no digest, and the adapter directory fetches by digest only", a.Name, n.place, n.Reference())
 		default:
 			list = append(list, bundle.FetchedArtifact{Reference: found.Reference, Digest: digest.Digest(found.Digest)})
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -144,12 +145,12 @@ func TestImagesAreReadAsEnginesReadThem(t *testing.T) {
 		"localhost/app": "localhost/app:latest", "localhost:5000/a/b:c": "localhost:5000/a/b:c", "registry.k8s.io/pause:3.10": "registry.k8s.io/pause:3.10",
 		"index.docker.io/nginx": "docker.io/library/nginx:latest", "ghcr.io/a/b:1@" + someDigest: "ghcr.io/a/b:1", "a@" + someDigest: "docker.io/library/a@" + someDigest,
 	} {
-		src, err := parseImage(text)
+		src, err := sources.ParseImage(text)
 		require.NoError(t, err, text)
-		require.Equal(t, want, src.reference(), text)
+		require.Equal(t, want, src.Reference(), text)
 	}
 	for _, text := range []string{"", "Nginx", "nginx:", "a b", "nginx@sha256:12", "https://example.com/x", "${IMAGE}", "/x"} {
-		_, err := parseImage(text)
+		_, err := sources.ParseImage(text)
 		require.Error(t, err, text)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -23,7 +24,7 @@ const (
 
 // sourceFolder is a folder of a source.
 type sourceFolder struct {
-	source artifactSource
+	source sources.Source
 	dir    string
 }
 
@@ -39,7 +40,11 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 	if known, ok := p.contents[at]; ok {
 		return known, nil
 	}
-	files, err := manifestsIn(p.found[at.source].tree.FS, at.dir)
+	var files []scheduler.File
+	err := p.found[at.source].Read(func(fsys fs.FS) (err error) {
+		files, err = manifestsIn(fsys, at.dir)
+		return err
+	})
 	if err != nil {
 		return folderContent{}, err
 	}
@@ -83,13 +88,13 @@ func needsInside(files []scheduler.File, images []replacedImage) []scheduler.Pin
 	var list []scheduler.Pinned
 	needs, _ := needsOf(&scheduler.Assignment{Files: files})
 	for _, n := range needs {
-		if n.url == "" || n.kind == "" {
+		if n.URL == "" || n.Kind == "" {
 			continue
 		}
-		if i := slices.IndexFunc(images, func(r replacedImage) bool { return n.kind == bundle.ArtifactImage && r.isFor(n.artifactSource) }); i >= 0 {
-			n.artifactSource = images[i].replace(n.artifactSource)
+		if i := slices.IndexFunc(images, func(r replacedImage) bool { return n.Kind == bundle.ArtifactImage && r.isFor(n.Source) }); i >= 0 {
+			n.Source = images[i].replace(n.Source)
 		}
-		a := n.artifact()
+		a := n.Artifact()
 		list = append(list, scheduler.Pinned{Type: string(a.Type), Name: a.Name, Reference: a.Reference, Digest: a.Digest})
 	}
 	return list
@@ -117,20 +122,20 @@ func imagesOf(files []scheduler.File, dir string) []replacedImage {
 	return k.Images
 }
 
-func (r replacedImage) isFor(image artifactSource) bool {
-	name, err := parseImage(r.Name)
-	return err == nil && name.url == image.url
+func (r replacedImage) isFor(image sources.Source) bool {
+	name, err := sources.ParseImage(r.Name)
+	return err == nil && name.URL == image.URL
 }
 
-func (r replacedImage) replace(image artifactSource) artifactSource {
-	if name, err := parseImage(r.NewName); err == nil {
-		image.url = name.url
+func (r replacedImage) replace(image sources.Source) sources.Source {
+	if name, err := sources.ParseImage(r.NewName); err == nil {
+		image.URL = name.URL
 	}
 	if r.NewTag != "" {
-		image.tag, image.revision = r.NewTag, ""
+		image.Tag, image.Revision = r.NewTag, ""
 	}
 	if r.Digest != "" {
-		image.tag, image.revision = r.NewTag, r.Digest
+		image.Tag, image.Revision = r.NewTag, r.Digest
 	}
 	return image
 }

@@ -10,20 +10,21 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 )
 
 // gitRepository follows Flux: a commit counts more than a name, this more than a range, a tag, a branch.
 func (s *scanner) gitRepository(o placedObject, spec *yaml.Node) {
 	ref := field(spec, "ref")
-	n := need{artifactSource: artifactSource{kind: bundle.ArtifactGit, url: text(spec, "url"), revision: text(ref, "commit")}}
-	if n.refName = text(ref, "name"); n.refName == "" {
-		if n.semver = text(ref, "semver"); n.semver == "" {
-			if n.tag = text(ref, "tag"); n.tag == "" {
-				n.branch = cmp.Or(text(ref, "branch"), "master") // which is Flux's default
+	n := need{Source: sources.Source{Kind: bundle.ArtifactGit, URL: text(spec, "url"), Revision: text(ref, "commit")}}
+	if n.RefName = text(ref, "name"); n.RefName == "" {
+		if n.Semver = text(ref, "semver"); n.Semver == "" {
+			if n.Tag = text(ref, "tag"); n.Tag == "" {
+				n.Branch = cmp.Or(text(ref, "branch"), "master") // which is Flux's default
 			}
 		}
 	}
-	if n.revision == "" {
+	if n.Revision == "" {
 		n.edit = insertRef(spec, ref, "commit")
 	}
 	s.add(o, cmp.Or(ref, spec), n)
@@ -32,19 +33,19 @@ func (s *scanner) gitRepository(o placedObject, spec *yaml.Node) {
 func (s *scanner) ociRepository(o placedObject, spec *yaml.Node) {
 	ref := field(spec, "ref")
 	n := need{}
-	src, err := parseOCI(bundle.ArtifactOCI, text(spec, "url"))
+	src, err := sources.ParseOCI(bundle.ArtifactOCI, text(spec, "url"))
 	if err != nil {
 		n.unpinnable = err.Error()
 	}
-	src.tag, src.revision = text(ref, "tag"), text(ref, "digest")
-	if src.semver = text(ref, "semver"); src.semver != "" {
-		src.tag = ""
+	src.Tag, src.Revision = text(ref, "tag"), text(ref, "digest")
+	if src.Semver = text(ref, "semver"); src.Semver != "" {
+		src.Tag = ""
 		if text(ref, "semverFilter") != "" {
 			n.unpinnable = "a semverFilter is not understood here: name a tag"
 		}
 	}
-	src.plainHTTP = text(spec, "insecure") == "true"
-	if n.artifactSource = src; src.revision == "" {
+	src.PlainHTTP = text(spec, "insecure") == "true"
+	if n.Source = src; src.Revision == "" {
 		n.edit = insertRef(spec, ref, "digest")
 	}
 	s.add(o, cmp.Or(ref, spec), n)
@@ -59,9 +60,9 @@ func (s *scanner) helmChart(o placedObject, spec *yaml.Node) {
 	chart := text(spec, "chart")
 	repository, known := s.charts[source]
 	n := chartNeed(repository.url, chart, text(spec, "version"))
-	n.plainHTTP = repository.plainHTTP
+	n.PlainHTTP = repository.plainHTTP
 	if !known {
-		n.url, n.unpinnable = "HelmRepository/"+source, fmt.Sprintf("the HelmRepository %q is not among the rendered objects", source)
+		n.URL, n.unpinnable = "HelmRepository/"+source, fmt.Sprintf("the HelmRepository %q is not among the rendered objects", source)
 	}
 	n.edit = replaceOrInsert(spec, "version", "chart")
 	s.add(o, spec, n)
@@ -69,24 +70,24 @@ func (s *scanner) helmChart(o placedObject, spec *yaml.Node) {
 
 // chartNeed is a chart in a registry, or in a chart repository.
 func chartNeed(repository, chart, version string) need {
-	n := need{artifactSource: artifactSource{kind: bundle.ArtifactChart, url: repository, chart: chart, semver: cmp.Or(version, "*")}}
-	if strings.HasPrefix(repository, ociScheme) {
-		src, err := parseOCI(bundle.ArtifactChart, strings.TrimSuffix(repository, "/")+"/"+chart)
+	n := need{Source: sources.Source{Kind: bundle.ArtifactChart, URL: repository, Chart: chart, Semver: cmp.Or(version, "*")}}
+	if strings.HasPrefix(repository, sources.Scheme) {
+		src, err := sources.ParseOCI(bundle.ArtifactChart, strings.TrimSuffix(repository, "/")+"/"+chart)
 		if err != nil {
 			n.unpinnable = err.Error()
 		}
-		src.semver = n.semver
-		n.artifactSource = src
+		src.Semver = n.Semver
+		n.Source = src
 	}
 	return n
 }
 
 func (s *scanner) application(o placedObject, spec *yaml.Node) {
-	sources := []*yaml.Node{field(spec, "source")}
+	named := []*yaml.Node{field(spec, "source")}
 	if several := field(spec, "sources"); several != nil {
-		sources = several.Content
+		named = several.Content
 	}
-	for _, source := range sources {
+	for _, source := range named {
 		repo := text(source, "repoURL")
 		if repo == "" {
 			continue
@@ -95,15 +96,15 @@ func (s *scanner) application(o placedObject, spec *yaml.Node) {
 		n := need{}
 		switch chart := text(source, "chart"); {
 		case chart != "" && !gitrepo.HasScheme(repo): // Argo CD's way to write a registry
-			n = chartNeed(ociScheme+repo, chart, version)
+			n = chartNeed(sources.Scheme+repo, chart, version)
 		case chart != "":
 			n = chartNeed(repo, chart, version)
-		case strings.HasPrefix(repo, ociScheme):
+		case strings.HasPrefix(repo, sources.Scheme):
 			n = ociNeed(repo, version)
 		default:
-			n.artifactSource = argoGit(repo, version)
+			n.Source = argoGit(repo, version)
 		}
-		if n.revision == "" {
+		if n.Revision == "" {
 			n.edit = replaceOrInsert(source, "targetRevision", "repoURL")
 		}
 		s.add(o, source, n)
@@ -111,31 +112,31 @@ func (s *scanner) application(o placedObject, spec *yaml.Node) {
 }
 
 func ociNeed(repo, version string) (n need) {
-	src, err := parseOCI(bundle.ArtifactOCI, repo)
+	src, err := sources.ParseOCI(bundle.ArtifactOCI, repo)
 	if err != nil {
 		n.unpinnable = err.Error()
 	}
-	switch n.artifactSource = src; {
+	switch n.Source = src; {
 	case strings.HasPrefix(version, "sha256:"):
-		n.revision = version
+		n.Revision = version
 	case isRange(version):
-		n.semver = version
+		n.Semver = version
 	default:
-		n.tag = version
+		n.Tag = version
 	}
 	return n
 }
 
 // argoGit reads a targetRevision: a commit, a range of tags, or the name of a branch or tag.
-func argoGit(repo, version string) artifactSource {
-	src := artifactSource{kind: bundle.ArtifactGit, url: repo}
+func argoGit(repo, version string) sources.Source {
+	src := sources.Source{Kind: bundle.ArtifactGit, URL: repo}
 	switch {
 	case commitDigits.MatchString(version):
-		src.revision = version
+		src.Revision = version
 	case isRange(version):
-		src.semver = version
+		src.Semver = version
 	case version != "HEAD":
-		src.branch = version
+		src.Branch = version
 	}
 	return src
 }
@@ -152,12 +153,12 @@ func (s *scanner) prebuiltPackage(o placedObject, ref *yaml.Node) {
 	if ref == nil || ref.Kind != yaml.ScalarNode {
 		return
 	}
-	src, err := parseOCI(bundle.ArtifactZarf, ref.Value)
-	n := need{artifactSource: src}
+	src, err := sources.ParseOCI(bundle.ArtifactZarf, ref.Value)
+	n := need{Source: src}
 	switch {
 	case err != nil:
 		n.unpinnable = err.Error()
-	case n.revision == "":
+	case n.Revision == "":
 		n.edit = replaceValue(ref, ref.Value+"@", "")
 	}
 	s.add(o, ref, n)
@@ -172,9 +173,9 @@ func (s *scanner) zarfPackage(o placedObject) {
 		for _, chart := range items(component, "charts") {
 			if repo := text(chart, "url"); repo != "" {
 				n := chartNeed(repo, text(chart, "name"), text(chart, "version"))
-				if strings.HasPrefix(repo, ociScheme) { // there the URL names the chart too
+				if strings.HasPrefix(repo, sources.Scheme) { // there the URL names the chart too
 					n = ociNeed(repo, text(chart, "version"))
-					n.kind = bundle.ArtifactChart
+					n.Kind = bundle.ArtifactChart
 				}
 				n.edit = replaceOrInsert(chart, "version", "name")
 				s.add(o, chart, n)
@@ -182,15 +183,15 @@ func (s *scanner) zarfPackage(o placedObject) {
 		}
 		for _, repo := range items(component, "repos") {
 			where, version, _ := strings.Cut(repo.Value, "@")
-			n := need{artifactSource: argoGit(where, version)}
-			if n.revision == "" {
+			n := need{Source: argoGit(where, version)}
+			if n.Revision == "" {
 				n.edit = replaceValue(repo, where+"@", "")
 			}
 			s.add(o, repo, n)
 		}
 		if imported := text(component, "import", "url"); imported != "" {
-			src, err := parseOCI(bundle.ArtifactZarf, imported)
-			n := need{artifactSource: src}
+			src, err := sources.ParseOCI(bundle.ArtifactZarf, imported)
+			n := need{Source: src}
 			if err != nil {
 				n.unpinnable = err.Error()
 			}

@@ -8,23 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
-
-// PinOptions configures the access to sources. The zero value is ready for use.
-type PinOptions struct {
-	// Timeout bounds the time for one source. Zero means two minutes.
-	Timeout time.Duration
-	// Mirrors maps prefixes of git URLs to folders with the repositories on this machine.
-	Mirrors map[string]string
-	// OCI configures the access to the registries of sources.
-	OCI oci.Options
-}
 
 // Pin resolves the branches, tags and ranges in the assignments of cluster types with the annotation
 // wherry.dev/pin: commit, and writes the results into the rendered files: commits into Flux's
@@ -34,27 +23,23 @@ type PinOptions struct {
 // the version and application of each assignment's workload.
 //
 // The error is ctx's.
-func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
-	p := &pinning{
-		resolver: &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, silent: map[string]bool{}},
-		contents: map[sourceFolder]folderContent{},
-	}
-	defer p.resolver.close()
-	seen := map[artifactSource]bool{}
-	var sources []artifactSource
+func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolver) error {
+	p := &pinning{contents: map[sourceFolder]folderContent{}}
+	seen := map[sources.Source]bool{}
+	var named []sources.Source
 	for _, ct := range pinnedTypes(result) {
 		for i := range ct.Assignments {
 			needs, _ := needsOf(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
 			for _, n := range needs {
-				if n.unpinnable == "" && !seen[n.artifactSource] {
-					seen[n.artifactSource] = true
-					sources = append(sources, n.artifactSource)
+				if n.unpinnable == "" && !seen[n.Source] {
+					seen[n.Source] = true
+					named = append(named, n.Source)
 				}
 			}
 		}
 	}
 	var err error
-	if p.found, err = p.resolver.all(ctx, sources); err != nil {
+	if p.found, err = resolver.All(ctx, named); err != nil {
 		return err
 	}
 	for _, ct := range pinnedTypes(result) {
@@ -79,8 +64,7 @@ func IsPinned(ct scheduler.ClusterTypeResult) bool {
 
 // pinning is one run of Pin.
 type pinning struct {
-	resolver *resolver
-	found    map[artifactSource]*resolution
+	found    map[sources.Source]*sources.Resolution
 	contents map[sourceFolder]folderContent // of those that were read
 }
 
@@ -114,7 +98,7 @@ func (p *pinning) assignment(a *scheduler.Assignment) error {
 			if n.file != i || n.edit == nil {
 				continue
 			}
-			w := write{n.edit, n.exact(p.found[n.artifactSource])}
+			w := write{n.edit, n.exact(p.found[n.Source])}
 			if !w.replace || w.at.Value != w.before+w.value { // it may be exact already, as a chart's version
 				writes = append(writes, w)
 			}
@@ -134,26 +118,26 @@ func (p *pinning) assignment(a *scheduler.Assignment) error {
 func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 	var errs []error
 	for _, n := range needs {
-		switch found := p.found[n.artifactSource]; {
+		switch found := p.found[n.Source]; {
 		case n.unpinnable != "":
 			errs = append(errs, fmt.Errorf("%s: %s", n.place, n.unpinnable))
-		case found.err != nil:
-			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.reference(), found.err))
-		case n.file < 0 && n.kind == bundle.ArtifactGit && mentions(a, n.url):
-			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.url)))
-		case n.file >= 0 && n.edit == nil && n.revision == "":
-			errs = append(errs, fmt.Errorf("%s: the reference to %s %w", n.place, n.reference(), errNotInPlace))
+		case found.Err != nil:
+			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.Reference(), found.Err))
+		case n.file < 0 && n.Kind == bundle.ArtifactGit && mentions(a, n.URL):
+			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.URL)))
+		case n.file >= 0 && n.edit == nil && n.Revision == "":
+			errs = append(errs, fmt.Errorf("%s: the reference to %s %w", n.place, n.Reference(), errNotInPlace))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // exact returns the value to write for a need.
-func (n need) exact(found *resolution) string {
-	if n.kind == bundle.ArtifactChart {
-		return strings.ReplaceAll(cmp.Or(found.version, n.tag), "_", "+")
+func (n need) exact(found *sources.Resolution) string {
+	if n.Kind == bundle.ArtifactChart {
+		return strings.ReplaceAll(cmp.Or(found.Version, n.Tag), "_", "+")
 	}
-	return found.revision
+	return found.Revision
 }
 
 // check compares the references in the rewritten files with the resolved ones, and records them.
@@ -166,12 +150,12 @@ func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 		return fmt.Errorf("its sources: %w", err)
 	}
 	for i, n := range after {
-		found := p.found[before[i].artifactSource]
-		if n.kind != bundle.ArtifactChart && n.file >= 0 && n.revision != found.revision {
+		found := p.found[before[i].Source]
+		if n.Kind != bundle.ArtifactChart && n.file >= 0 && n.Revision != found.Revision {
 			return fmt.Errorf("%s: the reference %w", n.place, errNotInPlace)
 		}
 		a.Pinned = append(a.Pinned, scheduler.Pinned{
-			Type: string(n.kind), Name: n.name(), Reference: n.reference(), Digest: digestOf(n.kind, found.revision), Size: found.size,
+			Type: string(n.Kind), Name: n.Name(), Reference: n.Reference(), Digest: sources.DigestOf(n.Kind, found.Revision), Size: found.Size,
 		})
 	}
 	return p.describe(a, before)

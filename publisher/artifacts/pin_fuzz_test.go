@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -42,17 +43,16 @@ func pinAll(a *scheduler.Assignment) error {
 	if err != nil {
 		return err
 	}
-	p := &pinning{found: map[artifactSource]*resolution{}, contents: map[sourceFolder]folderContent{}}
+	p := &pinning{found: map[sources.Source]*sources.Resolution{}, contents: map[sourceFolder]folderContent{}}
 	for _, n := range needs {
-		found := &resolution{revision: someDigest, version: "1.2.3"}
-		if n.kind == bundle.ArtifactGit {
-			found.revision = "0123456789abcdef0123456789abcdef01234567"
+		found := &sources.Resolution{Revision: someDigest, Version: "1.2.3", Files: fstest.MapFS{}}
+		if n.Kind == bundle.ArtifactGit {
+			found.Revision = "0123456789abcdef0123456789abcdef01234567"
 		}
-		if n.revision != "" {
-			found.revision = n.revision
+		if n.Revision != "" {
+			found.Revision = n.Revision
 		}
-		found.tree.FS = fstest.MapFS{}
-		p.found[n.artifactSource] = found
+		p.found[n.Source] = found
 	}
 	return p.assignment(a)
 }

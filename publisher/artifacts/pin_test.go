@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -23,11 +24,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// sources are servers of what assignments need.
-type sources struct {
+// servers are those of what assignments need.
+type servers struct {
 	t        *testing.T
 	repo     string // on disk
 	git      string // its URL
@@ -35,8 +37,8 @@ type sources struct {
 	charts   string // the URL of a chart repository
 }
 
-func newSources(t *testing.T) *sources {
-	s := &sources{t: t, repo: filepath.Join(t.TempDir(), "app.git")}
+func newSources(t *testing.T) *servers {
+	s := &servers{t: t, repo: filepath.Join(t.TempDir(), "app.git")}
 	s.git = gittest.Serve(t, gittest.FullServer(s.repo))
 	s.registry = strings.TrimPrefix(gittest.Serve(t, registrytest.New(t, "", "")), "http://")
 	s.registry = strings.TrimSuffix(s.registry, "/platform")
@@ -51,14 +53,14 @@ func newSources(t *testing.T) *sources {
 }
 
 // tag names a commit.
-func (s *sources) tag(name, commit string) {
+func (s *servers) tag(name, commit string) {
 	repo, err := git.PlainOpen(s.repo)
 	require.NoError(s.t, err)
 	require.NoError(s.t, repo.Storer.SetReference(plumbing.NewHashReference(plumbing.NewTagReferenceName(name), plumbing.NewHash(commit))))
 }
 
 // push puts an artifact of one layer into the registry and returns its digest and the size of all of it.
-func (s *sources) push(repository, tag, content string, annotations map[string]string) (digest.Digest, int64) {
+func (s *servers) push(repository, tag, content string, annotations map[string]string) (digest.Digest, int64) {
 	repo, err := oci.Location{Host: s.registry}.Repository(repository, oci.Options{})
 	require.NoError(s.t, err)
 	layer, config := bundle.NewBlob(ocispec.MediaTypeImageLayer, []byte(content)), bundle.NewBlob(ocispec.MediaTypeImageConfig, []byte("{}"))
@@ -76,19 +78,25 @@ func (s *sources) push(repository, tag, content string, annotations map[string]s
 }
 
 // pinned pins assignments of one cluster type.
-func pinned(t *testing.T, opts PinOptions, assignments ...scheduler.Assignment) scheduler.ClusterTypeResult {
+// pin is Pin with a resolver of its own.
+func pin(ctx context.Context, result *scheduler.Result, opts sources.Options) error {
+	resolver := sources.NewResolver(opts)
+	return errors.Join(Pin(ctx, result, resolver), resolver.Close())
+}
+
+func pinned(t *testing.T, opts sources.Options, assignments ...scheduler.Assignment) scheduler.ClusterTypeResult {
 	t.Helper()
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{
 		Name: "edge", Assignments: assignments, Annotations: map[string]string{scheduler.PinAnnotation: scheduler.PinCommit},
 	}}}
-	require.NoError(t, Pin(t.Context(), result, opts))
+	require.NoError(t, pin(t.Context(), result, opts))
 	return result.ClusterTypes[0]
 }
 
 // onlyPinned pins one file and returns it with its assignment.
 func onlyPinned(t *testing.T, file string) (string, scheduler.Assignment) {
 	t.Helper()
-	ct := pinned(t, PinOptions{}, rendered(file))
+	ct := pinned(t, sources.Options{}, rendered(file))
 	require.Empty(t, ct.Failures)
 	require.Len(t, ct.Assignments, 1)
 	return string(ct.Assignments[0].Files[1].Data), ct.Assignments[0]
@@ -206,7 +214,7 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 			fill := strings.NewReplacer("GITURL", s.git, "HOST", s.registry, "CHARTS", s.charts).Replace
 			good := rendered(fluxGit(s.git, "branch: main"))
 			good.Name = "app-t0"
-			ct := pinned(t, PinOptions{}, good, rendered(fill(c.file)))
+			ct := pinned(t, sources.Options{}, good, rendered(fill(c.file)))
 			require.Len(t, ct.Assignments, 1, "the others are pinned all the same")
 			require.Len(t, ct.Failures, 1)
 			require.Equal(t, "app-t1", ct.Failures[0].Name)
@@ -217,7 +225,7 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 	t.Run("a repository that only a playbook names", func(t *testing.T) {
 		a := rendered("- hosts: all\n  tasks:\n  - command: ansible-pull -U " + s.git + " -C main\n")
 		a.Manifests = map[string]string{"repo": s.git, "branch": "main"}
-		require.ErrorContains(t, pinned(t, PinOptions{}, a).Failures[0].Err, "manifests.repo of the workload: the rendered files name "+s.git+" where no commit can be written")
+		require.ErrorContains(t, pinned(t, sources.Options{}, a).Failures[0].Err, "manifests.repo of the workload: the rendered files name "+s.git+" where no commit can be written")
 	})
 }
 
@@ -226,16 +234,16 @@ func TestPinGivesUpOnServersThatHang(t *testing.T) {
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
 	t.Cleanup(hang.Close)
 	t.Cleanup(hang.CloseClientConnections)
-	ct := pinned(t, PinOptions{Timeout: 50 * time.Millisecond}, rendered(fluxGit(hang.URL+"/x", "branch: main")))
+	ct := pinned(t, sources.Options{Timeout: 50 * time.Millisecond}, rendered(fluxGit(hang.URL+"/x", "branch: main")))
 	require.ErrorContains(t, ct.Failures[0].Err, "no complete answer within 50ms")
 
 	var many []scheduler.Assignment
-	for i := range 4 * maxAtOnce {
+	for i := range 4 * sources.MaxAtOnce {
 		a := rendered(fluxGit(fmt.Sprintf("%s/%d", hang.URL, i), "branch: main"))
 		a.Name = fmt.Sprint(i)
 		many = append(many, a)
 	}
-	ct = pinned(t, PinOptions{Timeout: 50 * time.Millisecond}, many...)
+	ct = pinned(t, sources.Options{Timeout: 50 * time.Millisecond}, many...)
 	require.Len(t, ct.Failures, len(many))
 	waited := 0
 	for _, f := range ct.Failures {
@@ -245,20 +253,20 @@ func TestPinGivesUpOnServersThatHang(t *testing.T) {
 			require.ErrorContains(t, f.Err, "127.0.0.1 has not answered before")
 		}
 	}
-	require.LessOrEqual(t, waited, 2*maxAtOnce, "a host is not waited for again and again")
+	require.LessOrEqual(t, waited, 2*sources.MaxAtOnce, "a host is not waited for again and again")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{
 		Assignments: []scheduler.Assignment{rendered(fluxGit(hang.URL+"/x", "branch: main"))}, Annotations: map[string]string{scheduler.PinAnnotation: scheduler.PinCommit},
 	}}}
-	require.ErrorIs(t, Pin(ctx, result, PinOptions{}), context.Canceled)
+	require.ErrorIs(t, pin(ctx, result, sources.Options{}), context.Canceled)
 }
 
 func TestWithoutPinNothingIsAsked(t *testing.T) {
 	file := fluxGit("https://nobody.invalid/app", "branch: main")
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "edge", Assignments: []scheduler.Assignment{rendered(file)}}}}
-	require.NoError(t, Pin(t.Context(), result, PinOptions{}))
+	require.NoError(t, pin(t.Context(), result, sources.Options{}))
 	require.Equal(t, []scheduler.Assignment{rendered(file)}, result.ClusterTypes[0].Assignments)
 }
 
@@ -283,7 +291,7 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			a := rendered(fluxGit(s.git, "branch: main"))
 			a.Manifests = map[string]string{"repo": s.git, "branch": "main", "path": path}
-			ct := pinned(t, PinOptions{}, a)
+			ct := pinned(t, sources.Options{}, a)
 			require.Empty(t, ct.Failures)
 			require.Equal(t, want, [2]string{ct.Assignments[0].Version, ct.Assignments[0].Application})
 		})
@@ -303,7 +311,7 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 	})
 	a := rendered(fluxGit(s.git, "branch: main"))
 	a.Manifests = map[string]string{"repo": s.git, "branch": "main", "path": "live"}
-	ct := pinned(t, PinOptions{}, a)
+	ct := pinned(t, sources.Options{}, a)
 	require.Empty(t, ct.Failures)
 	require.NoError(t, CheckPinned(ct), "what an app team's manifests name does not keep it from being published")
 	require.Equal(t, strings.Join([]string{
@@ -320,14 +328,14 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 	}
 	gittest.CommitFiles(t, s.repo, "main", files)
 	a.Manifests["path"] = "big"
-	require.ErrorContains(t, pinned(t, PinOptions{}, a).Failures[0].Err, `too large: the YAML files in folder "big" hold more than 33554432 bytes`)
+	require.ErrorContains(t, pinned(t, sources.Options{}, a).Failures[0].Err, `too large: the YAML files in folder "big" hold more than 33554432 bytes`)
 }
 
 func TestMirrorsStandInForURLs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sha := gittest.CommitFiles(t, filepath.Join(dir, "app.git"), "main", map[string]string{"a.yaml": "1"})
-	ct := pinned(t, PinOptions{Mirrors: map[string]string{"https://example.com/org": dir}}, rendered(fluxGit("https://example.com/org/app.git", "branch: main")))
+	ct := pinned(t, sources.Options{Mirrors: map[string]string{"https://example.com/org": dir}}, rendered(fluxGit("https://example.com/org/app.git", "branch: main")))
 	require.Empty(t, ct.Failures)
 	require.True(t, bytes.Contains(ct.Assignments[0].Files[1].Data, []byte(sha)))
 }

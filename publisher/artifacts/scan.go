@@ -14,12 +14,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // need is something outside the bundle that an assignment's files name, and how to name it exactly.
 type need struct {
-	artifactSource
+	sources.Source
 	// place is the place of the reference, for messages.
 	place string
 	// file is the index of the file, edit the change to it; nil if nothing is to be written.
@@ -193,7 +194,7 @@ func (s *scanner) images(o placedObject, n *yaml.Node, inSpec bool) {
 		case key == "image" && field(value, "reference") != nil: // a volume of a pod
 			s.image(o, field(value, "reference"))
 		case key == "image" && inSpec && value.Kind == yaml.ScalarNode && strings.ContainsAny(value.Value, "/:@"):
-			if _, err := parseImage(value.Value); err == nil {
+			if _, err := sources.ParseImage(value.Value); err == nil {
 				s.image(o, value)
 			}
 		case key == "values" || key == "valuesObject": // of a chart, whose templates alone define their meaning
@@ -207,12 +208,12 @@ func (s *scanner) image(o placedObject, value *yaml.Node) {
 	if value.Kind != yaml.ScalarNode || value.Value == "" {
 		return
 	}
-	src, err := parseImage(value.Value)
-	n := need{artifactSource: src}
+	src, err := sources.ParseImage(value.Value)
+	n := need{Source: src}
 	if err != nil {
-		n.url, n.unpinnable = "", err.Error()
+		n.URL, n.unpinnable = "", err.Error()
 	}
-	if n.revision == "" {
+	if n.Revision == "" {
 		n.edit = replaceValue(value, value.Value+"@", "")
 	}
 	s.add(o, value, n)
@@ -222,7 +223,7 @@ func (s *scanner) image(o placedObject, value *yaml.Node) {
 func (s *scanner) manifests(a *scheduler.Assignment) {
 	m := a.Manifests
 	inFiles := func(repo string) bool {
-		return a.Adapter != scheduler.DirectoryAdapter && slices.ContainsFunc(s.needs, func(n need) bool { return sameRepository(n.url, repo) })
+		return a.Adapter != scheduler.DirectoryAdapter && slices.ContainsFunc(s.needs, func(n need) bool { return sameRepository(n.URL, repo) })
 	}
 	add := func(key string, n need, err error) {
 		n.place = fmt.Sprintf("manifests.%s of the workload", key)
@@ -233,31 +234,31 @@ func (s *scanner) manifests(a *scheduler.Assignment) {
 	}
 	for _, key := range scheduler.ManifestsKeys {
 		repo := m[key]
-		oci, isOCI := strings.CutPrefix(repo, ociScheme)
+		oci, isOCI := strings.CutPrefix(repo, sources.Scheme)
 		switch {
 		case repo == "" || inFiles(repo) || isOCI && inFiles(oci):
 		case m["chart"] != "":
 			add(key, chartNeed(repo, m["chart"], m["version"]), nil)
 		case isOCI:
-			src, err := parseOCI(kindOf(a), repo)
-			src.tag, src.revision = cmp.Or(src.tag, m["tag"]), cmp.Or(src.revision, m["digest"])
-			add(key, need{artifactSource: src}, err)
+			src, err := sources.ParseOCI(kindOf(a), repo)
+			src.Tag, src.Revision = cmp.Or(src.Tag, m["tag"]), cmp.Or(src.Revision, m["digest"])
+			add(key, need{Source: src}, err)
 		case gitrepo.IsURL(repo):
-			add(key, need{artifactSource: artifactSource{kind: bundle.ArtifactGit, url: repo, branch: m["branch"], tag: m["tag"], revision: m["commit"]}}, nil)
+			add(key, need{Source: sources.Source{Kind: bundle.ArtifactGit, URL: repo, Branch: m["branch"], Tag: m["tag"], Revision: m["commit"]}}, nil)
 		}
 	}
 	for _, key := range []string{"package", "image"} {
 		value := m[key]
 		switch {
 		case value == "":
-		case strings.HasPrefix(value, ociScheme):
-			src, err := parseOCI(map[string]bundle.ArtifactType{"package": bundle.ArtifactZarf, "image": bundle.ArtifactImage}[key], value)
-			if !inFiles(src.url) {
-				add(key, need{artifactSource: src}, err)
+		case strings.HasPrefix(value, sources.Scheme):
+			src, err := sources.ParseOCI(map[string]bundle.ArtifactType{"package": bundle.ArtifactZarf, "image": bundle.ArtifactImage}[key], value)
+			if !inFiles(src.URL) {
+				add(key, need{Source: src}, err)
 			}
 		case key == "image":
-			if src, err := parseImage(value); !inFiles(src.url) {
-				add(key, need{artifactSource: src}, err)
+			if src, err := sources.ParseImage(value); !inFiles(src.URL) {
+				add(key, need{Source: src}, err)
 			}
 		}
 	}

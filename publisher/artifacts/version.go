@@ -31,19 +31,19 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	if source == nil {
 		return nil
 	}
-	found := p.found[source.artifactSource]
-	if source.kind != bundle.ArtifactGit {
-		a.Version = plainWord(cmp.Or(found.annotated, found.version))
+	found := p.found[source.Source]
+	if source.Kind != bundle.ArtifactGit {
+		a.Version = plainWord(cmp.Or(found.Annotated, found.Version))
 		return nil
 	}
-	a.Version = found.revision[:min(len(found.revision), shortCommit)]
+	a.Version = found.Revision[:min(len(found.Revision), shortCommit)]
 	dir, err := gitrepo.CleanPath(a.Manifests["path"])
 	if err != nil {
 		return nil // the engine will not find it either
 	}
-	content, err := p.content(sourceFolder{source.artifactSource, dir})
+	content, err := p.content(sourceFolder{source.Source, dir})
 	if err != nil {
-		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.reference(), a.Version, err)
+		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.Reference(), a.Version, err)
 	}
 	d := content.descriptorFor(a)
 	a.Version = cmp.Or(plainWord(d.Spec.WorkloadVersion.Version), a.Version)
@@ -55,9 +55,9 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 // first repository, set of manifests, chart, or image.
 func mainSource(a *scheduler.Assignment, needs []need) *need {
 	for _, is := range []func(need) bool{
-		func(n need) bool { return a.Manifests["repo"] != "" && sameRepository(n.url, a.Manifests["repo"]) },
-		func(n need) bool { return n.kind == bundle.ArtifactGit },
-		func(n need) bool { return n.kind != bundle.ArtifactImage },
+		func(n need) bool { return a.Manifests["repo"] != "" && sameRepository(n.URL, a.Manifests["repo"]) },
+		func(n need) bool { return n.Kind == bundle.ArtifactGit },
+		func(n need) bool { return n.Kind != bundle.ArtifactImage },
 		func(need) bool { return true },
 	} {
 		if i := slices.IndexFunc(needs, is); i >= 0 {

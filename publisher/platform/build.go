@@ -5,6 +5,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -21,7 +22,7 @@ type Options struct {
 	// Pack packs bundles as they are rendered and drops their files, unless a source could not be read.
 	Pack bool
 	// Pin, if not nil, configures the access to the sources whose commits and digests are pinned.
-	Pin *artifacts.PinOptions
+	Pin *sources.Options
 	// AfterLoad, if not nil, is called before rendering. It may change the model, and the options above according to
 	// the loaded platform. Its error ends Build.
 	AfterLoad func(ctx context.Context, loaded *Loaded, opts *Options) error
@@ -60,7 +61,9 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {
 		return b, err
 	}
-	return b, artifacts.Pin(ctx, b.Result, *opts.Pin)
+	resolver := sources.NewResolver(*opts.Pin)
+	defer func() { _ = resolver.Close() }() // removes temporary files only
+	return b, artifacts.Pin(ctx, b.Result, resolver)
 }
 
 // UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.

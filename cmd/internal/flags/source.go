@@ -11,10 +11,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/settings"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -118,7 +118,7 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 		return platform.Built{}, err
 	}
 	opts.Decision = decision
-	opts.Pin = &artifacts.PinOptions{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options()}
+	opts.Pin = &sources.Options{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options()}
 	after := opts.AfterLoad
 	opts.AfterLoad = func(ctx context.Context, loaded *platform.Loaded, opts *platform.Options) error {
 		PrintInferred(cmd, loaded)

@@ -1,4 +1,4 @@
-package artifacts
+package sources
 
 import (
 	"context"
@@ -18,28 +18,28 @@ import (
 const maxChartIndex = 64 << 20
 
 // chart looks a chart up in the index of its repository.
-func (r *resolver) chart(ctx context.Context, s artifactSource, found *resolution) error {
-	index, err := chartIndex(ctx, s.url)
+func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error {
+	index, err := chartIndex(ctx, s.URL)
 	if err != nil {
 		return err
 	}
 	var versions []string
-	for _, c := range index.Entries[s.chart] {
+	for _, c := range index.Entries[s.Chart] {
 		versions = append(versions, c.Version)
 	}
 	if len(versions) == 0 {
-		return fmt.Errorf("the repository has no chart %q", s.chart)
+		return fmt.Errorf("the repository has no chart %q", s.Chart)
 	}
-	if found.version, err = newestOf(versions, s.semver); err != nil {
+	if found.Version, err = newestOf(versions, s.Semver); err != nil {
 		return err
 	}
-	for _, c := range index.Entries[s.chart] {
-		if c.Version == found.version && c.Digest != "" {
-			found.revision = "sha256:" + strings.TrimPrefix(c.Digest, "sha256:")
+	for _, c := range index.Entries[s.Chart] {
+		if c.Version == found.Version && c.Digest != "" {
+			found.Revision = "sha256:" + strings.TrimPrefix(c.Digest, "sha256:")
 			return nil
 		}
 	}
-	return fmt.Errorf("the repository gives no digest for version %s", found.version)
+	return fmt.Errorf("the repository gives no digest for version %s", found.Version)
 }
 
 // chartRepositoryIndex has the fields of an index.yaml that are needed.

@@ -1,0 +1,166 @@
+package sources
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing/transport"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+)
+
+// Source is where one artifact comes from. It is comparable: equal ones are asked for once.
+type Source struct {
+	Kind bundle.ArtifactType
+	// URL is that of a git repository or a chart repository; of what lies in a registry, HOST/REPOSITORY.
+	URL string
+	// Chart is the name of a chart of a chart repository; empty for all else.
+	Chart string
+	// One of these says which state is meant; without any it is the default. A revision is a commit or a
+	// digest, beside which a tag is only for people. Semver is a range of versions, RefName a git reference in full.
+	Branch, Tag, Semver, RefName, Revision string
+	// PlainHTTP is true for a registry that is spoken to without TLS.
+	PlainHTTP bool
+}
+
+// Reference is how the list of artifacts names s.
+func (s Source) Reference() string {
+	version := cmp.Or(s.Tag, s.Semver, s.Branch, s.RefName)
+	switch {
+	case s.Kind == bundle.ArtifactGit && version == "":
+		version = s.Revision
+		fallthrough
+	case s.Kind == bundle.ArtifactGit:
+		return strings.TrimSuffix(gitrepo.Redact(s.URL)+"#"+version, "#")
+	case s.Chart != "":
+		return strings.TrimSuffix(strings.TrimSuffix(gitrepo.Redact(s.URL), "/")+"/"+s.Chart+":"+version, ":")
+	}
+	name := s.URL
+	if s.Kind != bundle.ArtifactImage {
+		name = Scheme + name
+	}
+	switch {
+	case version != "":
+		return name + ":" + version
+	case s.Revision != "":
+		return name + "@" + s.Revision
+	}
+	return name + ":" + oci.DefaultTag
+}
+
+// Name is what s is called for people.
+func (s Source) Name() string {
+	if s.Chart != "" {
+		return s.Chart
+	}
+	name := gitrepo.Redact(s.URL)
+	if u, err := url.Parse(name); err == nil && u.Host != "" {
+		name = u.Host + u.Path
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(name, "/"), ".git")
+}
+
+// host is the server that s is asked from.
+func (s Source) host() string {
+	endpoint, err := transport.NewEndpoint(s.URL)
+	if err != nil || endpoint.Protocol == "file" { // HOST/REPOSITORY
+		host, _, _ := strings.Cut(s.URL, "/")
+		return host
+	}
+	return endpoint.Host
+}
+
+// Artifact is the line of the list for s.
+func (s Source) Artifact() bundle.Artifact {
+	a := bundle.Artifact{Type: s.Kind, Name: s.Name(), Reference: s.Reference(), Digest: DigestOf(s.Kind, s.Revision)}
+	a.Unresolved = a.Digest == ""
+	return a
+}
+
+// DigestOf writes a revision as lists of artifacts do.
+func DigestOf(kind bundle.ArtifactType, revision string) string {
+	if kind == bundle.ArtifactGit && revision != "" {
+		return "sha1:" + revision
+	}
+	return revision
+}
+
+// ParseImage reads the reference of an image as container engines do: nginx is docker.io/library/nginx.
+func ParseImage(s string) (Source, error) {
+	src := Source{Kind: bundle.ArtifactImage}
+	rest, err := src.cutVersion(s)
+	if err != nil {
+		return src, fmt.Errorf("image %q: %w", s, err)
+	}
+	host, name, found := strings.Cut(rest, "/")
+	if !found || !strings.ContainsAny(host, ".:") && host != "localhost" {
+		host, name = dockerHub, rest
+	}
+	if host == "index.docker.io" {
+		host = dockerHub
+	}
+	if host == dockerHub && !strings.Contains(name, "/") {
+		name = "library/" + name
+	}
+	if err := src.in(host, name); err != nil {
+		return src, fmt.Errorf("image %q: %w", s, err)
+	}
+	return src, nil
+}
+
+// dockerHub is the registry of images that name none.
+const dockerHub = "docker.io"
+
+// ParseOCI reads oci://HOST/REPOSITORY with :TAG, @DIGEST, both or neither.
+func ParseOCI(kind bundle.ArtifactType, s string) (Source, error) {
+	src := Source{Kind: kind}
+	rest, ok := strings.CutPrefix(s, Scheme)
+	if !ok {
+		return src, fmt.Errorf("%q does not begin with %s", gitrepo.Redact(s), Scheme)
+	}
+	rest, err := src.cutVersion(strings.TrimSuffix(rest, "/"))
+	if err == nil {
+		host, name, _ := strings.Cut(rest, "/")
+		err = src.in(host, name)
+	}
+	if err != nil {
+		return src, fmt.Errorf("%s: %w", gitrepo.Redact(s), err)
+	}
+	return src, nil
+}
+
+// Scheme begins the reference of an artifact in a registry that is no image.
+const Scheme = "oci://"
+
+// cutVersion takes :TAG and @DIGEST off the end of s.
+func (s *Source) cutVersion(text string) (rest string, err error) {
+	rest, revision, pinned := strings.Cut(text, "@")
+	if pinned {
+		if err := digest.Digest(revision).Validate(); err != nil {
+			return "", err
+		}
+		s.Revision = revision
+	}
+	if i := strings.LastIndexByte(rest, ':'); i > strings.LastIndexByte(rest, '/') {
+		rest, s.Tag = rest[:i], rest[i+1:]
+		return rest, oci.CheckTag(s.Tag)
+	}
+	return rest, nil
+}
+
+// in sets the repository.
+func (s *Source) in(host, name string) error {
+	if err := oci.CheckHost(host); err != nil {
+		return err
+	}
+	if err := oci.CheckName(name); err != nil {
+		return err
+	}
+	s.URL = host + "/" + name
+	return nil
+}
