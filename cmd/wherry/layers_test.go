@@ -101,9 +101,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
-			"author/scaffold": {"author", "author/yamltext", "gitrepo", "starter"},
-			"author":          {"author/files", "author/yamltext", "gitrepo", "platform", "settings"},
-			"author/yamltext": nil,
+			"author/scaffold": {"author", "gitrepo", "starter"},
+			"author":          {"author/files", "gitrepo", "platform", "settings"},
 			"author/files":    {"textdiff"},
 
 			"checks":      {"keys", "program"},

@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author/files"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -94,11 +96,14 @@ func set(data []byte, o *Object, s Setting) ([]byte, error) {
 
 // mistakesOf counts the mistakes of an object's own fields.
 func mistakesOf(data []byte, o *Object) int {
-	f, err := yamltext.Parse(data)
-	if err != nil {
-		return 1 << 20
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var n yaml.Node
+	for range o.document + 1 {
+		if n = (yaml.Node{}); decoder.Decode(&n) != nil || len(n.Content) != 1 {
+			return 1 << 20
+		}
 	}
-	return len(kinds.Decode(o.File.Name, f.Documents[o.document], kinds.New(o.APIVersion, o.Kind), false).Errs)
+	return len(kinds.Decode(o.File.Name, n.Content[0], kinds.New(o.APIVersion, o.Kind), false).Errs)
 }
 
 // Replace returns the plan that gives an object another text. Line breaks are written as the file has them.

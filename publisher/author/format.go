@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author/files"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 )
 
 // Formatted are the files that Format changes, with paths from the current folder.

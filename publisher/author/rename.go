@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author/files"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 

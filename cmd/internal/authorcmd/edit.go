@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/author"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 )
 
 // editing holds the flags of edit.

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 )
 
 // Flavours are the kinds of platform that Init makes, the default first.

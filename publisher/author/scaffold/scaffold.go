@@ -17,8 +17,8 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author"
-	"github.com/wherry-dev/wherry/publisher/author/yamltext"
 	"github.com/wherry-dev/wherry/publisher/starter"
 )
 

@@ -3,7 +3,7 @@ package yamltext
 import (
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Set returns the text with another value at a path of a document. Keys that are missing are added at the end of their

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 func parsed(t testing.TB, text string) *File {
@@ -218,7 +218,7 @@ func TestRemove(t *testing.T) {
 func corpus(t testing.TB) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
-	for _, root := range []string{"../../../examples", "../../../cmd/wherry/testdata", "../../../scheduler/testdata", os.Getenv("WHERRY_CASES")} {
+	for _, root := range []string{"../../examples", "../../cmd/wherry/testdata", "../../scheduler/testdata", os.Getenv("WHERRY_CASES")} {
 		if root == "" {
 			t.Log("WHERRY_CASES names no folder: Kalypso's cases are not tried")
 			continue

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Format returns the text in its canonical form, which means the same. It indents by two spaces, lists too; puts apiVersion,

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // Replace returns the text with other values for scalars, which may be keys. A scalar keeps its quotes. An alias becomes the
