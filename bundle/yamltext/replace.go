@@ -1,18 +1,79 @@
 package yamltext
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
+// Value takes the place of a scalar.
+type Value struct {
+	Text string
+	// Tag is !!str if it is empty. Another one is that of a number or boolean, whose Text is written without quotes.
+	Tag string
+}
+
 // Replace returns the text with other values for scalars, which may be keys. A scalar keeps its quotes. An alias becomes the
 // value itself, unless the scalar with its anchor gets the same value. A scalar whose anchor others use, which are to
 // keep their value, is refused.
 func (f *File) Replace(values map[*yaml.Node]string) ([]byte, error) {
+	all := make(map[*yaml.Node]Value, len(values))
+	for n, text := range values {
+		all[n] = Value{Text: text}
+	}
+	return f.replace(all)
+}
+
+// Rewrite returns the text with other values for those scalars for which change returns true. Change gets each string
+// that is the value of a key or an item, and no keys; an error of it ends the work. An alias follows its anchor. A scalar
+// keeps its quotes, if the new text can have them, and gets some if it needs them; text of a block scalar is written
+// between quotes, on one line.
+func (f *File) Rewrite(change func(n *yaml.Node) (Value, bool, error)) ([]byte, error) {
+	values := map[*yaml.Node]Value{}
+	var visit func(n *yaml.Node) error
+	visit = func(n *yaml.Node) error {
+		if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+			v, ok, err := change(n)
+			if ok {
+				values[n] = v
+			}
+			return err
+		}
+		for i, child := range n.Content {
+			if n.Kind == yaml.MappingNode && i%2 == 0 && child.Kind == yaml.ScalarNode {
+				continue
+			}
+			if err := visit(child); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, n := range f.Documents {
+		if n == nil {
+			continue
+		}
+		if err := visit(n); err != nil {
+			return nil, err
+		}
+	}
+	if len(values) == 0 {
+		return f.data, nil
+	}
+	for _, n := range f.nodes() {
+		if v, ok := values[n.node.Alias]; ok && n.node.Kind == yaml.AliasNode {
+			values[n.node] = v
+		}
+	}
+	return f.replace(values)
+}
+
+func (f *File) replace(values map[*yaml.Node]Value) ([]byte, error) {
 	want, copies := f.clone()
 	var splices []splice
+	aliases := f.aliases()
 	for _, n := range f.nodes() {
 		value, ok := values[n.node]
 		if !ok {
@@ -23,7 +84,7 @@ func (f *File) Replace(values map[*yaml.Node]string) ([]byte, error) {
 				continue // it follows
 			}
 		}
-		if err := f.onlyUsers(n.node, values); err != nil {
+		if err := onlyUsers(n.node, aliases[n.node], values); err != nil {
 			return nil, err
 		}
 		s, err := f.replacement(n, value)
@@ -32,7 +93,7 @@ func (f *File) Replace(values map[*yaml.Node]string) ([]byte, error) {
 		}
 		splices = append(splices, s)
 		c := copies[n.node]
-		*c = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value, Anchor: c.Anchor}
+		*c = yaml.Node{Kind: yaml.ScalarNode, Tag: cmp.Or(value.Tag, "!!str"), Value: value.Text, Anchor: c.Anchor}
 		if n.node.Kind == yaml.AliasNode {
 			c.Anchor = ""
 		}
@@ -69,23 +130,28 @@ func (f *File) nodes() []place {
 	return all
 }
 
-// onlyUsers returns an error if another value than those that are replaced comes from n by its anchor.
-func (f *File) onlyUsers(n *yaml.Node, values map[*yaml.Node]string) error {
-	if n.Anchor == "" || n.Kind == yaml.AliasNode {
-		return nil
-	}
-	for _, other := range f.nodes() {
-		if other.node.Kind != yaml.AliasNode || other.node.Alias != n {
-			continue
+// aliases lists the aliases of the nodes that have some.
+func (f *File) aliases() map[*yaml.Node][]*yaml.Node {
+	all := map[*yaml.Node][]*yaml.Node{}
+	for _, n := range f.nodes() {
+		if n.node.Kind == yaml.AliasNode {
+			all[n.node.Alias] = append(all[n.node.Alias], n.node)
 		}
-		if value, ok := values[other.node]; !ok || value != values[n] {
-			return hard(n, "it has the anchor &%s, which line %d uses as well", n.Anchor, other.node.Line)
+	}
+	return all
+}
+
+// onlyUsers returns an error if another value than those that are replaced comes from n by its anchor.
+func onlyUsers(n *yaml.Node, aliases []*yaml.Node, values map[*yaml.Node]Value) error {
+	for _, other := range aliases {
+		if value, ok := values[other]; !ok || value != values[n] {
+			return hard(n, "it has the anchor &%s, which line %d uses as well", n.Anchor, other.Line)
 		}
 	}
 	return nil
 }
 
-func (f *File) replacement(p place, value string) (splice, error) {
+func (f *File) replacement(p place, value Value) (splice, error) {
 	n := p.node
 	from, err := f.start(n)
 	if err != nil {
@@ -105,14 +171,15 @@ func (f *File) replacement(p place, value string) (splice, error) {
 		}
 		style = 0
 	}
-	return splice{from, to, Scalar(value, style, p.flow)}, nil
+	if value.Tag != "" && value.Tag != "!!str" {
+		return splice{from, to, value.Text}, nil
+	}
+	return splice{from, to, Scalar(value.Text, style, p.flow)}, nil
 }
 
 // Scalar returns value as YAML, with the quotes of style, or with as few as it needs.
 func Scalar(value string, style yaml.Style, flow bool) string {
-	printable := !strings.ContainsFunc(value, func(r rune) bool {
-		return r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff
-	})
+	printable := !strings.ContainsFunc(value, escaped)
 	switch {
 	case style&yaml.SingleQuotedStyle != 0 && printable:
 		return "'" + strings.ReplaceAll(value, "'", "''") + "'"
@@ -121,6 +188,11 @@ func Scalar(value string, style yaml.Style, flow bool) string {
 	default:
 		return doubleQuoted(value)
 	}
+}
+
+// escaped reports whether a character cannot stand in a text as it is, or would end a line.
+func escaped(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff
 }
 
 func doubleQuoted(value string) string {
@@ -135,7 +207,7 @@ func doubleQuoted(value string) string {
 			b.WriteString(`\n`)
 		case r == '\t':
 			b.WriteString(`\t`)
-		case r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff:
+		case escaped(r):
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteRune(r)

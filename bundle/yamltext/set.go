@@ -101,7 +101,7 @@ func (e *setting) replace(at place, key *yaml.Node) (splice, error) {
 		return splice{}, err
 	}
 	if n.Anchor != "" {
-		if err := e.file.onlyUsers(n, nil); err != nil {
+		if err := onlyUsers(n, e.file.aliases()[n], nil); err != nil {
 			return splice{}, err
 		}
 	}
