@@ -26,7 +26,7 @@ import (
 // Draft is a release before it is published.
 type Draft struct {
 	Release bundle.Release
-	// Files holds contents by path. The first part of a path is the name of an assignment.
+	// Files holds contents by path. The first part of a path is the name of an assignment, or bundle.MetaDir.
 	Files   map[string]string
 	Adapter string
 	// Signer is nil for a release without a signature. CoSigners sign beside it.
@@ -124,9 +124,10 @@ func (d Draft) tree() ([]bundle.File, error) {
 	byName := map[string][]bundle.File{}
 	var files []bundle.File
 	for path, content := range d.Files {
-		name, below, _ := strings.Cut(path, "/")
-		byName[name] = append(byName[name], bundle.File{Path: below, Data: []byte(content)})
 		files = append(files, bundle.File{Path: path, Data: []byte(content)})
+		if name, below, _ := strings.Cut(path, "/"); name != bundle.MetaDir {
+			byName[name] = append(byName[name], bundle.File{Path: below, Data: []byte(content)})
+		}
 	}
 	var list []bundle.Assignment
 	for name, own := range byName {

@@ -135,6 +135,9 @@ func (c *Store) Assignments(r *state.Release) ([]bundle.Assignment, error) {
 	if err != nil || d != known {
 		return nil, errors.Join(ErrNotStaged, err)
 	}
+	if err := c.wholeDocuments(root, id); err != nil {
+		return nil, err
+	}
 	for _, a := range list {
 		if !c.has(a.Content) {
 			return nil, ErrNotStaged
@@ -215,7 +218,7 @@ func (c *Store) stage(ctx context.Context, r *state.Release) (err error) {
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	list, err := c.unpack(ctx, r, temp)
+	list, found, err := c.unpack(ctx, r, temp)
 	if err != nil {
 		return err
 	}
@@ -225,29 +228,31 @@ func (c *Store) stage(ctx context.Context, r *state.Release) (err error) {
 	}
 	c.db.At("stage: renamed")
 	return c.db.Update(func(tx *bbolt.Tx) error {
-		return state.Save(tx, BucketTrees, r.Release.Content.DiffID.Encoded(), list)
+		id := r.Release.Content.DiffID
+		return errors.Join(state.Save(tx, BucketTrees, id.Encoded(), list), state.Save(tx, BucketTrees, documentsKey(id), found))
 	})
 }
 
-// unpack returns the digest of the list. An error that is not the content's fault is a *state.LocalError.
-func (c *Store) unpack(ctx context.Context, r *state.Release, dir string) (digest.Digest, error) {
-	list, err := c.unpackTo(ctx, r, dir)
+// unpack returns the digests of the list and of the documents. An error that is not the content's fault is a
+// *state.LocalError.
+func (c *Store) unpack(ctx context.Context, r *state.Release, dir string) (list digest.Digest, found map[string]digest.Digest, err error) {
+	list, found, err = c.unpackTo(ctx, r, dir)
 	if err != nil && !errors.As(err, new(*bundle.Refusal)) {
 		err = state.Local("stage: %w", err)
 	}
-	return list, err
+	return list, found, err
 }
 
 // unpackTo writes the folders that are missing, and checks all of them.
-func (c *Store) unpackTo(ctx context.Context, r *state.Release, dir string) (digest.Digest, error) {
+func (c *Store) unpackTo(ctx context.Context, r *state.Release, dir string) (list digest.Digest, found map[string]digest.Digest, err error) {
 	tree, unpack, err := c.open(ctx, r)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer tree.Close()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	defer root.Close()
 	var listed map[string]digest.Digest // the publisher puts the list first
@@ -258,16 +263,16 @@ func (c *Store) unpackTo(ctx context.Context, r *state.Release, dir string) (dig
 		return c.has(listed[folder])
 	}}
 	if err := unpack(u, tree, r.Release.Content); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	list, d, err := c.readList(root)
+	assigned, d, err := c.readList(root)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	if err := c.place(root, list, u.Passed()); err != nil {
-		return "", err
+	if found, err = digestDocuments(root); err != nil {
+		return "", nil, err
 	}
-	return d, nil
+	return d, found, c.place(root, assigned, u.Passed())
 }
 
 // listed are the contents by assignment; none while there is no list.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
@@ -62,7 +63,7 @@ func (c *Store) forgetTrees(keep map[string]bool) error {
 	return c.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		b, gone := tx.Bucket([]byte(BucketTrees)), []string{}
 		err := b.ForEach(func(k, _ []byte) error {
-			if !keep[string(k)] {
+			if id, _, _ := strings.Cut(string(k), "/"); !keep[id] {
 				gone = append(gone, string(k))
 			}
 			return nil
