@@ -1,0 +1,206 @@
+// Package kustomization builds kustomizations from a tree of files, without the machine around it.
+//
+// Begin with [Build]. It reads the kustomization and all that it names from one fs.FS, such as the tree of a git commit, and
+// has kustomize's own library build a copy in memory. The same tree and options give the same bytes.
+//
+// Nothing else is read: no file of the machine, no environment variable, no network, no plugin that runs a program or a
+// container. A base of another repository is taken only where its commit is named and the caller fetches it. Files, folders,
+// output and time are bounded. What the build cannot take is a [finding.Error], which names the file and its entry.
+package kustomization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// Options are what a build may use beside the tree. The zero value builds what is in the tree, with the default bounds.
+type Options struct {
+	// Overlay has the changes that an engine's own object asks for, beside the kustomization.
+	Overlay Overlay
+	// Resources is the list of resources, relative to the folder, that stands for a kustomization where the folder has none.
+	// With an empty list such a folder is an error wrapping fs.ErrNotExist.
+	Resources []string
+	// Remote returns the tree of a commit of another repository; commit has 40 or 64 hexadecimal digits. Nil refuses every
+	// remote base. The credentials are the caller's; url has none.
+	Remote func(ctx context.Context, url, commit string) (fs.FS, error)
+
+	// MaxFiles bounds the files and folders that the build reads; those that it reads twice count twice. Zero means 5,000.
+	MaxFiles int
+	// MaxReadBytes bounds the bytes of these files. Zero means 32 MiB.
+	MaxReadBytes int
+	// MaxBytes bounds the output. Zero means 16 MiB.
+	MaxBytes int
+	// MaxObjects bounds the objects of the output. Zero means 10,000.
+	MaxObjects int
+	// MaxTime bounds the build. Zero means 30 seconds.
+	MaxTime time.Duration
+}
+
+func (o Options) withDefaults() Options {
+	o.MaxFiles, o.MaxReadBytes = positive(o.MaxFiles, 5_000), positive(o.MaxReadBytes, 32<<20)
+	o.MaxBytes, o.MaxObjects = positive(o.MaxBytes, 16<<20), positive(o.MaxObjects, 10_000)
+	if o.MaxTime <= 0 {
+		o.MaxTime = 30 * time.Second
+	}
+	return o
+}
+
+func positive(n, otherwise int) int {
+	if n > 0 {
+		return n
+	}
+	return otherwise
+}
+
+// Result is what a kustomization builds.
+type Result struct {
+	// YAML holds the objects, separated by lines of three dashes, in kustomize's order.
+	YAML []byte
+	// Objects is the number of them.
+	Objects int
+	// Read lists the files of the tree that were read, sorted.
+	Read []string
+}
+
+// Errors to test for. The message of the error has the file.
+var (
+	// ErrTooLarge is wrapped where a build exceeds a bound on files, bytes or objects.
+	ErrTooLarge = errors.New("too large")
+	// ErrTooSlow is wrapped where a build takes longer than Options.MaxTime.
+	ErrTooSlow = errors.New("takes too long")
+)
+
+// building is held by the one build that runs: kustomize keeps the schemas of kinds in global variables, and is not safe for
+// several goroutines (kubernetes-sigs/kustomize issue 3659).
+var building sync.Mutex
+
+// Build returns the objects that the kustomization in folder dir of source makes. The dir is a path as of package fs, "."
+// for the root. Paths in kustomizations may lead anywhere within source, as Flux has it, and nowhere else.
+//
+// A build that does not end in time leaves its goroutine behind until kustomize returns; Build itself returns.
+func Build(ctx context.Context, source fs.FS, dir string, opts Options) (*Result, error) {
+	opts = opts.withDefaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: the kustomization in %q is not built after %s", ErrTooSlow, dir, opts.MaxTime))
+	defer cancel()
+	type outcome struct {
+		result *Result
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		result, err := buildAll(ctx, source, dir, opts)
+		done <- outcome{result, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case built := <-done:
+		if built.err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return built.result, built.err
+	}
+}
+
+func buildAll(ctx context.Context, source fs.FS, dir string, opts Options) (result *Result, err error) {
+	defer func() {
+		if r := recover(); r != nil { // kustomize panics on some malformed objects
+			result, err = nil, finding.Errorf("", finding.Position{File: dir}, "", "kustomize panics: %v", r)
+		}
+	}()
+	c := newCopier(ctx, source, opts)
+	at, err := c.root(dir)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := c.run(at)
+	if err != nil {
+		return nil, err
+	}
+	if err := opts.Overlay.Common.set(objects); err != nil {
+		return nil, err
+	}
+	return c.result(at, objects)
+}
+
+// run has kustomize build the folder of the copy at.
+func (c *copier) run(at place) (resmap.ResMap, error) {
+	building.Lock()
+	defer building.Unlock()
+	if err := c.ctx.Err(); err != nil {
+		return nil, context.Cause(c.ctx)
+	}
+	if c.schema { // which kustomize keeps for all builds that follow
+		openapi.ResetOpenAPI()
+		defer openapi.ResetOpenAPI()
+	}
+	options := krusty.MakeDefaultOptions()
+	options.LoadRestrictions = types.LoadRestrictionsNone // the copy holds what may be read
+	if c.sorts[at] {
+		options.Reorder = krusty.ReorderOptionUnspecified // or kustomize writes a warning to stderr
+	}
+	objects, err := krusty.MakeKustomizer(options).Run(stopping{c.copy, c.ctx}, at.path())
+	if err != nil {
+		return nil, finding.Errorf("", finding.Position{File: at.shown("")}, "", "kustomize: %s", c.plain(err))
+	}
+	return objects, nil
+}
+
+// plain is the message of an error of kustomize with the paths of the tree, not of its copy, and without repetitions.
+func (c *copier) plain(err error) string {
+	message := strings.Join(strings.Fields(err.Error()), " ")
+	message = strings.ReplaceAll(message, sourceMount+"/", "")
+	return strings.ReplaceAll(message, sourceMount, ".")
+}
+
+func (c *copier) result(at place, objects resmap.ResMap) (*Result, error) {
+	if objects.Size() > c.opts.MaxObjects {
+		return nil, tooLarge(at.shown(""), "the kustomization makes %d objects; at most %d are allowed", objects.Size(), c.opts.MaxObjects)
+	}
+	var all []byte
+	for i, object := range objects.Resources() {
+		data, err := object.AsYAML()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", at.shown(""), err)
+		}
+		if i > 0 {
+			all = append(all, "---\n"...)
+		}
+		if all = append(all, data...); len(all) > c.opts.MaxBytes {
+			return nil, tooLarge(at.shown(""), "the kustomization makes more than %d bytes", c.opts.MaxBytes)
+		}
+	}
+	slices.Sort(c.read)
+	return &Result{YAML: all, Objects: objects.Size(), Read: slices.Compact(c.read)}, nil
+}
+
+func tooLarge(file, format string, args ...any) error {
+	return &finding.Error{Position: finding.Position{File: file}, Message: finding.Sentence(format, args...), Err: ErrTooLarge}
+}
+
+// stopping is a file system that fails once its context has ended, which stops kustomize at the next file.
+type stopping struct {
+	filesys.FileSystem
+	ctx context.Context // of the one build that this is for
+}
+
+func (s stopping) ReadFile(name string) ([]byte, error) {
+	if s.ctx.Err() != nil {
+		return nil, context.Cause(s.ctx)
+	}
+	return s.FileSystem.ReadFile(name)
+}
