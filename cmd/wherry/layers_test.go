@@ -153,10 +153,11 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"reconcilers": {
 			"needs":      {"zarf"},
 			"ansible":    {"", "internal/background", "internal/durable", "internal/program"},
-			"argo":       {"", "kubernetes"},
+			"argo":       {"", "kubernetes", "rewrite"},
 			"directory":  {"", "internal/background"},
-			"flux":       {"", "kubernetes"},
-			"kubernetes": {""},
+			"flux":       {"", "kubernetes", "rewrite"},
+			"kubernetes": {"", "rewrite"},
+			"rewrite":    {""},
 			"zarf":       {"", "internal/background", "internal/durable", "internal/program"},
 			"":           nil,
 

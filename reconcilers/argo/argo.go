@@ -14,6 +14,9 @@
 // that has failed is tried once more. Any other Application is synced by this package. To that end Apply
 // writes the annotation argocd.argoproj.io/refresh and the field operation, both of which Argo CD takes away
 // when it is done; Observe writes nothing.
+//
+// For an assignment with embedded delivery, the source of its Applications becomes an artifact at the agent's endpoint; see
+// package rewrite.
 package argo
 
 import (
@@ -25,6 +28,7 @@ import (
 
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // Options are optional. The zero value works.
@@ -82,7 +86,9 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 		Log: opts.Log, Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns: owns, Install: "install Argo CD", Namespace: opts.Namespace,
-			Fit: fit, Judge: e.judgeObject, Drive: e.drive, Release: e.release,
+			Embed:   func(in rewrite.Input) (rewrite.Result, error) { return rewrite.Argo(in, opts.Namespace) },
+			Permits: e.permits,
+			Fit:     fit, Judge: e.judgeObject, Drive: e.drive, Release: e.release,
 			Holds: func(kind schema.GroupKind) bool { return kind == projectKind }, // without it nothing is taken away
 		},
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // Reasons that this package gives beside those of package kubernetes and the types of Argo CD's conditions,
@@ -30,6 +32,10 @@ const (
 	NotReconciled = "NotReconciled" // progressing or pending: Argo CD has not looked at it
 	// RepoServerUnreachable is pending: the application-controller cannot reach the repo-server.
 	RepoServerUnreachable = "RepoServerUnreachable"
+	// EndpointUnreachable is pending: the repo-server cannot reach the agent's endpoint, or does not know its CA yet.
+	EndpointUnreachable = "EndpointUnreachable"
+	// SourceNotPermitted is failed: the AppProject's sourceRepos lack the agent's endpoint.
+	SourceNotPermitted = "SourceNotPermitted"
 )
 
 func (e engine) judgeObject(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
@@ -118,8 +124,15 @@ func (a *application) judgeTrouble(kind string) kubernetes.Verdict {
 	if kind == "ComparisonError" && strings.Contains(message, "code = Unavailable desc = connection error") {
 		return kubernetes.Verdict{State: bundle.Pending, Reason: RepoServerUnreachable, Message: a.subject() + ": " + message}
 	}
+	if a.Metadata.Annotations[rewrite.ServedAnnotation] != "" && unreached.MatchString(message) {
+		return kubernetes.Verdict{State: bundle.Pending, Reason: EndpointUnreachable, Message: a.subject() + ": " + message}
+	}
 	return kubernetes.Failed(kind, "%s: %s", a.subject(), message)
 }
+
+// unreached matches Argo CD's messages about an endpoint that cannot be reached. Kubernetes may take a minute to bring a new
+// CA into the repo-server's pod.
+var unreached = regexp.MustCompile(`x509: |tls: |dial tcp|connection (refused|reset)|i/o timeout|no such host|unexpected EOF`)
 
 // blocked reports whether an operation waits for a sync window, which only the text of Argo CD's message tells.
 func blocked(state *operationState) bool {

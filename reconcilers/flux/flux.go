@@ -7,6 +7,9 @@
 // applied the newest revision of its source. A verdict on an older generation or revision, good or bad,
 // counts as Progressing. Failures have Flux's own reason and message.
 //
+// For an assignment with embedded delivery, the sources become OCIRepositories of the agent's endpoint; see package rewrite.
+// If Flux cannot fetch from there, the site is at fault.
+//
 // If a source follows a branch, a tag or a range of versions, the result is Floating and Revision is the one
 // that Flux has applied. The caller decides how long Flux may take, and how long the result has to stay Compliant.
 package flux
@@ -21,6 +24,7 @@ import (
 
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // Options are optional. The zero value works.
@@ -53,6 +57,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 		Engine: &kubernetes.Engine{
 			Owns:    owns,
 			Install: "install Flux",
+			Embed:   rewrite.Flux,
 			Drive:   requests(now),
 			Judge:   judgeObject,
 			Release: leave(now),

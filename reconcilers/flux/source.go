@@ -6,7 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // judgeSource judges a source. An unreachable source that has already fetched the revision to which it is pinned is
@@ -18,6 +20,9 @@ func judgeSource(o *unstructured.Unstructured) kubernetes.Verdict {
 	}
 	v := readiness(o)
 	v.Revision, v.Floating = field(o, "status", "artifact", "revision"), pin == ""
+	if rewrite.IsServed(o) {
+		v.Fault = reconcilers.FaultSite // of a failure: the content is there, and verified
+	}
 	holds := pin != "" && endsWith(v.Revision, pin)
 	switch {
 	case v.State == bundle.Failed && holds && conditionOf(o, "Stalled").status != "True":

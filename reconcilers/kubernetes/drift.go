@@ -39,6 +39,15 @@ func (a *access) drift(ctx context.Context) (string, error) {
 			found = append(found, m.subject()+" differs in "+strings.Join(differences(was.Object, would.Object), ", "))
 		}
 	}
+	for _, s := range a.shared {
+		differs, err := a.shareDiffers(ctx, s)
+		if err != nil {
+			return "", err
+		}
+		if differs != "" {
+			found = append(found, differs)
+		}
+	}
 	return List(found, "; "), nil
 }
 

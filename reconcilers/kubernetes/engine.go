@@ -23,6 +23,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // Engine is the part of an adapter whose engine runs in the cluster and takes its orders from objects, as Flux
@@ -39,6 +40,12 @@ type Engine struct {
 	// Judge returns the state of one of an assignment's objects. All of them match their manifests.
 	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
+	// Embed, if set, returns what is applied for an assignment with embedded delivery, whose content the engine takes from
+	// the agent's endpoint.
+	Embed func(rewrite.Input) (rewrite.Result, error)
+	// Permits, if set, returns an error if the engine's own settings forbid what an assignment with embedded delivery
+	// needs. Apply calls it with the objects to be applied, in their namespaces, before it changes anything.
+	Permits func(ctx context.Context, c Cluster, objects []*unstructured.Unstructured) error
 	// Namespace is the namespace of the engine's objects that name none; empty means the assignment's.
 	Namespace string
 	// Fit, if set, removes from a manifest what the engine removes from its live object (nil if there is none) without
@@ -223,7 +230,7 @@ func (a *access) drive(ctx context.Context, fresh bool) error {
 func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) {
 	var engines, due []entry
 	held := false
-	for _, e := range p.inventory.without(p.plan.objects) {
+	for _, e := range p.inventory.without(p.plan.objects, p.shared) {
 		e, err := p.r.served(ctx, e)
 		if err != nil {
 			return res, err
@@ -238,6 +245,8 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 		switch {
 		case err != nil:
 			return res, err
+		case e.Shared && live != nil && usedBySelf(live, p.owner):
+			due = append(due, e)
 		case live == nil || live.GetLabels()[OwnerLabel] != p.owner:
 		case p.plan.engines(e.groupKind()):
 			engines, held = append(engines, e), held || live.GetDeletionTimestamp() == nil
@@ -250,7 +259,7 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 		return reconcilers.Waiting(Terminating, fmt.Errorf("%s cannot be deleted yet", names(engines))), nil
 	case len(engines) > 0:
 		return reconcilers.Result{State: bundle.Progressing, Reason: Terminating, Message: reconcilers.Clip(names(engines))}, nil
-	case len(due) > 0: // the next apply deletes it, as nothing of the engine is in it any more
+	case len(due) > 0: // the next apply deletes it, as nothing of the engine is in it or needs it any more
 		return reconcilers.Waiting(Terminating, fmt.Errorf("%s can go now", names(due))), nil
 	}
 	return res, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // inventorySchema is the version of the inventory that this code writes.
@@ -38,6 +39,8 @@ type entry struct {
 	Name      string `json:"name"`
 	// Owned is true once the object has been applied with our label, because we created it.
 	Owned bool `json:"owned,omitempty"`
+	// Shared is true for an object of the agent itself that several assignments use; see share.
+	Shared bool `json:"shared,omitempty"`
 	// As is the account that applied it; empty means the agent's own identity.
 	As account `json:"as,omitempty"`
 }
@@ -76,11 +79,25 @@ func names(entries []entry) string {
 	return strings.Join(out, ", ")
 }
 
-// newInventory lists the manifests, all of them applied, and the objects that are left of earlier ones.
-func newInventory(content digest.Digest, ms []manifest, left []entry) inventory {
+// newInventory lists the manifests and the shared objects, all of them applied, and the objects that are left of earlier
+// ones.
+func newInventory(content digest.Digest, ms []manifest, shared []rewrite.Shared, left []entry) inventory {
 	inv := inventory{Content: content, Objects: slices.Clone(left)}
 	for _, m := range ms {
 		inv.Objects = append(inv.Objects, entryOf(m, m.GetLabels()[OwnerLabel] != ""))
+	}
+	return inv.using(shared)
+}
+
+// using adds shared objects.
+func (inv inventory) using(shared []rewrite.Shared) inventory {
+	inv.Objects = slices.Clone(inv.Objects)
+	for _, s := range shared {
+		e := entryOf(manifest{s.Unstructured, ""}, false)
+		e.Shared = true
+		if _, known := inv.find(e.id()); !known {
+			inv.Objects = append(inv.Objects, e)
+		}
 	}
 	return inv
 }
@@ -109,7 +126,7 @@ func (inv inventory) union(ms []manifest) inventory {
 func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]byte, error) {
 	p := r.newPass(a.Name)
 	var err error
-	if p.plan.objects, err = readManifests(a.Dir); err != nil {
+	if p.plan.objects, p.shared, err = r.read(a); err != nil {
 		return nil, err
 	}
 	if err := p.load(); err != nil {
@@ -130,14 +147,17 @@ func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]
 			inv.Objects[known+i].As = who
 		}
 	}
-	return inv.marshal()
+	return inv.using(p.shared).marshal()
 }
 
-// without returns the entries that the manifests no longer have.
-func (inv inventory) without(ms []manifest) []entry {
+// without returns the entries that the plan no longer has.
+func (inv inventory) without(ms []manifest, shared []rewrite.Shared) []entry {
 	keep := map[object.ObjMetadata]bool{}
 	for _, m := range ms {
 		keep[m.id()] = true
+	}
+	for _, s := range shared {
+		keep[object.UnstructuredToObjMetadata(s.Unstructured)] = true
 	}
 	var out []entry
 	for _, e := range inv.Objects {
@@ -149,15 +169,17 @@ func (inv inventory) without(ms []manifest) []entry {
 }
 
 // forDeletion returns the entries in the order of their deletion: objects before those that they depend on, and
-// ServiceAccounts and RoleBindings of the agent's own, CustomResourceDefinitions and then Namespaces last.
+// ServiceAccounts and RoleBindings of the agent's own, shared objects, CustomResourceDefinitions and then Namespaces last.
 func forDeletion(entries []entry) []entry {
 	entries = slices.Clone(entries)
 	assumed := slices.ContainsFunc(entries, func(e entry) bool { return e.As != "" })
 	rank := func(e entry) int {
 		switch {
 		case e.isNamespace():
-			return 3
+			return 4
 		case e.isCRD():
+			return 3
+		case e.Shared:
 			return 2
 		case assumed && e.As == "" && (e.groupKind() == serviceAccountKind.GroupKind() || e.groupKind() == roleBindingKind):
 			return 1 // others are deleted with the rights that these give

@@ -145,21 +145,21 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 		return reconcilers.Result{}, err
 	}
 	old := p.inventory
-	p.inventory = p.inTheNameOf(old.union(p.plan.objects))
+	p.inventory = p.inTheNameOf(old.union(p.plan.objects).using(p.shared))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
 	if err := p.applyStages(ctx); err != nil {
 		return reconcilers.Result{}, err
 	}
-	left, kept, err := p.prune(ctx, old.without(p.plan.objects))
+	left, kept, err := p.prune(ctx, old.without(p.plan.objects, p.shared))
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
 	if err := p.drive(ctx, old.Content != a.Desired()); err != nil {
 		return reconcilers.Result{}, err
 	}
-	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.plan.objects, left))
+	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.plan.objects, p.shared, left))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}

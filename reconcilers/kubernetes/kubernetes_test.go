@@ -59,14 +59,14 @@ func TestInventoryKnowsWhatToPrune(t *testing.T) {
 	stale := entry{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "old", Owned: true}
 	inv := inventory{Content: "old", Objects: []entry{deployment, stale}}
 
-	require.Equal(t, []entry{stale}, inv.without(found), "another version is the same object")
+	require.Equal(t, []entry{stale}, inv.without(found, nil), "another version is the same object")
 	service := entry{Version: "v1", Kind: "Service", Namespace: "shop", Name: "web"}
 	require.Equal(t, inventory{Content: "old", Objects: []entry{deployment, stale, service}}, inv.union(found))
 	require.Equal(t, []entry{deployment, stale}, inv.Objects)
 
 	service.Owned = true
 	after := entry{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "shop", Name: "web"}
-	require.Equal(t, inventory{Content: "new", Objects: []entry{stale, after, service}}, newInventory("new", found, []entry{stale}))
+	require.Equal(t, inventory{Content: "new", Objects: []entry{stale, after, service}}, newInventory("new", found, nil, []entry{stale}))
 }
 
 func TestDeletionGoesFromTheOutsideIn(t *testing.T) {

@@ -1,10 +1,13 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -18,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // access holds the session and the manager by which one call on an assignment reaches its objects.
@@ -26,7 +31,8 @@ type access struct {
 	*session
 	r       *Reconciler
 	manager *ssa.ResourceManager
-	owner   string // the label's value
+	owner   string           // the label's value
+	shared  []rewrite.Shared // what the objects need and the agent has for all assignments
 }
 
 // pass is one call on one assignment.
@@ -83,11 +89,7 @@ func (p *pass) save() error {
 
 // prepare reads manifests, inventory and the objects' live state, and settles ownership.
 func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error) {
-	p.plan.objects, err = readManifests(a.Dir)
-	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
-		return waiting(FilesUnreadable, err)
-	}
-	if err != nil {
+	if p.plan.objects, p.shared, err = p.r.read(a); err != nil {
 		return err
 	}
 	if err := p.load(); err != nil {
@@ -110,7 +112,56 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 			return err
 		}
 	}
-	return nil
+	return p.permitted(ctx, a)
+}
+
+// read returns the objects that are applied for an assignment, and the shared ones that they need.
+func (r *Reconciler) read(a reconcilers.Assignment) ([]manifest, []rewrite.Shared, error) {
+	objects, err := readManifests(a.Dir)
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return nil, nil, waiting(FilesUnreadable, err)
+	}
+	if err != nil || r.engine == nil || r.engine.Embed == nil || a.Delivery != bundle.Embedded {
+		return objects, nil, err
+	}
+	return r.embed(a, objects)
+}
+
+// embed has the engine take the embedded manifests from the agent's endpoint.
+func (r *Reconciler) embed(a reconcilers.Assignment, objects []manifest) ([]manifest, []rewrite.Shared, error) {
+	origins := map[object.ObjMetadata]string{}
+	in := rewrite.Input{Assignment: a.Assignment, Files: os.DirFS(a.Dir), Served: a.Served}
+	var inner []*unstructured.Unstructured
+	for _, m := range objects {
+		origins[m.id()] = m.origin
+		if strings.HasPrefix(m.origin, bundle.ManifestsDir+"/") {
+			inner = append(inner, m.Unstructured)
+		} else {
+			in.Objects = append(in.Objects, m.Unstructured)
+		}
+	}
+	in.Manifests = func() ([]*unstructured.Unstructured, error) { return inner, nil }
+	res, err := r.engine.Embed(in)
+	if err != nil {
+		return nil, nil, err
+	}
+	var out []manifest
+	for _, o := range res.Objects {
+		out = append(out, manifest{o, cmp.Or(origins[object.UnstructuredToObjMetadata(o)], "embedded delivery")})
+	}
+	return out, res.Shared, nil
+}
+
+// permitted asks the engine whether its settings allow an embedded assignment.
+func (p *pass) permitted(ctx context.Context, a reconcilers.Assignment) error {
+	if !p.applying || a.Delivery != bundle.Embedded || p.r.engine == nil || p.r.engine.Permits == nil {
+		return nil
+	}
+	var objects []*unstructured.Unstructured
+	for _, m := range p.plan.objects {
+		objects = append(objects, m.Unstructured)
+	}
+	return p.r.engine.Permits(ctx, p.view(), objects)
 }
 
 // stake labels m as the assignment's if the assignment creates or has created it.
@@ -163,6 +214,11 @@ func (a *access) applyStages(ctx context.Context) error {
 			if err := a.established(ctx, u); err != nil {
 				return err
 			}
+		}
+	}
+	for _, s := range a.shared {
+		if err := a.share(ctx, s); err != nil {
+			return err
 		}
 	}
 	if _, err := a.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{}); err != nil {

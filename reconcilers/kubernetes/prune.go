@@ -24,7 +24,7 @@ import (
 func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, kept []string, err error) {
 	engines := false // has something left to do for the assignment
 	for _, e := range forDeletion(entries) {
-		if engines && (e.isNamespace() || p.plan.held(e)) {
+		if engines && (e.isNamespace() || e.Shared || p.plan.held(e)) {
 			left = append(left, e) // the engine's objects in it are not gone yet, or still need it
 			continue
 		}
@@ -59,6 +59,9 @@ func (a *access) pruneOne(ctx context.Context, e entry) (gone bool, kept string,
 		return false, "", err
 	case live == nil:
 		return true, "", nil
+	case e.Shared:
+		gone, err = a.unshare(ctx, e, live)
+		return gone, "", err
 	case live.GetDeletionTimestamp() != nil:
 		return false, "", nil
 	case live.GetLabels()[OwnerLabel] != a.owner:

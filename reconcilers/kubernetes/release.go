@@ -54,6 +54,9 @@ func (a *access) releaseOne(ctx context.Context, e entry) error {
 	if err != nil || live == nil || !marked(live, a.owner) {
 		return err
 	}
+	if e.Shared { // what stays may need it
+		return a.stopUsing(ctx, e, live)
+	}
 	return a.leave(ctx, e, live)
 }
 

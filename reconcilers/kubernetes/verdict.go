@@ -27,6 +27,7 @@ type Cluster interface {
 type Verdict struct {
 	State    bundle.State
 	Reason   string
+	Fault    reconcilers.Fault // of a failure; empty is reconcilers.FaultRelease
 	Message  string
 	Revision string // that the object has brought or, of a source, holds
 	Floating bool
@@ -83,9 +84,19 @@ func JudgeAll(ctx context.Context, c Cluster, objects []*unstructured.Unstructur
 		res.Revision = content.String()
 	}
 	if res.State, res.Reason, res.Message = worst(verdicts); res.State == bundle.Failed {
-		res.Fault = reconcilers.FaultRelease
+		res.Fault = faultOf(verdicts)
 	}
 	return res, nil
+}
+
+// faultOf returns the site's fault only if no failure is the release's.
+func faultOf(verdicts []Verdict) reconcilers.Fault {
+	for _, v := range verdicts {
+		if v.State == bundle.Failed && v.Fault != reconcilers.FaultSite {
+			return reconcilers.FaultRelease
+		}
+	}
+	return reconcilers.FaultSite
 }
 
 // severity orders states: an assignment stands as the worst of its objects.

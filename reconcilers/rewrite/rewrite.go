@@ -1,0 +1,352 @@
+// Package rewrite changes the objects of an assignment with embedded delivery so that the engine of the site takes the
+// content from the agent's endpoint.
+//
+// Flux and Argo take the rendered objects and return what is applied in their place, with a list of the changes. They are
+// functions of their input: the adapters apply the result, and "wherry explain assignment" shows the list. Only what
+// names the source changes. Names, intervals and everything else stay as the template wrote them.
+package rewrite
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Reasons why an assignment cannot be rewritten. Its state is Failed then.
+const (
+	NoEndpoint       = "NoEndpoint"       // the agent serves nothing; the site's fault
+	SourceNotServed  = "SourceNotServed"  // an object takes its content from what is not embedded
+	ChartNotEmbedded = "ChartNotEmbedded" // a HelmRelease's chart is not in the folder of charts
+)
+
+// Input is one assignment with embedded delivery.
+type Input struct {
+	Assignment bundle.Assignment
+	// Files is the assignment's folder.
+	Files fs.FS
+	// Objects are the rendered objects, without those in bundle.ManifestsDir. They are not changed.
+	Objects []*unstructured.Unstructured
+	// Manifests returns the objects in bundle.ManifestsDir. It is called only if no rendered object has the engine fetch
+	// them, so that the adapter applies them itself.
+	Manifests func() ([]*unstructured.Unstructured, error)
+	// Served is nil if the agent serves nothing.
+	Served *reconcilers.Served
+}
+
+// Result is what is applied for an assignment.
+type Result struct {
+	Objects []*unstructured.Unstructured
+	// Shared are objects that the agent applies for all assignments that need them.
+	Shared []Shared
+	// Changes are the differences to Input.Objects, in the order of the objects.
+	Changes []Change
+}
+
+// Shared is an object that belongs to the agent itself.
+type Shared struct {
+	*unstructured.Unstructured
+	// Joins is true for an object of somebody else to which the agent adds keys.
+	Joins bool
+}
+
+// Change is one rewritten field, or an object that comes or goes.
+type Change struct {
+	Object string `json:"object"`          // Kind/namespace/name
+	Field  string `json:"field,omitempty"` // such as spec.path; empty for the object itself
+	From   string `json:"from,omitempty"`  // empty for a field or an object that was not there
+	To     string `json:"to,omitempty"`    // empty for one that is dropped
+}
+
+// String returns the change as a line for people.
+func (c Change) String() string {
+	name := strings.TrimSuffix(c.Object+": "+c.Field, ": ")
+	switch {
+	case c.To == "":
+		return name + " is dropped"
+	case c.From == "":
+		return name + " becomes " + c.To
+	}
+	return fmt.Sprintf("%s becomes %s (was %s)", name, c.To, c.From)
+}
+
+// ServedAnnotation is on the objects that have an engine fetch from the agent's endpoint.
+const ServedAnnotation = "wherry.dev/served"
+
+// IsServed reports whether an object has the engine fetch from the agent's endpoint. If that fails, the site is at fault.
+func IsServed(o *unstructured.Unstructured) bool { return o.GetAnnotations()[ServedAnnotation] != "" }
+
+// Example returns the endpoint's answer for an assignment in words, for lists of changes that are made before there is one.
+func Example(platform, assignment string, charts []string) *reconcilers.Served {
+	artifact := reconcilers.ServedArtifact{Repository: path.Join(platform, Repository(assignment)), Digest: "sha256:…"}
+	served := &reconcilers.Served{Host: "HOST:PORT", CA: []byte("…"), Manifests: artifact, Charts: map[string]reconcilers.ServedArtifact{}}
+	for _, name := range charts {
+		served.Charts[name] = artifact
+	}
+	return served
+}
+
+// Repository returns the repository of an assignment's artifacts, without the platform's name. It is the assignment's
+// name, or a digest of a name that no repository can have.
+func Repository(assignment string) string {
+	name := "assignments/" + assignment
+	if !validRepository(assignment) {
+		name = "assignments/sha256-" + digest.FromString(assignment).Encoded()[:32]
+	}
+	return name
+}
+
+// validRepository reports whether a name is one path component of a repository; see OCI distribution-spec v1.1, "Pulling manifests".
+func validRepository(name string) bool {
+	const lower = "abcdefghijklmnopqrstuvwxyz0123456789"
+	if name == "" || len(name) > 128 || !strings.ContainsRune(lower, rune(name[0])) || !strings.ContainsRune(lower, rune(name[len(name)-1])) {
+		return false
+	}
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case strings.IndexByte(lower, c) >= 0, c == '-':
+		case c == '.' || c == '_':
+			if strings.IndexByte(lower, name[i+1]) < 0 || strings.IndexByte(lower, name[i-1]) < 0 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Parse returns the objects of a YAML file, with lists taken apart. Empty documents are passed over.
+func Parse(data []byte) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for n := 1; ; n++ {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		found, err := parseDocument(doc)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		out = append(out, found...)
+	}
+}
+
+func parseDocument(doc []byte) ([]*unstructured.Unstructured, error) {
+	text, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil {
+		return nil, err
+	}
+	var value any
+	if err := utiljson.Unmarshal(text, &value); err != nil || value == nil {
+		return nil, err
+	}
+	return flatten(value)
+}
+
+func flatten(value any) ([]*unstructured.Unstructured, error) {
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("is not an object")
+	}
+	o := &unstructured.Unstructured{Object: fields}
+	if !o.IsList() {
+		return []*unstructured.Unstructured{o}, nil
+	}
+	var out []*unstructured.Unstructured
+	items, _ := fields["items"].([]any)
+	for _, item := range items {
+		found, err := flatten(item)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+// Rendered returns the rendered objects of an assignment's folder: those of its YAML files, without bundle.ManifestsDir.
+func Rendered(files fs.FS) ([]*unstructured.Unstructured, error) {
+	var out []*unstructured.Unstructured
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == bundle.ManifestsDir || name == bundle.ChartsDir):
+			return fs.SkipDir
+		case d.IsDir() || !IsYAML(name):
+			return nil
+		}
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		found, err := Parse(data)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		out = append(out, found...)
+		return nil
+	})
+	return out, err
+}
+
+// IsYAML reports whether a file's name is one of manifests.
+func IsYAML(name string) bool {
+	ext := strings.ToLower(path.Ext(name))
+	return ext == ".yaml" || ext == ".yml" || ext == ".json"
+}
+
+// rewriting is one call of Flux or Argo.
+type rewriting struct {
+	Assignment bundle.Assignment
+	Files      fs.FS
+	Served     *reconcilers.Served
+	Result
+}
+
+// begin returns a rewriting with copies of the rendered objects.
+func begin(in Input) *rewriting {
+	r := &rewriting{Assignment: in.Assignment, Files: in.Files, Served: in.Served}
+	for _, o := range in.Objects {
+		r.Objects = append(r.Objects, o.DeepCopy())
+	}
+	return r
+}
+
+func (r *rewriting) change(object, field, from, to string) {
+	c := Change{object, field, from, to}
+	if from != to && !slices.Contains(r.Changes, c) {
+		r.Changes = append(r.Changes, c)
+	}
+}
+
+// endpoint returns an error if the agent serves nothing.
+func (r *rewriting) endpoint() error {
+	if r.Served != nil {
+		return nil
+	}
+	err := errors.New("the delivery is embedded, and the engine fetches the content from the agent's endpoint, which is off (start the agent with --serve ADDRESS)")
+	return &reconcilers.Error{Reason: NoEndpoint, Fault: reconcilers.FaultSite, Err: err}
+}
+
+// url is the OCI URL of an artifact at the endpoint.
+func (r *rewriting) url(a reconcilers.ServedArtifact) string {
+	return "oci://" + r.Served.Host + "/" + a.Repository
+}
+
+// hostname is the endpoint's host without its port.
+func (r *rewriting) hostname() string {
+	if host, _, err := net.SplitHostPort(r.Served.Host); err == nil {
+		return host
+	}
+	return r.Served.Host
+}
+
+// share adds a shared object unless it is there.
+func (r *rewriting) share(s Shared, what string) {
+	same := func(o Shared) bool {
+		return o.GetKind() == s.GetKind() && o.GetNamespace() == s.GetNamespace() && o.GetName() == s.GetName()
+	}
+	if !slices.ContainsFunc(r.Shared, same) {
+		r.Shared = append(r.Shared, s)
+		r.change(subject(s.Unstructured), "", "", what)
+	}
+}
+
+// namespace returns the namespace in which an object will be.
+func (r *rewriting) namespace(o *unstructured.Unstructured) string {
+	if ns := o.GetNamespace(); ns != "" {
+		return ns
+	}
+	return r.Assignment.Namespace
+}
+
+// folders returns, for objects that each name a folder of one source, the folder of the embedded manifests that takes its
+// place. The folder that the target points at has become the root of the manifests. If all objects name the same one, that
+// is it. Otherwise each has to be found among the manifests, by its whole path or by its path below the common one.
+func (r *rewriting) folders(paths []string) (map[string]string, error) {
+	out := map[string]string{}
+	var cleaned []string
+	for _, p := range paths {
+		cleaned = append(cleaned, strings.TrimPrefix(path.Clean("/"+p), "/"))
+	}
+	if len(slices.Compact(slices.Sorted(slices.Values(cleaned)))) <= 1 {
+		for _, p := range paths {
+			out[p] = "."
+		}
+		return out, nil
+	}
+	common := commonFolder(cleaned)
+	for i, p := range cleaned {
+		below := strings.TrimPrefix(strings.TrimPrefix(p, common), "/")
+		found := slices.IndexFunc([]string{p, below}, r.hasFolder)
+		if found < 0 {
+			return nil, failure(SourceNotServed, "several objects take different folders of one source, and folder %q is not among the embedded manifests: point the target's manifests at a folder that has all of them", paths[i])
+		}
+		out[paths[i]] = path.Join(".", []string{p, below}[found])
+	}
+	return out, nil
+}
+
+func (r *rewriting) hasFolder(name string) bool {
+	info, err := fs.Stat(r.Files, path.Join(bundle.ManifestsDir, name))
+	return err == nil && info.IsDir()
+}
+
+func commonFolder(paths []string) string {
+	common := strings.Split(paths[0], "/")
+	for _, p := range paths[1:] {
+		parts, n := strings.Split(p, "/"), 0
+		for n < len(parts) && n < len(common) && parts[n] == common[n] {
+			n++
+		}
+		common = common[:n]
+	}
+	return strings.Join(common, "/")
+}
+
+func failure(reason, format string, args ...any) error {
+	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
+}
+
+func subject(o *unstructured.Unstructured) string {
+	return strings.ReplaceAll(o.GetKind()+"/"+o.GetNamespace()+"/"+o.GetName(), "//", "/")
+}
+
+func text(o *unstructured.Unstructured, fields ...string) string {
+	s, _, _ := unstructured.NestedString(o.Object, fields...)
+	return s
+}
+
+// mark notes on an object that the engine fetches from the endpoint.
+func mark(o *unstructured.Unstructured) {
+	annotations := o.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[ServedAnnotation] = "true"
+	o.SetAnnotations(annotations)
+}
+
+// relative writes a folder of the manifests as Flux and people do.
+func relative(folder string) string { return "./" + strings.TrimPrefix(folder, ".") }
