@@ -184,7 +184,7 @@ func (a *access) unshare(ctx context.Context, e entry, live *unstructured.Unstru
 // hasForeignData reports whether somebody else manages data of a shared object.
 func hasForeignData(live *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager != SharedManager && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.Raw, []byte(`"f:data"`))
+		return f.Manager != SharedManager && f.FieldsV1 != nil && bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`"f:data"`))
 	})
 }
 
