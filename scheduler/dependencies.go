@@ -18,12 +18,16 @@ func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *re
 	here := newDependencies(r, ct, selected)
 	here.released = released
 	circles := here.circles()
+	sites, sitesErr := r.siteSchemas.of(ct)
 	kept := result.Assignments[:0]
 	for _, a := range result.Assignments {
 		t := here.targets[a.Name]
 		settings, err := settings(ct, t)
 		if err == nil {
 			settings.DependsOn, err = here.of(t)
+		}
+		if err == nil {
+			settings.SiteValues, err = siteKeys(ct, t, sites, sitesErr)
 		}
 		if err = cmp.Or(err, circles[t]); err != nil {
 			err = because(BadAnnotation, err)

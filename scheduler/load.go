@@ -269,7 +269,12 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	}
 	o := into.Base()
 	o.At, o.InBase = at, l.src.Base != ""
-	if cm, ok := into.(*kinds.ConfigMap); ok && !cm.IsPlatform() {
+	cm, _ := into.(*kinds.ConfigMap)
+	if cm != nil && cm.IsSiteValues() && cm.IsLabelled() {
+		l.errs = append(l.errs, finding.Errorf(finding.CodeSiteSchema, at, "remove one of the labels", "ConfigMap %q has the labels %s and %s: the declaration of site values is no configuration", o.Metadata.Name, kinds.PlatformConfig, kinds.SiteValues))
+		return
+	}
+	if cm != nil && !cm.IsPlatform() && !cm.IsSiteValues() {
 		l.note(finding.CodeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, kinds.PlatformConfig)
 		return
 	}

@@ -67,6 +67,7 @@ type Objects struct {
 	Schemas      map[string]*kinds.ConfigSchema
 	ConfigMaps   map[string]*kinds.ConfigMap
 	Workloads    []*kinds.Workload
+	SiteValues   map[string]*kinds.ConfigMap // the declarations of site values
 	Clusters     map[string]*kinds.Cluster
 	Checks       map[string]*kinds.PlatformCheck
 	Platform     *kinds.Platform // nil where there is none
@@ -88,6 +89,7 @@ func NewModel(environment string) *Model {
 			Templates:    map[string]*kinds.Template{},
 			Schemas:      map[string]*kinds.ConfigSchema{},
 			ConfigMaps:   map[string]*kinds.ConfigMap{},
+			SiteValues:   map[string]*kinds.ConfigMap{},
 			Clusters:     map[string]*kinds.Cluster{},
 			Checks:       map[string]*kinds.PlatformCheck{},
 		},
@@ -207,7 +209,11 @@ func (m *Model) add(o kinds.Object) {
 	case *kinds.ConfigSchema:
 		m.objects.Schemas[o.Metadata.Name] = o
 	case *kinds.ConfigMap:
-		m.objects.ConfigMaps[o.Metadata.Name] = o
+		if o.IsSiteValues() {
+			m.objects.SiteValues[o.Metadata.Name] = o
+		} else {
+			m.objects.ConfigMaps[o.Metadata.Name] = o
+		}
 	case *kinds.Cluster:
 		m.objects.Clusters[o.Metadata.Name] = o
 	case *kinds.PlatformCheck:

@@ -130,6 +130,7 @@ type renderer struct {
 
 	refuseMissing bool       // see Options.RefuseMissing
 	checks        *check.Set // of the environment
+	siteSchemas   *siteSchemas
 
 	cache Cache       // nil for none
 	ids   *identities // nil without cache
@@ -183,6 +184,7 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 	for name, t := range m.objects.Templates {
 		r.templates[name] = r.lib.Compile(sourceOf(t))
 	}
+	r.siteSchemas = newSiteSchemas(m.objects.SiteValues)
 	r.check()
 	return r, nil
 }
@@ -357,6 +359,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 	if selected.empty() {
 		return result, nil, nil
 	}
+	result.Sites = r.sites(ct)
 	names := r.share(ctx, ct, selected)
 	a, use := newAssigner(r, ct), newUsage(r.model)
 	result.Assignments = make([]Assignment, 0, selected.count())

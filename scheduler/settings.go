@@ -30,6 +30,8 @@ type Settings struct {
 	Wave int
 	// DependsOn names the assignments of the same cluster type that this one waits for, sorted.
 	DependsOn []string
+	// SiteValues names the site values that the assignment uses, sorted.
+	SiteValues []string
 }
 
 const (

@@ -16,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// read converts a value that was written in YAML or JSON to the property's type: a string, an int64, a float64 or a bool.
+// Read converts a value that was written in YAML or JSON to the property's type: a string, an int64, a float64 or a bool.
 // Numbers and booleans may be texts, since a ConfigMap has nothing else. A string must be a text, since 1.10 as a number has
 // already lost its last digit. Errors contain no value.
-func (p *Property) read(value any) (any, error) {
+func (p *Property) Read(value any) (any, error) {
 	text, isText := "", false
 	switch v := value.(type) {
 	case string:
@@ -29,7 +29,7 @@ func (p *Property) read(value any) (any, error) {
 	case int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
 		text = fmt.Sprint(v)
 	case float32:
-		return p.read(float64(v))
+		return p.Read(float64(v))
 	case float64:
 		text = strconv.FormatFloat(v, 'f', -1, 64)
 		if math.Abs(v) >= 1e21 || math.IsNaN(v) {

@@ -278,7 +278,7 @@ func (p *Property) checkValues() []Mistake {
 	p.Enum = nil // its values meet all but enum itself
 	var list []any
 	for _, value := range enum {
-		v, err := p.read(value)
+		v, err := p.Read(value)
 		if err == nil {
 			err = p.Valid(v)
 		}
@@ -300,7 +300,7 @@ func (p *Property) checkValues() []Mistake {
 		}
 		return nil
 	}
-	v, err := p.read(p.Default)
+	v, err := p.Read(p.Default)
 	if err == nil {
 		err = p.Valid(v)
 	}

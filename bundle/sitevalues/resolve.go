@@ -93,6 +93,14 @@ func (r *resolver) fail(key string, kind Kind, source Source, format string, arg
 	}
 }
 
+// unset is fail for a value that is only not given.
+func (r *resolver) unset(key string, kind Kind, source Source, format string, args ...any) {
+	r.fail(key, kind, source, format, args...)
+	p := r.problems[key]
+	p.Unset = true
+	r.problems[key] = p
+}
+
 // resolve sets the value of a declared key, or its problem.
 func (r *resolver) resolve(key string) {
 	_, known := r.values[key]
@@ -128,16 +136,16 @@ func (r *resolver) given(key string, p *Property) (any, Source) {
 		return p.Default, FromDefault
 	}
 	if p.SiteMaySet {
-		r.fail(key, Missing, "", "it has no value: neither the platform nor the site has set it")
+		r.unset(key, Missing, "", "it has no value: neither the platform nor the site has set it")
 	} else {
-		r.fail(key, Missing, "", "it has no value: the platform has not set it for this cluster")
+		r.unset(key, Missing, "", "it has no value: the platform has not set it for this cluster")
 	}
 	return nil, ""
 }
 
 // set checks a value and keeps it.
 func (r *resolver) set(key string, p *Property, source Source, given any, from string) {
-	value, err := p.read(given)
+	value, err := p.Read(given)
 	if err == nil {
 		err = p.Valid(value)
 	}
@@ -213,7 +221,9 @@ func (r *resolver) piece(key string, source Source, p part) (string, bool) {
 	switch {
 	case ok, missing && p.hasDefault():
 		return p.apply(v.Text), true
-	case missing && !failed:
+	case failed && problem.Unset:
+		r.unset(key, Composition, source, "it refers to %s, which has no value", p.key)
+	case missing:
 		r.fail(key, Composition, source, "it refers to %s, and the cluster has no such label", p.key)
 	case !failed:
 		r.fail(key, Composition, source, "it refers to %s, which is not declared", p.key)

@@ -160,6 +160,8 @@ type Problem struct {
 	Source Source
 	// Required is true for a key that the declaration requires of every cluster.
 	Required bool
+	// Unset is true if nothing is wrong but that a value is not given yet: this one, or one that it is composed of.
+	Unset bool
 	// Message is one sentence without the key. It contains no value.
 	Message string
 }

@@ -57,7 +57,7 @@ func TestResolve(t *testing.T) {
 				"port": "default 8443", "ratio": "default 0.5", "metrics": "default false", "zone": "default none",
 			},
 			problems: []string{
-				"gate: it refers to gateway.address, which has no valid value", "gateway.address: it has no value: the platform has not set it for this cluster",
+				"gate: it refers to gateway.address, which has no value", "gateway.address: it has no value: the platform has not set it for this cluster",
 				"line: it has no value: neither the platform nor the site has set it",
 			},
 		},

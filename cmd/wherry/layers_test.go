@@ -170,11 +170,14 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
-			"lint": {"", "check", "finding", "kinds", "memo", "secret", "yamlvalue"},
+			"lint": {"", "check", "finding", "kinds", "memo", "secret", "siteschema", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "schema", "secret", "template", "yamlvalue"},
-			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
-			"schema":    {"finding", "secret"},
+			"":         {"check", "finding", "kinds", "schema", "secret", "siteschema", "template", "yamlvalue"},
+			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
+			"schema":   {"finding", "secret"},
+
+			"siteschema": {"finding", "kinds"},
+
 			"check":     {"finding", "kinds"},
 			"kinds":     {"finding"},
 			"finding":   nil,

@@ -113,6 +113,14 @@ const (
 	CodeCheckEvaluation = "E1804"
 	CodePlanCheck       = "E1805"
 	CodeUnusedCheck     = "W1806"
+
+	// Site values.
+	CodeSiteSchema       = "E1901"
+	CodeSiteValue        = "E1902"
+	CodeSiteKey          = "E1903"
+	CodeSiteReference    = "E1904"
+	CodeUnusedSiteValues = "W1905"
+	CodeSiteSecret       = "W1906"
 )
 
 // CodeEmptyRegistration is the code of a WorkloadRegistration whose source holds no Workload. Without it the source may

@@ -52,6 +52,12 @@ type (
 		// Column is that of the text's first character, for a text within one line.
 		Column Column
 	}
+	// Scalar is a string, a number or a boolean with its line. The kinds read any other value without an error, as one that
+	// no site value can have.
+	Scalar struct {
+		Value any
+		Line  Line
+	}
 	// TextOrObject is a mapping, left as it is, or a text.
 	TextOrObject struct {
 		Object *yaml.Node // nil for a text
@@ -146,6 +152,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 			d.decode(n, reflect.ValueOf(&p.Text).Elem(), at)
 		}
 		return
+	case *Scalar:
+		p.Value, p.Line = ScalarOf(n), Line(n.Line)
+		return
 	case *Text:
 		p.Value, p.Line, p.First = d.str(n, at), Line(n.Line), Line(n.Line)
 		if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
@@ -201,6 +210,30 @@ func ShortTag(n *yaml.Node) string {
 	default:
 		return tag
 	}
+}
+
+// ScalarOf returns the value of a node: a string, a bool, a number as an int, an uint64 or a float64, nil for null, and an
+// empty list for anything else.
+func ScalarOf(n *yaml.Node) any {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind != yaml.ScalarNode {
+		return []any{}
+	}
+	switch ShortTag(n) {
+	case "!!str":
+		return n.Value
+	case "!!null":
+		return nil
+	case "!!bool":
+		return slices.Contains([]string{"y", "yes", "on", "true"}, strings.ToLower(n.Value))
+	}
+	var value any
+	if err := n.Decode(&value); err != nil {
+		return []any{}
+	}
+	return value
 }
 
 // oldBooleans are the booleans of YAML 1.1 that are none in YAML 1.2.

@@ -24,6 +24,10 @@ const (
 // the object that hold the composed configuration.
 const PlatformConfig = "platform-config"
 
+// SiteValues is the label that makes a ConfigMap the declaration of the site values of cluster types. The annotation with the
+// same name names it.
+const SiteValues = AnnotationPrefix + "site-values"
+
 // SettingsFile is the name of the file with the settings of commands, see [Settings].
 const SettingsFile = "wherry.yaml"
 
@@ -242,7 +246,8 @@ type ConfigSchema struct {
 }
 
 // ConfigMap is a part of the platform's configuration if it has the label platform-config: "true". Each further label is a
-// condition: the data applies to assignments whose cluster type or deployment target has that label.
+// condition: the data applies to assignments whose cluster type or deployment target has that label. With the label
+// wherry.dev/site-values: "true" it declares site values, as a JSON Schema of a flat object in its key schema.
 type ConfigMap struct {
 	Common `yaml:",inline"`
 	// Data holds the values. A value that reads as a YAML map or list is one, and is merged with those of other ConfigMaps.
@@ -253,8 +258,8 @@ type ConfigMap struct {
 	Immutable ignored `yaml:"immutable"`
 }
 
-// Cluster is one cluster, for platforms without a hub, or for people to read. Rendering does not depend on it. "wherry
-// roster add" writes it.
+// Cluster is one cluster, for platforms without a hub, or for people to read. Only its site values and labels are part of a
+// bundle, if its ClusterType declares site values. "wherry roster add" writes it.
 type Cluster struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -264,10 +269,13 @@ type Cluster struct {
 		UID string `yaml:"uid"`
 		// Ring is the ring of the cluster. A cluster without one gets a release last.
 		Ring string `yaml:"ring"`
-		// Labels are for people and queries.
+		// Labels are for people and queries, and for site values.
 		Labels map[string]string `yaml:"labels"`
 		// PublicKey is the Ed25519 key of the agent's reports, in PEM.
 		PublicKey string `yaml:"publicKey"`
+		// Values are the cluster's site values, by the keys that its ClusterType declares. They are no secrets: every site of
+		// the type can read them. A text that contains {{ is composed of other values.
+		Values map[string]Scalar `yaml:"values"`
 		// Reporting is none for a cluster that sends no reports. The default is expected.
 		Reporting string `yaml:"reporting" schema:"enum=expected|none"`
 	} `yaml:"spec"`
@@ -571,6 +579,9 @@ func (c *ConfigMap) IsLabelled() bool { return c.Metadata.Labels[PlatformConfig]
 
 // IsAzure reports whether the ConfigMap's keys carry their own conditions.
 func (c *ConfigMap) IsAzure() bool { return strings.HasPrefix(c.Metadata.Name, azureAppConfig) }
+
+// IsSiteValues reports whether the ConfigMap declares site values, which keeps it out of the configuration.
+func (c *ConfigMap) IsSiteValues() bool { return c.Metadata.Labels[SiteValues] == "true" }
 
 // IsPlatform reports whether the ConfigMap is part of the configuration in either way.
 func (c *ConfigMap) IsPlatform() bool { return c.IsLabelled() || c.IsAzure() }

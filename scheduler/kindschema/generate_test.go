@@ -262,6 +262,8 @@ func (g *generator) value(typ reflect.Type, f *field) object {
 		return object{"type": []string{"string", "null"}}
 	case "TextOrObject":
 		return object{"type": []string{"string", "object", "null"}}
+	case "Scalar":
+		return object{"type": []string{"string", "number", "boolean"}}
 	}
 	switch typ.Kind() {
 	case reflect.String:

@@ -311,7 +311,7 @@ func fill(n *yaml.Node, typ reflect.Type) {
 
 func valueOf(typ reflect.Type) *yaml.Node {
 	switch {
-	case typ.Name() == "Text" || typ.Name() == "TextOrObject" || typ.Name() == "ignored" || typ.Kind() == reflect.String:
+	case typ.Name() == "Text" || typ.Name() == "Scalar" || typ.Name() == "TextOrObject" || typ.Name() == "ignored" || typ.Kind() == reflect.String:
 		return text("a")
 	case typ.Kind() == reflect.Bool:
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"}
