@@ -29,11 +29,11 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "trust", "veto", "window"},
-			"doctor":        {"", "content", "control", "enroll", "outbox", "state", "trust", "veto"},
+			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "serve", "state", "trust", "veto", "window"},
+			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
+			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "serve", "state", "trust", "veto", "window"},
 			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,
@@ -41,9 +41,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"health":    {"control", "metrics", "state"},
 			"identity":  {"state"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"content", "outbox", "state", "trust"},
+			"metrics":   {"content", "outbox", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
+			"serve":     nil,
 			"state":     nil,
 			"probation": {"state"},
 			"trust":     {"state"},
@@ -91,7 +92,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"admission":      {"store"},
 			"web":            {"store"},
-			"certificate":    nil,
 			"store/sqlite":   {"store", "store/timeline"},
 			"store/timeline": {"store"},
 			"store":          nil,

@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/certificate"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/admission"
-	"github.com/wherry-dev/wherry/hub/certificate"
 )
 
 // serving holds the flags of hub serve.

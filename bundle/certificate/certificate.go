@@ -1,4 +1,4 @@
-// Package certificate serves a TLS certificate from files that may change while a hub runs. Begin with Open.
+// Package certificate serves a TLS certificate from files that may change while a hub or an agent runs. Begin with Open.
 package certificate
 
 import (
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Files is a certificate and its key in files, which are read again once they change, so that a hub need not be stopped
-// when its certificate is renewed. It may be used by several goroutines.
+// Files is a certificate and its key in files, which are read again once they change, so that the program need not be
+// stopped when its certificate is renewed. It may be used by several goroutines.
 type Files struct {
 	certificate, key string
 	log              *slog.Logger
@@ -42,6 +42,12 @@ func Open(certificate, key string, log *slog.Logger) (*Files, error) {
 // Config returns a configuration that shows the certificate, for HTTP 1.1 and 2.
 func (c *Files) Config() *tls.Config {
 	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// Current returns the certificate that is shown, with its Leaf.
+func (c *Files) Current() *tls.Certificate {
+	pair, _ := c.get(nil)
+	return pair
 }
 
 // get is a tls.Config's GetCertificate. Files that cannot be used, such as a new certificate beside the former key,
@@ -85,6 +91,6 @@ func (c *Files) sayIfLate(now time.Time) {
 		return
 	}
 	c.late = true
-	c.log.Warn("the certificate has expired, and agents do not accept it; renew it where it is, and it is read again",
+	c.log.Warn("the certificate has expired, and clients do not accept it; renew it where it is, and it is read again",
 		"file", c.certificate, "until", c.pair.Leaf.NotAfter)
 }

@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"io"
+	"math"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limited is a listener that closes connections beyond its bounds at once. Those that it returns end when their client
+// takes nothing for progressTime.
+type limited struct {
+	net.Listener
+	sent *atomic.Int64
+	now  func() time.Time
+
+	mu        sync.Mutex
+	conns     int
+	addresses map[string]int
+	allowed   float64 // new connections that may come now
+	at        time.Time
+}
+
+func limit(l net.Listener, sent *atomic.Int64, now func() time.Time) *limited {
+	return &limited{Listener: l, sent: sent, now: now, addresses: map[string]int{}, allowed: maxConns, at: now()}
+}
+
+// Accept returns the next connection that is within the bounds.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		address := hostOf(c.RemoteAddr())
+		if !l.admit(address) {
+			_ = c.Close()
+			continue
+		}
+		return &conn{Conn: c, limited: l, address: address}, nil
+	}
+}
+
+// admit reports whether one more connection from an address is within the bounds, and counts it.
+func (l *limited) admit(address string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	l.allowed = min(maxConns, l.allowed+max(0, now.Sub(l.at).Seconds())*connsPerSecond)
+	l.at = now
+	if l.allowed < 1 || l.conns >= maxConns || l.addresses[address] >= maxConnsAddress {
+		return false
+	}
+	l.allowed--
+	l.conns++
+	l.addresses[address]++
+	return true
+}
+
+func (l *limited) release(address string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns--
+	if l.addresses[address]--; l.addresses[address] == 0 {
+		delete(l.addresses, address)
+	}
+}
+
+// hostOf is the address of a client by which its connections are counted. A client of IPv6 has a whole network of them.
+func hostOf(a net.Addr) string {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return a.String()
+	}
+	if ip := tcp.IP.To4(); ip != nil {
+		return ip.String()
+	}
+	return tcp.IP.Mask(net.CIDRMask(64, 128)).String()
+}
+
+// conn is a connection whose client has to take what is sent.
+type conn struct {
+	net.Conn
+	limited *limited
+	address string
+	once    sync.Once
+}
+
+// Close closes the connection, and counts it no more.
+func (c *conn) Close() error {
+	c.once.Do(func() { c.limited.release(c.address) })
+	return c.Conn.Close()
+}
+
+// Write gives each part of p the time that a part may take.
+func (c *conn) Write(p []byte) (n int, err error) {
+	for len(p) > 0 && err == nil {
+		var k int
+		if err = c.SetWriteDeadline(time.Now().Add(progressTime)); err == nil {
+			k, err = c.Conn.Write(p[:min(len(p), progressBytes)])
+		}
+		c.limited.sent.Add(int64(k))
+		n, p = n+k, p[k:]
+	}
+	return n, err
+}
+
+// ReadFrom sends a file in parts by the kernel, each with the time that a part may take.
+func (c *conn) ReadFrom(r io.Reader) (n int64, err error) {
+	to, ok := c.Conn.(io.ReaderFrom)
+	if !ok {
+		return io.Copy(struct{ io.Writer }{c}, r)
+	}
+	all, ok := r.(*io.LimitedReader) // the kernel's way looks into one such reader, not into two
+	if !ok {
+		all = &io.LimitedReader{R: r, N: math.MaxInt64}
+	}
+	for all.N > 0 && err == nil {
+		if err = c.SetWriteDeadline(time.Now().Add(progressTime)); err != nil {
+			break
+		}
+		part := &io.LimitedReader{R: all.R, N: min(all.N, progressBytes)}
+		var k int64
+		k, err = to.ReadFrom(part)
+		n, all.N = n+k, all.N-k
+		c.limited.sent.Add(k)
+		if part.N > 0 { // the file has ended
+			break
+		}
+	}
+	return n, err
+}
