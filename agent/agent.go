@@ -31,6 +31,7 @@
 //   - metrics: the page for Prometheus
 //   - outbox: the queue of reports and its sinks
 //   - probation: the decision whether a failing release goes on
+//   - registries: the order in which registries are asked
 //   - retry: the times between attempts
 //   - state: the state file
 //   - trust: the keys that may sign
@@ -60,6 +61,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -91,6 +93,10 @@ type Options struct {
 	// TrustSource is the repository of trust documents beside the one of releases. An agent that has none
 	// of them does not ask it. Nil leaves those that come by import and InstallTrust.
 	TrustSource bundle.Source
+	// Place names the source of releases to people, and Further are asked after it, in their order, if it has no answer
+	// that counts.
+	Place   string
+	Further []registries.Registry
 	// Settle is the time for which an engine must report an assignment compliant before it counts as such; a pointer
 	// to zero means at once. Nil means the engine's own default; see reconcilers.Settler.
 	Settle *time.Duration
@@ -197,10 +203,10 @@ type process struct {
 	content    *content.Store
 	engines    *engines.Set
 	memory     *memoryState
-	tidied     bool         // a pass has looked for left-overs
-	lived      bool         // the process has outlived a pass in which engines changed something
-	poller     oci.Poller   // how registries want to be asked
-	seen       *bundle.Blob // the manifest that the moving tag brought last; nobody has judged it
+	tidied     bool       // a pass has looked for left-overs
+	lived      bool       // the process has outlived a pass in which engines changed something
+	poller     oci.Poller // how registries want to be asked
+	book       registries.Book
 	freezeRest func(time.Duration) time.Duration
 }
 

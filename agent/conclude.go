@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/freeze"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -39,7 +40,8 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *freez
 		proved, err4 = p.noteGood(tx)
 		frozen, err5 := p.noteFreeze(tx, g.Found())
 		probation, err6 := p.noteProbation(tx, seen)
-		return refusal || contact || journal || proved || frozen || probation, errors.Join(err1, err2, err3, err4, err5, err6)
+		answers, err7 := p.noteRegistries(tx, got.answers, now)
+		return refusal || contact || journal || proved || frozen || probation || answers, errors.Join(err1, err2, err3, err4, err5, err6, err7)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -98,6 +100,34 @@ func (p *pass) noteContact(tx *bbolt.Tx, answered bool, out outcome, now time.Ti
 	}
 	p.logContact(old, next)
 	return next != old, state.Save(tx, state.Meta, keyContact, next)
+}
+
+// noteRegistries keeps how each of several registries has answered, and logs what has changed.
+func (p *pass) noteRegistries(tx *bbolt.Tx, answers []registries.Answer, now time.Time) (bool, error) {
+	switch {
+	case answers != nil:
+	case len(p.opts.Further) == 0 && p.registries != nil: // there were several
+		return true, registries.Save(tx, nil)
+	default:
+		return false, nil
+	}
+	rows, changed := registries.Next(p.registries, answers, now)
+	if !changed {
+		return false, nil
+	}
+	for i, row := range rows {
+		var old registries.Status
+		if i < len(p.registries) && p.registries[i].Registry == row.Registry {
+			old = p.registries[i]
+		}
+		switch {
+		case row.Reason != "" && row.Reason != old.Reason:
+			p.opts.Log.Warn("a registry is passed over", "registry", row.Registry, "reason", row.Reason, "message", row.Message)
+		case row.Last && !old.Last:
+			p.opts.Log.Info("a registry answers", "registry", row.Registry)
+		}
+	}
+	return true, registries.Save(tx, rows)
 }
 
 // noteGood saves the running release as good once each of its assignments was compliant with its content there. Later

@@ -17,15 +17,15 @@ import (
 // learn asks for trust documents before it judges a new manifest, once a day, when a person asks, and at every poll while
 // the document in force has expired. A document that is not trusted, or cannot be read, keeps a new release out; it does
 // not affect an accepted release, and is only put aside if nothing new is offered.
-func (p *pass) learn(ctx context.Context, offered digest.Digest) (aside, out outcome) {
-	if p.documents == nil || len(p.state.trust.Chain()) == 0 {
+func (p *pass) learn(ctx context.Context, s source, offered digest.Digest) (aside, out outcome) {
+	if s.Trust == nil || len(p.state.trust.Chain()) == 0 {
 		return aside, done
 	}
 	now, fresh := p.opts.Now(), p.unjudged(offered)
 	if valid := now.Before(p.state.trust.Chain().Current().ExpiresAt); valid && !fresh && !p.ask && !p.asked.Due(now) {
 		return aside, done
 	}
-	out = outcomeOf(ctx, p.walk(ctx))
+	out = p.walkFrom(ctx, s)
 	if out.Verdict == Interrupted || out.Verdict == Broken {
 		return aside, out
 	}
@@ -43,9 +43,21 @@ func (p *pass) unjudged(manifest digest.Digest) bool {
 	return manifest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, manifest))
 }
 
+// walkFrom accepts newer trust documents of s. Each proves itself, so that those after s are asked while one does not
+// answer.
+func (p *pass) walkFrom(ctx context.Context, s source) outcome {
+	out := outcomeOf(ctx, p.walk(ctx, s.Trust))
+	for _, next := range p.sources()[s.place+1:] {
+		if out.Verdict != Unreachable || next.Trust == nil {
+			break
+		}
+		out = outcomeOf(ctx, p.walk(ctx, next.Trust))
+	}
+	return out
+}
+
 // walk accepts the trust documents that are newer than the one in force.
-func (p *pass) walk(ctx context.Context) error {
-	documents := p.documents
+func (p *pass) walk(ctx context.Context, documents bundle.Source) error {
 	if repo, ok := documents.(oci.Target); ok {
 		documents = p.onePerManifest(repo, bundle.TrustDocumentRejected)
 	}

@@ -44,6 +44,8 @@ type outcome struct {
 	// answered is true where the registry has said what its tag names, and only lacks an earlier release that is to
 	// run, or has other bytes for it.
 	answered bool
+	// older is true where nothing is new, since the offer is older than what another registry has brought.
+	older bool
 	// frozen is why the pass has changed nothing in the cluster; nil where it might.
 	frozen *freeze.Freeze
 }

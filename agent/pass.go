@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -25,6 +26,8 @@ type scope struct {
 	from bundle.Source
 	// documents is asked for newer trust documents; nil asks nobody.
 	documents bundle.Source
+	// further are asked after from, in their order, if it has no answer that counts.
+	further []registries.Registry
 	// ask asks documents also where nothing new is offered and no day is over.
 	ask bool
 	// media means that the offer is a file and says nothing of the registry.
@@ -55,10 +58,11 @@ type earlier struct {
 	probation    probation.Probation
 	quarantine   probation.Quarantine
 	held         *hold
+	registries   []registries.Status // empty where there are not several
 }
 
 func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
-	var errs [11]error
+	var errs [12]error
 	e.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	e.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	e.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
@@ -70,6 +74,7 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	e.probation, errs[8] = state.Load[probation.Probation](tx, state.Meta, keyAttempts)
 	e.quarantine, errs[9] = probation.LoadQuarantine(tx)
 	e.held, errs[10] = state.Load[*hold](tx, state.Meta, keyHeld)
+	e.registries, errs[11] = registries.Load(tx)
 	return e, errors.Join(errs[:]...)
 }
 
@@ -98,6 +103,8 @@ type pulled struct {
 	target   *state.Release // of verify: the release to have on disk; nil if none was accepted
 	taken    bool           // of verify: the target was accepted in this pass
 	staged   bool           // of stage: the target's tree is whole and on disk
+	// answers are those of the registries that were asked, where there are several.
+	answers []registries.Answer
 }
 
 // applied is what apply has done.
@@ -186,23 +193,31 @@ func (p *pass) pull(ctx context.Context) (pulled, outcome) {
 	return got, out
 }
 
-// take brings the release here that the scope's source offers. It ends at the first step that is not done.
-func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
+// takeFrom brings the release here that one registry offers. It ends at the first step that is not done.
+func (p *pass) takeFrom(ctx context.Context, r source) (got pulled, out outcome) {
 	p.enter("resolve")
-	if got.offer, out = p.resolve(ctx, p.from); out.Verdict != Done {
+	if got.offer, out = p.resolve(ctx, r); out.Verdict != Done {
 		return got, out
 	}
+	if p.saidOlder(got.offer) {
+		return got, older
+	}
 	p.enter("learn")
-	if got.aside, out = p.learn(ctx, got.offer.manifest.Digest); out.Verdict != Done {
+	if got.aside, out = p.learn(ctx, r, got.offer.manifest.Digest); out.Verdict != Done {
 		return got, out
 	}
 	p.enter("verify")
 	v, out := p.verify(ctx, got.offer)
 	got.target, got.taken, got.recalled = v.release, v.taken, v.recalled
-	if out.Verdict != Done {
+	switch {
+	case r.several && p.noteOlder(got.offer, out):
+		return got, older
+	case out.Verdict != Done:
 		return got, out
+	case v.release.Digest() == r.tried:
+		return got, older // from another registry, it could not be fetched
 	}
-	got.staged, out = p.fetchAndStage(ctx, got.offer, v)
+	got.staged, out = p.fetchAndStage(ctx, p.others(got.offer), v)
 	return got, out
 }
 

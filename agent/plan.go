@@ -42,7 +42,7 @@ func (p *plan) scope(now time.Time) scope {
 		p.contact = now
 	}
 	if !now.Before(p.contact) {
-		s.from, s.documents = p.agent.source, p.agent.opts.TrustSource
+		s.from, s.documents, s.further = p.agent.source, p.agent.opts.TrustSource, p.agent.opts.Further
 	}
 	return s
 }

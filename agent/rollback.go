@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Errors of RollBack that callers branch on.
@@ -207,14 +206,13 @@ func (p *pass) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
 	if r == nil && p.accepted != nil && p.passesOver(p.accepted) {
 		r = p.running // which is no longer offered
 	}
-	repo, ok := p.from.(oci.Target)
-	if got.staged || !ok || r == nil || p.content.Ready(ctx, r) {
+	places := p.others(offer{place: -1})[1:]
+	if got.staged || len(places) == 0 || r == nil || p.content.Ready(ctx, r) {
 		return got, done
 	}
 	var out outcome
 	got.target = r
-	from := offer{documents: p.onePerManifest(repo, bundle.TooLarge), layers: repo}
-	got.staged, out = p.fetchAndStage(ctx, from, verified{release: r, taken: got.taken})
+	got.staged, out = p.fetchAndStage(ctx, places, verified{release: r, taken: got.taken})
 	return got, out
 }
 

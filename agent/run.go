@@ -39,7 +39,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 			a.giveBack(ctx)
 		}()
 	}
-	out := a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
+	out := a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, further: a.opts.Further, all: true, force: true, wait: wait, last: true})
 	if a.hub().URL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
@@ -60,7 +60,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, ask: true, allIfUnchanged: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, further: a.opts.Further, ask: true, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {

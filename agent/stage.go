@@ -7,18 +7,19 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// fetchAndStage makes the tree of a release usable, and reports whether it is.
-func (p *pass) fetchAndStage(ctx context.Context, o offer, v verified) (staged bool, out outcome) {
+// fetchAndStage makes the tree of a release usable, and reports whether it is. Places are those that may have it.
+func (p *pass) fetchAndStage(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
 	p.enter("fetch")
-	if staged, out = p.fetch(ctx, o, v); out.Verdict != Done || staged {
+	if staged, out = p.fetch(ctx, places, v); out.Verdict != Done || staged {
 		return staged, out
 	}
 	p.enter("stage")
 	return p.stage(ctx, v.release)
 }
 
-// fetch brings a release's tree into the store, unless it is here already. It reports whether it is staged already.
-func (p *pass) fetch(ctx context.Context, o offer, v verified) (staged bool, out outcome) {
+// fetch brings a release's tree into the store, unless it is here already. It reports whether it is staged already. A
+// later place goes on where an earlier one has stopped: all content is named by digests.
+func (p *pass) fetch(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
 	if p.passesOver(v.release) {
 		return false, idle
 	}
@@ -27,10 +28,19 @@ func (p *pass) fetch(ctx context.Context, o offer, v verified) (staged bool, out
 	if staged && v.release.Digest() == p.running.Digest() && !p.isRefused(v.release) {
 		return staged, idle
 	}
-	return staged, outcomeOf(ctx, p.content.Bring(ctx, content.Wanted{
-		Release: v.release, Documents: o.documents, Layers: o.layers, Staged: staged, New: v.taken,
-		Bases: []*state.Release{p.running, p.good}, Keep: p.kept(v.release),
-	}))
+	for i, o := range places {
+		next := outcomeOf(ctx, p.content.Bring(ctx, content.Wanted{
+			Release: v.release, Documents: o.documents, Layers: o.layers, Staged: staged, New: v.taken && i == 0,
+			Bases: []*state.Release{p.running, p.good}, Keep: p.kept(v.release),
+		}))
+		if i == 0 || next.Verdict != Unreachable && next.Verdict != Refused {
+			out = next
+		}
+		if next.Verdict != Unreachable && next.Verdict != Refused {
+			break
+		}
+	}
+	return staged, out
 }
 
 // stage unpacks a release's tree from the store and checks it.

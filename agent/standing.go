@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -34,11 +35,12 @@ type known struct {
 	binding           *Binding
 	note              *backup.Note
 	history           []*state.Release
+	registries        []registries.Status
 	awaited           string // why nothing of the stream runs that is followed; empty where something does
 }
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
-	var errs [14]error
+	var errs [15]error
 	k.cluster, errs[0] = identity.LoadCluster(tx)
 	k.records, errs[1] = s.records.All(tx)
 	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
@@ -53,6 +55,7 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
 	k.note, errs[12] = backup.LoadNote(tx)
 	k.history, errs[13] = state.Load[[]*state.Release](tx, state.Meta, keyHistory)
+	k.registries, errs[14] = registries.Load(tx)
 	k.awaited = awaits(k.running, k.cluster)
 	if k.decisions.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
 		k.refused = nil // it runs as a person has decided
@@ -80,6 +83,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		st.LastContact = &k.contact.Last
 	}
 	now = latest(now, k.floor)
+	st.Registries = k.registries
 	st.Trust = k.asked.Of(s.trust.Chain()).Status(now)
 	st.Release = k.releases(now)
 	st.State, st.Reason, st.Message = k.summary()

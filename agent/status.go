@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -46,6 +47,8 @@ type Status struct {
 	// is no such tag. NextTry is when a running agent asks again.
 	LastContact *time.Time `json:"lastContact,omitempty"`
 	NextTry     *time.Time `json:"nextTry,omitempty"`
+	// Registries are those that are asked, in order, where there are several.
+	Registries []registries.Status `json:"registries,omitempty"`
 	// Step is what the agent is doing, empty between passes.
 	Step string `json:"step,omitempty"`
 	// ReportKey is the public half of the key that signs reports, in PEM.

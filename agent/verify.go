@@ -33,6 +33,9 @@ func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
 		if err := p.check(p.accepted.Release, o.manifest.Digest, by); err != nil {
 			return verified{}, outcomeOf(ctx, err)
 		}
+		if o.after { // which stays the newest offer
+			return verified{release: p.accepted}, done
+		}
 		return verified{release: p.accepted}, outcomeOf(ctx, p.forgive(o.manifest.Digest))
 	}
 	v, err := bundle.Verify(ctx, o.documents, o.manifest, by.Trust)

@@ -62,12 +62,19 @@ type Trust struct {
 
 // Registry is the source of bundles, and how registries and the hub are reached.
 type Registry struct {
-	Location    oci.Location // zero where bundles come by import only
-	Plain       bool
+	Locations   []oci.Location // in the order in which they are asked; none where bundles come by import only
+	Plain       bool           // of all Locations
+	PlainHosts  []string
 	Network     oci.Network
 	Window      window.Transfer
 	Credentials string // a file; empty is docker's own
 	AuthHosts   []string
+}
+
+// plainAt reports whether the registry at host is spoken to without TLS.
+func (r Registry) plainAt(host string) bool {
+	ours := slices.ContainsFunc(r.Locations, func(l oci.Location) bool { return l.Host == host })
+	return r.Plain && ours || slices.Contains(r.PlainHosts, host)
 }
 
 // Reports is the destination of reports, and who may delete them.
@@ -171,12 +178,23 @@ func (s Setting) given(sources Sources, file configFile) (values []string, origi
 	}
 	found := file.values[s.Field]
 	for _, v := range found.texts {
-		if s.path && !filepath.IsAbs(v) {
-			v = filepath.Join(filepath.Dir(file.path), v)
-		}
-		values = append(values, v)
+		values = append(values, s.besideFile(v, file.path))
 	}
 	return values, fmt.Sprintf("%s:%d: %s", file.path, found.line, s.Field)
+}
+
+// besideFile makes a relative path one of the folder of the file in which it stands.
+func (s Setting) besideFile(value, file string) string {
+	key, path := "", value
+	if s.pair {
+		if k, v, ok := strings.Cut(value, "="); ok {
+			key, path = k+"=", v
+		}
+	}
+	if !s.path || filepath.IsAbs(path) {
+		return value
+	}
+	return key + filepath.Join(filepath.Dir(file), path)
 }
 
 // names returns the place where a setting was given, and the other ways to give it.

@@ -29,17 +29,17 @@ type Installed struct {
 	Files map[string][]byte
 	// ClusterName is the cluster's name; empty if not given.
 	ClusterName string
-	// Registry has the bundles. It is no folder.
-	Registry oci.Location
+	// Registries have the bundles, and are asked in this order. None is a folder.
+	Registries []oci.Location
 	// Cluster selects the agent's bundle. Version 1 of the trust document in Trust, or Pinned if Trust is nil, lists
 	// the keys that sign it.
 	Cluster bundle.ReportCluster
 	Pinned  bundle.Trust
 	Trust   bundle.TrustChain
-	// PlainHTTP, AuthHosts, Impersonate and ArgoNamespace are the settings of these names. An empty ArgoNamespace
+	// PlainHTTP, PlainHosts, AuthHosts, Impersonate and ArgoNamespace are the settings of these names. An empty ArgoNamespace
 	// means that it was not given.
 	PlainHTTP, Impersonate bool
-	AuthHosts              []string
+	PlainHosts, AuthHosts  []string
 	ArgoNamespace          string
 	// VetoFile is the setting of that name, an absolute path; empty if not given.
 	VetoFile string
@@ -50,7 +50,7 @@ type Installed struct {
 // here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
 // credentials and keys, a ConfigMap for authorities and probes that know the port, and the image has no other program.
 // docs/install.md says so of each.
-var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
+var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.hostCA", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
 
 // InstallSettings lists the settings of an agent that runs in a cluster.
 func InstallSettings() []Setting {
@@ -69,8 +69,9 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 	switch {
 	case !given("registry"):
 		return nil, invalidf("--registry is not set (expected: oci://HOST/PREFIX)")
-	case c.Registry.Location.Dir != "":
-		return nil, invalidf("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Registry.Location)
+	case slices.ContainsFunc(c.Registry.Locations, isFolder):
+		folder := c.Registry.Locations[slices.IndexFunc(c.Registry.Locations, isFolder)]
+		return nil, invalidf("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", folder)
 	case c.Reports.Registry.Dir != "":
 		return nil, invalidf("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Reports.Registry)
 	case c.Passes.Veto.File != "" && !mountable(c.Passes.Veto.File):
@@ -86,7 +87,7 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 		return nil, err
 	}
 	in := &Installed{
-		Files: map[string][]byte{}, Registry: c.Registry.Location, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, AuthHosts: c.Registry.AuthHosts,
+		Files: map[string][]byte{}, Registries: c.Registry.Locations, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, PlainHosts: c.Registry.PlainHosts, AuthHosts: c.Registry.AuthHosts,
 		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, VetoFile: c.Passes.Veto.File,
 	}
 	if given("cluster-name") {
@@ -97,6 +98,8 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 	}
 	return in, in.addFiles(ctx, c, sources)
 }
+
+func isFolder(l oci.Location) bool { return l.Dir != "" }
 
 // mountable reports whether the pod can have the folder of a file of the node.
 func mountable(file string) bool {
@@ -145,7 +148,7 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 		case s.Field == "hubKey" && hubKey != nil:
 			content[s.Field] = hubKeyName
 		case s.Field == "cluster.name" || len(values) == 0:
-		case s.List:
+		case s.List && !(s.Field == "registry" && len(values) == 1):
 			put(content, s.Field, values)
 		default:
 			put(content, s.Field, values[0])

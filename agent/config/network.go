@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -26,7 +27,7 @@ type remote struct {
 	traffic *metrics.Traffic
 	network http.RoundTripper // what options' client counts and sends by
 	options oci.Options
-	store   oci.Store // nil where bundles come by import only
+	stores  []oci.Store // of the configuration's locations; none where bundles come by import only
 }
 
 const (
@@ -52,11 +53,11 @@ func (c *Config) connect() (*remote, error) {
 	network.Idle = idleTime(cmp.Or(c.Passes.Interval, agent.DefaultInterval))
 	client, err := oci.NewHTTPClient(network)
 	if err != nil {
-		return nil, invalid(err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
+		return nil, invalid(err, "--proxy, --tls-ca, --tls-host-ca, --tls-cert and --tls-key say how registries are reached")
 	}
 	r := &remote{c: c, traffic: new(metrics.Traffic), network: client.Transport}
 	client.Transport = r.traffic.Registry.Wrap(r.network)
-	r.options = oci.Options{HTTPClient: client, UserAgent: c.Program.UserAgent, PlainHTTP: c.Registry.Plain, AuthHosts: c.Registry.AuthHosts}
+	r.options = oci.Options{HTTPClient: client, UserAgent: c.Program.UserAgent, AuthHosts: c.Registry.AuthHosts}
 	if c.Registry.Credentials != "" {
 		r.options.AuthRecord = oci.AuthRecord(c.Registry.Credentials)
 		if r.options.Credential, err = oci.Credentials(c.Registry.Credentials); err != nil {
@@ -72,39 +73,41 @@ func (r *remote) by(client *http.Client) (*remote, error) {
 	if client != nil {
 		other.options.HTTPClient = client
 	}
-	if r.c.Registry.Location != (oci.Location{}) {
-		store, err := r.c.Registry.Location.Open(other.options)
+	other.stores = nil
+	for _, l := range r.c.Registry.Locations {
+		opts := other.options
+		opts.PlainHTTP = r.c.Registry.plainAt(l.Host)
+		store, err := l.Open(opts)
 		if err != nil {
 			return nil, invalid(err, "")
 		}
-		other.store = store
+		other.stores = append(other.stores, store)
 	}
 	return &other, nil
 }
 
-// source is the repository that the agent of cluster polls; nil where there is none.
-func (r *remote) source(cluster bundle.ReportCluster) (bundle.Source, error) {
-	return r.repository(agent.FeedOf(cluster).Repository())
+// registries are those that the agent of cluster asks, in order.
+func (r *remote) registries(cluster bundle.ReportCluster) ([]registries.Registry, error) {
+	var all []registries.Registry
+	for i, store := range r.stores {
+		releases, err := store.Repository(agent.FeedOf(cluster).Repository())
+		if err != nil {
+			return nil, invalid(err, "")
+		}
+		documents, err := store.Repository(bundle.TrustRepository)
+		if err != nil {
+			return nil, invalid(err, "")
+		}
+		all = append(all, registries.Registry{Place: r.c.Registry.Locations[i].String(), Releases: releases, Trust: documents})
+	}
+	return all, nil
 }
 
-// repository is one of the location that bundles come from; nil where there is none.
-func (r *remote) repository(name string) (bundle.Source, error) {
-	if r.store == nil {
-		return nil, nil
-	}
-	repo, err := r.store.Repository(name)
-	if err != nil {
-		return nil, invalid(err, "")
-	}
-	return repo, nil
-}
-
-// configure sets the options that are about the network.
-func (r *remote) configure(o *agent.Options) (err error) {
-	o.TrustSource, err = r.repository(bundle.TrustRepository)
+// configure sets the options that are about the network and no stream.
+func (r *remote) configure(o *agent.Options) error {
 	if r.c.Reports.Registry != (oci.Location{}) {
 		opts := r.options
-		opts.PlainHTTP = opts.PlainHTTP && (r.c.Registry.Location == (oci.Location{}) || r.c.Reports.Registry.Host == r.c.Registry.Location.Host)
+		opts.PlainHTTP = r.c.Registry.plainAt(r.c.Reports.Registry.Host) || r.c.Registry.Plain && len(r.c.Registry.Locations) == 0
 		store, err := r.c.Reports.Registry.Open(opts)
 		if err != nil {
 			return invalid(err, "")
@@ -113,15 +116,15 @@ func (r *remote) configure(o *agent.Options) (err error) {
 	}
 	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: outbox.HubTime}
 	o.Traffic = r.traffic
-	return err
+	return nil
 }
 
-// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. The registry that bundles come
-// from is spoken to as for bundles.
+// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. A registry that bundles come from is
+// spoken to as for bundles.
 func (r *remote) artifacts(repository string) (bundle.Source, error) {
 	host, name, _ := strings.Cut(repository, "/")
 	opts := r.options
-	opts.PlainHTTP = opts.PlainHTTP && host == r.c.Registry.Location.Host
+	opts.PlainHTTP = r.c.Registry.plainAt(host)
 	repo, err := oci.Location{Host: host}.Repository(name, opts)
 	if err != nil {
 		return nil, err

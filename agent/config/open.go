@@ -106,9 +106,13 @@ func (c *Config) agent(state *agent.State, remote *remote, keys bundle.Keys, opt
 	if err != nil {
 		return nil, err
 	}
-	source, err := remote.source(cluster)
+	all, err := remote.registries(cluster)
 	if err != nil {
 		return nil, err
+	}
+	var source bundle.Source
+	if len(all) > 0 {
+		source, opts.TrustSource, opts.Place, opts.Further = all[0].Releases, all[0].Trust, all[0].Place, all[1:]
 	}
 	return agent.New(state, source, bundle.Pinned(keys), cluster, opts), nil
 }

@@ -39,6 +39,7 @@ type Setting struct {
 	separator string
 	parts     []string
 	path      bool // it is relative to the file in which it stands
+	pair      bool // the path stands after KEY=
 	set       func(*Config, string) error
 }
 
@@ -79,12 +80,14 @@ func anyOf(names []string) string {
 func Settings() []Setting {
 	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
 	return []Setting{
-		{Field: "registry", Flag: "registry", Allowed: "oci://HOST/PREFIX or oci-layout:DIR", Usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
+		{Field: "registry", Flag: "registry", List: true, Allowed: "oci://HOST/PREFIX or oci-layout:DIR", Usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; given again, one more that is asked if those before have no answer that counts; without it they come by import only", set: setRegistry},
 		{Field: "plainHTTP", Flag: "plain-http", Toggle: true, Allowed: "true or false", Usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
+		{Field: "plainHTTPHosts", Flag: "plain-http-host", List: true, Allowed: "HOST or HOST:PORT, such as first-box:5001", Usage: "speak HTTP without TLS with the registry at this `HOST` or HOST:PORT alone; may be given several times", set: setPlainHost},
 		{Field: "credentials", Flag: "credentials", path: true, Allowed: "the path of a file as docker's config.json", Usage: "credentials of registries, a `FILE` as docker's config.json or a pull secret's .dockerconfigjson (default: docker's own)", set: text(func(c *Config) *string { return &c.Registry.Credentials })},
 		{Field: "authHosts", Flag: "auth-host", List: true, Allowed: "HOST or HOST:PORT, such as auth.example.com", Usage: "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times", set: setAuthHost},
 		{Field: "proxy", Flag: "proxy", Allowed: "a URL such as http://proxy.example:3128", Usage: "reach registries and hub through this proxy, a `URL` (default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY)", set: text(func(c *Config) *string { return &c.Registry.Network.Proxy })},
 		{Field: "tls.ca", Flag: "tls-ca", path: true, Allowed: "the path of certificates in PEM", Usage: "authorities that are trusted beside the system's, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.CAFile })},
+		{Field: "tls.hostCA", Flag: "tls-host-ca", List: true, path: true, pair: true, Allowed: "HOST=FILE or HOST:PORT=FILE, the path of certificates in PEM", Usage: "`HOST=FILE` with authorities that are trusted for this host alone, beside the others; may be given several times", set: setHostCA},
 		{Field: "tls.cert", Flag: "tls-cert", path: true, Allowed: "the path of a certificate in PEM", Usage: "client certificate with its chain, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.CertFile })},
 		{Field: "tls.key", Flag: "tls-key", path: true, Allowed: "the path of a private key in PEM", Usage: "the client certificate's key, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.KeyFile })},
 		{Field: "tls.postQuantum", Flag: "tls-post-quantum", Toggle: true, On: true, Allowed: "true or false", Usage: "agree on keys in a way that a quantum computer cannot break, for 1 KiB each way with each new connection", set: setPostQuantum},
@@ -179,9 +182,41 @@ func durationFrom(least time.Duration, field func(*Config) *time.Duration) func(
 	}
 }
 
-func setRegistry(c *Config, s string) (err error) {
-	c.Registry.Location, err = oci.Parse(s)
-	return err
+// maxRegistries bounds how many registries are asked one after the other.
+const maxRegistries = 8
+
+func setRegistry(c *Config, s string) error {
+	l, err := oci.Parse(s)
+	switch {
+	case err != nil:
+		return err
+	case slices.Contains(c.Registry.Locations, l):
+		return fmt.Errorf("%s is given twice", l)
+	case len(c.Registry.Locations) == maxRegistries:
+		return fmt.Errorf("there are more than %d", maxRegistries)
+	}
+	c.Registry.Locations = append(c.Registry.Locations, l)
+	return nil
+}
+
+func setPlainHost(c *Config, s string) error {
+	c.Registry.PlainHosts = append(c.Registry.PlainHosts, s)
+	return oci.CheckHost(s)
+}
+
+func setHostCA(c *Config, s string) error {
+	host, file, ok := strings.Cut(s, "=")
+	if !ok || file == "" {
+		return fmt.Errorf("%q is not a pair", s)
+	}
+	if c.Registry.Network.HostCAFiles[host] != "" {
+		return fmt.Errorf("%s is given twice", host)
+	}
+	if c.Registry.Network.HostCAFiles == nil {
+		c.Registry.Network.HostCAFiles = map[string]string{}
+	}
+	c.Registry.Network.HostCAFiles[host] = file
+	return oci.CheckHost(host)
 }
 
 func setReports(c *Config, s string) (err error) {

@@ -9,7 +9,6 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/doctor"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Subject returns the agent that c describes, to be examined.
@@ -58,17 +57,22 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 	if name, _, ok := c.memoryName(); ok && cluster != nil {
 		s.Memory = name
 	}
-	if c.Registry.Location != (oci.Location{}) {
+	for i, l := range c.Registry.Locations {
 		open := func(name string) func(*http.Client) (bundle.Source, error) {
 			return func(client *http.Client) (bundle.Source, error) {
 				r, err := remote.by(client)
 				if err != nil {
 					return nil, err
 				}
-				return r.repository(name)
+				return r.stores[i].Repository(name)
 			}
 		}
-		s.Registry = doctor.Registry{Bundles: open(agent.FeedOf(c.Cluster).Repository()), Trust: open(bundle.TrustRepository)}
+		asked := doctor.Registry{Place: l.String(), Bundles: open(agent.FeedOf(c.Cluster).Repository()), Trust: open(bundle.TrustRepository)}
+		if i == 0 {
+			s.Registry = asked
+		} else {
+			s.Further = append(s.Further, asked)
+		}
 	}
 	return s, nil
 }

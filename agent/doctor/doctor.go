@@ -59,6 +59,8 @@ type Subject struct {
 	// Transport is how registries and the hub are reached; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 	Registry  Registry
+	// Further are the registries that the agent asks after Registry.
+	Further []Registry
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
 	// Memory names the Secret and the Lease in the cluster that outlive the machine; empty is without.
@@ -88,6 +90,8 @@ type Adapters struct {
 
 // Registry is where an agent gets bundles; the zero value where they come by import only.
 type Registry struct {
+	// Place names it to people.
+	Place string
 	// Bundles and Trust open where bundles and trust documents come from. Nil is without.
 	Bundles, Trust func(*http.Client) (bundle.Source, error)
 }
@@ -178,17 +182,19 @@ func checks() []check {
 type examination struct {
 	Subject
 
-	source   bundle.Source    // nil where it does not answer
-	running  digest.Digest    // the release that runs here; empty where none does
-	behind   time.Duration    // how far the clock is behind the newest document that was verified here
-	live     bool             // an agent answers here
-	withheld string           // the agent's last message about credentials that it did not send; empty where it has sent them
-	waiting  *outbox.Status   // nil where no state could be read
-	offered  *bundle.Verified // nil where no release could be verified
-	content  *needs.Needs     // nil where its tree could not be read
-	skew     *time.Duration   // of this machine's clock against the registry's; nil where no answer had a date
-	issuedAt time.Time
-	served   *served // nil where the cluster does not answer
+	source  bundle.Source // nil where it does not answer
+	running digest.Digest // the release that runs here; empty where none does
+	behind  time.Duration // how far the clock is behind the newest document that was verified here
+	live    bool          // an agent answers here
+	// documents opens the trust documents of the registry that source is of.
+	documents func(*http.Client) (bundle.Source, error)
+	withheld  string           // the agent's last message about credentials that it did not send; empty where it has sent them
+	waiting   *outbox.Status   // nil where no state could be read
+	offered   *bundle.Verified // nil where no release could be verified
+	content   *needs.Needs     // nil where its tree could not be read
+	skew      *time.Duration   // of this machine's clock against the registry's; nil where no answer had a date
+	issuedAt  time.Time
+	served    *served // nil where the cluster does not answer
 }
 
 func ok(format string, args ...any) Finding {

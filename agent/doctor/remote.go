@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -24,19 +26,49 @@ func checkRegistry(ctx context.Context, e *examination) Finding {
 	if e.Registry.Bundles == nil {
 		return skipped("none is configured: bundles come by import")
 	}
-	src, err := e.Registry.Bundles(&http.Client{Transport: &dated{e}})
-	if err == nil {
-		tag := bundle.MovingTag(e.Cluster.Ring)
-		_, err = src.Resolve(ctx, tag)
+	if len(e.Further) > 0 {
+		return checkRegistries(ctx, e)
 	}
+	err := e.ask(ctx, e.Registry)
 	switch {
 	case err != nil && e.withheld != "" && !errors.As(err, new(*oci.WithheldError)):
 		return failed(registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
 	case err != nil:
 		return failed(registryRemedy(err), "%v", err)
 	}
-	e.source = src
 	return ok("it answers, and has a release for this cluster type")
+}
+
+// ask asks a registry for the agent's newest release. The first one that has any is used by later checks.
+func (e *examination) ask(ctx context.Context, r Registry) error {
+	src, err := r.Bundles(&http.Client{Transport: &dated{e}})
+	if err == nil {
+		_, err = src.Resolve(ctx, bundle.MovingTag(e.Cluster.Ring))
+	}
+	if err == nil && e.source == nil {
+		e.source, e.documents = src, r.Trust
+	}
+	return err
+}
+
+// checkRegistries asks each of several registries. One that does not answer is a warning while another one does.
+func checkRegistries(ctx context.Context, e *examination) Finding {
+	all := append([]Registry{e.Registry}, e.Further...)
+	var wrong []string
+	var first error
+	for _, r := range all {
+		if err := e.ask(ctx, r); err != nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", r.Place, err))
+			first = cmp.Or(first, err)
+		}
+	}
+	switch {
+	case first == nil:
+		return ok("all %d answer, and have a release for this cluster type", len(all))
+	case e.source == nil:
+		return failed(registryRemedy(first), "none of %d has a release for this cluster type: %s", len(all), strings.Join(wrong, "; "))
+	}
+	return warned(registryRemedy(first), "%d of %d have a release for this cluster type: %s", len(all)-len(wrong), len(all), strings.Join(wrong, "; "))
 }
 
 func registryRemedy(err error) string {

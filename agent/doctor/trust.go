@@ -71,7 +71,7 @@ const shownKeyID = 12
 
 // newest walks the registry's versions.
 func (e *examination) newest(ctx context.Context) error {
-	src, err := e.Registry.Trust(nil)
+	src, err := e.documents(nil)
 	for more := err == nil; more; {
 		e.Trust, more, err = e.Trust.Next(ctx, src)
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +22,8 @@ import (
 type Network struct {
 	// CAFile is a file of certificate authorities, in PEM, that are trusted beside the system's.
 	CAFile string
+	// HostCAFiles are files of authorities that are trusted for one host alone, beside the others, by HOST or HOST:PORT.
+	HostCAFiles map[string]string
 	// CertFile and KeyFile are the files of a client certificate with its chain, and of its key, in PEM. They are
 	// read for each new connection, so that they may be renewed while the program runs.
 	CertFile, KeyFile string
@@ -80,20 +83,72 @@ func NewHTTPClient(n Network) (*http.Client, error) {
 		}
 		t.TLSClientConfig.GetClientCertificate = n.certificate
 	}
-	return retrying(t), nil
-}
-
-func readAuthorities(file string) (*x509.CertPool, error) {
-	data, err := regularfile.Read(file, maxSettingBytes)
+	if len(n.HostCAFiles) == 0 {
+		return retrying(t), nil
+	}
+	routes, err := n.byHost(t)
 	if err != nil {
 		return nil, err
 	}
+	return retrying(routes), nil
+}
+
+// hostTransports sends requests for some hosts by transports of their own.
+type hostTransports struct {
+	*http.Transport // for the others
+	of              map[authHost]*http.Transport
+}
+
+// byHost returns t with a transport of its own for each host that has authorities of its own.
+func (n Network) byHost(t *http.Transport) (*hostTransports, error) {
+	routes := &hostTransports{t, map[authHost]*http.Transport{}}
+	for _, text := range slices.Sorted(maps.Keys(n.HostCAFiles)) {
+		host, err := parseAuthHost(text)
+		if err != nil {
+			return nil, fmt.Errorf("authorities of a host: %w", err)
+		}
+		files := []string{n.HostCAFiles[text]}
+		if n.CAFile != "" {
+			files = append(files, n.CAFile)
+		}
+		own := t.Clone()
+		if own.TLSClientConfig.RootCAs, err = readAuthorities(files...); err != nil {
+			return nil, err
+		}
+		routes.of[host] = own
+	}
+	return routes, nil
+}
+
+// RoundTrip sends req by the transport of its host.
+func (h *hostTransports) RoundTrip(req *http.Request) (*http.Response, error) {
+	if host, err := hostOfURL(req.URL); err == nil && h.of[host] != nil {
+		return h.of[host].RoundTrip(req)
+	}
+	return h.Transport.RoundTrip(req)
+}
+
+// CloseIdleConnections closes those of all hosts.
+func (h *hostTransports) CloseIdleConnections() {
+	h.Transport.CloseIdleConnections()
+	for _, t := range h.of {
+		t.CloseIdleConnections()
+	}
+}
+
+func readAuthorities(files ...string) (*x509.CertPool, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil { // a system without any
 		pool = x509.NewCertPool()
 	}
-	if !pool.AppendCertsFromPEM(data) {
-		return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+	for _, file := range files {
+		data, err := regularfile.Read(file, maxSettingBytes)
+		if err != nil {
+			return nil, err
+		}
+		if !pool.AppendCertsFromPEM(data) {
+			return nil, fmt.Errorf("%s holds no certificate in PEM", file)
+		}
 	}
 	return pool, nil
 }

@@ -29,11 +29,11 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "serve", "state", "trust", "veto", "window"},
+			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
 			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "serve", "state", "trust", "veto", "window"},
+			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "state", "trust", "veto", "window"},
 			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,
@@ -50,6 +50,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"trust":     {"state"},
 			"veto":      nil,
 			"window":    nil,
+
+			"registries": {"retry", "state"},
 
 			"freeze":      {"assignments", "engines", "state", "window"},
 			"engines":     {"assignments", "content", "state"},

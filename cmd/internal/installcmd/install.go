@@ -75,7 +75,7 @@ itself when it first starts. Delete the Secret afterwards.
 			opts.VetoFile = in.VetoFile
 			opts.EnrollTokenPath = config.InstalledTokenPath
 			if opts.Image == "" {
-				opts.Image = defaultImage(in.Registry, cli.Version())
+				opts.Image = defaultImage(in.Registries[0], cli.Version())
 			}
 			if err := checkInstall(opts); err != nil {
 				return err

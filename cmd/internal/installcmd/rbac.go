@@ -77,10 +77,14 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 		}
 	}
 	opts.Known = definitions.Defined
-	refs, registry := f.bundles, registryOf(in)
 	stream := bundle.Stream{Platform: in.Cluster.Platform, Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
+	refs := f.bundles
 	if len(refs) == 0 {
-		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
+		first, err := newest(cmd.Context(), in, stream)
+		if err != nil {
+			return nil, err
+		}
+		refs = []string{first}
 	}
 	var bundles []*needs.Needs
 	var names []string
@@ -89,6 +93,7 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 		if err != nil {
 			return nil, err
 		}
+		registry := registryOf(in, ref)
 		n, v, err := readBundle(cmd.Context(), ref, in, registry)
 		if err != nil {
 			return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry)
@@ -107,9 +112,29 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
 }
 
-// registryOf returns the options with which the agent will access its registry.
-func registryOf(in *config.Installed) oci.Options {
-	registry := flags.Registry{PlainHTTP: in.PlainHTTP, AuthHosts: in.AuthHosts}
+// newest returns the reference of the newest release at the first of the agent's registries that has one. If none has, it
+// is the first registry's.
+func newest(ctx context.Context, in *config.Installed, stream bundle.Stream) (string, error) {
+	at := func(l oci.Location) string {
+		return fmt.Sprintf("%s/%s:%s", l, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))
+	}
+	if len(in.Registries) > 1 {
+		for _, l := range in.Registries {
+			ref, err := flags.ParseReference(at(l))
+			if err != nil {
+				return "", err
+			}
+			if _, _, err := ref.Resolve(ctx, registryOf(in, ref)); err == nil {
+				return at(l), nil
+			}
+		}
+	}
+	return at(in.Registries[0]), nil
+}
+
+// registryOf returns the options with which the agent will access the registry of ref.
+func registryOf(in *config.Installed, ref oci.Reference) oci.Options {
+	registry := flags.Registry{PlainHTTP: in.PlainHTTP || slices.Contains(in.PlainHosts, ref.Location.Host), AuthHosts: in.AuthHosts}
 	return registry.Options()
 }
 
