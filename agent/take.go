@@ -115,7 +115,10 @@ func (t *taking) note(s source, got pulled, out outcome) {
 	t.answered = t.answered || got.offer.answered
 	a := &t.answers[s.place]
 	*a = registries.Answer{Place: a.Place, Asked: true, Reason: out.reason()}
+	var refusal *bundle.Refusal
 	switch {
+	case errors.As(out.Err, &refusal):
+		a.Message = reconcilers.Clip(refusal.Message)
 	case out.older:
 		a.Reason = string(bundle.OlderRelease)
 		a.Message = "its release " + bundle.ReleaseName(0, got.offer.manifest.Digest) + " is not newer than what is here"

@@ -127,3 +127,45 @@ func idleOf(t *testing.T, network http.RoundTripper) time.Duration {
 	require.True(t, ok)
 	return retrying.Base.(*http.Transport).IdleConnTimeout
 }
+
+func TestSeveralRegistries(t *testing.T) {
+	file := `
+registry: [oci://first-box:5001/coffee, oci://registry.example.com/edge]
+plainHTTPHosts: [old-box:5000]
+tls: {hostCA: {"first-box:5001": box.pem, "other:1": /etc/other.pem}}
+`
+	c, err := configured(t, file)
+	require.NoError(t, err)
+	require.Equal(t, []oci.Location{{Host: "first-box:5001", Prefix: "coffee"}, {Host: "registry.example.com", Prefix: "edge"}}, c.Registry.Locations)
+	require.Equal(t, map[string]string{"first-box:5001": filepath.Join(filepath.Dir(c.File), "box.pem"), "other:1": "/etc/other.pem"}, c.Registry.Network.HostCAFiles)
+	for host, plain := range map[string]bool{"first-box:5001": false, "registry.example.com": false, "old-box:5000": true} {
+		require.Equal(t, plain, c.Registry.plainAt(host), host)
+	}
+
+	c, err = configured(t, file, "--plain-http", "--registry", "oci://a/x", "--registry", "oci://b/y")
+	require.NoError(t, err)
+	require.Equal(t, []oci.Location{{Host: "a", Prefix: "x"}, {Host: "b", Prefix: "y"}}, c.Registry.Locations, "flags override the file")
+	for host, plain := range map[string]bool{"a": true, "b": true, "old-box:5000": true, "c": false} {
+		require.Equal(t, plain, c.Registry.plainAt(host), "--plain-http is about the agent's registries: %s", host)
+	}
+
+	for args, want := range map[[2]string]string{
+		{"--registry", "oci://first-box:5001"}: "",
+		{"--registry", "first-box"}:            "write oci://HOST/PREFIX",
+		{"--plain-http-host", "http://a"}:      `"http://a" is not a registry host`,
+		{"--tls-host-ca", "a/b=c"}:             `"a/b" is not a registry host`,
+		{"--tls-host-ca", "a="}:                `"a=" is not a pair`,
+	} {
+		_, err := configured(t, "", args[0], args[1])
+		if want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, want)
+	}
+	nine := strings.Repeat("oci://a/x,", 8)
+	_, err = configured(t, "registry: ["+nine+" oci://b/y]")
+	require.ErrorContains(t, err, "is given twice")
+	_, err = configured(t, "registry: [oci://a, oci://b, oci://c, oci://d, oci://e, oci://f, oci://g, oci://h, oci://i]")
+	require.ErrorContains(t, err, "there are more than 8")
+}

@@ -159,3 +159,23 @@ func TestANetworkThatCannotBe(t *testing.T) {
 		})
 	}
 }
+
+func TestAuthoritiesOfOneHostAreTrustedForNoOther(t *testing.T) {
+	t.Parallel()
+	box, registry := secure(t, nil), secure(t, nil) // of one authority
+	host := box.Listener.Addr().String()
+	client, err := oci.NewHTTPClient(oci.Network{HostCAFiles: map[string]string{host: box.ca}})
+	require.NoError(t, err)
+	require.NoError(t, get(t, client, box.URL))
+	require.Equal(t, "h2", box.last.NegotiatedProtocol)
+	require.ErrorContains(t, get(t, client, registry.URL), "certificate signed by unknown authority")
+
+	box.Config.Handler = http.RedirectHandler(registry.URL, http.StatusTemporaryRedirect)
+	require.ErrorContains(t, get(t, client, box.URL), "certificate signed by unknown authority", "a redirect leads out of it")
+
+	client, err = oci.NewHTTPClient(oci.Network{CAFile: registry.ca, HostCAFiles: map[string]string{"elsewhere": box.ca}})
+	require.NoError(t, err)
+	require.NoError(t, get(t, client, registry.URL))
+	_, err = oci.NewHTTPClient(oci.Network{HostCAFiles: map[string]string{host: "/nowhere.pem"}})
+	require.ErrorContains(t, err, "/nowhere.pem")
+}

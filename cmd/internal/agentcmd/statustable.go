@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
+	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -66,6 +67,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	}
 	if line := contactLine(s, now); line != "" {
 		row("contact", line)
+	}
+	for _, r := range s.Registries {
+		row("registry", r.Registry, registryLine(r, now))
 	}
 	if len(s.Items) == 0 {
 		return
@@ -159,6 +163,18 @@ func contactLine(s agent.Status, now time.Time) string {
 		parts = append(parts, "asked again now")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// registryLine returns whether the answer of one of several registries counted, or why not.
+func registryLine(r registries.Status, now time.Time) string {
+	s := ""
+	if r.Reason != "" {
+		s = ": " + reasonOf(r.Reason, r.Message) + ", first " + ago(r.Since, now)
+	}
+	if r.Last {
+		s += ", whose answer counted last"
+	}
+	return s
 }
 
 // itemsLine counts the assignments by state, the worst first.
