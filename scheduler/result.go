@@ -141,6 +141,7 @@ const (
 	TemplateFailed FailureReason = "TemplateFailed" // a template is missing or cannot be evaluated
 	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has an invalid value
 	PinFailed      FailureReason = "PinFailed"      // a reference cannot be resolved
+	EmbedFailed    FailureReason = "EmbedFailed"    // what its manifests name cannot be put into the bundle
 	NoDigest       FailureReason = "NoDigest"       // an artifact for the adapter directory has no digest
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no readable source of an app team has it
 	CheckFailed    FailureReason = "CheckFailed"    // a PlatformCheck refuses an object of it

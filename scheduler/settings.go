@@ -16,6 +16,8 @@ import (
 // Settings are the annotations below wherry.dev/ that the agent follows for one assignment. The zero value stands for the
 // agent's defaults.
 type Settings struct {
+	// Delivery is [Embedded] if the bundle contains what the target's manifests name.
+	Delivery string
 	// Drift is "report" if drift is reported and not corrected.
 	Drift string
 	// OnFailure is "hold" if a failed release is not rolled back.
@@ -34,6 +36,9 @@ type Settings struct {
 	SiteValues []string
 }
 
+// Embedded is a value of Settings.Delivery.
+const Embedded = "embedded"
+
 const (
 	// maxDependencies bounds the list of one workload, since each entry is looked up.
 	maxDependencies = 256
@@ -45,7 +50,7 @@ const (
 
 // settings reads the annotations in effect for an assignment, except for its dependencies.
 func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
-	if _, err := choose(ct, t, "delivery"); err != nil {
+	if s.Delivery, err = choose(ct, t, "delivery"); err != nil {
 		return s, err
 	}
 	if s.Drift, err = choose(ct, t, "drift"); err != nil {
@@ -86,8 +91,6 @@ func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
 	switch allowed := kinds.KnownAnnotations[name].Values; {
 	case !slices.Contains(allowed, a.Value):
 		return "", a.Mistake(hintOf(a.Value, allowed), "unknown value %q", a.Value)
-	case a.Value == "embedded": // to publish it as if it were would leave a site without its manifests
-		return "", a.Mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
 	case a.Value == allowed[0]:
 		return "", nil
 	}
