@@ -150,7 +150,7 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 		from.Sequence, from.BaseCommit = a.HeldFrom.Sequence, a.HeldFrom.BaseCommit
 	}
 	a.HeldFrom = &from
-	return pack.Held{Line: a, Files: files, Artifacts: l.tree.ArtifactsOf(a.Name)}, err
+	return pack.Held{Line: a, Files: files, Artifacts: l.tree.ArtifactsOf(a.Name), Sources: l.tree.SourcesOf(a.Name)}, err
 }
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there never was one,

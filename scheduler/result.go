@@ -83,8 +83,11 @@ type Assignment struct {
 	Application string
 	Pinned      []Pinned
 	Inside      []Pinned
+	// Sources are the places that embedded files came from, filled in with them.
+	Sources []ContentSource
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,
-	// namespace.yaml and reconciler.yaml exist even when empty.
+	// namespace.yaml and reconciler.yaml exist even when empty. Embedded files below manifests and charts are added after
+	// rendering.
 	Files []File
 }
 
@@ -93,6 +96,12 @@ type Pinned struct {
 	Type, Name, Reference string
 	Digest                string // empty if unknown
 	Size                  int64  // in bytes; zero if unknown
+}
+
+// ContentSource is a place that embedded files came from; see bundle.ContentSource.
+type ContentSource struct {
+	Type, Name, Revision, Path, Chart, Version string
+	Files                                      []string
 }
 
 // File is a rendered file.

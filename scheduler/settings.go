@@ -18,6 +18,8 @@ import (
 type Settings struct {
 	// Delivery is [Embedded] if the bundle contains what the target's manifests name.
 	Delivery string
+	// ChartValues is the key of the platform configuration with the values of an embedded chart; empty for none.
+	ChartValues string
 	// Drift is "report" if drift is reported and not corrected.
 	Drift string
 	// OnFailure is "hold" if a failed release is not rolled back.
@@ -52,6 +54,9 @@ const (
 func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	if s.Delivery, err = choose(ct, t, "delivery"); err != nil {
 		return s, err
+	}
+	if a, ok := kinds.AnnotationFor(ct, &t.Target, "chart-values"); ok {
+		s.ChartValues = strings.TrimSpace(a.Value)
 	}
 	if s.Drift, err = choose(ct, t, "drift"); err != nil {
 		return s, err

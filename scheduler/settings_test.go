@@ -72,7 +72,7 @@ func TestAnnotationsWithMistakesFailTheAssignmentsTheyAreFor(t *testing.T) {
 		"wherry.dev/drift: repair":                                     `annotation wherry.dev/drift: unknown value "repair" (known: correct, report)`,
 		"t1.wherry.dev/on-failure: stop":                               `annotation t1.wherry.dev/on-failure: unknown value "stop" (known: rollback, hold)`,
 		"wherry.dev/on-remove: keep":                                   `annotation wherry.dev/on-remove: unknown value "keep" (known: delete, orphan)`,
-		"wherry.dev/delivery: embedded":                                `annotation wherry.dev/delivery: bundles cannot carry the manifests yet (leave it out: the engine fetches the manifests itself)`,
+		"wherry.dev/delivery: bundled":                                 `annotation wherry.dev/delivery: unknown value "bundled" (known: reference, embedded)`,
 		"wherry.dev/wave: first":                                       `annotation wherry.dev/wave: "first" is not a whole number (write one such as 0, 1 or -1)`,
 		"wherry.dev/health: Running":                                   `annotation wherry.dev/health: "Running" is not a condition (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
 		`wherry.dev/restart-on-config: "yes"`:                          `annotation wherry.dev/restart-on-config: unknown value "yes" (known: false, true)`,

@@ -85,7 +85,7 @@ func named(a *scheduler.Assignment) []bundle.Artifact { return namedBy(a, needed
 // needed is named without what depends on the assignment's name and on its pins.
 func needed(a *scheduler.Assignment) []bundle.Artifact {
 	var list []bundle.Artifact
-	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
+	needs, _ := needsToPin(a) // what cannot be read is for the one who applies it to say
 	for _, n := range needs {
 		if n.Kind != "" && n.URL != "" {
 			list = append(list, n.Artifact())
@@ -107,6 +107,7 @@ func inputOf(a *scheduler.Assignment) memo.ID {
 	var input []byte
 	add := func(text string) { input = append(binary.AppendUvarint(input, uint64(len(text))), text...) }
 	add(a.Adapter)
+	add(a.Delivery)
 	input = binary.AppendUvarint(input, uint64(len(a.Manifests)))
 	for _, key := range slices.Sorted(maps.Keys(a.Manifests)) {
 		add(key)
@@ -177,7 +178,9 @@ func CheckPinned(ct scheduler.ClusterTypeResult) error {
 		return nil
 	}
 	for i := range ct.Assignments {
-		for _, a := range named(&ct.Assignments[i]) {
+		rendered := ct.Assignments[i]
+		rendered.Files = RenderedFiles(&rendered)
+		for _, a := range named(&rendered) {
 			if a.Unresolved {
 				return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, ct.Assignments[i].Name)
 			}

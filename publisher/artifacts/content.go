@@ -31,7 +31,7 @@ type sourceFolder struct {
 // folderContent is the content of the manifests in a folder.
 type folderContent struct {
 	dir         string
-	descriptors []descriptor
+	descriptors []Descriptor
 	needs       []scheduler.Pinned
 }
 
@@ -50,10 +50,8 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 	}
 	content := folderContent{dir: at.dir, needs: needsInside(files, imagesOf(files, at.dir))}
 	for _, f := range files {
-		for _, d := range descriptorsIn(f.Data) {
-			d.dir = path.Dir(f.Path)
-			content.descriptors = append(content.descriptors, d)
-		}
+		found, _ := DescriptorsIn(f)
+		content.descriptors = append(content.descriptors, found...)
 	}
 	p.contents[at] = content
 	return content, nil

@@ -92,32 +92,47 @@ type write struct {
 // errNotInPlace is returned for text that cannot be replaced in place.
 var errNotInPlace = errors.New("is not written in a way that can be replaced in place")
 
+// splice is a text in place of some bytes of a file.
+type splice struct {
+	from, to int
+	text     string
+}
+
+// spliceOf returns the bytes that a write replaces in data, whose lines begin at starts.
+func spliceOf(data []byte, starts []int, w write) (splice, error) {
+	from, ok := offset(data, starts, w.at)
+	if !ok {
+		return splice{}, errNotInPlace
+	}
+	s := splice{from, from, w.before + w.value + w.after}
+	if w.replace {
+		quote, length, ok := token(data[from:], w.at)
+		if !ok {
+			return s, errNotInPlace
+		}
+		if quote == "" && w.before == "" { // 1.10 is a number
+			quote = `"`
+		}
+		s.to, s.text = from+length, quote+s.text+quote
+	}
+	return s, nil
+}
+
 // applyWrites returns data with all writes done.
 func applyWrites(data []byte, writes []write) ([]byte, error) {
-	type splice struct {
-		from, to int
-		text     string
-	}
 	starts := lineStarts(data)
 	splices := make([]splice, len(writes))
 	for i, w := range writes {
-		from, ok := offset(data, starts, w.at)
-		if !ok {
-			return nil, errNotInPlace
+		var err error
+		if splices[i], err = spliceOf(data, starts, w); err != nil {
+			return nil, err
 		}
-		s := splice{from, from, w.before + w.value + w.after}
-		if w.replace {
-			quote, length, ok := token(data[from:], w.at)
-			if !ok {
-				return nil, errNotInPlace
-			}
-			if quote == "" && w.before == "" { // 1.10 is a number
-				quote = `"`
-			}
-			s.to, s.text = from+length, quote+s.text+quote
-		}
-		splices[i] = s
 	}
+	return applySplices(data, splices)
+}
+
+// applySplices returns data with all splices done.
+func applySplices(data []byte, splices []splice) ([]byte, error) {
 	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Compare(a.from, b.from) })
 	var out bytes.Buffer
 	last := 0

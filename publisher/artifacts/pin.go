@@ -19,8 +19,9 @@ import (
 // wherry.dev/pin: commit, and writes the results into the rendered files: commits into Flux's
 // and Argo CD's sources, digests into OCI sources and images, versions of charts. All other bytes stay.
 // Each source is asked once. An assignment with a reference that cannot be resolved becomes a failure.
-// Assignments of other cluster types stay as they are, and cause no requests. Pin also sets
-// the version and application of each assignment's workload.
+// Assignments of other cluster types stay as they are, and cause no requests, unless they have embedded delivery: those are
+// pinned too, but for the source that is embedded, which no engine asks any more. Pin also sets
+// the version and application of each assignment's workload that is not embedded.
 //
 // The error is ctx's.
 func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolver) error {
@@ -29,7 +30,10 @@ func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolv
 	var named []sources.Source
 	for _, ct := range pinnedTypes(result) {
 		for i := range ct.Assignments {
-			needs, _ := needsOf(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
+			if !isPinned(*ct, ct.Assignments[i]) {
+				continue
+			}
+			needs, _ := needsToPin(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
 			for _, n := range needs {
 				if n.unpinnable == "" && !seen[n.Source] {
 					seen[n.Source] = true
@@ -51,15 +55,32 @@ func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolv
 func pinnedTypes(result *scheduler.Result) []*scheduler.ClusterTypeResult {
 	var types []*scheduler.ClusterTypeResult
 	for i := range result.ClusterTypes {
-		if IsPinned(result.ClusterTypes[i]) {
+		if IsPinned(result.ClusterTypes[i]) || slices.ContainsFunc(result.ClusterTypes[i].Assignments, IsEmbedded) {
 			types = append(types, &result.ClusterTypes[i])
 		}
 	}
 	return types
 }
 
+// IsPinned reports whether a cluster type asks for pinning.
 func IsPinned(ct scheduler.ClusterTypeResult) bool {
 	return ct.Annotations[scheduler.PinAnnotation] == scheduler.PinCommit
+}
+
+// IsEmbedded reports whether a has embedded delivery.
+func IsEmbedded(a scheduler.Assignment) bool { return a.Delivery == scheduler.Embedded }
+
+func isPinned(ct scheduler.ClusterTypeResult, a scheduler.Assignment) bool {
+	return IsPinned(ct) || IsEmbedded(a)
+}
+
+// needsToPin is needsOf without the source that is embedded.
+func needsToPin(a *scheduler.Assignment) ([]need, error) {
+	needs, err := needsOf(a)
+	if main, ok := mainNeed(a); ok && IsEmbedded(*a) {
+		needs = slices.DeleteFunc(needs, func(n need) bool { return n.isOf(main) })
+	}
+	return needs, err
 }
 
 // pinning is one run of Pin.
@@ -71,6 +92,10 @@ type pinning struct {
 func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
 	var kept []scheduler.Assignment
 	for _, a := range ct.Assignments {
+		if !isPinned(*ct, a) {
+			kept = append(kept, a)
+			continue
+		}
 		if err := p.assignment(&a); err != nil {
 			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.PinFailed, Err: fmt.Errorf("pin: %w", err)})
 			continue
@@ -83,7 +108,7 @@ func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
 
 // assignment rewrites a's files, and reads them again afterwards: their references must be the resolved ones.
 func (p *pinning) assignment(a *scheduler.Assignment) error {
-	needs, err := needsOf(a)
+	needs, err := needsToPin(a)
 	if err != nil {
 		return err
 	}
@@ -142,7 +167,7 @@ func (n need) exact(found *sources.Resolution) string {
 
 // check compares the references in the rewritten files with the resolved ones, and records them.
 func (p *pinning) check(a *scheduler.Assignment, before []need) error {
-	after, err := needsOf(a)
+	after, err := needsToPin(a)
 	if err == nil && len(after) != len(before) {
 		err = errNotInPlace
 	}
@@ -157,6 +182,9 @@ func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 		a.Pinned = append(a.Pinned, scheduler.Pinned{
 			Type: string(n.Kind), Name: n.Name(), Reference: n.Reference(), Digest: sources.DigestOf(n.Kind, found.Revision), Size: found.Size,
 		})
+	}
+	if IsEmbedded(*a) {
+		return nil
 	}
 	return p.describe(a, before)
 }

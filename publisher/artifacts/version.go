@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -33,7 +34,7 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	}
 	found := p.found[source.Source]
 	if source.Kind != bundle.ArtifactGit {
-		a.Version = plainWord(cmp.Or(found.Annotated, found.Version))
+		a.Version = PlainWord(cmp.Or(found.Annotated, found.Version))
 		return nil
 	}
 	a.Version = found.Revision[:min(len(found.Revision), shortCommit)]
@@ -45,9 +46,9 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	if err != nil {
 		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.Reference(), a.Version, err)
 	}
-	d := content.descriptorFor(a)
-	a.Version = cmp.Or(plainWord(d.Spec.WorkloadVersion.Version), a.Version)
-	a.Application, a.Inside = plainWord(d.Spec.Workload.Application.Name), content.needs
+	d := DescriptorFor(a, content.dir, content.descriptors)
+	a.Version = cmp.Or(d.Version, a.Version)
+	a.Application, a.Inside = d.Application, content.needs
 	return nil
 }
 
@@ -67,10 +68,30 @@ func mainSource(a *scheduler.Assignment, needs []need) *need {
 	return nil
 }
 
-// descriptor has the needed fields of a DeploymentDescriptor of hub.kalypso.io/v1alpha1, which an app team's
-// pipeline writes beside the manifests.
-type descriptor struct {
-	dir        string // of its file
+// Descriptor is what a DeploymentDescriptor of hub.kalypso.io/v1alpha1 says, which an app team's pipeline writes beside the
+// manifests.
+type Descriptor struct {
+	Dir                                    string // of its file
+	Workload, Target, Version, Application string
+}
+
+// DescriptorFor returns the descriptor that is for a, else the only one directly in dir. It is empty where there is none.
+func DescriptorFor(a *scheduler.Assignment, dir string, all []Descriptor) Descriptor {
+	isFor := func(d Descriptor) bool {
+		return d.Target == a.Target && slices.Contains([]string{"", a.Workload}, d.Workload)
+	}
+	if i := slices.IndexFunc(all, isFor); i >= 0 {
+		return all[i]
+	}
+	beside := slices.DeleteFunc(slices.Clone(all), func(d Descriptor) bool { return d.Dir != dir })
+	if len(beside) == 1 { // the names there are the app team's own, and need not be those of the platform
+		return beside[0]
+	}
+	return Descriptor{}
+}
+
+// descriptorFile has the needed fields of a DeploymentDescriptor.
+type descriptorFile struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
 	Spec       struct {
@@ -81,8 +102,7 @@ type descriptor struct {
 			} `yaml:"application"`
 		} `yaml:"workload"`
 		DeploymentTarget struct {
-			Name        string `yaml:"name"`
-			Environment string `yaml:"environment"`
+			Name string `yaml:"name"`
 		} `yaml:"deploymentTarget"`
 		WorkloadVersion struct {
 			Version string `yaml:"version"`
@@ -90,47 +110,36 @@ type descriptor struct {
 	} `yaml:"spec"`
 }
 
-// descriptorFor returns the descriptor that is for a, else the only one directly in the folder. It is empty
-// where there is none.
-func (f folderContent) descriptorFor(a *scheduler.Assignment) descriptor {
-	isFor := func(d descriptor) bool {
-		return d.Spec.DeploymentTarget.Name == a.Target && slices.Contains([]string{"", a.Workload}, d.Spec.Workload.Name)
+// DescriptorsIn returns the DeploymentDescriptors in a file, and none for a file that is no YAML, such as a chart's
+// template. Versions and names that no line of a report can show are empty. Only is true if the file has nothing else.
+func DescriptorsIn(f scheduler.File) (all []Descriptor, only bool) {
+	if !bytes.Contains(f.Data, []byte("DeploymentDescriptor")) {
+		return nil, false
 	}
-	if i := slices.IndexFunc(f.descriptors, isFor); i >= 0 {
-		return f.descriptors[i]
-	}
-	beside := slices.DeleteFunc(slices.Clone(f.descriptors), func(d descriptor) bool { return d.dir != f.dir })
-	if len(beside) == 1 { // the names there are the app team's own, and need not be those of the platform
-		return beside[0]
-	}
-	return descriptor{}
-}
-
-// descriptorsIn returns the DeploymentDescriptors in a file, and none for a file that is no YAML, such as a chart's
-// template.
-func descriptorsIn(data []byte) (all []descriptor) {
-	if !bytes.Contains(data, []byte("DeploymentDescriptor")) {
-		return nil
-	}
-	documents := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var d descriptor
+	documents := yaml.NewDecoder(bytes.NewReader(f.Data))
+	for only = true; ; {
+		var d descriptorFile
 		err := documents.Decode(&d)
 		if errors.Is(err, io.EOF) {
-			return all
+			return all, only && len(all) > 0
 		}
 		var mistyped *yaml.TypeError
 		if err != nil && !errors.As(err, &mistyped) {
-			return all
+			return all, false
 		}
-		if d.Kind == "DeploymentDescriptor" && strings.HasPrefix(d.APIVersion, "hub.kalypso.io/") {
-			all = append(all, d)
+		if d.Kind != "DeploymentDescriptor" || !strings.HasPrefix(d.APIVersion, "hub.kalypso.io/") {
+			only = false
+			continue
 		}
+		all = append(all, Descriptor{
+			Dir: path.Dir(f.Path), Workload: d.Spec.Workload.Name, Target: d.Spec.DeploymentTarget.Name,
+			Version: PlainWord(d.Spec.WorkloadVersion.Version), Application: PlainWord(d.Spec.Workload.Application.Name),
+		})
 	}
 }
 
-// plainWord is s if people can read it on one line, else nothing.
-func plainWord(s string) string {
+// PlainWord is s if people can read it on one line, else nothing.
+func PlainWord(s string) string {
 	if len(s) > maxVersionBytes || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return ""
 	}

@@ -36,7 +36,7 @@ func (g *treeFS) open(name string) (fs.File, error) {
 		return nil, fs.ErrInvalid
 	}
 	if name == "." {
-		return &treeFolder{info: treeInfo{name: ".", mode: fs.ModeDir | 0o755}, fs: g, tree: g.root}, nil
+		return &treeFolder{info: treeInfo{name: ".", mode: fs.ModeDir | 0o755, object: g.root.Hash.String()}, fs: g, tree: g.root}, nil
 	}
 	entry, err := g.root.FindEntry(name)
 	if isMissing(err) {
@@ -73,7 +73,7 @@ func isMissing(err error) bool {
 
 // info describes an entry; only a file's size needs the object store.
 func (g *treeFS) info(name string, entry object.TreeEntry) (treeInfo, error) {
-	info := treeInfo{name: name, mode: entryMode(entry.Mode)}
+	info := treeInfo{name: name, mode: entryMode(entry.Mode), object: entry.Hash.String()}
 	if !info.mode.IsRegular() {
 		return info, nil
 	}
@@ -153,6 +153,15 @@ type treeInfo struct {
 	name string
 	size int64
 	mode fs.FileMode
+	// object is the digest by which git knows the content of a file or folder, in hexadecimal digits.
+	object string
+}
+
+// ObjectOf returns the digest by which git knows the content of a file, or of a folder with all that is in it: two with one
+// digest are the same. It is empty for files of no git tree.
+func ObjectOf(info fs.FileInfo) string {
+	of, _ := info.(treeInfo)
+	return of.object
 }
 
 func (i treeInfo) Name() string       { return i.name }

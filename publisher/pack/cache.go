@@ -75,7 +75,7 @@ func packKey(assignments []scheduler.Assignment, held []Held) string {
 	}
 	_, _ = io.WriteString(sum, "held\n")
 	for _, h := range held {
-		_ = write.Encode([]any{h.Line, h.Artifacts, len(h.Files)})
+		_ = write.Encode([]any{h.Line, h.Artifacts, h.Sources, len(h.Files)})
 		for _, f := range h.Files {
 			files(f.Path, f.Executable, f.Data)
 		}

@@ -87,7 +87,7 @@ func TestBundlesArePackedOnce(t *testing.T) {
 
 // Every field of an assignment is in the key, as JSON has it.
 func TestAllOfAnAssignmentIsPacked(t *testing.T) {
-	for _, typ := range []reflect.Type{reflect.TypeFor[scheduler.Assignment](), reflect.TypeFor[scheduler.Settings](), reflect.TypeFor[scheduler.Pinned]()} {
+	for _, typ := range []reflect.Type{reflect.TypeFor[scheduler.Assignment](), reflect.TypeFor[scheduler.Settings](), reflect.TypeFor[scheduler.Pinned](), reflect.TypeFor[scheduler.ContentSource]()} {
 		for f := range typ.Fields() {
 			require.True(t, f.IsExported() && f.Tag.Get("json") == "", f.Name)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Tree makes the tree: a folder per assignment with its non-empty files, the list of assignments, and
-// the list of artifacts that they need from outside.
+// Tree makes the tree: a folder per assignment with its non-empty files, the list of assignments,
+// the list of artifacts that they need from outside, and that of the sources of embedded files.
 func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	return tree(new(artifacts.Finder), assignments, held)
 }
@@ -22,10 +22,14 @@ func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bund
 func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
+	var from []bundle.AssignmentSources
 	needs := find.Of(assignments)
 	for _, h := range held {
 		list = append(list, h.Line)
 		needs = append(needs, h.Artifacts...)
+		if len(h.Sources) > 0 {
+			from = append(from, bundle.AssignmentSources{Assignment: h.Line.Name, Sources: h.Sources})
+		}
 		for _, f := range h.Files {
 			f.Path = h.Line.Name + "/" + f.Path
 			files = append(files, f)
@@ -43,6 +47,9 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 			}
 		}
 		list = append(list, Line(a, own))
+		if len(a.Sources) > 0 {
+			from = append(from, bundle.AssignmentSources{Assignment: a.Name, Sources: SourcesOf(a)})
+		}
 	}
 	slices.SortFunc(list, func(a, b bundle.Assignment) int { return cmp.Compare(a.Name, b.Name) })
 	data, err := bundle.MarshalAssignments(list)
@@ -56,6 +63,13 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 	}
 	if len(data) > 0 {
 		files = append(files, bundle.File{Path: bundle.ArtifactsPath, Data: data})
+	}
+	if len(from) > 0 {
+		slices.SortFunc(from, func(a, b bundle.AssignmentSources) int { return cmp.Compare(a.Assignment, b.Assignment) })
+		if data, err = bundle.MarshalSources(from); err != nil {
+			return nil, sum, err
+		}
+		files = append(files, bundle.File{Path: bundle.SourcesPath, Data: data})
 	}
 	packed, err := bundle.Pack(files)
 	return packed, sum, err
@@ -79,9 +93,19 @@ func Line(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 	return l
 }
 
+// SourcesOf returns where the embedded files of an assignment came from, as the bundle lists it.
+func SourcesOf(a scheduler.Assignment) []bundle.ContentSource {
+	list := make([]bundle.ContentSource, len(a.Sources))
+	for i, s := range a.Sources {
+		list[i] = bundle.ContentSource{Type: s.Type, Name: s.Name, Revision: s.Revision, Path: s.Path, Chart: s.Chart, Version: s.Version, Files: s.Files}
+	}
+	return list
+}
+
 // Held is an assignment that is published as an earlier release has it.
 type Held struct {
 	Line      bundle.Assignment
 	Files     []bundle.File
 	Artifacts []bundle.Artifact
+	Sources   []bundle.ContentSource
 }

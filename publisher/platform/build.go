@@ -2,8 +2,10 @@ package platform
 
 import (
 	"context"
+	"slices"
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/embed"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -61,9 +63,39 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {
 		return b, err
 	}
+	return b, b.complete(ctx, src, opts)
+}
+
+// complete pins what asks for it, and embeds. Both ask each source once, so that they see the same state of it.
+func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	resolver := sources.NewResolver(*opts.Pin)
 	defer func() { _ = resolver.Close() }() // removes temporary files only
-	return b, artifacts.Pin(ctx, b.Result, resolver)
+	if !embed.Any(b.Result) {
+		return artifacts.Pin(ctx, b.Result, resolver)
+	}
+	explainer, err := b.Loaded.Model.Explainer(opts.Decision)
+	if err != nil {
+		return err
+	}
+	own := newOwnSources(src, b.Loaded)
+	defer own.close()
+	embedded, err := embed.Read(ctx, b.Result, embed.Options{Resolver: resolver, Cache: opts.Cache, Own: own.read, Value: explainer.Value})
+	if err == nil {
+		err = artifacts.Pin(ctx, b.Result, resolver)
+	}
+	if err != nil {
+		return err
+	}
+	embedded.AddTo(b.Result)
+	for i := range b.Result.ClusterTypes {
+		ct := &b.Result.ClusterTypes[i]
+		if !slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) {
+			continue
+		}
+		b.Result.Warnings = append(b.Result.Warnings, explainer.CheckEmbedded(ct, func(f scheduler.File) bool { return artifacts.IsEmbeddedPath(f.Path) })...)
+		b.Loaded.Model.LimitEmbedded(ct)
+	}
+	return ctx.Err()
 }
 
 // UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.

@@ -285,6 +285,7 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (
 	} else if files, commit, err = l.readGit(ctx, src); err != nil {
 		return "", err
 	}
+	l.remember(src, commit)
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
 	s := scheduler.Source{FS: gitrepo.Guard(files, l.hidden(ctx, src)...), Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
@@ -294,6 +295,19 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (
 		s.Registration = src.name
 	}
 	return commit, model.Load(ctx, s)
+}
+
+// remember notes where workloads were read from, and at which commit.
+func (l *loader) remember(src origin, commit string) {
+	if src.place.folder == "" && commit != "" {
+		src.place.repo.Commit = commit
+	}
+	switch src.part {
+	case WorkloadPart:
+		l.loaded.places[src.name] = src.place
+	case PlatformPart:
+		l.loaded.places[""] = src.place
+	}
 }
 
 func (l *loader) readGit(ctx context.Context, src origin) (fs.FS, string, error) {

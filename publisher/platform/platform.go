@@ -48,6 +48,13 @@ type Source struct {
 	Log *slog.Logger
 }
 
+func (s Source) timeout() time.Duration {
+	if s.Timeout <= 0 {
+		return 2 * time.Minute
+	}
+	return s.Timeout
+}
+
 // Loaded is an environment of a platform with all that belongs to it, ready to be rendered.
 type Loaded struct {
 	Model *scheduler.Model
@@ -72,6 +79,8 @@ type Loaded struct {
 	Unread []Unread
 	// Warnings is about the sources as such; those about objects are the model's.
 	Warnings []finding.Finding
+
+	places map[string]location // of the workloads, by registration, at the commits that were read
 }
 
 // Unread is a WorkloadRegistration whose source could not be fetched or parsed. Which assignments it asks
@@ -129,9 +138,7 @@ func Load(ctx context.Context, o Source) (*Loaded, error) {
 func LoadPlatform(ctx context.Context, o Source) (*Loaded, error) { return load(ctx, o) }
 
 func load(ctx context.Context, o Source, more ...func(*loader, context.Context) error) (*Loaded, error) {
-	if o.Timeout <= 0 {
-		o.Timeout = 2 * time.Minute
-	}
+	o.Timeout = o.timeout()
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -143,7 +150,7 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 		given:  o.Environment != "",
 		git:    repositories,
 		times:  map[string]time.Time{},
-		loaded: &Loaded{Model: scheduler.NewModel(o.Environment)},
+		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), places: map[string]location{}},
 	}
 	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment}
 	for _, step := range append(steps, more...) {

@@ -24,6 +24,7 @@ const maxInMemory = 16 << 20
 type Tree struct {
 	Assignments []bundle.Assignment
 	Artifacts   []bundle.Artifact
+	Sources     []bundle.AssignmentSources
 
 	files  map[string][]bundle.File // by top-level folder, with their paths below it; nil if root has them
 	atRoot map[string][]byte        // in no folder
@@ -100,13 +101,30 @@ func (t *Tree) readLists() error {
 		return err
 	}
 	data, err = t.ReadFile(bundle.ArtifactsPath)
-	if errors.Is(err, fs.ErrNotExist) { // nothing is needed
-		return nil
-	}
 	if err == nil {
 		t.Artifacts, err = bundle.ParseArtifacts(data)
 	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // where there is none, nothing is needed
+		return err
+	}
+	data, err = t.ReadFile(bundle.SourcesPath)
+	if err == nil {
+		t.Sources, err = bundle.ParseSources(data)
+	}
+	if errors.Is(err, fs.ErrNotExist) { // nothing is embedded
+		return nil
+	}
 	return err
+}
+
+// SourcesOf returns where the embedded files of an assignment came from; nil if it has none.
+func (t *Tree) SourcesOf(assignment string) []bundle.ContentSource {
+	for _, s := range t.Sources {
+		if s.Assignment == assignment {
+			return s.Sources
+		}
+	}
+	return nil
 }
 
 // Close removes the temporary folder, if there is one.

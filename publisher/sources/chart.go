@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -35,6 +36,7 @@ func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error
 	}
 	for _, c := range index.Entries[s.Chart] {
 		if c.Version == found.Version && c.Digest != "" {
+			found.archives = c.URLs
 			found.Revision = "sha256:" + strings.TrimPrefix(c.Digest, "sha256:")
 			return nil
 		}
@@ -47,6 +49,8 @@ type chartRepositoryIndex struct {
 	Entries map[string][]struct {
 		Version string `yaml:"version"`
 		Digest  string `yaml:"digest"`
+		// URLs are those of the archive, in full or below the repository's.
+		URLs []string `yaml:"urls"`
 	} `yaml:"entries"`
 }
 
@@ -55,6 +59,20 @@ func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, 
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, errors.New("is not the URL of a chart repository: use https, http or oci")
 	}
+	body, err := get(ctx, at)
+	if err != nil {
+		return nil, fmt.Errorf("index.yaml: %w", err)
+	}
+	defer func() { _ = body.Close() }()
+	index := new(chartRepositoryIndex)
+	if err := yaml.NewDecoder(gitrepo.LimitReader(body, maxChartIndex)).Decode(index); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("index.yaml: %w", gitrepo.Plain(err))
+	}
+	return index, nil
+}
+
+// get requests a file of a chart repository. The caller closes it.
+func get(ctx context.Context, at *url.URL) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, err
@@ -66,14 +84,37 @@ func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, 
 	if err != nil {
 		return nil, gitrepo.Plain(err)
 	}
-	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("index.yaml: the server answers %d", response.StatusCode)
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("the server answers %d", response.StatusCode)
 	}
-	index := new(chartRepositoryIndex)
-	body := gitrepo.LimitReader(response.Body, maxChartIndex)
-	if err := yaml.NewDecoder(body).Decode(index); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("index.yaml: %w", gitrepo.Plain(err))
+	return response.Body, nil
+}
+
+// archive fetches a chart from its repository and compares it with the digest of the index.
+func (r *Resolver) archive(ctx context.Context, s Source, found *Resolution) ([]byte, error) {
+	if len(found.archives) == 0 {
+		return nil, fmt.Errorf("the repository gives no URL for version %s", found.Version)
 	}
-	return index, nil
+	repository, err := url.Parse(strings.TrimSuffix(s.URL, "/") + "/")
+	if err != nil {
+		return nil, errors.New("is not the URL of a chart repository")
+	}
+	at, err := repository.Parse(found.archives[0])
+	if err != nil || at.Scheme != "http" && at.Scheme != "https" {
+		return nil, fmt.Errorf("the repository gives %q as the URL of version %s: use https or http", gitrepo.Redact(found.archives[0]), found.Version)
+	}
+	body, err := get(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }()
+	data, err := io.ReadAll(gitrepo.LimitReader(body, MaxChartBytes))
+	if err != nil {
+		return nil, gitrepo.Plain(err)
+	}
+	if got := digest.FromBytes(data).String(); got != found.Revision {
+		return nil, fmt.Errorf("the archive of version %s has digest %s, and the repository's index says %s", found.Version, got, found.Revision)
+	}
+	return data, nil
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -49,7 +50,8 @@ type Resolution struct {
 	// Files are those of a git commit; nil for all else. They are for one goroutine at a time; see Read.
 	Files fs.FS
 
-	reading sync.Mutex
+	archives []string // the URLs of a chart in a chart repository
+	reading  sync.Mutex
 }
 
 // Read calls do with the files of a git commit. No two calls for one Resolution run at the same time.
@@ -83,13 +85,16 @@ type Resolver struct {
 	readers []*gitrepo.Reader
 	silent  map[string]bool // hosts that have let the time for one source pass
 	known   map[Source]func() *Resolution
+	fetched map[Source]func() (Content, error)
+	temp    string // of unpacked artifacts; empty until there are any
+	roots   []*os.Root
 }
 
 // NewResolver returns a Resolver that has asked nobody yet.
 func NewResolver(opts Options) *Resolver {
 	return &Resolver{
 		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI,
-		silent: map[string]bool{}, known: map[Source]func() *Resolution{},
+		silent: map[string]bool{}, known: map[Source]func() *Resolution{}, fetched: map[Source]func() (Content, error){},
 	}
 }
 
@@ -150,6 +155,12 @@ func (r *Resolver) Close() error {
 	var errs []error
 	for _, g := range r.readers {
 		errs = append(errs, g.Close())
+	}
+	for _, root := range r.roots {
+		errs = append(errs, root.Close())
+	}
+	if r.temp != "" {
+		errs = append(errs, os.RemoveAll(r.temp))
 	}
 	return errors.Join(errs...)
 }
@@ -226,10 +237,7 @@ func (s Source) gitName() string {
 
 // registry looks up what s names in a registry, and how large it is with all that belongs to it.
 func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) error {
-	host, name, _ := strings.Cut(s.URL, "/")
-	options := r.oci
-	options.PlainHTTP = options.PlainHTTP || s.PlainHTTP
-	repo, err := oci.Location{Host: host}.Repository(name, options)
+	repo, err := r.repository(s)
 	if err != nil {
 		return err
 	}
@@ -259,6 +267,14 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 	found.Revision = desc.Digest.String()
 	found.Annotated, found.Size, err = measure(ctx, repo, desc)
 	return err
+}
+
+// repository opens the repository of s in its registry.
+func (r *Resolver) repository(s Source) (oci.Target, error) {
+	host, name, _ := strings.Cut(s.URL, "/")
+	options := r.oci
+	options.PlainHTTP = options.PlainHTTP || s.PlainHTTP
+	return oci.Location{Host: host}.Repository(name, options)
 }
 
 // measure adds up a manifest with its config and layers, or an index with its manifests. A blob that

@@ -1,0 +1,188 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// built is the content that equal requests have. Its exported fields are kept in the cache.
+type built struct {
+	// Files are below manifests and charts, sorted by path; Places are the images in them without digest.
+	Files  []scheduler.File
+	Places []artifacts.ImagePlace
+	// Descriptors are the DeploymentDescriptors below Dir.
+	Dir         string
+	Descriptors []artifacts.Descriptor
+	// Version is that of the workload if no descriptor says another.
+	Version string
+	// Chart and ChartVersion name the chart that was rendered; empty if none was.
+	Chart, ChartVersion string
+	// More lists the sources of files that come from elsewhere than the request's.
+	More []scheduler.ContentSource
+
+	revision string // of the source
+	reads    []string
+}
+
+// tree is the content of a source.
+type tree struct {
+	fs.FS
+	chart    []byte // an archive; then there are no files
+	revision string // a commit or digest; empty if it is not known
+	version  string // that the source says of itself
+	// object identifies the content of a file or folder; it is empty if that is not known.
+	object func(path string) string
+}
+
+// build returns the content of a request, which it builds once.
+func (r *reader) build(ctx context.Context, q request) (made *built, err error) {
+	err = r.withTree(ctx, q, func(t *tree) error {
+		how, err := methodOf(t, q)
+		if err != nil {
+			return err
+		}
+		key := q.key(how)
+		r.mu.Lock()
+		once, ok := r.built[key]
+		if !ok {
+			once = sync.OnceValues(func() (*built, error) { return r.cached(ctx, t, q, how, key) })
+			r.built[key] = once
+		}
+		r.mu.Unlock()
+		made, err = once()
+		return err
+	})
+	if err != nil && !q.isOwn() {
+		err = fmt.Errorf("%s: %s: %w", q.origin.Place, q.origin.Reference(), err)
+	} else if err != nil {
+		err = fmt.Errorf("manifests.path of the workload: %w", err)
+	}
+	return made, err
+}
+
+// withTree calls do with the content of a request's source.
+func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) error {
+	if q.isOwn() {
+		if r.Own == nil {
+			return errors.New("the folder beside the workload cannot be read here")
+		}
+		return r.Own(ctx, q.registration, func(files fs.FS) error { return do(ofFiles(files, "")) })
+	}
+	found := r.Resolver.Of(ctx, q.origin.Source)
+	if found.Err != nil {
+		return found.Err
+	}
+	if q.origin.Kind == bundle.ArtifactGit {
+		return found.Read(func(files fs.FS) error { return do(ofFiles(files, found.Revision)) })
+	}
+	c, err := r.Resolver.Content(ctx, q.origin.Source)
+	if err != nil {
+		return err
+	}
+	t := &tree{chart: c.Chart, revision: found.Revision, version: artifacts.PlainWord(found.Annotated), object: func(path string) string { return found.Revision + " " + path }}
+	if c.Files != nil {
+		t.FS = gitrepo.Guard(c.Files)
+	}
+	return do(t)
+}
+
+func ofFiles(files fs.FS, revision string) *tree {
+	return &tree{FS: gitrepo.Guard(files), revision: revision, object: func(path string) string {
+		info, err := fs.Stat(files, path)
+		if err != nil {
+			return ""
+		}
+		return gitrepo.ObjectOf(info)
+	}}
+}
+
+// key identifies what equal requests have in common, without the revision of the source.
+func (q request) key(how method) string {
+	parts := []any{q.origin.Source, q.registration, q.dir, how, q.adapter == "flux"}
+	if q.isOwn() {
+		parts[1] = q.registration
+	}
+	if how == chartMethod {
+		parts = append(parts, q.chart)
+	}
+	if q.argo != nil {
+		parts = append(parts, q.argo.Helm, q.argo.Kustomize, q.argo.Directory)
+	}
+	text, err := json.Marshal(parts)
+	if err != nil { // a key of a mapping that is no text, which the renderer refuses
+		text = fmt.Append(nil, parts...)
+	}
+	sum := sha256.Sum256(text)
+	return "embedded-" + hex.EncodeToString(sum[:])
+}
+
+// entry is what the cache keeps: content, and the objects that it was built from.
+type entry struct {
+	Paths, Objects []string
+	Built          built
+}
+
+// cached returns the content that an earlier run built of the same files, else builds it.
+func (r *reader) cached(ctx context.Context, t *tree, q request, how method, key string) (*built, error) {
+	made := r.known(t, key)
+	if made == nil {
+		var err error
+		if made, err = r.make(ctx, t, q, how); err != nil {
+			return nil, err
+		}
+		made.Places = artifacts.ImagePlaces(made.Files)
+		r.keep(t, key, made)
+	}
+	made.revision = t.revision
+	return made, nil
+}
+
+// known returns what the cache has for key, if the files that it was built from are the same.
+func (r *reader) known(t *tree, key string) *built {
+	if r.Cache == nil {
+		return nil
+	}
+	var e entry
+	data := r.Cache.Get(key)
+	if data == nil || gob.NewDecoder(bytes.NewReader(data)).Decode(&e) != nil || len(e.Paths) == 0 || len(e.Paths) != len(e.Objects) {
+		return nil
+	}
+	for i, path := range e.Paths {
+		if t.object(path) != e.Objects[i] {
+			return nil
+		}
+	}
+	return &e.Built
+}
+
+// keep puts content into the cache, unless it is not known whether its files will be the same.
+func (r *reader) keep(t *tree, key string, made *built) {
+	if r.Cache == nil {
+		return
+	}
+	e := entry{Paths: made.reads, Built: *made}
+	for _, path := range made.reads {
+		object := t.object(path)
+		if object == "" {
+			return
+		}
+		e.Objects = append(e.Objects, object)
+	}
+	var data bytes.Buffer
+	if gob.NewEncoder(&data).Encode(e) == nil {
+		r.Cache.Put(key, data.Bytes())
+	}
+}

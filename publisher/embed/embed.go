@@ -1,0 +1,213 @@
+// Package embed puts what the targets of assignments name into their files: manifests, and the charts of HelmReleases.
+//
+// [Read] reads and builds the content of every assignment with embedded delivery, and [Embedded.AddTo] adds it to the
+// assignments' files once those are pinned. Each source is asked once, and content that several assignments share is built
+// once. What earlier runs built of the same files is taken from the cache. The same sources give the same bytes. An
+// assignment whose content cannot be read fails alone.
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/sources"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Options are what Read reads from. Resolver is required.
+type Options struct {
+	// Resolver finds out what sources have. Pinning has to use the same one.
+	Resolver *sources.Resolver
+	// Cache, if not nil, has what earlier runs built.
+	Cache scheduler.Cache
+	// Own calls do with the folder that the workloads of a registration were read from; an empty name is the platform
+	// itself. Its files are for one goroutine. If Own is nil, folders beside a Workload cannot be embedded.
+	Own func(ctx context.Context, registration string, do func(fs.FS) error) error
+	// Value returns a value of an assignment's platform configuration as YAML, and false if it has no such key. If Value is
+	// nil, no assignment has any.
+	Value func(ctx context.Context, clusterType, target, key string) (text string, ok bool, err error)
+}
+
+// Embedded is the content of assignments.
+type Embedded struct {
+	of map[name]*content
+}
+
+// name identifies an assignment in a result.
+type name struct{ clusterType, assignment string }
+
+// content is what one assignment gets.
+type content struct {
+	request
+	*built
+	files  []scheduler.File
+	images []scheduler.Pinned
+}
+
+// reader is one run of Read.
+type reader struct {
+	Options
+	mu    sync.Mutex
+	built map[string]func() (*built, error) // by request
+}
+
+// Any reports whether an assignment of result has embedded delivery.
+func Any(result *scheduler.Result) bool {
+	return slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool {
+		return slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded)
+	})
+}
+
+// Read reads and builds what the assignments of result with embedded delivery get. The assignments stay as they are, but
+// for those that fail, which become failures. The error is ctx's.
+func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedded, error) {
+	r := &reader{Options: opts, built: map[string]func() (*built, error){}}
+	e := &Embedded{of: map[name]*content{}}
+	var named []sources.Source
+	failed := map[name]error{}
+	for i := range result.ClusterTypes {
+		ct := &result.ClusterTypes[i]
+		for j := range ct.Assignments {
+			a := &ct.Assignments[j]
+			if !artifacts.IsEmbedded(*a) {
+				continue
+			}
+			key := name{ct.Name, a.Name}
+			request, err := r.request(ctx, ct, a)
+			if err != nil {
+				failed[key] = err
+				continue
+			}
+			e.of[key] = &content{request: request}
+			if !request.isOwn() {
+				named = append(named, request.origin.Source)
+			}
+		}
+	}
+	if len(e.of)+len(failed) == 0 {
+		return e, nil
+	}
+	if _, err := opts.Resolver.All(ctx, unique(named)); err != nil {
+		return nil, err
+	}
+	if err := r.buildAll(ctx, e.of, failed); err != nil {
+		return nil, err
+	}
+	if err := r.pinImages(ctx, e.of); err != nil {
+		return nil, err
+	}
+	for i := range result.ClusterTypes {
+		ct := &result.ClusterTypes[i]
+		e.fail(ct, func(a *scheduler.Assignment) error { return failed[name{ct.Name, a.Name}] })
+	}
+	return e, nil
+}
+
+// fail makes the assignments of a cluster type fail for which reason returns an error.
+func (e *Embedded) fail(ct *scheduler.ClusterTypeResult, reason func(*scheduler.Assignment) error) {
+	kept := make([]scheduler.Assignment, 0, len(ct.Assignments))
+	for _, a := range ct.Assignments {
+		err := reason(&a)
+		if err == nil {
+			kept = append(kept, a)
+			continue
+		}
+		delete(e.of, name{ct.Name, a.Name})
+		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.EmbedFailed, Err: fmt.Errorf("embed: %w", err)})
+	}
+	if len(kept) < len(ct.Assignments) {
+		ct.Assignments = kept
+		slices.SortStableFunc(ct.Failures, func(a, b scheduler.Failure) int { return strings.Compare(a.Name, b.Name) })
+	}
+}
+
+// buildAll builds all contents, each once, and drops those that fail from all.
+func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map[name]error) error {
+	var mu sync.Mutex
+	group, inner := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for key, c := range all {
+		group.Go(func() error {
+			made, err := r.build(inner, c.request)
+			mu.Lock()
+			defer mu.Unlock()
+			if c.built = made; err != nil {
+				failed[key] = err
+			}
+			return inner.Err()
+		})
+	}
+	err := group.Wait()
+	for key := range failed {
+		delete(all, key)
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// pinImages resolves the images of all contents and writes their digests.
+func (r *reader) pinImages(ctx context.Context, all map[name]*content) error {
+	var images []sources.Source
+	of := map[*built][]*content{}
+	for _, c := range all {
+		if of[c.built] == nil {
+			for _, p := range c.Places {
+				images = append(images, p.Source)
+			}
+		}
+		of[c.built] = append(of[c.built], c)
+	}
+	found, err := r.Resolver.All(ctx, unique(images))
+	if err != nil {
+		return err
+	}
+	for made, contents := range of {
+		files, pinned := artifacts.WriteDigests(made.Files, made.Places, found)
+		for _, c := range contents {
+			c.files, c.images = files, pinned
+		}
+	}
+	return nil
+}
+
+// unique returns list with each source once.
+func unique(list []sources.Source) []sources.Source {
+	seen := map[sources.Source]bool{}
+	return slices.DeleteFunc(list, func(s sources.Source) bool {
+		known := seen[s]
+		seen[s] = true
+		return known
+	})
+}
+
+// AddTo adds the contents to the assignments of result that still are there, with what they say about the workload.
+func (e *Embedded) AddTo(result *scheduler.Result) {
+	for i := range result.ClusterTypes {
+		ct := &result.ClusterTypes[i]
+		for j := range ct.Assignments {
+			a := &ct.Assignments[j]
+			if c := e.of[name{ct.Name, a.Name}]; c != nil {
+				c.addTo(a)
+			}
+		}
+	}
+}
+
+func (c *content) addTo(a *scheduler.Assignment) {
+	a.Files = slices.SortedFunc(slices.Values(slices.Concat(a.Files, c.files)), func(a, b scheduler.File) int { return strings.Compare(a.Path, b.Path) })
+	a.Pinned = append(a.Pinned, c.images...)
+	a.Sources = c.sources()
+	d := artifacts.DescriptorFor(a, c.Dir, c.Descriptors)
+	a.Version, a.Application = d.Version, d.Application
+	if a.Version == "" {
+		a.Version = c.Version
+	}
+}

@@ -1,0 +1,95 @@
+package embed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// method is how content is made of files.
+type method string
+
+// The methods.
+const (
+	plainMethod     method = "plain"
+	kustomizeMethod method = "kustomize"
+	chartMethod     method = "chart"
+)
+
+// kustomizations are the names of a kustomization's file, as kustomize looks for them.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
+// methodOf chooses as the engine would: Flux builds a kustomization if there is one, else takes all YAML files; Argo CD
+// follows the Application, else looks for a chart and then a kustomization, as we do for the other adapters.
+func methodOf(t *tree, q request) (method, error) {
+	if t.FS == nil {
+		return chartMethod, nil
+	}
+	entries, err := fs.ReadDir(t.FS, q.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("there is no folder %q", q.dir)
+	}
+	if err != nil {
+		return "", err
+	}
+	has := func(names ...string) bool {
+		return slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(names, e.Name()) && e.Type().IsRegular() })
+	}
+	if q.argo != nil {
+		switch {
+		case len(q.argo.Helm) > 0:
+			return chartMethod, nil
+		case len(q.argo.Kustomize) > 0:
+			return kustomizeMethod, nil
+		case len(q.argo.Directory) > 0:
+			return plainMethod, nil
+		}
+	}
+	switch {
+	case q.adapter == "flux" && has(kustomizations...):
+		return kustomizeMethod, nil
+	case q.adapter == "flux" && has("Chart.yaml"):
+		return "", fmt.Errorf("folder %q has a chart, which a Kustomization of Flux does not render: use a HelmRelease", q.dir)
+	case has("Chart.yaml"):
+		return chartMethod, nil
+	case has(kustomizations...):
+		return kustomizeMethod, nil
+	}
+	return plainMethod, nil
+}
+
+// make makes the content of a request.
+func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*built, error) {
+	made, err := &built{Dir: q.dir, Version: t.version, reads: []string{q.dir}}, error(nil)
+	if object := t.object(q.dir); made.Version == "" && q.origin.Kind == bundle.ArtifactGit && len(object) > shortObject {
+		made.Version = object[:shortObject] // and not the commit, which changes with every other folder of the repository
+	}
+	switch how {
+	case kustomizeMethod:
+		err = errors.New("kustomizations cannot be embedded yet")
+	case chartMethod:
+		err = errors.New("charts cannot be embedded yet")
+	default:
+		err = made.plain(ctx, t, q)
+	}
+	if err == nil && len(made.Files) == 0 {
+		err = fmt.Errorf("folder %q has no manifests", q.dir)
+	}
+	return made, err
+}
+
+// shortObject is how many digits of git's digest of a folder stand for a version.
+const shortObject = 12
+
+// below returns the path of a file of the source among an assignment's manifests.
+func below(dir, name string) string {
+	if dir == "." {
+		return path.Join(bundle.ManifestsDir, name)
+	}
+	return path.Join(bundle.ManifestsDir, name[len(dir):])
+}

@@ -1,0 +1,132 @@
+package embed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// Bounds on the content of one assignment. The limits of its registration come on top.
+const (
+	maxFileBytes = 4 << 20
+	maxBytes     = 16 << 20
+	maxFiles     = 5_000
+)
+
+// add adds a file, within the bounds.
+func (b *built) add(f scheduler.File) error {
+	size := len(f.Data)
+	for _, other := range b.Files {
+		size += len(other.Data)
+	}
+	switch {
+	case len(b.Files) == maxFiles:
+		return fmt.Errorf("%w: more than %d files", gitrepo.ErrTooLarge, maxFiles)
+	case size > maxBytes:
+		return fmt.Errorf("%w: more than %d bytes of manifests", gitrepo.ErrTooLarge, maxBytes)
+	}
+	b.Files = append(b.Files, f)
+	return nil
+}
+
+// plain takes the files of objects below the folder, as they are. A subfolder with a kustomization is built, as Flux does.
+// DeploymentDescriptors are for the platform, and left out where a file has nothing else.
+func (b *built) plain(ctx context.Context, t *tree, q request) error {
+	extensions, recurse := []string{".yaml", ".yml", ".json"}, true
+	if q.adapter == "flux" {
+		extensions = []string{".yaml", ".yml"}
+	}
+	if q.argo != nil {
+		var err error
+		if recurse, err = q.argo.recurses(); err != nil {
+			return err
+		}
+	}
+	left := maxBytes
+	return fs.WalkDir(t.FS, q.dir, func(name string, e fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if name == q.dir || recurse && path.Base(name)[0] != '.' {
+				return nil
+			}
+			return fs.SkipDir
+		}
+		if !e.Type().IsRegular() || !slices.Contains(extensions, path.Ext(name)) {
+			return nil
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if info.Size() > maxFileBytes {
+			return fmt.Errorf("%s: %w: %d bytes, at most %d are embedded", name, gitrepo.ErrTooLarge, info.Size(), maxFileBytes)
+		}
+		if left -= int(info.Size()); left < 0 {
+			return fmt.Errorf("folder %q: %w: more than %d bytes of manifests", q.dir, gitrepo.ErrTooLarge, maxBytes)
+		}
+		data, err := fs.ReadFile(t.FS, name)
+		if err != nil {
+			return err
+		}
+		f := scheduler.File{Path: name, Data: data}
+		found, only := artifacts.DescriptorsIn(f)
+		if b.Descriptors = append(b.Descriptors, found...); only {
+			return nil
+		}
+		if err := checkObjects(name, data); err != nil {
+			return err
+		}
+		f.Path = below(q.dir, name)
+		return b.add(f)
+	})
+}
+
+// recurses reports whether an Application's directory includes the folders below it.
+func (s *argoSource) recurses() (recurse bool, err error) {
+	for key, value := range s.Directory {
+		switch key {
+		case "recurse":
+			recurse, _ = value.(bool)
+		default:
+			return false, fmt.Errorf("the Application %q has directory.%s, which is not embedded: move the files to a folder of their own", s.application, key)
+		}
+	}
+	return recurse, nil
+}
+
+// checkObjects returns an error if a file is not made of Kubernetes objects, which no engine takes.
+func checkObjects(name string, data []byte) error {
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := documents.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		for _, root := range n.Content {
+			if root.ShortTag() == "!!null" {
+				continue
+			}
+			if kinds.StringField(root, "apiVersion") == "" || kinds.StringField(root, "kind") == "" {
+				return fmt.Errorf("%s:%d: no Kubernetes object: it has no apiVersion or no kind", name, root.Line)
+			}
+		}
+	}
+}

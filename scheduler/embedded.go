@@ -1,0 +1,79 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
+)
+
+// LimitEmbedded makes the assignments of a cluster type fail whose registrations exceed a limit with the files that were
+// added to them after rendering.
+func (m *Model) LimitEmbedded(result *ClusterTypeResult) {
+	use := newUsage(m)
+	for i := range result.Assignments {
+		use.addFiles(&result.Assignments[i])
+	}
+	use.enforce(result)
+}
+
+// Value returns a value of the platform configuration of a pair, as YAML, with its templates evaluated. It returns false if
+// the configuration has no such key.
+func (e *Explainer) Value(ctx context.Context, clusterType, target, key string) (text string, ok bool, err error) {
+	ct, i, err := e.find(clusterType, target)
+	if err != nil {
+		return "", false, err
+	}
+	a := newAssigner(e.r, ct)
+	in, err := a.input(i)
+	if err != nil {
+		return "", false, err
+	}
+	for _, v := range in.config.values {
+		if v.key != key {
+			continue
+		}
+		if text = textOf(v.get()); yamlvalue.IsStructured(v.get()) {
+			text = yamlvalue.Marshal(v.get())
+		}
+		text, err = a.evaluator.Value(ctx, text, v.at, &in.Input)
+		return text, err == nil, err
+	}
+	return "", false, nil
+}
+
+// CheckEmbedded evaluates the platform's checks for the files that pick chooses, of the assignments of a cluster type with
+// embedded delivery. Those that a check refuses become failures; the findings are those of checks that only warn.
+func (e *Explainer) CheckEmbedded(result *ClusterTypeResult, pick func(File) bool) []finding.Finding {
+	ct, err := e.findType(result.Name)
+	if err != nil {
+		return nil // it has left the environment, and so has no assignments
+	}
+	a := newAssigner(e.r, ct)
+	if a.checks == nil {
+		return nil
+	}
+	result.Assignments = slices.DeleteFunc(result.Assignments, func(made Assignment) bool {
+		if made.Delivery != Embedded {
+			return false
+		}
+		i, found := slices.BinarySearchFunc(e.r.targets, made.Name, func(t *target, name string) int { return strings.Compare(t.Name, name) })
+		if !found {
+			return false
+		}
+		for i+1 < len(e.r.targets) && e.r.targets[i].Name == made.Name && e.r.targets[i].Workload.Registration != made.Registration {
+			i++
+		}
+		made.Files = slices.DeleteFunc(slices.Clone(made.Files), func(f File) bool { return !pick(f) })
+		warnings, err := a.check(&made, e.r.targets[i])
+		a.missing.add(ct.Metadata.Name+"/"+made.Name, warnings)
+		if err != nil {
+			result.Failures = append(result.Failures, newFailure(made.Name, ct.Metadata.Name, because(CheckFailed, err)))
+		}
+		return err != nil
+	})
+	slices.SortStableFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
+	return a.missing.findings()
+}
