@@ -33,6 +33,7 @@
 //   - probation: the decision whether a failing release goes on
 //   - registries: the order in which registries are asked
 //   - retry: the times between attempts
+//   - sitevalues: the values of the site, and the files of assignments with them
 //   - state: the state file
 //   - trust: the keys that may sign
 //   - veto: the site's veto against changes
@@ -53,6 +54,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
@@ -62,6 +64,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -108,6 +111,8 @@ type Options struct {
 	DeltaCommand []string
 	// Maintenance are the times in which the cluster may be changed. None is always.
 	Maintenance []window.Maintenance
+	// SiteValues is the place of the values that the site itself sets; nil is none.
+	SiteValues sitevalues.Source
 	// Veto is how the site says that it must not be changed.
 	Veto veto.Veto
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
@@ -202,6 +207,7 @@ type Agent struct {
 type process struct {
 	content    *content.Store
 	engines    *engines.Set
+	values     *sitevalues.Site
 	memory     *memoryState
 	tidied     bool       // a pass has looked for left-overs
 	lived      bool       // the process has outlived a pass in which engines changed something
@@ -249,7 +255,9 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 			return a.opts.Window.Enter(ctx, a.opts.Now())
 		},
 	})
+	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.engines = engines.New(state.db, a.content, engines.Options{
+		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete},
 		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
 		Alive: func() { a.pulse.Live() }, Now: a.opts.Now, Log: a.opts.Log,
 	})

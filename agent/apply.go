@@ -25,6 +25,9 @@ func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did appl
 	if did.rollout, err = p.rollout(); err != nil {
 		return did, err
 	}
+	if err = p.useValues(ctx, did.rollout); err != nil {
+		return did, err
+	}
 	if err = p.entrust(ctx, g); err != nil {
 		return did, err
 	}

@@ -225,7 +225,11 @@ func (p *pass) foretell(ctx context.Context, r assignments.Record, adapter strin
 	if !ok {
 		return
 	}
-	entry, err := f.Foretell(ctx, p.engines.Handed(r, adapter))
+	var entry []byte
+	handed, err := p.engines.Handed(ctx, r, adapter)
+	if err == nil {
+		entry, err = f.Foretell(ctx, handed)
+	}
 	if err != nil || !json.Valid(entry) {
 		p.memory.unforeseen[r.Spec.Name] = true
 		return

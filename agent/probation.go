@@ -22,7 +22,7 @@ func onProbation(rollout *assignments.Rollout) map[string]probation.Assignment {
 	for r := range rollout.All() {
 		if !r.Removing {
 			all[r.Spec.Name] = probation.Assignment{
-				Proved: r.Reached.Desired == r.Spec.Desired(), Failed: r.Item.State == bundle.Failed, Blamed: r.Blames(),
+				Proved: r.Proved(), Failed: r.Item.State == bundle.Failed, Blamed: r.Blames(),
 				Hold: r.HoldsRelease(), Reason: r.Item.Reason, Message: r.Item.Message,
 			}
 		}

@@ -127,6 +127,15 @@ func (a Assignment) Desired() digest.Digest {
 	return digest.FromString(strings.Join(append([]string{a.Content.String()}, more...), "\n"))
 }
 
+// DesiredWith identifies Desired together with something else that the reconciler gets, such as the values of a site. It is
+// Desired itself if there is nothing else.
+func (a Assignment) DesiredWith(other digest.Digest) digest.Digest {
+	if other == "" {
+		return a.Desired()
+	}
+	return digest.FromString(a.Desired().String() + "\nvalues " + other.String())
+}
+
 // ConfigSource is a ConfigMap that gave values. It has no path: if it had, moving a file would make a new release of the
 // same content.
 type ConfigSource struct {

@@ -41,6 +41,21 @@ type Report struct {
 	// Observed is the release that runs; nil before the first.
 	Observed *ReportRelease `json:"observed,omitempty"`
 	Items    []Item         `json:"items"`
+	// SiteValues are the site values that assignments use, sorted by key, and those that have none; at most
+	// MaxReportValues.
+	SiteValues []SiteValue `json:"siteValues,omitempty"`
+}
+
+// MaxReportValues bounds Report.SiteValues.
+const MaxReportValues = 256
+
+// SiteValue is a value of the site in a report, which never has the value itself.
+type SiteValue struct {
+	Key string `json:"key"`
+	// Source is site, platform, default or cluster, and empty if there is no valid value.
+	Source string `json:"source,omitempty"`
+	// Digest is that of the value as text; empty if there is no valid value.
+	Digest digest.Digest `json:"digest,omitempty"`
 }
 
 // ReportCluster identifies the reporting cluster.
@@ -95,6 +110,8 @@ type Item struct {
 	Version      string        `json:"version,omitempty"`
 	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
 	Content      digest.Digest `json:"content,omitempty"`
+	// SiteValues identifies the site values that the assignment is to have; empty if it uses none, or lacks one.
+	SiteValues digest.Digest `json:"siteValues,omitempty"`
 	// Revision is the revision that the engine has applied, in the engine's own terms.
 	Revision string `json:"revision,omitempty"`
 	Floating bool   `json:"floating,omitempty"`

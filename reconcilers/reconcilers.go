@@ -80,6 +80,19 @@ type Assignment struct {
 	Served *Served
 	// Values are the site values that the assignment uses, by key, in the form in which texts contain them.
 	Values map[string]string
+	// ValuesDigest identifies Values; empty if there are none.
+	ValuesDigest digest.Digest
+}
+
+// Desired identifies all inputs: the assignment's own, and the values. See bundle.Assignment.Desired.
+func (a Assignment) Desired() digest.Digest { return a.DesiredWith(a.ValuesDigest) }
+
+// Files identifies the files together with the values; it is Content if there are no values.
+func (a Assignment) Files() digest.Digest {
+	if a.ValuesDigest == "" {
+		return a.Content
+	}
+	return digest.FromString(a.Content.String() + "\nvalues " + a.ValuesDigest.String())
 }
 
 // Served is the content of one assignment at the agent's endpoint.

@@ -11,4 +11,7 @@ const (
 	ReasonDriftCorrected     = "DriftCorrected"     // somebody else had changed it
 	ReasonRemoving           = "Removing"           // no longer released, and not gone yet
 	ReasonOrphaned           = "Orphaned"           // it was removed from the agent's care only
+	ReasonSiteValueMissing   = "SiteValueMissing"   // a site value that it uses is missing, or not valid
+	ReasonSiteValuesInvalid  = "SiteValuesInvalid"  // the site's own values cannot be read
+	ReasonSiteFolderNotMade  = "SiteFolderNotMade"  // this machine cannot write its files with the site's values
 )

@@ -29,7 +29,13 @@ type Record struct {
 	Fault reconcilers.Fault `json:"fault,omitempty"`
 	// Spec is the assignment as a verified release listed it last.
 	Spec bundle.Assignment `json:"spec"`
-	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
+	// Values identifies the site values that it is to have, with their types; empty if it uses none. NoValues stands for
+	// values of which one is missing.
+	Values digest.Digest `json:"values,omitempty"`
+	// Declared identifies what the release says about site values: the declaration, and the cluster's row. It is empty if
+	// the assignment uses none.
+	Declared digest.Digest `json:"declared,omitempty"`
+	// Applied is Desired at the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
 	// AppliedAt is the beginning of the work in progress: an Apply of that content, also a repeated one after drift,
@@ -52,7 +58,13 @@ type Record struct {
 type Reached struct {
 	Desired   digest.Digest `json:"desired,omitempty"`
 	DependsOn []string      `json:"dependsOn,omitempty"`
+	// Release is Record.release of that content, for an assignment that uses site values. It stays while nothing but the
+	// site's own values change.
+	Release digest.Digest `json:"release,omitempty"`
 }
+
+// NoValues is the value of Record.Values if a site value is missing or not valid.
+const NoValues = digest.Digest("sha256:" + "0000000000000000000000000000000000000000000000000000000000000000")
 
 // Standing is a state, and the time since which it holds.
 type Standing struct {
@@ -73,14 +85,40 @@ type Rules struct {
 	Deadline time.Duration // how long it may be progressing
 }
 
+// Desired identifies all that the assignment is to have: the content that the release lists, and the site's values.
+func (r Record) Desired() digest.Digest { return r.Spec.DesiredWith(r.Values) }
+
+// release identifies all that the release gives to the assignment, and nothing that the site itself does.
+func (r Record) release() digest.Digest { return r.Spec.DesiredWith(r.Declared) }
+
+// Valued returns the record of an assignment that is to have other site values. A change of values is handled like one of
+// content.
+func (r Record) Valued(values, declared digest.Digest, now time.Time) Record {
+	before := r.Desired()
+	r.Values, r.Declared = values, declared
+	if r.Reached.Release != "" && r.Reached.Desired == r.Desired() {
+		r.Reached.Release = r.release()
+	}
+	if r.Item.SiteValues = values; values == NoValues {
+		r.Item.SiteValues = ""
+	}
+	if r.Desired() == before || r.Desired() == r.Applied {
+		return r
+	}
+	return r.to(bundle.Pending, "", "", now)
+}
+
 // Listed returns the record of an assignment that a verified release lists. It is pending if its desired content or its
 // adapter differs from the applied one.
 func (r Record) Listed(a bundle.Assignment, adapter string, now time.Time) Record {
 	if r.Removing { // some of its objects may be gone already
-		r.Applied, r.Reached.Desired = "", ""
+		r.Applied, r.Reached.Desired, r.Reached.Release = "", "", ""
 	}
 	r.Spec, r.Removing = a, false
-	if r.Reached.Desired == a.Desired() {
+	if len(a.SiteValues) == 0 {
+		r.Values, r.Declared = "", ""
+	}
+	if r.Reached.Desired == r.Desired() {
 		r.Reached.DependsOn = a.DependsOn
 	}
 	state, since := r.Item.State, r.Item.Since
@@ -89,7 +127,10 @@ func (r Record) Listed(a bundle.Assignment, adapter string, now time.Time) Recor
 		Assignment: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Adapter: adapter,
 		Version: a.Version, ConfigDigest: a.ConfigDigest, Content: a.Content, Failures: old.Failures,
 	}
-	if a.Desired() == r.Applied && adapter == r.Adapter {
+	if r.Values != NoValues {
+		r.Item.SiteValues = r.Values
+	}
+	if r.Desired() == r.Applied && adapter == r.Adapter {
 		r.Item.State, r.Item.Since = state, since
 		r.Item.Reason, r.Item.Message, r.Item.Revision, r.Item.Floating = old.Reason, old.Message, old.Revision, old.Floating
 		return r
@@ -119,10 +160,13 @@ func (r Record) Begun(adapter string, now time.Time) Record {
 			r.AppliedAt = now
 		}
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before, which takes its own away first
-		r.Applied, r.Reached.Desired = "", ""
-	case r.Applied != r.Spec.Desired():
+		r.Applied, r.Reached.Desired, r.Reached.Release = "", "", ""
+	case r.Applied != r.Desired():
 		r.Reached.Desired, r.Item.Adapter = "", adapter
-		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Desired(), adapter, now, time.Time{}
+		if r.Reached.Release != r.release() {
+			r.Reached.Release = ""
+		}
+		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Desired(), adapter, now, time.Time{}
 	}
 	return r.to(bundle.Applying, reason, "", now)
 }
@@ -148,7 +192,10 @@ func (r Record) After(res reconcilers.Result, rules Rules, now time.Time) Record
 		}
 	}
 	if state == bundle.Compliant {
-		r.Reached = Reached{r.Applied, r.Spec.DependsOn}
+		r.Reached = Reached{Desired: r.Applied, DependsOn: r.Spec.DependsOn}
+		if r.Values != "" {
+			r.Reached.Release = r.release()
+		}
 	}
 	if r.Before != nil { // a step that leads back to where it began has not changed anything
 		r.Item.State, r.Item.Since, r.Before = r.Before.State, r.Before.Since, nil
@@ -210,17 +257,22 @@ func (r Record) Waiting() bool {
 // Same reports whether r and o differ in nothing that an engine's answer changes.
 func (r Record) Same(o Record) bool {
 	return r.Item == o.Item && r.Fault == o.Fault && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
-		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
+		r.Adapter == o.Adapter && r.Before == o.Before && r.Values == o.Values && r.Declared == o.Declared && r.Reached.Desired == o.Reached.Desired
+}
+
+// WaitsForValues reports whether the assignment waited for values of the site when its record was written.
+func (r Record) WaitsForValues() bool {
+	return r.Item.State == bundle.Pending && slices.Contains([]string{ReasonSiteValueMissing, ReasonSiteValuesInvalid, ReasonSiteFolderNotMade}, r.Item.Reason)
 }
 
 // Stale reports whether the engine's last content differs from the desired one.
 func (r Record) Stale(adapter string) bool {
-	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
+	return r.Applied != r.Desired() || r.Adapter != adapter
 }
 
 // needs returns the assignments on which r's content on the cluster depends.
 func (r Record) needs() []string {
-	if r.Applied == "" || r.Applied != r.Spec.Desired() {
+	if r.Applied == "" || r.Applied != r.Desired() {
 		return r.Reached.DependsOn
 	}
 	return slices.Concat(r.Spec.DependsOn, r.Reached.DependsOn)
@@ -242,12 +294,17 @@ func (r Record) OnlySeen() bool {
 }
 
 // Blames reports whether an assignment fails by what the release has changed, as far as the assignment alone
-// shows: if it was compliant with this content before, something else has changed since.
+// shows: if it was compliant with this content before, something else has changed since, such as the site's own values.
 func (r Record) Blames() bool {
-	return !r.Removing && r.Item.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && r.fault() == reconcilers.FaultRelease
+	reached := r.Reached.Desired == r.Desired() || r.Values != "" && r.Reached.Release == r.release()
+	return !r.Removing && r.Item.State == bundle.Failed && !reached && r.fault() == reconcilers.FaultRelease
 }
 
-// Proven reports whether an assignment is no reason to doubt its release.
+// Proved reports whether an assignment was compliant in what it is to have.
+func (r Record) Proved() bool { return r.Reached.Desired == r.Desired() }
+
+// Proven reports whether an assignment is no reason to doubt its release. One that lacks a site value is none: only the
+// site can help.
 func (r Record) Proven(adapter string) bool {
-	return r.Removing || !r.Stale(adapter) && (r.Reached.Desired == r.Applied || r.Item.State == bundle.Suspended)
+	return r.Removing || r.Values == NoValues || !r.Stale(adapter) && (r.Reached.Desired == r.Applied || r.Item.State == bundle.Suspended)
 }

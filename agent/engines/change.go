@@ -32,10 +32,10 @@ func (s *Set) change(ctx context.Context, r assignments.Record) assignments.Reco
 	}
 	wanted := s.For(r.Spec)
 	if r.Adapter != wanted { // another engine had it, and removes its objects first
-		if res := s.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
+		if res := s.takeAway(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
 			return r.After(res, s.rules(r.Adapter), s.opts.Now())
 		}
-		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Desired(), s.opts.Now()
+		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Desired(), s.opts.Now()
 	}
 	res := s.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
 	s.logChange(r, res)
@@ -46,11 +46,11 @@ func (s *Set) remove(ctx context.Context, r assignments.Record) assignments.Reco
 	if r.Adapter == "" { // no engine ever had it
 		return r.After(reconcilers.Result{State: bundle.Removed}, s.rules(""), s.opts.Now())
 	}
-	takeAway := reconcilers.Reconciler.Remove
+	how := reconcilers.Reconciler.Remove
 	if r.Orphaned() {
-		takeAway = releaseClaim
+		how = releaseClaim
 	}
-	res := s.call(ctx, r, r.Adapter, takeAway)
+	res := s.takeAway(ctx, r, r.Adapter, how)
 	s.logChange(r, res)
 	if res.Reason == "" && res.State != bundle.Removed {
 		res.Reason = assignments.ReasonRemoving

@@ -15,6 +15,7 @@ package engines
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -40,6 +41,10 @@ type Options struct {
 	// Settle is the time for which an engine must report an assignment compliant before it counts as such. Nil means
 	// the engine's own default; see reconcilers.Settler.
 	Settle *time.Duration
+	// Complete are called, in this order, with what an engine is about to get for an assignment, and add to it. The error of
+	// one, which should be a *reconcilers.Error, is the result, and no engine is called. They are not called before a
+	// removal, which needs no more than the assignment's name. Several goroutines call them.
+	Complete []func(context.Context, assignments.Record, *reconcilers.Assignment) error
 	// Alive, if set, is called whenever a call begins and ends.
 	Alive func()
 	// Now is the clock; nil means time.Now.
@@ -120,8 +125,19 @@ func (s *Set) Rollout(records []assignments.Record) (*assignments.Rollout, error
 	return rollout, assignments.Write(s.db, hopeless)
 }
 
-// Handed returns an assignment in the form in which the named engine gets it.
-func (s *Set) Handed(r assignments.Record, engine string) reconcilers.Assignment {
+// Handed returns an assignment in the form in which the named engine gets it. The error is that of Options.Complete.
+func (s *Set) Handed(ctx context.Context, r assignments.Record, engine string) (reconcilers.Assignment, error) {
+	a := s.bare(r, engine)
+	for _, complete := range s.opts.Complete {
+		if err := complete(ctx, r, &a); err != nil {
+			return a, err
+		}
+	}
+	return a, nil
+}
+
+// bare returns an assignment with nothing but its files.
+func (s *Set) bare(r assignments.Record, engine string) reconcilers.Assignment {
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = engine
 	if r.Spec.Content != "" { // it is unknown if the record comes from an earlier machine
@@ -148,13 +164,35 @@ func (s *Set) unavailable(engine string) reconcilers.Result {
 	return (&reconcilers.Error{Reason: assignments.ReasonAdapterUnavailable, Fault: reconcilers.FaultSite, Err: err}).Result()
 }
 
-// call calls one method of an engine, with the assignment's own deadline.
-func (s *Set) call(ctx context.Context, r assignments.Record, engine string, method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
+// method is one of a reconciler's calls.
+type method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result
+
+// call calls one method of an engine with a complete assignment, with the assignment's own deadline.
+func (s *Set) call(ctx context.Context, r assignments.Record, engine string, do method) reconcilers.Result {
+	a, err := s.Handed(ctx, r, engine)
+	var known *reconcilers.Error
+	switch {
+	case ctx.Err() != nil:
+		return reconcilers.Interrupted(ctx.Err())
+	case errors.As(err, &known):
+		return known.Result()
+	case err != nil:
+		return reconcilers.Waiting(reconcilers.ReasonInterrupted, err)
+	}
+	return s.callWith(ctx, a, engine, do)
+}
+
+// takeAway calls one method of an engine that needs only the assignment's name.
+func (s *Set) takeAway(ctx context.Context, r assignments.Record, engine string, do method) reconcilers.Result {
+	return s.callWith(ctx, s.bare(r, engine), engine, do)
+}
+
+func (s *Set) callWith(ctx context.Context, a reconcilers.Assignment, engine string, do method) reconcilers.Result {
 	e := s.opts.Reconcilers[engine]
 	if e == nil {
 		return s.unavailable(engine)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Deadline)
 	defer cancel()
-	return method(e, ctx, s.Handed(r, engine))
+	return do(e, ctx, a)
 }

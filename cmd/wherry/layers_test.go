@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "state", "trust", "veto", "window"},
+			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
 			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,
@@ -55,6 +55,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"freeze":      {"assignments", "engines", "state", "window"},
 			"engines":     {"assignments", "content", "state"},
+			"sitevalues":  {"assignments", "content", "state"},
 			"assignments": {"state"},
 
 			"agenttest": {"state"},

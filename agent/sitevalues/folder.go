@@ -1,0 +1,413 @@
+package sitevalues
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
+	"github.com/wherry-dev/wherry/bundle/yamltext"
+)
+
+// FoldersDir is the folder, in the state folder, of the copies of assignments' files in which values are replaced.
+const FoldersDir = "sites"
+
+// EnvFile is the file with the values beside the files of an assignment of the adapter directory.
+const EnvFile = "site.env"
+
+// Bounds of files in which values are replaced. A document is a part of a YAML file.
+const (
+	maxDocumentBytes = 4 << 20
+	maxFilesBytes    = 64 << 20 // of all files that are changed, after the change
+)
+
+// ContentError means that the files of an assignment cannot get values: another release has to mend that.
+type ContentError struct{ Text string }
+
+func (e *ContentError) Error() string { return e.Text }
+
+func contentError(name string, line int, format string, args ...any) error {
+	at := name
+	if line > 0 {
+		at = fmt.Sprintf("%s:%d", name, line)
+	}
+	return &ContentError{bundle.Clip(at + ": " + fmt.Sprintf(format, args...))}
+}
+
+// folders makes copies of assignments' files. It may be used by several goroutines.
+type folders struct {
+	db *state.DB
+
+	mu sync.Mutex
+	// whole are the folders that this process has made or compared.
+	whole map[string]bool
+}
+
+// folderName is that of the copy of content with values; env is true if it has an EnvFile.
+func folderName(content, values digest.Digest, env bool) string {
+	return digest.FromString(fmt.Sprintf("1 %s %s %t", content, values, env)).Encoded()
+}
+
+// make returns the folder of the copy of dir, whose content is verified. The copy is made if it is missing, or if this
+// process has not compared it yet and it differs: files are not synced, as they can be made again.
+func (f *folders) make(content digest.Digest, dir string, values shared.Values, env bool) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := folderName(content, identity(values), env)
+	folder := filepath.Join(f.db.Dir(), FoldersDir, name)
+	info, err := os.Lstat(folder)
+	if err == nil && info.IsDir() && f.whole[name] {
+		return folder, nil
+	}
+	src, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	defer src.Close()
+	changed, err := replaced(src, values, env)
+	if err != nil {
+		return "", err
+	}
+	if info == nil || !info.IsDir() || !same(src, folder, changed) {
+		if err := f.write(src, folder, changed); err != nil {
+			return "", err
+		}
+	}
+	if f.whole == nil {
+		f.whole = map[string]bool{}
+	}
+	f.whole[name] = true
+	return folder, nil
+}
+
+// write makes a folder, which gets its name once it is complete.
+func (f *folders) write(src *os.Root, folder string, changed map[string][]byte) error {
+	all := filepath.Dir(folder)
+	temp := filepath.Join(all, ".new")
+	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)); err != nil {
+		return err
+	}
+	f.db.At("site: the folder is empty")
+	err := fs.WalkDir(src.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		to := filepath.Join(temp, filepath.FromSlash(name))
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.MkdirAll(to, 0o755)
+		case changed[name] != nil:
+			return nil
+		}
+		return link(src, name, to)
+	})
+	for name, data := range changed {
+		err = errors.Join(err, os.WriteFile(filepath.Join(temp, filepath.FromSlash(name)), data, modeOf(src, name)))
+	}
+	f.db.At("site: the folder is complete")
+	if err == nil {
+		err = errors.Join(os.RemoveAll(folder), os.Rename(temp, folder))
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(temp))
+	}
+	f.db.At("site: the folder has its name")
+	return nil
+}
+
+func modeOf(src *os.Root, name string) fs.FileMode {
+	if info, err := src.Stat(name); err == nil && info.Mode()&0o100 != 0 {
+		return 0o700
+	}
+	return 0o600
+}
+
+// link gives a file that stays as it is another name, or copies it where the disk has no links.
+func link(src *os.Root, name, to string) error {
+	if os.Link(filepath.Join(src.Name(), filepath.FromSlash(name)), to) == nil {
+		return nil
+	}
+	in, err := src.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, modeOf(src, name))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
+
+// same reports whether a folder has the files of src, those of changed with their new content, and no others.
+func same(src *os.Root, folder string, changed map[string][]byte) bool {
+	have, err := os.OpenRoot(folder)
+	if err != nil {
+		return false
+	}
+	defer have.Close()
+	want, err := files(src)
+	if err != nil {
+		return false
+	}
+	for name := range changed {
+		want[name] = true
+	}
+	found, err := files(have)
+	if err != nil || len(found) != len(want) {
+		return false
+	}
+	for name := range want {
+		if !found[name] || modeOf(have, name) != modeOf(src, name) {
+			return false
+		}
+		if data := changed[name]; data != nil {
+			got, err := fs.ReadFile(have.FS(), name)
+			if err != nil || !bytes.Equal(got, data) {
+				return false
+			}
+		} else if !sameFile(src, have, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// files lists the regular files below a folder. Anything else is an error.
+func files(root *os.Root) (map[string]bool, error) {
+	all := map[string]bool{}
+	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all[name] = true
+			if !d.Type().IsRegular() {
+				err = fmt.Errorf("%s is not a regular file", name)
+			}
+		}
+		return err
+	})
+	return all, err
+}
+
+func sameFile(a, b *os.Root, name string) bool {
+	one, err1 := a.Open(name)
+	if err1 != nil {
+		return false
+	}
+	defer one.Close()
+	other, err2 := b.Open(name)
+	if err2 != nil {
+		return false
+	}
+	defer other.Close()
+	info1, err1 := one.Stat()
+	info2, err2 := other.Stat()
+	if err1 != nil || err2 != nil || info1.Size() != info2.Size() {
+		return false
+	}
+	if os.SameFile(info1, info2) {
+		return true
+	}
+	d1, err1 := digest.FromReader(one)
+	d2, err2 := digest.FromReader(other)
+	return err1 == nil && err2 == nil && d1 == d2
+}
+
+// prune deletes all folders but those in keep.
+func (f *folders) prune(keep map[string]bool) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dir := filepath.Join(f.db.Dir(), FoldersDir)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			delete(f.whole, e.Name())
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			f.db.At("site: a folder is gone")
+		}
+	}
+	return err
+}
+
+// replaced returns the files of src that change, and an EnvFile if env is true. Errors about the content are of type
+// *ContentError.
+func replaced(src *os.Root, values shared.Values, env bool) (map[string][]byte, error) {
+	changed := map[string][]byte{}
+	if env {
+		if _, err := src.Lstat(EnvFile); err == nil {
+			return nil, contentError(EnvFile, 0, "the assignment has a file of this name, which the agent writes")
+		}
+		changed[EnvFile] = environment(values)
+	}
+	left := maxFilesBytes
+	err := fs.WalkDir(src.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !isYAML(name) {
+			return err
+		}
+		f, err := src.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if found, err := hasReference(f); err != nil || !found {
+			return err
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		data, err := io.ReadAll(io.LimitReader(f, int64(left)+1))
+		if err != nil {
+			return err
+		}
+		if len(data) > left {
+			return contentError(name, 0, "files with site values have more than %d bytes", maxFilesBytes)
+		}
+		data, err = Replace(name, data, values, left)
+		if left -= len(data); err == nil {
+			changed[name] = data
+		}
+		return err
+	})
+	return changed, err
+}
+
+func isYAML(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
+}
+
+const marker = "${site."
+
+// hasReference reports whether a text has ${site., without holding all of it.
+func hasReference(r io.Reader) (bool, error) {
+	buffer := make([]byte, 64<<10)
+	kept := 0
+	for {
+		n, err := r.Read(buffer[kept:])
+		text := buffer[:kept+n]
+		if bytes.Contains(text, []byte(marker)) {
+			return true, nil
+		}
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		kept = copy(buffer, text[max(0, len(text)-len(marker)+1):])
+	}
+}
+
+// Replace returns a YAML or JSON file with ${site.KEY} replaced in its texts, which are the values of keys and items. Every
+// other byte stays, comments and keys too. A value is data: what it is made of does not matter to the file, and is not
+// looked at again. A scalar without quotes that is nothing but one ${site.KEY} gets the value with its type; all others stay
+// texts. $${site.KEY} stands for the text ${site.KEY}. Limit bounds the result, in bytes.
+//
+// The error is a *ContentError, for a key that values lacks, or for a file that cannot be changed in place. It contains no
+// value.
+func Replace(name string, data []byte, values shared.Values, limit int) ([]byte, error) {
+	var out bytes.Buffer
+	line := 0
+	for _, document := range documents(data) {
+		if bytes.Contains(document, []byte(marker)) {
+			changed, err := replaceIn(name, line, document, values, limit-out.Len())
+			if err != nil {
+				return nil, err
+			}
+			out.Write(changed)
+		} else {
+			out.Write(document)
+		}
+		line += bytes.Count(document, []byte("\n"))
+		if out.Len() > limit {
+			return nil, contentError(name, 0, "with the site's values it is larger than permitted")
+		}
+	}
+	return out.Bytes(), nil
+}
+
+// documents splits a file before lines that begin a document, with which no other line of YAML may begin, so that each can
+// be parsed by itself.
+func documents(data []byte) [][]byte {
+	var all [][]byte
+	begin, at := 0, 0
+	for line := range bytes.Lines(data) {
+		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && at > begin && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0) {
+			all, begin = append(all, data[begin:at]), at
+		}
+		at += len(line)
+	}
+	return append(all, data[begin:])
+}
+
+func replaceIn(name string, above int, document []byte, values shared.Values, limit int) ([]byte, error) {
+	if len(document) > maxDocumentBytes {
+		return nil, contentError(name, above+1, "a document with site values has more than %d bytes", maxDocumentBytes)
+	}
+	f, err := yamltext.Parse(document)
+	if err != nil {
+		var m *Mistake
+		if errors.As(notYAML(err), &m) && m.Line > 0 {
+			m.Line += above
+		}
+		return nil, contentError(name, m.Line, "%s, so that site values cannot be replaced in it", m.Text)
+	}
+	grown := len(document)
+	changed, err := f.Rewrite(func(n *yaml.Node) (yamltext.Value, bool, error) {
+		if !strings.Contains(n.Value, marker) {
+			return yamltext.Value{}, false, nil
+		}
+		keys := shared.References(n.Value)
+		for _, key := range keys {
+			if _, ok := values[key]; !ok {
+				return yamltext.Value{}, false, contentError(name, above+n.Line, "${site.%s} is not one of the keys that the workload lists", bundle.Clip(key))
+			}
+		}
+		if n.Style == 0 && len(keys) == 1 && n.Value == marker+keys[0]+"}" {
+			if v, ok := typed(values[keys[0]]); ok {
+				return v, true, nil
+			}
+		}
+		text := shared.Expand(n.Value, values.Texts(keys))
+		if grown += len(text); grown > limit {
+			return yamltext.Value{}, false, contentError(name, above+n.Line, "with the site's values it is larger than permitted")
+		}
+		return yamltext.Value{Text: text}, true, nil
+	})
+	var hard *yamltext.HardError
+	if errors.As(err, &hard) {
+		return nil, contentError(name, above+hard.Line, "a site value cannot be replaced here: write the text on one line, in quotes")
+	}
+	return changed, err
+}
+
+// typed returns a number or boolean as YAML; ok is false for a text.
+func typed(v shared.Value) (yamltext.Value, bool) {
+	switch v.Any.(type) {
+	case bool:
+		return yamltext.Value{Text: v.Text, Tag: "!!bool"}, true
+	case int64:
+		return yamltext.Value{Text: v.Text, Tag: "!!int"}, true
+	case float64:
+		tag := "!!float"
+		if !strings.ContainsAny(v.Text, ".eE") {
+			tag = "!!int"
+		}
+		return yamltext.Value{Text: v.Text, Tag: tag}, true
+	}
+	return yamltext.Value{}, false
+}
