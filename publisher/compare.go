@@ -125,7 +125,11 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.Type(ctx, now, oldTree(tree))
+	old, err := oldTree(tree)
+	if err != nil {
+		return nil, errors.Join(err, tree.Close())
+	}
+	d, err := c.Type(ctx, now, old)
 	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
 		d.Result = diff.StandingChanged // only the marks of held assignments differ
 	}
@@ -144,15 +148,16 @@ func openTree(ctx context.Context, repo oci.Target, v *bundle.Verified, cache sc
 }
 
 // oldTree returns the tree of a release for a comparison.
-func oldTree(tree *releases.Tree) *diff.Tree {
-	return &diff.Tree{Listed: tree.Assignments, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+func oldTree(tree *releases.Tree) (*diff.Tree, error) {
+	document, rows, err := tree.Sites()
+	return &diff.Tree{Listed: tree.Assignments, Sites: diff.Sites{Document: document, Rows: rows}, Read: func(a bundle.Assignment) (map[string][]byte, error) {
 		list, err := tree.Files(a)
 		files := map[string][]byte{}
 		for _, f := range list {
 			files[f.Path] = f.Data
 		}
 		return files, err
-	}}
+	}}, err
 }
 
 func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {

@@ -85,6 +85,10 @@ func plannedType(pl *plan) diff.State {
 	s := diff.StateOf(pl.ClusterTypeResult)
 	if pl.tree != nil { // else something keeps it from being published
 		s.Rendered = pl.rendered
+		s.Sites = diff.Sites{Document: pl.sites.document, Rows: pl.sites.rows}
+	}
+	for _, f := range pl.row.FailedSites {
+		s.FailedSites = append(s.FailedSites, diff.FailedSite{Cluster: f.Cluster, Error: f.Error, Stands: f.HeldFrom != nil})
 	}
 	if len(pl.row.Failures)+len(pl.row.Dropped) > 0 {
 		s.Failed, s.Dropped = []diff.FailedDifference{}, map[string]string{}

@@ -28,6 +28,8 @@ type kept struct {
 	// rendered and held are published: with their new content, and with that of an earlier release.
 	rendered []scheduler.Assignment
 	held     []pack.Held
+	// sites are published beside them.
+	sites siteValues
 	// failures and dropped are listed in the result.
 	failures, dropped []FailedAssignment
 	// lost is the reason why the earlier content of failed assignments is unknown, so that nothing may be published;
@@ -42,7 +44,7 @@ type kept struct {
 // out would order its deletion.
 func (n *planner) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
 	o, gaps := outcomeOf(ct), n.gaps.of(ct)
-	k, err := n.holdFailed(ctx, o, gaps, at, record)
+	k, err := n.holdFailed(ctx, o, ct.Sites, gaps, at, record)
 	if err != nil {
 		return k, err
 	}
@@ -74,10 +76,11 @@ func takenOf(ct asked) []FailedAssignment {
 }
 
 // holdFailed does what hold says for those whose names nobody else has.
-func (n *planner) holdFailed(ctx context.Context, o outcome, gaps typeGaps, at found, record standing.Record) (k kept, err error) {
+func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Sites, gaps typeGaps, at found, record standing.Record) (k kept, err error) {
 	var last *lastRelease
 	var listed []bundle.Assignment // in last
-	if gaps.needLast(o) {
+	needed := gaps.needLast(o)
+	if needed || !sites.IsFinal() {
 		last, err = n.openLast(ctx, at, record)
 	}
 	if err == nil && last != nil {
@@ -88,9 +91,16 @@ func (n *planner) holdFailed(ctx context.Context, o outcome, gaps typeGaps, at f
 	if err == nil {
 		k, err = gaps.keep(o, last, n.accountOf)
 	}
+	if err == nil {
+		k.sites, err = last.siteValues(sites, k.held)
+	}
 	var unknown *standing.LostError
 	if errors.As(err, &unknown) {
-		return gaps.lost(o, unknown), nil
+		k := gaps.lost(o, unknown)
+		if !needed {
+			k.lost = lostSites(sites, unknown)
+		}
+		return k, nil
 	}
 	for _, a := range o.rendered {
 		if drop := gaps.drop(a.Name); gaps.drops[drop] {
@@ -145,11 +155,7 @@ type lastRelease struct {
 // hold takes an assignment over. One that is held already names the release in which it was last rendered.
 func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) (pack.Held, error) {
 	files, err := l.tree.Files(a)
-	from := bundle.Held{Sequence: l.release.Sequence, BaseCommit: l.release.BaseCommit, Reason: string(reason)}
-	if a.HeldFrom != nil {
-		from.Sequence, from.BaseCommit = a.HeldFrom.Sequence, a.HeldFrom.BaseCommit
-	}
-	a.HeldFrom = &from
+	a.HeldFrom = l.heldFrom(a.HeldFrom, reason)
 	return pack.Held{Line: a, Files: files, Artifacts: l.tree.ArtifactsOf(a.Name), Sources: l.tree.SourcesOf(a.Name)}, err
 }
 

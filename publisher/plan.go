@@ -107,7 +107,7 @@ func (n *planner) plan(ctx context.Context, ct asked, record standing.Record) (*
 	if pl.kept, err = n.hold(ctx, ct, pl.found, record); err != nil {
 		return pl, err
 	}
-	pl.row.Failures, pl.row.Dropped = pl.failures, pl.dropped
+	pl.row.Failures, pl.row.Dropped, pl.row.FailedSites = pl.failures, pl.dropped, pl.sites.failures
 	if pl.lost != "" {
 		return pl.fail("%s", pl.lost), nil
 	}
@@ -138,7 +138,7 @@ func (pl *plan) fail(format string, args ...any) *plan {
 
 // lacksSomething reports whether anything of pl fails.
 func (pl *plan) lacksSomething() bool {
-	return pl.row.Result == releases.OutcomeFailed || len(pl.row.Failures) > 0
+	return pl.row.Result == releases.OutcomeFailed || len(pl.row.Failures)+len(pl.row.FailedSites) > 0
 }
 
 // find reads the published state of a cluster type, and whether it can be published.
@@ -185,7 +185,13 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	if known, ok := n.packer.Of(ct.Name); ok {
 		return content{known.Tree, known.Artifacts}, nil
 	}
-	c.tree, c.artifacts, err = n.packer.Once(k.rendered, k.held)
+	var sites []bundle.File
+	if len(k.rendered)+len(k.held) > 0 {
+		sites, err = pack.SiteFiles(k.sites.document, k.sites.rows)
+	}
+	if err == nil {
+		c.tree, c.artifacts, err = n.packer.Once(k.rendered, k.held, sites...)
+	}
 	return c, err
 }
 

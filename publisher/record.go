@@ -62,7 +62,7 @@ func (d *Published) incomplete(types map[string]digest.Digest, unknown bool) []s
 	var names []string
 	for _, ct := range d.ClusterTypes {
 		_, listed := types[ct.ClusterType]
-		if ct.Result == releases.OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && unknown {
+		if ct.Result == releases.OutcomeFailed || len(ct.Failures)+len(ct.Dropped)+len(ct.FailedSites) > 0 || listed && unknown {
 			names = append(names, ct.ClusterType)
 		}
 	}

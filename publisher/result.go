@@ -53,6 +53,9 @@ type PublishedType struct {
 	Failures []FailedAssignment `json:"failures,omitempty"`
 	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.
 	Dropped []FailedAssignment `json:"dropped,omitempty"`
+	// FailedSites lists the clusters whose site values have a mistake. Unless the cluster type failed, those with HeldFrom
+	// keep their values of the release that it names, and the others have none.
+	FailedSites []FailedSite `json:"failedSites,omitempty"`
 
 	assigns bool // a ring's release has assignments, although the cluster type has none any more
 }

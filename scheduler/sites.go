@@ -119,6 +119,9 @@ func (r *renderer) sites(ct *kinds.ClusterType) *Sites {
 			s.Rows = append(s.Rows, *row)
 		}
 	}
+	if _, err := sitevalues.MarshalRows(s.Rows); err != nil {
+		return &Sites{Err: finding.Errorf(finding.CodeSiteValue, ct.At, "move some of them to the sites' own files, or divide the cluster type", "ClusterType %q: %v", ct.Metadata.Name, err)}
+	}
 	return s
 }
 

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -26,7 +27,9 @@ type Released struct {
 	// Message is that of the publication; empty if there is none.
 	Message     string
 	Assignments []bundle.Assignment
-	tree        *releases.Tree
+	// Sites are the site values; zero if the cluster type declares none.
+	Sites diff.Sites
+	tree  *releases.Tree
 }
 
 // OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
@@ -52,6 +55,9 @@ func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, op
 		return nil, err
 	}
 	r.Assignments = r.tree.Assignments
+	if r.Sites.Document, r.Sites.Rows, err = r.tree.Sites(); err != nil {
+		return nil, errors.Join(err, r.tree.Close())
+	}
 	return r, nil
 }
 
@@ -60,7 +66,7 @@ func (r *Released) Name() string { return bundle.ReleaseName(r.Release.Number, r
 
 // Tree returns the release's assignments and files, for a comparison.
 func (r *Released) Tree() *diff.Tree {
-	return &diff.Tree{Listed: r.Assignments, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+	return &diff.Tree{Listed: r.Assignments, Sites: r.Sites, Read: func(a bundle.Assignment) (map[string][]byte, error) {
 		list, err := r.tree.Files(a)
 		files := map[string][]byte{}
 		for _, f := range list {

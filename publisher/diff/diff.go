@@ -74,6 +74,10 @@ type TypeDifference struct {
 	Changes []AssignmentDifference `json:"changes"`
 	// Failed lists the assignments that cannot be rendered.
 	Failed []FailedDifference `json:"failed"`
+	// SiteValues lists the site values that change; nil if none do.
+	SiteValues *SitesDifference `json:"siteValues,omitempty"`
+	// FailedSites lists the clusters whose site values have a mistake.
+	FailedSites []FailedSite `json:"failedSites,omitempty"`
 	// Blocked is the reason why the type would not be published.
 	Blocked string `json:"blocked,omitempty"`
 	// Left is true for a type that has left the environment.
@@ -239,7 +243,7 @@ func (d *Difference) Refused() bool {
 // cluster type would not be published, or a PlatformCheck stops the whole.
 func (d *Difference) Incomplete() bool {
 	return len(d.Unread) > 0 || d.Refused() || slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
-		return len(ct.Failed) > 0 || ct.Result == StandingBlocked
+		return len(ct.Failed)+len(ct.FailedSites) > 0 || ct.Result == StandingBlocked
 	})
 }
 
@@ -270,7 +274,7 @@ func (d *TypeDifference) Count() Counted {
 			c.Changed++
 		}
 	}
-	if d.Result != StandingUnchanged || c.Failed > 0 {
+	if d.Result != StandingUnchanged || c.Failed+len(d.FailedSites) > 0 {
 		c.ClusterTypes = 1
 	}
 	return c

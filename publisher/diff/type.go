@@ -18,6 +18,8 @@ type Tree struct {
 	Read func(a bundle.Assignment) (map[string][]byte, error)
 	// Listed is what the bundle says of its assignments. A rendered folder says nothing: it has names alone.
 	Listed []bundle.Assignment
+	// Sites are its site values.
+	Sites Sites
 	// namesOnly is true for a rendered folder.
 	namesOnly bool
 }
@@ -27,6 +29,9 @@ type State struct {
 	name     string
 	Rendered []scheduler.Assignment
 	Failed   []FailedDifference
+	// Sites are the site values, and FailedSites the clusters that have mistakes in theirs.
+	Sites       Sites
+	FailedSites []FailedSite
 	// Dropped gives the errors of assignments that are given up.
 	Dropped map[string]string
 	// keep is true where nothing is removed, because not all sources could be read.
@@ -46,7 +51,7 @@ func StateOf(ct scheduler.ClusterTypeResult) State {
 func (s State) Unchanged() *TypeDifference {
 	d := &TypeDifference{
 		ClusterType: s.name, Result: StandingUnchanged, Assignments: len(s.Rendered), Unchanged: len(s.Rendered),
-		Changes: []AssignmentDifference{}, Failed: s.Failed,
+		Changes: []AssignmentDifference{}, Failed: s.Failed, FailedSites: s.FailedSites,
 	}
 	for _, f := range s.Failed {
 		if f.Stands {
@@ -103,7 +108,10 @@ func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDiffe
 		d.Changes = append(d.Changes, c.removed(ctx, now, a))
 	}
 	slices.SortFunc(d.Changes, func(a, b AssignmentDifference) int { return strings.Compare(a.Name, b.Name) })
-	if len(d.Changes) > 0 && d.Result == StandingUnchanged {
+	if result != StandingNew && !old.namesOnly {
+		d.SiteValues = SitesBetween(old.Sites, now.Sites)
+	}
+	if (len(d.Changes) > 0 || d.SiteValues != nil) && d.Result == StandingUnchanged {
 		d.Result = StandingChanged
 	}
 	return d, c.findRenames(now.name, added, removed, old)

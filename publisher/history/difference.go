@@ -59,6 +59,8 @@ type Difference struct {
 	// Changes lists the assignments that differ, sorted by name, and Unchanged counts the others.
 	Changes   []diff.AssignmentDifference `json:"changes"`
 	Unchanged int                         `json:"unchanged"`
+	// SiteValues lists the site values that differ; nil if none do.
+	SiteValues *diff.SitesDifference `json:"siteValues,omitempty"`
 }
 
 // Between compares two releases, with the differences of the files' texts if patches is true.
@@ -69,15 +71,18 @@ func Between(old, now *catalog.Released, patches bool) (*Difference, error) {
 // Rendered compares a release with rendered assignments of its cluster type.
 func Rendered(old *catalog.Released, result *scheduler.Result, patches bool) (*Difference, error) {
 	i := slices.IndexFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == old.Release.ClusterType })
-	var assignments []scheduler.Assignment
+	tree := &diff.Tree{}
 	if i >= 0 {
-		assignments = result.ClusterTypes[i].Assignments
+		tree = diff.TreeOf(result.ClusterTypes[i].Assignments)
+		if s := result.ClusterTypes[i].Sites; s != nil {
+			tree.Sites = diff.Sites{Document: s.Document, Rows: s.Rows}
+		}
 	}
-	return difference(old, Side{Rendered: true, BaseCommit: result.BaseCommit, Keys: []string{}}, diff.TreeOf(assignments), patches)
+	return difference(old, Side{Rendered: true, BaseCommit: result.BaseCommit, Keys: []string{}}, tree, patches)
 }
 
 func difference(old *catalog.Released, side Side, tree *diff.Tree, patches bool) (*Difference, error) {
-	d := &Difference{ClusterType: old.Release.ClusterType, Old: sideOf(old), New: side}
+	d := &Difference{ClusterType: old.Release.ClusterType, Old: sideOf(old), New: side, SiteValues: diff.SitesBetween(old.Sites, tree.Sites)}
 	var err error
 	d.Changes, d.Unchanged, err = diff.Between(old.Tree(), tree, patches)
 	return d, err
@@ -111,6 +116,8 @@ type RecordedType struct {
 	// Changes lists the assignments that differ.
 	Changes   []diff.AssignmentDifference `json:"changes,omitempty"`
 	Unchanged int                         `json:"unchanged,omitempty"`
+	// SiteValues lists the site values that differ; nil if none do.
+	SiteValues *diff.SitesDifference `json:"siteValues,omitempty"`
 }
 
 // Same is the result for a cluster type with the same content on both sides.
@@ -177,6 +184,7 @@ func recordedType(ctx context.Context, name string, from, to oci.Location, d *En
 		t.Result, t.Unchanged = Same, len(old.Assignments)
 	default:
 		t.Changes, t.Unchanged, err = diff.Between(old.Tree(), now.Tree(), patches)
+		t.SiteValues = diff.SitesBetween(old.Sites, now.Sites)
 	}
 	return t, err
 }

@@ -21,15 +21,15 @@ type Bundle struct {
 // Once is Tree with the packer's cache. Tree reads and compresses every file, which takes ten times as long
 // as everything else when little has changed. The cache's key covers everything that is packed; the cache itself
 // guarantees that the same program has packed it.
-func (k *Packer) Once(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
+func (k *Packer) Once(assignments []scheduler.Assignment, held []Held, more ...bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
 	if k.cache == nil {
-		return tree(&k.find, assignments, held)
+		return tree(&k.find, assignments, held, more)
 	}
-	key := "bundle-" + packKey(assignments, held)
+	key := "bundle-" + packKey(assignments, held, more...)
 	if known, ok := decodePacked(k.cache.Get(key)); ok {
 		return known.Tree, known.Artifacts, nil
 	}
-	packed, artifacts, err := tree(&k.find, assignments, held)
+	packed, artifacts, err := tree(&k.find, assignments, held, more)
 	if err == nil {
 		k.cache.Put(key, encodePacked(Bundle{packed, artifacts}))
 		k.cache.Put(layerKey(packed.Content), []byte(key))
@@ -53,8 +53,8 @@ func Before(cache scheduler.Cache, c bundle.Content) (layer []byte, ok bool) {
 }
 
 // packKey is a digest of assignments, whatever their fields, but for the places of ConfigMaps, which are
-// not packed.
-func packKey(assignments []scheduler.Assignment, held []Held) string {
+// not packed, and of the files beside them.
+func packKey(assignments []scheduler.Assignment, held []Held, more ...bundle.File) string {
 	sum := sha256.New()
 	write := json.NewEncoder(sum)
 	files := func(path string, executable bool, data []byte) {
@@ -79,6 +79,9 @@ func packKey(assignments []scheduler.Assignment, held []Held) string {
 		for _, f := range h.Files {
 			files(f.Path, f.Executable, f.Data)
 		}
+	}
+	for _, f := range more {
+		files(f.Path, f.Executable, f.Data)
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }

@@ -14,13 +14,14 @@ import (
 )
 
 // Tree makes the tree: a folder per assignment with its non-empty files, the list of assignments,
-// the list of artifacts that they need from outside, and that of the sources of embedded files.
-func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
-	return tree(new(artifacts.Finder), assignments, held)
+// the list of artifacts that they need from outside, and that of the sources of embedded files. More are files beside them,
+// such as those of SiteFiles.
+func Tree(assignments []scheduler.Assignment, held []Held, more ...bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
+	return tree(new(artifacts.Finder), assignments, held, more)
 }
 
-func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
-	var files []bundle.File
+func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held, more []bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
+	files := slices.Clone(more)
 	var list []bundle.Assignment
 	var from []bundle.AssignmentSources
 	needs := find.Of(assignments)

@@ -32,10 +32,17 @@ func NewPacker(cache scheduler.Cache, environment string) *Packer {
 // with failures, which may be held, with references to be pinned, or with manifests to be embedded. The same goes for one that cannot be packed: Publish
 // reports the error. Take may be called by several goroutines.
 func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
-	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) || slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) {
+	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) || slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) || !ct.Sites.IsFinal() {
 		return nil
 	}
-	tree, artifacts, err := k.Once(ct.Assignments, nil)
+	var sites []bundle.File
+	if ct.Sites != nil {
+		var err error
+		if sites, err = SiteFiles(ct.Sites.Document, ct.Sites.Rows); err != nil {
+			return nil // Publish finds it again
+		}
+	}
+	tree, artifacts, err := k.Once(ct.Assignments, nil, sites...)
 	if err != nil {
 		return nil // Publish finds it again
 	}

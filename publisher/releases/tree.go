@@ -14,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/sitevalues"
 )
 
 // maxInMemory bounds the trees that are held in memory, in bytes: a thousand assignments or so. Larger ones go to a
@@ -231,6 +232,31 @@ func (t *Tree) ArtifactsOf(assignment string) []bundle.Artifact {
 		}
 	}
 	return list
+}
+
+// Sites returns the site values of the tree: nothing if it has none. The error is a *bundle.Refusal for files that cannot be
+// read.
+func (t *Tree) Sites() (*sitevalues.Document, []sitevalues.Row, error) {
+	data, err := t.ReadFile(sitevalues.DocumentPath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	var document *sitevalues.Document
+	if err == nil {
+		document, err = sitevalues.ParseDocument(data)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err = t.ReadFile(sitevalues.RowsPath)
+	if errors.Is(err, fs.ErrNotExist) { // no cluster has values of its own
+		return document, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, err := sitevalues.ParseRows(data)
+	return document, rows, err
 }
 
 // ReadTree checks a layer and returns its assignments.

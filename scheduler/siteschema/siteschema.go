@@ -72,6 +72,9 @@ func Parse(cm *kinds.ConfigMap) (*Schema, error) {
 			r.fail(s.Position(m.Key, m.Keyword).Line, m.Hint, "%s", m)
 		}
 	}
+	if _, err := s.Document.Marshal(); err != nil && len(r.errs) == 0 {
+		r.fail(r.first, "", "%v", err)
+	}
 	if len(r.errs) > 0 {
 		return nil, finding.Join(r.errs)
 	}

@@ -158,7 +158,7 @@ func (d *differing) print(cmd *cobra.Command, difference *history.Difference) er
 	} else if err := differenceText(out, difference, d.patches); err != nil {
 		return err
 	}
-	if d.exitCode && len(difference.Changes) > 0 {
+	if d.exitCode && (len(difference.Changes) > 0 || difference.SiteValues != nil) {
 		return cli.Exit(cli.No)
 	}
 	return nil
@@ -177,7 +177,10 @@ func differenceText(w io.Writer, d *history.Difference, patches bool) error {
 	if _, err := w.Write(b.Bytes()); err != nil {
 		return err
 	}
-	return view.Changes(w, d.ClusterType, d.Changes, patches)
+	if err := view.Changes(w, d.ClusterType, d.Changes, patches); err != nil {
+		return err
+	}
+	return view.SiteChanges(w, d.ClusterType, d.SiteValues)
 }
 
 // sideText says when and of which commit a release is, and what for.
@@ -216,6 +219,11 @@ func (d *differing) environments(cmd *cobra.Command, old, now oci.Reference) err
 		if d.format == "table" && len(t.Changes) > 0 {
 			fmt.Fprintln(cmd.OutOrStdout())
 			if err := view.Changes(cmd.OutOrStdout(), t.ClusterType, t.Changes, d.patches); err != nil {
+				return err
+			}
+		}
+		if d.format == "table" {
+			if err := view.SiteChanges(cmd.OutOrStdout(), t.ClusterType, t.SiteValues); err != nil {
 				return err
 			}
 		}

@@ -92,15 +92,34 @@ func (f *Source) printFailures(cmd *cobra.Command, result *scheduler.Result) (fa
 				failed++
 			}
 		}
+		failed += printFailedSites(cmd, ct)
 	}
 	return failed
+}
+
+// printFailedSites prints the mistakes in the site values of a cluster type, and returns their number.
+func printFailedSites(cmd *cobra.Command, ct scheduler.ClusterTypeResult) int {
+	switch {
+	case ct.Sites.IsFinal():
+		return 0
+	case ct.Sites.Err != nil:
+		cmd.PrintErrf("failed: the site values of %s: %s\n", show.Line(ct.Name), cli.Indented(ct.Sites.Err.Error()))
+		return 1
+	}
+	for _, f := range ct.Sites.Failures {
+		cmd.PrintErrf("failed: the site values of cluster %s of %s: %s\n", show.Line(f.Cluster), show.Line(ct.Name), cli.Indented(f.Err.Error()))
+	}
+	return len(ct.Sites.Failures)
 }
 
 // FailedAssignments returns the error of a command that completed except for failed assignments; nil if none failed. Rest
 // ends its text, with the outcome of the other assignments.
 func FailedAssignments(loaded *platform.Loaded, result *scheduler.Result, rest string) error {
-	failed, all := 0, 0
+	failed, all, sites := 0, 0, 0
 	for _, ct := range result.ClusterTypes {
+		if s := ct.Sites; !s.IsFinal() {
+			sites += max(1, len(s.Failures))
+		}
 		failed, all = failed+len(ct.Failures), all+len(ct.Failures)+len(ct.Assignments)
 	}
 	var parts []string
@@ -112,6 +131,9 @@ func FailedAssignments(loaded *platform.Loaded, result *scheduler.Result, rest s
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, show.Count(all, "assignment")))
+	}
+	if sites > 0 {
+		parts = append(parts, fmt.Sprintf("site values of %s not valid", show.Count(sites, "cluster")))
 	}
 	if len(parts) == 0 {
 		return nil

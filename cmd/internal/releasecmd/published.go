@@ -120,6 +120,13 @@ func printOutcome(cmd *cobra.Command, ct publisher.PublishedType) {
 			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", show.Line(ct.ClusterType), show.Line(f.Name))
 		}
 	}
+	for _, f := range ct.FailedSites {
+		if f.HeldFrom != nil {
+			cmd.PrintErrf("held: the site values of cluster %s of %s: as sequence %d had them (%s)\n", show.Line(f.Cluster), show.Line(ct.ClusterType), f.HeldFrom.Sequence, f.HeldFrom.Reason)
+		} else if f.Cluster != "" {
+			cmd.PrintErrf("left out: the site values of cluster %s of %s: no release had any so far\n", show.Line(f.Cluster), show.Line(ct.ClusterType))
+		}
+	}
 }
 
 // incomplete lists the parts that are not as the platform asks for.
@@ -137,6 +144,9 @@ func incomplete(done *publisher.Published) []string {
 	}
 	if leftOut > 0 {
 		parts = append(parts, show.Count(leftOut, "assignment")+" left out")
+	}
+	if n := done.FailedSites(); n > 0 {
+		parts = append(parts, fmt.Sprintf("site values of %s not valid", show.Count(n, "cluster")))
 	}
 	if n := done.Failed(); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s not published", n, show.Count(len(done.ClusterTypes), "cluster type")))

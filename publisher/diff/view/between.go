@@ -59,6 +59,20 @@ func writePatches(b *bytes.Buffer, a diff.AssignmentDifference) {
 	}
 }
 
+// SiteChanges writes the site values of one cluster type that differ for a terminal; nothing for nil.
+func SiteChanges(w io.Writer, clusterType string, s *diff.SitesDifference) error {
+	var b bytes.Buffer
+	marks := map[diff.Change]string{diff.ChangeAdded: "+", diff.ChangeRemoved: "-", diff.ChangeChanged: "~"}
+	for _, g := range siteChanges(clusterType, s) {
+		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, show.Line(strings.Join(g.names, ", ")))
+		for _, l := range g.lines {
+			fmt.Fprintf(&b, "    %s\n", show.Line(l.String()))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
 // ChangeCounts sums changes up: "1 added, 0 removed, 2 changed, 5 unchanged".
 func ChangeCounts(changes []diff.AssignmentDifference, unchanged int) string {
 	n := (&diff.TypeDifference{Changes: changes}).Count()

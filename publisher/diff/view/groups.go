@@ -38,6 +38,7 @@ func groupsOf(d *diff.Difference) []*group {
 		}
 		known[key], groups = l, append(groups, l)
 	}
+	groups = append(groups, siteGroups(d)...)
 	rank := map[diff.Change]int{diff.ChangeRemoved: 0, diff.ChangeAdded: 1, diff.ChangeChanged: 2}
 	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(rank[a.change], rank[b.change]) })
 	return groups
@@ -62,6 +63,59 @@ func allLines(d *diff.Difference) []*group {
 				g.names = append(g.names, ct.ClusterType+"/"+a.Name)
 			}
 		}
+	}
+	return all
+}
+
+// siteGroups lists the site values that change, each cluster as its own group.
+func siteGroups(d *diff.Difference) []*group {
+	var groups []*group
+	for _, ct := range d.ClusterTypes {
+		groups = append(groups, siteChanges(ct.ClusterType, ct.SiteValues)...)
+	}
+	return groups
+}
+
+// siteChanges lists the site values of one cluster type that change; s may be nil.
+func siteChanges(clusterType string, s *diff.SitesDifference) []*group {
+	if s == nil {
+		return nil
+	}
+	var groups []*group
+	if len(s.Declaration) > 0 {
+		g := &group{change: diff.ChangeChanged, names: []string{"the site values that " + clusterType + " declares"}}
+		for _, k := range s.Declaration {
+			g.lines = append(g.lines, line{text: fmt.Sprintf("%s is %s", k.Key, k.Change)})
+		}
+		groups = append(groups, g)
+	}
+	for _, c := range s.Clusters {
+		g := &group{change: c.Change, names: []string{"the site values of cluster " + c.Cluster + " of " + clusterType}}
+		if c.Held {
+			g.lines = append(g.lines, line{text: "keeps those of an earlier release, since its own have a mistake"})
+		}
+		for _, v := range c.Values {
+			l := line{key: v.Key, old: show.Value(v.Old), new: show.Value(v.New)}
+			if v.Secret && v.Old != nil && v.New != nil {
+				l.new = "another " + l.new
+			}
+			g.lines = append(g.lines, l)
+		}
+		groups = append(groups, g)
+	}
+	return groups
+}
+
+// siteCosts says of each cluster type with other site values how many clusters fetch them.
+func siteCosts(d *diff.Difference) []string {
+	var all []string
+	for _, ct := range d.ClusterTypes {
+		if ct.SiteValues == nil || d.Impact == nil || d.Impact.ClustersFrom == "" {
+			continue
+		}
+		f := d.Impact.Type(ct.ClusterType)
+		all = append(all, fmt.Sprintf("the site values of %s differ on %d of %s, and %d fetch the release that has them",
+			ct.ClusterType, len(ct.SiteValues.Clusters), show.Count(f.Clusters, "cluster"), f.ChangedClusters))
 	}
 	return all
 }

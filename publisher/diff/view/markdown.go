@@ -29,6 +29,9 @@ func Markdown(d *diff.Difference) []byte {
 	if text := ImpactSummary(d); text != "" {
 		fmt.Fprintf(&c, "\n**Impact:** %s\n", escaped(text))
 	}
+	for _, text := range siteCosts(d) {
+		fmt.Fprintf(&c, "\n**Site values:** %s\n", escaped(text))
+	}
 	c.checks(d)
 	for _, r := range d.Renames {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
@@ -132,6 +135,9 @@ func (c *comment) failures(d *diff.Difference) {
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
 			rows = append(rows, []string{code(ct.ClusterType+"/"+f.Name) + stands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})
+		}
+		for _, f := range ct.FailedSites {
+			rows = append(rows, []string{escaped(siteName(ct.ClusterType, f)) + siteStands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})
 		}
 	}
 	if len(rows) > 0 {

@@ -61,6 +61,9 @@ func Table(w io.Writer, d *diff.Difference) error {
 		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", show.Line(show.List(empty, maxNames)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", show.Line(Summary(d)))
+	for _, text := range siteCosts(d) {
+		fmt.Fprintf(&b, "%s: %s\n", show.Line(d.Environment), show.Line(text))
+	}
 	if text := ImpactSummary(d); text != "" {
 		fmt.Fprintf(&b, "%s: %s\n", show.Line(d.Environment), text)
 	}
@@ -145,7 +148,7 @@ func writeRings(b *bytes.Buffer, d *diff.Difference) {
 
 func notable(d *diff.Difference) []diff.TypeDifference {
 	return slices.DeleteFunc(slices.Clone(d.ClusterTypes), func(ct diff.TypeDifference) bool {
-		return ct.Result == diff.StandingUnchanged && len(ct.Failed) == 0 && !ct.Renewed
+		return ct.Result == diff.StandingUnchanged && len(ct.Failed)+len(ct.FailedSites) == 0 && !ct.Renewed
 	})
 }
 
@@ -191,6 +194,9 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 		for _, f := range ct.Failed {
 			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", show.Line(ct.ClusterType), show.Line(f.Name), stands(f), firstLines(f.Error))
 		}
+		for _, f := range ct.FailedSites {
+			fmt.Fprintf(b, "\n! failed %s%s\n%s", show.Line(siteName(ct.ClusterType, f)), siteStands(f), firstLines(f.Error))
+		}
 	}
 }
 
@@ -209,6 +215,21 @@ func firstLines(text string) string {
 func stands(f diff.FailedDifference) string {
 	if f.Stands {
 		return ", which keeps what it has"
+	}
+	return ""
+}
+
+// siteName names the site values that have a mistake.
+func siteName(clusterType string, f diff.FailedSite) string {
+	if f.Cluster == "" {
+		return "the site values of " + clusterType
+	}
+	return "the site values of cluster " + f.Cluster + " of " + clusterType
+}
+
+func siteStands(f diff.FailedSite) string {
+	if f.Stands || f.Cluster == "" {
+		return ", which stay as they are"
 	}
 	return ""
 }
