@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -143,10 +141,10 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 		return nil, err
 	}
 	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	if a.redis, err = startRedis(dir, tools, ports[0]); err != nil {
+	if a.redis, err = c.startRedis(dir, tools, ports[0]); err != nil {
 		return nil, err
 	}
-	if err := awaitPort(ctx, at(0), a.redis); err != nil {
+	if err := c.place.awaitPort(ctx, at(0), a.redis); err != nil {
 		return nil, err
 	}
 	env, err := c.argoEnv(dir, tools, namespace)
@@ -154,24 +152,24 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 		return nil, err
 	}
 	a.startRepo = func(ctx context.Context) (*process, error) {
-		p, err := startArgo(dir, tools, "argocd-repo-server", env,
+		p, err := c.startArgo(dir, tools, "argocd-repo-server", env,
 			"--redis="+at(0), "--disable-tls", "--revision-cache-expiration=1s", "--address=127.0.0.1", fmt.Sprintf("--port=%d", ports[1]),
 			"--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", ports[2]))
 		if err != nil {
 			return nil, err
 		}
-		return p, await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", ports[2])+"/healthz", p)
+		return p, await(ctx, c.place.client(), loopback("http", ports[2])+"/healthz", p)
 	}
 	if a.repo, err = a.startRepo(ctx); err != nil {
 		return nil, err
 	}
-	a.controller, err = startArgo(dir, tools, "argocd-application-controller", env,
+	a.controller, err = c.startArgo(dir, tools, "argocd-application-controller", env,
 		"--redis="+at(0), "--repo-server="+at(1), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", ports[3]),
 		"--app-resync=3", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=60")
 	if err != nil {
 		return nil, err
 	}
-	return a, await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", ports[3])+"/healthz", a.controller)
+	return a, await(ctx, c.place.client(), loopback("http", ports[3])+"/healthz", a.controller)
 }
 
 // argoEnv returns the environment of both of Argo CD's processes. They take their namespace from the
@@ -211,32 +209,32 @@ func (c *Cluster) argoEnv(dir, tools, namespace string) ([]string, error) {
 }
 
 // startArgo runs Argo CD's one program in the part that is named.
-func startArgo(dir, tools, name string, env []string, args ...string) (*process, error) {
+func (c *Cluster) startArgo(dir, tools, name string, env []string, args ...string) (*process, error) {
 	path, err := find(tools, "argocd")
 	if err != nil {
 		return nil, err
 	}
-	return startAs(dir, name, path, args, append(env, "ARGOCD_BINARY_NAME="+name)...)
+	return c.place.start(dir, name, path, args, append(env, "ARGOCD_BINARY_NAME="+name)...)
 }
 
 // startRedis runs the redis that make has unpacked, with its libraries beside it, or this machine's own.
-func startRedis(dir, tools string, port int) (*process, error) {
+func (c *Cluster) startRedis(dir, tools string, port int) (*process, error) {
 	path, err := find(tools, "redis-server")
 	if err != nil {
 		if path, err = exec.LookPath("redis-server"); err != nil {
 			return nil, fmt.Errorf("redis-server, which Argo CD needs, is neither in %s nor in PATH: install redis, or run \"make e2e-tools\" on Debian", ToolsEnv)
 		}
 	}
-	return start(dir, path, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir},
+	return c.place.start(dir, "redis-server", path, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir},
 		"LD_LIBRARY_PATH="+filepath.Join(filepath.Dir(path), "lib"))
 }
 
 // awaitPort waits until p listens.
-func awaitPort(ctx context.Context, address string, p *process) error {
+func (at Place) awaitPort(ctx context.Context, address string, p *process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		conn, err := at.dial(ctx, "tcp", address)
 		if err == nil {
 			return conn.Close()
 		}

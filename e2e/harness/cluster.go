@@ -52,6 +52,7 @@ type Cluster struct {
 	// Config is the same access for client-go.
 	Config *rest.Config
 
+	place     Place
 	dir       string     // holds everything; empty for a cluster that was given
 	processes []*process // in the order of their start
 
@@ -66,11 +67,17 @@ func Start(ctx context.Context) (*Cluster, error) {
 	if path := os.Getenv(KubeconfigEnv); path != "" {
 		return connect(ctx, path)
 	}
-	tools := os.Getenv(ToolsEnv)
-	if tools == "" {
+	if os.Getenv(ToolsEnv) == "" {
 		return nil, fmt.Errorf("neither %s nor %s is set: run \"make e2e\"", KubeconfigEnv, ToolsEnv)
 	}
-	return retry(func() (*Cluster, error) { return launch(ctx, tools) })
+	return StartIn(ctx, Place{})
+}
+
+// StartIn is Start for a cluster of a test's own, all of whose processes run in a place. Config reaches it from the tests;
+// Kubeconfig is for programs that run there.
+func StartIn(ctx context.Context, place Place) (*Cluster, error) {
+	tools := os.Getenv(ToolsEnv)
+	return retry(func() (*Cluster, error) { return launch(ctx, tools, place) })
 }
 
 // retry begins again where a port that was free a moment ago was taken when its server started.
@@ -98,12 +105,12 @@ func connect(ctx context.Context, path string) (*Cluster, error) {
 	return &Cluster{Kubeconfig: path, Config: config}, nil
 }
 
-func launch(ctx context.Context, tools string) (_ *Cluster, err error) {
+func launch(ctx context.Context, tools string, place Place) (_ *Cluster, err error) {
 	dir, err := os.MkdirTemp("", "wherry-e2e-")
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	c := &Cluster{dir: dir, place: place, Kubeconfig: filepath.Join(dir, "kubeconfig")}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop(""))

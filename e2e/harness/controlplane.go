@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math/big"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +39,7 @@ func (c *Cluster) startStore(ctx context.Context, tools string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return client, await(ctx, &http.Client{Timeout: probeTimeout}, client+"/health", p)
+	return client, await(ctx, c.place.client(), client+"/health", p)
 }
 
 // startAPIServer runs kube-apiserver on the given store and writes the kubeconfig of its administrator.
@@ -62,6 +61,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
 		return err
 	}
+	c.Config.Dial = c.place.Dial
 	p, err := c.run(tools, "kube-apiserver",
 		"--etcd-servers="+store,
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
@@ -124,7 +124,7 @@ func (c *Cluster) run(tools, name string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(c.dir, path, args)
+	p, err := c.place.start(c.dir, name, path, args)
 	if err != nil {
 		return nil, err
 	}

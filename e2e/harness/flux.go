@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -180,7 +179,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 			return started, err
 		}
 		metrics, health := ports[2*i], ports[2*i+1]
-		p, err := start(dir, path, append(args[1:],
+		p, err := c.place.start(dir, args[0], path, append(args[1:],
 			"--watch-all-namespaces=false", "--events-addr=", "--log-level=info",
 			fmt.Sprintf("--metrics-addr=127.0.0.1:%d", metrics), fmt.Sprintf("--health-addr=127.0.0.1:%d", health),
 		), env...)
@@ -189,7 +188,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 		}
 		p.metrics = loopback("http", metrics) + "/metrics"
 		started = append(started, p)
-		if err := await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", health)+"/readyz", p); err != nil {
+		if err := await(ctx, c.place.client(), loopback("http", health)+"/readyz", p); err != nil {
 			return started, err
 		}
 	}

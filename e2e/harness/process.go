@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -44,6 +45,32 @@ func start(dir, path string, args []string, env ...string) (*process, error) {
 
 // startAs is start for a program that is several, each with a name.
 func startAs(dir, name, path string, args []string, env ...string) (*process, error) {
+	return Place{}.start(dir, name, path, args, env...)
+}
+
+// Place is a part of this machine's network that programs run in, such as a network namespace. The zero value is the one of
+// the tests themselves.
+type Place struct {
+	// Start starts a program there; nil is (*exec.Cmd).Start.
+	Start func(*exec.Cmd) error
+	// Dial connects to one by its address; nil is that of a net.Dialer.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// client returns one for programs of the place.
+func (at Place) client() *http.Client {
+	return &http.Client{Timeout: probeTimeout, Transport: &http.Transport{DialContext: at.dial}}
+}
+
+func (at Place) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if at.Dial != nil {
+		return at.Dial(ctx, network, address)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, address)
+}
+
+// start is startAs for a program in the place.
+func (at Place) start(dir, name, path string, args []string, env ...string) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.log = filepath.Join(dir, p.name+".log")
@@ -60,7 +87,11 @@ func startAs(dir, name, path string, args []string, env ...string) (*process, er
 		// until the child has ended, so that only the death of the whole process takes the child along.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		if err := p.cmd.Start(); err != nil {
+		begin := (*exec.Cmd).Start
+		if at.Start != nil {
+			begin = at.Start
+		}
+		if err := begin(p.cmd); err != nil {
 			started <- err
 			return
 		}

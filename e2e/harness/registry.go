@@ -67,7 +67,7 @@ func (r *Registry) distribution(ctx context.Context, password string) error {
 	if r.process, err = start(r.dir, path, []string{"serve", config}); err != nil {
 		return err
 	}
-	return awaitPort(ctx, r.Prefix, r.process)
+	return Place{}.awaitPort(ctx, r.Prefix, r.process)
 }
 
 func launchRegistry(ctx context.Context, programs string) (*Registry, error) {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -22,6 +23,9 @@ var (
 	farAddress  = netip.MustParseAddr("198.18.0.2")
 	linkMask    = netip.MustParseAddr("255.255.255.252")
 )
+
+// loopback is a namespace's own, by which its programs reach each other.
+const loopback = "lo"
 
 // linkQueue bounds the time for which packets wait for earlier ones, as in the modem of a slow link.
 const linkQueue = 2 * time.Second
@@ -105,7 +109,7 @@ func (l *Link) Up(up bool) error {
 	l.mu.Lock()
 	l.cuts++
 	l.mu.Unlock()
-	return l.Near.do(func() error { return l.Near.setUp(up) })
+	return l.Near.do(func() error { return setUp(l.Near.name, up) })
 }
 
 // Close takes the link away. Programs that were started in a namespace have to have ended.
@@ -210,9 +214,12 @@ func newNamespace(address netip.Addr) (*Namespace, error) {
 	return n, <-failed
 }
 
-// addDevice makes the TUN device that is this end of the link.
+// addDevice makes the TUN device that is this end of the link, beside loopback.
 func (n *Namespace) addDevice() error {
 	const path = "/dev/net/tun"
+	if err := setUp(loopback, true); err != nil {
+		return err
+	}
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -232,22 +239,22 @@ func (n *Namespace) addDevice() error {
 		what  uint
 		value netip.Addr
 	}{{unix.SIOCSIFADDR, n.Address}, {unix.SIOCSIFNETMASK, linkMask}} {
-		err = errors.Join(err, n.configure(set.what, func(r *unix.Ifreq) error { return r.SetInet4Addr(set.value.AsSlice()) }))
+		err = errors.Join(err, configure(n.name, set.what, func(r *unix.Ifreq) error { return r.SetInet4Addr(set.value.AsSlice()) }))
 	}
-	if err = errors.Join(err, n.setUp(true)); err != nil {
+	if err = errors.Join(err, setUp(n.name, true)); err != nil {
 		return errors.Join(err, n.device.Close())
 	}
 	return nil
 }
 
-// configure makes one change to the device. The thread has to be in the namespace.
-func (n *Namespace) configure(what uint, change func(*unix.Ifreq) error) error {
+// configure makes one change to a device. The thread has to be in its namespace.
+func configure(device string, what uint, change func(*unix.Ifreq) error) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	request, err := unix.NewIfreq(n.name)
+	request, err := unix.NewIfreq(device)
 	if err != nil {
 		return err
 	}
@@ -255,13 +262,13 @@ func (n *Namespace) configure(what uint, change func(*unix.Ifreq) error) error {
 		return err
 	}
 	if err := unix.IoctlIfreq(fd, what, request); err != nil {
-		return fmt.Errorf("network device %s: %w", n.name, err)
+		return fmt.Errorf("network device %s: %w", device, err)
 	}
 	return nil
 }
 
-func (n *Namespace) setUp(up bool) error {
-	return n.configure(unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error {
+func setUp(device string, up bool) error {
+	return configure(device, unix.SIOCSIFFLAGS, func(r *unix.Ifreq) error {
 		if up {
 			r.SetUint16(unix.IFF_UP)
 		}
@@ -283,6 +290,15 @@ func (n *Namespace) Listen() (l net.Listener, err error) {
 		return err
 	})
 	return l, err
+}
+
+// Dial connects to a program in the namespace, or at the other end, by its IP address.
+func (n *Namespace) Dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	err = n.do(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, network, address)
+		return err
+	})
+	return conn, err
 }
 
 // Start starts a program in the namespace.
