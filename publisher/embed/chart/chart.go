@@ -4,50 +4,51 @@
 // asked, no file and no environment variable of the machine is read, no program runs, and a random value or the time that
 // reaches the output is an error. What a chart depends on must be in it. Archives, time, steps and output are bounded.
 //
+// Helm's own library reads charts and composes values. Its engine does not let others replace functions, so the templates run
+// here, on text/template with the functions of Helm and sprig; tests compare the output with Helm's engine.
+//
 // Charts of HelmReleases stay archives; [Releases] says which ones there are.
 package chart
 
 import (
-	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"time"
+
+	helm "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
 )
 
 // Errors to test for. The message has the template, or the file.
 var (
 	// ErrTooLarge is wrapped where an archive, or what is rendered, exceeds a bound.
 	ErrTooLarge = errors.New("too large")
-	// ErrTooSlow is wrapped where rendering takes longer than Options.MaxTime.
+	// ErrTooSlow is wrapped where rendering takes longer than Options.MaxTime, or too many steps.
 	ErrTooSlow = errors.New("takes too long")
-	// ErrNotReproducible is wrapped where a random value, a new key or the time would be in the output.
+	// ErrNotReproducible is wrapped where a random value, a new key or the time would be in the output, or a template asks
+	// the cluster or the network.
 	ErrNotReproducible = errors.New("not reproducible")
 	// ErrCapabilities is wrapped where a chart reads .Capabilities, and Options.KubeVersion is empty.
 	ErrCapabilities = errors.New("the chart reads .Capabilities")
 )
 
-// Chart is a chart with all that it depends on.
-type Chart struct{}
-
-// Read reads a chart's archive, a .tgz. A link, a path that leads out of the chart, or an archive of more than 20 MiB packed,
-// 100 MiB unpacked, or 5,000 files is an error.
-func Read(archive io.Reader) (*Chart, error) { return nil, errors.ErrUnsupported }
-
-// ReadFolder reads a chart from a folder of files, with the bounds of [Read]. It honours .helmignore.
-func ReadFolder(files fs.FS, dir string) (*Chart, error) { return nil, errors.ErrUnsupported }
+// Chart is a chart with all that it depends on. It may be rendered by several goroutines.
+type Chart struct {
+	files    []*loader.BufferedFile // with the archives in charts/ unpacked
+	metadata helm.Metadata
+}
 
 // Name is the name in Chart.yaml.
-func (c *Chart) Name() string { return "" }
+func (c *Chart) Name() string { return c.metadata.Name }
 
 // Version is the version in Chart.yaml.
-func (c *Chart) Version() string { return "" }
+func (c *Chart) Version() string { return c.metadata.Version }
 
 // Options are what a chart is rendered with, beside itself.
 type Options struct {
 	// ReleaseName and Namespace are .Release.Name, which must not be empty, and .Release.Namespace, "default" if empty.
 	ReleaseName, Namespace string
 	// Values go over those of the chart, as with helm template --values. See [ParseValues], [MergeValues] and [SetValue].
+	// They are not changed.
 	Values map[string]any
 	// KubeVersion is .Capabilities.KubeVersion, such as "1.31" or "v1.31.2". If empty, a chart that reads .Capabilities, or
 	// that asks for a version of Kubernetes, is an error wrapping ErrCapabilities.
@@ -67,9 +68,9 @@ type Options struct {
 
 // Result is what a chart renders to.
 type Result struct {
-	// Files are those of crds/ first, then one for each template that gives objects, in Helm's order.
+	// Files are those of crds/ first, then one for each template that gives objects, each sorted by path.
 	Files []File
-	// Hooks are objects that Helm would run at a moment of its own. Those for tests are left out.
+	// Hooks are objects that Helm would run at a moment of its own, in the order of Files. Those for tests are left out.
 	Hooks []Hook
 }
 
@@ -77,6 +78,7 @@ type Result struct {
 type File struct {
 	// Path is relative to the chart, such as "templates/service.yaml" or "charts/redis/templates/service.yaml".
 	Path string
+	// Data holds the objects, separated by lines of three dashes. What gives no object is left out.
 	Data []byte
 	// Chart and Version are those of the chart, or of the chart below it, that has the template.
 	Chart, Version string
@@ -93,21 +95,4 @@ type Hook struct {
 	// Data is the object, with its annotations.
 	Data           []byte
 	Chart, Version string
-}
-
-// Render renders the templates of c. Errors name the template and its line, and what to do.
-func (c *Chart) Render(ctx context.Context, opts Options) (*Result, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// ParseValues reads a file of values.
-func ParseValues(data []byte) (map[string]any, error) { return nil, errors.ErrUnsupported }
-
-// MergeValues returns values with over on top, as Helm merges a later --values file: maps are merged, all else is replaced,
-// and null removes a key. It changes neither.
-func MergeValues(values, over map[string]any) map[string]any { return nil }
-
-// SetValue sets one value by a path such as "a.b[0].c" in values, as helm's --set does, or --set-string with asText.
-func SetValue(values map[string]any, path, value string, asText bool) error {
-	return errors.ErrUnsupported
 }

@@ -1,0 +1,275 @@
+package chart
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/ignore"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// Bounds on one chart with all that it depends on.
+const (
+	// MaxArchiveBytes bounds a packed chart.
+	MaxArchiveBytes = 20 << 20
+	// maxFileBytes bounds one file, as Helm does.
+	maxFileBytes = 5 << 20
+	maxChartSize = 100 << 20 // all files, unpacked
+	maxFiles     = 10_000
+	// maxCharts bounds charts in charts.
+	maxNesting = 8
+	// maxCharts bounds them in all.
+	maxCharts = 500
+)
+
+// Read reads a chart's archive, a .tgz. A link, a path that leads out of the chart, or an archive of more than 20 MiB packed,
+// 100 MiB unpacked, or 10,000 files is an error.
+func Read(archive io.Reader) (*Chart, error) {
+	data, err := io.ReadAll(io.LimitReader(archive, MaxArchiveBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxArchiveBytes {
+		return nil, fmt.Errorf("%w: a chart's archive may have %d bytes", ErrTooLarge, MaxArchiveBytes)
+	}
+	u := new(unpacker)
+	files, err := u.archive(data)
+	if err != nil {
+		return nil, err
+	}
+	return u.chart(files)
+}
+
+// ReadFolder reads a chart from a folder of files, with the bounds of [Read]. It honours .helmignore, and follows no links.
+func ReadFolder(files fs.FS, dir string) (*Chart, error) {
+	u := new(unpacker)
+	found, err := u.folder(files, dir)
+	if err != nil {
+		return nil, err
+	}
+	return u.chart(found)
+}
+
+// unpacker counts what it unpacks.
+type unpacker struct{ files, bytes, charts int }
+
+func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
+	files, err := u.vendored(files, 0)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := loader.LoadFiles(files)
+	if err != nil {
+		return nil, finding.Errorf("", finding.Position{}, "", "%s", err)
+	}
+	return &Chart{files: files, metadata: *loaded.Metadata}, nil
+}
+
+func (u *unpacker) count(name string, size int) error {
+	u.files++
+	u.bytes += size
+	switch {
+	case size > maxFileBytes:
+		return fmt.Errorf("%w: file %s of the chart has more than %d bytes", ErrTooLarge, name, maxFileBytes)
+	case u.files > maxFiles || u.bytes > maxChartSize:
+		return fmt.Errorf("%w: the chart has more than %d files or %d bytes", ErrTooLarge, maxFiles, maxChartSize)
+	}
+	return nil
+}
+
+var driveName = regexp.MustCompile(`^[a-zA-Z]:`)
+
+// archive reads the files of a .tgz, without its one folder.
+func (u *unpacker) archive(data []byte) ([]*loader.BufferedFile, error) {
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("the chart is no .tgz archive: %w", err)
+	}
+	var files []*loader.BufferedFile
+	seen := map[string]bool{}
+	for entries := tar.NewReader(unzipped); ; {
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the chart's archive: %w", err)
+		}
+		if u.files++; u.files > maxFiles {
+			return nil, u.count(header.Name, 0)
+		}
+		switch header.Typeflag {
+		case tar.TypeDir, tar.TypeXGlobalHeader, tar.TypeXHeader:
+			continue
+		case tar.TypeReg:
+		default:
+			return nil, fmt.Errorf("the chart's archive has %q, which is a link or another thing that is no file", header.Name)
+		}
+		name, err := insideName(header.Name)
+		if err != nil {
+			return nil, err
+		}
+		if seen[name] {
+			return nil, fmt.Errorf("the chart's archive has %q twice", header.Name)
+		}
+		seen[name] = true
+		content, err := io.ReadAll(io.LimitReader(entries, maxFileBytes+1))
+		if err != nil {
+			return nil, fmt.Errorf("the chart's archive: %s: %w", name, err)
+		}
+		if err := u.count(name, len(content)); err != nil {
+			return nil, err
+		}
+		files = append(files, &loader.BufferedFile{Name: name, Data: bytes.TrimPrefix(content, byteOrderMark)})
+	}
+	if len(files) == 0 {
+		return nil, errors.New("the chart's archive has no files")
+	}
+	return files, nil
+}
+
+var byteOrderMark = []byte("\xEF\xBB\xBF")
+
+// insideName is the name of an entry below the archive's one folder.
+func insideName(entry string) (string, error) {
+	name := strings.ReplaceAll(entry, `\`, "/")
+	folder, rest, ok := strings.Cut(name, "/")
+	clean := path.Clean(rest)
+	if !ok || folder == ".." || folder == "" || !fs.ValidPath(clean) || clean == "." || driveName.MatchString(clean) {
+		return "", fmt.Errorf("the chart's archive has %q, which does not lie in the chart's folder", entry)
+	}
+	return clean, nil
+}
+
+// folder reads the files below dir.
+func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, error) {
+	if !fs.ValidPath(dir) {
+		return nil, fmt.Errorf("the chart's folder %q lies outside of the repository", dir)
+	}
+	rules := ignore.Empty()
+	if data, err := fs.ReadFile(source, path.Join(dir, ignore.HelmIgnore)); err == nil {
+		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
+			return nil, fmt.Errorf("%s: %w", path.Join(dir, ignore.HelmIgnore), err)
+		}
+	}
+	rules.AddDefaults()
+	var files []*loader.BufferedFile
+	err := fs.WalkDir(source, dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || name == dir {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		inside := name
+		if dir != "." {
+			inside = strings.TrimPrefix(name, dir+"/")
+		}
+		switch ignored := rules.Ignore(inside, info); {
+		case e.IsDir() && ignored:
+			return fs.SkipDir
+		case e.IsDir():
+			return u.count(name, 0)
+		case ignored:
+			return nil
+		case !e.Type().IsRegular():
+			return fmt.Errorf("%s: is a link or another thing that is no file", name)
+		}
+		if err := u.count(name, int(min(info.Size(), maxFileBytes+1))); err != nil {
+			return err
+		}
+		data, err := fs.ReadFile(source, name)
+		if err == nil && int64(len(data)) > info.Size() {
+			err = u.count(name, len(data)) // the file has grown
+		}
+		files = append(files, &loader.BufferedFile{Name: inside, Data: bytes.TrimPrefix(data, byteOrderMark)})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return files, nil
+}
+
+// vendored unpacks the archives in charts/ to folders, so that the bounds are those of all together, and not those of Helm,
+// which are for each.
+func (u *unpacker) vendored(files []*loader.BufferedFile, depth int) ([]*loader.BufferedFile, error) {
+	all := make([]*loader.BufferedFile, 0, len(files))
+	below := map[string]bool{} // the charts' folders
+	for _, f := range files {
+		if rest, ok := strings.CutPrefix(f.Name, "charts/"); ok {
+			if folder, _, ok := strings.Cut(rest, "/"); ok {
+				below[folder] = true
+			}
+		}
+	}
+	if u.charts += len(below); depth > maxNesting || u.charts > maxCharts {
+		return nil, fmt.Errorf("%w: charts in charts nest deeper than %d, or are more than %d", ErrTooLarge, maxNesting, maxCharts)
+	}
+	for _, f := range files {
+		name, ok := strings.CutPrefix(f.Name, "charts/")
+		if !ok || strings.Contains(name, "/") || path.Ext(name) != ".tgz" || strings.IndexAny(name, "_.") == 0 {
+			all = append(all, f)
+			continue
+		}
+		inside, err := u.archive(f.Data)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		}
+		if u.charts++; u.charts > maxCharts {
+			return nil, fmt.Errorf("%w: the chart has more than %d charts below it", ErrTooLarge, maxCharts)
+		}
+		folder := strings.TrimSuffix(name, ".tgz")
+		for below[folder] {
+			folder += "-"
+		}
+		below[folder] = true
+		for _, b := range inside {
+			all = append(all, &loader.BufferedFile{Name: "charts/" + folder + "/" + b.Name, Data: b.Data})
+		}
+	}
+	return u.deeper(all, below, depth)
+}
+
+// deeper unpacks the archives of the charts in charts/.
+func (u *unpacker) deeper(files []*loader.BufferedFile, folders map[string]bool, depth int) ([]*loader.BufferedFile, error) {
+	if len(folders) == 0 {
+		return files, nil
+	}
+	var all []*loader.BufferedFile
+	inside := map[string][]*loader.BufferedFile{}
+	var order []string
+	for _, f := range files {
+		rest, ok := strings.CutPrefix(f.Name, "charts/")
+		folder, name, isBelow := strings.Cut(rest, "/")
+		if !ok || !isBelow {
+			all = append(all, f)
+			continue
+		}
+		if inside[folder] == nil {
+			order = append(order, folder)
+		}
+		inside[folder] = append(inside[folder], &loader.BufferedFile{Name: name, Data: f.Data})
+	}
+	for _, folder := range order {
+		unpacked, err := u.vendored(inside[folder], depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("charts/%s: %w", folder, err)
+		}
+		for _, f := range unpacked {
+			all = append(all, &loader.BufferedFile{Name: "charts/" + folder + "/" + f.Name, Data: f.Data})
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,369 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mitchellh/copystructure"
+	helm "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// Render renders the templates of c. Errors are of type [finding.Error]: they name the template and its line, and what to do.
+//
+// Functions whose result is random, or is the time, may be called as long as their result has no effect: a password that a
+// value overrides is no error. Whether it has is found by rendering twice, with two sets of such results.
+//
+// A rendering that does not end in time leaves its goroutine behind until its next step; Render itself returns.
+func (c *Chart) Render(ctx context.Context, opts Options) (*Result, error) {
+	if opts.MaxBytes <= 0 {
+		opts.MaxBytes = 16 << 20
+	}
+	if opts.MaxTime <= 0 {
+		opts.MaxTime = 30 * time.Second
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = "default"
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: chart %s is not rendered after %s", ErrTooSlow, c.Name(), opts.MaxTime))
+	defer cancel()
+	type outcome struct {
+		result *Result
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		result, err := c.render(ctx, opts)
+		done <- outcome{result, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case rendered := <-done:
+		if rendered.err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return rendered.result, rendered.err
+	}
+}
+
+func (c *Chart) render(ctx context.Context, opts Options) (result *Result, err error) {
+	defer func() {
+		if p := recover(); p != nil { // a chart that Helm's library cannot cope with
+			result, err = nil, fmt.Errorf("chart %s: %v", c.Name(), p)
+		}
+	}()
+	p, err := c.compose(opts)
+	if err != nil {
+		return nil, err
+	}
+	return p.reproducible(ctx)
+}
+
+// composed is a chart with its values.
+type composed struct {
+	chart *helm.Chart
+	top   map[string]any // what .Release, .Values and so on are
+	opts  Options
+}
+
+// compose puts values and dependencies together, as "helm template" does.
+func (c *Chart) compose(opts Options) (*composed, error) {
+	loaded, err := loader.LoadFiles(c.files)
+	if err != nil {
+		return nil, err
+	}
+	sortDependencies(loaded)
+	chartFile := finding.Position{File: chartutil.ChartfileName}
+	switch {
+	case loaded.Metadata.APIVersion != helm.APIVersionV1 && loaded.Metadata.APIVersion != helm.APIVersionV2:
+		return nil, finding.Errorf("", chartFile, "", "the chart has apiVersion %s, which needs a newer Helm (known: v1, v2)", loaded.Metadata.APIVersion)
+	case loaded.Metadata.Type != "" && loaded.Metadata.Type != "application":
+		return nil, finding.Errorf("", chartFile, "name a chart that depends on it", "a chart of type %s cannot be rendered by itself", loaded.Metadata.Type)
+	}
+	if err := chartutil.ValidateReleaseName(opts.ReleaseName); err != nil {
+		return nil, fmt.Errorf("the release name %q: %w", opts.ReleaseName, err)
+	}
+	shown, known, err := capabilities(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkKubeVersion(loaded.Metadata.KubeVersion, known); err != nil {
+		return nil, err
+	}
+	values, err := copyOf(opts.Values)
+	if err != nil {
+		return nil, err
+	}
+	if err := chartutil.ProcessDependenciesWithMerge(loaded, values); err != nil {
+		return nil, finding.Errorf("", chartFile, "", "the dependencies: %s", err)
+	}
+	if err := checkDependencies(loaded); err != nil {
+		return nil, err
+	}
+	release := chartutil.ReleaseOptions{Name: opts.ReleaseName, Namespace: opts.Namespace, Revision: 1, IsInstall: true}
+	top, err := chartutil.ToRenderValuesWithSchemaValidation(loaded, values, release, known, true)
+	if err != nil {
+		return nil, finding.Errorf("", finding.Position{File: chartutil.ValuesfileName}, "", "the values: %s", err)
+	}
+	top["Capabilities"] = shown
+	if merged, ok := top["Values"].(chartutil.Values); ok && !opts.WithoutSchema {
+		if err := checkSchemas(loaded, merged); err != nil {
+			return nil, err
+		}
+	}
+	return &composed{loaded, top, opts}, nil
+}
+
+func copyOf(values map[string]any) (map[string]any, error) {
+	if values == nil {
+		return map[string]any{}, nil
+	}
+	copied, err := copystructure.Copy(values)
+	if err != nil {
+		return nil, err
+	}
+	return copied.(map[string]any), nil
+}
+
+// sortDependencies undoes the order of a map, in which Helm's loader leaves them.
+func sortDependencies(c *helm.Chart) {
+	below := slices.Clone(c.Dependencies())
+	slices.SortFunc(below, func(a, b *helm.Chart) int {
+		return strings.Compare(a.Name()+" "+a.Metadata.Version, b.Name()+" "+b.Metadata.Version)
+	})
+	c.SetDependencies(below...)
+	for _, b := range below {
+		sortDependencies(b)
+	}
+}
+
+func checkKubeVersion(wanted string, known *chartutil.Capabilities) error {
+	at := finding.Position{File: chartutil.ChartfileName}
+	switch {
+	case wanted == "":
+	case known == nil:
+		return &finding.Error{Position: at, Message: "the chart needs Kubernetes " + wanted + ", and the version of the clusters is not known", Hint: kubeVersionAdvice, Err: ErrCapabilities}
+	case !chartutil.IsCompatibleRange(wanted, known.KubeVersion.Version):
+		return finding.Errorf("", at, "", "the chart needs Kubernetes %s, and the clusters have %s", wanted, known.KubeVersion.Version)
+	}
+	return nil
+}
+
+// checkDependencies looks for the charts that are enabled and not there.
+func checkDependencies(c *helm.Chart) error {
+	var missing []string
+	for _, wanted := range c.Metadata.Dependencies {
+		there := slices.ContainsFunc(c.Dependencies(), func(d *helm.Chart) bool { return d.Name() == wanted.Name })
+		if !there {
+			missing = append(missing, strings.TrimSpace(wanted.Name+" "+wanted.Version))
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return finding.Errorf("", finding.Position{File: chartutil.ChartfileName}, `run "helm dependency build" and commit charts/, name a packaged chart, or disable them by their condition or tags`,
+		"the chart depends on %s, not in its folder charts/", strings.Join(missing, ", "))
+}
+
+// once renders all templates, with the results of impure calls that varied chooses.
+func (p *composed) once(ctx context.Context, varied func(place string) bool) (map[string]string, *run, error) {
+	top := maps.Clone(p.top)
+	release, err := copystructure.Copy(p.top["Release"])
+	if err != nil {
+		return nil, nil, err
+	}
+	values, err := copystructure.Copy(p.top["Values"])
+	if err != nil {
+		return nil, nil, err
+	}
+	top["Release"], top["Values"] = release, values // templates can change them
+	r := newRun(ctx, p.opts.MaxBytes, varied)
+	rendered, err := r.render(sources(p.chart, top))
+	return rendered, r, err
+}
+
+// maxTold bounds the places that one error names.
+const maxTold = 5
+
+// reproducible renders the chart, and again if it calls impure functions: what then differs depends on them.
+func (p *composed) reproducible(ctx context.Context) (*Result, error) {
+	first, r, err := p.result(ctx, func(string) bool { return false })
+	if err != nil || len(r.called) == 0 {
+		return first, err
+	}
+	second, _, err := p.result(ctx, func(string) bool { return true })
+	together, differ := firstDifference(first, second)
+	if err == nil && !differ {
+		return first, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var errs []error
+	places := slices.Sorted(maps.Keys(r.called))
+	for _, place := range places {
+		other, _, err := p.result(ctx, func(at string) bool { return at == place })
+		if file, differ := firstDifference(first, other); err == nil && differ {
+			errs = append(errs, r.called[place].notReproducible(file))
+		}
+		if len(errs) == maxTold {
+			break
+		}
+	}
+	if len(errs) == 0 { // only all together have an effect
+		for _, place := range places[:min(len(places), maxTold)] {
+			errs = append(errs, r.called[place].notReproducible(together))
+		}
+	}
+	return nil, errors.Join(errs...)
+}
+
+// result renders once, and makes files and hooks of what the templates give.
+func (p *composed) result(ctx context.Context, varied func(place string) bool) (*Result, *run, error) {
+	rendered, r, err := p.once(ctx, varied)
+	if err != nil {
+		return nil, r, explain(err)
+	}
+	result, err := p.split(rendered)
+	return result, r, err
+}
+
+// firstDifference is the path of the first file or hook that two results differ in.
+func firstDifference(a, b *Result) (string, bool) {
+	if b == nil {
+		b = new(Result)
+	}
+	for i, f := range a.Files {
+		if i >= len(b.Files) || f.Path != b.Files[i].Path || !bytes.Equal(f.Data, b.Files[i].Data) {
+			return f.Path, true
+		}
+	}
+	for i, h := range a.Hooks {
+		if i >= len(b.Hooks) || h.Path != b.Hooks[i].Path || !bytes.Equal(h.Data, b.Hooks[i].Data) {
+			return h.Path, true
+		}
+	}
+	switch {
+	case len(b.Files) > len(a.Files):
+		return b.Files[len(a.Files)].Path, true
+	case len(b.Hooks) > len(a.Hooks):
+		return b.Hooks[len(a.Hooks)].Path, true
+	}
+	return "", false
+}
+
+// split makes files and hooks of what the templates gave.
+func (p *composed) split(rendered map[string]string) (*Result, error) {
+	result := &Result{}
+	charts := map[string]*helm.Chart{}
+	byPath(p.chart, charts)
+	size := 0
+	if !p.opts.WithoutCRDs {
+		crds := p.chart.CRDObjects()
+		slices.SortFunc(crds, func(a, b helm.CRD) int { return strings.Compare(a.Filename, b.Filename) })
+		for _, crd := range crds {
+			of := ownerOf(crd.Filename, charts)
+			size += len(crd.File.Data)
+			result.Files = append(result.Files, File{inside(crd.Filename), crd.File.Data, of.Name(), of.Metadata.Version})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		of := ownerOf(name, charts)
+		var kept []string
+		for _, text := range documents(rendered[name]) {
+			hook, empty, err := hookOf(text)
+			switch {
+			case err != nil:
+				return nil, finding.Errorf("", finding.Position{File: inside(name)}, "", "the template does not give YAML: %s", err)
+			case empty:
+			case hook == nil:
+				kept = append(kept, text)
+			case !slices.ContainsFunc(hook.Events, isNoTest):
+			default:
+				hook.Path, hook.Chart, hook.Version = inside(name), of.Name(), of.Metadata.Version
+				result.Hooks = append(result.Hooks, *hook)
+			}
+			size += len(text)
+		}
+		if len(kept) > 0 {
+			result.Files = append(result.Files, File{inside(name), []byte(strings.Join(kept, "\n---\n") + "\n"), of.Name(), of.Metadata.Version})
+		}
+	}
+	if size > p.opts.MaxBytes {
+		return nil, fmt.Errorf("%w: the chart gives more than %d bytes", ErrTooLarge, p.opts.MaxBytes)
+	}
+	return result, nil
+}
+
+func byPath(c *helm.Chart, all map[string]*helm.Chart) {
+	all[c.ChartFullPath()] = c
+	for _, below := range c.Dependencies() {
+		byPath(below, all)
+	}
+}
+
+// ownerOf is the chart that has a template or file.
+func ownerOf(name string, charts map[string]*helm.Chart) *helm.Chart {
+	for dir := path.Dir(name); ; dir = path.Dir(dir) {
+		if c, ok := charts[dir]; ok {
+			return c
+		}
+	}
+}
+
+// separator is Helm's.
+var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
+
+// documents splits the output of a template.
+func documents(text string) []string {
+	var all []string
+	for _, document := range separator.Split(strings.TrimSpace(text), -1) {
+		if document = strings.TrimSpace(document); document != "" {
+			all = append(all, document)
+		}
+	}
+	return all
+}
+
+// hookOf reads the part of an object that makes it a hook; nil if it is none.
+func hookOf(text string) (hook *Hook, empty bool, err error) {
+	var object any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil || object == nil {
+		return nil, object == nil, err
+	}
+	head, ok := object.(map[string]any)
+	if !ok {
+		return nil, false, errors.New("a document is not a map, as Kubernetes' objects are")
+	}
+	metadata, _ := head["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	events, isHook := annotations["helm.sh/hook"]
+	if !isHook {
+		return nil, false, nil
+	}
+	hook = &Hook{Weight: atoi(fmt.Sprint(annotations["helm.sh/hook-weight"])), Data: []byte(text + "\n")}
+	hook.Kind, _ = head["kind"].(string)
+	hook.Name, _ = metadata["name"].(string)
+	for _, event := range strings.Split(fmt.Sprint(events), ",") {
+		hook.Events = append(hook.Events, strings.ToLower(strings.TrimSpace(event)))
+	}
+	slices.Sort(hook.Events)
+	return hook, false, nil
+}
+
+func isNoTest(event string) bool {
+	return event != "test" && event != "test-success" && event != "test-failure"
+}
