@@ -47,6 +47,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,6 +55,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/content"
@@ -145,6 +147,8 @@ type Options struct {
 	Watchdog *health.Watchdog
 	// Named list what the content store keeps beside releases; see content.Options.
 	Named []func(*bbolt.Tx) ([]content.Named, error)
+	// Endpoint is the agent's endpoint as engines reach it. Nil is none.
+	Endpoint func() artifact.Endpoint
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic
@@ -206,6 +210,7 @@ type Agent struct {
 // process is what one pass leaves to the next in the same process. It belongs to the pass that runs.
 type process struct {
 	content    *content.Store
+	artifacts  *artifact.Store
 	engines    *engines.Set
 	values     *sitevalues.Site
 	memory     *memoryState
@@ -250,14 +255,15 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
-		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Named: a.opts.Named, Log: a.opts.Log,
+		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Named: append(slices.Clone(a.opts.Named), artifact.Named), Log: a.opts.Log,
 		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
 			return a.opts.Window.Enter(ctx, a.opts.Now())
 		},
 	})
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
+	a.artifacts = artifact.New(state.db, a.content)
 	a.engines = engines.New(state.db, a.content, engines.Options{
-		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete},
+		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.serveTo},
 		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
 		Alive: func() { a.pulse.Live() }, Now: a.opts.Now, Log: a.opts.Log,
 	})

@@ -28,6 +28,9 @@ func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did appl
 	if err = p.useValues(ctx, did.rollout); err != nil {
 		return did, err
 	}
+	if did.dropped, err = p.derive(ctx, got.target, did.rollout); err != nil {
+		return did, err
+	}
 	if err = p.entrust(ctx, g); err != nil {
 		return did, err
 	}

@@ -56,7 +56,7 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *freez
 	if p.from != nil || p.source == nil { // else less was tried, and less was to be written
 		p.unrecorded.Store(nil)
 	}
-	if err := errors.Join(p.tidy(got.target, seen.switched || got.taken || proved), p.pruneValues()); err != nil {
+	if err := errors.Join(p.tidy(got.target, seen.switched || seen.dropped || got.taken || proved), p.pruneValues()); err != nil {
 		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
 	}
 	return out

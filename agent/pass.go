@@ -112,6 +112,7 @@ type applied struct {
 	rollout  *assignments.Rollout // how all assignments stand; nil where that is not known
 	changes  engines.Changes
 	switched bool // another release than before is running
+	dropped  bool // the store has artifacts that no engine needs any more
 	// attempted is true where engines were to change something; see noteAttempt.
 	attempted bool
 }
@@ -120,6 +121,7 @@ type applied struct {
 // that have drifted since may be applied again.
 func (a applied) after(b applied) applied {
 	a.switched, a.attempted, a.changes.Began = a.switched || b.switched, a.attempted || b.attempted, a.changes.Began || b.changes.Began
+	a.dropped = a.dropped || b.dropped
 	return a
 }
 

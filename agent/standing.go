@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
@@ -88,6 +89,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	st.Release = k.releases(now)
 	st.State, st.Reason, st.Message = k.summary()
 	if st.Identity, err = enroll.ReadStatus(tx); err != nil {
+		return st, err
+	}
+	if st.Artifacts, err = artifact.List(tx); err != nil {
 		return st, err
 	}
 	st.remark(k.floor)

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
@@ -63,7 +64,7 @@ func newState(db *state.DB) *State {
 }
 
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = append([]string{bucketOrders, content.BucketTrees, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
+var buckets = append([]string{bucketOrders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error

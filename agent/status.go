@@ -7,6 +7,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
@@ -36,6 +37,8 @@ type Status struct {
 	// Items is sorted by assignment.
 	Items []bundle.Item `json:"items"`
 	Queue outbox.Status `json:"queue"`
+	// Artifacts are what engines fetch of assignments with embedded delivery, sorted by assignment.
+	Artifacts []artifact.Status `json:"artifacts,omitempty"`
 	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
 	Trust *trust.Status `json:"trust,omitempty"`
 	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.

@@ -20,7 +20,7 @@ import (
 // error is part of the result: the state tells whether another call can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
-// A Reconciler may also be a Releaser, a Claimer, a Foreteller, a Settler and a Runner. If it is an io.Closer, it runs
+// A Reconciler may also be a Releaser, a Claimer, a Foreteller, a Settler, a Runner and a Fetcher. If it is an io.Closer, it runs
 // work between calls: Close, after the last call, ends that work, so that the Reconciler of a later process can
 // continue it.
 type Reconciler interface {
@@ -70,6 +70,12 @@ type Runner interface {
 	Working() bool
 }
 
+// Fetcher is a Reconciler whose engine fetches the content of assignments with embedded delivery from the agent's endpoint.
+// It is handed Assignment.Served. Others take the files as they are.
+type Fetcher interface {
+	FetchesEmbedded()
+}
+
 // Assignment is one assignment with its files.
 type Assignment struct {
 	bundle.Assignment
@@ -97,10 +103,14 @@ func (a Assignment) Files() digest.Digest {
 
 // Served is the content of one assignment at the agent's endpoint.
 type Served struct {
+	// Err tells why there is no artifact, for example since the disk is full. The other fields are empty then.
+	Err error
 	// Host is HOST:PORT of the endpoint as the engine reaches it.
 	Host string
 	// CA has the certificates, in PEM, by which the endpoint is verified; nil if the system's are sufficient.
 	CA []byte
+	// Plain means HTTP without TLS.
+	Plain bool
 	// Manifests is the artifact of the folder bundle.ManifestsDir: one layer, a tar+gzip whose root is that folder.
 	Manifests ServedArtifact
 	// Charts are the charts in bundle.ChartsDir, as Helm stores charts in registries, by file name.

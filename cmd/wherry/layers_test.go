@@ -33,7 +33,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"":          {"artifact", "assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
 			"content":   {"state"},
 			"control":   nil,

@@ -42,7 +42,13 @@ type Reconciler struct {
 	*kubernetes.Reconciler
 }
 
-var _ reconcilers.Reconciler = (*Reconciler)(nil)
+var (
+	_ reconcilers.Reconciler = (*Reconciler)(nil)
+	_ reconcilers.Fetcher    = (*Reconciler)(nil)
+)
+
+// FetchesEmbedded makes the Reconciler a reconcilers.Fetcher.
+func (*Reconciler) FetchesEmbedded() {}
 
 // New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
 // that of another adapter.

@@ -133,13 +133,17 @@ func (r *rewriting) serveApplication(o *unstructured.Unstructured, folder string
 // shareArgo adds what Argo CD needs to reach the endpoint.
 func (r *rewriting) shareArgo(namespace string) {
 	url := "oci://" + path.Join(r.Served.Host, path.Dir(r.Served.Manifests.Repository))
+	data := map[string]any{"type": encode("oci"), "url": encode(url)}
+	if r.Served.Plain {
+		data["insecureOCIForceHttp"] = encode("true")
+	}
 	r.share(Shared{Unstructured: &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
 		"metadata": map[string]any{
 			"namespace": namespace, "name": repositoryName,
 			"labels": map[string]any{"argocd.argoproj.io/secret-type": "repo-creds"},
 		},
-		"data": map[string]any{"type": encode("oci"), "url": encode(url)},
+		"data": data,
 	}}}, "the agent's own, with the address of its endpoint")
 	if r.Served.CA != nil {
 		r.share(Shared{Joins: true, Unstructured: &unstructured.Unstructured{Object: map[string]any{

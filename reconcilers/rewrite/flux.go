@@ -164,6 +164,10 @@ func (r *rewriting) repository(namespace, name string) *unstructured.Unstructure
 
 // trust has Flux verify the endpoint by its CA.
 func (r *rewriting) trust(o *unstructured.Unstructured, spec map[string]any, before string) {
+	if r.Served.Plain {
+		spec["insecure"] = true
+		r.change(subject(o), "spec.insecure", "", "true")
+	}
 	if r.Served.CA == nil {
 		return
 	}

@@ -28,8 +28,9 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Reasons why an assignment cannot be rewritten. Its state is Failed then.
+// Reasons why an assignment cannot be rewritten. Its state is Failed then, but for ArtifactNotMade.
 const (
+	ArtifactNotMade  = "ArtifactNotMade"  // pending: the agent could not write the artifact
 	NoEndpoint       = "NoEndpoint"       // the agent serves nothing; the site's fault
 	SourceNotServed  = "SourceNotServed"  // an object takes its content from what is not embedded
 	ChartNotEmbedded = "ChartNotEmbedded" // a HelmRelease's chart is not in the folder of charts
@@ -240,10 +241,16 @@ func (r *rewriting) change(object, field, from, to string) {
 	}
 }
 
-// endpoint returns an error if the agent serves nothing.
+// endpoint returns an error if the agent does not serve the assignment.
 func (r *rewriting) endpoint() error {
-	if r.Served != nil {
+	switch {
+	case r.Served == nil:
+	case r.Served.Err == nil:
 		return nil
+	case reconcilers.Known(r.Served.Err) != nil:
+		return r.Served.Err
+	default:
+		return &reconcilers.Error{Reason: ArtifactNotMade, Err: r.Served.Err}
 	}
 	err := errors.New("the delivery is embedded, and the engine fetches the content from the agent's endpoint, which is off (start the agent with --serve ADDRESS)")
 	return &reconcilers.Error{Reason: NoEndpoint, Fault: reconcilers.FaultSite, Err: err}

@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/agent/artifact"
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// derive makes the artifacts that engines are to fetch from the agent's endpoint, before any engine hears of them. Dropped is
+// true if the store has artifacts that no engine needs any more.
+func (p *pass) derive(ctx context.Context, target *state.Release, rollout *assignments.Rollout) (dropped bool, err error) {
+	var wanted []artifact.Wanted
+	for r := range rollout.Sorted() {
+		if p.opts.Endpoint == nil || !p.engines.Fetches(r) {
+			continue
+		}
+		w := artifact.Wanted{Assignment: r.Spec, Folder: folderOf(r), Reached: r.Reached.Desired == r.Desired(), Keep: r.Removing}
+		if !r.Removing {
+			a, err := p.engines.Handed(ctx, r, p.engines.For(r.Spec))
+			w.Dir, w.Keep = a.Dir, err != nil || a.Dir == "" // its engine is not called either
+		}
+		wanted = append(wanted, w)
+	}
+	changed, dropped, err := p.artifacts.Bring(ctx, wanted)
+	if changed && err == nil {
+		err = p.content.Index(p.kept(target)...)
+	}
+	return dropped, err
+}
+
+// folderOf identifies the files that an assignment is to have, with the values of the site.
+func folderOf(r assignments.Record) digest.Digest {
+	if r.Values == "" {
+		return r.Spec.Content
+	}
+	return digest.FromString(r.Spec.Content.String() + " " + r.Values.String())
+}
+
+// serveTo adds the artifacts of an assignment for engines that fetch.
+func (a *Agent) serveTo(_ context.Context, r assignments.Record, to *reconcilers.Assignment) error {
+	if a.opts.Endpoint == nil || !a.engines.FetchesWith(r.Spec, to.Adapter) {
+		return nil
+	}
+	at := a.opts.Endpoint()
+	at.Platform = a.cluster.Platform
+	var err error
+	if to.Served, err = a.artifacts.Served(r.Spec, folderOf(r), at); err != nil {
+		to.Served = &reconcilers.Served{Err: err}
+	}
+	return nil
+}
