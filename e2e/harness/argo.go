@@ -23,6 +23,8 @@ import (
 type Argo struct {
 	cluster                 *Cluster
 	redis, repo, controller *process
+	namespace               string
+	certificates            string // the folder in which the repo-server looks for certificates
 	startRepo               func(context.Context) (*process, error)
 }
 
@@ -69,6 +71,52 @@ func (a *Argo) StopRepoServer() (start func(context.Context) error, err error) {
 		}
 		return err
 	}, a.repo.stop()
+}
+
+// MountCertificates brings the keys of the ConfigMap argocd-tls-certs-cm to the repo-server, as a kubelet does, until ctx
+// ends.
+func (a *Argo) MountCertificates(ctx context.Context) error {
+	c, err := client.New(a.cluster.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	for {
+		found := &corev1.ConfigMap{}
+		err := c.Get(ctx, client.ObjectKey{Namespace: a.namespace, Name: "argocd-tls-certs-cm"}, found)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if err := a.mount(found.Data); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+func (a *Argo) mount(data map[string]string) error {
+	entries, err := os.ReadDir(a.certificates)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if _, there := data[e.Name()]; !there {
+			err = errors.Join(err, os.Remove(filepath.Join(a.certificates, e.Name())))
+		}
+	}
+	for name, text := range data {
+		path := filepath.Join(a.certificates, name)
+		if have, _ := os.ReadFile(path); string(have) != text {
+			err = errors.Join(err, os.WriteFile(path, []byte(text), 0o644))
+		}
+	}
+	return err
 }
 
 func (p *process) pause() (resume func() error, err error) {
@@ -125,7 +173,7 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 	if err != nil {
 		return nil, err
 	}
-	a := &Argo{cluster: c}
+	a := &Argo{cluster: c, namespace: namespace, certificates: filepath.Join(dir, "tls")}
 	defer func() {
 		if err == nil {
 			return
