@@ -55,6 +55,8 @@ type Explanation struct {
 	Settings []Setting `json:"settings,omitempty"`
 	// Error is the reason why the assignment cannot be rendered; empty if it can.
 	Error string `json:"error,omitempty"`
+	// Rendered is the assignment with its rendered files; nil if it cannot be rendered.
+	Rendered *Assignment `json:"-"`
 }
 
 // Setting is an annotation in effect for an assignment, the most specific one of its name.
@@ -147,6 +149,7 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 		x.Error = err.Error()
 		return x, ctx.Err()
 	}
+	x.Rendered = assignment
 	x.Adapter, x.AdapterBecause, x.Settings = assignment.Adapter, whyAdapter(ct, t), settingsOf(ct, t)
 	return x, nil
 }

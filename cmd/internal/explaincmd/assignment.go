@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -23,7 +25,9 @@ func newAssignmentCommand() *cobra.Command {
 		Short: "Say why a deployment target is on a cluster type",
 		Long: `Say why a deployment target is on a cluster type: the policies that select the pair, with each term of their
 selectors and the label that meets it, the ConfigMaps of its configuration in the order in which they are
-merged, its adapter, and why it fails if it does. TARGET is the full name, WORKLOAD-TARGET.
+merged, its adapter, and why it fails if it does. With embedded delivery it also lists what the agent changes in
+the objects of Flux and Argo CD, so that they take the content from the agent's endpoint. TARGET is the full
+name, WORKLOAD-TARGET.
 
 The exit code is 1 if it is not there.`,
 		Example: "  wherry explain assignment ./dev shop/till-test --environment dev --base ./main\n" +
@@ -52,7 +56,24 @@ func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned boo
 	if err != nil {
 		return failure(err)
 	}
-	if err := cli.Print(cmd.OutOrStdout(), x.format, why, func(w io.Writer) { pairTable(w, why) }); err != nil {
+	answer := struct {
+		*scheduler.Explanation
+		// Rewritten lists what the agent changes in the rendered objects; see rewritten.
+		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
+	}{Explanation: why}
+	problem := ""
+	if made := why.Rendered; made != nil {
+		line := bundle.Assignment{Name: made.Name, Namespace: made.Namespace, Adapter: made.Adapter}
+		if slices.ContainsFunc(why.Settings, func(s scheduler.Setting) bool { return s.Name == "delivery" && s.Value == scheduler.Embedded }) {
+			line.Delivery = bundle.Embedded
+		}
+		answer.Rewritten, problem = rewritten("PLATFORM", line, folderOf(made.Files, func(f scheduler.File) (string, []byte) { return f.Path, f.Data }))
+	}
+	err = cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
+		pairTable(w, why)
+		rewrittenTable(w, answer.Rewritten, problem)
+	})
+	if err != nil {
 		return err
 	}
 	if why.Assigned != assigned {
@@ -144,8 +165,24 @@ const maxOthers = 16
 
 // line explains from a bundle.
 func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) error {
-	answer := r.ExplainAssignment(x.target)
-	if err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) { lineTable(w, answer, r) }); err != nil {
+	answer := struct {
+		catalog.AssignmentAnswer
+		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
+	}{AssignmentAnswer: r.ExplainAssignment(x.target)}
+	problem := ""
+	if a := answer.Assignment; a != nil {
+		files, err := r.Tree().Read(*a)
+		if err != nil {
+			return err
+		}
+		paths := slices.Sorted(maps.Keys(files))
+		answer.Rewritten, problem = rewritten(r.Release.Platform, *a, folderOf(paths, func(path string) (string, []byte) { return path, files[path] }))
+	}
+	err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
+		lineTable(w, answer.AssignmentAnswer, r)
+		rewrittenTable(w, answer.Rewritten, problem)
+	})
+	if err != nil {
 		return err
 	}
 	if answer.Assigned != assigned {
