@@ -93,20 +93,23 @@ func decodeInspection(data []byte) (all inspection, ok bool) {
 type sightAt string
 
 const (
-	atTemplate   sightAt = ""       // the template, or the cluster type if that is built in
-	atAPIVersion sightAt = "flux"   // the apiVersion About, of an object of Kind, in the template
-	atConfig     sightAt = "config" // the key About of the configuration
+	atTemplate   sightAt = ""         // the template, or the cluster type if that is built in
+	atAPIVersion sightAt = "flux"     // the apiVersion About, of an object of Kind, in the template
+	atConfig     sightAt = "config"   // the key About of the configuration
+	atWorkload   sightAt = "workload" // the site values that it lists, of which About is not one
 )
 
 // fileInspector lists the findings of one file, in its order.
 type fileInspector struct {
 	place string
 	seen  []sight
+	// refers is true if the file may refer to site values.
+	refers bool
 }
 
 // inspectFile lists the findings of a file. Its documents are Kubernetes objects if objects is true.
 func inspectFile(path string, data []byte, objects bool) []sight {
-	in := &fileInspector{}
+	in := &fileInspector{refers: mayRefer(data)}
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	for number := 1; ; number++ {
 		var n yaml.Node
@@ -122,6 +125,8 @@ func inspectFile(path string, data []byte, objects bool) []sight {
 		}
 		if len(n.Content) == 1 && objects {
 			in.object(n.Content[0], true)
+		} else if in.refers {
+			in.siteReferences(in.place, &n)
 		}
 	}
 }
@@ -166,6 +171,9 @@ func (in *fileInspector) object(n *yaml.Node, lists bool) {
 	in.names(id, metadata)
 	in.seen = append(in.seen, sight{Place: in.place, Group: id.group, Kind: id.kind, Namespace: id.namespace, Name: id.name})
 	in.fluxVersion(id.group, version, kind)
+	if in.refers {
+		in.siteReferences(id.String(), n)
+	}
 	if kind == "ConfigMap" && apiVersion == kinds.CoreAPI {
 		in.configMapData(kinds.Field(n, "data"))
 	}

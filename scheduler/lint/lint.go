@@ -89,6 +89,7 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 	l.references()
 	l.annotations()
 	l.values()
+	l.siteValues()
 	for _, g := range l.groups {
 		of := g.first
 		if g.more > 0 {

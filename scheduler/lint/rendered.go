@@ -148,6 +148,11 @@ func (r *renderedFiles) file(s sighting) {
 	r.template = r.objects.Templates[r.ct.TemplateOf(s.path)]
 	at := r.templateAt()
 	switch {
+	case s.At == atWorkload:
+		if slices.Contains(r.assignment.SiteValues, s.About) || !r.usesSiteValues() {
+			return
+		}
+		at = r.workloadAt()
 	case s.At == atConfig:
 		at = r.origin(s.About)
 	case s.At == atAPIVersion && r.template != nil:
