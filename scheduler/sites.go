@@ -82,17 +82,16 @@ func (m *Model) SiteSchema(clusterType string) (*siteschema.Schema, error) {
 	return newSiteSchemas(m.objects.SiteValues).of(ct)
 }
 
-// SiteFacts returns the facts about a cluster as far as the platform knows them, and its row, which is nil for a cluster
-// without values and labels. The error names the values that cannot be read.
-func (m *Model) SiteFacts(c *kinds.Cluster, schema *siteschema.Schema) (sitevalues.Facts, *sitevalues.Row, error) {
+// siteFacts returns the facts about a cluster as far as the platform knows them, and its row, which is nil for a cluster
+// without values and labels.
+func (m *Model) siteFacts(c *kinds.Cluster, schema *siteschema.Schema) (sitevalues.Facts, *sitevalues.Row) {
 	facts := sitevalues.Facts{
 		Name: c.Metadata.Name, UID: c.Spec.UID, Type: c.Spec.ClusterType, Environment: m.environment, Ring: c.Spec.Ring, Labels: c.Spec.Labels,
 	}
 	if schema == nil || len(c.Spec.Values)+len(c.Spec.Labels) == 0 {
-		return facts, nil, nil
+		return facts, nil
 	}
-	row, err := rowOf(c, schema)
-	return facts, row, err
+	return facts, rowOf(c, schema)
 }
 
 // sites returns the site values of a cluster type; nil if it declares none.
@@ -133,11 +132,15 @@ func (m *Model) clustersOf(clusterType string) []*kinds.Cluster {
 
 // checkRow returns the row of a cluster, nil if it needs none, and the mistakes in its values.
 func (m *Model) checkRow(c *kinds.Cluster, schema *siteschema.Schema) (*sitevalues.Row, error) {
-	facts, row, err := m.SiteFacts(c, schema)
-	if err != nil {
-		return nil, err
-	}
+	facts, row := m.siteFacts(c, schema)
 	var errs []error
+	switch {
+	case bundle.IsClusterUID(c.Spec.UID):
+	case len(c.Spec.Values) == 0:
+		return nil, nil // no agent asks for it
+	default:
+		errs = append(errs, finding.Errorf(finding.CodeSiteValue, c.At, `"wherry-agent status -o json" prints it`, "Cluster %q has site values and no valid spec.uid, by which its agent finds them", c.Metadata.Name))
+	}
 	_, problems := sitevalues.Resolve(schema.Document, row, nil, facts)
 	for _, p := range problems {
 		switch required := p.Kind == sitevalues.Missing && p.Required && !schema.Document.Properties[p.Key].SiteMaySet; {
@@ -166,37 +169,23 @@ func siteMistake(c *kinds.Cluster, key, message string) error {
 	return finding.Errorf(finding.CodeSiteValue, at, hint, "Cluster %q: site value %s: %s", c.Metadata.Name, key, message)
 }
 
-// rowOf returns the row of a cluster with values or labels. Its values are read but not checked against each other.
-func rowOf(c *kinds.Cluster, schema *siteschema.Schema) (*sitevalues.Row, error) {
-	if !bundle.IsClusterUID(c.Spec.UID) {
-		if len(c.Spec.Values) == 0 {
-			return nil, nil // no agent asks for it
-		}
-		return nil, finding.Errorf(finding.CodeSiteValue, c.At, `"wherry-agent status -o json" prints it`, "Cluster %q has site values and no valid spec.uid, by which its agent finds them", c.Metadata.Name)
-	}
+// rowOf returns the row of a cluster with values or labels. Its values are in the form in which they travel, but for those
+// that are not valid, about which Resolve tells.
+func rowOf(c *kinds.Cluster, schema *siteschema.Schema) *sitevalues.Row {
 	row := &sitevalues.Row{UID: c.Spec.UID, Name: c.Metadata.Name, Ring: c.Spec.Ring, Labels: c.Spec.Labels}
-	var errs []error
 	for _, key := range sortedKeys(c.Spec.Values) {
 		value := c.Spec.Values[key].Value
-		p, declared := schema.Document.Properties[key]
-		if declared {
-			read := p.Read
-			if text, ok := value.(string); ok && strings.Contains(text, "{{") { // Resolve composes it
-				text := sitevalues.Property{Type: sitevalues.String}
-				read = text.Read
-			}
-			var err error
-			if value, err = read(value); err != nil {
-				errs = append(errs, siteMistake(c, key, err.Error()))
-				continue
+		if p, declared := schema.Document.Properties[key]; declared {
+			if read, err := p.Read(value); err == nil {
+				value = read
 			}
 		}
 		if row.Values == nil {
 			row.Values = map[string]any{}
 		}
-		row.Values[key] = value // of an unknown key too, so that Resolve suggests a known one
+		row.Values[key] = value
 	}
-	return row, finding.Join(errs)
+	return row
 }
 
 // siteKeys returns the keys that the annotation uses-site-values of a target lists, sorted, as far as schema or the facts

@@ -19,7 +19,7 @@ const maxPartsShown = 200
 
 func newConfigCommand() *cobra.Command {
 	x := &question{}
-	return x.command(&cobra.Command{
+	cmd := x.command(&cobra.Command{
 		Use:   "config PLATFORM TYPE/TARGET KEY [--environment NAME]",
 		Short: "Say where a configuration value comes from",
 		Long: `Say where the value of a configuration key comes from, for a deployment target on a cluster type: every
@@ -27,9 +27,24 @@ ConfigMap that gives one, in the order in which they are merged, what each did t
 who gave each part. For a key without a value: who has it and why that does not apply. Values that look like
 secrets are masked.
 
+With --cluster, KEY is a site value of that cluster.
+
 The exit code is 1 if the key has no value.`,
-		Example: "  wherry explain config ./dev shop/till-test LOG_LEVEL --environment dev --base ./main",
-	}, []string{"KEY"}, x.config, x.releasedConfig)
+		Example: "  wherry explain config ./dev shop/till-test LOG_LEVEL --environment dev --base ./main\n" +
+			"  wherry explain config ./dev shop/till-test dns --cluster plant-7 --environment dev --base ./main",
+	}, []string{"KEY"}, func(cmd *cobra.Command, e *scheduler.Explainer) error {
+		if x.cluster != "" {
+			return x.site(cmd, e)
+		}
+		return x.config(cmd, e)
+	}, func(cmd *cobra.Command, r *catalog.Released) error {
+		if x.cluster != "" {
+			return x.releasedSite(cmd, r)
+		}
+		return x.releasedConfig(cmd, r)
+	})
+	x.addCluster(cmd)
+	return cmd
 }
 
 func (x *question) config(cmd *cobra.Command, e *scheduler.Explainer) error {

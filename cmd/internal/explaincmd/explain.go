@@ -30,11 +30,16 @@ With KEY, say where the value of a configuration key comes from: every ConfigMap
 and of a structured value who gave each part. For a key without a value: who has it and why that does not apply.
 Values that look like secrets are masked.
 
+With --cluster, say which site values that cluster has and where they come from: the Cluster object, the default of
+the declaration, or a fact about the cluster. KEY is then one of them.
+
 The exit code is 1 if the target is not on the cluster type, or the key has no value.
 
 With the CODE of a finding, or the REASON of a state, say what it means and what to do.` + help,
 		Example: `  wherry explain shop/till-test
   wherry explain shop/till-test LOG_LEVEL -e dev
+  wherry explain shop/till-test --cluster plant-7
+  wherry explain shop/till-test dns --cluster plant-7
   wherry explain ./dev shop/till-test --environment dev --base ./main
   wherry explain shop/till-test --environment dev --from oci://127.0.0.1:5000/edge --key cosign.pub
   wherry explain W1203
@@ -56,6 +61,7 @@ With the CODE of a finding, or the REASON of a state, say what it means and what
 		ValidArgsFunction: x.source.CompleteAssignments,
 	}
 	x.addFlags(cmd)
+	x.addCluster(cmd)
 	for _, old := range []*cobra.Command{newAssignmentCommand(), newConfigCommand(), newNoAssignmentCommand()} {
 		old.Hidden = true
 		cmd.AddCommand(old)
@@ -96,6 +102,9 @@ func (x *question) explain(cmd *cobra.Command, args []string) error {
 			}
 		}
 		return x.released(cmd, func(cmd *cobra.Command, r *catalog.Released) error {
+			if x.cluster != "" {
+				return x.releasedSite(cmd, r)
+			}
 			if len(x.rest) > 0 {
 				return x.releasedConfig(cmd, r)
 			}
@@ -108,6 +117,9 @@ func (x *question) explain(cmd *cobra.Command, args []string) error {
 	}
 	x.platform = place
 	return x.fromSources(cmd, func(cmd *cobra.Command, e *scheduler.Explainer) error {
+		if x.cluster != "" {
+			return x.site(cmd, e)
+		}
 		if len(x.rest) > 0 {
 			return x.config(cmd, e)
 		}

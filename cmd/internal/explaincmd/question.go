@@ -32,6 +32,7 @@ type question struct {
 	from     string
 	trust    flags.Trust
 	format   string
+	cluster  string // for site values; empty for configuration
 
 	platform, clusterType, target string
 	rest                          []string

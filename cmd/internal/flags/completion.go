@@ -58,6 +58,17 @@ func (f *Source) CompleteAssignments(cmd *cobra.Command, args []string, _ string
 	return names, cobra.ShellCompDirectiveDefault
 }
 
+// CompleteClusters completes the name of a cluster.
+func (f *Source) CompleteClusters(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if loaded := f.loadQuietly(cmd); loaded != nil {
+		for _, c := range loaded.Model.Clusters() {
+			names = append(names, c.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 // loadQuietly loads the platform around the current folder, as far as it can be read in the time that a shell waits. It
 // is nil if there is none.
 func (f *Source) loadQuietly(cmd *cobra.Command) *platform.Loaded {
