@@ -15,7 +15,7 @@ import (
 // Bounds on one rendering. A chart that doubles a value forty times must fail before it exhausts memory or time.
 const (
 	// maxSteps bounds calls of functions, turns of loops and templates.
-	maxSteps = 20_000_000
+	maxSteps = 2_000_000
 	// timedSteps is the number of steps between two looks at the context.
 	timedSteps = 256
 	// maxDepth bounds templates in templates, by include, tpl and template.
@@ -230,7 +230,7 @@ var callChecks = map[string]func(r *run, args []reflect.Value) error{
 		return nil
 	},
 	"derivePassword": func(r *run, _ []reflect.Value) error {
-		if r.steps += maxSteps / 50; r.steps > maxSteps { // it takes a tenth of a second
+		if r.steps += maxSteps / 10; r.steps > maxSteps { // it takes a tenth of a second
 			return errWork
 		}
 		return nil

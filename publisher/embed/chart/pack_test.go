@@ -1,0 +1,62 @@
+package chart
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"helm.sh/helm/v3/pkg/chart/loader"
+)
+
+func TestAnArchiveKeepsItsBytes(t *testing.T) {
+	packed := archiveOf(t, [2]string{"web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\n"})
+	sum := sha256.Sum256(packed)
+	data, c, err := Archive(bytes.NewReader(packed), "sha256:"+hex.EncodeToString(sum[:]))
+	require.NoError(t, err)
+	require.Equal(t, packed, data)
+	require.Equal(t, "web", c.Name())
+	_, _, err = Archive(bytes.NewReader(packed), "")
+	require.NoError(t, err)
+	_, _, err = Archive(bytes.NewReader(append(packed, 0)), hex.EncodeToString(sum[:]))
+	require.ErrorContains(t, err, "is expected")
+	_, _, err = Archive(bytes.NewReader(make([]byte, MaxArchiveBytes+1)), "")
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestAPackedChartIsTheSame(t *testing.T) {
+	c := chartWith(t, map[string]string{
+		"templates/a.yaml": "a: {{ .Values.a }}{{ .Values.b }}", "values.yaml": "a: 1\nb: 1\n", "values-prod.yaml": "a: 2\n", "values-eu.yaml": "b: 3\n",
+		"charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n", "charts/sub/templates/b.yaml": "b: c\n",
+	})
+	packed, err := c.Pack()
+	require.NoError(t, err)
+	again, err := c.Pack()
+	require.NoError(t, err)
+	require.Equal(t, packed, again)
+	name := t.TempDir() + "/web.tgz"
+	require.NoError(t, os.WriteFile(name, packed, 0o600))
+	byHelm, err := loader.LoadFile(name)
+	require.NoError(t, err)
+	require.Len(t, byHelm.Dependencies(), 1)
+
+	_, read, err := Archive(bytes.NewReader(packed), "")
+	require.NoError(t, err)
+	for _, c := range []*Chart{c, read} {
+		result, err := c.Render(t.Context(), Options{ReleaseName: "a"})
+		require.NoError(t, err)
+		require.Equal(t, "a: 11\n", string(result.Files[1].Data))
+		prod, err := c.WithValuesFiles([]string{"values-prod.yaml", "values-eu.yaml"})
+		require.NoError(t, err)
+		result, err = prod.Render(t.Context(), Options{ReleaseName: "a"})
+		require.NoError(t, err)
+		require.Equal(t, "a: 23\n", string(result.Files[1].Data))
+	}
+	_, err = c.WithValuesFiles([]string{"gone.yaml"})
+	require.ErrorContains(t, err, "gone.yaml: the chart web has no such file of values")
+	data, ok := c.File("values-eu.yaml")
+	require.True(t, ok)
+	require.Equal(t, "b: 3\n", string(data))
+}

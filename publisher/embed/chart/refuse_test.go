@@ -1,0 +1,371 @@
+package chart
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// chartWith is a chart with these files, and a Chart.yaml if they have none.
+func chartWith(t *testing.T, files map[string]string) *Chart {
+	t.Helper()
+	source := fstest.MapFS{"Chart.yaml": {Data: []byte("apiVersion: v2\nname: web\nversion: 1.2.3\n")}}
+	for name, text := range files {
+		source[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	c, err := ReadFolder(source, ".")
+	require.NoError(t, err)
+	return c
+}
+
+func render(t *testing.T, template string, opts Options) (string, error) {
+	t.Helper()
+	opts.ReleaseName = "my-release"
+	result, err := chartWith(t, map[string]string{"templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(t.Context(), opts)
+	if err != nil || len(result.Files) == 0 {
+		return "", err
+	}
+	return string(result.Files[0].Data), nil
+}
+
+func TestARandomValueFailsWhereItHasAnEffect(t *testing.T) {
+	for _, c := range []struct{ name, template, want string }{
+		{"a default", "a: {{ default (randAlphaNum 10) .Values.password }}", "templates/a.yaml:1: randAlphaNum gives a random value, which reaches templates/a.yaml: the same chart would give other files each time (set password)"},
+		{"a default by pipe", "\na: {{ .Values.password | default (randAlpha 10) | b64enc | quote }}", "templates/a.yaml:2: randAlpha gives a random value"},
+		{"derived", "a: {{ randNumeric 3 | sha256sum | trunc 3 | quote }}", "randNumeric gives a random value"},
+		{"an else", "{{ if .Values.password }}a: b{{ else }}a: {{ randAscii 4 | b64enc }}{{ end }}", "(set password)"},
+		{"where it is not set", "{{ if not .Values.nested.gone }}a: {{ randBytes 4 }}{{ end }}", "(set nested.gone)"},
+		{"where it is set", "{{ if .Values.nested.key }}a: {{ uuidv4 }}{{ end }}", "(set nested.key to false, and give what the chart would make)"},
+		{"an integer", "a: {{ randInt 0 2 }}", "randInt gives a random value"},
+		{"a condition", "{{ if gt (randInt 0 2) 0 }}a: b{{ end }}", "randInt gives a random value"},
+		{"letters in another order", `a: {{ shuffle "abc" }}`, "shuffle gives a random value"},
+		{"a certificate", `{{ $ca := genCA "my" 10 }}{{ $c := genSignedCert "a" nil (list "a") 10 $ca }}a: {{ $c.Cert | b64enc }}`, "genSignedCert gives a new key or certificate"},
+		{"a key", `a: {{ genPrivateKey "rsa" | b64enc }}`, "genPrivateKey gives a new key"},
+		{"a hash of a password", `a: {{ htpasswd "a" "b" | quote }}`, "htpasswd gives a hash with a random salt"},
+		{"the time", `a: {{ now | unixEpoch | quote }}`, "now gives the time"},
+		{"the year", `a: {{ now | date "2006" }}`, "now gives the time"},
+		{"a date of nothing", `a: {{ date "2006" nil }}`, "date gives the time"},
+		{"an age", `a: {{ ago 0 }}`, "ago gives the time"},
+		{"a template in a value", `a: {{ tpl "{{ uuidv4 }}" . }}`, "uuidv4 gives a random value"},
+		{"a template of another file", `a: {{ include "p" . }}{{ define "p" }}{{ randAlpha 3 }}{{ end }}`, "randAlpha gives a random value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := render(t, c.template, Options{})
+			require.ErrorContains(t, err, c.want)
+			require.ErrorIs(t, err, ErrNotReproducible)
+		})
+	}
+}
+
+func TestARandomValueWithoutEffectIsNoError(t *testing.T) {
+	set := Options{Values: map[string]any{"password": "known"}}
+	for _, c := range []struct{ template, want string }{
+		{"a: {{ default (randAlphaNum 10) .Values.password }}", "a: known\n"},
+		{"a: {{ len (randAlphaNum 10) }}", "a: 10\n"},
+		{"a: {{ randInt 3 4 }}", "a: 3\n"},
+		{"{{ $c := genCA \"my\" 10 }}a: b", "a: b\n"},
+		{"a: {{ .Values.password }}\n---\n{{ $x := now }}kind: Pod\nmetadata: {name: {{ uuidv4 }}, annotations: {helm.sh/hook: test}}", "a: known\n"},
+		{`a: {{ 0 | date "2006-01-02" }}`, "a: 1970-01-01\n"},
+		{`a: {{ dateInZone "15:04" 0 "UTC" | quote }}`, "a: \"00:00\"\n"},
+		{`a: {{ htmlDate 0 }}`, "a: 1970-01-01\n"},
+		{`a: {{ toDate "2006-01-02" "2020-02-03" | dateModify "24h" | date "2006-01-02" }}`, "a: 2020-02-04\n"},
+	} {
+		got, err := render(t, c.template, set)
+		require.NoError(t, err, c.template)
+		require.Equal(t, c.want, got)
+	}
+}
+
+func TestOnlyThePlacesThatMatterAreNamed(t *testing.T) {
+	_, err := render(t, "a: {{ default (randAlphaNum 10) .Values.nested.key }}\nb: {{ default (randAlphaNum 10) .Values.password }}", Options{})
+	require.EqualError(t, err, "templates/a.yaml:2: randAlphaNum gives a random value, which reaches templates/a.yaml: the same chart would give other files each time (set password)")
+}
+
+func TestWhatACallAsksOfOthersFails(t *testing.T) {
+	for _, c := range []struct{ name, template, want string }{
+		{"the cluster", "\n\na: {{ (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}", "templates/a.yaml:3: lookup asks the cluster for a v1 Secret, and there is none here"},
+		{"the cluster, where a value avoids it", "{{ if not .Values.password }}{{ lookup \"v1\" \"Secret\" \"a\" \"a\" }}{{ end }}", "(set password)"},
+		{"the network", `a: {{ getHostByName "localhost" }}`, "getHostByName asks the network"},
+		{"the environment", `a: {{ env "HOME" }}`, `function "env" not defined (Helm does not have it either, because it reads the environment)`},
+		{"a function of another Helm", "\n{{ toIni . }}", `templates/a.yaml:2: function "toIni" not defined (the chart may need a newer Helm)`},
+		{"the machine's time zones", `a: {{ dateInZone "15" 0 "Europe/Berlin" }}`, "dateInZone asks the machine for the time zone Europe/Berlin (use UTC)"},
+		{"the version of the clusters", "\na: {{ .Capabilities.KubeVersion.Minor }}", "templates/a.yaml:2: the chart reads .Capabilities (set the annotations wherry.dev/kube-version"},
+		{"it by another way", `{{ $c := index . "Capabilities" }}a: {{ with $c }}{{ .APIVersions.Has "v1" }}{{ end }}`, "the chart reads .Capabilities"},
+		{"it by its text", `a: {{ .Capabilities }}`, "the chart reads .Capabilities"},
+		{"it by its YAML", `a: {{ toYaml . | len }}`, "the chart reads .Capabilities"},
+		{"it in another template", `a: {{ include "p" (dict "ctx" $) }}{{ define "p" }}{{ .ctx.Capabilities.KubeVersion }}{{ end }}`, "the chart reads .Capabilities"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := render(t, c.template, Options{})
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	got, err := render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", Options{})
+	require.NoError(t, err)
+	require.Contains(t, got, "a: b")
+	got, err = render(t, `a: {{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has "x.io/v1/Bee" }} {{ .Capabilities.APIVersions.Has "x.io/v1/Wasp" }}`, Options{KubeVersion: "1.31", APIVersions: []string{"x.io/v1/Bee"}})
+	require.NoError(t, err)
+	require.Equal(t, "a: v1.31 31 true false\n", got)
+}
+
+func TestARenderingIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		name, template string
+		want           error
+	}{
+		{"a template that includes itself", `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, ErrTooSlow},
+		{"templates that include each other", `{{ define "a" }}{{ template "b" . }}{{ end }}{{ define "b" }}{{ include "a" . }}{{ end }}{{ template "a" . }}`, ErrTooSlow},
+		{"a template by tpl that does", `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`, ErrTooSlow},
+		{"a loop without end", `{{ range 1000000000000 }}{{ end }}`, ErrTooSlow},
+		{"a long list", `{{ until 1000000000 }}`, ErrTooLarge},
+		{"a list by steps", `{{ untilStep 0 1000000000 1 }}`, ErrTooLarge},
+		{"numbers", `{{ seq 1 1000000000 }}`, ErrTooLarge},
+		{"a long text", `{{ repeat 100000000 "x" }}`, ErrTooLarge},
+		{"a text that doubles", `{{ $x := "xx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, ErrTooLarge},
+		{"a text that is wide", `{{ range until 2000 }}{{ printf "%0999999d%0999999d" 1 1 }}{{ end }}`, ErrTooLarge},
+		{"spaces", `{{ indent 900000000 "x" }}`, ErrTooLarge},
+		{"a value that doubles", `{{ $x := list "x" }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ toYaml $x }}`, ErrTooLarge},
+		{"a value that doubles, and is printed", `{{ $x := list "x" }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`, ErrTooLarge},
+		{"a value that holds itself", `{{ $x := dict }}{{ $_ := set $x "x" $x }}{{ toYaml $x }}`, ErrTooLarge},
+		{"the values that hold themselves", `{{ $_ := set .Values "x" .Values }}{{ .Values.YAML }}`, ErrNotReproducible},
+		{"the release that holds itself", `{{ $_ := set .Release "x" .Release }}{{ .Release }}`, ErrTooLarge},
+		{"much output", `{{ range until 1000000 }}a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb{{ end }}`, ErrTooLarge},
+		{"a slow expression", `{{ regexMatch "((a?){99}(a){99}){9}" (repeat 1000000 "a") }}`, ErrTooSlow},
+		{"a long way", `{{ range until 1000 }}{{ derivePassword 1 "long" "p" "u" "s" }}{{ end }}`, ErrTooSlow},
+		{"deep blocks", strings.Repeat("{{ if true }}", 1000) + strings.Repeat("{{ end }}", 1000), ErrTooSlow},
+		{"an end without a begin", `{{ wherryLeave }}`, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := render(t, c.template, Options{})
+			require.Error(t, err)
+			if c.want != nil {
+				require.ErrorIs(t, err, c.want)
+			}
+			require.Less(t, len(err.Error()), 2500)
+		})
+	}
+}
+
+func TestARenderingEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stop")
+	cancel(stop)
+	_, err := chartWith(t, nil).Render(ctx, Options{ReleaseName: "a"})
+	require.ErrorIs(t, err, stop)
+	_, err = render(t, `{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}`, Options{MaxTime: 1})
+	require.ErrorIs(t, err, ErrTooSlow)
+}
+
+func TestTheChartsOwnMessagesAreKept(t *testing.T) {
+	for _, c := range []struct{ template, want string }{
+		{`{{ fail "give a name" }}`, "templates/a.yaml:1: give a name"},
+		{"\n\n{{ required \"a name is needed\" .Values.name }}", "templates/a.yaml:3: a name is needed"},
+		{`{{ include "p" . }}` + "{{ define \"p\" }}\n{{ .Values.gone.key }}{{ end }}", "templates/a.yaml:2: nil pointer evaluating interface {}.key"},
+		{"{{ if }}", "templates/a.yaml:1: missing value for if"},
+		{"a: [", "templates/a.yaml: the template does not give YAML"},
+		{"just text", "templates/a.yaml: the template does not give YAML: a document is not a map"},
+	} {
+		_, err := render(t, c.template, Options{})
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestWhatAChartIsRefusedFor(t *testing.T) {
+	const metadata = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		opts  Options
+		want  string
+	}{
+		{"a chart of another Helm", map[string]string{"Chart.yaml": strings.Replace(metadata, "v2", "v3", 1)}, Options{}, "apiVersion v3, which needs a newer Helm"},
+		{"a library", map[string]string{"Chart.yaml": metadata + "type: library\n"}, Options{}, "a chart of type library cannot be rendered by itself"},
+		{"another Kubernetes", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.40'\n"}, Options{KubeVersion: "1.31"}, "the chart needs Kubernetes >=1.40, and the clusters have v1.31"},
+		{"a Kubernetes that is not known", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.20'\n"}, Options{}, "the version of the clusters is not known (set the annotations wherry.dev/kube-version"},
+		{"a dependency that is not there", map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, repository: 'https://example.com'}]\n"}, Options{}, "the chart depends on redis 1.x, not in its folder charts/"},
+		{"values against the schema", map[string]string{"values.schema.json": `{"properties": {"port": {"type": "integer"}}}`}, Options{Values: map[string]any{"port": "hunter2"}}, "the values do not fit the schema: port breaks type"},
+		{"a schema from elsewhere", map[string]string{"values.schema.json": `{"$ref": "https://example.com/schema.json"}`}, Options{}, "it refers to https://example.com/schema.json, which is not read"},
+		{"a schema from the disk", map[string]string{"values.schema.json": `{"$ref": "file:///etc/passwd"}`}, Options{}, "which is not read"},
+		{"a release name", nil, Options{ReleaseName: "No Name"}, `the release name "No Name"`},
+		{"a version", nil, Options{KubeVersion: "newest"}, `the version of Kubernetes "newest"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.opts.ReleaseName == "" {
+				c.opts.ReleaseName = "web"
+			}
+			_, err := chartWith(t, c.files).Render(t.Context(), c.opts)
+			require.ErrorContains(t, err, c.want)
+			require.NotContains(t, err.Error(), "hunter2")
+		})
+	}
+	disabled := chartWith(t, map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, condition: redis.enabled}, {name: other, version: 1.x, tags: [extra]}]\n", "values.yaml": "redis: {enabled: false}\ntags: {extra: false}\n"})
+	_, err := disabled.Render(t.Context(), Options{ReleaseName: "web"})
+	require.NoError(t, err)
+}
+
+// archiveOf packs entries; a name with an arrow is a link.
+func archiveOf(t testing.TB, entries ...[2]string) []byte {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	w := tar.NewWriter(zip)
+	for _, e := range entries {
+		header := &tar.Header{Name: e[0], Mode: 0o644, Size: int64(len(e[1])), Typeflag: tar.TypeReg}
+		if name, to, isLink := strings.Cut(e[0], " -> "); isLink {
+			header = &tar.Header{Name: name, Linkname: to, Typeflag: tar.TypeSymlink}
+		}
+		require.NoError(t, w.WriteHeader(header))
+		if header.Typeflag == tar.TypeReg {
+			_, err := w.Write([]byte(e[1]))
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, zip.Close())
+	return packed.Bytes()
+}
+
+func TestAnArchiveIsReadWithinBounds(t *testing.T) {
+	metadata := [2]string{"web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\n"}
+	zeros := strings.Repeat("\x00", maxFileBytes)
+	var bomb, many [][2]string
+	for i := range 21 {
+		bomb = append(bomb, [2]string{fmt.Sprintf("web/%d", i), zeros})
+	}
+	for i := range maxFiles + 1 {
+		many = append(many, [2]string{fmt.Sprintf("web/%d", i), ""})
+	}
+	nested := [][2]string{metadata}
+	for range maxNesting + 2 {
+		nested = [][2]string{metadata, {"web/charts/web.tgz", string(archiveOf(t, nested...))}}
+	}
+	bombs := string(archiveOf(t, append(slices.Clone(bomb[:11]), metadata)...))
+	for _, c := range []struct {
+		name    string
+		entries [][2]string
+		want    string
+	}{
+		{"a link", [][2]string{metadata, {"web/values.yaml -> /etc/passwd", ""}}, "is a link"},
+		{"a way out", [][2]string{metadata, {"web/../../x", ""}}, "does not lie in the chart's folder"},
+		{"an absolute path", [][2]string{metadata, {"/etc/passwd", ""}}, "does not lie in the chart's folder"},
+		{"an absolute path inside", [][2]string{metadata, {"web//etc/passwd", ""}}, "does not lie in the chart's folder"},
+		{"a drive", [][2]string{metadata, {`web\c:\x`, ""}}, "does not lie in the chart's folder"},
+		{"no folder", [][2]string{{"Chart.yaml", metadata[1]}}, "does not lie in the chart's folder"},
+		{"a file twice", [][2]string{metadata, metadata}, "twice"},
+		{"a large file", [][2]string{metadata, {"web/x", zeros + "x"}}, "more than 5242880 bytes"},
+		{"many bytes", append(bomb, metadata), "more than 10000 files or 104857600 bytes"},
+		{"many files", append(many, metadata), "more than 10000 files"},
+		{"many bytes in charts below", [][2]string{metadata, {"web/charts/a.tgz", bombs}, {"web/charts/b.tgz", bombs}}, "more than 10000 files or 104857600 bytes"},
+		{"charts in charts", nested, "charts in charts nest deeper than"},
+		{"no chart", [][2]string{{"web/values.yaml", ""}}, "Chart.yaml file is missing"},
+		{"nothing", nil, "has no files"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Read(bytes.NewReader(archiveOf(t, c.entries...)))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	_, err := Read(strings.NewReader("apiVersion: v2"))
+	require.ErrorContains(t, err, "is no .tgz archive")
+	_, err = Read(bytes.NewReader(make([]byte, MaxArchiveBytes+1)))
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestAFolderIsReadWithoutWhatItIgnores(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"chart/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\n", "chart/.helmignore": "*.bak\n/docs\n",
+		"chart/templates/a.yaml": "a: b\n", "chart/templates/a.yaml.bak": "{{", "chart/docs/x.md": "", "chart/files/x.txt": "x",
+	} {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	c, err := ReadFolder(os.DirFS(dir), "chart")
+	require.NoError(t, err)
+	var names []string
+	for _, f := range c.files {
+		names = append(names, f.Name)
+	}
+	slices.Sort(names)
+	require.Equal(t, []string{".helmignore", "Chart.yaml", "files/x.txt", "templates/a.yaml"}, names)
+	require.Equal(t, "web 1.2.3", c.Name()+" "+c.Version())
+
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "chart/templates/link.yaml")))
+	_, err = ReadFolder(os.DirFS(dir), "chart")
+	require.ErrorContains(t, err, "chart/templates/link.yaml: is a link")
+	_, err = ReadFolder(os.DirFS(dir), "../chart")
+	require.ErrorContains(t, err, "outside of the repository")
+}
+
+func TestHooksAndCRDsAreTold(t *testing.T) {
+	object := func(name, annotations string) string {
+		return "kind: Job\nmetadata:\n  name: " + name + "\n  annotations: {" + annotations + "}\n"
+	}
+	files := map[string]string{
+		"crds/bee.yaml": "kind: CustomResourceDefinition\n", "crds/README.md": "no",
+		"templates/hooks.yaml": "# only a comment\n---\n" + object("one", "helm.sh/hook: 'post-install, pre-install', helm.sh/hook-weight: '-5'") + "---\n" + object("two", "a: b") +
+			"---\n" + object("three", "helm.sh/hook: test") + "---\n" + object("four", "helm.sh/hook: crd-install"),
+		"templates/NOTES.txt":      "{{ uuidv4 }}{{ .Capabilities.KubeVersion }}",
+		"templates/empty.yaml":     "{{ if false }}a: b{{ end }}\n# nothing\n",
+		"templates/_helpers.tpl":   "not rendered",
+		"charts/sub/Chart.yaml":    "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
+		"charts/sub/crds/wasp.yml": "kind: CustomResourceDefinition\n", "charts/sub/templates/x.yaml": "x: {{ .Values.x }}\n", "charts/sub/values.yaml": "x: {z: 1}",
+	}
+	result, err := chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+	require.NoError(t, err)
+	require.Equal(t, &Result{
+		Files: []File{
+			{"charts/sub/crds/wasp.yml", []byte("kind: CustomResourceDefinition\n"), "sub", "0.1.0"},
+			{"crds/bee.yaml", []byte("kind: CustomResourceDefinition\n"), "web", "1.2.3"},
+			{"charts/sub/templates/x.yaml", []byte("x: map[z:1]\n"), "sub", "0.1.0"},
+			{"templates/hooks.yaml", []byte(object("two", "a: b")), "web", "1.2.3"},
+		},
+		Hooks: []Hook{
+			{"templates/hooks.yaml", "Job", "one", []string{"post-install", "pre-install"}, -5, []byte(object("one", "helm.sh/hook: 'post-install, pre-install', helm.sh/hook-weight: '-5'")), "web", "1.2.3"},
+			{"templates/hooks.yaml", "Job", "four", []string{"crd-install"}, 0, []byte(object("four", "helm.sh/hook: crd-install")), "web", "1.2.3"},
+		},
+	}, result)
+	result, err = chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a", WithoutCRDs: true})
+	require.NoError(t, err)
+	require.Len(t, result.Files, 2)
+
+	maps.Copy(files, map[string]string{"templates/NOTES.txt": `{{ fail "check your values" }}`})
+	_, err = chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+	require.ErrorContains(t, err, "check your values")
+}
+
+func TestValuesAreComposed(t *testing.T) {
+	values, err := ParseValues([]byte("a: {b: 1, c: 2}\nlist: [1]\n"))
+	require.NoError(t, err)
+	over, err := ParseValues([]byte("a: {c: null, d: 4}\nlist: [2]\n"))
+	require.NoError(t, err)
+	merged := MergeValues(values, over)
+	require.Equal(t, map[string]any{"a": map[string]any{"b": 1.0, "c": nil, "d": 4.0}, "list": []any{2.0}}, merged)
+	require.Equal(t, 2.0, values["a"].(map[string]any)["c"])
+	require.NoError(t, SetValue(merged, "a.e[0].f", "7", false))
+	require.NoError(t, SetValue(merged, "a.g", "7", true))
+	require.Equal(t, []any{map[string]any{"f": int64(7)}}, merged["a"].(map[string]any)["e"])
+	require.Equal(t, "7", merged["a"].(map[string]any)["g"])
+	err = SetValue(merged, "a[x]", "hunter2", false)
+	require.ErrorContains(t, err, "parameter a[x]")
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = ParseValues([]byte("- no map"))
+	require.Error(t, err)
+
+	given := map[string]any{"a": map[string]any{"b": "x"}}
+	c := chartWith(t, map[string]string{"values.yaml": "a: {b: 1, c: 2}", "templates/a.yaml": `{{ $_ := set .Values.a "b" "changed" }}a: {{ .Values.a.c }}`})
+	_, err = c.Render(t.Context(), Options{ReleaseName: "a", Values: given})
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{"a": map[string]any{"b": "x"}}, given)
+}
