@@ -112,14 +112,14 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		return failed(err)
 	}
 	busy := j.busy()
-	if busy && j.kind == applying && j.content == a.Content {
+	if busy && j.kind == applying && j.content == a.Files() {
 		return j.standing()
 	}
 	s, err := p.load()
 	if err != nil {
 		return failed(err)
 	}
-	if !busy && s.Content == a.Content && s.Ended && s.State == bundle.Compliant && !s.Drifted {
+	if !busy && s.Content == a.Files() && s.Ended && s.State == bundle.Compliant && !s.Drifted {
 		j.markReturned()
 		return s.result()
 	}
@@ -127,7 +127,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	if err != nil {
 		res := failed(err)
 		if res.State == bundle.Failed && !busy {
-			err = p.save(standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message})
+			err = p.save(standing{Content: a.Files(), Ended: true, State: res.State, Reason: res.Reason, Message: res.Message})
 		}
 		if res.State == bundle.Failed && err != nil {
 			r.log.WarnContext(ctx, "a failure could not be kept", "assignment", a.Name, "err", err)
@@ -163,7 +163,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 		return failed(err)
 	}
 	if j.busy() {
-		if j.kind == applying && j.content == a.Content {
+		if j.kind == applying && j.content == a.Files() {
 			return j.standing()
 		}
 		return reconcilers.Waiting(NotApplied, errors.New("something else of this assignment is at work"))
@@ -175,7 +175,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 		return failed(err)
 	case s.Content == "":
 		return reconcilers.Waiting(NotApplied, errors.New("no playbook was run yet"))
-	case s.Content != a.Content:
+	case s.Content != a.Files():
 		return reconcilers.Waiting(NotApplied, fmt.Errorf("what was run last is content %s", s.Content))
 	case !s.Ended:
 		return reconcilers.Waiting(RunCutOff, errors.New("the playbooks were cut off, and begin again"))

@@ -113,7 +113,7 @@ func (j *job) say(state bundle.State, reason, format string, args ...any) {
 
 // begin starts a job. Before is true if the assignment's last job was busy when the call began: it is ended first.
 func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []string, before bool) reconcilers.Result {
-	j := &job{kind: k, content: a.Content, names: names}
+	j := &job{kind: k, content: a.Files(), names: names}
 	ready := false
 	if before {
 		j.say(bundle.Progressing, Stopping, "what ran before is being ended")
@@ -177,7 +177,7 @@ func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment
 	res := r.checkSyntax(ctx, j, a, p)
 	if res.State == "" {
 		// From here on the host has this content, or part of it.
-		if err := errors.Join(p.save(standing{Content: a.Content}), p.take()); err != nil {
+		if err := errors.Join(p.save(standing{Content: a.Files()}), p.take()); err != nil {
 			return failed(err)
 		}
 		left := r.opts.Deadline
@@ -191,7 +191,7 @@ func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment
 		return res
 	}
 	res = final(res)
-	s := standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message}
+	s := standing{Content: a.Files(), Ended: true, State: res.State, Reason: res.Reason, Message: res.Message}
 	if err := p.save(s); err != nil {
 		return failed(err)
 	}

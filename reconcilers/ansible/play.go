@@ -6,13 +6,16 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
@@ -67,7 +70,7 @@ type order struct {
 	deadline  time.Duration
 }
 
-// saveVars saves the variables that every play gets as the dictionary wherry. Removal needs the saved ones, since only
+// saveVars saves the variables that every play gets as the dictionaries wherry and wherry_site. Removal needs the saved ones, since only
 // the assignment's name is known then.
 func (p place) saveVars(a reconcilers.Assignment) error {
 	return durable.WriteFile(p.path(varsFile), variables(a))
@@ -87,6 +90,12 @@ func variables(a reconcilers.Assignment) []byte {
 		{"content", a.Content.String()},
 	} {
 		data = fmt.Appendf(data, "  %s: !unsafe %+q\n", v.name, v.value) // Go's escapes are among YAML's
+	}
+	if len(a.Values) > 0 {
+		data = append(data, "wherry_site:\n"...)
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.Values)) {
+		data = fmt.Appendf(data, "  %q: !unsafe %+q\n", sitevalues.Variable(key), a.Values[key])
 	}
 	return data
 }

@@ -10,6 +10,8 @@
 // For an assignment with embedded delivery, the sources become OCIRepositories of the agent's endpoint; see package rewrite.
 // If Flux cannot fetch from there, the site is at fault.
 //
+// The Kustomizations of an assignment with site values get them as variables, from a ConfigMap.
+//
 // If a source follows a branch, a tag or a range of versions, the result is Floating and Revision is the one
 // that Flux has applied. The caller decides how long Flux may take, and how long the result has to stay Compliant.
 package flux
@@ -64,9 +66,11 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 			Owns:    owns,
 			Install: "install Flux",
 			Embed:   rewrite.Flux,
-			Drive:   requests(now),
-			Judge:   judgeObject,
-			Release: leave(now),
+
+			Substitute: substitute,
+			Drive:      requests(now),
+			Judge:      judgeObject,
+			Release:    leave(now),
 		},
 	})
 	if err != nil {

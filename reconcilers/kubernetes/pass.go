@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -104,8 +105,8 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	if err := p.plan.expect(a.Health); err != nil {
 		return err
 	}
-	if a.RestartOnConfig && a.ConfigDigest != "" {
-		p.plan.stamp(a.ConfigDigest)
+	if config := restartDigest(a); config != "" {
+		p.plan.stamp(config, types.NamespacedName{Namespace: a.Namespace, Name: SiteConfigMap})
 	}
 	for _, m := range p.plan.objects {
 		if err := p.stake(ctx, m); err != nil {
@@ -121,10 +122,14 @@ func (r *Reconciler) read(a reconcilers.Assignment) ([]manifest, []rewrite.Share
 	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
 		return nil, nil, waiting(FilesUnreadable, err)
 	}
-	if err != nil || r.engine == nil || r.engine.Embed == nil || a.Delivery != bundle.Embedded {
-		return objects, nil, err
+	var shared []rewrite.Shared
+	if err == nil && r.engine != nil && r.engine.Embed != nil && a.Delivery == bundle.Embedded {
+		objects, shared, err = r.embed(a, objects)
 	}
-	return r.embed(a, objects)
+	if err != nil {
+		return nil, nil, err
+	}
+	return objects, r.withValues(a, objects, shared), nil
 }
 
 // embed has the engine take the embedded manifests from the agent's endpoint.

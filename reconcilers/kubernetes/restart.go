@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // ConfigDigestAnnotation is on the pod templates that use the platform's configuration, if an
@@ -25,10 +27,22 @@ var rolling = []schema.GroupKind{
 	{Group: "apps", Kind: "DaemonSet"},
 }
 
-// stamp puts the configuration's digest on the pod templates that use it, so that a new configuration is
-// a new template.
-func (p *plan) stamp(config digest.Digest) {
-	configs := map[types.NamespacedName]bool{}
+// restartDigest identifies what pods are to restart for: the platform's configuration together with the site values. It is
+// empty if they are not to.
+func restartDigest(a reconcilers.Assignment) digest.Digest {
+	switch {
+	case !a.RestartOnConfig:
+		return ""
+	case a.ValuesDigest != "":
+		return digest.FromString(a.ConfigDigest.String() + "\n" + a.ValuesDigest.String())
+	}
+	return a.ConfigDigest
+}
+
+// stamp puts the configuration's digest on the pod templates that use it, or the ConfigMap site, so that a new configuration
+// is a new template.
+func (p *plan) stamp(config digest.Digest, site types.NamespacedName) {
+	configs := map[types.NamespacedName]bool{site: true}
 	for _, m := range p.objects {
 		file, _, _ := strings.Cut(m.origin, ",")
 		if file == configFile && m.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "ConfigMap"}) {

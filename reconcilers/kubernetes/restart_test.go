@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
@@ -21,6 +22,7 @@ func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
 		{"as files among others", "apps/v1 Deployment", "spec: {volumes: [{projected: {sources: [{secret: {name: s}}, {configMap: {name: platform-config}}]}}]}", true},
 		{"metadata is there", "apps/v1 Deployment", "metadata: {annotations: {a: b}}\n    spec: {volumes: [{configMap: {name: platform-config}}]}", true},
 		{"metadata is empty", "apps/v1 Deployment", "metadata: {annotations: }\n    spec: {volumes: [{configMap: {name: platform-config}}]}", true},
+		{"the ConfigMap of site values", "apps/v1 Deployment", "spec: {containers: [{envFrom: [{configMapRef: {name: wherry-site}}]}]}", true},
 		{"another ConfigMap", "apps/v1 Deployment", "spec: {volumes: [{configMap: {name: own}}]}", false},
 		{"a Secret of that name", "apps/v1 Deployment", "spec: {containers: [{envFrom: [{secretRef: {name: platform-config}}]}]}", false},
 		{"a template that cannot change", "batch/v1 Job", "spec: {volumes: [{configMap: {name: platform-config}}]}", false},
@@ -45,7 +47,7 @@ func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
 				}
 				workload[0].SetNamespace(namespace)
 				before := workload[0].DeepCopy().Object
-				p.plan.stamp("sha256:abc")
+				p.plan.stamp("sha256:abc", types.NamespacedName{Namespace: "shop", Name: SiteConfigMap})
 				got, _, _ := unstructured.NestedString(workload[0].Object, "spec", "template", "metadata", "annotations", ConfigDigestAnnotation)
 				if c.stamped && same {
 					require.Equal(t, "sha256:abc", got)

@@ -65,6 +65,12 @@ func (a *access) shareDiffers(ctx context.Context, s rewrite.Shared) (string, er
 	switch {
 	case err != nil:
 		return "", err
+	case live == nil && s.Union:
+		there, err := a.namespaceThere(ctx, s.GetNamespace())
+		if err != nil || !there {
+			return "", err
+		}
+		return utils.FmtUnstructured(s.Unstructured) + " is missing", nil
 	case live == nil:
 		return utils.FmtUnstructured(s.Unstructured) + " is missing", nil
 	case !holds(live, s):
@@ -85,7 +91,7 @@ func holds(live *unstructured.Unstructured, s rewrite.Shared) bool {
 				return false
 			}
 		}
-		if path[0] == "data" && !s.Joins && len(have) != len(want) {
+		if path[0] == "data" && !s.Joins && !s.Union && len(have) != len(want) {
 			return false
 		}
 	}
@@ -97,6 +103,9 @@ func (a *access) share(ctx context.Context, s rewrite.Shared) error {
 	live, err := a.lookShared(ctx, s)
 	if err != nil {
 		return err
+	}
+	if s.Union {
+		return a.shareUnion(ctx, s, live)
 	}
 	id := object.UnstructuredToObjMetadata(s.Unstructured)
 	if live == nil || !holds(live, s) {
@@ -130,7 +139,7 @@ func (a *access) applyShared(ctx context.Context, u *unstructured.Unstructured, 
 	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
 	c := a.acting(id)
 	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager))
-	if own && overwrittenByHand(err) {
+	if own && (overwrittenByHand(err) || claimedByAssignments(err)) {
 		u = before
 		err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(manager), client.ForceOwnership)
 	}

@@ -64,6 +64,8 @@ type Shared struct {
 	*unstructured.Unstructured
 	// Joins is true for an object of somebody else to which the agent adds keys.
 	Joins bool
+	// Union is true for an object of the agent whose data are those of all its users: each assignment owns its own keys.
+	Union bool
 }
 
 // Change is one rewritten field, or an object that comes or goes.

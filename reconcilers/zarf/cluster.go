@@ -91,7 +91,7 @@ func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 	if def.Package != "" {
 		return def.Checksum != "" && d.Data.Metadata.Checksum == def.Checksum
 	}
-	return d.owner() == a.Name && d.Data.Metadata.Annotations[ContentAnnotation] == a.Content.String()
+	return d.owner() == a.Name && d.Data.Metadata.Annotations[ContentAnnotation] == a.Files().String()
 }
 
 // owner returns the assignment that the package was made for; empty if no agent made it.

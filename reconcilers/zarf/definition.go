@@ -306,7 +306,7 @@ func (d *definition) zarfYAML(a reconcilers.Assignment) ([]byte, error) {
 	if annotations = maps.Clone(annotations); annotations == nil {
 		annotations = map[string]any{}
 	}
-	annotations[AssignmentAnnotation], annotations[ContentAnnotation] = a.Name, a.Content.String()
+	annotations[AssignmentAnnotation], annotations[ContentAnnotation] = a.Name, a.Files().String()
 	metadata["annotations"] = annotations
 	config["metadata"] = metadata
 	return sigsyaml.Marshal(config)

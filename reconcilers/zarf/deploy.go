@@ -20,7 +20,7 @@ const attempts = 3
 
 // deploy records the content that is to be deployed, and begins.
 func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *record, forced bool) (reconcilers.Result, error) {
-	rec := record{Package: def.Name, Content: a.Content, Phase: phaseDeploying, Checksum: def.Checksum, Components: def.Components}
+	rec := record{Package: def.Name, Content: a.Files(), Phase: phaseDeploying, Checksum: def.Checksum, Components: def.Components}
 	action := reconcilers.Created
 	if old != nil {
 		action = reconcilers.Configured
@@ -29,7 +29,7 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 		}
 		rec.Archive, rec.Previous = old.Archive, cmp.Or(old.Previous, old.Package)
 	}
-	j, err := r.begin(a.Name, a.Content, false, func(ctx context.Context, j *job) error {
+	j, err := r.begin(a.Name, a.Files(), false, func(ctx context.Context, j *job) error {
 		if err := r.saveRecord(a.Name, rec); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definiti
 	if err := j.r.saveRecord(a.Name, *rec); err != nil { // of what may be on the cluster from now on
 		return err
 	}
-	if err := j.deploy(ctx, def, source, key, forced); err != nil {
+	if err := j.deploy(ctx, def, source, key, forced, setVariables(a)); err != nil {
 		return err
 	}
 	if !def.needsCluster() {
@@ -215,7 +215,7 @@ func lostComponents(there *deployed, def *definition) []string {
 }
 
 // deploy deploys the package, and repeats that if an earlier upgrade by Helm was interrupted.
-func (j *job) deploy(ctx context.Context, def *definition, source, key string, forced bool) error {
+func (j *job) deploy(ctx context.Context, def *definition, source, key string, forced bool, variables []string) error {
 	for n := 1; ; n++ {
 		retry := false
 		if def.needsCluster() {
@@ -235,6 +235,7 @@ func (j *job) deploy(ctx context.Context, def *definition, source, key string, f
 		if forced {
 			args = append(args, "--force-conflicts")
 		}
+		args = append(args, variables...)
 		err := j.zarf(ctx, "deploy", nil, "", args...)
 		var ended *runError
 		if errors.As(err, &ended) {

@@ -28,7 +28,7 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) (rec
 	case rec == nil:
 		res, _, err := r.stand(ctx, a, def, false)
 		return res, err
-	case rec.Content != a.Content || rec.Phase == phaseRemoving:
+	case rec.Content != a.Files() || rec.Phase == phaseRemoving:
 		return pending(NotApplied, "this content was not deployed yet"), nil
 	case rec.Phase == phaseDeploying:
 		return pending(reconcilers.ReasonInterrupted, "the agent ended while zarf deployed, which has to be done again"), nil
@@ -46,7 +46,7 @@ func (r *Reconciler) lookUp(ctx context.Context, a reconcilers.Assignment) (def 
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
 	}
-	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content { // before its record, which it writes at its end
+	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Files() { // before its record, which it writes at its end
 		working = j
 	}
 	if def, rec, err = r.read(a); err != nil {
@@ -63,7 +63,7 @@ func pending(reason, message string) reconcilers.Result {
 // it, and Pending if nothing was deployed. If applied is true, this content was deployed from here, so that missing
 // objects were deleted since.
 func (r *Reconciler) stand(ctx context.Context, a reconcilers.Assignment, def *definition, applied bool) (res reconcilers.Result, s survey, err error) {
-	good := reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String()}
+	good := reconcilers.Result{State: bundle.Compliant, Revision: a.Files().String()}
 	switch {
 	case def.Name == "", !def.needsCluster() && !applied:
 		return pending(NotApplied, "it was not deployed yet"), s, nil

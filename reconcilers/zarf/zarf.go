@@ -151,7 +151,7 @@ func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) (recon
 		return reconcilers.Result{}, err
 	}
 	forced := false
-	if rec.holds(a.Content) && rec.Phase == phaseDeployed || rec == nil {
+	if rec.holds(a.Files()) && rec.Phase == phaseDeployed || rec == nil {
 		res, s, err := r.stand(ctx, a, def, rec != nil)
 		if err != nil || res.State != bundle.Drifted && res.State != bundle.Pending {
 			return res, err
@@ -228,7 +228,7 @@ func (r *Reconciler) read(a reconcilers.Assignment) (*definition, *record, error
 		return nil, nil, err
 	}
 	rec, err := r.loadRecord(a.Name)
-	if err == nil && def.Package != "" && rec.holds(a.Content) && rec.Checksum != "" {
+	if err == nil && def.Package != "" && rec.holds(a.Files()) && rec.Checksum != "" {
 		def.Name, def.Checksum, def.Components = rec.Package, rec.Checksum, rec.Components
 	}
 	return def, rec, err
