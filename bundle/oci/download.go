@@ -76,7 +76,7 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 		if statBlob(root, blob) == nil {
 			return nil
 		}
-		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, open: open, room: RoomIn}
+		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, parts: l.partsDir(), open: open, room: RoomIn}
 		return d.run(ctx)
 	})
 	if err != nil {
@@ -115,8 +115,10 @@ type download struct {
 	blob ocispec.Descriptor
 	opts DownloadOptions
 	root *os.Root
-	open openFunc
-	room func(dir string) (int64, bool)
+	// parts is the folder of the part.
+	parts string
+	open  openFunc
+	room  func(dir string) (int64, bool)
 
 	part    part
 	hash    hash.Hash

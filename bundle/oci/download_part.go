@@ -2,6 +2,7 @@ package oci
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,16 +48,16 @@ func openPart(root *os.Root, name string) (part, error) {
 	return f, nil
 }
 
-func partName(d digest.Digest) string {
-	return path.Join(partsDir, d.Algorithm().String()+"-"+d.Encoded())
-}
+func partBase(d digest.Digest) string { return d.Algorithm().String() + "-" + d.Encoded() }
 
-func (d *download) name() string { return partName(d.blob.Digest) }
+func (l *Layout) partsDir() string { return cmp.Or(l.parts, partsDir) }
+
+func (d *download) name() string { return path.Join(d.parts, partBase(d.blob.Digest)) }
 
 // begin opens the part that an earlier call left, if any. It truncates the part to the bytes that were synced, since after
 // a power cut the rest may hold anything, and digests the synced bytes again.
 func (d *download) begin() error {
-	if err := makeDir(d.root, partsDir); err != nil {
+	if err := makeDir(d.root, d.parts); err != nil {
 		return err
 	}
 	if _, err := regular(d.root, d.name()); err != nil && !errors.Is(err, errdef.ErrNotFound) {
@@ -157,7 +158,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 		if err := l.create(root); err != nil {
 			return err
 		}
-		return makeDir(root, partsDir)
+		return makeDir(root, l.partsDir())
 	})
 	if err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	}
 	turns := make(chan turn, 1)
 	go func() {
-		unlock, err := lockedfile.MutexAt(filepath.Join(l.dir, partsDir, partsLock)).Lock()
+		unlock, err := lockedfile.MutexAt(filepath.Join(l.dir, l.partsDir(), partsLock)).Lock()
 		turns <- turn{unlock, err}
 	}()
 	select {
@@ -193,16 +194,16 @@ func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
 	}
 	defer unlock()
 	return l.withRoot(func(root *os.Root) error {
-		entries, err := fs.ReadDir(root.FS(), partsDir)
+		entries, err := fs.ReadDir(root.FS(), l.partsDir())
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
 			kept := func(d digest.Digest) bool {
-				return path.Base(partName(d)) == strings.TrimSuffix(e.Name(), syncedSuffix)
+				return partBase(d) == strings.TrimSuffix(e.Name(), syncedSuffix)
 			}
 			if e.Name() != partsLock && !slices.ContainsFunc(keep, kept) {
-				err = errors.Join(err, root.Remove(path.Join(partsDir, e.Name())))
+				err = errors.Join(err, root.Remove(path.Join(l.partsDir(), e.Name())))
 			}
 		}
 		return err

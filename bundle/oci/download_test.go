@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -188,7 +189,7 @@ func TestADownloadThatIsCutAnywhereGoesOnAfterARestart(t *testing.T) {
 
 func (l *link) spoil(t *testing.T, have int64) {
 	t.Helper()
-	path := filepath.Join(l.dir, partName(l.blob.Digest))
+	path := filepath.Join(l.dir, path.Join(partsDir, partBase(l.blob.Digest)))
 	synced := have / l.opts.Chunk * l.opts.Chunk
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -224,7 +225,7 @@ func TestWhatIsKeptOfADownloadIsNotBelieved(t *testing.T) {
 				return n == 0
 			}
 			require.ErrorIs(t, l.download(t), ErrUnreachable)
-			require.NoError(t, spoil(filepath.Join(l.dir, partName(l.blob.Digest))))
+			require.NoError(t, spoil(filepath.Join(l.dir, path.Join(partsDir, partBase(l.blob.Digest)))))
 			require.NoError(t, l.download(t))
 			l.requireWhole(t)
 		})
@@ -509,7 +510,7 @@ func TestADownloadIsThrottledAndSaysHowFarItIs(t *testing.T) {
 	l.opts.Throttle = func(_ context.Context, n int) error {
 		throttled += int64(n)
 		if throttled < l.blob.Size { // and each chunk is on the disk before the next is asked for
-			note, _ := os.ReadFile(filepath.Join(l.dir, partName(l.blob.Digest)+syncedSuffix))
+			note, _ := os.ReadFile(filepath.Join(l.dir, path.Join(partsDir, partBase(l.blob.Digest))+syncedSuffix))
 			require.Equal(t, throttled/64*64, int64(must(strconv.Atoi(cmp.Or(strings.TrimSpace(string(note)), "0")))))
 		}
 		return nil
@@ -559,4 +560,20 @@ func TestADownloadFromALayoutIsACopy(t *testing.T) {
 	require.FileExists(t, filepath.Join(l.dir, blobPath(blob.Digest)))
 	l.blob.Digest = "sha256:../../etc/passwd"
 	require.ErrorIs(t, l.download(t), digest.ErrDigestInvalidLength)
+}
+
+func TestALayoutMayHaveDownloadsApart(t *testing.T) {
+	t.Parallel()
+	l := newLink(t, 300)
+	l.opts.Retries = -1
+	l.answer = func(_ int, w http.ResponseWriter, req *http.Request) bool { l.serve(&cutAt{w, 100}, req); return true }
+	store := NewLayout(l.dir)
+	apart := store.Apart("carried")
+	require.ErrorIs(t, apart.Download(t.Context(), l.repo, l.blob, l.opts), ErrUnreachable)
+	require.NoError(t, store.DropParts(t.Context()), "it has none of them")
+	l.answer = nil
+	require.NoError(t, apart.Download(t.Context(), l.repo, l.blob, l.opts))
+	require.Contains(t, l.requests[1], "bytes=")
+	require.FileExists(t, filepath.Join(l.dir, blobPath(l.blob.Digest)))
+	require.NoError(t, apart.DropParts(t.Context()))
 }

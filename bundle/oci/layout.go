@@ -29,6 +29,8 @@ type Layout struct {
 	dir string
 	// whole refuses a tag on a manifest if any content that it names is missing.
 	whole bool
+	// parts is the folder of unfinished downloads; empty is partsDir.
+	parts string
 
 	mu     sync.Mutex
 	cached *cachedIndex
@@ -37,6 +39,12 @@ type Layout struct {
 // NewLayout returns the layout in dir, which is created by the first write. A dir that holds other
 // things is never written to.
 func NewLayout(dir string) *Layout { return &Layout{dir: dir} }
+
+// Apart returns the same layout with a folder of its own for unfinished downloads: they take no turns with those of l, and
+// DropParts of the one leaves the other's.
+func (l *Layout) Apart(folder string) *Layout {
+	return &Layout{dir: l.dir, whole: l.whole, parts: folder}
+}
 
 // Repository returns the repository with the given name.
 func (l *Layout) Repository(name string) (Target, error) {
