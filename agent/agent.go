@@ -19,6 +19,7 @@
 // The packages below it are independent of the agent, and none of them imports this one:
 //
 //   - assignments: the records of assignments, and the order in which they may begin
+//   - carry: the images, charts and packages of assignments in the content store
 //   - backup: the data that the cluster keeps for its agent
 //   - content: the releases on disk
 //   - control: the socket for commands
@@ -58,6 +59,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/freeze"
@@ -145,6 +147,9 @@ type Options struct {
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
 	Watchdog *health.Watchdog
+	// Carry configures how the artifacts of assignments are brought to the content store. What the agent itself knows,
+	// such as Download and Window, is set by New.
+	Carry carry.Options
 	// Named list what the content store keeps beside releases; see content.Options.
 	Named []func(*bbolt.Tx) ([]content.Named, error)
 	// Endpoint is the agent's endpoint as engines reach it. Nil is none.
@@ -211,6 +216,7 @@ type Agent struct {
 type process struct {
 	content    *content.Store
 	artifacts  *artifact.Store
+	carrier    *carry.Carrier
 	engines    *engines.Set
 	values     *sitevalues.Site
 	memory     *memoryState
@@ -255,13 +261,12 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
-		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Named: append(slices.Clone(a.opts.Named), artifact.Named), Log: a.opts.Log,
-		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
-			return a.opts.Window.Enter(ctx, a.opts.Now())
-		},
+		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Window: a.enterWindow, Log: a.opts.Log,
+		Named: append(slices.Clone(a.opts.Named), artifact.Named, a.carried),
 	})
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.artifacts = artifact.New(state.db, a.content)
+	a.carrier = a.newCarrier()
 	a.engines = engines.New(state.db, a.content, engines.Options{
 		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.serveTo},
 		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
@@ -271,6 +276,11 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		a.lease = lease.New(state.db, a.opts.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
 	}
 	return a
+}
+
+// enterWindow enters the transfer window; see window.Transfer.Enter.
+func (a *Agent) enterWindow(ctx context.Context) (context.Context, func(error) error, error) {
+	return a.opts.Window.Enter(ctx, a.opts.Now())
 }
 
 // stream is the line of releases that the agent follows.

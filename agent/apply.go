@@ -25,6 +25,12 @@ func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did appl
 	if did.rollout, err = p.rollout(); err != nil {
 		return did, err
 	}
+	if p.force {
+		p.carrier.Forgive()
+	}
+	if err = p.carry(ctx, got, did.rollout, g.Found() != nil); err != nil {
+		return did, err
+	}
 	if err = p.useValues(ctx, did.rollout); err != nil {
 		return did, err
 	}
@@ -47,7 +53,11 @@ func (p *pass) rollout() (*assignments.Rollout, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.engines.Rollout(all)
+	rollout, err := p.engines.Rollout(all)
+	if err == nil {
+		rollout.HoldBack(p.carrier.Wait)
+	}
+	return rollout, err
 }
 
 // choose has the items get the release that is to run, and reports whether that is another one than before, or the same

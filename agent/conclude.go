@@ -176,7 +176,7 @@ func (p *pass) tidy(target *state.Release, others bool) error {
 		return nil
 	}
 	p.tidied = true
-	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(target))
+	return p.prune(target)
 }
 
 // noteFreeze saves the freeze of the pass, and logs its beginning and its end once.

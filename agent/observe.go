@@ -12,8 +12,9 @@ import (
 const pollTime = 250 * time.Millisecond
 
 // observe asks engines how their assignments stand, corrects drift, and goes on while the scope's time
-// lasts and something is progressing, or the process is about to end under programs that are at work.
-func (p *pass) observe(ctx context.Context, did applied, g *freeze.Guard) (seen observed, err error) {
+// lasts and something is progressing, or the process is about to end under programs, or transfers of artifacts, that are at
+// work.
+func (p *pass) observe(ctx context.Context, got pulled, did applied, g *freeze.Guard) (seen observed, err error) {
 	seen.applied = did
 	if p.running == nil {
 		return seen, nil
@@ -21,11 +22,15 @@ func (p *pass) observe(ctx context.Context, did applied, g *freeze.Guard) (seen 
 	begun := time.Now()
 	needed := func(r assignments.Record) assignments.Operation { return p.look(r, did) }
 	for {
-		working := p.last && p.engines.Working() // before the look, which may be over when the work is
+		if err = p.carryOn(ctx, got, seen.rollout, g.Found() != nil); err != nil {
+			return seen, err
+		}
+		// Before the look, which may be over when the work is.
+		working, carrying := p.last && p.engines.Working(), p.last && p.carrier.Working()
 		if seen.changes, err = p.engines.Round(ctx, seen.rollout, needed, g, seen.changes); err != nil {
 			return seen, err
 		}
-		if !p.open(seen.rollout, g) || time.Since(begun) >= p.wait && !working {
+		if !carrying && (!p.open(seen.rollout, g) || time.Since(begun) >= p.wait && !working) {
 			return seen, nil
 		}
 		select {
@@ -56,7 +61,7 @@ func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
 func (p *pass) open(rollout *assignments.Rollout, g *freeze.Guard) bool {
 	gate := rollout.Gate(p.opts.Now())
 	for r := range rollout.All() {
-		if r.Unsettled() && gate.Waits(r).Reason == "" && (g.Found() == nil || !r.Waiting()) {
+		if w := gate.Waits(r); r.Unsettled() && (w.Reason == "" || w.Moving) && (g.Found() == nil || !r.Waiting()) {
 			return true
 		}
 	}

@@ -250,7 +250,7 @@ func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *freeze.Guard,
 		return observed{applied: did}, err
 	}
 	p.enter("observe")
-	return p.observe(ctx, did, g)
+	return p.observe(ctx, got, did, g)
 }
 
 // remember reads the state that earlier passes have saved.

@@ -28,6 +28,7 @@ type Result struct {
 // what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.logBegin()
+	defer a.carrier.Stop()
 	if a.lease != nil {
 		a.lease.Single = true
 		keeping, end := context.WithCancel(ctx)
@@ -117,6 +118,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.waitForPass()
 	cancel()
 	parts.Wait()
+	a.carrier.Close()
 	a.giveBack(ctx)
 	if a.rebound.Load() {
 		return ErrRebound

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
@@ -37,11 +38,12 @@ type known struct {
 	note              *backup.Note
 	history           []*state.Release
 	registries        []registries.Status
+	carry             *carry.Status
 	awaited           string // why nothing of the stream runs that is followed; empty where something does
 }
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
-	var errs [15]error
+	var errs [16]error
 	k.cluster, errs[0] = identity.LoadCluster(tx)
 	k.records, errs[1] = s.records.All(tx)
 	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
@@ -57,6 +59,7 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.note, errs[12] = backup.LoadNote(tx)
 	k.history, errs[13] = state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	k.registries, errs[14] = registries.Load(tx)
+	k.carry, errs[15] = carry.ReadStatus(tx)
 	k.awaited = awaits(k.running, k.cluster)
 	if k.decisions.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
 		k.refused = nil // it runs as a person has decided
@@ -72,7 +75,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	c := k.cluster
 	st := Status{
 		Cluster:  ClusterStatus{cmp.Or(c.UID, s.who.Identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
-		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.Status(),
+		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.Status(), Carry: k.carry,
 	}
 	if k.freeze != nil {
 		st.Freeze = freezeStatus(k.freeze)

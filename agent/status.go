@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
@@ -43,6 +44,8 @@ type Status struct {
 	Trust *trust.Status `json:"trust,omitempty"`
 	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.
 	Memory *backup.Status `json:"memory,omitempty"`
+	// Carry is how the artifacts stand that are brought to the content store. Nil if no assignment has any carried.
+	Carry *carry.Status `json:"carry,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`
@@ -143,6 +146,9 @@ func (a *Agent) Status() (Status, error) {
 	if t := a.nextTry.Load(); t != nil {
 		utc := state.Stamp(*t)
 		s.NextTry = &utc
+	}
+	if c := a.carrier.Status(); c != nil {
+		s.Carry = c
 	}
 	s.Queue.Unsent = a.state.outbox.Unsent()
 	if step := a.pulse.Step(); step != "" {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -79,6 +80,37 @@ func ArtifactsOf(list []Artifact, name string) []Artifact {
 		}
 	}
 	return own
+}
+
+// InRegistry returns the repository of an artifact that lies in a registry, as HOST/REPOSITORY, and the tag that its
+// reference has, if any. The repository is empty for other artifacts. Both are as the reference has them, unchecked.
+func (a Artifact) InRegistry() (repository, tag string) {
+	name, oci := strings.CutPrefix(a.Reference, "oci://")
+	if !oci && a.Type != ArtifactImage {
+		return "", ""
+	}
+	name, _, _ = strings.Cut(name, "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		return name[:i], name[i+1:]
+	}
+	return name, ""
+}
+
+// Carries reports whether agents bring an artifact of a to their store. Sources in git and charts of chart repositories
+// lie in no registry; the manifests and charts of an assignment with embedded delivery are in its files.
+func (a Assignment) Carries(artifact Artifact) bool {
+	switch {
+	case a.Carry == "":
+		return false
+	case artifact.Type == ArtifactImage:
+		return true
+	case a.Carry == CarryImages, artifact.Type == ArtifactGit:
+		return false
+	case a.Delivery == Embedded:
+		return artifact.Type == ArtifactZarf
+	}
+	repository, _ := artifact.InRegistry()
+	return repository != ""
 }
 
 // MarshalArtifacts returns the content of .wherry/artifacts.ndjson, one line per artifact, and its summary for the

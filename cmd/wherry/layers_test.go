@@ -33,9 +33,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"artifact", "assignments", "backup", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
 			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
+			"carry":     {"assignments", "content", "retry", "state"},
 			"content":   {"state"},
 			"control":   nil,
 			"enroll":    {"identity", "outbox", "state"},

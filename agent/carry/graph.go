@@ -1,0 +1,164 @@
+package carry
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// The bounds of one artifact.
+const (
+	maxManifestBytes = 4 << 20 // registries refuse larger ones
+	maxManifests     = 64      // of the cluster's platforms, with the index
+	maxBlobs         = 4096
+	maxDepth         = 3 // of indexes in indexes
+)
+
+// graph is what an artifact consists of on the cluster's platforms.
+type graph struct {
+	// manifests begins with the artifact's own, and has each index before its manifests.
+	manifests []ocispec.Descriptor
+	blobs     []ocispec.Descriptor
+}
+
+// all returns the manifests, and then the blobs.
+func (g graph) all() []ocispec.Descriptor { return slices.Concat(g.manifests, g.blobs) }
+
+// invalidError is the error of an artifact that cannot be carried, whoever serves it.
+type invalidError struct{ text string }
+
+func (e *invalidError) Error() string { return e.text }
+
+func invalid(format string, args ...any) error { return &invalidError{fmt.Sprintf(format, args...)} }
+
+// walk reads the manifests below root by get, in the order of graph.manifests.
+func walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descriptor) ([]byte, error)) (g graph, err error) {
+	type level struct {
+		ocispec.Descriptor
+		depth int
+	}
+	seen := map[digest.Digest]bool{root.Digest: true}
+	for queue := []level{{root, 0}}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if len(g.manifests) == maxManifests || at.depth > maxDepth {
+			return g, invalid("it has more than %d manifests, or more than %d indexes in one another", maxManifests, maxDepth)
+		}
+		data, err := get(at.Descriptor)
+		if err != nil {
+			return g, err
+		}
+		m, err := parse(data)
+		if err != nil {
+			return g, err
+		}
+		at.MediaType = m.mediaType(at.MediaType)
+		g.manifests = append(g.manifests, ocispec.Descriptor{MediaType: at.MediaType, Digest: at.Digest, Size: int64(len(data))})
+		for _, blob := range m.blobs() {
+			if !seen[blob.Digest] {
+				seen[blob.Digest] = true
+				g.blobs = append(g.blobs, blob)
+			}
+		}
+		if len(g.blobs) > maxBlobs {
+			return g, invalid("it has more than %d layers", maxBlobs)
+		}
+		children, err := m.children(platforms)
+		if err != nil {
+			return g, err
+		}
+		for _, child := range children {
+			if !seen[child.Digest] {
+				seen[child.Digest] = true
+				queue = append(queue, level{child, at.depth + 1})
+			}
+		}
+	}
+	return g, nil
+}
+
+// manifest is a manifest or an index.
+type manifest struct {
+	MediaType string               `json:"mediaType"`
+	Config    *ocispec.Descriptor  `json:"config"`
+	Layers    []ocispec.Descriptor `json:"layers"`
+	Manifests []ocispec.Descriptor `json:"manifests"`
+}
+
+// parse reads a manifest or an index. Every descriptor in it has a SHA-256 digest and a size.
+func parse(data []byte) (m manifest, err error) {
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, invalid("its manifest is not JSON")
+	}
+	if m.Config == nil && m.Manifests == nil {
+		return m, invalid("it has neither a config nor manifests: it is no OCI artifact")
+	}
+	all := slices.Concat(m.Layers, m.Manifests)
+	if m.Config != nil {
+		all = append(all, *m.Config)
+	}
+	for _, d := range all {
+		if d.Digest.Validate() != nil || d.Digest.Algorithm() != digest.SHA256 || d.Size < 0 {
+			return m, invalid("its manifest names %.100q, which is no SHA-256 digest, or has a negative size", d.Digest)
+		}
+	}
+	return m, nil
+}
+
+// mediaType returns the media type: the one in the manifest, else the one that was served, unless that is wrong.
+func (m manifest) mediaType(served string) string {
+	switch {
+	case m.MediaType != "":
+		return m.MediaType
+	case m.Manifests != nil && !strings.Contains(served, "list") && !strings.Contains(served, "index"):
+		return ocispec.MediaTypeImageIndex
+	case served != "":
+		return served
+	}
+	return ocispec.MediaTypeImageManifest
+}
+
+// blobs returns the config and the layers, without those that no registry may pass on.
+func (m manifest) blobs() (all []ocispec.Descriptor) {
+	if m.Config != nil {
+		all = append(all, *m.Config)
+	}
+	for _, layer := range m.Layers {
+		if !strings.Contains(layer.MediaType, ".foreign.") && !strings.Contains(layer.MediaType, ".nondistributable.") {
+			all = append(all, layer)
+		}
+	}
+	for i := range all {
+		all[i] = ocispec.Descriptor{MediaType: all[i].MediaType, Digest: all[i].Digest, Size: all[i].Size}
+	}
+	return all
+}
+
+// children returns the manifests of an index that are for the platforms.
+func (m manifest) children(platforms Platforms) (all []ocispec.Descriptor, err error) {
+	var others []string
+	for _, d := range m.Manifests {
+		if d.Annotations["vnd.docker.reference.type"] != "" { // an attestation
+			continue
+		}
+		if !platforms.has(d.Platform) {
+			if name := nameOf(d.Platform); !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+			continue
+		}
+		if d.Size > maxManifestBytes {
+			return nil, invalid("its index names a manifest of %d bytes, at most %d are allowed", d.Size, maxManifestBytes)
+		}
+		all = append(all, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
+	}
+	if len(all) == 0 && m.Config == nil {
+		return nil, invalid("it is not for %s, but for %s", strings.Join(platforms, " or "), bundle.Clip(strings.Join(others, ", ")))
+	}
+	return all, nil
+}
