@@ -157,7 +157,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"sigstoretest": nil,
 		},
 		"reconcilers": {
-			"needs":      {"zarf"},
+			"needs":      {"rewrite", "zarf"},
 			"ansible":    {"", "internal/background", "internal/durable", "internal/program"},
 			"argo":       {"", "kubernetes", "rewrite"},
 			"directory":  {"", "internal/background"},

@@ -157,6 +157,12 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 	for _, o := range n.Sources[a.Name] {
 		p.object(a, o, who, homes, kinds, reading)
 	}
+	for _, o := range n.Followed[a.Name] {
+		p.object(a, o, who, homes, kinds, reading)
+	}
+	for _, o := range n.Shared[a.Name] { // the agent's own, whoever applies the assignment
+		p.allow(cmp.Or(o.Namespace, p.argo()), p.agent(), rule{"", strings.ToLower(o.Kind.Kind) + "s", o.Name}, full)
+	}
 	if a.Adapter == "argo" { // it reads these to explain why nothing happens
 		p.within(a, p.argo(), who, homes, rule{argoGroup, "appprojects", ""}, reading)
 		p.within(a, p.argo(), who, homes, rule{"", "configmaps", "argocd-cm"}, reading)

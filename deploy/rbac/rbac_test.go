@@ -66,6 +66,26 @@ spec: {sourceRef: {kind: OCIRepository, name: shop}}
 	return n
 }
 
+// What the agent has for itself is its own to change, whoever applies the assignment, and what Flux brings is only read.
+func TestAnEmbeddedAssignmentOfAWorkspace(t *testing.T) {
+	n := needs.New()
+	n.Assignments = []bundle.Assignment{
+		{Name: "shop-live", Workspace: "retail", Namespace: "shop", ServiceAccount: "shop/wherry-retail", Adapter: "flux"},
+		{Name: "web-live", Namespace: "web", Adapter: "argo"},
+	}
+	secret := needs.Object{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, Namespace: "flux-system"}
+	n.Shared["shop-live"] = []needs.Shared{{Object: secret, Name: "wherry-serve-ca"}}
+	n.Shared["web-live"] = []needs.Shared{{Object: needs.Object{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}, Name: "argocd-tls-certs-cm"}}
+	n.Followed["shop-live"] = []needs.Object{{Kind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}}}
+	opts := options()
+	opts.ArgoNamespace = "argo"
+	p := For([]*needs.Needs{n}, opts)
+	agent, workspace := subject{"wherry-system", "wherry-agent"}, subject{"shop", "wherry-retail"}
+	require.Equal(t, map[rule]verbs{{"", "secrets", "wherry-serve-ca"}: full}, p.grants[grant{"flux-system", agent}])
+	require.Equal(t, full, p.grants[grant{"argo", agent}][rule{"", "configmaps", "argocd-tls-certs-cm"}])
+	require.Equal(t, map[rule]verbs{{"apps", "deployments", ""}: reading}, p.grants[grant{"shop", workspace}])
+}
+
 func TestPermissionsOfARelease(t *testing.T) {
 	p := For([]*needs.Needs{release()}, options())
 	got, err := p.YAML()

@@ -38,6 +38,11 @@ type Needs struct {
 	Namespaces map[string][]string
 	// Sources are the objects that Flux's objects refer to, each once, by assignment.
 	Sources map[string][]Object
+	// Shared are the objects of the agent itself that engines need to reach its endpoint, by assignment. Those without a
+	// namespace are in Argo CD's.
+	Shared map[string][]Shared
+	// Followed are the objects that Flux applies of embedded manifests, and that are read to judge it, by assignment.
+	Followed map[string][]Object
 	// Brought are the kinds that CustomResourceDefinitions of the release define.
 	Brought map[schema.GroupVersionKind]bool
 	// Defined are the resources of these kinds.
@@ -52,6 +57,12 @@ type Object struct {
 	Namespace string // empty where none is named
 }
 
+// Shared is one object of the agent itself.
+type Shared struct {
+	Object
+	Name string
+}
+
 // Resource is the resource under which an API server serves a kind.
 type Resource struct {
 	Plural     string // as permissions name it
@@ -63,7 +74,7 @@ func New() *Needs {
 	return &Needs{
 		Objects: map[string][]Object{}, Namespaces: map[string][]string{}, Sources: map[string][]Object{},
 		Brought: map[schema.GroupVersionKind]bool{}, Defined: map[schema.GroupKind]Resource{},
-		Mirrors: map[string]bool{},
+		Mirrors: map[string]bool{}, Shared: map[string][]Shared{}, Followed: map[string][]Object{},
 	}
 }
 
@@ -95,15 +106,20 @@ func Read(ctx context.Context, src bundle.Source, v *bundle.Verified) (*Needs, e
 }
 
 func (n *Needs) readTree(entries *tar.Reader) error {
+	folders := embedded{}
 	for {
 		h, err := entries.Next()
 		if errors.Is(err, io.EOF) {
+			n.rewrite(folders)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
 		if h.Size > maxFileBytes {
+			continue
+		}
+		if folders.chart(n.Assignments, h.Name) {
 			continue
 		}
 		ext := path.Ext(h.Name)
@@ -121,6 +137,9 @@ func (n *Needs) readTree(entries *tar.Reader) error {
 			continue
 		}
 		assignment, _, _ := strings.Cut(h.Name, "/")
+		if folders.file(n.Assignments, h.Name, data) { // the publisher puts the list first
+			continue
+		}
 		n.AddManifests(assignment, data)
 	}
 }
