@@ -354,12 +354,11 @@ func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 
 // clusterType decides and renders the assignments of the i-th cluster type.
 func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType) (ClusterTypeResult, missingFindings, error) {
-	result := ClusterTypeResult{Name: ct.Metadata.Name, Labels: ct.Metadata.Labels, Annotations: ownAnnotations(&ct.Common)}
+	result := ClusterTypeResult{Name: ct.Metadata.Name, Labels: ct.Metadata.Labels, Annotations: ownAnnotations(&ct.Common), Sites: r.sites(ct)}
 	policies, selected := r.selecting(i)
 	if selected.empty() {
 		return result, nil, nil
 	}
-	result.Sites = r.sites(ct)
 	names := r.share(ctx, ct, selected)
 	a, use := newAssigner(r, ct), newUsage(r.model)
 	result.Assignments = make([]Assignment, 0, selected.count())

@@ -45,7 +45,7 @@ type ClusterTypeResult struct {
 	// Failures holds the assignments that could not be rendered, sorted by name. Leaving one out of a
 	// bundle orders its deletion.
 	Failures []Failure
-	// Sites are the site values; nil if the type declares none, or has no assignments.
+	// Sites are the site values; nil if the type declares none.
 	Sites *Sites
 }
 

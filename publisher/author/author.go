@@ -223,12 +223,15 @@ func (p *Platform) object(f *File, document int, n *yaml.Node, inList bool) {
 	p.Objects = append(p.Objects, o)
 }
 
-// isConfig reports whether a ConfigMap is part of a platform's configuration.
+// isConfig reports whether a ConfigMap is part of a platform: of its configuration, or as a declaration of site values.
 func (o *Object) isConfig() bool {
 	c := &kinds.ConfigMap{}
 	c.Metadata.Name = o.Name
-	c.Metadata.Labels = map[string]string{kinds.PlatformConfig: text(o.node, "metadata", "labels", kinds.PlatformConfig)}
-	return c.IsPlatform()
+	c.Metadata.Labels = map[string]string{}
+	for _, label := range []string{kinds.PlatformConfig, kinds.SiteValues} {
+		c.Metadata.Labels[label] = text(o.node, "metadata", "labels", label)
+	}
+	return c.IsPlatform() || c.IsSiteValues()
 }
 
 // text returns the scalar that keys lead to, empty where there is none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // reference is a scalar that names an object, a workspace or a ring.
@@ -112,6 +113,10 @@ func (s *search) object(o *Object) {
 			for _, key := range []string{"reconciler", "namespaceService", "configType"} {
 				s.field(o, "spec", key)
 			}
+		}
+	case "ConfigMap":
+		if o.Kind == "ClusterType" { // of a declaration of site values
+			s.field(o, "metadata", "annotations", kinds.SiteValues)
 		}
 	case "ClusterType":
 		s.clusterType(o)

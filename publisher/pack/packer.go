@@ -36,7 +36,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 		return nil
 	}
 	var sites []bundle.File
-	if ct.Sites != nil {
+	if ct.Sites != nil && len(ct.Assignments) > 0 {
 		var err error
 		if sites, err = SiteFiles(ct.Sites.Document, ct.Sites.Rows); err != nil {
 			return nil // Publish finds it again

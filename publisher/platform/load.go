@@ -302,6 +302,9 @@ func (l *loader) remember(src origin, commit string) {
 	if src.place.folder == "" && commit != "" {
 		src.place.repo.Commit = commit
 	}
+	if l.loaded.places == nil { // only the environments are read
+		return
+	}
 	switch src.part {
 	case WorkloadPart:
 		l.loaded.places[src.name] = src.place

@@ -20,6 +20,7 @@ import (
 type editing struct {
 	place
 	set, unset []string
+	values     []string // of a cluster
 }
 
 // Edit returns the command wherry edit.
@@ -37,10 +38,11 @@ is written only if nobody else changed it meanwhile.
 
 PATH is as in spec.reconciler, metadata.labels["example.com/region"] or spec.deploymentTargets[live].labels.edge: an item of
 a list is given by its place, counted from 0, or by its name. VALUE is a text, or whatever else the field takes, such as a
-number or [a, b].`,
+number or [a, b]. --value gives a cluster a site value; --unset 'spec.values["KEY"]' removes one.`,
 		Example: `  wherry edit cluster-type edge -e dev
   wherry edit cluster-type edge -e dev --set spec.reconciler=argocd --set metadata.labels.region=north
-  wherry edit platform fleet --set 'spec.rings=[canary, stable]'`,
+  wherry edit platform fleet --set 'spec.rings=[canary, stable]'
+  wherry edit cluster plant-7 --value dns=plant-7.example.com`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: completeObject(),
 		RunE:              func(cmd *cobra.Command, args []string) error { return e.run(cmd, args[0], args[1]) },
@@ -49,7 +51,8 @@ number or [a, b].`,
 	e.addEnvironment(cmd, "the object in the folder of this environment, `NAME`")
 	cmd.Flags().StringArrayVar(&e.set, "set", nil, "give the field at a path a value, `PATH=VALUE`; may be repeated")
 	cmd.Flags().StringArrayVar(&e.unset, "unset", nil, "remove the field at this `PATH`; may be repeated")
-	cli.NotEmpty(cmd, "set", "unset")
+	cmd.Flags().StringArrayVar(&e.values, "value", nil, "give a cluster a site value, `KEY=VALUE`; may be repeated")
+	cli.NotEmpty(cmd, "set", "unset", "value")
 	return cmd
 }
 
@@ -61,6 +64,9 @@ func (e *editing) run(cmd *cobra.Command, word, name string) error {
 	settings, err := e.settings()
 	if err != nil {
 		return err
+	}
+	if len(e.values) > 0 && kind != "Cluster" {
+		return cli.Usagef("--value is for a cluster: a %s has no site values", author.Word(kind))
 	}
 	p, err := e.open(cmd)
 	if err != nil {
@@ -95,6 +101,13 @@ func (e *editing) settings() ([]author.Setting, error) {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--unset: %w", err), "")
 		}
 		all = append(all, author.Setting{Path: path, Unset: true})
+	}
+	for _, s := range e.values {
+		key, value, found := strings.Cut(s, "=")
+		if !found || key == "" {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--value: %q is not KEY=VALUE", s), "such as --value dns=plant-7.example.com")
+		}
+		all = append(all, author.Setting{Path: yamltext.Path{{Key: "spec"}, {Key: "values"}, {Key: key}}, Value: value})
 	}
 	return all, nil
 }

@@ -36,7 +36,7 @@ is replaced. At a terminal, new asks for what is missing.`,
   wherry new cluster-type kiosk -e dev --label region=north`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newCluster())
+	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newCluster(), newSiteValues())
 	return cmd
 }
 
@@ -236,8 +236,24 @@ the key that it signs reports with.`, "wherry new cluster plant-7 -e prod --clus
 	f.StringVar(&c.request.UID, "uid", "", "its `UID`, as \"wherry-agent status\" prints it")
 	f.StringVar(&c.request.Ring, "ring", "", "its ring, `NAME`")
 	pairs(cmd, &c.request.Labels, "label", pairUsage)
+	pairs(cmd, &c.request.Values, "value", "a site value as `KEY=VALUE`; may be repeated")
 	cli.NotEmpty(cmd, "cluster-type", "uid", "ring")
 	complete(cmd, "cluster-type", "ClusterType")
+	return cmd
+}
+
+func newSiteValues() *cobra.Command {
+	var c creation
+	cmd := c.command("ConfigMap", "Declare values in which the sites of a cluster type differ",
+		`Declare values in which the sites of a cluster type differ, as a ConfigMap with a JSON Schema. It takes effect once a cluster
+type names it: "wherry edit cluster-type TYPE --set 'metadata.annotations[\"wherry.dev/site-values\"]=NAME'". A cluster gets its
+values with "wherry edit cluster NAME --value KEY=VALUE", or from "wherry new cluster".`, "wherry new site-values factory --key dns --key gateway.address --site-may-set gateway.address")
+	cmd.Use = "site-values [NAME]"
+	c.environmentFlags(cmd)
+	cmd.Flags().StringArrayVar(&c.request.SiteKeys, "key", nil, "a `KEY` of the values; may be repeated")
+	cmd.Flags().StringArrayVar(&c.request.SiteMaySet, "site-may-set", nil, "one of the keys that the site's own file may set, `KEY`; may be repeated")
+	cli.NotEmpty(cmd, "key", "site-may-set")
+	_ = cmd.MarkFlagRequired("key")
 	return cmd
 }
 

@@ -26,7 +26,10 @@ type Request struct {
 	Shared       bool // the object is for all environments
 
 	Labels, TargetLabels, TypeLabels, Manifests, Data map[string]string
-	Rings, Required                                   []string
+	Values                                            map[string]string // of a Cluster: its site values
+	// SiteKeys makes a ConfigMap the declaration of site values with these keys, of which the site may set SiteMaySet.
+	SiteKeys, SiteMaySet []string
+	Rings, Required      []string
 
 	Repo, Branch, Folder                     string
 	Reconciler, NamespaceService, ConfigType string
@@ -145,7 +148,7 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		Name: r.Name, Environments: r.Environments, Labels: Pairs(r.Labels), TargetLabels: Pairs(r.TargetLabels), TypeLabels: Pairs(r.TypeLabels),
 		Manifests: Pairs(r.Manifests), Data: Pairs(r.Data), Rings: r.Rings, Required: r.Required, Repo: r.Repo, Branch: r.Branch, Folder: r.Folder,
 		Reconciler: r.Reconciler, NamespaceService: r.NamespaceService, ConfigType: r.ConfigType, Workspace: r.Workspace,
-		ClusterType: r.ClusterType, UID: r.UID, Ring: r.Ring,
+		ClusterType: r.ClusterType, UID: r.UID, Ring: r.Ring, Values: Pairs(r.Values),
 	}
 	text := "kinds/" + r.Kind + ".yaml"
 	switch r.Kind {
@@ -159,6 +162,11 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 	case "Workload":
 		if o.Unset = slices.DeleteFunc(Manifests(p), func(key string) bool { _, ok := r.Manifests[key]; return ok }); len(o.Environments) == 0 {
 			return o, "", wrong("name one with -e", "a workload needs an environment to run in")
+		}
+	case "ConfigMap":
+		if len(r.SiteKeys) > 0 {
+			text = "kinds/SiteValues.yaml"
+			return o, text, o.siteKeys(r)
 		}
 	case "PromotionPolicy":
 		if len(o.Environments) == 0 || len(o.Rings) == 0 {
@@ -178,6 +186,19 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		}
 	}
 	return o, text, nil
+}
+
+// siteKeys fills in the keys of a declaration of site values.
+func (o *object) siteKeys(r Request) error {
+	for _, key := range r.SiteMaySet {
+		if !slices.Contains(r.SiteKeys, key) {
+			return wrong(finding.DidYouMean(key, r.SiteKeys), "the site cannot set %s, which is not one of the keys", key)
+		}
+	}
+	for _, key := range r.SiteKeys {
+		o.SiteKeys = append(o.SiteKeys, SiteKey{key, slices.Contains(r.SiteMaySet, key)})
+	}
+	return nil
 }
 
 // complete fills in the Templates that nobody gave: those that other cluster types use, or the only ones of their type.

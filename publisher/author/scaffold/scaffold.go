@@ -51,6 +51,14 @@ type object struct {
 	Reconciler, NamespaceService, ConfigType string
 	Workspace                                string
 	ClusterType, UID, Ring                   string
+	Values                                   []Pair
+	SiteKeys                                 []SiteKey
+}
+
+// SiteKey is a key of a declaration of site values.
+type SiteKey struct {
+	Key        string
+	SiteMaySet bool
 }
 
 // write returns a text with the values of an object.
