@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -457,5 +458,36 @@ func TestARepositoryHasTheNameOfItsAssignment(t *testing.T) {
 	require.Equal(t, "assignments/shop-dev", Repository("shop-dev"))
 	for _, name := range []string{"Shop", "a..b", "-a", "a_", "", strings.Repeat("a", 129)} {
 		require.Regexp(t, `^assignments/sha256-[0-9a-f]{32}$`, Repository(name), name)
+	}
+}
+
+// docs/adapters.md says which fields change.
+func TestWhatIsRewrittenIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/adapters.md")
+	require.NoError(t, err)
+	section := func(name string) string {
+		_, rest, found := strings.Cut(string(page), "\n## "+name+"\n")
+		require.True(t, found)
+		rest, _, _ = strings.Cut(rest, "\n## ")
+		_, rest, found = strings.Cut(rest, "\n### Embedded content\n")
+		require.True(t, found)
+		rest, _, _ = strings.Cut(rest, "\n### ")
+		return rest
+	}
+	flux, err := Flux(input(t, arcFlux+"---\n"+release, fstest.MapFS{"charts/podinfo-6.7.1.tgz": {}}))
+	require.NoError(t, err)
+	argo, err := Argo(input(t, application, nil), "argocd")
+	require.NoError(t, err)
+	for name, changes := range map[string][]Change{"flux": flux.Changes, "argo": argo.Changes} {
+		text := section(name)
+		for _, c := range changes {
+			kind, _, _ := strings.Cut(c.Object, "/")
+			require.Contains(t, text, kind, c)
+			for _, field := range strings.Split(strings.TrimPrefix(c.Field, "spec."), ".") {
+				if field != "kind" && field != "source" && field != "name" && field != "digest" {
+					require.Contains(t, text, field, c)
+				}
+			}
+		}
 	}
 }
