@@ -34,6 +34,7 @@
 //   - probation: the decision whether a failing release goes on
 //   - registries: the order in which registries are asked
 //   - retry: the times between attempts
+//   - serve: the endpoint over the releases on disk
 //   - sitevalues: the values of the site, and the files of assignments with them
 //   - state: the state file
 //   - trust: the keys that may sign
@@ -68,6 +69,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
@@ -143,6 +145,8 @@ type Options struct {
 	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves
 	// none of them.
 	Listen string
+	// Serve is the endpoint at which Run lets others read the content store. Nil is none.
+	Serve *serve.Endpoint
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
@@ -203,7 +207,7 @@ type Agent struct {
 	instance  string
 	opts      Options
 	anonymous bool        // the configuration gives the cluster no uid
-	serving   bool        // others than passes read cluster
+	started   bool        // others than passes read cluster
 	lease     *lease.Held // of the Lease; nil without one
 
 	busy sync.Mutex // held by the pass that runs
@@ -234,6 +238,10 @@ type shown struct {
 	disk   metrics.Disk
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
+	// endpoint serves the content store; nil while Run does not. unserved is why the newest accepted release is not whole
+	// there; nil where it is.
+	endpoint atomic.Pointer[serve.Server]
+	unserved atomic.Pointer[string]
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 }
@@ -259,10 +267,14 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		process: process{memory: &memoryState{}, freezeRest: freeze.Rest},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
+	named := append(slices.Clone(a.opts.Named), artifact.Named, a.carried)
+	if a.opts.Serve != nil {
+		named = append(named, a.namedTrust)
+	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
 		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Window: a.enterWindow, Log: a.opts.Log,
-		Named: append(slices.Clone(a.opts.Named), artifact.Named, a.carried),
+		Named: named, Serving: a.servingAs(),
 	})
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.artifacts = artifact.New(state.db, a.content)

@@ -54,7 +54,7 @@ func (p *pass) inherit(doc *backup.Backup, first bool) error {
 	}
 	if named != nil {
 		p.state.who.Renamed(named)
-		if !p.serving {
+		if !p.started {
 			p.cluster.UID = named.UID
 		}
 	}

@@ -72,19 +72,24 @@ type onePerManifest struct {
 	// tooLong is the reason for refusing content that is larger than a manifest may be.
 	tooLong bundle.Reason
 	had     map[digest.Digest][]byte
+	// named are the tags that were asked for, so that one pass asks for each once.
+	named map[string]ocispec.Descriptor
 }
 
 func (a *Agent) onePerManifest(src oci.Target, tooLong bundle.Reason) *onePerManifest {
-	return &onePerManifest{src, &a.poller, tooLong, map[digest.Digest][]byte{}}
+	return &onePerManifest{src, &a.poller, tooLong, map[digest.Digest][]byte{}, map[string]ocispec.Descriptor{}}
 }
 
 func (o *onePerManifest) Resolve(ctx context.Context, tag string) (ocispec.Descriptor, error) {
+	if desc, ok := o.named[tag]; ok {
+		return desc, nil
+	}
 	desc, data, err := o.poller.Poll(ctx, o.Target, tag, "", bundle.MaxManifestBytes)
 	if errors.Is(err, errdef.ErrSizeExceedsLimit) {
 		err = &bundle.Refusal{Reason: o.tooLong, Message: bundle.Clip(err.Error())}
 	}
 	if err == nil {
-		o.had[desc.Digest] = data
+		o.had[desc.Digest], o.named[tag] = data, desc
 	}
 	return desc, err
 }

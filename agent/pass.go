@@ -172,6 +172,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 			verdict = kept
 		}
 	}
+	p.complete(ctx, got, verdict)
 	verdict.moved, verdict.frozen = seen.switched || seen.changes.Began, g.Found()
 	return p.conclude(ctx, got, seen, g, verdict)
 }

@@ -90,6 +90,19 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, socket.Close())
 	}
+	endpoint, err := a.openEndpoint()
+	if err != nil {
+		return errors.Join(err, probes.Close(), socket.Close())
+	}
+	served, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	var serving sync.WaitGroup
+	defer func() { // engines may fetch until the last pass has ended
+		endServing()
+		serving.Wait()
+	}()
+	if endpoint != nil {
+		serving.Go(func() { endpoint.Serve(served) })
+	}
 	if a.opts.Ready != nil {
 		if err := a.opts.Ready(); err != nil {
 			a.opts.Log.Error("who waits for this agent to begin cannot be told", "err", err)
@@ -150,7 +163,7 @@ func (a *Agent) askCluster(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		a.opts.Log.Warn("the cluster's memory was not read", "err", err) // the pass that follows tries again
 	}
-	a.serving = true
+	a.started = true
 }
 
 // giveBack lets go of the Lease, once no pass is to come any more.

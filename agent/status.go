@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -57,6 +58,8 @@ type Status struct {
 	Registries []registries.Status `json:"registries,omitempty"`
 	// Step is what the agent is doing, empty between passes.
 	Step string `json:"step,omitempty"`
+	// Endpoint is where a running agent serves its content store. Nil where it serves nothing.
+	Endpoint *serve.Status `json:"endpoint,omitempty"`
 	// ReportKey is the public half of the key that signs reports, in PEM.
 	ReportKey string        `json:"reportKey"`
 	Identity  enroll.Status `json:"identity"`
@@ -158,6 +161,7 @@ func (a *Agent) Status() (Status, error) {
 	if why := a.unrecorded.Load(); why != nil {
 		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why
 	}
+	s.Endpoint = a.endpointStatus()
 	if s.Trust != nil {
 		s.Trust.PassedOver = trust.KeyIDs(a.pinned.Keys)
 	}

@@ -80,19 +80,17 @@ func SignManifest(manifest digest.Digest, reference string, signers ...signature
 // signatureManifest returns a signature manifest of layers, each of which carries a claim and the signature over it.
 func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
 	signed := &Signed{}
-	// cosign writes an image config that lists the layers, and some registries look at it.
-	config := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
+	var seen []digest.Digest
 	for _, layer := range layers {
-		if !slices.Contains(config.RootFS.DiffIDs, layer.Digest) {
+		if !slices.Contains(seen, layer.Digest) {
 			signed.Blobs = append(signed.Blobs, NewBlob(layer.MediaType, layer.Data))
 		}
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)
+		seen = append(seen, layer.Digest)
 	}
-	configData, err := json.Marshal(config)
+	configBlob, err := SignatureConfig(layers)
 	if err != nil {
 		return nil, err
 	}
-	configBlob := NewBlob(ocispec.MediaTypeImageConfig, configData)
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: configBlob.Descriptor, Layers: layers,
 	}
@@ -102,6 +100,18 @@ func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
 	}
 	signed.Blobs, signed.Manifest = append(signed.Blobs, configBlob), NewBlob(m.MediaType, data)
 	return signed, nil
+}
+
+// SignatureConfig returns the config that a signature manifest with these layers has here, so that a reader need not fetch
+// it. Other tools write others.
+func SignatureConfig(layers []ocispec.Descriptor) (Blob, error) {
+	// cosign writes an image config that lists the layers, and some registries look at it.
+	config := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
+	for _, layer := range layers {
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)
+	}
+	data, err := json.Marshal(config)
+	return NewBlob(ocispec.MediaTypeImageConfig, data), err
 }
 
 // Keys are public keys that may sign. Nil trusts nobody.

@@ -53,6 +53,24 @@ func compressionOf(files []File) int {
 	return 7
 }
 
+// trailer is the end of a tar, in bytes.
+const trailer = 1024
+
+// Compress writes the tar of a tree, which has this size in bytes, to w as Pack compresses it. The result is the layer that
+// was published only if this program has the publisher's compressor: the caller compares the digest.
+func Compress(w io.Writer, tree io.Reader, size int64) error {
+	level := 7
+	if size <= smallTree+trailer {
+		level = gzip.BestCompression
+	}
+	zip, err := gzip.NewWriterLevel(w, level)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(zip, tree)
+	return errors.Join(err, zip.Close())
+}
+
 // Pack returns files as a tree whose tar depends on the files alone: sorted, with fixed modes, and without
 // times and owners. It refuses paths that Unpack would refuse.
 func Pack(files []File) (*Packed, error) {

@@ -44,6 +44,7 @@ type Config struct {
 	Memory string
 	// Listen is the address of health and metrics; empty is none.
 	Listen string
+	Serve  Serve
 	// LogFormat is text or json.
 	LogFormat string
 }
@@ -104,6 +105,14 @@ type Passes struct {
 	Deadline    time.Duration
 	Maintenance []window.Maintenance
 	Veto        veto.Veto
+}
+
+// Serve is the agent's read-only endpoint over its content store.
+type Serve struct {
+	Address   string // empty is none
+	URL       string // empty is made of the address
+	Cert, Key string // files; empty is a CA of the agent's own
+	Plain     bool
 }
 
 // Sources are the places where settings are given.
@@ -244,6 +253,9 @@ func (c *Config) Complete() error {
 		return c.Missing("ansiblePlaybook")
 	case c.Adapters.Only == "zarf" && c.Adapters.Zarf == "":
 		return c.Missing("zarf")
+	}
+	if err := c.checkServe(); err != nil {
+		return err
 	}
 	return c.checkReports()
 }

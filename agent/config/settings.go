@@ -125,6 +125,11 @@ func Settings() []Setting {
 		{Field: "veto.command", Flag: "veto-command", List: true, Allowed: "a program, and its arguments as further values", Usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
 		{Field: "veto.timeout", Flag: "veto-timeout", Allowed: "a duration of at least 1s, such as 10s", Usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: durationFrom(time.Second, func(c *Config) *time.Duration { return &c.Passes.Veto.Timeout })},
 		{Field: "listen", Flag: "listen", Allowed: "an address such as :8081 or 127.0.0.1:8081", Usage: "serve /healthz, /readyz and /metrics at this `ADDRESS`, such as :8081 (default: nowhere)", set: setListen},
+		{Field: "serve.address", Flag: "serve", Allowed: "an address such as :5001 or 10.0.0.7:5001", Usage: "let other agents and engines of the site read the content store as an OCI registry at this `ADDRESS`, such as :5001 (default: nowhere)", set: setServe},
+		{Field: "serve.url", Flag: "serve-url", Allowed: "https://HOST:PORT, or http://HOST:PORT with --serve-plain-http", Usage: "`URL` by which others reach --serve (default: its host, or this machine's name, and its port)", set: text(func(c *Config) *string { return &c.Serve.URL })},
+		{Field: "serve.cert", Flag: "serve-cert", path: true, Allowed: "the path of a certificate in PEM", Usage: "certificate of --serve with its chain, a `FILE` in PEM, which is read again when it changes (default: one of a CA of the agent's own)", set: text(func(c *Config) *string { return &c.Serve.Cert })},
+		{Field: "serve.key", Flag: "serve-key", path: true, Allowed: "the path of a private key in PEM", Usage: "the key of --serve-cert, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Serve.Key })},
+		{Field: "serve.plainHTTP", Flag: "serve-plain-http", Toggle: true, Allowed: "true or false", Usage: "serve without TLS, which a loopback address alone may do", set: setServePlain},
 		{Field: "logFormat", Flag: "log-format", Values: logFormats, Allowed: anyOf(logFormats), Usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *Config) *string { return &c.LogFormat }, logFormats...)},
 	}
 }
@@ -343,6 +348,23 @@ func setListen(c *Config, s string) error {
 		return fmt.Errorf("%q does not have that form", s)
 	}
 	c.Listen = s
+	return nil
+}
+
+func setServe(c *Config, s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		return fmt.Errorf("%q does not have that form", s)
+	}
+	c.Serve.Address = s
+	return nil
+}
+
+func setServePlain(c *Config, s string) (err error) {
+	c.Serve.Plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
 	return nil
 }
 

@@ -7,7 +7,8 @@
 // Blobs are checked and synced before they get their name. Unpacked files are not synced: each process compares them with
 // their digests at its first use, and unpacks them again from the layer if a power cut, or a person, has changed them. So
 // a crash at any point leaves nothing incomplete that counts as complete. This package does not judge whether a release
-// may run: Bring and Stage are given verified releases. Signatures are not kept.
+// may run: Bring and Stage are given verified releases. Complete keeps signatures, for others that judge a release
+// themselves.
 package content
 
 import (
@@ -47,6 +48,9 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full layers
 	// are fetched.
 	DeltaCommand []string
+	// Serving has the releases be kept and named as a follower of the agent's endpoint takes them; see Complete. Nil keeps
+	// what the agent itself needs.
+	Serving *Serving
 	// Named are the functions that list what else the store keeps, beside releases; see Named. They are called in one
 	// transaction each time that the index is written or blobs are deleted. If one fails, neither happens.
 	Named []func(*bbolt.Tx) ([]Named, error)
@@ -74,6 +78,7 @@ type Store struct {
 		list []bundle.Assignment
 	}
 	useless map[digest.Digest]bool // deltas from which no tree could be made
+	unlike  map[digest.Digest]bool // layers that this program compresses in another way than the publisher
 }
 
 // New returns the store beside a state file.
@@ -83,7 +88,8 @@ func New(db *state.DB, opts Options) *Store {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Store{
-		db: db, opts: opts, layout: layout, checked: map[digest.Digest]bool{}, useless: map[digest.Digest]bool{}, DownloadBlob: layout.Download,
+		db: db, opts: opts, layout: layout, checked: map[digest.Digest]bool{}, useless: map[digest.Digest]bool{}, unlike: map[digest.Digest]bool{},
+		DownloadBlob: layout.Download,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -52,20 +53,19 @@ func (c *Store) index(keep ...*state.Release) error {
 	return c.layout.SetRefs(all, c.db.At)
 }
 
-// retained lists, for the layout, what stays: of each release its manifest, its release document and its tree, in
-// whichever form it is here, and then what Options.Named lists.
+// retained lists, for the layout, what stays: of each release its manifest, its release document, its signature if it is
+// known, and its tree, in whichever form it is here; then the moving tags, and what Options.Named lists.
 func (c *Store) retained(keep []*state.Release) ([]oci.Retained, error) {
 	var all []oci.Retained
-	for _, r := range keep {
-		if r != nil {
-			all = append(all, oci.Retained{
-				Repository: r.Release.Stream().Repository(), Tag: r.Release.Tag(), Manifest: r.Manifest,
-				Blobs: []digest.Digest{r.Tree.Digest, r.Release.Content.DiffID},
-			})
-		}
-	}
 	err := c.db.View(func(tx *bbolt.Tx) error {
 		var errs []error
+		for _, r := range keep {
+			if r != nil {
+				signature, err := loadSignature(tx, r)
+				all, errs = append(all, c.retain(r, signature)...), append(errs, err)
+			}
+		}
+		all = append(all, c.moving(tx, keep)...)
 		for _, list := range c.opts.Named {
 			named, err := list(tx)
 			for _, n := range named {
@@ -76,4 +76,20 @@ func (c *Store) retained(keep []*state.Release) ([]oci.Retained, error) {
 		return errors.Join(errs...)
 	})
 	return all, err
+}
+
+// retain lists what stays of one release. A release of another platform has no name: it is not served.
+func (c *Store) retain(r *state.Release, signature ocispec.Descriptor) []oci.Retained {
+	name := r.Release.Stream().Repository()
+	if s := c.opts.Serving; s != nil && r.Release.Platform != s.Platform {
+		name = ""
+	}
+	all := []oci.Retained{{
+		Repository: name, Tag: r.Release.Tag(), Manifest: r.Manifest,
+		Blobs: []digest.Digest{r.Tree.Digest, r.Release.Content.DiffID},
+	}}
+	if signature.Digest != "" {
+		all = append(all, oci.Retained{Repository: name, Tag: bundle.SignatureTag(r.Digest()), Manifest: signature, All: true})
+	}
+	return all
 }

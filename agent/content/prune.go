@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -37,7 +38,7 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 	if err1 == nil {
 		err1 = c.layout.Retain(retained, c.db.At)
 	}
-	if err = errors.Join(err, c.forgetTrees(trees), err1); err != nil {
+	if err = errors.Join(err, c.forgetTrees(trees), c.forgetSignatures(keep), err1); err != nil {
 		return state.Local("clean up: %w", err)
 	}
 	return nil
@@ -70,6 +71,26 @@ func (c *Store) forgetTrees(keep map[string]bool) error {
 		})
 		for _, name := range gone {
 			err = errors.Join(err, state.Drop(tx, BucketTrees, name))
+		}
+		return len(gone) > 0, err
+	})
+}
+
+// forgetSignatures forgets the signatures of releases that are not kept.
+func (c *Store) forgetSignatures(keep []*state.Release) error {
+	return c.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		b, gone := tx.Bucket([]byte(BucketSignatures)), []string{}
+		if b == nil { // none was ever kept
+			return false, nil
+		}
+		err := b.ForEach(func(k, _ []byte) error {
+			if !slices.ContainsFunc(keep, func(r *state.Release) bool { return r != nil && r.Digest().Encoded() == string(k) }) {
+				gone = append(gone, string(k))
+			}
+			return nil
+		})
+		for _, name := range gone {
+			err = errors.Join(err, state.Drop(tx, BucketSignatures, name))
 		}
 		return len(gone) > 0, err
 	})

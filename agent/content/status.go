@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -20,12 +21,17 @@ type Status struct {
 	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: the release that runs or is to run,
 	// the last good one, and the good one before that.
 	Releases []string
+	// Others is the number of further names in the index: trust documents, derived artifacts, and those that were carried.
+	Others int
 	// Damaged is the error of a damaged index, which the agent makes again when it needs it.
 	Damaged error
 	// Blobs and Trees are the sizes of the releases, and of their unpacked trees, in bytes. Parts is the size of
 	// unfinished downloads.
 	Blobs, Trees, Parts int64
 }
+
+// releaseName matches the name of a release in the index: not a moving tag, nor that of a signature.
+var releaseName = regexp.MustCompile(`^bundles/.*/s[0-9]+-[0-9]+$`)
 
 // Source returns a stream's releases in the state folder dir, by their digests. It has no signatures:
 // they were verified when the releases came.
@@ -49,7 +55,12 @@ func ReadStatus(dir string) (s Status, err error) {
 		s.Damaged = err
 	}
 	for _, d := range index.Manifests {
-		s.Releases = append(s.Releases, d.Annotations[ocispec.AnnotationRefName])
+		switch name := d.Annotations[ocispec.AnnotationRefName]; {
+		case releaseName.MatchString(name):
+			s.Releases = append(s.Releases, name)
+		case !strings.HasPrefix(name, "bundles/"):
+			s.Others++
+		}
 	}
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) { // a running agent has removed it

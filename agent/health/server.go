@@ -51,6 +51,14 @@ func Listen(address string, pulse *Pulse, db *state.DB) (*Server, error) {
 	return &Server{listener: l, pulse: pulse, db: db}, nil
 }
 
+// Close closes a server that does not serve. Nil has nothing to close.
+func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
+
 // Addr is the address that the server listens at.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
