@@ -31,10 +31,12 @@ func (a *Agent) openEndpoint() (*serve.Server, error) {
 
 // endpointStatus is how the endpoint stands; nil where nothing is served.
 func (a *Agent) endpointStatus() *serve.Status {
-	if a.endpoint.Load() == nil {
+	server := a.endpoint.Load()
+	if server == nil {
 		return nil
 	}
 	s := a.opts.Serve.Status()
+	s.Address = server.Addr().String()
 	if why := a.unserved.Load(); why != nil {
 		s.Waiting = *why
 	}

@@ -148,6 +148,10 @@ var elsewhere = map[string]string{
 	"notePushed":     "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
+	// Steps for the agent's endpoint, which end a pass.
+	"keepSignature":    "TestAReleaseIsCompletedWhereverItIsCut",
+	"compressAgain":    "TestAReleaseIsCompletedWhereverItIsCut",
+	"forgetSignatures": "TestAReleaseIsCompletedWhereverItIsCut",
 	// Steps that repeat reads of the cluster's memory and Lease, which the process after a kill reads again.
 	"signOn":         "TestAnAgentThatWasKilledGoesOnAtOnce",
 	"take":           "TestAnAgentThatWasKilledGoesOnAtOnce",

@@ -87,7 +87,12 @@ func deltaCommand(t testing.TB) []string {
 // offerDelta publishes release n with a delta from the tree of draft before.
 func (s *site) offerDelta(n int64, before draft, files map[string]string, change ...func(*ocispec.Descriptor)) ocispec.Descriptor {
 	s.t.Helper()
-	d := s.draft(n, files)
+	return s.offerDeltaOf(s.draft(n, files), before, change...)
+}
+
+// offerDeltaOf publishes a draft with a delta from the tree of draft before.
+func (s *site) offerDeltaOf(d, before draft, change ...func(*ocispec.Descriptor)) ocispec.Descriptor {
+	s.t.Helper()
 	data, err := delta.Make(s.tar(before), s.tar(d))
 	require.NoError(s.t, err)
 	layer := bundle.NewBlob(delta.MediaType, data)
