@@ -6,13 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
+	"helm.sh/helm/v3/pkg/releaseutil"
 )
 
 const testKubeVersion = "1.31.2"
@@ -114,4 +117,73 @@ func compareAll(t *testing.T, root string, atLeast int) {
 	}))
 	t.Logf("%d charts are rendered alike", rendered)
 	require.GreaterOrEqual(t, rendered, atLeast)
+}
+
+// Charts of our own: given.yaml has the values that go over those of the chart.
+func TestChartsRenderAsWithHelm(t *testing.T) {
+	cases, err := filepath.Glob("testdata/charts/*.txtar")
+	require.NoError(t, err)
+	require.Len(t, cases, 15)
+	for _, file := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			require.NoError(t, err)
+			files, values := map[string]string{}, map[string]any{}
+			for _, f := range archive.Files {
+				files[f.Name] = string(f.Data)
+			}
+			if given, ok := files["given.yaml"]; ok {
+				values, err = ParseValues([]byte(given))
+				require.NoError(t, err)
+			}
+			c := chartWith(t, files)
+			want, err := byHelm(c.files, values)
+			require.NoError(t, err)
+			got, err := templatesOf(t, c, values)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+			require.NotEmpty(t, want)
+
+			result, err := c.Render(t.Context(), testOptions(values))
+			require.NoError(t, err)
+			again, err := c.Render(t.Context(), testOptions(values))
+			require.NoError(t, err)
+			require.Equal(t, result, again)
+			require.Equal(t, documentsByHelm(t, want), documentsOf(result))
+		})
+	}
+}
+
+// documentsByHelm lists what "helm template" prints, without CRDs and tests, in the order of paths.
+func documentsByHelm(t *testing.T, rendered map[string]string) []string {
+	t.Helper()
+	hooks, manifests, err := releaseutil.SortManifests(rendered, nil, releaseutil.InstallOrder)
+	require.NoError(t, err)
+	var all []string
+	for _, m := range manifests {
+		if m.Head.Kind+m.Head.Version != "" || !strings.HasPrefix(m.Content, "#") {
+			all = append(all, inside(m.Name)+"\n"+m.Content)
+		}
+	}
+	for _, h := range hooks {
+		all = append(all, inside(h.Path)+"\n"+h.Manifest)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func documentsOf(result *Result) []string {
+	var all []string
+	for _, f := range result.Files {
+		for _, text := range documents(string(f.Data)) {
+			if !strings.HasPrefix(f.Path, "crds/") {
+				all = append(all, f.Path+"\n"+text)
+			}
+		}
+	}
+	for _, h := range result.Hooks {
+		all = append(all, h.Path+"\n"+strings.TrimSpace(string(h.Data)))
+	}
+	slices.Sort(all)
+	return all
 }

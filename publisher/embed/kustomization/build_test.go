@@ -76,6 +76,7 @@ func tree(files map[string]string) fstest.MapFS {
 const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"
 
 func TestWhatABuildRefuses(t *testing.T) {
+	alarm := withAlarm(t)
 	commit := strings.Repeat("a", 40)
 	for _, c := range []struct {
 		name, text, want string
@@ -117,6 +118,7 @@ func TestWhatABuildRefuses(t *testing.T) {
 			maps.Copy(files, c.more)
 			_, err := kustomization.Build(t.Context(), tree(files), "app", kustomization.Options{})
 			require.ErrorContains(t, err, c.want)
+			alarm.check(t)
 			require.NotContains(t, err.Error(), "/source")
 			require.NotContains(t, err.Error(), "secret@")
 		})
