@@ -2,6 +2,7 @@ package chart
 
 import (
 	"errors"
+	"fmt"
 	"math/bits"
 	"reflect"
 	"regexp"
@@ -74,9 +75,13 @@ func (r *run) bounded(name string, f any) any {
 	return reflect.MakeFunc(of.Type(), func(args []reflect.Value) []reflect.Value {
 		r.step()
 		if writes || copies {
-			m := measure{nodes: maxNodes, text: maxText, closed: writes}
-			for _, arg := range args {
-				if err := m.value(arg, 0); err != nil {
+			m := measure{nodes: maxNodes, text: maxText, closed: writes, formats: writes && !marshallers[name]}
+			for i, arg := range args {
+				top := 0
+				if i == len(args)-1 && of.Type().IsVariadic() {
+					top = -1 // the list of the arguments
+				}
+				if err := m.value(arg, top); err != nil {
 					panic(err)
 				}
 			}
@@ -128,22 +133,43 @@ var (
 		"toString", "toStrings", "quote", "squote", "cat", "join", "sortAlpha", "print", "printf", "println", "html", "js", "urlquery", "urlJoin", "toDecimal")
 	copiers = setOf("deepCopy", "mustDeepCopy", "merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite",
 		"uniq", "mustUniq", "without", "mustWithout", "has", "mustHas", "deepEqual")
+	// marshallers write what pointers point to.
+	marshallers = setOf("toYaml", "toYamlPretty", "toJson", "mustToJson", "toPrettyJson", "mustToPrettyJson", "toRawJson", "mustToRawJson", "toToml")
 )
+
+var errAddress = refused("the text would have an address in memory, which is another one each time; write the fields one by one")
 
 // measure counts down what a value may have.
 type measure struct {
 	nodes, text int
 	closed      bool // the capabilities of clusters must not be in it, unless they are known
+	formats     bool // the value is formatted by package fmt, which writes pointers inside of values as addresses
+}
+
+// hasText reports whether fmt writes v by its own method.
+func hasText(v reflect.Value) bool {
+	if !v.CanInterface() {
+		return false
+	}
+	return v.Type().Implements(reflect.TypeFor[fmt.Stringer]()) || v.Type().Implements(reflect.TypeFor[error]())
 }
 
 func (m *measure) value(v reflect.Value, depth int) error {
 	m.nodes--
-	switch v.Kind() {
-	case reflect.Invalid:
+	switch {
+	case !v.IsValid():
 		return nil
+	case m.formats && v.Kind() != reflect.Interface && hasText(v):
+		return nil
+	case m.formats && v.Kind() == reflect.Pointer && depth > 0 && !v.IsNil():
+		return errAddress
+	}
+	switch v.Kind() {
 	case reflect.String:
 		m.text -= v.Len()
-	case reflect.Interface, reflect.Pointer:
+	case reflect.Interface:
+		return m.value(v.Elem(), depth)
+	case reflect.Pointer:
 		if !v.IsNil() && depth <= maxValueDepth {
 			return m.value(v.Elem(), depth+1)
 		}
@@ -350,6 +376,9 @@ func checkFormat(args []reflect.Value) error {
 			star = max(star, int(min(v.Elem().Int(), maxText)), int(min(-v.Elem().Int(), maxText)))
 		}
 	}
+	if formatPointer.MatchString(args[0].String()) {
+		return errAddress
+	}
 	total := 0
 	for _, verb := range formatVerb.FindAllString(args[0].String(), -1) {
 		total += strings.Count(verb, "*") * star
@@ -368,6 +397,7 @@ func checkFormat(args []reflect.Value) error {
 }
 
 var (
-	formatVerb   = regexp.MustCompile(`%[-+# 0-9.*\[\]]+`)
-	formatNumber = regexp.MustCompile(`[1-9][0-9]*`)
+	formatPointer = regexp.MustCompile(`%[-+# 0-9.*\[\]]*p`)
+	formatVerb    = regexp.MustCompile(`%[-+# 0-9.*\[\]]+`)
+	formatNumber  = regexp.MustCompile(`[1-9][0-9]*`)
 )

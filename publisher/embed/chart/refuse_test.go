@@ -33,7 +33,7 @@ func chartWith(t *testing.T, files map[string]string) *Chart {
 func render(t *testing.T, template string, opts Options) (string, error) {
 	t.Helper()
 	opts.ReleaseName = "my-release"
-	result, err := chartWith(t, map[string]string{"templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(t.Context(), opts)
+	result, err := chartWith(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\nmaintainers: [{name: me}]\n", "templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(t.Context(), opts)
 	if err != nil || len(result.Files) == 0 {
 		return "", err
 	}
@@ -101,6 +101,9 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 		{"the environment", `a: {{ env "HOME" }}`, `function "env" not defined (Helm does not have it either, because it reads the environment)`},
 		{"a function of another Helm", "\n{{ toIni . }}", `templates/a.yaml:2: function "toIni" not defined (the chart may need a newer Helm)`},
 		{"the machine's time zones", `a: {{ dateInZone "15" 0 "Europe/Berlin" }}`, "dateInZone asks the machine for the time zone Europe/Berlin (use UTC)"},
+		{"the address of a value", `a: {{ printf "%p" .Values }}`, "the text would have an address in memory"},
+		{"addresses in a value", `a: {{ toString .Chart | sha256sum }}`, "the text would have an address in memory"},
+		{"addresses in what is written", `a: {{ .Chart.Maintainers }}`, "the text would have an address in memory"},
 		{"the version of the clusters", "\na: {{ .Capabilities.KubeVersion.Minor }}", "templates/a.yaml:2: the chart reads .Capabilities (set the annotations wherry.dev/kube-version"},
 		{"it by another way", `{{ $c := index . "Capabilities" }}a: {{ with $c }}{{ .APIVersions.Has "v1" }}{{ end }}`, "the chart reads .Capabilities"},
 		{"it by its text", `a: {{ .Capabilities }}`, "the chart reads .Capabilities"},
@@ -112,7 +115,10 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	got, err := render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", Options{})
+	got, err := render(t, "a: x {{ range .Chart.Maintainers }}{{ . }} {{ quote .Name }}{{ end }} {{ toDate `2006` `x` }} {{ semver `1.2.3` }} {{ toYaml .Chart.Maintainers | sha256sum | trunc 3 }}", Options{})
+	require.NoError(t, err)
+	require.Equal(t, "a: x {me  } \"me\" 0001-01-01 00:00:00 +0000 UTC 1.2.3 51b\n", got)
+	got, err = render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", Options{})
 	require.NoError(t, err)
 	require.Contains(t, got, "a: b")
 	got, err = render(t, `a: {{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has "x.io/v1/Bee" }} {{ .Capabilities.APIVersions.Has "x.io/v1/Wasp" }}`, Options{KubeVersion: "1.31", APIVersions: []string{"x.io/v1/Bee"}})

@@ -165,7 +165,10 @@ func (r *run) render(all map[string]source) (rendered map[string]string, err err
 // measured checks a value that a template writes. It stays a reflect.Value, which can have methods that a copy has not.
 func (r *run) measured(v reflect.Value) (reflect.Value, error) {
 	r.step()
-	m := measure{nodes: maxNodes, text: maxText, closed: true}
+	m := measure{nodes: maxNodes, text: maxText, closed: true, formats: true}
+	if v.Kind() == reflect.Pointer && !v.IsNil() && !hasText(v) {
+		return v, m.value(v.Elem(), 0) // as text/template writes it
+	}
 	return v, m.value(v, 0)
 }
 
