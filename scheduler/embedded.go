@@ -59,15 +59,12 @@ func (e *Explainer) CheckEmbedded(result *ClusterTypeResult, pick func(File) boo
 		if made.Delivery != Embedded {
 			return false
 		}
-		i, found := slices.BinarySearchFunc(e.r.targets, made.Name, func(t *target, name string) int { return strings.Compare(t.Name, name) })
-		if !found {
+		t := e.target(made.Name, made.Registration)
+		if t == nil {
 			return false
 		}
-		for i+1 < len(e.r.targets) && e.r.targets[i].Name == made.Name && e.r.targets[i].Workload.Registration != made.Registration {
-			i++
-		}
 		made.Files = slices.DeleteFunc(slices.Clone(made.Files), func(f File) bool { return !pick(f) })
-		warnings, err := a.check(&made, e.r.targets[i])
+		warnings, err := a.check(&made, t)
 		a.missing.add(ct.Metadata.Name+"/"+made.Name, warnings)
 		if err != nil {
 			result.Failures = append(result.Failures, newFailure(made.Name, ct.Metadata.Name, because(CheckFailed, err)))
@@ -76,4 +73,24 @@ func (e *Explainer) CheckEmbedded(result *ClusterTypeResult, pick func(File) boo
 	})
 	slices.SortStableFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
 	return a.missing.findings()
+}
+
+// target returns the deployment target of that full name and registration; nil if there is none.
+func (e *Explainer) target(name, registration string) *target {
+	i, _ := slices.BinarySearchFunc(e.r.targets, name, func(t *target, name string) int { return strings.Compare(t.Name, name) })
+	for ; i < len(e.r.targets) && e.r.targets[i].Name == name; i++ {
+		if e.r.targets[i].Workload.Registration == registration {
+			return e.r.targets[i]
+		}
+	}
+	return nil
+}
+
+// TargetAt returns the position of the deployment target of that full name and registration; the zero Position if there is
+// none.
+func (e *Explainer) TargetAt(name, registration string) finding.Position {
+	if t := e.target(name, registration); t != nil {
+		return t.At
+	}
+	return finding.Position{}
 }

@@ -94,7 +94,7 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	defer o.source.Cache.Trim()
 	result, err := findings.Collect(cmd.Context(), source, findings.Options{
-		Ignore: o.ignore, Cache: cache, AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
+		Ignore: o.ignore, Cache: cache, OCI: new(flags.Registry).Options(), AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
 	})
 	if err != nil {
 		return flags.SourceFailure(err)

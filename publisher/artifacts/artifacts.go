@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/memo"
 )
@@ -87,11 +88,22 @@ func needed(a *scheduler.Assignment) []bundle.Artifact {
 	var list []bundle.Artifact
 	needs, _ := needsToPin(a) // what cannot be read is for the one who applies it to say
 	for _, n := range needs {
-		if n.Kind != "" && n.URL != "" {
+		if n.Kind != "" && n.URL != "" && !isInCharts(a, n) {
 			list = append(list, n.Artifact())
 		}
 	}
 	return list
+}
+
+// isInCharts reports whether a need is a chart that the bundle contains.
+func isInCharts(a *scheduler.Assignment, n need) bool {
+	if n.Kind != bundle.ArtifactChart && n.Kind != bundle.ArtifactOCI {
+		return false
+	}
+	name := sources.Source{Kind: n.Kind, URL: n.URL}.Name()
+	return slices.ContainsFunc(a.Sources, func(s scheduler.ContentSource) bool {
+		return s.Chart != "" && s.Name == name && (n.Chart == "" || n.Chart == s.Chart)
+	})
 }
 
 func namedBy(a *scheduler.Assignment, needed []bundle.Artifact) []bundle.Artifact {
@@ -108,6 +120,10 @@ func inputOf(a *scheduler.Assignment) memo.ID {
 	add := func(text string) { input = append(binary.AppendUvarint(input, uint64(len(text))), text...) }
 	add(a.Adapter)
 	add(a.Delivery)
+	for _, s := range a.Sources {
+		add(s.Name)
+		add(s.Chart)
+	}
 	input = binary.AppendUvarint(input, uint64(len(a.Manifests)))
 	for _, key := range slices.Sorted(maps.Keys(a.Manifests)) {
 		add(key)

@@ -108,6 +108,18 @@ func ImagePlaces(files []scheduler.File) []ImagePlace {
 	return places
 }
 
+// Images lists the images that files of objects name, each once.
+func Images(files []scheduler.File) []sources.Source {
+	var images []sources.Source
+	needs, _ := needsOf(&scheduler.Assignment{Files: files}) // files that are no YAML have no images
+	for _, n := range needs {
+		if n.Kind == bundle.ArtifactImage && n.URL != "" && !slices.Contains(images, n.Source) {
+			images = append(images, n.Source)
+		}
+	}
+	return images
+}
+
 // WriteDigests returns files with the digests of images at their places, as far as found has them, and the images with
 // digest and size.
 func WriteDigests(files []scheduler.File, places []ImagePlace, found map[sources.Source]*sources.Resolution) ([]scheduler.File, []scheduler.Pinned) {

@@ -2,6 +2,7 @@ package artifacts
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/wherry-dev/wherry/scheduler"
@@ -51,7 +52,8 @@ func (l *Linter) Take(ct *scheduler.ClusterTypeResult) {
 // unresolved lists the kind, the reference and the first user of each artifact without digest or commit.
 func (l *Linter) unresolved(ct *scheduler.ClusterTypeResult) []string {
 	var texts []string
-	for _, a := range l.Of(ct.Assignments) {
+	floating := slices.DeleteFunc(slices.Clone(ct.Assignments), IsEmbedded) // publishing pins the others
+	for _, a := range l.Of(floating) {
 		if a.Unresolved {
 			texts = append(texts, string(a.Type), a.Reference, a.UsedBy[0])
 		}

@@ -78,7 +78,7 @@ func isPinned(ct scheduler.ClusterTypeResult, a scheduler.Assignment) bool {
 func needsToPin(a *scheduler.Assignment) ([]need, error) {
 	needs, err := needsOf(a)
 	if main, ok := mainNeed(a); ok && IsEmbedded(*a) {
-		needs = slices.DeleteFunc(needs, func(n need) bool { return n.isOf(main) })
+		needs = slices.DeleteFunc(needs, func(n need) bool { return n.isOf(main) && (n.file < 0 || !IsEmbeddedPath(a.Files[n.file].Path)) })
 	}
 	return needs, err
 }

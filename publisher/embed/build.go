@@ -28,8 +28,15 @@ type built struct {
 	Descriptors []artifacts.Descriptor
 	// Version is that of the workload if no descriptor says another.
 	Version string
+	// Release means that a HelmRelease renders the source.
+	Release bool
+	// Objects are those of Files, and Secrets name those that hold data.
+	Objects []objectID
+	Secrets []string
 	// Chart and ChartVersion name the chart that was rendered; empty if none was.
 	Chart, ChartVersion string
+	// Own lists the files of the request's source, if there are others.
+	Own []string
 	// More lists the sources of files that come from elsewhere than the request's.
 	More []scheduler.ContentSource
 
@@ -144,6 +151,7 @@ func (r *reader) cached(ctx context.Context, t *tree, q request, how method, key
 			return nil, err
 		}
 		made.Places = artifacts.ImagePlaces(made.Files)
+		made.inspect()
 		r.keep(t, key, made)
 	}
 	made.revision = t.revision

@@ -7,9 +7,9 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Options are what Read reads from. Resolver is required.
@@ -29,12 +30,16 @@ type Options struct {
 	Resolver *sources.Resolver
 	// Cache, if not nil, has what earlier runs built.
 	Cache scheduler.Cache
+	// KeepTags leaves images as they are, and asks no registry for them.
+	KeepTags bool
 	// Own calls do with the folder that the workloads of a registration were read from; an empty name is the platform
 	// itself. Its files are for one goroutine. If Own is nil, folders beside a Workload cannot be embedded.
 	Own func(ctx context.Context, registration string, do func(fs.FS) error) error
 	// Value returns a value of an assignment's platform configuration as YAML, and false if it has no such key. If Value is
 	// nil, no assignment has any.
 	Value func(ctx context.Context, clusterType, target, key string) (text string, ok bool, err error)
+	// At returns the place of a deployment target, by its full name and registration. If At is nil, failures have no place.
+	At func(target, registration string) finding.Position
 }
 
 // Embedded is the content of assignments.
@@ -51,6 +56,15 @@ type content struct {
 	*built
 	files  []scheduler.File
 	images []scheduler.Pinned
+	// rendered are the assignment's own files.
+	rendered []scheduler.File
+	// charts are those of HelmReleases, with their files, and chartImages the images in them, which inside has resolved.
+	charts       []scheduler.ContentSource
+	chartFiles   []scheduler.File
+	chartImages  []sources.Source
+	chartVersion string
+	inside       []scheduler.Pinned
+	warnings     []finding.Finding
 }
 
 // reader is one run of Read.
@@ -87,7 +101,7 @@ func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedde
 				failed[key] = err
 				continue
 			}
-			e.of[key] = &content{request: request}
+			e.of[key] = &content{request: request, rendered: a.Files}
 			if !request.isOwn() {
 				named = append(named, request.origin.Source)
 			}
@@ -102,12 +116,27 @@ func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedde
 	if err := r.buildAll(ctx, e.of, failed); err != nil {
 		return nil, err
 	}
-	if err := r.pinImages(ctx, e.of); err != nil {
+	if err := r.addReleases(ctx, e.of, failed); err != nil {
 		return nil, err
+	}
+	if !opts.KeepTags {
+		if err := r.pinImages(ctx, e.of); err != nil {
+			return nil, err
+		}
 	}
 	for i := range result.ClusterTypes {
 		ct := &result.ClusterTypes[i]
-		e.fail(ct, func(a *scheduler.Assignment) error { return failed[name{ct.Name, a.Name}] })
+		e.fail(ct, func(a *scheduler.Assignment) error {
+			err := failed[name{ct.Name, a.Name}]
+			if err == nil {
+				return nil
+			}
+			var at finding.Position
+			if opts.At != nil {
+				at = opts.At(a.Name, a.Registration)
+			}
+			return finding.Errorf(finding.CodeNotEmbedded, at, "", "embed: %v", err) // the places in err are in the source
+		})
 	}
 	return e, nil
 }
@@ -122,7 +151,7 @@ func (e *Embedded) fail(ct *scheduler.ClusterTypeResult, reason func(*scheduler.
 			continue
 		}
 		delete(e.of, name{ct.Name, a.Name})
-		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.EmbedFailed, Err: fmt.Errorf("embed: %w", err)})
+		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.EmbedFailed, Err: err})
 	}
 	if len(kept) < len(ct.Assignments) {
 		ct.Assignments = kept
@@ -163,7 +192,7 @@ func (r *reader) pinImages(ctx context.Context, all map[name]*content) error {
 				images = append(images, p.Source)
 			}
 		}
-		of[c.built] = append(of[c.built], c)
+		of[c.built], images = append(of[c.built], c), append(images, c.chartImages...)
 	}
 	found, err := r.Resolver.All(ctx, unique(images))
 	if err != nil {
@@ -173,9 +202,25 @@ func (r *reader) pinImages(ctx context.Context, all map[name]*content) error {
 		files, pinned := artifacts.WriteDigests(made.Files, made.Places, found)
 		for _, c := range contents {
 			c.files, c.images = files, pinned
+			c.inside = insideOf(unique(c.chartImages), found)
 		}
 	}
 	return nil
+}
+
+// insideOf lists images that charts have, as far as possible with what they are now.
+func insideOf(images []sources.Source, found map[sources.Source]*sources.Resolution) []scheduler.Pinned {
+	var list []scheduler.Pinned
+	for _, s := range images {
+		a := s.Artifact()
+		p := scheduler.Pinned{Type: string(a.Type), Name: a.Name, Reference: a.Reference, Digest: a.Digest}
+		if known := found[s]; known != nil && known.Err == nil {
+			p.Digest, p.Size = known.Revision, known.Size
+		}
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b scheduler.Pinned) int { return strings.Compare(a.Reference+a.Digest, b.Reference+b.Digest) })
+	return list
 }
 
 // unique returns list with each source once.
@@ -202,12 +247,17 @@ func (e *Embedded) AddTo(result *scheduler.Result) {
 }
 
 func (c *content) addTo(a *scheduler.Assignment) {
-	a.Files = slices.SortedFunc(slices.Values(slices.Concat(a.Files, c.files)), func(a, b scheduler.File) int { return strings.Compare(a.Path, b.Path) })
-	a.Pinned = append(a.Pinned, c.images...)
+	files := c.files
+	if files == nil {
+		files = c.Files
+	}
+	a.Files = slices.SortedFunc(slices.Values(slices.Concat(a.Files, files, c.chartFiles)), func(a, b scheduler.File) int { return strings.Compare(a.Path, b.Path) })
+	a.Pinned, a.Inside = append(a.Pinned, c.images...), c.inside
 	a.Sources = c.sources()
 	d := artifacts.DescriptorFor(a, c.Dir, c.Descriptors)
 	a.Version, a.Application = d.Version, d.Application
-	if a.Version == "" {
-		a.Version = c.Version
+	if c.Release {
+		a.Version = cmp.Or(a.Version, c.chartVersion)
 	}
+	a.Version = cmp.Or(a.Version, c.Version)
 }

@@ -19,6 +19,8 @@ const (
 	plainMethod     method = "plain"
 	kustomizeMethod method = "kustomize"
 	chartMethod     method = "chart"
+	// releaseMethod leaves the chart to the HelmRelease that names it; see addReleases.
+	releaseMethod method = "release"
 )
 
 // kustomizations are the names of a kustomization's file, as kustomize looks for them.
@@ -27,6 +29,9 @@ var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustom
 // methodOf chooses as the engine would: Flux builds a kustomization if there is one, else takes all YAML files; Argo CD
 // follows the Application, else looks for a chart and then a kustomization, as we do for the other adapters.
 func methodOf(t *tree, q request) (method, error) {
+	if t.FS == nil && q.adapter == "flux" {
+		return releaseMethod, nil
+	}
 	if t.FS == nil {
 		return chartMethod, nil
 	}
@@ -54,7 +59,7 @@ func methodOf(t *tree, q request) (method, error) {
 	case q.adapter == "flux" && has(kustomizations...):
 		return kustomizeMethod, nil
 	case q.adapter == "flux" && has("Chart.yaml"):
-		return "", fmt.Errorf("folder %q has a chart, which a Kustomization of Flux does not render: use a HelmRelease", q.dir)
+		return releaseMethod, nil
 	case has("Chart.yaml"):
 		return chartMethod, nil
 	case has(kustomizations...):
@@ -71,11 +76,14 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 	}
 	switch how {
 	case kustomizeMethod:
-		err = errors.New("kustomizations cannot be embedded yet")
+		err = made.kustomize(ctx, r, t, q)
 	case chartMethod:
-		err = errors.New("charts cannot be embedded yet")
+		err = made.chart(ctx, t, q)
+	case releaseMethod:
+		made.Release = true
+		return made, nil
 	default:
-		err = made.plain(ctx, t, q)
+		err = made.plain(ctx, r, t, q)
 	}
 	if err == nil && len(made.Files) == 0 {
 		err = fmt.Errorf("folder %q has no manifests", q.dir)

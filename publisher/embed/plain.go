@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -43,7 +44,7 @@ func (b *built) add(f scheduler.File) error {
 
 // plain takes the files of objects below the folder, as they are. A subfolder with a kustomization is built, as Flux does.
 // DeploymentDescriptors are for the platform, and left out where a file has nothing else.
-func (b *built) plain(ctx context.Context, t *tree, q request) error {
+func (b *built) plain(ctx context.Context, r *reader, t *tree, q request) error {
 	extensions, recurse := []string{".yaml", ".yml", ".json"}, true
 	if q.adapter == "flux" {
 		extensions = []string{".yaml", ".yml"}
@@ -60,8 +61,14 @@ func (b *built) plain(ctx context.Context, t *tree, q request) error {
 			return err
 		}
 		if e.IsDir() {
-			if name == q.dir || recurse && path.Base(name)[0] != '.' {
+			if name != q.dir && (!recurse || path.Base(name)[0] == '.') {
+				return fs.SkipDir
+			}
+			if name == q.dir || q.argo != nil || !hasKustomization(t.FS, name) {
 				return nil
+			}
+			if err := b.kustomizeFolder(ctx, r, t, name, below(q.dir, name), kustomization.Options{}); err != nil {
+				return err
 			}
 			return fs.SkipDir
 		}
@@ -92,6 +99,14 @@ func (b *built) plain(ctx context.Context, t *tree, q request) error {
 		}
 		f.Path = below(q.dir, name)
 		return b.add(f)
+	})
+}
+
+// hasKustomization reports whether a folder has a kustomization.
+func hasKustomization(files fs.FS, dir string) bool {
+	return slices.ContainsFunc(kustomizations, func(name string) bool {
+		info, err := fs.Stat(files, path.Join(dir, name))
+		return err == nil && info.Mode().IsRegular()
 	})
 }
 

@@ -264,5 +264,14 @@ func (c *content) sources() []scheduler.ContentSource {
 	if main.Path == "." {
 		main.Path = ""
 	}
-	return append([]scheduler.ContentSource{main}, c.More...)
+	main.Files = c.Own
+	if c.Release {
+		return c.charts
+	}
+	if len(c.charts) > 0 && main.Files == nil {
+		for _, f := range c.Files {
+			main.Files = append(main.Files, f.Path)
+		}
+	}
+	return slices.Concat([]scheduler.ContentSource{main}, c.More, c.charts)
 }

@@ -9,8 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/embed"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/lint"
@@ -47,6 +50,8 @@ type Options struct {
 	Cache scheduler.Cache
 	// AfterLoad is called with each environment that can be read; may be nil.
 	AfterLoad func(*platform.Loaded)
+	// OCI configures the access to registries with manifests and charts that are embedded.
+	OCI oci.Options
 }
 
 // Collect checks the environment of source, or all environments of its platform if source names none. The platform's
@@ -62,7 +67,7 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 		}
 	}
 	c := &collector{
-		cache: opts.Cache, afterLoad: opts.AfterLoad, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
+		cache: opts.Cache, afterLoad: opts.AfterLoad, oci: opts.OCI, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
 		known: map[string]int{}, unused: map[string]int{},
 	}
 	for _, e := range environments {
@@ -77,6 +82,7 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 type collector struct {
 	cache     scheduler.Cache
 	afterLoad func(*platform.Loaded)
+	oci       oci.Options
 	result    *Result
 	known     map[string]int // index in result.Findings, by the finding
 	unused    map[string]int // number of environments that do not use an object of a base
@@ -104,7 +110,11 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 		return nil
 	}
 	needs := artifacts.Linter{Finder: artifacts.Finder{Cache: c.cache, Scope: o.Environment}}
-	report, err := lint.Run(ctx, loaded.Model, lint.Options{Cache: c.cache, Each: needs.Take})
+	report, err := lint.Run(ctx, loaded.Model, lint.Options{Cache: c.cache, Each: needs.Take, Complete: func(ctx context.Context, result *scheduler.Result) error {
+		resolver := sources.NewResolver(sources.Options{Timeout: o.Timeout, Mirrors: o.Mirrors, OCI: c.oci})
+		defer func() { _ = resolver.Close() }() // removes temporary files only
+		return platform.Embed(ctx, o, loaded, result, nil, embed.Options{Resolver: resolver, Cache: c.cache, KeepTags: true}, func() error { return nil })
+	}})
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,17 @@ package platform
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Options are what [Build] does beside reading and rendering. The zero value does nothing else.
@@ -70,32 +74,72 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	resolver := sources.NewResolver(*opts.Pin)
 	defer func() { _ = resolver.Close() }() // removes temporary files only
-	if !embed.Any(b.Result) {
+	return Embed(ctx, src, b.Loaded, b.Result, opts.Decision, embed.Options{Resolver: resolver, Cache: opts.Cache}, func() error {
 		return artifacts.Pin(ctx, b.Result, resolver)
+	})
+}
+
+// Embed adds to the assignments of result with embedded delivery what their targets name; the Own, Value and At of opts are
+// set here. It calls pin once everything is read, for what is to be done with the rendered files alone. What is odd about the
+// embedded objects is added to the warnings of result. The decision is that of [Options], or nil.
+func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Result, decision *scheduler.Decision, opts embed.Options, pin func() error) error {
+	if !embed.Any(result) {
+		return pin()
 	}
-	explainer, err := b.Loaded.Model.Explainer(opts.Decision)
+	explainer, err := loaded.Model.Explainer(decision)
 	if err != nil {
 		return err
 	}
-	own := newOwnSources(src, b.Loaded)
+	own := newOwnSources(src, loaded)
 	defer own.close()
-	embedded, err := embed.Read(ctx, b.Result, embed.Options{Resolver: resolver, Cache: opts.Cache, Own: own.read, Value: explainer.Value})
+	opts.Own, opts.Value, opts.At = own.read, explainer.Value, explainer.TargetAt
+	embedded, err := embed.Read(ctx, result, opts)
 	if err == nil {
-		err = artifacts.Pin(ctx, b.Result, resolver)
+		err = pin()
 	}
 	if err != nil {
 		return err
 	}
-	embedded.AddTo(b.Result)
-	for i := range b.Result.ClusterTypes {
-		ct := &b.Result.ClusterTypes[i]
+	embedded.AddTo(result)
+	for i := range result.ClusterTypes {
+		ct := &result.ClusterTypes[i]
 		if !slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) {
 			continue
 		}
-		b.Result.Warnings = append(b.Result.Warnings, explainer.CheckEmbedded(ct, func(f scheduler.File) bool { return artifacts.IsEmbeddedPath(f.Path) })...)
-		b.Loaded.Model.LimitEmbedded(ct)
+		result.Warnings = append(result.Warnings, explainer.CheckEmbedded(ct, func(f scheduler.File) bool { return artifacts.IsEmbeddedPath(f.Path) })...)
+		loaded.Model.LimitEmbedded(ct)
 	}
+	result.Warnings = append(result.Warnings, warningsOf(embedded.Warnings(result), explainer)...)
 	return ctx.Err()
+}
+
+// warningsOf returns warnings with the places of their targets. The same about several assignments of a target is one.
+func warningsOf(all []embed.Warning, explainer *scheduler.Explainer) []finding.Finding {
+	type group struct {
+		code, message string
+		at            finding.Position
+	}
+	var list []finding.Finding
+	first, more := map[group]int{}, []int{}
+	for _, w := range all {
+		w.Position = explainer.TargetAt(w.Assignment, w.Registration)
+		key := group{w.Code, w.Message, w.Position}
+		if i, known := first[key]; known {
+			more[i]++
+			continue
+		}
+		first[key], more = len(list), append(more, 0)
+		w.Message = w.ClusterType + "/" + w.Assignment + "\x00" + w.Message
+		list = append(list, w.Finding)
+	}
+	for i := range list {
+		of, message, _ := strings.Cut(list[i].Message, "\x00")
+		if more[i] > 0 {
+			of += fmt.Sprintf(" and on %s", show.Count(more[i], "more cluster type"))
+		}
+		list[i].Message = of + ": " + message
+	}
+	return list
 }
 
 // UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.

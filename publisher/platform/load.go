@@ -285,7 +285,9 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (
 	} else if files, commit, err = l.readGit(ctx, src); err != nil {
 		return "", err
 	}
-	l.remember(src, commit)
+	if model == l.loaded.Model && !src.environments {
+		l.remember(src, commit)
+	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
 	s := scheduler.Source{FS: gitrepo.Guard(files, l.hidden(ctx, src)...), Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {

@@ -103,8 +103,12 @@ const (
 	CodeFluxVersion     = "W1607"
 	CodeHealthOfNothing = "E1608"
 
-	// References to artifacts.
+	// References to artifacts, and embedded content.
 	CodeMovingReference = "N1701"
+	CodeReleaseValues   = "N1702"
+	CodeReleaseRender   = "W1703"
+	CodeNeedsAgent      = "N1704"
+	CodeNotEmbedded     = "E1705"
 
 	// Checks of the platform.
 	CodeCheck           = "E1801"

@@ -37,6 +37,9 @@ type Options struct {
 	// Each, if not nil, is called with each cluster type once it is rendered, from several goroutines and in no order,
 	// before its files are dropped.
 	Each func(*scheduler.ClusterTypeResult)
+	// Complete, if not nil, is called once everything is rendered, and adds the embedded files of assignments with embedded
+	// delivery. Their cluster types are inspected afterwards.
+	Complete func(context.Context, *scheduler.Result) error
 }
 
 // Run returns the findings about the environment: those of [scheduler.Model.Render], and those about the
@@ -49,7 +52,7 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 	var mu sync.Mutex
 	inspected := map[string]inspection{} // by cluster type
 	var err error
-	l.result, err = m.Render(ctx, scheduler.Options{Cache: opts.Cache, Each: func(ct *scheduler.ClusterTypeResult) error {
+	inspect := func(ct *scheduler.ClusterTypeResult) error {
 		files := l.inspect(ct)
 		if opts.Each != nil {
 			opts.Each(ct)
@@ -61,7 +64,18 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 		defer mu.Unlock()
 		inspected[ct.Name] = files
 		return nil
+	}
+	l.result, err = m.Render(ctx, scheduler.Options{Cache: opts.Cache, Each: func(ct *scheduler.ClusterTypeResult) error {
+		if opts.Complete != nil && embeds(ct) {
+			return nil
+		}
+		return inspect(ct)
 	}})
+	if err == nil && opts.Complete != nil {
+		if err := l.complete(ctx, opts.Complete, inspect); err != nil {
+			return nil, err
+		}
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -74,7 +88,7 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 		l.result = &scheduler.Result{}
 		l.found = append(mistakes, m.Findings()...)
 	} else {
-		l.found = slices.Clone(l.result.Warnings)
+		l.found = append(slices.Clone(l.result.Warnings), l.pending...)
 		l.hintPolicies()
 		l.failures()
 		l.emptyTypes()
@@ -104,6 +118,47 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 	return report, nil
 }
 
+// embeds reports whether a cluster type has assignments with embedded delivery.
+func embeds(ct *scheduler.ClusterTypeResult) bool {
+	return slices.ContainsFunc(ct.Assignments, func(a scheduler.Assignment) bool { return a.Delivery == scheduler.Embedded })
+}
+
+// complete has complete add the embedded files, and inspects the cluster types that have any.
+func (l *linter) complete(ctx context.Context, complete func(context.Context, *scheduler.Result) error, inspect func(*scheduler.ClusterTypeResult) error) error {
+	var later []*scheduler.ClusterTypeResult
+	for i := range l.result.ClusterTypes {
+		if embeds(&l.result.ClusterTypes[i]) {
+			later = append(later, &l.result.ClusterTypes[i])
+		}
+	}
+	if len(later) == 0 {
+		return nil
+	}
+	if err := complete(ctx, l.result); err != nil {
+		return err
+	}
+	for _, ct := range later {
+		l.needsAgent(ct)
+		if err := inspect(ct); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// needsAgent notes a cluster type whose embedded bundle an engine cannot consume without the agent.
+func (l *linter) needsAgent(ct *scheduler.ClusterTypeResult) {
+	i := slices.IndexFunc(ct.Assignments, func(a scheduler.Assignment) bool {
+		return a.Delivery == scheduler.Embedded && (a.Adapter == "flux" || a.Adapter == "argo")
+	})
+	if i < 0 {
+		return
+	}
+	l.pending = append(l.pending, finding.New(finding.CodeNeedsAgent, l.objects.ClusterTypes[ct.Name].At, "",
+		"ClusterType %q: %s takes the manifests of embedded assignments, such as %s, from the agent: it cannot consume this bundle directly",
+		ct.Name, map[string]string{"flux": "Flux", "argo": "Argo CD"}[ct.Assignments[i].Adapter], ct.Assignments[i].Name))
+}
+
 // linter collects findings about one environment.
 type linter struct {
 	model   *scheduler.Model
@@ -111,6 +166,7 @@ type linter struct {
 	result  *scheduler.Result
 	targets []*kinds.Target // of the environment
 	found   []finding.Finding
+	pending []finding.Finding // about what was completed, until there is a result
 	unused  []finding.Finding
 	cache   scheduler.Cache
 	merged  map[*kinds.ConfigMap][]mergedValue // see valuesOf

@@ -62,6 +62,13 @@ func idsOf(ct *scheduler.ClusterTypeResult) (files [][]memo.ID, whole memo.ID) {
 	return files, sha256.Sum256(all)
 }
 
+// embeddedPrefix begins the paths of embedded manifests.
+const embeddedPrefix = "manifests/"
+
+func isEmbedded(a scheduler.Assignment, f scheduler.File) bool {
+	return a.Delivery == scheduler.Embedded && strings.HasPrefix(f.Path, embeddedPrefix)
+}
+
 func inspects(f scheduler.File) bool { return strings.HasSuffix(f.Path, ".yaml") }
 
 // inspectFiles looks at each file, and for objects that an assignment, or another of the type, holds already. Namespaces may be
@@ -90,7 +97,7 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]memo.ID, kept *memo
 				id := s.id()
 				if first, ok := own[id]; ok {
 					all = append(all, sighting{i, f.Path, s.shared(finding.CodeObjectTwice, "", "%s is in %s already", id, first)})
-				} else if other, ok := owners[id]; ok && (id.group != "" || id.kind != "Namespace") {
+				} else if other, ok := owners[id]; ok && (id.group != "" || id.kind != "Namespace") && !isEmbedded(a, f) { // which embedding warns of
 					const hint = "put .DeploymentTargetName or .Namespace into its name"
 					all = append(all, sighting{i, f.Path, s.shared(finding.CodeObjectShared, hint, "%s is also in %s", id, other)})
 				}
@@ -99,8 +106,10 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]memo.ID, kept *memo
 				}
 			}
 		}
-		for id := range own {
-			owners[id] = a.Name
+		for id, place := range own {
+			if !strings.HasPrefix(place, embeddedPrefix) {
+				owners[id] = a.Name
+			}
 		}
 	}
 	return all

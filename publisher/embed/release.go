@@ -1,0 +1,261 @@
+package embed
+
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// helmGroup is mentioned wherever there is a HelmRelease.
+const helmGroup = "helm.toolkit.fluxcd.io"
+
+// wantedChart is a HelmRelease with the source of its chart.
+type wantedChart struct {
+	chart.Release
+	source sources.Source
+	dir    string // in a git repository
+}
+
+// String names the HelmRelease.
+func (w wantedChart) String() string {
+	return "HelmRelease " + strings.TrimPrefix(w.Namespace+"/"+w.Name, "/")
+}
+
+// addReleases adds the charts of the HelmReleases among the objects of each content, and finds their images.
+func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed map[name]error) error {
+	wanted := map[name][]wantedChart{}
+	var named []sources.Source
+	for key, c := range all {
+		list, err := c.releases()
+		if err != nil {
+			failed[key] = err
+			continue
+		}
+		for _, w := range list {
+			named = append(named, w.source)
+		}
+		if wanted[key] = list; len(list) == 0 && c.Release {
+			failed[key] = fmt.Errorf("%s: %s is a chart, and no HelmRelease among the rendered files names it", c.origin.Place, c.origin.Reference())
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	if _, err := r.Resolver.All(ctx, unique(named)); err != nil {
+		return err
+	}
+	for key, list := range wanted {
+		for _, w := range list {
+			if err := r.addRelease(ctx, all[key], w); err != nil {
+				failed[key] = fmt.Errorf("%s: %w", w, err)
+				break
+			}
+		}
+	}
+	for key := range failed {
+		delete(all, key)
+	}
+	return ctx.Err()
+}
+
+// releases lists the HelmReleases among a content's objects.
+func (c *content) releases() ([]wantedChart, error) {
+	files := slices.Concat(c.rendered, c.Files)
+	if !slices.ContainsFunc(files, func(f scheduler.File) bool { return bytes.Contains(f.Data, []byte(helmGroup)) }) {
+		return nil, nil
+	}
+	var objects []map[string]any
+	for _, f := range files {
+		objects = append(objects, decodeAll(f.Data)...)
+	}
+	var list []wantedChart
+	for _, release := range chart.Releases(objects) {
+		w := wantedChart{Release: release}
+		err := release.Err
+		if err == nil {
+			w.source, w.dir, err = sourceOf(release.Source)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", w, err)
+		}
+		list = append(list, w)
+	}
+	return list, nil
+}
+
+// sourceOf returns the source of a release's chart and, in a git repository, its folder.
+func sourceOf(s chart.Source) (src sources.Source, dir string, err error) {
+	switch s.Kind {
+	case "GitRepository":
+		src = sources.Source{Kind: bundle.ArtifactGit, URL: s.URL, Branch: s.Branch, Tag: s.Tag, Semver: s.SemVer, Revision: s.Commit}
+		if src == (sources.Source{Kind: bundle.ArtifactGit, URL: s.URL}) {
+			src.Branch = "master" // which is Flux's default
+		}
+		dir, err = gitrepo.CleanPath(s.Chart)
+	case "OCIRepository":
+		if src, err = sources.ParseOCI(bundle.ArtifactOCI, s.URL); err == nil {
+			src.Tag, src.Semver, src.Revision = cmp.Or(s.Tag, src.Tag), s.SemVer, cmp.Or(s.Digest, src.Revision)
+		}
+		if src.Semver != "" {
+			src.Tag = ""
+		}
+	case "HelmRepository":
+		if strings.HasPrefix(s.URL, sources.Scheme) {
+			src, err = sources.ParseOCI(bundle.ArtifactChart, s.URL)
+			src.Semver = cmp.Or(s.Version, "*")
+			break
+		}
+		src = sources.Source{Kind: bundle.ArtifactChart, URL: s.URL, Chart: s.Chart, Semver: cmp.Or(s.Version, "*")}
+	default:
+		err = fmt.Errorf("a chart of a %s cannot be embedded: use a HelmRepository, an OCIRepository or a GitRepository", s.Kind)
+	}
+	return src, dir, err
+}
+
+// addRelease adds the chart of a HelmRelease, as an archive, and the images in it.
+func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) error {
+	archive, revision, err := r.archiveOf(ctx, w)
+	if err != nil {
+		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
+	}
+	opened, err := chart.Read(bytes.NewReader(archive))
+	if err != nil {
+		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
+	}
+	file := path.Join(bundle.ChartsDir, opened.Name()+"-"+opened.Version()+".tgz")
+	from := scheduler.ContentSource{
+		Type: string(w.source.Kind), Name: sources.Source{Kind: w.source.Kind, URL: w.source.URL}.Name(), Revision: revision, Path: w.dir,
+		Chart: opened.Name(), Version: opened.Version(), Files: []string{file},
+	}
+	i := slices.IndexFunc(c.chartFiles, func(f scheduler.File) bool { return f.Path == file })
+	switch {
+	case i < 0:
+		c.chartFiles, c.charts = append(c.chartFiles, scheduler.File{Path: file, Data: archive}), append(c.charts, from)
+	case !bytes.Equal(c.chartFiles[i].Data, archive):
+		return fmt.Errorf("two charts are called %s %s, and are not the same", opened.Name(), opened.Version())
+	}
+	c.chartVersion = cmp.Or(c.chartVersion, artifacts.PlainWord(opened.Version()))
+	for _, note := range w.Notes {
+		c.warn(finding.CodeReleaseValues, "", "%s: %s", w, note)
+	}
+	images, err := r.imagesOf(ctx, c, w, opened, archive)
+	if err != nil && ctx.Err() == nil {
+		c.warn(finding.CodeReleaseRender, "the site's Flux renders it; its images are not listed", "%s: %v", w, err)
+	}
+	c.chartImages = append(c.chartImages, images...)
+	return ctx.Err()
+}
+
+// archiveOf returns a release's chart as an archive, and the commit or digest that it is from.
+func (r *reader) archiveOf(ctx context.Context, w wantedChart) (archive []byte, revision string, err error) {
+	found := r.Resolver.Of(ctx, w.source)
+	if found.Err != nil {
+		return nil, "", found.Err
+	}
+	if w.source.Kind == bundle.ArtifactGit {
+		err = found.Read(func(files fs.FS) error {
+			archive, err = packChart(gitrepo.Guard(files), w.dir)
+			return err
+		})
+		return archive, found.Revision, err
+	}
+	content, err := r.Resolver.Content(ctx, w.source)
+	if err == nil && content.Chart == nil {
+		err = errors.New("the artifact is no chart")
+	}
+	return content.Chart, found.Revision, err
+}
+
+// imagesOf renders a release's chart to find its images. What the cluster renders may differ, by values that it alone has.
+func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, opened *chart.Chart, archive []byte) ([]sources.Source, error) {
+	opts := chart.Options{
+		ReleaseName: w.ReleaseName, Namespace: cmp.Or(w.TargetNamespace, w.Namespace, c.request.chart.Namespace), Values: w.Values,
+		KubeVersion: c.request.chart.KubeVersion, APIVersions: c.request.chart.APIVersions, MaxBytes: maxBytes,
+	}
+	key := ""
+	if text, err := json.Marshal(opts); err == nil && r.Cache != nil {
+		sum := sha256.Sum256(append(text, archive...))
+		key = "released-" + hex.EncodeToString(sum[:])
+		var known []sources.Source
+		if json.Unmarshal(r.Cache.Get(key), &known) == nil {
+			return known, nil
+		}
+	}
+	result, err := opened.Render(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	var files []scheduler.File
+	for _, f := range result.Files {
+		files = append(files, scheduler.File{Path: f.Path, Data: f.Data})
+	}
+	for _, h := range result.Hooks {
+		files = append(files, scheduler.File{Path: h.Path, Data: h.Data})
+	}
+	images := artifacts.Images(files)
+	if text, err := json.Marshal(images); err == nil && key != "" {
+		r.Cache.Put(key, text)
+	}
+	return images, nil
+}
+
+// warn adds a warning about the assignment.
+func (c *content) warn(code, hint, format string, args ...any) {
+	c.warnings = append(c.warnings, finding.Finding{Code: code, Message: finding.Sentence(format, args...), Hint: hint, Note: code[0] == 'N'})
+}
+
+// packChart makes the archive of a chart's folder, as "helm package" does but without times.
+func packChart(files fs.FS, dir string) ([]byte, error) {
+	opened, err := chart.ReadFolder(files, dir)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	zip, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
+	archive := tar.NewWriter(zip)
+	err = fs.WalkDir(files, dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		data, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		if out.Len()+len(data) > sources.MaxChartBytes {
+			return fmt.Errorf("%w: the chart has more than %d bytes", gitrepo.ErrTooLarge, sources.MaxChartBytes)
+		}
+		if dir != "." {
+			name = name[len(dir)+1:]
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: opened.Name() + "/" + name, Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(0, 0)}
+		if err := archive.WriteHeader(h); err != nil {
+			return err
+		}
+		_, err = archive.Write(data)
+		return err
+	})
+	if err = errors.Join(err, archive.Close(), zip.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
