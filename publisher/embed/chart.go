@@ -50,9 +50,6 @@ func (b *built) chart(ctx context.Context, t *tree, q request) error {
 		}
 	}
 	result, err := c.Render(ctx, opts)
-	if errors.Is(err, chart.ErrCapabilities) {
-		return fmt.Errorf("%w: set %skube-version on the ClusterType", err, kinds.AnnotationPrefix)
-	}
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,8 @@
 package embed
 
 import (
-	"archive/tar"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,7 +13,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
@@ -91,11 +88,11 @@ func (c *content) releases() ([]wantedChart, error) {
 	var list []wantedChart
 	for _, release := range chart.Releases(objects) {
 		w := wantedChart{Release: release}
-		err := release.Err
-		if err == nil {
-			w.source, w.dir, err = sourceOf(release.Source)
+		if release.Err != nil {
+			return nil, release.Err
 		}
-		if err != nil {
+		var err error
+		if w.source, w.dir, err = sourceOf(release.Source, objects); err != nil {
 			return nil, fmt.Errorf("%s: %w", w, err)
 		}
 		list = append(list, w)
@@ -104,13 +101,10 @@ func (c *content) releases() ([]wantedChart, error) {
 }
 
 // sourceOf returns the source of a release's chart and, in a git repository, its folder.
-func sourceOf(s chart.Source) (src sources.Source, dir string, err error) {
+func sourceOf(s chart.Source, objects []map[string]any) (src sources.Source, dir string, err error) {
 	switch s.Kind {
 	case "GitRepository":
-		src = sources.Source{Kind: bundle.ArtifactGit, URL: s.URL, Branch: s.Branch, Tag: s.Tag, Semver: s.SemVer, Revision: s.Commit}
-		if src == (sources.Source{Kind: bundle.ArtifactGit, URL: s.URL}) {
-			src.Branch = "master" // which is Flux's default
-		}
+		src = gitSource(s, objects)
 		dir, err = gitrepo.CleanPath(s.Chart)
 	case "OCIRepository":
 		if src, err = sources.ParseOCI(bundle.ArtifactOCI, s.URL); err == nil {
@@ -121,7 +115,7 @@ func sourceOf(s chart.Source) (src sources.Source, dir string, err error) {
 		}
 	case "HelmRepository":
 		if strings.HasPrefix(s.URL, sources.Scheme) {
-			src, err = sources.ParseOCI(bundle.ArtifactChart, s.URL)
+			src, err = sources.ParseOCI(bundle.ArtifactChart, strings.TrimSuffix(s.URL, "/")+"/"+s.Chart)
 			src.Semver = cmp.Or(s.Version, "*")
 			break
 		}
@@ -132,13 +126,32 @@ func sourceOf(s chart.Source) (src sources.Source, dir string, err error) {
 	return src, dir, err
 }
 
+// gitSource returns the state of a repository that a GitRepository among objects names.
+func gitSource(s chart.Source, objects []map[string]any) sources.Source {
+	src := sources.Source{Kind: bundle.ArtifactGit, URL: s.URL, Branch: "master"} // which is Flux's default
+	for _, o := range objects {
+		metadata, _ := o["metadata"].(map[string]any)
+		if text(o["kind"]) != s.Kind || text(metadata["name"]) != s.Name || text(metadata["namespace"]) != s.Namespace {
+			continue
+		}
+		spec, _ := o["spec"].(map[string]any)
+		ref, _ := spec["ref"].(map[string]any)
+		src.Branch, src.Revision = text(ref["branch"]), text(ref["commit"])
+		if src.RefName = text(ref["name"]); src.RefName == "" {
+			if src.Semver = text(ref["semver"]); src.Semver == "" {
+				src.Tag = text(ref["tag"])
+			}
+		}
+		if src == (sources.Source{Kind: bundle.ArtifactGit, URL: s.URL}) {
+			src.Branch = "master"
+		}
+	}
+	return src
+}
+
 // addRelease adds the chart of a HelmRelease, as an archive, and the images in it.
 func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) error {
-	archive, revision, err := r.archiveOf(ctx, w)
-	if err != nil {
-		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
-	}
-	opened, err := chart.Read(bytes.NewReader(archive))
+	archive, opened, revision, err := r.archiveOf(ctx, w)
 	if err != nil {
 		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
 	}
@@ -166,32 +179,45 @@ func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) erro
 	return ctx.Err()
 }
 
-// archiveOf returns a release's chart as an archive, and the commit or digest that it is from.
-func (r *reader) archiveOf(ctx context.Context, w wantedChart) (archive []byte, revision string, err error) {
+// archiveOf returns a release's chart, its archive, and the commit or digest that it is from. The archive is the one of the
+// chart's maker, unless it has to be made: of a folder, or with the release's choice of files of values.
+func (r *reader) archiveOf(ctx context.Context, w wantedChart) (archive []byte, opened *chart.Chart, revision string, err error) {
 	found := r.Resolver.Of(ctx, w.source)
-	if found.Err != nil {
-		return nil, "", found.Err
+	if err = found.Err; err != nil {
+		return nil, nil, "", err
 	}
 	if w.source.Kind == bundle.ArtifactGit {
-		err = found.Read(func(files fs.FS) error {
-			archive, err = packChart(gitrepo.Guard(files), w.dir)
+		err = found.Read(func(files fs.FS) (err error) {
+			opened, err = chart.ReadFolder(gitrepo.Guard(files), w.dir)
 			return err
 		})
-		return archive, found.Revision, err
+	} else {
+		var content sources.Content
+		if content, err = r.Resolver.Content(ctx, w.source); err == nil && content.Chart == nil {
+			err = errors.New("the artifact is no chart")
+		}
+		if err == nil {
+			archive, opened, err = chart.Archive(bytes.NewReader(content.Chart), "")
+		}
 	}
-	content, err := r.Resolver.Content(ctx, w.source)
-	if err == nil && content.Chart == nil {
-		err = errors.New("the artifact is no chart")
+	if err != nil {
+		return nil, nil, "", err
 	}
-	return content.Chart, found.Revision, err
+	if len(w.Source.ValuesFiles) > 0 {
+		archive = nil
+		if opened, err = opened.WithValuesFiles(w.Source.ValuesFiles); err != nil {
+			return nil, nil, "", err
+		}
+	}
+	if archive == nil {
+		archive, err = opened.Pack()
+	}
+	return archive, opened, found.Revision, err
 }
 
 // imagesOf renders a release's chart to find its images. What the cluster renders may differ, by values that it alone has.
 func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, opened *chart.Chart, archive []byte) ([]sources.Source, error) {
-	opts := chart.Options{
-		ReleaseName: w.ReleaseName, Namespace: cmp.Or(w.TargetNamespace, w.Namespace, c.request.chart.Namespace), Values: w.Values,
-		KubeVersion: c.request.chart.KubeVersion, APIVersions: c.request.chart.APIVersions, MaxBytes: maxBytes,
-	}
+	opts := w.Options(chart.Options{KubeVersion: c.request.chart.KubeVersion, APIVersions: c.request.chart.APIVersions, MaxBytes: maxBytes})
 	key := ""
 	if text, err := json.Marshal(opts); err == nil && r.Cache != nil {
 		sum := sha256.Sum256(append(text, archive...))
@@ -222,40 +248,4 @@ func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, opened
 // warn adds a warning about the assignment.
 func (c *content) warn(code, hint, format string, args ...any) {
 	c.warnings = append(c.warnings, finding.Finding{Code: code, Message: finding.Sentence(format, args...), Hint: hint, Note: code[0] == 'N'})
-}
-
-// packChart makes the archive of a chart's folder, as "helm package" does but without times.
-func packChart(files fs.FS, dir string) ([]byte, error) {
-	opened, err := chart.ReadFolder(files, dir)
-	if err != nil {
-		return nil, err
-	}
-	var out bytes.Buffer
-	zip, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
-	archive := tar.NewWriter(zip)
-	err = fs.WalkDir(files, dir, func(name string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() {
-			return err
-		}
-		data, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		if out.Len()+len(data) > sources.MaxChartBytes {
-			return fmt.Errorf("%w: the chart has more than %d bytes", gitrepo.ErrTooLarge, sources.MaxChartBytes)
-		}
-		if dir != "." {
-			name = name[len(dir)+1:]
-		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: opened.Name() + "/" + name, Mode: 0o644, Size: int64(len(data)), ModTime: time.Unix(0, 0)}
-		if err := archive.WriteHeader(h); err != nil {
-			return err
-		}
-		_, err = archive.Write(data)
-		return err
-	})
-	if err = errors.Join(err, archive.Close(), zip.Close()); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
 }

@@ -82,7 +82,7 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 // chartOptions are the settings of a chart that come from the assignment.
 func (r *reader) chartOptions(ctx context.Context, ct *scheduler.ClusterTypeResult, a *scheduler.Assignment, argo *argoSource) (chartOptions, error) {
 	o := chartOptions{
-		ReleaseName: a.Name, Namespace: a.Namespace,
+		ReleaseName: strings.TrimRight(a.Name[:min(len(a.Name), maxReleaseName)], "-."), Namespace: a.Namespace,
 		KubeVersion: ct.Annotations[kinds.AnnotationPrefix+"kube-version"], APIVersions: fieldsOf(ct.Annotations[kinds.AnnotationPrefix+"api-versions"]),
 	}
 	if argo != nil && argo.destination != "" {
@@ -106,6 +106,9 @@ func (r *reader) chartOptions(ctx context.Context, ct *scheduler.ClusterTypeResu
 	}
 	return o, nil
 }
+
+// maxReleaseName is the length of a release's name that Helm allows.
+const maxReleaseName = 53
 
 // fieldsOf reads a list of words that commas, spaces or line breaks separate.
 func fieldsOf(list string) []string {
@@ -249,7 +252,7 @@ func (all objects) argoSource(origin artifacts.Origin) (*argoSource, error) {
 
 // sources returns where the content came from, for people.
 func (c *content) sources() []scheduler.ContentSource {
-	main := scheduler.ContentSource{Type: bundle.SourceFolder, Name: c.registration, Path: c.dir}
+	main := scheduler.ContentSource{Type: bundle.SourceFolder, Name: c.registration, Path: c.dir, Chart: c.Chart, Version: c.ChartVersion}
 	if main.Name == "" {
 		main.Name = "platform"
 	}
