@@ -51,6 +51,10 @@ type AgentOptions struct {
 	// VetoFile is the file of a node that forbids changes while it exists. Its folder, which is created if it is
 	// missing, is mounted at the same path in the pod. Empty means none.
 	VetoFile string
+	// ServePort is the port of the agent's endpoint, which gets a Service of the agent's name. Zero means none.
+	ServePort int
+	// ServeURL is the URL by which others reach the endpoint. Empty means the Service's name and ServePort.
+	ServeURL string
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
 	ClientSecret string
@@ -78,6 +82,12 @@ func Agent(opts AgentOptions) ([]byte, error) {
 		Images:     []types.Image{image(opts.Image)},
 		Patches:    patches(opts),
 		Components: components(opts),
+	}
+	if opts.ServePort != 0 {
+		k.Resources = append(k.Resources, "service.yaml")
+		if err := disk.WriteFile(path.Join(overlay, "service.yaml"), []byte(service(opts.ServePort))); err != nil {
+			return nil, err
+		}
 	}
 	generated := types.ConfigMapArgs{}
 	generated.Name = agentName
@@ -158,6 +168,9 @@ func patches(opts AgentOptions) (all []types.Patch) {
 	if opts.VetoFile != "" {
 		all = append(all, deployment(nodeFolder(path.Dir(opts.VetoFile))), privileged())
 	}
+	if opts.ServePort != 0 {
+		all = append(all, deployment(endpoint(opts)))
+	}
 	if opts.ClientSecret != "" {
 		all = append(all, deployment(clientCertificate(opts.ClientSecret)))
 	}
@@ -177,6 +190,28 @@ func patches(opts AgentOptions) (all []types.Patch) {
 		all = append(all, rename("ClusterRole", name, "/metadata/name"), rename("ClusterRoleBinding", name, "/metadata/name", "/roleRef/name"))
 	}
 	return all
+}
+
+// service is the Service of the agent's endpoint. Engines may ask while the agent, in its first pass, is not ready yet.
+func service(port int) string {
+	return text(map[string]any{
+		"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": agentName, "namespace": DefaultNamespace},
+		"spec": map[string]any{
+			"selector":                 map[string]any{"app.kubernetes.io/name": agentName},
+			"publishNotReadyAddresses": true,
+			"ports":                    []any{map[string]any{"name": "registry", "port": port, "targetPort": "registry"}},
+		},
+	})
+}
+
+// endpoint opens the port of the endpoint, and names the Service as its host.
+func endpoint(opts AgentOptions) map[string]any {
+	url := cmp.Or(opts.ServeURL, fmt.Sprintf("https://%s.%s.svc:%d", agentName, opts.Namespace, opts.ServePort))
+	return map[string]any{"containers": []any{map[string]any{
+		"name":  "agent",
+		"env":   []any{map[string]any{"name": "WHERRY_SERVE_URL", "value": url}},
+		"ports": []any{map[string]any{"name": "registry", "containerPort": opts.ServePort}},
+	}}}
 }
 
 // clientCertificate mounts the Secret with the agent's certificate. The pod does not start before the Secret exists.

@@ -62,6 +62,27 @@ func render(t *testing.T, opts AgentOptions) manifests {
 	return parse(t, data)
 }
 
+func TestTheEndpointGetsAService(t *testing.T) {
+	opts := options()
+	require.NotContains(t, render(t, opts), "Service")
+	opts.Namespace, opts.ServePort = "edge", 5001
+	m := render(t, opts)
+	service := decode[corev1.Service](t, m, "Service")
+	agent := decode[appsv1.Deployment](t, m, "Deployment")
+	require.Equal(t, "edge", service.Namespace)
+	require.Equal(t, agent.Spec.Template.Labels, service.Spec.Selector)
+	require.True(t, service.Spec.PublishNotReadyAddresses)
+	require.Equal(t, int32(5001), service.Spec.Ports[0].Port)
+	container := agent.Spec.Template.Spec.Containers[0]
+	require.Contains(t, container.Ports, corev1.ContainerPort{Name: "registry", ContainerPort: 5001})
+	require.Contains(t, container.Ports, corev1.ContainerPort{Name: "metrics", ContainerPort: 8081})
+	require.Contains(t, container.Env, corev1.EnvVar{Name: "WHERRY_SERVE_URL", Value: "https://wherry-agent.edge.svc:5001"})
+
+	opts.ServeURL = "https://10.0.0.7:30501"
+	agent = decode[appsv1.Deployment](t, render(t, opts), "Deployment")
+	require.Contains(t, agent.Spec.Template.Spec.Containers[0].Env, corev1.EnvVar{Name: "WHERRY_SERVE_URL", Value: opts.ServeURL})
+}
+
 func TestTheAgentsManifests(t *testing.T) {
 	m := render(t, options())
 	config := decode[corev1.ConfigMap](t, m, "ConfigMap")
