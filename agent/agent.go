@@ -145,7 +145,8 @@ type Options struct {
 	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves
 	// none of them.
 	Listen string
-	// Serve is the endpoint at which Run lets others read the content store. Nil is none.
+	// Serve is the endpoint at which Run lets others read the content store, and from which engines fetch assignments with
+	// embedded delivery. Nil is none.
 	Serve *serve.Endpoint
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
@@ -156,8 +157,6 @@ type Options struct {
 	Carry carry.Options
 	// Named list what the content store keeps beside releases; see content.Options.
 	Named []func(*bbolt.Tx) ([]content.Named, error)
-	// Endpoint is the agent's endpoint as engines reach it. Nil is none.
-	Endpoint func() artifact.Endpoint
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic

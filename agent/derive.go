@@ -16,7 +16,7 @@ import (
 func (p *pass) derive(ctx context.Context, target *state.Release, rollout *assignments.Rollout) (dropped bool, err error) {
 	var wanted []artifact.Wanted
 	for r := range rollout.Sorted() {
-		if p.opts.Endpoint == nil || !p.engines.Fetches(r) {
+		if p.opts.Serve == nil || !p.engines.Fetches(r) {
 			continue
 		}
 		w := artifact.Wanted{Assignment: r.Spec, Folder: folderOf(r), Reached: r.Reached.Desired == r.Desired(), Keep: r.Removing}
@@ -43,11 +43,11 @@ func folderOf(r assignments.Record) digest.Digest {
 
 // serveTo adds the artifacts of an assignment for engines that fetch.
 func (a *Agent) serveTo(_ context.Context, r assignments.Record, to *reconcilers.Assignment) error {
-	if a.opts.Endpoint == nil || !a.engines.FetchesWith(r.Spec, to.Adapter) {
+	if a.opts.Serve == nil || !a.engines.FetchesWith(r.Spec, to.Adapter) {
 		return nil
 	}
-	at := a.opts.Endpoint()
-	at.Platform = a.cluster.Platform
+	as := a.opts.Serve.Served()
+	at := artifact.Endpoint{Host: as.Host, CA: as.CA, Plain: as.Plain, Platform: a.cluster.Platform}
 	var err error
 	if to.Served, err = a.artifacts.Served(r.Spec, folderOf(r), at); err != nil {
 		to.Served = &reconcilers.Served{Err: err}

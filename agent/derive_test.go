@@ -18,6 +18,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/artifact"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -61,7 +62,9 @@ func (f *fetcher) Remove(context.Context, reconcilers.Assignment) reconcilers.Re
 func embedding(t *testing.T) (*site, *fetcher) {
 	s, f := newSite(t), &fetcher{served: map[string]reconcilers.Served{}}
 	s.opts.Reconcilers = map[string]reconcilers.Reconciler{"flux": f}
-	s.opts.Endpoint = func() artifact.Endpoint { return artifact.Endpoint{Host: "box:5001", CA: []byte("ca")} }
+	var err error
+	s.opts.Serve, err = serve.Open(serve.Options{Address: ":5001", URL: "https://box:5001", StateDir: t.TempDir()})
+	require.NoError(t, err)
 	return s, f
 }
 
@@ -109,7 +112,7 @@ func TestEnginesGetTheArtifactOfTheirFolder(t *testing.T) {
 	got := f.served["web-dev"]
 	require.Equal(t, "box:5001", got.Host)
 	require.Equal(t, "default/assignments/web-dev", got.Manifests.Repository)
-	require.Equal(t, []byte("ca"), got.CA)
+	require.Equal(t, s.opts.Serve.Served().CA, got.CA)
 	s.agent(func(a *Agent) {
 		st, err := a.Status()
 		require.NoError(t, err)
@@ -212,7 +215,7 @@ func TestAnArtifactGoesWithItsAssignment(t *testing.T) {
 
 func TestWithoutAnEndpointNothingIsMade(t *testing.T) {
 	s, _ := embedding(t)
-	s.opts.Endpoint = nil
+	s.opts.Serve = nil
 	s.embed(1, map[string]string{"web-dev/manifests/web.yaml": "n: 1\n"})
 	s.once()
 	s.agent(func(a *Agent) {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/wherry-dev/wherry/agent"
-	"github.com/wherry-dev/wherry/agent/artifact"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -74,12 +73,6 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	}
 	if opts.Serve, err = c.endpoint(opts.Log); err != nil {
 		return errors.Join(err, st.Close())
-	}
-	if e := opts.Serve; e != nil {
-		opts.Endpoint = func() artifact.Endpoint {
-			served := e.Served()
-			return artifact.Endpoint{Host: served.Host, CA: served.CA, Plain: served.Plain}
-		}
 	}
 	if opts.Reconcilers, err = c.reconcilers(st, cluster, remote, opts.Log); err != nil {
 		return errors.Join(err, st.Close())

@@ -29,7 +29,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "artifact", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
+			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
 			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
