@@ -40,6 +40,7 @@ type Config struct {
 	Reports  Reports
 	Adapters Adapters
 	Passes   Passes
+	Carry    Carry
 	// Memory is NAMESPACE/NAME of the Secret and the Lease in the cluster, NoMemory, or empty for the usual name.
 	Memory string
 	// Listen is the address of health and metrics; empty is none.

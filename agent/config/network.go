@@ -116,6 +116,7 @@ func (r *remote) configure(o *agent.Options) error {
 	}
 	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: outbox.HubTime}
 	o.Traffic = r.traffic
+	o.Carry = r.carryOptions()
 	return nil
 }
 

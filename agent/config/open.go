@@ -143,7 +143,7 @@ func (c *Config) clusterConfig() (*rest.Config, error) {
 func (c *Config) reconcilers(state *agent.State, cluster *rest.Config, remote *remote, log *slog.Logger) (map[string]reconcilers.Reconciler, error) {
 	engines := map[string]reconcilers.Reconciler{}
 	if c.Adapters.DirectoryRoot != "" {
-		engines["directory"] = directory.New(c.Adapters.DirectoryRoot, directory.Options{Log: log, Fetch: remote.artifacts, Ledger: state.Ledger("directory")})
+		engines["directory"] = directory.New(c.Adapters.DirectoryRoot, directory.Options{Log: log, Fetch: remote.artifactsOf(c.StateDir), Ledger: state.Ledger("directory")})
 	}
 	if c.Adapters.AnsiblePlaybook != "" {
 		engines["ansible"] = ansible.New(filepath.Join(c.StateDir, "ansible"), ansible.Options{

@@ -48,10 +48,14 @@ func NewHandler(dir, platform string, counters *Counters, log *slog.Logger) *Han
 	return &Handler{platform: platform, blobs: b, catalog: &catalog{blobs: b}, counters: counters}
 }
 
+// Name is the header Server of all answers. By it, agents know that a registry is the endpoint of another agent.
+const Name = "wherry-agent"
+
 // ServeHTTP answers a request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	counted := &recorder{ResponseWriter: w}
 	defer func() { h.counters.add(counted.code()) }()
+	counted.Header().Set("Server", Name)
 	counted.Header().Set("Docker-Distribution-API-Version", "registry/2.0")
 	counted.Header().Set("X-Content-Type-Options", "nosniff")
 	if req.ContentLength != 0 { // nothing is read from a body, so nothing is to wait for one

@@ -29,8 +29,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
-			"doctor":        {"", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
+			"config":        {"", "carry", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
+			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
 			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
@@ -43,7 +43,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"health":    {"control", "metrics", "state"},
 			"identity":  {"state"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"content", "outbox", "serve", "state", "trust"},
+			"metrics":   {"carry", "content", "outbox", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
 			"serve":     nil,
