@@ -24,13 +24,11 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
-
-// partsDir is the folder in the layout that has the unfinished downloads of carried blobs.
-const partsDir = "carried-parts"
 
 // Source is a place to ask for the artifacts of one repository.
 type Source struct {
@@ -87,7 +85,7 @@ type Carrier struct {
 // New returns the carrier for the store beside a state file. It reads nothing and sends no request.
 func New(db *state.DB, opts Options) *Carrier {
 	opts = opts.withDefaults()
-	layout := oci.NewLayout(filepath.Join(db.Dir(), state.StoreDir)).Apart(partsDir)
+	layout := oci.NewLayout(filepath.Join(db.Dir(), state.StoreDir)).Apart(content.CarriedParts)
 	blobs, err := layout.Repository("carried")
 	if err != nil {
 		panic(err) // the name is valid

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Status is how the carried artifacts of the running release, and of one that is to run, stand. Its JSON is an interface.
@@ -132,7 +133,7 @@ func (v view) wait(name string) assignments.Wait {
 			problems = append(problems, s.name()+": "+problem)
 		}
 	}
-	size := Size(missing)
+	size := show.Size(missing)
 	if !sized {
 		size = "at least " + size
 	}
@@ -148,24 +149,11 @@ func (v view) wait(name string) assignments.Wait {
 func (s *standing) reason(v view) (reason, problem string) {
 	switch {
 	case !s.fits:
-		return ReasonNoRoom, fmt.Sprintf("it takes %s more, and of the budget %s are left", Size(s.missing), Size(max(v.room, 0)))
+		return ReasonNoRoom, fmt.Sprintf("it takes %s more, and of the budget %s are left", show.Size(s.missing), show.Size(max(v.room, 0)))
 	case s.last.reason != "":
 		return s.last.reason, s.last.message
 	case v.closed != "":
 		return ReasonCarriedLater, v.closed
 	}
 	return ReasonCarrying, ""
-}
-
-// Size writes a number of bytes for people.
-func Size(n int64) string {
-	const unit = 1024
-	if n < unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, i := float64(n)/unit, 0
-	for ; size >= unit && i < len("KMGT")-1; i++ {
-		size /= unit
-	}
-	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[i])
 }

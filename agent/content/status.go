@@ -33,6 +33,9 @@ type Status struct {
 // releaseName matches the name of a release in the index: not a moving tag, nor that of a signature.
 var releaseName = regexp.MustCompile(`^bundles/.*/s[0-9]+-[0-9]+$`)
 
+// CarriedParts is the folder in the store of unfinished downloads of artifacts that assignments have carried.
+const CarriedParts = "carried-parts"
+
 // Source returns a stream's releases in the state folder dir, by their digests. It has no signatures:
 // they were verified when the releases came.
 func Source(dir string, s bundle.Stream) (bundle.Source, error) {
@@ -74,7 +77,7 @@ func ReadStatus(dir string) (s Status, err error) {
 			return nil
 		}
 		switch {
-		case strings.HasPrefix(name, state.StoreDir+"/parts/"):
+		case strings.HasPrefix(name, state.StoreDir+"/parts/"), strings.HasPrefix(name, state.StoreDir+"/"+CarriedParts+"/"):
 			s.Parts += info.Size()
 		case strings.HasPrefix(name, state.StoreDir+"/"+ocispec.ImageBlobsDir+"/"):
 			s.Blobs += info.Size()

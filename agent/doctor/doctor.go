@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
@@ -156,6 +157,7 @@ func checks() []check {
 		{"state", checkTime, checkState},
 		{"store", checkTime, checkStore},
 		{"agent", checkTime, checkAgent},
+		{"carry", checkTime, checkCarry},
 		{"registry", checkTime, checkRegistry},
 		{"trust", checkTime, checkTrust},
 		{"release", releaseTime, checkRelease},
@@ -188,6 +190,7 @@ type examination struct {
 	live    bool          // an agent answers here
 	// documents opens the trust documents of the registry that source is of.
 	documents func(*http.Client) (bundle.Source, error)
+	carry     *carry.Status    // of the agent's carried artifacts; nil where there are none
 	withheld  string           // the agent's last message about credentials that it did not send; empty where it has sent them
 	waiting   *outbox.Status   // nil where no state could be read
 	offered   *bundle.Verified // nil where no release could be verified

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -53,6 +54,7 @@ func (e *examination) know(s agent.Status) {
 	if s.Reason == agent.ReasonCredentialsWithheld {
 		e.withheld = s.Message
 	}
+	e.carry = s.Carry
 	if s.Release.Running != nil {
 		e.running = s.Release.Running.Digest
 	}
@@ -125,6 +127,28 @@ func checkStore(_ context.Context, e *examination) Finding {
 		return ok("no release is in it yet%s", parts(s.Parts))
 	}
 	return ok("%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
+}
+
+// checkCarry compares the budget of carried artifacts with what releases list.
+func checkCarry(_ context.Context, e *examination) Finding {
+	c := e.carry
+	if c == nil {
+		return Finding{}
+	}
+	var held []string
+	for _, a := range c.Assignments {
+		if a.Reason == carry.ReasonNoRoom {
+			held = append(held, a.Assignment)
+		}
+	}
+	switch {
+	case len(held) > 0:
+		return failed("raise --carry-budget, make room on the disk, or carry less", "there is no room for the artifacts of %s: %s are missing, and the budget is %s",
+			strings.Join(held, ", "), size(c.MissingBytes), size(c.BudgetBytes))
+	case c.Missing > 0:
+		return ok("%d of %d artifacts are missing, %s", c.Missing, c.Artifacts, size(c.MissingBytes))
+	}
+	return ok("all %d artifacts are in the store, which has %s of them", c.Artifacts, size(c.StoredBytes))
 }
 
 func parts(bytes int64) string {

@@ -11,6 +11,7 @@ import (
 	"runtime/metrics"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -41,6 +42,8 @@ type Snapshot struct {
 	ClockBehindSeconds int64
 	Store              content.Status
 	StateFileBytes     int64
+	// Carry is nil if no assignment has artifacts carried.
+	Carry *carry.Status
 }
 
 // Release is one that runs.
@@ -114,6 +117,10 @@ var allMetrics = [...]metric{
 	{"wherry_agent_queue_coalesced_total", counter, "Reports that newer ones have made superfluous since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Coalesced) })},
 	{"wherry_agent_queue_dropped_total", counter, "Reports that a full queue has given up since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Dropped) })},
 	{"wherry_agent_queue_rejected", gauge, "Reports in the queue that the hub will not take.", one(func(s Snapshot) float64 { return float64(s.Queue.Rejected) })},
+	{"wherry_agent_carry_missing_artifacts", gauge, "Artifacts of assignments that are not in the store yet; absent where none are carried.", ofCarry(func(c *carry.Status) float64 { return float64(c.Missing) })},
+	{"wherry_agent_carry_missing_bytes", gauge, "Bytes that they lack.", ofCarry(func(c *carry.Status) float64 { return float64(c.MissingBytes) })},
+	{"wherry_agent_carry_stored_bytes", gauge, "Bytes of carried artifacts in the store.", ofCarry(func(c *carry.Status) float64 { return float64(c.StoredBytes) })},
+	{"wherry_agent_carry_budget_bytes", gauge, "Bytes that they may have.", ofCarry(func(c *carry.Status) float64 { return float64(c.BudgetBytes) })},
 	{"wherry_agent_trust_version", gauge, "Version of the trust document in force; absent with pinned keys.", ofTrust(func(t *trust.Status) float64 { return float64(t.Version) })},
 	{"wherry_agent_trust_days_left", gauge, "Whole days until it expires.", ofTrust(func(t *trust.Status) float64 { return float64(t.DaysLeft) })},
 	{"wherry_agent_clock_behind_seconds", gauge, "How far the clock is behind what was verified; 0 below a minute.", one(func(s Snapshot) float64 { return float64(s.ClockBehindSeconds) })},
@@ -173,6 +180,15 @@ func ofRunning(f func(*Release) float64) func(Snapshot) []sample {
 			return nil
 		}
 		return []sample{{value: f(s.Running)}}
+	}
+}
+
+func ofCarry(f func(*carry.Status) float64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		if s.Carry == nil {
+			return nil
+		}
+		return []sample{{value: f(s.Carry)}}
 	}
 }
 

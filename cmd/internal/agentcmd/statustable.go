@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
@@ -70,6 +71,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	}
 	for _, r := range s.Registries {
 		row("registry", r.Registry, registryLine(r, now))
+	}
+	if c := s.Carry; c != nil {
+		row("artifacts", carryLine(c))
 	}
 	if len(s.Items) == 0 {
 		return
@@ -147,6 +151,18 @@ func queueLine(q outbox.Status, now time.Time) string {
 		}
 	}
 	return s
+}
+
+// carryLine returns how many artifacts are missing, and the bytes that they take.
+func carryLine(c *carry.Status) string {
+	stored := show.Size(c.StoredBytes) + " in the store"
+	if c.BudgetBytes > 0 {
+		stored += " of at most " + show.Size(c.BudgetBytes)
+	}
+	if c.Missing == 0 {
+		return show.Count(c.Artifacts, "artifact") + ", " + stored
+	}
+	return fmt.Sprintf("%d of %s missing, %s to bring; %s", c.Missing, show.Count(c.Artifacts, "artifact"), show.Size(c.MissingBytes), stored)
 }
 
 // contactLine returns when the registry answered last, and when it is asked again.
