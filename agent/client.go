@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -90,6 +91,18 @@ func (c Client) Rebind(ctx context.Context, to Rebinding) (r Rebound, err error)
 func (c Client) Resume(ctx context.Context, retry bool) (r Resumed, err error) {
 	err = c.socket.Call(ctx, "POST resume", command{Retry: retry}, &r)
 	return r, err
+}
+
+// SiteValues is State.SiteValues.
+func (c Client) SiteValues(ctx context.Context) (status sitevalues.Status, err error) {
+	err = c.socket.Call(ctx, "GET values", nil, &status)
+	return status, err
+}
+
+// CheckSiteValues is State.CheckSiteValues.
+func (c Client) CheckSiteValues(ctx context.Context, own sitevalues.Own, place string) (check sitevalues.Check, err error) {
+	err = c.socket.Call(ctx, "POST values/check", command{Own: own, Path: place}, &check)
+	return check, err
 }
 
 // Reports writes a file of all reports that wait, as airgap.WriteReports does, to w.

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -22,6 +23,8 @@ import (
 type command struct {
 	// Wait is the time for which a pass observes progressing assignments.
 	Wait time.Duration `json:"wait,omitempty"`
+	// Own are values that the site would set at Path.
+	Own sitevalues.Own `json:"own,omitzero"`
 	// Path is the file to import, absolute.
 	Path string `json:"path,omitempty"`
 	// Acks are the envelopes of acknowledgements.
@@ -66,6 +69,7 @@ var kinds = map[string]error{
 	"newest":       ErrNewest,
 	"not-allowed":  ErrNotAllowed,
 	"ambiguous":    ErrAmbiguous,
+	"no-release":   ErrNoRelease,
 }
 
 // kindOf is the name of an error in kinds.
@@ -118,6 +122,9 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
 		"GET dead":    control.With(func(command) (any, error) { return a.state.outbox.DeadLetters() }),
 		"POST dead":   control.With(func(cmd command) (any, error) { return a.changeDeadLetters(cmd.Dead) }),
+
+		"GET values":        control.With(func(command) (any, error) { return a.state.SiteValues() }),
+		"POST values/check": control.With(func(cmd command) (any, error) { return a.state.CheckSiteValues(cmd.Own, cmd.Path) }),
 
 		"GET trust":  control.With(func(command) (any, error) { return a.Trust() }),
 		"POST trust": control.With(func(cmd command) (any, error) { return a.InstallTrust(cmd.Trust...) }),

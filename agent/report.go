@@ -107,7 +107,8 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		return r
 	}
 	r.Desired, r.Observed = named(s.Release.Desired), named(s.Release.Running)
-	return r, nil
+	r.SiteValues, err = a.state.reportedValues(tx)
+	return r, err
 }
 
 // shownBy identifies what r says of the cluster. Messages are left out: they may hold what differs each

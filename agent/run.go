@@ -123,6 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.opts.Watchdog != nil {
 		parts.Go(func() { a.pulse.Feed(ctx, a.opts.Watchdog, a.opts.Log) })
 	}
+	parts.Go(func() { a.watchValues(ctx) })
 	parts.Go(func() { a.hubSink().Run(ctx) })
 	if a.opts.ReportStore != nil {
 		parts.Go(func() { a.registrySink().Run(ctx) })

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
+	values "github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -97,8 +98,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if st.Artifacts, err = artifact.List(tx); err != nil {
 		return st, err
 	}
-	st.remark(k.floor)
-	return st, nil
+	own, err := values.Load(tx)
+	st.remark(k.floor, own.Broken)
+	return st, err
 }
 
 // items are sorted by assignment, as the records are.

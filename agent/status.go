@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/artifact"
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/enroll"
@@ -196,8 +197,9 @@ func (s *State) Status(now time.Time) (st Status, err error) {
 // maxBehind is how far the clocks of agent and publisher may be apart before people are to know.
 const maxBehind = time.Minute
 
-// remark tells of what needs a person and stops nothing, where there is nothing more urgent to tell.
-func (s *Status) remark(floor time.Time) {
+// remark tells of what needs a person and stops nothing, where there is nothing more urgent to tell. Broken is why the
+// site's own values cannot be read.
+func (s *Status) remark(floor time.Time, broken string) {
 	if s.Reason == "" { // what the hub says of the identity comes first
 		s.Reason, s.Message = s.Identity.Reason, cmp.Or(s.Message, s.Identity.Message)
 	}
@@ -205,6 +207,8 @@ func (s *Status) remark(floor time.Time) {
 	case s.Reason != "":
 	case s.Trust != nil && s.Trust.Reason != "":
 		s.Reason, s.Message = s.Trust.Reason, s.Trust.Message
+	case broken != "":
+		s.Reason, s.Message = assignments.ReasonSiteValuesInvalid, broken
 	case s.Memory != nil && s.Memory.Reason != "":
 		s.Reason, s.Message = s.Memory.Reason, s.Memory.Message
 	case s.ClockBehindSeconds > 0:

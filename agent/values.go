@@ -1,9 +1,18 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/identity"
+	values "github.com/wherry-dev/wherry/agent/sitevalues"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 )
@@ -67,3 +76,61 @@ func (p *pass) pruneValues() error {
 	}
 	return p.values.Prune(all, p.engines.For)
 }
+
+// SiteValues returns how the values of the site stand, with the values.
+func (s *State) SiteValues() (status values.Status, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		saved, err1 := values.Load(tx)
+		records, err2 := s.records.All(tx)
+		cluster, err3 := identity.LoadCluster(tx)
+		status = saved.Status(records, factsOf(cluster, cmp.Or(cluster.UID, s.who.Identity().UID)))
+		return errors.Join(err1, err2, err3)
+	})
+	return status, err
+}
+
+// reportedValues lists the values that assignments use, without the values.
+func (s *State) reportedValues(tx *bbolt.Tx) ([]bundle.SiteValue, error) {
+	saved, err1 := values.Load(tx)
+	records, err2 := s.records.All(tx)
+	return saved.Reported(records), errors.Join(err1, err2)
+}
+
+// ErrNoRelease means that no release runs yet.
+var ErrNoRelease = errors.New("no release runs yet")
+
+// CheckSiteValues judges values that the site would set at place, by the release that runs. The error wraps ErrNoRelease if
+// there is none.
+func (s *State) CheckSiteValues(own values.Own, place string) (values.Check, error) {
+	var saved values.Saved
+	var records []assignments.Record
+	var cluster bundle.ReportCluster
+	var running *state.Release
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		var errs [4]error
+		saved, errs[0] = values.Load(tx)
+		records, errs[1] = s.records.All(tx)
+		cluster, errs[2] = identity.LoadCluster(tx)
+		running, errs[3] = state.Load[*state.Release](tx, state.Meta, keyRunning)
+		return errors.Join(errs[:]...)
+	})
+	if err != nil {
+		return values.Check{}, err
+	}
+	if running == nil {
+		return values.Check{Values: len(own.Values), Problems: []string{}}, ErrNoRelease
+	}
+	files := content.New(s.db, content.Options{})
+	document := func(name string) ([]byte, error) { return files.Document(running, name) }
+	return values.Try(own, place, saved, document, factsOf(cluster, cmp.Or(cluster.UID, s.who.Identity().UID)), records)
+}
+
+// watchValues wakes the agent when the file of the site's own values changes.
+func (a *Agent) watchValues(ctx context.Context) {
+	if f, ok := a.opts.SiteValues.(values.File); ok {
+		f.Watch(ctx, watchEvery, func() { nudge(a.wake) })
+	}
+}
+
+// watchEvery is the time between two looks at a file: one call of the system each.
+const watchEvery = 10 * time.Second

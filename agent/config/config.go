@@ -41,6 +41,9 @@ type Config struct {
 	Adapters Adapters
 	Passes   Passes
 	Carry    Carry
+	// SiteValues is the place of the values that the site itself sets: a file, ConfigMapPrefix and NAMESPACE/NAME, or empty
+	// for the usual file.
+	SiteValues string
 	// Memory is NAMESPACE/NAME of the Secret and the Lease in the cluster, NoMemory, or empty for the usual name.
 	Memory string
 	// Listen is the address of health and metrics; empty is none.

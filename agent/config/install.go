@@ -76,6 +76,8 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 		return nil, invalidf("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Reports.Registry)
 	case c.Passes.Veto.File != "" && !mountable(c.Passes.Veto.File):
 		return nil, invalidf("--veto-file %q is not the absolute path of a file in a folder of the node, such as /run/plc/busy", c.Passes.Veto.File)
+	case c.SiteValues != "" && !strings.HasPrefix(c.SiteValues, ConfigMapPrefix):
+		return nil, invalidf("--site-values: %s is a file of this machine: an agent in a cluster needs configmap:NAMESPACE/NAME", c.SiteValues)
 	case c.Cluster.Environment == "":
 		return nil, invalidf("--environment is not set")
 	case c.Cluster.Type == "":

@@ -64,6 +64,9 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	if err := c.remember(cluster, &opts); err != nil {
 		return err
 	}
+	if opts.SiteValues, err = c.siteValues(cluster); err != nil {
+		return err
+	}
 	st, err := c.openState()
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
@@ -108,6 +109,7 @@ func Settings() []Setting {
 		{Field: "impersonate", Flag: "impersonate", Toggle: true, Allowed: "true or false", Usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
 		{Field: "argoNamespace", Flag: "argo-namespace", Allowed: "the name of a namespace", Usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(isNamespace, func(c *Config) *string { return &c.Adapters.ArgoNamespace })},
 		{Field: "memory", Flag: "memory", Allowed: "NAMESPACE/NAME, or none", Usage: "keep what must outlive this machine in the Secret and Lease `NAMESPACE/NAME` of the cluster, or none (default: wherry-agent-memory in the pod's namespace; with --kubeconfig one of the stream's in wherry-system)", set: setMemory},
+		{Field: "siteValues", Flag: "site-values", path: true, Allowed: "the path of a YAML file, or configmap:NAMESPACE/NAME", Usage: "the values that this site sets itself, a `FILE` in YAML or configmap:NAMESPACE/NAME (default: " + sitevalues.DefaultFile + ", if it exists)", set: setSiteValues},
 		{Field: "zarf", Flag: "zarf", Allowed: "a program, such as zarf or /usr/local/bin/zarf", Usage: "run this `PROGRAM` for the adapter zarf, which is off without; packages may run commands on this machine", set: text(func(c *Config) *string { return &c.Adapters.Zarf })},
 		{Field: "zarfKeys", Flag: "zarf-key", List: true, path: true, Allowed: "the path of a public key in PEM, such as cosign.pub", Usage: "public key `FILE` that Zarf packages of a registry are signed with; may be given several times", set: setZarfKey},
 		{Field: "cluster.name", Flag: "cluster-name", Allowed: "letters, digits, '.', '_' and '-'", Usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(bundle.IsClusterName, func(c *Config) *string { return &c.Cluster.Name })},

@@ -45,6 +45,9 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 		},
 		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen,
 	}
+	if s.SiteValues, err = c.siteValues(cluster); err != nil {
+		return doctor.Subject{}, err
+	}
 	c.enrolledHub(ctx, &s)
 	remote, err := c.connect()
 	if err != nil {

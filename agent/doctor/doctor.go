@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
@@ -65,12 +66,14 @@ type Subject struct {
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
 	// Memory names the Secret and the Lease in the cluster that outlive the machine; empty is without.
-	Memory  types.NamespacedName
-	Veto    veto.Veto
-	Hub     Hub
-	Reports Reports
-	Listen  string           // the address of health and metrics; empty where there is none
-	Now     func() time.Time // nil means time.Now
+	Memory types.NamespacedName
+	Veto   veto.Veto
+	// SiteValues is the place of the values that the site itself sets; nil is none.
+	SiteValues sitevalues.Source
+	Hub        Hub
+	Reports    Reports
+	Listen     string           // the address of health and metrics; empty where there is none
+	Now        func() time.Time // nil means time.Now
 }
 
 // Adapters are the adapters of an agent, as they are configured.
@@ -172,6 +175,7 @@ func checks() []check {
 		{"argo", checkTime, checkArgo},
 		{"memory", checkTime, checkMemory},
 		{"veto", checkTime, checkVeto},
+		{"values", checkTime, checkSiteValues},
 		{"hub", checkTime, checkHub},
 		{"reports", checkTime, checkReports},
 		{"queue", checkTime, checkQueue},

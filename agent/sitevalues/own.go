@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -18,11 +20,11 @@ import (
 // DefaultFile is the file of the site's own values, if no other place is set.
 const DefaultFile = "/etc/wherry/site.yaml"
 
-// Bounds of the site's own values.
-const (
-	maxFileBytes = 256 << 10
-	maxOwnKeys   = 512
-)
+// MaxFileBytes bounds the file of the site's own values.
+const MaxFileBytes = 256 << 10
+
+// maxOwnKeys bounds its keys.
+const maxOwnKeys = 512
 
 // Own are the values that the site itself sets.
 type Own struct {
@@ -66,7 +68,7 @@ func (f File) String() string { return f.Path }
 
 // Read reads a regular file. It does not block on a pipe.
 func (f File) Read(context.Context) (Own, error) {
-	data, err := regularfile.Read(f.Path, maxFileBytes)
+	data, err := regularfile.Read(f.Path, MaxFileBytes)
 	if errors.Is(err, fs.ErrNotExist) && !f.Named {
 		return Own{}, nil
 	}
@@ -184,4 +186,29 @@ func notYAML(err error) error {
 		m.Text += ": " + bundle.Clip(detail)
 	}
 	return m
+}
+
+// Watch calls changed whenever the file has become another one, until ctx ends. It looks every so often, as a file may be on
+// a disk that tells nobody of changes.
+func (f File) Watch(ctx context.Context, every time.Duration, changed func()) {
+	look := func() string {
+		info, err := os.Stat(f.Path)
+		if err != nil {
+			return ""
+		}
+		return fmt.Sprint(info.ModTime().UnixNano(), info.Size(), info.Mode())
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for before := look(); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if now := look(); now != before {
+			before = now
+			changed()
+		}
+	}
 }

@@ -400,3 +400,116 @@ func (s Saved) Reported(records []assignments.Record) []bundle.SiteValue {
 	}
 	return all
 }
+
+// Check is the judgement on values that a site is about to set.
+type Check struct {
+	// Values is the number of keys.
+	Values int `json:"values"`
+	// Problems are mistakes in the values, and values that assignments use and that would be missing. Empty means that the
+	// values are fine.
+	Problems []string `json:"problems"`
+	// Changes lists the keys that assignments use and whose values would change, and Assignments those assignments.
+	Changes     []string `json:"changes"`
+	Assignments []string `json:"assignments"`
+}
+
+// Try judges own values that would take the place of those at place, by the release that runs. Document returns a file of
+// its tree, as for Update. Before is what the state file has.
+func Try(own Own, place string, before Saved, document func(name string) ([]byte, error), facts shared.Facts, records []assignments.Record) (Check, error) {
+	next := resolved{saved: Saved{Place: place, Own: own}}
+	c := Check{Values: len(own.Values), Problems: []string{}, Changes: []string{}, Assignments: []string{}}
+	if err := next.resolve(document, facts); err != nil {
+		return c, fmt.Errorf("what the release says about site values cannot be read: %w", err)
+	}
+	var earlier resolved
+	earlier.keep(before)
+	used, changed := map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		if r.Removing || len(r.Spec.SiteValues) == 0 {
+			continue
+		}
+		for _, key := range r.Spec.SiteValues {
+			used[key] = true
+			if before, now := earlier.values[key], next.values[key]; before.Text != now.Text {
+				changed[key] = true
+			}
+		}
+		if identity(earlier.used(r.Spec)) != identity(next.used(r.Spec)) {
+			c.Assignments = append(c.Assignments, r.Spec.Name)
+		}
+	}
+	c.Changes = append(c.Changes, slices.Sorted(maps.Keys(changed))...)
+	for _, p := range next.saved.Problems {
+		if p.Source == shared.FromSite || p.Required || used[p.Key] {
+			c.Problems = append(c.Problems, next.saved.Locate(p, next.document))
+		}
+	}
+	return c, nil
+}
+
+// Status is how the values of a site stand. It has the values themselves, and is for people on the machine alone.
+type Status struct {
+	// Place is the place of the site's own values, and Broken why it could not be read last.
+	Place  string `json:"place,omitempty"`
+	Broken string `json:"broken,omitempty"`
+	// Unreadable is why the release's declaration could not be read.
+	Unreadable string        `json:"unreadable,omitempty"`
+	Values     []ValueStatus `json:"values"`
+}
+
+// ValueStatus is one value, or a key without one.
+type ValueStatus struct {
+	Key string `json:"key"`
+	// Value is a text, a number or a boolean, and absent if there is no valid one. Source is where it comes from, and From
+	// the template of which it is composed.
+	Value  any           `json:"value,omitempty"`
+	Source shared.Source `json:"source,omitempty"`
+	From   string        `json:"from,omitempty"`
+	// Problem is why there is no valid value, with the place to mend it.
+	Problem string `json:"problem,omitempty"`
+	// Required is true for a key that the declaration requires of every cluster.
+	Required bool `json:"required,omitempty"`
+	// UsedBy lists the assignments that use it.
+	UsedBy []string `json:"usedBy"`
+}
+
+// Status returns how the values stand for these records. Facts are those of the cluster, for a state file without values.
+func (s Saved) Status(records []assignments.Record, facts shared.Facts) Status {
+	if s.Values == nil {
+		values, _ := shared.Resolve(nil, nil, nil, facts)
+		s.Values = map[string]Value{}
+		for key, v := range values {
+			s.Values[key] = Value{v.Any, v.Text, v.Source, v.From}
+		}
+	}
+	by := map[string]*ValueStatus{}
+	at := func(key string) *ValueStatus {
+		if by[key] == nil {
+			by[key] = &ValueStatus{Key: key, UsedBy: []string{}}
+		}
+		return by[key]
+	}
+	for key, v := range s.Values {
+		status := at(key)
+		status.Value, status.Source, status.From = v.Value, v.Source, v.From
+	}
+	for _, p := range s.Problems {
+		status := at(p.Key)
+		status.Problem, status.Required = s.Locate(p, nil), p.Required
+	}
+	for _, r := range records {
+		for _, key := range r.Spec.SiteValues {
+			if status := at(key); !r.Removing {
+				status.UsedBy = append(status.UsedBy, r.Spec.Name)
+				if status.Source == "" && status.Problem == "" {
+					status.Problem = key + ": the cluster type declares no such key"
+				}
+			}
+		}
+	}
+	st := Status{Place: s.Place, Broken: s.Broken, Unreadable: s.Unreadable, Values: []ValueStatus{}}
+	for _, key := range slices.Sorted(maps.Keys(by)) {
+		st.Values = append(st.Values, *by[key])
+	}
+	return st
+}

@@ -29,8 +29,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "carry", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "state", "trust", "veto", "window"},
-			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "state", "trust", "veto"},
+			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
 			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},

@@ -29,6 +29,7 @@ func Add(parent *cobra.Command, defaultConfig string) {
 		newStatusCommand(),
 		newSyncCommand(),
 		newTrustCommand(),
+		newValuesCommand(),
 	)
 	shortenHelp(parent)
 	explain(parent)

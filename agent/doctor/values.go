@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
+)
+
+// checkSiteValues reads the values that the site itself sets, and looks for values that assignments use or the cluster type
+// requires, and that are missing. It says nothing where nobody has anything to do with site values.
+func checkSiteValues(ctx context.Context, e *examination) Finding {
+	const remedy = `mend it: "wherry-agent values" shows all of them, and "wherry-agent values check FILE" judges a file before it is put in place`
+	var own sitevalues.Own
+	if e.SiteValues != nil {
+		var err error
+		var m *sitevalues.Mistake
+		own, err = e.SiteValues.Read(ctx)
+		switch {
+		case errors.As(err, &m):
+			return failed(remedy, "%s: %v", e.SiteValues, err)
+		case err != nil:
+			return failed("make it readable to the agent, or name another place with --site-values", "%v", err)
+		}
+	}
+	status, err := agent.NewClient(e.StateDir).SiteValues(ctx)
+	if err != nil {
+		st, err := agent.ReadState(e.StateDir)
+		if err != nil {
+			return Finding{} // the check of the state says so
+		}
+		status, err = st.SiteValues()
+		if _ = st.Close(); err != nil { // it was only read
+			return Finding{}
+		}
+	}
+	var missing []string
+	used := 0
+	for _, v := range status.Values {
+		if len(v.UsedBy) > 0 {
+			used++
+		}
+		if v.Problem != "" && (v.Required || len(v.UsedBy) > 0 || v.Source == "" && own.Values[v.Key] != nil) {
+			missing = append(missing, v.Problem)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return warned(remedy, "%s", strings.Join(missing, "; "))
+	case used == 0 && len(own.Values) == 0:
+		return Finding{}
+	}
+	return ok("%d keys are used, and all have a value; the site itself sets %d", used, len(own.Values))
+}
