@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"strings"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -21,7 +22,7 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 		switch {
 		case errors.As(err, &m):
 			return failed(remedy, "%s: %v", e.SiteValues, err)
-		case err != nil:
+		case err != nil && !errors.Is(err, fs.ErrNotExist): // the agent says what it has lost
 			return failed("make it readable to the agent, or name another place with --site-values", "%v", err)
 		}
 	}

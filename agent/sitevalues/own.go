@@ -38,8 +38,8 @@ type Own struct {
 type Source interface {
 	// String names the place to people.
 	String() string
-	// Read returns the values as they are now. Errors contain no value. An error of type *Mistake has the place in the
-	// text.
+	// Read returns the values as they are now. Errors contain no value. One that wraps fs.ErrNotExist means that the place
+	// does not exist: that is as good as no values, unless there were some before.
 	Read(ctx context.Context) (Own, error)
 }
 
@@ -59,8 +59,8 @@ func (m *Mistake) Error() string {
 // File is a file of values: a flat mapping, in YAML.
 type File struct {
 	Path string
-	// Named is true if a person has set the path. Such a file has to exist: it may be on a disk that is not mounted. Another
-	// one may be missing, which means that the site sets nothing.
+	// Named is true if a person has set the path. Such a file may be on a disk that is not mounted, so that its values do
+	// not end with it. Another one may be deleted, which means that the site sets nothing.
 	Named bool
 }
 
@@ -81,7 +81,7 @@ func (f File) Read(context.Context) (Own, error) {
 // ConfigMap is a ConfigMap of values on the cluster. All its values are texts.
 type ConfigMap struct {
 	Name string // NAMESPACE/NAME
-	// Get returns the data, and an error if there is no such ConfigMap.
+	// Get returns the data. Its error wraps fs.ErrNotExist if there is no such ConfigMap.
 	Get func(context.Context) (map[string]string, error)
 }
 

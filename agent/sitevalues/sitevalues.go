@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -134,6 +135,9 @@ func (s *Site) own(ctx context.Context, before Saved) Saved {
 		before = Saved{}
 	}
 	own, err := s.opts.Source.Read(ctx)
+	if errors.Is(err, fs.ErrNotExist) && len(before.Own.Values) == 0 {
+		err = nil
+	}
 	if err == nil {
 		if before.Broken != "" {
 			s.opts.Log.Info("the site's own values can be read again", "place", place)
