@@ -12,8 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Read converts a value that was written in YAML or JSON to the property's type: a string, an int64, a float64 or a bool.
@@ -163,11 +161,14 @@ func (p *Property) validNumber(n float64) error {
 	return nil
 }
 
+// hostname matches a name that Kubernetes takes, in small letters.
+var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+
 // hasFormat reports whether text has one of Formats. A hostname is what Kubernetes takes for an Ingress.
 func hasFormat(text, format string) bool {
 	switch format {
 	case "hostname":
-		return len(validation.IsDNS1123Subdomain(strings.ToLower(text))) == 0
+		return len(text) <= 253 && hostname.MatchString(strings.ToLower(text))
 	case "ipv4", "ipv6":
 		a, err := netip.ParseAddr(text)
 		return err == nil && a.Is4() == (format == "ipv4") && a.Zone() == ""
