@@ -2,9 +2,12 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -43,6 +46,9 @@ type Installed struct {
 	ArgoNamespace          string
 	// VetoFile is the setting of that name, an absolute path; empty if not given.
 	VetoFile string
+	// ServePort is the port of the agent's endpoint, and ServeURL the URL by which others reach it; zero and empty if not given.
+	ServePort int
+	ServeURL  string
 	// EnrollToken is the agent's token for enrollment, with its secret; empty if not given.
 	EnrollToken string
 }
@@ -50,7 +56,7 @@ type Installed struct {
 // here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
 // credentials and keys, a ConfigMap for authorities and probes that know the port, and the image has no other program.
 // docs/install.md says so of each.
-var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.hostCA", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
+var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.hostCA", "tls.cert", "tls.key", "listen", "serve.cert", "serve.key", "serve.plainHTTP", "veto.command", "veto.timeout"}
 
 // InstallSettings lists the settings of an agent that runs in a cluster.
 func InstallSettings() []Setting {
@@ -85,12 +91,18 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 	case len(c.Trust.Keys) == 0 && c.Trust.Document == "":
 		return nil, invalidf("--key is not set: give the public key that releases are signed with, such as cosign.pub, or --trust with version 1 of the platform's trust document")
 	}
-	if err := c.checkReports(); err != nil {
+	if err := errors.Join(c.checkReports(), c.checkServe()); err != nil {
 		return nil, err
 	}
 	in := &Installed{
 		Files: map[string][]byte{}, Registries: c.Registry.Locations, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, PlainHosts: c.Registry.PlainHosts, AuthHosts: c.Registry.AuthHosts,
 		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, VetoFile: c.Passes.Veto.File,
+	}
+	if _, port, err := net.SplitHostPort(c.Serve.Address); err == nil {
+		if in.ServePort, err = strconv.Atoi(port); err != nil {
+			return nil, invalid(fmt.Errorf("--serve: %w", err), "")
+		}
+		in.ServeURL = c.Serve.URL
 	}
 	if given("cluster-name") {
 		in.ClusterName = c.Cluster.Name

@@ -48,6 +48,8 @@ ServiceAccounts, these are printed with Roles of their own, and the agent may as
 signature is checked. A bundle that holds other kinds or namespaces needs the command again. With
 --rbac none others give the permissions.
 
+With --serve the manifests hold a Service, by which Flux, Argo CD and other agents reach the agent's endpoint.
+
 --for takes other bundles, such as the one that runs and the one to come.
 
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
@@ -73,6 +75,7 @@ itself when it first starts. Delete the Secret afterwards.
 			}
 			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
 			opts.VetoFile = in.VetoFile
+			opts.ServePort, opts.ServeURL = in.ServePort, in.ServeURL
 			opts.EnrollTokenPath = config.InstalledTokenPath
 			if opts.Image == "" {
 				opts.Image = defaultImage(in.Registries[0], cli.Version())
