@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -42,16 +43,22 @@ type place struct {
 	start func(*exec.Cmd) error
 	env   []string
 	more  []string // flags
+	// engines are the flags of other adapters, in place of those of directory.
+	engines []string
 }
 
 // applied is the folder that the assignments are applied to.
 func (p place) applied() string { return p.state + "-applied" }
 
 func (p place) flags() []string {
-	return append([]string{
+	engines := p.engines
+	if engines == nil {
+		engines = []string{"--adapter", "directory", "--directory-root", p.applied()}
+	}
+	return slices.Concat([]string{
 		"--registry", p.registry, "--environment", "dev", "--cluster-type", p.clusterType, "--key", p.key,
-		"--state-dir", p.state, "--adapter", "directory", "--directory-root", p.applied(),
-	}, p.more...)
+		"--state-dir", p.state,
+	}, engines, p.more)
 }
 
 // follow starts an agent and returns when it answers.

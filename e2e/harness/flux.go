@@ -61,6 +61,24 @@ func (c *Cluster) Flux(namespace string) (cs []Controller) {
 	return cs
 }
 
+// RestartFlux ends the controllers that StartFlux started for a namespace, and starts new ones, whose storage is empty.
+func (c *Cluster) RestartFlux(ctx context.Context, namespace string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.fluxes[namespace] {
+		if err := p.stop(); err != nil {
+			return err
+		}
+	}
+	tools := os.Getenv(ToolsEnv)
+	started, err := retry(func() ([]*process, error) { return c.launchFlux(ctx, tools, namespace) })
+	if err != nil {
+		return err
+	}
+	c.processes, c.fluxes[namespace] = append(c.processes, started...), started
+	return nil
+}
+
 // PauseFlux keeps the controllers that StartFlux started for a namespace from doing anything until resume is
 // called, which may be called again.
 func (c *Cluster) PauseFlux(namespace string) (resume func() error, err error) {

@@ -62,6 +62,9 @@ func authenticated(next http.Handler) http.Handler {
 	})
 }
 
+// Folder is the one with all repositories on the disk.
+func (g *Git) Folder() string { return g.dir }
+
 // Stop ends the server and deletes the repositories.
 func (g *Git) Stop() error { return errors.Join(g.server.Close(), os.RemoveAll(g.dir)) }
 
