@@ -57,7 +57,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-wire bench-soak soak fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-wire bench-embedded bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -182,7 +182,7 @@ image: ## the agent's image as an OCI layout in dist/image, and in a registry wi
 		-zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
-bench: bench-render bench-authoring bench-agent bench-hub bench-wire ## all figures of docs/benchmarks.md
+bench: bench-render bench-authoring bench-agent bench-hub bench-wire bench-embedded ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
@@ -201,6 +201,10 @@ bench-agent: build $(BENCH_PEERS) ## figures of the agent and of Flux, with the 
 
 bench-soak: build $(BENCH_PEERS) ## memory of an agent over SOAK, with releases every 5 seconds, outages, refusals and failures
 	WHERRY_E2E_SOAK=$(SOAK) $(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 0
+
+bench-embedded: build $(BENCH_PEERS) ## figures of bundles that contain what workloads are made of, and of Flux that pulls the same from git; three minutes once its tools are built
+	$(GO) test ./agent/serve -run '^$$' -bench '^BenchmarkServeBlob$$' -benchtime 1x
+	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkEmbedded$$' -benchtime 1x -timeout 12m
 
 bench-wire: build $(BENCH_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkWire$$' -benchtime 1x -timeout 12m

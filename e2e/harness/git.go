@@ -24,8 +24,9 @@ type Git struct {
 	// URL is that of the folder with all repositories, without a slash at its end.
 	URL string
 
-	dir    string
-	server *http.Server
+	dir     string
+	handler http.Handler
+	server  *http.Server
 }
 
 // StartGit runs a server until Stop. It needs the program git.
@@ -46,7 +47,8 @@ func StartGit() (*Git, error) {
 		Path: program, Args: []string{"http-backend"},
 		Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=" + dir},
 	}
-	g := &Git{URL: "http://" + l.Addr().String(), dir: dir, server: &http.Server{Handler: authenticated(backend)}}
+	handler := authenticated(backend)
+	g := &Git{URL: "http://" + l.Addr().String(), dir: dir, handler: handler, server: &http.Server{Handler: handler}}
 	go func() { _ = g.server.Serve(l) }() // ends with Stop
 	return g, nil
 }
@@ -61,6 +63,9 @@ func authenticated(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// Handler answers as the server does, for those who want to serve it in another way.
+func (g *Git) Handler() http.Handler { return g.handler }
 
 // Folder is the one with all repositories on the disk.
 func (g *Git) Folder() string { return g.dir }
