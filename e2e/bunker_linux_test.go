@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http/httputil"
 	"net/url"
@@ -32,6 +34,7 @@ type bunker struct {
 	argo    *harness.Argo
 	git     *harness.Git
 	link    *wire.Link
+	proxy   *wire.Proxy          // at the far end of the link
 	agents  map[string]*follower // by cluster type
 }
 
@@ -64,6 +67,13 @@ func newBunker(t *testing.T) *bunker {
 		require.NoError(t, err)
 	})
 	starting.Wait()
+	mounting, stop := context.WithCancel(context.Background())
+	mounted := make(chan error, 1)
+	go func() { mounted <- b.argo.MountCertificates(mounting) }()
+	t.Cleanup(func() {
+		stop()
+		require.NoError(t, <-mounted)
+	})
 
 	require.NoError(t, os.CopyFS(b.dir, os.DirFS("testdata/bunker")))
 	b.generateKey("cosign")
@@ -78,10 +88,15 @@ func (b *bunker) open() (registryURL, authority string) {
 	b.t.Helper()
 	far, err := b.link.Far.Listen()
 	require.NoError(b.t, err)
-	to := &url.URL{Scheme: "http", Host: strings.Split(b.prefix, "/")[0]}
-	server, err := wire.Serve(far, net.IP(b.link.Far.Address.AsSlice()), httputil.NewSingleHostReverseProxy(to))
+	near, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b.t, err)
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: strings.Split(b.prefix, "/")[0]})
+	to.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug) // requests end with the link
+	server, err := wire.Serve(near, net.IP(b.link.Far.Address.AsSlice()), to)
 	require.NoError(b.t, err)
 	b.t.Cleanup(func() { require.NoError(b.t, server.Close()) })
+	b.proxy = wire.ForwardFrom(far, near.Addr().String())
+	b.t.Cleanup(func() { require.NoError(b.t, b.proxy.Close()) })
 	authority = b.path("authority.pem")
 	require.NoError(b.t, os.WriteFile(authority, server.Authority, 0o600))
 	_, prefix, _ := strings.Cut(b.prefix, "/")
@@ -108,6 +123,19 @@ func (b *bunker) begin() {
 		}
 		b.agents[clusterType] = follow(b.t, p)
 	}
+}
+
+// cut takes the link away, once no connection is open that agents would wait for.
+func (b *bunker) cut() {
+	b.t.Helper()
+	b.proxy.Sever()
+	var last wire.Arrived
+	require.Eventually(b.t, func() bool {
+		before := last
+		last = b.link.Arrived()
+		return last == before
+	}, patience, 200*time.Millisecond)
+	require.NoError(b.t, b.link.Up(false))
 }
 
 // release pushes a version of the application to the clone, and publishes it.
@@ -193,7 +221,7 @@ func TestSitesWithoutARouteToTheOutside(t *testing.T) {
 	b.begin()
 	b.requireAll("1")
 
-	require.NoError(t, b.link.Up(false))
+	b.cut()
 	require.NoError(t, b.cluster.RestartFlux(t.Context(), fluxNamespace)) // its storage is empty
 	start, err := b.argo.StopRepoServer()
 	require.NoError(t, err)
