@@ -66,21 +66,21 @@ func BenchmarkEmbedded(b *testing.B) {
 
 // counted is a server behind a proxy that counts.
 type counted struct {
-	tb     testing.TB
+	t      testing.TB
 	server *wire.Server
 	proxy  *wire.Proxy
 }
 
 func (c counted) measure(do func()) traffic {
-	c.tb.Helper()
-	return (&wireBench{tb: c.tb, server: c.server, proxy: c.proxy}).measure(do)
+	c.t.Helper()
+	return (&wireBench{tb: c.t, server: c.server, proxy: c.proxy}).measure(do)
 }
 
 func (c counted) host() string { return fmt.Sprintf("%s:%d", wireHost, c.proxy.Port()) }
 
 // embeddedBench is a git repository with all workloads, and a registry.
 type embeddedBench struct {
-	b       *testing.B
+	t       *testing.B
 	dir     string
 	git     *harness.Git
 	plain   string // HOST:PORT of the registry without TLS and without the proxy, to publish to
@@ -91,7 +91,7 @@ type embeddedBench struct {
 }
 
 func newEmbeddedBench(b *testing.B) *embeddedBench {
-	f := &embeddedBench{b: b, dir: b.TempDir()}
+	f := &embeddedBench{t: b, dir: b.TempDir()}
 	require.NoError(b, os.CopyFS(f.dir, os.DirFS("testdata/embedded")))
 	f.writeWorkload()
 	var err error
@@ -145,8 +145,8 @@ func (f *embeddedBench) writeWorkload() {
 	for i := range embeddedWorkloads {
 		fmt.Fprintf(&text, "    - name: service-%03d\n      environment: dev\n      manifests: {repo: \"https://git.invalid/team/shop\", branch: main, path: %q}\n", i, f.folder(i))
 	}
-	require.NoError(f.b, os.MkdirAll(f.path("workloads/shop"), 0o755))
-	require.NoError(f.b, os.WriteFile(f.path("workloads/shop/workload.yaml"), []byte(text.String()), 0o600))
+	require.NoError(f.t, os.MkdirAll(f.path("workloads/shop"), 0o755))
+	require.NoError(f.t, os.WriteFile(f.path("workloads/shop/workload.yaml"), []byte(text.String()), 0o600))
 }
 
 // objects are the five of a workload. A name may be an expression of a chart.
@@ -163,7 +163,7 @@ func objects(name, value string) map[string]string {
 
 // commit commits all workloads. The last one has the value.
 func (f *embeddedBench) commit() {
-	f.b.Helper()
+	f.t.Helper()
 	files := map[string]string{"charts/service/Chart.yaml": "apiVersion: v2\nname: service\nversion: 1.0.0\n", "charts/service/values.yaml": "value: \"0\"\n"}
 	for name, text := range objects("{{ .Release.Name }}", "{{ .Values.value }}") {
 		files["charts/service/templates/"+name] = text
@@ -184,22 +184,22 @@ func (f *embeddedBench) commit() {
 		}
 	}
 	var err error
-	f.latest, err = f.git.Commit(f.b.Context(), "shop.git", "main", files)
-	require.NoError(f.b, err)
+	f.latest, err = f.git.Commit(f.t.Context(), "shop.git", "main", files)
+	require.NoError(f.t, err)
 }
 
 // run runs a program to its end.
 func (f *embeddedBench) run(name string, args ...string) {
-	f.b.Helper()
-	cmd := exec.CommandContext(f.b.Context(), filepath.Join(os.Getenv(harness.ProgramsEnv), name), args...)
+	f.t.Helper()
+	cmd := exec.CommandContext(f.t.Context(), filepath.Join(os.Getenv(harness.ProgramsEnv), name), args...)
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "COSIGN_PASSWORD="+password)
 	out, err := cmd.CombinedOutput()
-	require.NoError(f.b, err, "%s %v\n%s", name, args, out)
+	require.NoError(f.t, err, "%s %v\n%s", name, args, out)
 }
 
 // publish publishes the platform, and returns the milliseconds that it took.
 func (f *embeddedBench) publish() int64 {
-	f.b.Helper()
+	f.t.Helper()
 	begun := time.Now()
 	f.run("wherry", "publish", "platform", "--environment", "dev", "--workload", "shop=workloads/shop", "--mirror", "https://git.invalid/team="+f.git.Folder(),
 		"--cache", f.path("cache"), "--to", "oci://"+f.plain+"/edge", "--key", "cosign.key")
@@ -207,8 +207,8 @@ func (f *embeddedBench) publish() int64 {
 }
 
 func (f *embeddedBench) follow() *follower {
-	f.b.Helper()
-	return follow(f.b, place{
+	f.t.Helper()
+	return follow(f.t, place{
 		registry: "oci://" + f.bundles.host() + "/edge", clusterType: "box", key: f.path("cosign.pub"), state: f.path("state"),
 		env:     []string{"SSL_CERT_FILE=" + f.path("registry.pem")},
 		engines: []string{"--kubeconfig", cluster.Kubeconfig},
@@ -218,34 +218,34 @@ func (f *embeddedBench) follow() *follower {
 
 // flux prints the same figures of source-controller, which pulls the repository when it is told to. It applies nothing.
 func (f *embeddedBench) flux() {
-	f.b.Helper()
+	f.t.Helper()
 	authority, err := os.ReadFile(f.path("git.pem"))
-	require.NoError(f.b, err)
-	require.NoError(f.b, cluster.StartFlux(f.b.Context(), fluxNamespace))
+	require.NoError(f.t, err)
+	require.NoError(f.t, cluster.StartFlux(f.t.Context(), fluxNamespace))
 	c, err := client.New(cluster.Config, client.Options{})
-	require.NoError(f.b, err)
+	require.NoError(f.t, err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: fluxNamespace, Name: "embedded"},
 		Data:       map[string][]byte{"username": []byte(harness.GitUser), "password": []byte(harness.GitPassword), "ca.crt": authority},
 	}
-	require.NoError(f.b, c.Create(f.b.Context(), secret))
+	require.NoError(f.t, c.Create(f.t.Context(), secret))
 	source := fluxObject("GitRepository", "embedded")
 	source.Object["spec"] = map[string]any{
 		"url": "https://" + f.sources.host() + "/shop.git", "interval": "24h", "ref": map[string]any{"branch": "main"}, "secretRef": map[string]any{"name": secret.Name},
 	}
-	require.NoError(f.b, c.Create(f.b.Context(), source))
+	require.NoError(f.t, c.Create(f.t.Context(), source))
 	f.awaitCommit(c, source)
-	m := meter{b: f.b, name: "source-controller", pids: []int{cluster.Flux(fluxNamespace)[0].PID}}
+	m := meter{b: f.t, name: "source-controller", pids: []int{cluster.Flux(fluxNamespace)[0].PID}}
 	var requests, down, cpu []int64
 	for range embeddedUpdates {
 		f.value++
 		f.commit()
 		computed := m.cpu()
 		t := f.sources.measure(func() {
-			require.NoError(f.b, c.Get(f.b.Context(), client.ObjectKeyFromObject(source), source))
+			require.NoError(f.t, c.Get(f.t.Context(), client.ObjectKeyFromObject(source), source))
 			patch := client.MergeFrom(source.DeepCopy())
 			source.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": time.Now().Format(time.RFC3339Nano)})
-			require.NoError(f.b, c.Patch(f.b.Context(), source, patch))
+			require.NoError(f.t, c.Patch(f.t.Context(), source, patch))
 			f.awaitCommit(c, source)
 		})
 		time.Sleep(time.Second)
@@ -255,19 +255,19 @@ func (f *embeddedBench) flux() {
 	figure("embedded-update1of200-requests-flux", median(requests), "count")
 	figure("embedded-update1of200-bytes-down-flux", median(down), "bytes")
 	figure("embedded-update1of200-cpu-ms-flux", median(cpu), "ms")
-	require.NoError(f.b, c.Delete(f.b.Context(), source))
-	require.NoError(f.b, c.Delete(f.b.Context(), secret))
+	require.NoError(f.t, c.Delete(f.t.Context(), source))
+	require.NoError(f.t, c.Delete(f.t.Context(), secret))
 }
 
 // awaitCommit waits until source-controller has the newest commit.
 func (f *embeddedBench) awaitCommit(c client.Client, source *unstructured.Unstructured) {
-	f.b.Helper()
+	f.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		require.NoError(f.b, c.Get(f.b.Context(), client.ObjectKeyFromObject(source), source))
+		require.NoError(f.t, c.Get(f.t.Context(), client.ObjectKeyFromObject(source), source))
 		revision, _, _ := unstructured.NestedString(source.Object, "status", "artifact", "revision")
 		if strings.HasSuffix(revision, f.latest) && ready(source) {
 			return
 		}
-		require.True(f.b, time.Now().Before(end), conditions(source))
+		require.True(f.t, time.Now().Before(end), conditions(source))
 	}
 }
