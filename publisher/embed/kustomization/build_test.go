@@ -111,6 +111,10 @@ func TestWhatABuildRefuses(t *testing.T) {
 		{"aliases that explode in a patch", "resources: [one.yaml]\npatches:\n- patch: |\n    " + strings.ReplaceAll(bomb(), "\n", "\n    "), "the aliases of the YAML file stand for too much", nil},
 		{"copies that explode", "resources: [one.yaml]\npatches:\n- target: {kind: ConfigMap}\n  patch: |\n" + strings.Repeat("    - {op: copy, from: /data, path: /data/x}\n", 40), "operations of type copy", nil},
 		{"copies that YAML cannot read", "resources: [one.yaml]\npatches:\n- target: {kind: ConfigMap}\n  patch: '[{\"op\":\"add\",\"op\":\"copy\",\"from\":\"/data\",\"path\":\"/data/x\"}]'", "operations of type copy", nil},
+		{"variables that explode", "resources: [pod.yaml]\nvars: [{name: X, objref: {apiVersion: v1, kind: Pod, name: one}, fieldref: {fieldpath: metadata.annotations.a}}]", "variables could take", map[string]string{"app/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: one, annotations: {a: " + strings.Repeat("x", 100_000) + "}}\nspec: {containers: [{name: a, args: [\"" + strings.Repeat("$(X)", 1000) + "\"]}]}\n"}},
+		{"nothing", "{}", "app/kustomization.yaml: the kustomization is empty", nil},
+		{"replacements that explode", "resources: [one.yaml]\nreplacements:\n" + strings.Repeat("- {source: {kind: ConfigMap, fieldPath: data}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x], options: {create: true}}]}\n", 40), "of which 40 may get what another one has written", nil},
+		{"replacements in a file that explode", "resources: [one.yaml]\nreplacements:\n" + strings.Repeat("- path: r.yaml\n", 40), "of which 40 may get what another one has written", map[string]string{"app/r.yaml": "source: {kind: ConfigMap, fieldPath: data.a.0}\ntargets:\n- {select: {name: one}, fieldPaths: ['data.a.[x=y]'], options: {delimiter: a}}\n"}},
 		{"no YAML", "resources: [one.txt]", "kustomize: ", map[string]string{"app/one.txt": "{{"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,6 +268,21 @@ spec:
 	require.ErrorContains(t, err, `unknown field "version"`)
 	_, err = kustomization.ArgoOverlay(map[string]any{"images": []any{"nginx"}})
 	require.ErrorContains(t, err, "is not an image")
+}
+
+func TestManyPlainReplacementsAreBuilt(t *testing.T) {
+	text := "resources: [one.yaml, two.yaml]\nreplacements:\n" + strings.Repeat("- {source: {kind: ConfigMap, fieldPath: data.host}, targets: [{select: {kind: Secret}, fieldPaths: [stringData.host], options: {create: true}}]}\n", 60)
+	built, err := kustomization.Build(t.Context(), tree(map[string]string{
+		"kustomization.yaml": text, "one.yaml": object + "data: {host: example.com}\n", "two.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: two}\nstringData: {a: b}\n",
+	}), ".", kustomization.Options{})
+	require.NoError(t, err)
+	require.Contains(t, string(built.YAML), "stringData:\n  a: b\n  host: example.com\n")
+}
+
+func TestAKustomizationOfNothingBuildsNothing(t *testing.T) {
+	built, err := kustomization.Build(t.Context(), tree(map[string]string{"kustomization.yaml": "resources: []\n"}), ".", kustomization.Options{})
+	require.NoError(t, err)
+	require.Zero(t, built.Objects)
 }
 
 func TestResourcesStandForAKustomization(t *testing.T) {

@@ -40,6 +40,10 @@ type copier struct {
 	read   []string // of source
 	schema bool     // a kustomization brings schemas of its own
 	sorts  map[place]bool
+	// replacements are those of all kustomizations.
+	replacements []replacement
+	vars         bool     // there are variables
+	texts        [][]byte // all that was read, once for each time
 	// visited has what a folder costs; its value is nil while it is being read.
 	visited map[place]*cost
 }
@@ -99,8 +103,10 @@ func (c *copier) root(dir string) (place, error) {
 		return at, err
 	}
 	c.opts.Overlay.apply(k)
-	_, err = c.rewrite(at, file, k, 0)
-	return at, err
+	if _, err = c.rewrite(at, file, k, 0); err != nil {
+		return at, err
+	}
+	return at, c.checkGrowth(at.shown(file))
 }
 
 // kustomization reads the one file of a folder that has a kustomization. The error wraps fs.ErrNotExist where it has none.
@@ -169,6 +175,9 @@ func (c *copier) folder(at place, from entry, depth int) (cost, error) {
 
 // rewrite copies what k names, and k with the paths that these have in the copy.
 func (c *copier) rewrite(at place, file string, k *types.Kustomization, depth int) (cost, error) {
+	if err := k.CheckEmpty(); err != nil {
+		return cost{}, finding.Errorf("", finding.Position{File: at.shown(file)}, "", "the kustomization is empty")
+	}
 	r := &rewriter{copier: c, at: at, file: file, depth: depth, cost: cost{files: 2}}
 	if err := r.all(k); err != nil {
 		return cost{}, err
@@ -179,10 +188,13 @@ func (c *copier) rewrite(at place, file string, k *types.Kustomization, depth in
 	if r.cost.copies > maxCopies {
 		return cost{}, tooLarge(at.shown(file), "JSON patches have more than %d operations of type copy in all", maxCopies)
 	}
-	c.sorts[at] = k.SortOptions != nil
+	c.sorts[at], c.vars = k.SortOptions != nil, c.vars || len(k.Vars) > 0
 	data, err := yaml.Marshal(k)
 	if err != nil {
 		return cost{}, err
+	}
+	if len(k.Resources) == 0 {
+		data = append(data, "resources: []\n"...) // or what has empty lists alone would be empty
 	}
 	return r.cost, c.write(place{at.tree, path.Join(at.name, file)}, data)
 }
@@ -214,6 +226,7 @@ func (c *copier) readFile(at place) ([]byte, cost, error) {
 	if at.tree == c.source {
 		c.read = append(c.read, at.name)
 	}
+	c.texts = append(c.texts, data)
 	return data, cost{files: 1, bytes: len(data)}, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/openapi/kubernetesapi"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -144,7 +145,7 @@ func (c *copier) run(at place) (resmap.ResMap, error) {
 	if err := c.ctx.Err(); err != nil {
 		return nil, context.Cause(c.ctx)
 	}
-	if c.schema { // which kustomize keeps for all builds that follow
+	if c.schema || openapi.GetSchemaVersion() != kubernetesapi.DefaultOpenAPI { // kustomize keeps it for all builds that follow
 		openapi.ResetOpenAPI()
 		defer openapi.ResetOpenAPI()
 	}

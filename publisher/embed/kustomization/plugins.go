@@ -85,6 +85,9 @@ func (r *rewriter) built(from entry, to place) ([]byte, error) {
 	if _, err := r.enter(from, to); err != nil {
 		return nil, err
 	}
+	if err := r.checkGrowth(from.file); err != nil {
+		return nil, err
+	}
 	objects, err := r.run(to)
 	if err != nil {
 		return nil, err
@@ -173,16 +176,5 @@ func replacementPaths(r *rewriter, from entry, plugin map[string]any) error {
 	type fields struct {
 		Replacements []types.ReplacementField `json:"replacements,omitempty"`
 	}
-	return as(plugin, from, func(p *fields) error {
-		for i := range p.Replacements {
-			if p.Replacements[i].Path == "" {
-				continue
-			}
-			var err error
-			if p.Replacements[i].Path, err = r.yamlFile(from, p.Replacements[i].Path); err != nil {
-				return err
-			}
-		}
-		return nil
-	}, "replacements")
+	return as(plugin, from, func(p *fields) error { return r.replaces(from, p.Replacements) }, "replacements")
 }

@@ -112,18 +112,35 @@ func (r *rewriter) changes(k *types.Kustomization) error {
 		}
 		k.PatchesStrategicMerge[i] = types.PatchStrategicMerge(rewritten)
 	}
-	for i := range k.Replacements {
-		if k.Replacements[i].Path == "" {
-			continue
-		}
-		var err error
-		if k.Replacements[i].Path, err = r.yamlFile(r.entry("replacements"), k.Replacements[i].Path); err != nil {
-			return err
-		}
+	if err := r.replaces(r.entry("replacements"), k.Replacements); err != nil {
+		return err
 	}
 	if k.CommonLabels != nil { // the same under its newer name: kustomize writes a warning about the older to stderr
 		k.Labels = append(k.Labels, types.Label{Pairs: k.CommonLabels, IncludeSelectors: true})
 		k.CommonLabels = nil
+	}
+	return nil
+}
+
+// replaces copies the files of replacements.
+func (r *rewriter) replaces(from entry, all []types.ReplacementField) error {
+	for i := range all {
+		if all[i].Path == "" {
+			r.addReplacements([]types.Replacement{all[i].Replacement})
+			continue
+		}
+		to, err := r.findFile(from, all[i].Path)
+		if err != nil {
+			return err
+		}
+		data, _, err := r.readFile(to)
+		if err != nil {
+			return err
+		}
+		r.addReplacements(replacementsIn(data))
+		if all[i].Path, err = r.copyYAML(from, to); err != nil {
+			return err
+		}
 	}
 	return nil
 }
