@@ -1,5 +1,7 @@
 package kustomization
 
+//lint:file-ignore SA1019 kustomizations have the deprecated fields
+
 import (
 	"context"
 	"errors"
