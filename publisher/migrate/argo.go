@@ -199,6 +199,10 @@ type application struct {
 	spec    string // without the destination's cluster, as YAML
 	path    string
 	chart   string
+	// The generators, the template and the parameters that it was made of.
+	generators *generators
+	template   *yaml.Node
+	params     map[string]any
 }
 
 // argoFields are fields of an ApplicationSet without a counterpart, with what to do.
@@ -236,6 +240,7 @@ func (a *argo) addSet(d document, object, name string) {
 		for _, one := range sets {
 			generated, ok := a.application(g, place{d.at.file, template.Line}, object, overlaid(template, one.template), one.params)
 			if ok {
+				generated.generators, generated.template, generated.params = g, overlaid(template, one.template), one.params
 				all = append(all, generated)
 			}
 		}
@@ -251,6 +256,9 @@ func (a *argo) addSet(d document, object, name string) {
 func (a *argo) addApplications(d document, object, name string, all []application, selectors []*selector) {
 	w := &workload{at: d.at, name: a.names.name(name), object: object}
 	a.workloads = append(a.workloads, w)
+	if a.addGeneral(w, d, object, all, selectors) {
+		return
+	}
 	bySpec := map[string][]application{}
 	var order []string
 	onCluster := map[string]application{}
@@ -283,8 +291,47 @@ func (a *argo) addApplications(d document, object, name string, all []applicatio
 	}
 	a.report.add(Changed, d.at, object, "names of Applications", "they are WORKLOAD-TARGET on every cluster, and each cluster's own Argo CD has them")
 	if single > 1 && single == len(order) {
-		a.report.add(Later, d.at, object, "parameters of a cluster", "every cluster has a spec of its own, and so a target of its own: values of one site are not supported yet")
+		a.report.add(Later, d.at, object, "parameters of a cluster", "every cluster has a spec of its own, and so a target of its own: what differs cannot be expressed by site values")
 	}
+}
+
+// addGeneral makes one target of a set whose spec differs on every cluster, if site values can express that.
+func (a *argo) addGeneral(w *workload, d document, object string, all []application, selectors []*selector) bool {
+	specs := map[string]bool{}
+	for _, one := range all {
+		specs[one.spec] = true
+	}
+	if len(specs) < 2 || len(specs) < len(all) {
+		return false
+	}
+	made, ok := a.generalize(w.name, all)
+	if !ok {
+		return false
+	}
+	before := make([]map[string]any, len(all))
+	for i, one := range all {
+		before[i] = maps.Clone(one.cluster.cluster.values)
+	}
+	for i, one := range all {
+		for key, text := range made.values[i] {
+			if !one.cluster.cluster.setValue(key, literal(text)) {
+				for j, other := range all {
+					other.cluster.cluster.values = before[j]
+				}
+				return false
+			}
+		}
+	}
+	t := &target{workload: w, name: "main", environment: a.environment, manifests: map[string]string{"spec": made.spec}, uses: made.uses}
+	w.targets = append(w.targets, t)
+	r := &rule{at: d.at, object: object, name: w.name + "-" + t.name, environment: a.environment, targets: []*target{t}, clusters: map[*cluster]bool{}, where: selectors}
+	for _, one := range all {
+		r.clusters[one.cluster.cluster] = true
+	}
+	a.rules = append(a.rules, r)
+	a.report.add(Changed, d.at, object, "names of Applications", "they are WORKLOAD-TARGET on every cluster, and each cluster's own Argo CD has them")
+	a.report.add(Changed, d.at, object, "parameters of a cluster", "they become site values, which the agent puts into the Application: "+strings.Join(made.uses, ", "))
+	return true
 }
 
 // variantNames names targets by what tells their specs apart: the folder, the chart, the one cluster, or else a number.
@@ -346,12 +393,7 @@ func (a *argo) application(g *generators, at place, object string, template *yam
 		a.report.add(Missing, at, object, "Application "+one.name, "it has no destination")
 		return application{}, false
 	}
-	here := map[string]any{"server": localServer}
-	if namespace := destination["namespace"]; namespace != nil {
-		here["namespace"] = namespace
-	}
-	spec = maps.Clone(spec)
-	spec["destination"] = here
+	spec = localSpec(spec)
 	a.clean(at, object, spec)
 	text, err := yaml.Marshal(spec)
 	if err != nil {
@@ -362,6 +404,31 @@ func (a *argo) application(g *generators, at place, object string, template *yam
 	one.path, _ = source["path"].(string)
 	one.chart, _ = source["chart"].(string)
 	return one, true
+}
+
+// localSpec returns the spec of an Application for the Argo CD of its own cluster.
+func localSpec(spec map[string]any) map[string]any {
+	destination, _ := spec["destination"].(map[string]any)
+	here := map[string]any{"server": localServer}
+	if namespace := destination["namespace"]; namespace != nil {
+		here["namespace"] = namespace
+	}
+	spec = maps.Clone(spec)
+	spec["destination"] = here
+	return spec
+}
+
+// spec returns the local spec of an Application for parameters.
+func (g *generators) spec(template *yaml.Node, params map[string]any) (map[string]any, error) {
+	rendered, err := g.render(template, params)
+	if err != nil {
+		return nil, err
+	}
+	var spec map[string]any
+	if err := kinds.Field(rendered, "spec").Decode(&spec); err != nil {
+		return nil, err
+	}
+	return localSpec(spec), nil
 }
 
 // clean takes passwords out of the sources' URLs.

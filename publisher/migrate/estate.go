@@ -37,7 +37,8 @@ type cluster struct {
 	name        string // valid, and unique in its environment
 	environment string
 	labels      map[string]string
-	remarks     []string // for people, such as values of its own
+	remarks     []string       // for people, such as values that cannot be imported
+	values      map[string]any // site values
 	typ         *clusterType
 }
 
@@ -56,6 +57,7 @@ type target struct {
 	environment string
 	labels      map[string]string
 	manifests   map[string]string
+	uses        []string // site values, sorted
 	// after names workloads that have to be there before, with the object that says so.
 	after []*workload
 }
@@ -126,6 +128,7 @@ func (e *estate) platform() (*Result, error) {
 	e.fit(types)
 	policies := e.policies(types)
 	e.dependencies(types)
+	e.missingValues()
 
 	result := &Result{Files: e.files(environments, types, policies)}
 	r := &e.report

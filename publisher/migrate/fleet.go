@@ -105,7 +105,7 @@ var (
 		"helm.atomic":            "set it in templates/flux.yaml (upgrade.remediation)",
 		"helm.timeoutSeconds":    "set it in templates/flux.yaml (timeout)",
 		"helm.maxHistory":        "set it in templates/flux.yaml (maxHistory)",
-		"helm.disablePreProcess": "values with ${ } are not evaluated anyway",
+		"helm.disablePreProcess": "of values with ${ }, those that name a value of the cluster become site values",
 		"yaml.overlays":          "make a kustomization with a folder for each variant, and name it as path in the Workload",
 	}
 )
@@ -131,6 +131,15 @@ type fleet struct {
 	bundles      map[string]*workload       // by namespace/name of the bundle
 	after        map[*workload][]string     // names of bundles
 	names        namer
+	declared     map[string]map[string]bool // keys of site values, by Fleet's namespace
+}
+
+// siteKeys returns the keys of site values of a namespace.
+func (f *fleet) siteKeys(namespace string) map[string]bool {
+	if f.declared[namespace] == nil {
+		f.declared[namespace] = map[string]bool{}
+	}
+	return f.declared[namespace]
 }
 
 type fleetGroup struct {
@@ -149,7 +158,7 @@ type fleetCluster struct {
 func fromFleet(r *reader, o Options) (*estate, error) {
 	f := &fleet{
 		reader: r, options: o, environments: map[string]string{}, groups: map[string][]fleetGroup{}, clustersOf: map[string][]*fleetCluster{},
-		bundles: map[string]*workload{}, after: map[*workload][]string{}, names: namer{},
+		bundles: map[string]*workload{}, after: map[*workload][]string{}, names: namer{}, declared: map[string]map[string]bool{},
 	}
 	f.engine = engine{"flux", fluxTemplate}
 	of := f.objects()
@@ -245,9 +254,17 @@ func (f *fleet) addCluster(d document) {
 	}
 	spec := kinds.Field(d.node, "spec")
 	if values := kinds.Field(spec, "templateValues"); values.Kind == yaml.MappingNode && len(values.Content) > 0 {
-		f.report.add(Later, d.at, object, "spec.templateValues", "values of one site are not supported yet; they are kept as a comment")
-		if text, err := yaml.Marshal(values); err == nil {
-			c.remarks = append(c.remarks, "templateValues:\n"+indent(string(text), "  "))
+		var read map[string]any
+		if err := values.Decode(&read); err != nil {
+			f.report.add(Missing, d.at, object, "spec.templateValues", "they cannot be read: "+oneLine(err))
+		} else if left := c.addTemplateValues(read); len(left) > 0 {
+			f.report.add(Missing, d.at, object, "spec.templateValues", "lists, empty values and long texts are no site values, and neither are two of one key: "+strings.Join(left, ", ")+"; they are kept as a comment")
+			if text, err := yaml.Marshal(values); err == nil {
+				c.remarks = append(c.remarks, "templateValues:\n"+indent(string(text), "  "))
+			}
+		}
+		for key := range c.values {
+			f.siteKeys(namespace)[key] = true
 		}
 	}
 	if kinds.StringField(spec, "paused") == "true" {
@@ -631,7 +648,7 @@ func (f *fleet) variant(w *workload, names namer, object string, repo fleetRepo,
 		name = strings.Join(parts, "-")
 	}
 	t := &target{workload: w, name: names.name(name), environment: f.environments[namespace]}
-	t.manifests = f.manifests(w, at, repo, folder, options)
+	t.manifests, t.uses = f.manifests(w, at, repo, folder, options, f.siteKeys(namespace))
 	w.targets = append(w.targets, t)
 	r := &rule{at: at, object: w.object, name: w.name + "-" + t.name, environment: t.environment, targets: []*target{t}, clusters: map[*cluster]bool{}}
 	f.rules = append(f.rules, r)
@@ -639,7 +656,8 @@ func (f *fleet) variant(w *workload, names namer, object string, repo fleetRepo,
 }
 
 // manifests returns what the template needs: the last of the options that sets a field counts, and values are merged.
-func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, options []*fleetOptions) map[string]string {
+// Uses are the site values in them.
+func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, options []*fleetOptions, declared map[string]bool) (m map[string]string, uses []string) {
 	var namespace, chart, chartRepo, version, release, dir string
 	values := map[string]any{}
 	for _, o := range options {
@@ -653,7 +671,7 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 	if secret || secretToo {
 		f.report.add(Changed, at, w.object, "helm", "users and passwords of URLs are left out; give them to Flux as a Secret")
 	}
-	m := manifests("repo", repo.Repo, "branch", repo.Branch, "commit", "", "path", "./"+path.Join(folder, dir), "namespace", namespace)
+	m = manifests("repo", repo.Repo, "branch", repo.Branch, "commit", "", "path", "./"+path.Join(folder, dir), "namespace", namespace)
 	if len(repo.Revision) == 40 {
 		m["commit"] = repo.Revision
 	} else if repo.Revision != "" {
@@ -668,7 +686,7 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 		chart = "./" + path.Join(folder, chart)
 	}
 	if chart == "" {
-		return m
+		return m, nil
 	}
 	if chartRepo == "" && strings.Contains(chart, "://") {
 		f.report.add(Missing, at, w.object, "helm.chart "+chart, "a chart by URL: write its repository and name into the Workload's manifests (chartRepository, chart, version)")
@@ -678,15 +696,19 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 	}
 	maps.Copy(m, manifests("chart", chart, "chartRepository", chartRepo, "version", version, "releaseName", release))
 	if len(values) > 0 {
-		text, err := yaml.Marshal(values)
-		if err == nil {
-			m["values"] = string(text)
+		data, err := yaml.Marshal(values)
+		text, left := string(data), false
+		if text, uses, left = siteReferences(text, declared); err == nil {
+			m["values"] = text
 		}
-		if strings.Contains(string(text), "${") {
-			f.report.add(Missing, at, w.object, "helm.values", "${ … } is not evaluated: values of one site are not supported yet, so write the value, or make a target of each")
+		if len(uses) > 0 {
+			f.report.add(Changed, at, w.object, "helm.values", "${ … } becomes ${site.KEY}, which the agent replaces by the site value as a text: "+strings.Join(uses, ", "))
+		}
+		if left {
+			f.report.add(Missing, at, w.object, "helm.values", "a ${ … } is not evaluated: only the name, a label or a templateValue of the cluster can be a site value, so write the value, or make a target of each")
 		}
 	}
-	return m
+	return m, uses
 }
 
 // merged returns a map with the values of another laid over it, at any depth.

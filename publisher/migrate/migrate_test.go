@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/publisher/findings"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -127,17 +128,37 @@ func assigned(t require.TestingT, result *Result, name func(a *scheduler.Decided
 		for _, target := range m.Targets() {
 			manifests[target.Name] = target.Spec.Manifests
 		}
+		explainer, err := m.Explainer(nil)
+		require.NoError(t, err)
 		for _, c := range m.Clusters() {
 			on[c.Name] = []string{}
 			for _, a := range decision.Assignments {
 				if a.ClusterType == c.ClusterType {
-					on[c.Name] = append(on[c.Name], name(&a, manifests[a.Name]))
+					on[c.Name] = append(on[c.Name], name(&a, onSite(t, explainer, c, a.Name, manifests[a.Name])))
 				}
 			}
 			slices.Sort(on[c.Name])
 		}
 	}
 	return on
+}
+
+// onSite returns the manifests of a target with the site values of a cluster that the target lists, as its agent puts them in.
+func onSite(t require.TestingT, e *scheduler.Explainer, c scheduler.Cluster, target string, manifests map[string]string) map[string]string {
+	x, _, err := e.Site(c.ClusterType, target, c.Name, "")
+	require.NoError(t, err)
+	require.Empty(t, x.Errors)
+	texts := map[string]string{}
+	for _, v := range x.Values {
+		if v.Used && v.Set {
+			texts[v.Key] = v.Value
+		}
+	}
+	all := map[string]string{}
+	for key, text := range manifests {
+		all[key] = sitevalues.Expand(text, texts)
+	}
+	return all
 }
 
 // requireClean fails if lint finds an error or a warning in the imported platform, or in its rendered files.
@@ -300,4 +321,106 @@ func FuzzImport(f *testing.F) {
 			assigned(t, result, func(a *scheduler.Decided, _ map[string]string) string { return a.Name })
 		}
 	})
+}
+
+func TestValuesOfOneSiteAreImported(t *testing.T) {
+	result := imported(t, "fleet", map[string]string{
+		"clusters.yaml": `apiVersion: fleet.cattle.io/v1alpha1
+kind: Cluster
+metadata: {name: one, namespace: prod, labels: {zone: north}}
+spec: {templateValues: {hostName: "one.example.com", db: {port: 5432, tls: true}, text: "{{ not a template }}", list: [a]}}
+---
+apiVersion: fleet.cattle.io/v1alpha1
+kind: Cluster
+metadata: {name: two, namespace: prod, labels: {zone: south}}
+spec: {templateValues: {hostName: "two.example.com", db: {port: "none"}}}
+---
+apiVersion: fleet.cattle.io/v1alpha1
+kind: GitRepo
+metadata: {name: app, namespace: prod}
+spec: {repo: "https://git.example/app.git", paths: [app], targets: [{clusterSelector: {}}]}
+`,
+		"app/fleet.yaml": `helm:
+  chart: nginx
+  repo: https://charts.example
+  values:
+    host: shop.${ .ClusterValues.hostName }
+    port: ${ .ClusterValues.db.port }
+    where: ${ get .ClusterLabels "zone" } ${ .ClusterName }
+    other: ${ .ClusterValues.unknown } ${ upper .ClusterName }
+`,
+	})
+	files := map[string]string{}
+	for _, f := range result.Files {
+		files[f.Path] = string(f.Data)
+	}
+	require.Contains(t, files["prod/site-values.yaml"], "wherry.dev/site-values: \"true\"")
+	require.Contains(t, files["prod/site-values.yaml"], "    properties:\n        db.port:\n            type: string\n        db.tls:\n            type: boolean\n        host-name:\n            type: string\n        text:\n            type: string\n")
+	require.Contains(t, files["prod/clusters.yaml"], "  values:\n    db.port: \"5432\"\n    db.tls: true\n    host-name: one.example.com\n    text: '{{ \"{{\" }} not a template }}'\n")
+	require.Contains(t, files["workloads/app-app.yaml"], "main.wherry.dev/uses-site-values: cluster.labels.zone, cluster.name, db.port, host-name\n")
+	require.Contains(t, files["workloads/app-app.yaml"], "host: shop.${site.host-name}\n")
+	require.Contains(t, files["workloads/app-app.yaml"], "other: ${ .ClusterValues.unknown } ${ upper .ClusterName }\n")
+	require.Contains(t, files["workloads/app-app.yaml"], "where: ${site.cluster.labels.zone} ${site.cluster.name}\n")
+	said := map[string]string{}
+	for _, f := range result.Report.Findings {
+		said[string(f.Level)+" "+f.What] = f.Why
+	}
+	require.Contains(t, said["missing spec.templateValues"], "no site values, and neither are two of one key: list; they are kept as a comment")
+	require.Contains(t, said["missing helm.values"], "a ${ … } is not evaluated")
+	require.Contains(t, said["changed helm.values"], "cluster.labels.zone, cluster.name, db.port, host-name")
+	require.Equal(t, map[string][]string{"one": {"shop.one.example.com"}, "two": {"shop.two.example.com"}}, assigned(t, result, func(_ *scheduler.Decided, manifests map[string]string) string {
+		_, rest, _ := strings.Cut(manifests["values"], "host: ")
+		host, _, _ := strings.Cut(rest, "\n")
+		return host
+	}))
+}
+
+func TestASpecThatDiffersOnEveryClusterIsOneTargetWithSiteValues(t *testing.T) {
+	set := func(path string) string {
+		return `clusters:
+  - {name: lab, server: "https://lab", labels: {zone: north}}
+  - {name: plant, server: "https://plant", labels: {zone: south}}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: shop}
+spec:
+  goTemplate: true
+  generators: [{clusters: {selector: {matchExpressions: [{key: zone, operator: Exists}]}, values: {host: "{{ .name }}-{{ .metadata.labels.zone }}.example"}}}]
+  template:
+    metadata: {name: "shop-{{ .name }}"}
+    spec:
+      source: {repoURL: "https://git.example/a", path: "` + path + `", helm: {parameters: [{name: zone, value: "{{ .metadata.labels.zone }}"}]}}
+      destination: {server: "{{ .server }}", namespace: shop}
+`
+	}
+	result := imported(t, "argocd-applicationset", map[string]string{"sets.yaml": set("{{ .values.host }}/{{ .name }}")})
+	files := map[string]string{}
+	for _, f := range result.Files {
+		files[f.Path] = string(f.Data)
+	}
+	require.Equal(t, 1, result.Report.Targets)
+	require.Contains(t, files["workloads/shop.yaml"], "main.wherry.dev/uses-site-values: cluster.labels.zone, cluster.name, shop.values.host\n")
+	require.Contains(t, files["workloads/shop.yaml"], "path: ${site.shop.values.host}/${site.cluster.name}\n")
+	require.Contains(t, files["prod/clusters.yaml"], "  values:\n    shop.values.host: plant-south.example\n")
+
+	// A function of what differs cannot be a site value.
+	result = imported(t, "argocd-applicationset", map[string]string{"sets.yaml": set("{{ upper .name }}")})
+	require.Equal(t, 2, result.Report.Targets)
+	for _, f := range result.Files {
+		require.NotContains(t, string(f.Data), "${site.")
+	}
+}
+
+// imported imports files, and checks that lint finds nothing wrong with the platform.
+func imported(t *testing.T, system string, files map[string]string) *Result {
+	t.Helper()
+	input := fstest.MapFS{}
+	for name, text := range files {
+		input[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	result, err := Import(context.Background(), system, input, Options{})
+	require.NoError(t, err)
+	requireClean(t, result)
+	return result
 }

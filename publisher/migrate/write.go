@@ -41,17 +41,26 @@ func (e *estate) files(environments []string, types []*clusterType, policies []p
 			short[t.environment] = true
 		}
 	}
+	declared := map[string]bool{}
 	for _, name := range sortedKeys(short) {
+		if o := e.declaration(name); o != nil {
+			declared[name] = true
+			put(name+"/site-values.yaml", "The values in which clusters of one type differ. Give keys descriptions, conditions and defaults.", o)
+		}
 		put(".environments/"+name+".yaml", "", kalypso("Environment", name, nil, object{"controlPlane": object{"path": name}}))
 	}
 	for _, ct := range types {
 		o := kalypso("ClusterType", ct.name, ct.labels, object{"reconciler": e.engine.name, "namespaceService": "namespace", "configType": kinds.ConfigMapType})
-		o["metadata"].(object)["annotations"] = object{kinds.AnnotationPrefix + "adapter": e.engine.name}
+		annotations := object{kinds.AnnotationPrefix + "adapter": e.engine.name}
+		if declared[ct.environment] {
+			annotations[kinds.SiteValues] = siteValuesName
+		}
+		o["metadata"].(object)["annotations"] = annotations
 		put(ct.environment+"/cluster-types.yaml", fmt.Sprintf("Clusters: %s", list(ct.clusters)), o)
 		for _, c := range ct.clusters {
 			put(ct.environment+"/clusters.yaml", strings.Join(append([]string{"From " + c.at.String()}, c.remarks...), "\n"), object{
 				"apiVersion": kinds.WherryAPI, "kind": "Cluster", "metadata": object{"name": c.name},
-				"spec": withLabels(object{"clusterType": ct.name, "uid": c.name, "reporting": kinds.ReportingNone}, c.labels),
+				"spec": withLabels(withValues(object{"clusterType": ct.name, "uid": c.name, "reporting": kinds.ReportingNone}, c.values), c.labels),
 			})
 		}
 	}
@@ -88,6 +97,9 @@ func workloadObject(w *workload) object {
 			one["manifests"] = t.manifests
 		}
 		targets = append(targets, one)
+		if len(t.uses) > 0 {
+			annotations[t.name+"."+kinds.AnnotationPrefix+"uses-site-values"] = strings.Join(t.uses, ", ")
+		}
 		if len(t.after) > 0 {
 			var names []string
 			for _, other := range t.after {
@@ -106,6 +118,13 @@ func workloadObject(w *workload) object {
 
 func kalypso(kind, name string, labels map[string]string, spec object) object {
 	return object{"apiVersion": kinds.KalypsoAPI, "kind": kind, "metadata": withLabels(object{"name": name}, labels), "spec": spec}
+}
+
+func withValues(o object, values map[string]any) object {
+	if len(values) > 0 {
+		o["values"] = values
+	}
+	return o
 }
 
 func withLabels(o object, labels map[string]string) object {
