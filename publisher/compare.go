@@ -150,7 +150,7 @@ func openTree(ctx context.Context, repo oci.Target, v *bundle.Verified, cache sc
 // oldTree returns the tree of a release for a comparison.
 func oldTree(tree *releases.Tree) (*diff.Tree, error) {
 	document, rows, err := tree.Sites()
-	return &diff.Tree{Listed: tree.Assignments, Sites: diff.Sites{Document: document, Rows: rows}, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+	return &diff.Tree{Listed: tree.Assignments, Sources: tree.Sources, Sites: diff.Sites{Document: document, Rows: rows}, Read: func(a bundle.Assignment) (map[string][]byte, error) {
 		list, err := tree.Files(a)
 		files := map[string][]byte{}
 		for _, f := range list {

@@ -94,3 +94,14 @@ func (e *Explainer) TargetAt(name, registration string) finding.Position {
 	}
 	return finding.Position{}
 }
+
+// Alone returns a result with the rendered assignment of x and nothing else; nil if it is not rendered.
+func (e *Explainer) Alone(x *Explanation) *Result {
+	ct, err := e.findType(x.ClusterType.Name)
+	if err != nil || x.Rendered == nil {
+		return nil
+	}
+	return &Result{Environment: x.Environment, ClusterTypes: []ClusterTypeResult{{
+		Name: ct.Metadata.Name, Labels: ct.Metadata.Labels, Annotations: ownAnnotations(&ct.Common), Assignments: []Assignment{*x.Rendered},
+	}}}
+}

@@ -149,6 +149,11 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 		x.Error = err.Error()
 		return x, ctx.Err()
 	}
+	if assignment.Settings, err = settings(ct, t); err != nil {
+		x.Error = err.Error()
+		return x, nil
+	}
+	assignment.Manifests, assignment.Registration = t.Spec.Manifests, t.Workload.Registration
 	x.Rendered = assignment
 	x.Adapter, x.AdapterBecause, x.Settings = assignment.Adapter, whyAdapter(ct, t), settingsOf(ct, t)
 	return x, nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 // Source is the bundle that an answer is from. Its JSON form is an interface.
@@ -32,12 +33,25 @@ type AssignmentAnswer struct {
 	Target      string             `json:"target"`
 	Assigned    bool               `json:"assigned"`
 	Assignment  *bundle.Assignment `json:"assignment,omitempty"`
+	// Sources lists where its embedded files came from, and Objects the embedded objects with these sources.
+	Sources []bundle.ContentSource `json:"sources,omitempty"`
+	Objects []diff.EmbeddedObject  `json:"objects,omitempty"`
 }
 
 // ExplainAssignment answers for the deployment target with this full name.
-func (r *Released) ExplainAssignment(target string) AssignmentAnswer {
+func (r *Released) ExplainAssignment(target string) (AssignmentAnswer, error) {
 	a := r.Assignment(target)
-	return AssignmentAnswer{Release: r.source(), ClusterType: r.Release.ClusterType, Target: target, Assigned: a != nil, Assignment: a}
+	answer := AssignmentAnswer{Release: r.source(), ClusterType: r.Release.ClusterType, Target: target, Assigned: a != nil, Assignment: a}
+	if a == nil || a.Delivery != bundle.Embedded {
+		return answer, nil
+	}
+	files, err := r.tree.Files(*a)
+	if err != nil {
+		return answer, err
+	}
+	answer.Sources = r.tree.SourcesOf(target)
+	answer.Objects = diff.EmbeddedObjects(files, answer.Sources)
+	return answer, nil
 }
 
 // ConfigAnswer is the value of a configuration key in a bundle. Its JSON form is an interface.

@@ -66,7 +66,7 @@ func (r *Released) Name() string { return bundle.ReleaseName(r.Release.Number, r
 
 // Tree returns the release's assignments and files, for a comparison.
 func (r *Released) Tree() *diff.Tree {
-	return &diff.Tree{Listed: r.Assignments, Sites: r.Sites, Read: func(a bundle.Assignment) (map[string][]byte, error) {
+	return &diff.Tree{Listed: r.Assignments, Sources: r.tree.Sources, Sites: r.Sites, Read: func(a bundle.Assignment) (map[string][]byte, error) {
 		list, err := r.tree.Files(a)
 		files := map[string][]byte{}
 		for _, f := range list {

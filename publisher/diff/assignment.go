@@ -26,13 +26,17 @@ func (c *Comparison) changed(ctx context.Context, a scheduler.Assignment, was bu
 	if err != nil {
 		return nil, err
 	}
+	from := old.sourcesOf(a.Name)
 	for _, name := range unionOf(before, files) {
-		if err := c.file(ctx, d, a, name, before[name], files); err != nil {
+		if err := c.file(ctx, d, a, name, before[name], files, from); err != nil {
 			return nil, err
 		}
 	}
 	if len(d.Files)+len(d.Fields) == 0 {
 		return nil, nil
+	}
+	if slices.ContainsFunc(d.Files, func(f FileDifference) bool { return isEmbedded(f.Path) }) {
+		d.sources(from, sourcesNow(a))
 	}
 	d.restarts(was, now, before, files, old.namesOnly)
 	return d, nil
@@ -62,7 +66,7 @@ func unionOf(before map[string][]byte, files []bundle.File) []string {
 }
 
 // file compares one file and adds what differs to d.
-func (c *Comparison) file(ctx context.Context, d *AssignmentDifference, a scheduler.Assignment, name string, before []byte, files []bundle.File) error {
+func (c *Comparison) file(ctx context.Context, d *AssignmentDifference, a scheduler.Assignment, name string, before []byte, files []bundle.File, from []bundle.ContentSource) error {
 	var after []byte
 	for _, f := range files {
 		if f.Path == name {
@@ -81,10 +85,15 @@ func (c *Comparison) file(ctx context.Context, d *AssignmentDifference, a schedu
 	if t := c.explain.Template(a.ClusterType, name); t.Name != "" {
 		f.Because = []Cause{{"Template", t}}
 	}
+	if isEmbedded(name) {
+		f.Because = embeddedCause(from, sourcesNow(a), name)
+	}
 	d.Files = append(d.Files, f)
 	values, _ := compareValues(name, before, after)
 	for i := range values {
-		values[i].Because = f.Because
+		if values[i].Because = f.Because; isEmbedded(name) {
+			continue
+		}
 		if err := c.origin(ctx, a, &values[i]); err != nil {
 			return err
 		}

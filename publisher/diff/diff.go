@@ -170,6 +170,8 @@ type AssignmentDifference struct {
 	Values []ValueDifference `json:"values,omitempty"`
 	// Files lists the files of a changed assignment that are not the same.
 	Files []FileDifference `json:"files,omitempty"`
+	// Sources lists the sources of embedded files of a changed assignment that are not the same.
+	Sources []SourceDifference `json:"sources,omitempty"`
 	// Fields lists what the bundle says otherwise about a changed assignment, such as its policies.
 	Fields []FieldDifference `json:"fields,omitempty"`
 	// Restarts lists the workloads of a changed assignment whose pods are replaced, as Kind/name. RestartsUnknown is true if

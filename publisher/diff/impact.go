@@ -40,7 +40,7 @@ func (d *AssignmentDifference) restarts(was, now bundle.Assignment, before map[s
 const configFile = ConfigFile + "yaml"
 
 func stateOf(line bundle.Assignment, files map[string][]byte) impact.State {
-	s := impact.State{Adapter: line.Adapter, Files: files}
+	s := impact.State{Adapter: line.Adapter, Files: files, Embedded: line.Delivery == bundle.Embedded && line.Adapter != scheduler.DirectoryAdapter}
 	if line.RestartOnConfig {
 		s.Config = line.ConfigDigest
 	}

@@ -18,6 +18,8 @@ type Tree struct {
 	Read func(a bundle.Assignment) (map[string][]byte, error)
 	// Listed is what the bundle says of its assignments. A rendered folder says nothing: it has names alone.
 	Listed []bundle.Assignment
+	// Sources says where embedded files came from; nil if there are none, or nothing says so.
+	Sources []bundle.AssignmentSources
 	// Sites are its site values.
 	Sites Sites
 	// namesOnly is true for a rendered folder.

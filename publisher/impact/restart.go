@@ -20,6 +20,8 @@ type State struct {
 	Files map[string][]byte
 	// Adapter names the reconciler.
 	Adapter string
+	// Embedded is true if the manifests are in Files, whatever the adapter.
+	Embedded bool
 	// Config is the digest of the configuration for which workloads restart; empty if they do not.
 	Config digest.Digest
 }
@@ -31,7 +33,7 @@ type State struct {
 // A workload that replaces no pods by itself is not listed: one that is paused, has no replicas, or waits for its pods to be
 // deleted.
 func Restarts(old, now State) (workloads []string, known bool) {
-	if now.Adapter != "kubernetes" {
+	if now.Adapter != "kubernetes" && !now.Embedded {
 		return nil, false
 	}
 	before := workloadsOf(old)

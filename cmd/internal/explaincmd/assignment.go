@@ -25,9 +25,9 @@ func newAssignmentCommand() *cobra.Command {
 		Short: "Say why a deployment target is on a cluster type",
 		Long: `Say why a deployment target is on a cluster type: the policies that select the pair, with each term of their
 selectors and the label that meets it, the ConfigMaps of its configuration in the order in which they are
-merged, its adapter, and why it fails if it does. With embedded delivery it also lists what the agent changes in
-the objects of Flux and Argo CD, so that they take the content from the agent's endpoint. TARGET is the full
-name, WORKLOAD-TARGET.
+merged, its adapter, and why it fails if it does. With embedded delivery it also lists the embedded objects with
+the sources that they are from, and what the agent changes in the objects of Flux and Argo CD, so that they take
+the content from the agent's endpoint. TARGET is the full name, WORKLOAD-TARGET.
 
 The exit code is 1 if it is not there.`,
 		Example: "  wherry explain assignment ./dev shop/till-test --environment dev --base ./main\n" +
@@ -60,8 +60,14 @@ func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned boo
 		*scheduler.Explanation
 		// Rewritten lists what the agent changes in the rendered objects; see rewritten.
 		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
+		content
 	}{Explanation: why}
 	problem := ""
+	if why.Rendered != nil && why.Rendered.Delivery == scheduler.Embedded {
+		if answer.content, err = x.readContent(cmd, e, why); err != nil {
+			return err
+		}
+	}
 	if made := why.Rendered; made != nil {
 		line := bundle.Assignment{Name: made.Name, Namespace: made.Namespace, Adapter: made.Adapter}
 		if slices.ContainsFunc(why.Settings, func(s scheduler.Setting) bool { return s.Name == "delivery" && s.Value == scheduler.Embedded }) {
@@ -71,6 +77,7 @@ func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned boo
 	}
 	err = cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
 		pairTable(w, why)
+		answer.content.table(w)
 		rewrittenTable(w, answer.Rewritten, problem)
 	})
 	if err != nil {
@@ -165,10 +172,14 @@ const maxOthers = 16
 
 // line explains from a bundle.
 func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) error {
+	found, err := r.ExplainAssignment(x.target)
+	if err != nil {
+		return err
+	}
 	answer := struct {
 		catalog.AssignmentAnswer
 		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
-	}{AssignmentAnswer: r.ExplainAssignment(x.target)}
+	}{AssignmentAnswer: found}
 	problem := ""
 	if a := answer.Assignment; a != nil {
 		files, err := r.Tree().Read(*a)
@@ -178,8 +189,9 @@ func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) 
 		paths := slices.Sorted(maps.Keys(files))
 		answer.Rewritten, problem = rewritten(r.Release.Platform, *a, folderOf(paths, func(path string) (string, []byte) { return path, files[path] }))
 	}
-	err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
+	err = cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
 		lineTable(w, answer.AssignmentAnswer, r)
+		content{answer.Sources, answer.Objects}.table(w)
 		rewrittenTable(w, answer.Rewritten, problem)
 	})
 	if err != nil {
@@ -212,6 +224,9 @@ func lineTable(w io.Writer, x catalog.AssignmentAnswer, r *catalog.Released) {
 	row("WORKSPACE", a.Workspace)
 	row("NAMESPACE", a.Namespace)
 	row("ADAPTER", a.Adapter)
+	if a.Delivery != "" {
+		row("DELIVERY", a.Delivery)
+	}
 	row("VERSION", bundle.ShownVersion(a.Version))
 	row("POLICIES", strings.Join(a.Policies, ", "))
 	for i, c := range a.Config {

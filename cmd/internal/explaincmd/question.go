@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -33,6 +34,8 @@ type question struct {
 	trust    flags.Trust
 	format   string
 	cluster  string // for site values; empty for configuration
+
+	loaded *platform.Loaded // the platform, without --from
 
 	platform, clusterType, target string
 	rest                          []string
@@ -65,6 +68,7 @@ func (x *question) fromSources(cmd *cobra.Command, explain func(*cobra.Command, 
 	if err != nil {
 		return err
 	}
+	x.loaded = loaded
 	e, err := loaded.Model.Explainer(nil)
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
