@@ -28,6 +28,9 @@ func (a *Agent) metrics() (metrics.Snapshot, error) {
 		Quarantined: len(s.Release.Quarantined), LastContact: s.LastContact, NextTry: s.NextTry,
 		Passes: a.passes, Traffic: a.opts.Traffic, Queue: s.Queue, Trust: s.Trust, ClockBehindSeconds: s.ClockBehindSeconds, Carry: s.Carry,
 	}
+	if a.opts.Serve != nil {
+		m.Served = &a.opts.Serve.Counters
+	}
 	if r := s.Release.Running; r != nil {
 		m.Running = &metrics.Release{Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, AgeSeconds: r.AgeSeconds}
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,7 +48,7 @@ func (c *Config) endpoint(log *slog.Logger) (*serve.Endpoint, error) {
 }
 
 // ServeCA returns the certificates, in PEM, by which clients know the agent's endpoint.
-func (c *Config) ServeCA(context.Context) ([]byte, error) {
+func (c *Config) ServeCA() ([]byte, error) {
 	if c.Serve.Plain {
 		return nil, invalidf("--serve-plain-http is set: the endpoint shows no certificate")
 	}

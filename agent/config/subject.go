@@ -43,7 +43,7 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 				"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.Adapters.Zarf != "",
 			},
 		},
-		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen,
+		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen, Serve: c.serveOptions(nil),
 	}
 	if s.SiteValues, err = c.siteValues(cluster); err != nil {
 		return doctor.Subject{}, err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
@@ -73,6 +74,7 @@ type Subject struct {
 	Hub        Hub
 	Reports    Reports
 	Listen     string           // the address of health and metrics; empty where there is none
+	Serve      serve.Options    // the endpoint; without an address there is none
 	Now        func() time.Time // nil means time.Now
 }
 
@@ -180,6 +182,7 @@ func checks() []check {
 		{"reports", checkTime, checkReports},
 		{"queue", checkTime, checkQueue},
 		{"listen", checkTime, checkListen},
+		{"serve", checkTime, checkServe},
 		{"identity", checkTime, checkIdentity},
 	}
 }

@@ -6,14 +6,18 @@ package metrics
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"runtime"
 	"runtime/metrics"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -36,7 +40,9 @@ type Snapshot struct {
 	LastContact, NextTry *time.Time
 	Passes               *Passes
 	Traffic              *Traffic
-	Queue                outbox.Status
+	// Served is nil where the agent has no endpoint.
+	Served *serve.Counters
+	Queue  outbox.Status
 	// Trust is nil with pinned keys.
 	Trust              *trust.Status
 	ClockBehindSeconds int64
@@ -106,6 +112,13 @@ var allMetrics = [...]metric{
 	{"wherry_agent_pass_duration_seconds", histogram, "How long passes took.", func(s Snapshot) []sample { return s.Passes.durations() }},
 	{"wherry_agent_requests_total", counter, "Requests to registries and hub since the process began.", byPeer(func(c *Counter) int64 { return c.Requests.Load() })},
 	{"wherry_agent_received_bytes_total", counter, "Bytes of the bodies of their answers.", byPeer(func(c *Counter) int64 { return c.Bytes.Load() })},
+	{"wherry_agent_served_requests_total", counter, "Answers of the agent's endpoint, by their status code.", servedByCode},
+	{"wherry_agent_served_bytes_total", counter, "Bytes that the endpoint has sent.", func(s Snapshot) []sample {
+		if s.Served == nil {
+			return nil
+		}
+		return []sample{{value: float64(s.Served.Bytes.Load())}}
+	}},
 	{"wherry_agent_queue_reports", gauge, "Reports that nobody has acknowledged yet.", one(func(s Snapshot) float64 { return float64(s.Queue.Length) })},
 	{"wherry_agent_queue_bytes", gauge, "Bytes of these reports.", one(func(s Snapshot) float64 { return float64(s.Queue.Bytes) })},
 	{"wherry_agent_queue_oldest_age_seconds", gauge, "Age of the oldest of them; 0 without any.", one(func(s Snapshot) float64 {
@@ -209,6 +222,17 @@ func byPeer(f func(*Counter) int64) func(Snapshot) []sample {
 			{value: float64(f(&t.Registry)), labels: []string{"peer", "registry"}},
 		}
 	}
+}
+
+func servedByCode(s Snapshot) (all []sample) {
+	if s.Served == nil {
+		return nil
+	}
+	answered := s.Served.Requests()
+	for _, code := range slices.Sorted(maps.Keys(answered)) {
+		all = append(all, sample{value: float64(answered[code]), labels: []string{"code", strconv.Itoa(code)}})
+	}
+	return all
 }
 
 func itemsByState(s Snapshot) (all []sample) {

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -193,6 +192,16 @@ func authorities(chain [][]byte) []byte {
 	return out
 }
 
+// Fingerprint returns the SHA-256 fingerprint of the first certificate in PEM, in hexadecimal; empty without one.
+func Fingerprint(certificates []byte) string {
+	block, _ := pem.Decode(certificates)
+	if block == nil {
+		return ""
+	}
+	sum := sha256.Sum256(block.Bytes)
+	return hex.EncodeToString(sum[:])
+}
+
 // Status describes an endpoint for people.
 type Status struct {
 	URL     string `json:"url"`
@@ -210,10 +219,7 @@ type Status struct {
 // Status returns how the endpoint stands.
 func (e *Endpoint) Status() Status {
 	s := Status{URL: e.url.String(), Address: e.opts.Address}
-	if block, _ := pem.Decode(e.Served().CA); block != nil {
-		sum := sha256.Sum256(block.Bytes)
-		s.CA = hex.EncodeToString(sum[:])
-	}
+	s.CA = Fingerprint(e.Served().CA)
 	switch {
 	case e.own != nil:
 		leaf, ca := e.own.current().Leaf.NotAfter, e.own.ca().NotAfter
@@ -242,6 +248,3 @@ func (e *Endpoint) CheckNames() error {
 	}
 	return leaf.VerifyHostname(e.url.Hostname())
 }
-
-// String is the URL and the address, for logs.
-func (s Status) String() string { return cmp.Or(s.URL, s.Address) }

@@ -26,6 +26,7 @@ func Add(parent *cobra.Command, defaultConfig string) {
 		newResumeCommand(),
 		newRollbackCommand(),
 		newRunCommand(),
+		newServeCommand(),
 		newStatusCommand(),
 		newSyncCommand(),
 		newTrustCommand(),

@@ -32,6 +32,8 @@ func settingsOf(command string) []string {
 	switch command {
 	case listAll, "bash", "completion", "fish", "help", "powershell", "version", "zsh":
 		return nil
+	case "serve", "ca":
+		return append(usual, "serve", "serve-url", "serve-cert", "serve-key", "serve-plain-http")
 	case "enroll":
 		return append(usual, "cluster-type", "environment", "hub", "hub-key")
 	case "rebind":

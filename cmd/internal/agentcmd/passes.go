@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -94,6 +95,9 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 			err = withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
 			if errors.Is(err, health.ErrListen) {
 				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
+			}
+			if errors.Is(err, serve.ErrListen) {
+				return cli.Fail(cli.Failed, err, "another program may have it, or this machine lacks the address: name another with --serve, or none")
 			}
 			return err
 		},

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -75,6 +76,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	if c := s.Carry; c != nil {
 		row("artifacts", carryLine(c))
 	}
+	if e := s.Endpoint; e != nil {
+		row("serves", endpointLine(e))
+	}
 	if len(s.Items) == 0 {
 		return
 	}
@@ -83,6 +87,18 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	for _, i := range s.Items {
 		cli.Row(w, i.Assignment, i.Adapter, string(i.State), ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
+}
+
+// endpointLine returns where the agent serves its store, the fingerprint of its CA, and whether something is missing.
+func endpointLine(e *serve.Status) string {
+	line := e.URL + " at " + e.Address
+	if e.CA != "" {
+		line += ", CA " + e.CA[:16]
+	}
+	if e.Waiting != "" {
+		line += ", but not the newest release: " + e.Waiting
+	}
+	return line
 }
 
 // runsStill returns why the release that runs is the refused one, if it is.
