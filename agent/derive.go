@@ -16,11 +16,13 @@ import (
 func (p *pass) derive(ctx context.Context, target *state.Release, rollout *assignments.Rollout) (dropped bool, err error) {
 	var wanted []artifact.Wanted
 	for r := range rollout.Sorted() {
-		if p.opts.Serve == nil || !p.engines.Fetches(r) {
+		wants, has := p.engines.Fetcher(r.Spec, p.engines.For(r.Spec)), p.engines.Fetcher(r.Spec, r.Adapter)
+		if p.opts.Serve == nil || wants == nil && has == nil {
 			continue
 		}
-		w := artifact.Wanted{Assignment: r.Spec, Folder: folderOf(r), Reached: r.Reached.Desired == r.Desired(), Keep: r.Removing}
-		if !r.Removing {
+		w := artifact.Wanted{Assignment: r.Spec, Folder: folderOf(r), Reached: r.Reached.Desired == r.Desired(), Keep: r.Removing || wants == nil}
+		if !w.Keep {
+			w.Changed = wants.EmbeddedFiles
 			a, err := p.engines.Handed(ctx, r, p.engines.For(r.Spec))
 			w.Dir, w.Keep = a.Dir, err != nil || a.Dir == "" // its engine is not called either
 		}
@@ -43,7 +45,7 @@ func folderOf(r assignments.Record) digest.Digest {
 
 // serveTo adds the artifacts of an assignment for engines that fetch.
 func (a *Agent) serveTo(_ context.Context, r assignments.Record, to *reconcilers.Assignment) error {
-	if a.opts.Serve == nil || !a.engines.FetchesWith(r.Spec, to.Adapter) {
+	if a.opts.Serve == nil || a.engines.Fetcher(r.Spec, to.Adapter) == nil {
 		return nil
 	}
 	as := a.opts.Serve.Served()

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -31,7 +32,12 @@ type fetcher struct {
 	state  bundle.State // compliant if empty
 }
 
-func (*fetcher) FetchesEmbedded() {}
+func (*fetcher) EmbeddedFiles(a bundle.Assignment, _ fs.FS) (map[string][]byte, error) {
+	if a.Name == "changed-dev" {
+		return map[string][]byte{"web.yaml": []byte("changed\n")}, nil
+	}
+	return nil, nil
+}
 
 func (f *fetcher) Apply(_ context.Context, a reconcilers.Assignment) reconcilers.Result {
 	f.mu.Lock()
@@ -211,6 +217,16 @@ func TestAnArtifactGoesWithItsAssignment(t *testing.T) {
 	s.agent(func(a *Agent) { require.Len(t, s.made(a), 1) })
 	require.NoFileExists(t, s.blob(gone))
 	require.FileExists(t, s.blob(f.served["api-dev"].Manifests.Digest))
+}
+
+func TestAnEngineChangesFilesForItself(t *testing.T) {
+	s, _ := embedding(t)
+	s.embed(1, map[string]string{"changed-dev/manifests/web.yaml": "n: 1\n", "changed-dev/manifests/api.yaml": "n: 1\n"})
+	s.once()
+	s.agent(func(a *Agent) {
+		made := s.made(a)["changed-dev"]
+		require.Equal(t, map[string]string{"web.yaml": "changed\n", "api.yaml": "n: 1\n"}, unpacked(t, s.blob(made[0].Manifests.Blobs[1].Digest)))
+	})
 }
 
 func TestWithoutAnEndpointNothingIsMade(t *testing.T) {

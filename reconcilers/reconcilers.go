@@ -7,6 +7,7 @@ package reconcilers
 
 import (
 	"context"
+	"io/fs"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -73,7 +74,9 @@ type Runner interface {
 // Fetcher is a Reconciler whose engine fetches the content of assignments with embedded delivery from the agent's endpoint.
 // It is handed Assignment.Served. Others take the files as they are.
 type Fetcher interface {
-	FetchesEmbedded()
+	// EmbeddedFiles returns the files of bundle.ManifestsDir that differ in the artifact that the engine fetches, by their
+	// path in that folder. Files is the assignment's folder, and the result is a function of the arguments.
+	EmbeddedFiles(a bundle.Assignment, files fs.FS) (map[string][]byte, error)
 }
 
 // Assignment is one assignment with its files.

@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -27,7 +28,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // Bucket has, by the assignment's name, the artifacts that were made of its folders, the newest last. Every state file has
@@ -59,6 +59,8 @@ type Wanted struct {
 	// Dir is the folder with the assignment's files, and Folder the digest that identifies its content.
 	Dir    string
 	Folder digest.Digest
+	// Changed returns the files of bundle.ManifestsDir that differ in the artifact; see reconcilers.Fetcher. Nil is none.
+	Changed func(bundle.Assignment, fs.FS) (map[string][]byte, error)
 	// Keep has the artifacts stay as they are, for an assignment that is being removed, or whose folder is not there yet. The
 	// other fields but the assignment's name are not used then.
 	Keep bool
@@ -205,7 +207,7 @@ func (s *Store) Served(a bundle.Assignment, folder digest.Digest, at Endpoint) (
 	if i < 0 {
 		return nil, fmt.Errorf("the artifact of assignment %s is not made yet", a.Name)
 	}
-	made, repository := s.known[a.Name][i], path.Join(at.Platform, rewrite.Repository(a.Name))
+	made, repository := s.known[a.Name][i], path.Join(at.Platform, reconcilers.ServedRepository(a.Name))
 	served := &reconcilers.Served{
 		Host: at.Host, Plain: at.Plain, Manifests: reconcilers.ServedArtifact{Repository: repository, Digest: made.Manifests.Manifest.Digest},
 		Charts: map[string]reconcilers.ServedArtifact{},
@@ -274,7 +276,7 @@ func Named(tx *bbolt.Tx) ([]content.Named, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		for _, made := range all[name] {
 			for _, a := range made.all() {
-				named = append(named, content.Named{Repository: rewrite.Repository(name), Manifest: a.Manifest})
+				named = append(named, content.Named{Repository: reconcilers.ServedRepository(name), Manifest: a.Manifest})
 			}
 		}
 	}
@@ -296,7 +298,7 @@ func List(tx *bbolt.Tx) ([]Status, error) {
 	var list []Status
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		made := all[name][len(all[name])-1]
-		s := Status{Assignment: name, Repository: rewrite.Repository(name), Digest: made.Manifests.Manifest.Digest}
+		s := Status{Assignment: name, Repository: reconcilers.ServedRepository(name), Digest: made.Manifests.Manifest.Digest}
 		for file, chart := range made.Charts {
 			if s.Charts == nil {
 				s.Charts = map[string]digest.Digest{}

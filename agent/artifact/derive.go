@@ -23,7 +23,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // InvalidManifest is the reason why no artifact can be made of a folder.
@@ -46,7 +45,7 @@ func derive(ctx context.Context, repo oci.Target, w Wanted) (made Made, err erro
 	}
 	defer root.Close()
 	made.Folder = w.Folder
-	files, err := manifests(w.Assignment, root.FS())
+	files, err := w.manifests(root.FS())
 	if err != nil {
 		return Made{}, err
 	}
@@ -57,11 +56,12 @@ func derive(ctx context.Context, repo oci.Target, w Wanted) (made Made, err erro
 	if made.Manifests, err = push(ctx, repo, manifestsType, []byte("{}"), ocispec.MediaTypeEmptyJSON, packed.Gzip, ocispec.MediaTypeImageLayerGzip); err != nil {
 		return Made{}, err
 	}
-	charts, err := rewrite.Charts(root.FS())
+	charts, err := fs.Glob(root.FS(), bundle.ChartsDir+"/*.tgz")
 	if err != nil {
-		return Made{}, invalid(err)
+		return Made{}, err
 	}
 	for _, name := range charts {
+		name = path.Base(name)
 		chart, err := pushChart(ctx, repo, root.FS(), name)
 		if err != nil {
 			return Made{}, fmt.Errorf("chart %s: %w", name, err)
@@ -75,8 +75,12 @@ func derive(ctx context.Context, repo oci.Target, w Wanted) (made Made, err erro
 }
 
 // manifests returns the files of bundle.ManifestsDir as the engine gets them.
-func manifests(a bundle.Assignment, folder fs.FS) ([]bundle.File, error) {
-	changed, err := rewrite.Manifests(a, folder)
+func (w Wanted) manifests(folder fs.FS) ([]bundle.File, error) {
+	var changed map[string][]byte
+	var err error
+	if w.Changed != nil {
+		changed, err = w.Changed(w.Assignment, folder)
+	}
 	switch {
 	case err != nil && reconcilers.Known(err) != nil:
 		return nil, err
@@ -144,7 +148,7 @@ func pushChart(ctx context.Context, repo oci.Target, folder fs.FS, name string) 
 	if err != nil {
 		return Artifact{}, invalid(err)
 	}
-	return push(ctx, repo, "", config, chartConfigType, data, rewrite.ChartMediaType)
+	return push(ctx, repo, "", config, chartConfigType, data, reconcilers.ChartMediaType)
 }
 
 // chartConfig returns Chart.yaml of a packed chart as JSON.

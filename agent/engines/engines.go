@@ -146,16 +146,13 @@ func (s *Set) bare(r assignments.Record, engine string) reconcilers.Assignment {
 	return a
 }
 
-// Fetches reports whether the engine that an assignment is to have, or one that has it, fetches its content from the
-// agent's endpoint.
-func (s *Set) Fetches(r assignments.Record) bool {
-	return s.FetchesWith(r.Spec, s.For(r.Spec)) || s.FetchesWith(r.Spec, r.Adapter)
-}
-
-// FetchesWith reports whether an engine fetches the content of an assignment from the agent's endpoint.
-func (s *Set) FetchesWith(a bundle.Assignment, engine string) bool {
-	_, is := s.opts.Reconcilers[engine].(reconcilers.Fetcher)
-	return is && a.Delivery == bundle.Embedded
+// Fetcher returns the engine that fetches the content of an assignment from the agent's endpoint: the named one, or nil.
+func (s *Set) Fetcher(a bundle.Assignment, engine string) reconcilers.Fetcher {
+	f, is := s.opts.Reconcilers[engine].(reconcilers.Fetcher)
+	if !is || a.Delivery != bundle.Embedded {
+		return nil
+	}
+	return f
 }
 
 // rules are the times by which an engine's results are judged.

@@ -20,12 +20,14 @@
 package argo
 
 import (
+	"io/fs"
 	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
@@ -69,8 +71,10 @@ var (
 	_ reconcilers.Fetcher    = (*Reconciler)(nil)
 )
 
-// FetchesEmbedded makes the Reconciler a reconcilers.Fetcher.
-func (*Reconciler) FetchesEmbedded() {}
+// EmbeddedFiles returns none: Argo CD takes the files as they are.
+func (*Reconciler) EmbeddedFiles(bundle.Assignment, fs.FS) (map[string][]byte, error) {
+	return nil, nil
+}
 
 // New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
 // that of another adapter.

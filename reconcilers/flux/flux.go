@@ -17,6 +17,7 @@
 package flux
 
 import (
+	"io/fs"
 	"log/slog"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
@@ -49,8 +51,10 @@ var (
 	_ reconcilers.Fetcher    = (*Reconciler)(nil)
 )
 
-// FetchesEmbedded makes the Reconciler a reconcilers.Fetcher.
-func (*Reconciler) FetchesEmbedded() {}
+// EmbeddedFiles returns the files with HelmReleases, which take their charts from the endpoint.
+func (*Reconciler) EmbeddedFiles(a bundle.Assignment, files fs.FS) (map[string][]byte, error) {
+	return rewrite.Manifests(a, files)
+}
 
 // New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
 // that of another adapter.

@@ -13,10 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
-
-// ChartMediaType is the type of the layer that holds a chart, in registries that Helm writes.
-const ChartMediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 
 // Charts returns the file names of the charts in an assignment's folder, sorted.
 func Charts(files fs.FS) ([]string, error) {
@@ -83,7 +81,7 @@ func (r *rewriting) chart(h *helm, namespace, file string) {
 	at := r.Served.Charts[file]
 	spec := map[string]any{
 		"interval": "10m", "url": r.url(at), "ref": map[string]any{"digest": at.Digest.String()},
-		"layerSelector": map[string]any{"mediaType": ChartMediaType, "operation": "copy"},
+		"layerSelector": map[string]any{"mediaType": reconcilers.ChartMediaType, "operation": "copy"},
 	}
 	r.change(subject(o), "", "", "chart "+file+" of "+r.url(at))
 	r.trust(o, spec, "")

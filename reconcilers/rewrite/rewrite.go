@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -96,42 +95,12 @@ func IsServed(o *unstructured.Unstructured) bool { return o.GetAnnotations()[Ser
 
 // Example returns the endpoint's answer for an assignment in words, for lists of changes that are made before there is one.
 func Example(platform, assignment string, charts []string) *reconcilers.Served {
-	artifact := reconcilers.ServedArtifact{Repository: path.Join(platform, Repository(assignment)), Digest: "sha256:…"}
+	artifact := reconcilers.ServedArtifact{Repository: path.Join(platform, reconcilers.ServedRepository(assignment)), Digest: "sha256:…"}
 	served := &reconcilers.Served{Host: "HOST:PORT", CA: []byte("…"), Manifests: artifact, Charts: map[string]reconcilers.ServedArtifact{}}
 	for _, name := range charts {
 		served.Charts[name] = artifact
 	}
 	return served
-}
-
-// Repository returns the repository of an assignment's artifacts, without the platform's name. It is the assignment's
-// name, or a digest of a name that no repository can have.
-func Repository(assignment string) string {
-	name := "assignments/" + assignment
-	if !validRepository(assignment) {
-		name = "assignments/sha256-" + digest.FromString(assignment).Encoded()[:32]
-	}
-	return name
-}
-
-// validRepository reports whether a name is one path component of a repository; see OCI distribution-spec v1.1, "Pulling manifests".
-func validRepository(name string) bool {
-	const lower = "abcdefghijklmnopqrstuvwxyz0123456789"
-	if name == "" || len(name) > 128 || !strings.ContainsRune(lower, rune(name[0])) || !strings.ContainsRune(lower, rune(name[len(name)-1])) {
-		return false
-	}
-	for i := 0; i < len(name); i++ {
-		switch c := name[i]; {
-		case strings.IndexByte(lower, c) >= 0, c == '-':
-		case c == '.' || c == '_':
-			if strings.IndexByte(lower, name[i+1]) < 0 || strings.IndexByte(lower, name[i-1]) < 0 {
-				return false
-			}
-		default:
-			return false
-		}
-	}
-	return true
 }
 
 // Parse returns the objects of a YAML file, with lists taken apart. Empty documents are passed over.

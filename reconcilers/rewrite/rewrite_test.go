@@ -454,13 +454,6 @@ func TestSourceReposPermitByArgoCDsRules(t *testing.T) {
 	}
 }
 
-func TestARepositoryHasTheNameOfItsAssignment(t *testing.T) {
-	require.Equal(t, "assignments/shop-dev", Repository("shop-dev"))
-	for _, name := range []string{"Shop", "a..b", "-a", "a_", "", strings.Repeat("a", 129)} {
-		require.Regexp(t, `^assignments/sha256-[0-9a-f]{32}$`, Repository(name), name)
-	}
-}
-
 // docs/adapters.md says which fields change.
 func TestWhatIsRewrittenIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/adapters.md")
