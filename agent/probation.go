@@ -7,11 +7,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/probation"
+	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -73,10 +75,15 @@ func (p *pass) changedSinceGood(ctx context.Context, rollout *assignments.Rollou
 	for _, a := range list {
 		before[a.Name] = a
 	}
+	declared := func(r *state.Release) digest.Digest {
+		d, _ := sitevalues.Declared(func(document string) ([]byte, error) { return p.content.Document(r, document) }, p.uid())
+		return d // empty if it cannot be read
+	}
+	values := declared(p.good) != declared(p.running)
 	return func(name string) bool {
 		was, ok := before[name]
 		now := rollout.Of(name).Spec
-		return !ok || was.Desired() != now.Desired() || p.engines.For(was) != p.engines.For(now)
+		return !ok || was.Desired() != now.Desired() || values && len(now.SiteValues) > 0 || p.engines.For(was) != p.engines.For(now)
 	}, err == nil
 }
 

@@ -1,17 +1,22 @@
 package agent
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/bundle"
 	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // declaration is that of the tests.
@@ -179,4 +184,140 @@ func TestAReleaseThatUsesNoValuesAnyMoreHasNone(t *testing.T) {
 	kept, err := os.ReadDir(filepath.Join(s.dir, sitevalues.FoldersDir))
 	require.NoError(t, err)
 	require.Empty(t, kept)
+}
+
+// Whenever the agent dies, the next one has the values of the site, or waits for them as before.
+func TestADeathAmidValuesLeavesNothingHalf(t *testing.T) {
+	seen := map[string]bool{}
+	for n := 0; ; n++ {
+		s := newSite(t)
+		_, write := s.ownFile()
+		write("dns: a\n")
+		s.publish(s.valued(1, manifest))
+		require.Equal(t, bundle.Compliant, item(t, s.once(), "app-live").State)
+		write("dns: b\n")
+		cut := func() (cut bool) {
+			defer func() { cut = recover() != nil }()
+			s.agent(func(a *Agent) {
+				left := n
+				a.state.db.Moment = func(name string) {
+					if strings.HasPrefix(name, "site: ") {
+						if left--; left < 0 {
+							a.state.db.Moment = nil
+							seen[name] = true
+							panic(name)
+						}
+					}
+				}
+				a.Once(t.Context(), 0)
+			})
+			return false
+		}()
+		env := s.onHost("app-live/site.env")
+		require.Contains(t, []string{"DNS=a\nGATE=gate.plant-7\nPORT=80\n", "DNS=b\nGATE=gate.plant-7\nPORT=80\n"}, env)
+		r := s.once()
+		require.Equal(t, bundle.Compliant, item(t, r, "app-live").State, "cut at moment %d: %s", n, r.Error)
+		require.Contains(t, s.onHost("app-live/app.yaml"), "host: b\n")
+		kept, err := os.ReadDir(filepath.Join(s.dir, sitevalues.FoldersDir))
+		require.NoError(t, err)
+		require.Len(t, kept, 1)
+		if !cut {
+			break
+		}
+	}
+	require.Len(t, seen, 5, "%v", seen)
+}
+
+func TestAFolderThatSomebodyChangedIsMadeAgain(t *testing.T) {
+	s := newSite(t)
+	_, write := s.ownFile()
+	write("dns: a\n")
+	s.publish(s.valued(1, manifest))
+	require.Equal(t, bundle.Compliant, item(t, s.once(), "app-live").State)
+	found, err := filepath.Glob(filepath.Join(s.dir, sitevalues.FoldersDir, "*", "app.yaml"))
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.NoError(t, os.WriteFile(found[0], []byte("host: other\n"), 0o600))
+	require.Equal(t, bundle.Compliant, item(t, s.once(), "app-live").State)
+	require.Contains(t, s.onHost("app-live/app.yaml"), "host: a\n")
+}
+
+func TestReportsHaveDigestsAndNoValues(t *testing.T) {
+	s := newSite(t)
+	_, write := s.ownFile()
+	write("dns: very-own.example.com\n")
+	s.publish(s.valued(1, manifest))
+	s.once()
+	s.agent(func(a *Agent) {
+		reports, err := a.state.outbox.Reports()
+		require.NoError(t, err)
+		require.NotEmpty(t, reports)
+		var last bundle.Report
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) (err error) {
+			last, err = a.compose(tx, s.now)
+			return err
+		}))
+		data, err := json.Marshal(last)
+		require.NoError(t, err)
+		require.NotContains(t, string(data), "very-own")
+		require.Equal(t, []bundle.SiteValue{
+			{Key: "dns", Source: "site", Digest: digest.FromString("very-own.example.com")},
+			{Key: "gate", Source: "default", Digest: digest.FromString("gate.plant-7")},
+			{Key: "port", Source: "default", Digest: digest.FromString("80")},
+		}, last.SiteValues)
+	})
+}
+
+func TestAReleaseIsNotGivenUpForAValueOfTheSite(t *testing.T) {
+	s := newSite(t)
+	_, write := s.ownFile()
+	write("dns: a\n")
+	fussy := &fussy{Reconciler: s.opts.Reconcilers["directory"], hates: "b"}
+	s.opts.Reconcilers["directory"] = fussy
+	s.publish(s.valued(1, manifest))
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+	fussy.stuck = "other-live" // which keeps the release from proving good
+	d := s.valued(2, manifest+"more: 1\n")
+	d.Files["other-live/b.txt"] = "two\n"
+	s.publish(d)
+	require.Equal(t, bundle.Compliant, item(t, s.once(), "app-live").State)
+	write("dns: b\n")
+	for range 5 {
+		s.now = s.now.Add(DefaultDeadline)
+		s.once()
+	}
+	r := s.once()
+	require.Equal(t, bundle.Failed, item(t, r, "app-live").State)
+	require.Equal(t, int64(2), r.Status.Release.Running.Number, "the site's own value is no fault of the release")
+
+	s.publish(func() draft { d := s.valued(3, manifest+"more: 2\n"); d.Files["other-live/b.txt"] = "two\n"; return d }())
+	for range 5 {
+		s.now = s.now.Add(DefaultDeadline)
+		r = s.once()
+	}
+	require.Equal(t, int64(1), r.Status.Release.Running.Number, "new content that fails is given up as ever")
+}
+
+// fussy fails where a value is the one that it hates, and has one assignment fail by the fault of the site.
+type fussy struct {
+	reconcilers.Reconciler
+	hates, stuck string
+}
+
+func (f *fussy) judge(a reconcilers.Assignment, res reconcilers.Result) reconcilers.Result {
+	switch {
+	case a.Values["dns"] == f.hates:
+		return unhealthy
+	case a.Name == f.stuck:
+		return reconcilers.Result{State: bundle.Failed, Reason: "Asleep", Fault: reconcilers.FaultSite}
+	}
+	return res
+}
+
+func (f *fussy) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return f.judge(a, f.Reconciler.Apply(ctx, a))
+}
+
+func (f *fussy) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return f.judge(a, f.Reconciler.Observe(ctx, a))
 }

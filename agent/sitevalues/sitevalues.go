@@ -201,6 +201,13 @@ func (r *resolved) declares() bool {
 	return r.document != nil || len(r.saved.Own.Values) > 0 || r.saved.Broken != "" || r.saved.Unreadable != ""
 }
 
+// Declared identifies what a release says about the values of a cluster. Document is that of Site.Update.
+func Declared(document func(name string) ([]byte, error), uid string) (digest.Digest, error) {
+	var r resolved
+	err := r.resolve(document, shared.Facts{UID: uid})
+	return r.saved.Declared, err
+}
+
 // declared identifies what the release says.
 func declared(declaration []byte, row *shared.Row) digest.Digest {
 	line, _ := json.Marshal(row) // it was parsed from JSON
