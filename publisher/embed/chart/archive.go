@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -26,7 +27,7 @@ const (
 	maxFileBytes = 5 << 20
 	maxChartSize = 100 << 20 // all files, unpacked
 	maxFiles     = 10_000
-	// maxCharts bounds charts in charts.
+	// maxNesting bounds charts in charts.
 	maxNesting = 8
 	// maxCharts bounds them in all.
 	maxCharts = 500
@@ -156,6 +157,9 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 	if !fs.ValidPath(dir) {
 		return nil, fmt.Errorf("the chart's folder %q lies outside of the repository", dir)
 	}
+	if err := checkFolder(source, dir); err != nil {
+		return nil, err
+	}
 	rules := ignore.Empty()
 	if data, err := fs.ReadFile(source, path.Join(dir, ignore.HelmIgnore)); err == nil {
 		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
@@ -200,6 +204,29 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 		return nil, err
 	}
 	return files, nil
+}
+
+// checkFolder returns an error if a link is on the way to a folder, which what opens it may follow.
+func checkFolder(source fs.FS, dir string) error {
+	at := "."
+	for _, part := range strings.Split(dir, "/") {
+		if part == "." {
+			continue
+		}
+		entries, err := fs.ReadDir(source, at)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return e.Name() == part })
+		at = path.Join(at, part)
+		switch {
+		case i < 0:
+			return &fs.PathError{Op: "open", Path: at, Err: fs.ErrNotExist}
+		case !entries[i].IsDir():
+			return fmt.Errorf("%s: is a link or another thing that is no folder", at)
+		}
+	}
+	return nil
 }
 
 // vendored unpacks the archives in charts/ to folders, so that the bounds are those of all together, and not those of Helm,

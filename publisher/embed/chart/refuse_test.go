@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -310,6 +311,11 @@ func TestAFolderIsReadWithoutWhatItIgnores(t *testing.T) {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "chart/templates/link.yaml")))
 	_, err = ReadFolder(os.DirFS(dir), "chart")
 	require.ErrorContains(t, err, "chart/templates/link.yaml: is a link")
+	require.NoError(t, os.Symlink(dir, filepath.Join(dir, "away")))
+	_, err = ReadFolder(os.DirFS(dir), "away/chart")
+	require.ErrorContains(t, err, "away: is a link")
+	_, err = ReadFolder(os.DirFS(dir), "gone")
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = ReadFolder(os.DirFS(dir), "../chart")
 	require.ErrorContains(t, err, "outside of the repository")
 }
@@ -363,6 +369,10 @@ func TestValuesAreComposed(t *testing.T) {
 	require.NoError(t, SetValue(merged, "a.g", "7", true))
 	require.Equal(t, []any{map[string]any{"f": int64(7)}}, merged["a"].(map[string]any)["e"])
 	require.Equal(t, "7", merged["a"].(map[string]any)["g"])
+	require.NoError(t, SetValue(merged, "hosts", "a,b,,c", false))
+	require.Equal(t, "a,b,,c", merged["hosts"])
+	require.NoError(t, SetValue(merged, "hosts", "{a,b}", false))
+	require.Equal(t, []any{"a", "b"}, merged["hosts"])
 	err = SetValue(merged, "a[x]", "hunter2", false)
 	require.ErrorContains(t, err, "parameter a[x]")
 	require.NotContains(t, err.Error(), "hunter2")

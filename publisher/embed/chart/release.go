@@ -284,7 +284,8 @@ func (o *object) values(all []object, r *Release) {
 			continue
 		}
 		if from.TargetPath != "" {
-			if err := SetValue(values, from.TargetPath, strings.TrimRight(text, "\n"), false); err != nil {
+			value, quoted := unquote(strings.TrimRight(text, "\n"))
+			if err := SetValue(values, from.TargetPath, value, quoted); err != nil {
 				leaveOut(from, "they cannot be set at "+from.TargetPath)
 			}
 			continue
@@ -297,4 +298,14 @@ func (o *object) values(all []object, r *Release) {
 		values = MergeValues(values, parsed)
 	}
 	r.Values = MergeValues(values, o.Spec.Values)
+}
+
+// unquote removes the quotes by which helm-controller knows a text.
+func unquote(value string) (string, bool) {
+	for _, quote := range []string{`"`, "'"} {
+		if len(value) >= 2 && strings.HasPrefix(value, quote) && strings.HasSuffix(value, quote) {
+			return value[1 : len(value)-1], true
+		}
+	}
+	return value, false
 }

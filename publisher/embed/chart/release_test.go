@@ -37,6 +37,7 @@ spec:
   - {kind: ConfigMap, name: common}
   - {kind: Secret, name: login}
   - {kind: ConfigMap, name: common, valuesKey: port, targetPath: service.port}
+  - {kind: ConfigMap, name: common, valuesKey: text, targetPath: text}
   - {kind: ConfigMap, name: elsewhere}
   values: {image: {tag: "2"}}
 ---
@@ -90,12 +91,13 @@ metadata: {name: common, namespace: shop}
 data:
   values.yaml: "image: {name: nginx, tag: '1'}\n"
   port: "8080\n"
+  text: "'12'"
 `))
 	require.Len(t, got, 5)
 	require.Equal(t, Release{
 		Namespace: "shop", Name: "web", ReleaseName: "front-web", TargetNamespace: "front", WithoutCRDs: true,
 		Source: Source{Kind: "HelmRepository", Namespace: "flux-system", Name: "charts", URL: "https://charts.example.com", Chart: "nginx", Version: "1.x", ValuesFiles: []string{"values-prod.yaml"}},
-		Values: map[string]any{"image": map[string]any{"name": "nginx", "tag": "2"}, "service": map[string]any{"port": int64(8080)}},
+		Values: map[string]any{"image": map[string]any{"name": "nginx", "tag": "2"}, "service": map[string]any{"port": int64(8080)}, "text": "12"},
 		Notes: []string{
 			"the values of Secret login are left out: only the cluster has them",
 			"the values of ConfigMap elsewhere are left out: it is not among the target's objects",

@@ -118,7 +118,7 @@ func (r *run) render(all map[string]source) (rendered map[string]string, err err
 	t := template.New("gotpl").Option("missingkey=zero")
 	functions := pureFunctions()
 	for name := range impureFunctions {
-		functions[name] = func(...any) string { return "" } // for the parser alone
+		functions[name] = func(...any) (string, error) { return "", errors.New("called in a way that is not known here") } // for the parser alone
 	}
 	r.boundedAll(functions)
 	functions["include"], functions["tpl"] = r.bounded("include", r.include(t)), r.bounded("tpl", r.tpl(t))

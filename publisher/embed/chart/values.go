@@ -50,16 +50,41 @@ func MergeValues(values, over map[string]any) map[string]any {
 }
 
 // SetValue sets one value by a path such as "a.b[0].c" in values, as helm's --set does, or --set-string with asText. It
-// changes values, and the maps and lists on the way.
+// changes values, and the maps and lists on the way. A comma is part of the value, as with Argo CD's parameters, but in a
+// list such as "{a,b}".
 func SetValue(values map[string]any, path, value string, asText bool) error {
 	set := strvals.ParseInto
 	if asText {
 		set = strvals.ParseIntoString
 	}
-	if err := set(path+"="+value, values); err != nil {
-		return fmt.Errorf("parameter %s: %s", path, strings.ReplaceAll(err.Error(), value, "…")) // it may be a secret
+	text := value
+	if !strings.HasPrefix(value, "{") || !strings.HasSuffix(value, "}") {
+		text = escapeCommas(value)
+	}
+	if err := set(path+"="+text, values); err != nil {
+		return fmt.Errorf("parameter %s: %s", path, withoutValue(err, value))
 	}
 	return nil
+}
+
+// escapeCommas puts a backslash in front of each comma that has none.
+func escapeCommas(value string) string {
+	var b strings.Builder
+	for i := range len(value) {
+		if value[i] == ',' && (i == 0 || value[i-1] != '\\') {
+			b.WriteByte('\\')
+		}
+		b.WriteByte(value[i])
+	}
+	return b.String()
+}
+
+// withoutValue is a message without the value that it is about, which may be a secret.
+func withoutValue(err error, value string) string {
+	if value == "" {
+		return err.Error()
+	}
+	return strings.ReplaceAll(err.Error(), value, "…")
 }
 
 // checkSchemas checks values against the schemas of a chart and of those below it. Helm's own check would fetch what a
