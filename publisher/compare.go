@@ -119,6 +119,9 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 		if err == nil && pl.tree != nil {
 			d.Fetch, err = s.to(ctx, nil)
 		}
+		if err == nil {
+			d.Carried, err = newlyCarried(pl, nil)
+		}
 		return d, err
 	}
 	tree, err := openTree(ctx, pl.Repo, last, c.opts.Cache)
@@ -135,6 +138,9 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 	}
 	if err == nil && pl.tree != nil {
 		d.Fetch, err = s.to(ctx, last)
+	}
+	if err == nil {
+		d.Carried, err = newlyCarried(pl, tree)
 	}
 	return d, errors.Join(err, tree.Close())
 }

@@ -151,6 +151,7 @@ const (
 	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has an invalid value
 	PinFailed      FailureReason = "PinFailed"      // a reference cannot be resolved
 	EmbedFailed    FailureReason = "EmbedFailed"    // what its manifests name cannot be put into the bundle
+	CarryFailed    FailureReason = "CarryFailed"    // an artifact that agents are to carry has no digest, or is in no registry
 	NoDigest       FailureReason = "NoDigest"       // an artifact for the adapter directory has no digest
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no readable source of an app team has it
 	CheckFailed    FailureReason = "CheckFailed"    // a PlatformCheck refuses an object of it

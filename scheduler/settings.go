@@ -18,6 +18,8 @@ import (
 type Settings struct {
 	// Delivery is [Embedded] if the bundle contains what the target's manifests name.
 	Delivery string
+	// Carry is "images" or "all" if agents bring these artifacts to their stores before they apply the assignment.
+	Carry string
 	// ChartValues is the key of the platform configuration with the values of an embedded chart; empty for none.
 	ChartValues string
 	// Drift is "report" if drift is reported and not corrected.
@@ -57,6 +59,9 @@ func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	}
 	if a, ok := kinds.AnnotationFor(ct, &t.Target, "chart-values"); ok {
 		s.ChartValues = strings.TrimSpace(a.Value)
+	}
+	if s.Carry, err = choose(ct, t, "carry"); err != nil {
+		return s, err
 	}
 	if s.Drift, err = choose(ct, t, "drift"); err != nil {
 		return s, err

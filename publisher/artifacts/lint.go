@@ -2,7 +2,9 @@ package artifacts
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/wherry-dev/wherry/scheduler"
@@ -18,6 +20,8 @@ type Linter struct {
 	mu         sync.Mutex
 	references map[string]bool
 	examples   map[string]example // the first of each cluster type that has any
+	// carry says why artifacts cannot be carried, by cluster type and assignment.
+	carry map[string]map[string]error
 }
 
 // example is an artifact without digest or commit, and the assignment that needs it.
@@ -26,6 +30,14 @@ type example struct{ kind, reference, usedBy string }
 // Take looks at a cluster type, unless that asks for pins: publishing finds those out. It may be called by several
 // goroutines.
 func (l *Linter) Take(ct *scheduler.ClusterTypeResult) {
+	if problems := l.uncarried(ct, false); len(problems) > 0 {
+		l.mu.Lock()
+		if l.carry == nil {
+			l.carry = map[string]map[string]error{}
+		}
+		l.carry[ct.Name] = problems
+		l.mu.Unlock()
+	}
 	if IsPinned(*ct) {
 		return
 	}
@@ -61,8 +73,29 @@ func (l *Linter) unresolved(ct *scheduler.ClusterTypeResult) []string {
 	return texts
 }
 
-// Findings returns one note, at the first cluster type that is concerned.
+// Findings returns one note about artifacts without digests, at the first cluster type that is concerned, and an error for
+// each cluster type with assignments whose artifacts cannot be carried.
 func (l *Linter) Findings(report *lint.Report) []finding.Finding {
+	return append(l.floating(report), l.uncarriable(report)...)
+}
+
+func (l *Linter) uncarriable(report *lint.Report) (all []finding.Finding) {
+	for _, ct := range report.Rendered.ClusterTypes {
+		problems := l.carry[ct.Name]
+		if len(problems) == 0 {
+			continue
+		}
+		names := slices.Sorted(maps.Keys(problems))
+		reason, _, _ := strings.Cut(problems[names[0]].Error(), "\n")
+		all = append(all, finding.Finding{
+			Code: finding.CodeNotCarried, Position: report.ClusterTypes[ct.Name],
+			Message: fmt.Sprintf("assignments of %s whose artifacts cannot be carried: %d, such as %s: %s", ct.Name, len(names), names[0], reason),
+		})
+	}
+	return all
+}
+
+func (l *Linter) floating(report *lint.Report) []finding.Finding {
 	for _, ct := range report.Rendered.ClusterTypes {
 		example, concerned := l.examples[ct.Name]
 		if !concerned {

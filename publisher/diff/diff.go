@@ -116,6 +116,9 @@ type Fetch struct {
 	FullBytes int64 `json:"fullBytes,omitempty"`
 	// UpTo is true if no delta was tried, so that it may be less.
 	UpTo bool `json:"bytesUpTo,omitempty"`
+	// Carried is the size of the artifacts that a cluster with the earlier release brings to its store, as far as sizes are
+	// known, and for all platforms.
+	Carried int64 `json:"carriedBytes,omitempty"`
 }
 
 // RingStanding is what becomes of the rings that have one release now.

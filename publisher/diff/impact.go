@@ -100,6 +100,7 @@ func (d *TypeDifference) facts(clusters []impact.Cluster) impact.TypeFacts {
 	}
 	groups := d.groups()
 	for _, g := range groups {
+		f.Carried = max(f.Carried, g.fetch.Carried)
 		if f.Bytes = max(f.Bytes, g.fetch.Bytes); g.fetch.Bytes > 0 {
 			f.UpTo = f.UpTo || g.fetch.UpTo
 		}

@@ -53,6 +53,9 @@ type Counts struct {
 	Bytes      int64 `json:"bytes"`
 	TotalBytes int64 `json:"totalBytes"`
 	UpTo       bool  `json:"upTo,omitempty"`
+	// Carried is the size of the artifacts that one cluster brings to its store at most: those that no earlier release has, as
+	// far as their sizes are known.
+	Carried int64 `json:"carriedBytes,omitempty"`
 	// Seconds is the time that Bytes take on the link of one cluster, rounded up.
 	Seconds int64 `json:"seconds,omitempty"`
 }
@@ -63,6 +66,7 @@ func (f *Facts) Add(t TypeFacts) {
 	slices.SortFunc(f.ClusterTypes, func(a, b TypeFacts) int { return cmp.Compare(a.ClusterType, b.ClusterType) })
 	f.Clusters, f.ChangedClusters = f.Clusters+t.Clusters, f.ChangedClusters+t.ChangedClusters
 	f.Added, f.Changed, f.Removed, f.Failed = f.Added+t.Added, f.Changed+t.Changed, f.Removed+t.Removed, f.Failed+t.Failed
+	f.Carried = max(f.Carried, t.Carried)
 	f.Restarts, f.RestartsUnknown = f.Restarts+t.Restarts, f.RestartsUnknown+t.RestartsUnknown
 	f.Bytes, f.TotalBytes, f.UpTo = max(f.Bytes, t.Bytes), f.TotalBytes+t.TotalBytes, f.UpTo || t.UpTo
 }

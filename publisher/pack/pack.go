@@ -85,7 +85,7 @@ func Line(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		Policies:       a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
 		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health, RestartOnConfig: a.RestartOnConfig,
-		SiteValues: a.SiteValues, Delivery: a.Delivery,
+		SiteValues: a.SiteValues, Delivery: a.Delivery, Carry: a.Carry,
 	}
 	l.Fetched, _ = artifacts.Fetched(&a) // the annotation was checked before
 	for _, c := range a.Config {

@@ -30,9 +30,9 @@ func NewPacker(cache scheduler.Cache, environment string) *Packer {
 
 // Take packs a cluster type and drops its files from memory. It leaves a cluster type as it is if its content is not final:
 // with failures, which may be held, with references to be pinned, or with manifests to be embedded. The same goes for one that cannot be packed: Publish
-// reports the error. Take may be called by several goroutines.
+// reports the error. A nil k packs nothing. Take may be called by several goroutines.
 func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
-	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) || slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) || !ct.Sites.IsFinal() {
+	if k == nil || len(ct.Failures) > 0 || artifacts.IsPinned(*ct) || slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) || !ct.Sites.IsFinal() {
 		return nil
 	}
 	var sites []bundle.File

@@ -62,12 +62,25 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 	}
 	if opts.Pack && len(loaded.Unread)+len(loaded.Model.FailedPolicies()) == 0 {
 		b.Packed = pack.NewPacker(opts.Cache, loaded.Model.EnvironmentName())
-		render.Each = b.Packed.Take
+	}
+	find := artifacts.Finder{Cache: opts.Cache, Scope: loaded.Model.EnvironmentName()}
+	render.Each = func(ct *scheduler.ClusterTypeResult) error {
+		find.CheckCarry(ct, false)
+		return b.Packed.Take(ct)
 	}
 	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {
 		return b, err
 	}
-	return b, b.complete(ctx, src, opts)
+	if err := b.complete(ctx, src, opts); err != nil {
+		return b, err
+	}
+	for i := range b.Result.ClusterTypes {
+		ct := &b.Result.ClusterTypes[i]
+		if _, packed := b.Packed.Of(ct.Name); !packed { // its files are there
+			find.CheckCarry(ct, true)
+		}
+	}
+	return b, nil
 }
 
 // complete pins what asks for it, and embeds. Both ask each source once, so that they see the same state of it.

@@ -109,6 +109,7 @@ const (
 	CodeReleaseRender   = "W1703"
 	CodeNeedsAgent      = "N1704"
 	CodeNotEmbedded     = "E1705"
+	CodeNotCarried      = "E1706"
 
 	// Checks of the platform.
 	CodeCheck           = "E1801"

@@ -94,6 +94,9 @@ func ImpactSummary(d *diff.Difference) string {
 		}
 		parts = append(parts, text)
 	}
+	if f.Carried > 0 {
+		parts = append(parts, "it carries up to "+show.Size(f.Carried)+" of new artifacts")
+	}
 	switch {
 	case f.Restarts > 0 && f.RestartsUnknown > 0:
 		parts = append(parts, fmt.Sprintf("pods of %s restart, and perhaps of %d more", show.Count(f.Restarts, "assignment"), f.RestartsUnknown))
