@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -83,6 +84,8 @@ type PendingType struct {
 	Changed     []string `json:"changed,omitempty"`
 	Removed     []string `json:"removed,omitempty"`
 	Held        []string `json:"held,omitempty"`
+	// SiteValues lists the site values that differ; nil if none do.
+	SiteValues *diff.SitesDifference `json:"siteValues,omitempty"`
 	// SignedBy lists the release keys that have signed it.
 	SignedBy []trust.KeyName `json:"signedBy"`
 
@@ -281,22 +284,33 @@ func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, 
 	return row, row.compare(ctx, t.Repo, v, last)
 }
 
+// readRelease reads all of a release, and returns its assignments and site values.
+func readRelease(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]bundle.Assignment, diff.Sites, error) {
+	tree, err := releases.OpenTree(ctx, repo, v.Tree, v.Release.Content)
+	if err != nil {
+		return nil, diff.Sites{}, err
+	}
+	document, rows, err := tree.Sites()
+	return tree.Assignments, diff.Sites{Document: document, Rows: rows}, errors.Join(err, tree.Close())
+}
+
 // compare reads all of v, and says how its assignments differ from those of the release that stands.
 func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bundle.Verified) error {
-	now, err := releases.ReadTree(ctx, repo, v.Tree, v.Release.Content)
+	now, sites, err := readRelease(ctx, repo, v)
 	if err != nil {
 		return err
 	}
-	before := map[string]bundle.Assignment{}
+	before, sitesBefore := map[string]bundle.Assignment{}, diff.Sites{}
 	if last != nil {
-		list, err := releases.ReadTree(ctx, repo, last.Tree, last.Release.Content)
-		if err != nil {
+		var list []bundle.Assignment
+		if list, sitesBefore, err = readRelease(ctx, repo, last); err != nil {
 			return fmt.Errorf("release %s, which stands: %w", last.Name(), err)
 		}
 		for _, a := range list {
 			before[a.Name] = a
 		}
 	}
+	t.SiteValues = diff.SitesBetween(sitesBefore, sites)
 	t.Assignments = len(now)
 	for _, a := range now {
 		old, had := before[a.Name]

@@ -193,3 +193,27 @@ func TestAPlanSaysWhichClustersGetOtherSiteValues(t *testing.T) {
 	require.Equal(t, 3, difference.Impact.Type("drone").ChangedClusters)
 	require.Positive(t, difference.Impact.Type("drone").Bytes)
 }
+
+func TestWhoeverSignsSeesTheSiteValuesThatChange(t *testing.T) {
+	q := newQuorum(newWorld(t, "layout"), 2)
+	q.small("v1")
+	q.clusterType("drone").Sites = &scheduler.Sites{Document: declaredDNS(), Rows: []sitevalues.Row{dnsRow("1", "one")}}
+	q.outcomes(q.anna, q.bob)
+	q.now = q.now.Add(time.Hour)
+	q.clusterType("drone").Sites = &scheduler.Sites{Document: declaredDNS(), Rows: []sitevalues.Row{dnsRow("1", "evil")}}
+	_, err := q.publish(q.anna)
+	require.NoError(t, err)
+	pending, err := q.open()
+	require.NoError(t, err)
+	one, evil := "one", "evil"
+	for _, ct := range pending.ClusterTypes {
+		if ct.ClusterType == "drone" {
+			require.Empty(t, ct.Changed)
+			require.Equal(t, &diff.SitesDifference{Clusters: []diff.SiteDifference{
+				{Cluster: "plant-1", UID: "1", Change: diff.ChangeChanged, Values: []diff.SiteValueDifference{{Key: "dns", Old: &one, New: &evil}}},
+			}}, ct.SiteValues)
+			return
+		}
+	}
+	require.Fail(t, "nothing waits for signatures")
+}

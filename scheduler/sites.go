@@ -73,15 +73,6 @@ func (s *siteSchemas) of(ct *kinds.ClusterType) (*siteschema.Schema, error) {
 	return s.byName[name.Value], s.errs[name.Value]
 }
 
-// SiteSchema returns the declaration of the site values of a cluster type: nil if it has none. The error names file and line.
-func (m *Model) SiteSchema(clusterType string) (*siteschema.Schema, error) {
-	ct, ok := m.objects.ClusterTypes[clusterType]
-	if !ok {
-		return nil, nil
-	}
-	return newSiteSchemas(m.objects.SiteValues).of(ct)
-}
-
 // siteFacts returns the facts about a cluster as far as the platform knows them, and its row, which is nil for a cluster
 // without values and labels.
 func (m *Model) siteFacts(c *kinds.Cluster, schema *siteschema.Schema) (sitevalues.Facts, *sitevalues.Row) {
@@ -105,11 +96,18 @@ func (r *renderer) sites(ct *kinds.ClusterType) *Sites {
 	}
 	s := &Sites{Document: schema.Document}
 	own := r.model.clustersOf(ct.Metadata.Name)
+	ofUID := map[string][]*kinds.Cluster{}
+	for _, c := range own {
+		ofUID[c.Spec.UID] = append(ofUID[c.Spec.UID], c)
+	}
 	for _, c := range own {
 		row, err := r.model.checkRow(c, schema)
-		same := slices.IndexFunc(own, func(other *kinds.Cluster) bool { return other != c && other.Spec.UID == c.Spec.UID })
-		if same >= 0 && row != nil {
-			err = finding.Errorf(finding.CodeSiteValue, c.At, "each cluster has its own", "Cluster %q has the uid of Cluster %q, at %s, so that nobody knows whose the site values are", c.Metadata.Name, own[same].Metadata.Name, own[same].At)
+		if same := ofUID[c.Spec.UID]; len(same) > 1 && row != nil {
+			other := same[0]
+			if other == c {
+				other = same[1]
+			}
+			err = finding.Errorf(finding.CodeSiteValue, c.At, "each cluster has its own", "Cluster %q has the uid of Cluster %q, at %s, so that nobody knows whose the site values are", c.Metadata.Name, other.Metadata.Name, other.At)
 		}
 		switch {
 		case err != nil:
@@ -126,8 +124,14 @@ func (r *renderer) sites(ct *kinds.ClusterType) *Sites {
 
 // clustersOf returns the clusters of a type, sorted by name.
 func (m *Model) clustersOf(clusterType string) []*kinds.Cluster {
-	all := sortedValues(m.objects.Clusters)
-	return slices.DeleteFunc(all, func(c *kinds.Cluster) bool { return c.Spec.ClusterType != clusterType })
+	var own []*kinds.Cluster
+	for _, c := range m.objects.Clusters {
+		if c.Spec.ClusterType == clusterType {
+			own = append(own, c)
+		}
+	}
+	slices.SortFunc(own, func(a, b *kinds.Cluster) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
+	return own
 }
 
 // checkRow returns the row of a cluster, nil if it needs none, and the mistakes in its values.

@@ -151,3 +151,21 @@ func TestADeclarationIsNoConfiguration(t *testing.T) {
 	result := render(t, basics+factoryValues, oneTarget)
 	require.Empty(t, only(t, result).Config)
 }
+
+// BenchmarkSiteValues checks the site values of 4,000 clusters of one type.
+func BenchmarkSiteValues(b *testing.B) {
+	var platform strings.Builder
+	platform.WriteString(annotate(basics, "edge", "wherry.dev/site-values: factory") + factoryValues)
+	for i := range 4000 {
+		platform.WriteString(clusterYAML(fmt.Sprintf("plant-%d", i), fmt.Sprintf("uid-%d", i), fmt.Sprintf("gateway.address: 10.0.%d.%d, dns: plant-%d.example.com", i/250, i%250, i)))
+	}
+	m := NewModel("dev")
+	require.NoError(b, load(m, "", "platform.yaml", platform.String()))
+	r, err := newRenderer(m, Options{})
+	require.NoError(b, err)
+	b.ReportAllocs()
+	for b.Loop() {
+		s := r.sites(m.objects.ClusterTypes["edge"])
+		require.Len(b, s.Rows, 4000)
+	}
+}

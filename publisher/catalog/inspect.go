@@ -17,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -59,8 +60,10 @@ type TrustedBundle struct {
 	// Assignments counts them.
 	Assignments *int `json:"assignments,omitempty"`
 	// Held lists the assignments whose content is that of an earlier release.
-	Held   []HeldAssignment `json:"held,omitempty"`
-	Deltas []Delta          `json:"deltas,omitempty"`
+	Held []HeldAssignment `json:"held,omitempty"`
+	// HeldSites lists the clusters whose site values are those of an earlier release.
+	HeldSites []HeldSite `json:"heldSites,omitempty"`
+	Deltas    []Delta    `json:"deltas,omitempty"`
 }
 
 // TrustedRecord is what an environment record names; the zero value where a Trusted is a bundle.
@@ -76,6 +79,23 @@ type TrustedRecord struct {
 type HeldAssignment struct {
 	Name string `json:"name"`
 	bundle.Held
+}
+
+// HeldSite is a cluster whose newer site values had a mistake, so that it keeps those that it had.
+type HeldSite struct {
+	Cluster string `json:"cluster"`
+	UID     string `json:"uid"`
+	bundle.Held
+}
+
+func heldSitesOf(rows []sitevalues.Row) []HeldSite {
+	var held []HeldSite
+	for _, r := range rows {
+		if r.HeldFrom != nil {
+			held = append(held, HeldSite{r.Name, r.UID, *r.HeldFrom})
+		}
+	}
+	return held
 }
 
 func heldOf(assignments []bundle.Assignment) []HeldAssignment {
@@ -166,8 +186,13 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	if !now.Before(r.ExpiresAt) {
 		return &bundle.Refusal{Reason: bundle.Expired, Message: "release " + bundle.ReleaseName(r.Number, desc.Digest) + " expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
-	assignments, err := releases.ReadTree(ctx, repo, v.Tree, r.Content)
+	tree, err := releases.OpenTree(ctx, repo, v.Tree, r.Content)
 	if err != nil {
+		return err
+	}
+	assignments := tree.Assignments
+	_, rows, err := tree.Sites()
+	if err = errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
 	deltas, err := ApplyDeltas(ctx, repo, v)
@@ -180,7 +205,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 		r.Platform, r.Environment, r.ClusterType, r.Rings, r.Epoch, r.Sequence, r.Number, r.IssuedAt, r.ExpiresAt, r.BaseCommit, r.EnvironmentCommit,
 		bundle.MessageOf(v.Manifest),
 	}
-	t.TrustedBundle = TrustedBundle{&r.Content, &n, heldOf(assignments), deltas}
+	t.TrustedBundle = TrustedBundle{&r.Content, &n, heldOf(assignments), heldSitesOf(rows), deltas}
 	return nil
 }
 

@@ -21,9 +21,6 @@ func (l *linter) siteValues() {
 	used := map[string]bool{}
 	for _, ct := range l.objects.ClusterTypes {
 		used[ct.Metadata.Annotations[kinds.SiteValues].Value] = true
-		if _, err := l.model.SiteSchema(ct.Metadata.Name); err != nil {
-			l.found = append(l.found, finding.In(err)...)
-		}
 	}
 	for _, cm := range sortedValues(l.objects.SiteValues) {
 		if !used[cm.Metadata.Name] && len(l.objects.ClusterTypes) > 0 {

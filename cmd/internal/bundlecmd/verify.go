@@ -181,6 +181,9 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 		for _, h := range t.Held {
 			row("HELD", "%s since %s", h.Name, heldText(h.Held))
 		}
+		for _, h := range t.HeldSites {
+			row("HELD", "site values of cluster %s since %s", h.Cluster, heldText(h.Held))
+		}
 	}
 	for _, d := range t.Deltas {
 		switch text := deltaText(d); {

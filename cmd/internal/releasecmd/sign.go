@@ -165,6 +165,14 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 			}
 		}
 	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, t := range e.ClusterTypes {
+		if err := view.SiteChanges(out, t.ClusterType, t.SiteValues); err != nil {
+			return err
+		}
+	}
 	if len(e.Incomplete) > 0 {
 		fmt.Fprintf(w, "not all that the commit asks for: %s\n", show.Cell(strings.Join(e.Incomplete, ", ")))
 	}
