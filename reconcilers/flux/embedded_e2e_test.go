@@ -3,18 +3,27 @@
 package flux_test
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
@@ -172,4 +181,66 @@ func TestTheSecretOfTheAgentIsKeptAsItIs(t *testing.T) {
 	s.Settled(t, a, bundle.Compliant)
 	s.Removed(t, a)
 	require.Nil(t, s.secret(t))
+}
+
+// The source-controller is the real one, and stores the chart for a HelmRelease; see also release_e2e_test.go.
+func TestTheChartOfAHelmReleaseComesFromTheEndpoint(t *testing.T) {
+	s, e := newSite(t), startEndpoint(t)
+	s.hasHelm(t)
+	const release = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: $NAME-charts}
+spec: {interval: 1h, url: "https://charts.invalid"}
+---
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: $NAME-shop}
+spec:
+  interval: 1h
+  releaseName: shop
+  targetNamespace: $NAME
+  storageNamespace: $NAME
+  chart: {spec: {chart: shop, version: 6.x, sourceRef: {kind: HelmRepository, name: $NAME-charts}}}
+`
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	archive := tar.NewWriter(zip)
+	const about = "apiVersion: v2\nname: shop\nversion: 6.1.0\n"
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "shop/Chart.yaml", Mode: 0o644, Size: int64(len(about))}))
+	_, err := archive.Write([]byte(about))
+	require.NoError(t, err)
+	require.NoError(t, archive.Close())
+	require.NoError(t, zip.Close())
+
+	a := s.embedded(t, e, "shop", release, map[string]string{"charts/shop-6.1.0.tgz": packed.String()})
+	s.R.Apply(t.Context(), a)
+	require.Eventually(t, func() bool {
+		for _, source := range s.chartSources(t) {
+			revision, _, _ := unstructured.NestedString(source.Object, "status", "artifact", "digest")
+			if revision == digest.FromBytes(packed.Bytes()).String() {
+				return true // it is the chart, as its maker packed it
+			}
+		}
+		return false
+	}, reconcilertest.Patience, 100*time.Millisecond)
+	name, _, _ := unstructured.NestedString(s.object(t, "HelmRelease", "shop").Object, "spec", "chartRef", "name")
+	require.Equal(t, s.chartSources(t)[0].GetName(), name)
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "HelmRepositoryList"})
+	require.NoError(t, s.List(t.Context(), list, client.InNamespace(namespace)))
+	for _, o := range list.Items {
+		require.NotEqual(t, s.Name+"-charts", o.GetName(), "Flux could not reach it")
+	}
+	s.Removed(t, a)
+	require.Empty(t, s.chartSources(t))
+	require.Nil(t, s.secret(t))
+}
+
+// chartSources are the OCIRepositories of charts.
+func (s *site) chartSources(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kinds["OCIRepository"])
+	require.NoError(t, s.List(t.Context(), list, client.InNamespace(namespace), client.HasLabels{kubernetes.OwnerLabel}))
+	return list.Items
 }

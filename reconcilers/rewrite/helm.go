@@ -142,7 +142,8 @@ func (h *helm) release(o *unstructured.Unstructured, namespace string) (file, fr
 		}
 	}
 	h.unused = append(h.unused, source)
-	if file, err = h.match(path.Base(name), version); err != nil {
+	named := source.kind == "HelmRepository" // others name a folder or a repository, which may be called otherwise
+	if file, err = h.match(path.Base(name), version, named); err != nil {
 		return "", "", failure(ChartNotEmbedded, "%s: %w", subject(o), err)
 	}
 	spec := specOf(o)
@@ -154,21 +155,26 @@ func (h *helm) release(o *unstructured.Unstructured, namespace string) (file, fr
 	return file, strings.TrimSpace("chart " + name + " " + version), nil
 }
 
-// match returns the file of a chart. The version may be a range, as long as only one chart of that name is there.
-func (h *helm) match(name, version string) (string, error) {
+// match returns the file of a chart. The version may be a range, as long as only one chart of that name is there. Unless
+// named is true, the only chart there is may have another name.
+func (h *helm) match(name, version string, named bool) (string, error) {
+	version = strings.ReplaceAll(strings.TrimPrefix(version, "v"), "_", "+") // tags have no +
 	var found []string
 	for _, file := range h.charts {
 		rest, ok := strings.CutPrefix(strings.TrimSuffix(file, ".tgz"), name+"-")
 		if digits := strings.TrimPrefix(rest, "v"); !ok || digits == "" || digits[0] < '0' || digits[0] > '9' {
 			continue
 		}
-		if version != "" && strings.TrimPrefix(rest, "v") == strings.TrimPrefix(version, "v") {
+		if version != "" && strings.TrimPrefix(rest, "v") == version {
 			return file, nil
 		}
 		found = append(found, file)
 	}
 	switch len(found) {
 	case 0:
+		if len(h.charts) == 1 && !named {
+			return h.charts[0], nil
+		}
 		return "", fmt.Errorf("chart %q is not among the embedded ones", name)
 	case 1:
 		return found[0], nil

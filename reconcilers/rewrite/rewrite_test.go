@@ -333,7 +333,7 @@ func TestTheChartOfAReleaseIsFoundByNameAndVersion(t *testing.T) {
 		{"web", "2.x", "", "2 versions of chart"},
 		{"ui", "", "", "is not among the embedded ones"},
 	} {
-		got, err := h.match(tc.name, tc.version)
+		got, err := h.match(tc.name, tc.version, true)
 		if tc.wrong != "" {
 			require.ErrorContains(t, err, tc.wrong)
 			continue
@@ -341,6 +341,14 @@ func TestTheChartOfAReleaseIsFoundByNameAndVersion(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, tc.want, got)
 	}
+	one := &helm{charts: []string{"shop-web-1.0.0+a.tgz"}}
+	for _, name := range []string{"web", "shop-web"} {
+		got, err := one.match(name, "v1.0.0_a", false)
+		require.NoError(t, err)
+		require.Equal(t, one.charts[0], got)
+	}
+	_, err := one.match("web", "", true)
+	require.Error(t, err)
 	long := &helm{assignment: strings.Repeat("a", 60)}
 	require.LessOrEqual(t, len(long.name("web-1.0.0.tgz")), maxName)
 	require.NotEqual(t, long.name("web-1.0.0.tgz"), long.name("web-1.0.1.tgz"))
