@@ -27,7 +27,7 @@ E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
 ARGO      = $(shell awk '$$1 == "github.com/argoproj/argo-cd/v3" { print substr($$2, 2) }' e2e/tools/argo/go.mod)
 E2E_DEBS  = containerd runc containernetworking-plugins
 MACHINE  := $(shell { cat /etc/os-release 2>/dev/null; uname -m; } | git hash-object --stdin)
-E2E_DEB  := $(E2E_CACHE)/debian/$(MACHINE)/bin
+E2E_DEB  := $(E2E_CACHE)/debian/$(MACHINE)-ctr/bin
 # Argo CD keeps its cache in a redis, which is taken from Debian where this machine has none.
 REDIS_DEBS = redis-server redis-tools libatomic1 libjemalloc2 liblzf1
 E2E_REDIS := $(if $(shell command -v redis-server),,$(E2E_CACHE)/redis/$(MACHINE)/bin)
@@ -130,7 +130,7 @@ $(E2E_DEB):
 	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
 	( cd $$tmp && { apt-get download -q $(E2E_DEBS) || { apt-get update -q && apt-get download -q $(E2E_DEBS); }; } && \
 	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/cni && \
-	mv usr/bin/containerd usr/bin/containerd-shim-runc-v2 usr/sbin/runc bin/ && \
+	mv usr/bin/containerd usr/bin/containerd-shim-runc-v2 usr/bin/ctr usr/sbin/runc bin/ && \
 	mv usr/lib/cni/ptp usr/lib/cni/host-local usr/lib/cni/loopback bin/cni/ && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
 	test $$code = 0 || echo 'e2e: $(E2E_DEBS) could not be had from apt-get: $(E2E_LEAVE)' >&2; exit $$code
 
