@@ -45,7 +45,7 @@ func BenchmarkEmbedded(b *testing.B) {
 	a.sync()
 	a.sync()
 	m := meter{b: b, name: "agent", pids: []int{a.cmd.Process.Pid}}
-	var published, requests, down, cpu []int64
+	var published, requests, down, up, cpu []int64
 	for range embeddedUpdates {
 		f.value++
 		f.commit()
@@ -54,11 +54,12 @@ func BenchmarkEmbedded(b *testing.B) {
 		t := f.bundles.measure(a.sync)
 		time.Sleep(time.Second)
 		cpu = append(cpu, (m.cpu() - computed).Milliseconds())
-		requests, down = append(requests, t.requests), append(down, t.Down)
+		requests, down, up = append(requests, t.requests), append(down, t.Down), append(up, t.Up)
 	}
 	figure("publish-one-change-ms", median(published), "ms")
 	figure("embedded-update1of200-requests", median(requests), "count")
 	figure("embedded-update1of200-bytes-down", median(down), "bytes")
+	figure("embedded-update1of200-bytes-up", median(up), "bytes")
 	figure("embedded-update1of200-cpu-ms", median(cpu), "ms")
 	a.stop()
 	f.flux()
@@ -236,7 +237,7 @@ func (f *embeddedBench) flux() {
 	require.NoError(f.t, c.Create(f.t.Context(), source))
 	f.awaitCommit(c, source)
 	m := meter{b: f.t, name: "source-controller", pids: []int{cluster.Flux(fluxNamespace)[0].PID}}
-	var requests, down, cpu []int64
+	var requests, down, up, cpu []int64
 	for range embeddedUpdates {
 		f.value++
 		f.commit()
@@ -250,10 +251,11 @@ func (f *embeddedBench) flux() {
 		})
 		time.Sleep(time.Second)
 		cpu = append(cpu, (m.cpu() - computed).Milliseconds())
-		requests, down = append(requests, t.requests), append(down, t.Down)
+		requests, down, up = append(requests, t.requests), append(down, t.Down), append(up, t.Up)
 	}
 	figure("embedded-update1of200-requests-flux", median(requests), "count")
 	figure("embedded-update1of200-bytes-down-flux", median(down), "bytes")
+	figure("embedded-update1of200-bytes-up-flux", median(up), "bytes")
 	figure("embedded-update1of200-cpu-ms-flux", median(cpu), "ms")
 	require.NoError(f.t, c.Delete(f.t.Context(), source))
 	require.NoError(f.t, c.Delete(f.t.Context(), secret))
