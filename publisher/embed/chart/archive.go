@@ -13,8 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	helm "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/ignore"
+	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -52,17 +55,79 @@ func Read(archive io.Reader) (*Chart, error) {
 }
 
 // ReadFolder reads a chart from a folder of files, with the bounds of [Read]. It honours .helmignore, and follows no links.
+// A dependency whose repository is file://PATH, relative to the folder, is read from there unless it is in charts/, as
+// "helm dependency build" would copy it.
 func ReadFolder(files fs.FS, dir string) (*Chart, error) {
 	u := new(unpacker)
-	found, err := u.folder(files, dir)
+	found, err := u.withLocal(files, dir, 0)
 	if err != nil {
 		return nil, err
 	}
 	return u.chart(found)
 }
 
+// withLocal reads a folder, and the folders of the same files that it depends on.
+func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*loader.BufferedFile, error) {
+	files, err := u.folder(source, dir)
+	if err != nil {
+		return nil, err
+	}
+	if files, err = u.vendored(files, depth); err != nil {
+		return nil, err
+	}
+	missing, err := localDependencies(files)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path.Join(dir, chartutil.ChartfileName), err)
+	}
+	for _, d := range missing {
+		at := path.Join(dir, strings.TrimPrefix(d.Repository, "file://"))
+		below, err := u.withLocal(source, at, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("the dependency %s of %s, %s: %w", d.Name, path.Join(dir, chartutil.ChartfileName), d.Repository, err)
+		}
+		for _, f := range below {
+			files = append(files, &loader.BufferedFile{Name: "charts/" + localPrefix + d.Name + "/" + f.Name, Data: f.Data})
+		}
+	}
+	return files, nil
+}
+
+// localPrefix tells folders of local dependencies from those in charts/.
+const localPrefix = "local-"
+
+// localDependencies lists the dependencies in other folders that are not in charts/.
+func localDependencies(files []*loader.BufferedFile) ([]*helm.Dependency, error) {
+	var metadata helm.Metadata
+	there := map[string]bool{}
+	for _, f := range files {
+		switch parts := strings.Split(f.Name, "/"); {
+		case f.Name == chartutil.ChartfileName, f.Name == "requirements.yaml":
+			if err := yaml.Unmarshal(f.Data, &metadata); err != nil {
+				return nil, err
+			}
+		case len(parts) == 3 && parts[0] == "charts" && parts[2] == chartutil.ChartfileName:
+			var below helm.Metadata
+			if err := yaml.Unmarshal(f.Data, &below); err != nil {
+				return nil, err
+			}
+			there[below.Name] = true
+		}
+	}
+	var missing []*helm.Dependency
+	for _, d := range metadata.Dependencies {
+		if d != nil && !there[d.Name] && strings.HasPrefix(d.Repository, "file://") && fs.ValidPath(d.Name) {
+			there[d.Name] = true // once, also where it has several aliases
+			missing = append(missing, d)
+		}
+	}
+	return missing, nil
+}
+
 // unpacker counts what it unpacks.
-type unpacker struct{ files, bytes, charts int }
+type unpacker struct {
+	files, bytes, charts int
+	read                 []string // of folders
+}
 
 func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
 	files, err := u.vendored(files, 0)
@@ -73,7 +138,8 @@ func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
 	if err != nil {
 		return nil, finding.Errorf("", finding.Position{}, "", "%s", err)
 	}
-	return &Chart{files: files, metadata: *loaded.Metadata}, nil
+	slices.Sort(u.read)
+	return &Chart{files: files, metadata: *loaded.Metadata, read: slices.Compact(u.read)}, nil
 }
 
 func (u *unpacker) count(name string, size int) error {
@@ -193,6 +259,7 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 		if err := u.count(name, int(min(info.Size(), maxFileBytes+1))); err != nil {
 			return err
 		}
+		u.read = append(u.read, name)
 		data, err := fs.ReadFile(source, name)
 		if err == nil && int64(len(data)) > info.Size() {
 			err = u.count(name, len(data)) // the file has grown

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
 	"helm.sh/helm/v3/pkg/engine"
@@ -186,4 +188,22 @@ func documentsOf(result *Result) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+func TestAChartIsRenderedByManyAtOnce(t *testing.T) {
+	c := chartWith(t, map[string]string{
+		"values.yaml": "num: {x: 1}", "charts/sub/Chart.yaml": "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
+		"charts/sub/templates/a.yaml": "a: {{ .Release.Name }}", "templates/a.yaml": "{{ $_ := set .Values.num \"x\" 2 }}a: {{ .Values.num.x }} {{ tpl \"{{ len (uuidv4) }}\" . }}",
+	})
+	var group errgroup.Group
+	for range 8 {
+		group.Go(func() error {
+			result, err := c.Render(t.Context(), testOptions(nil))
+			if err == nil && string(result.Files[1].Data) != "a: 2 36\n" {
+				err = fmt.Errorf("got %s", result.Files[1].Data)
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
 }

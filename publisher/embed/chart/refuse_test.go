@@ -320,6 +320,48 @@ func TestAFolderIsReadWithoutWhatItIgnores(t *testing.T) {
 	require.ErrorContains(t, err, "outside of the repository")
 }
 
+func TestDependenciesInOtherFoldersAreRead(t *testing.T) {
+	metadata := func(name, more string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("apiVersion: v2\nname: " + name + "\nversion: 1.2.3\n" + more)}
+	}
+	source := fstest.MapFS{
+		"apps/web/Chart.yaml":            metadata("web", "dependencies:\n- {name: common, version: 1.x, repository: 'file://../../libs/common'}\n- {name: own, version: 1.x, repository: 'file://../gone'}\n- {name: common, alias: again, version: 1.x, repository: 'file://../../libs/common'}\n"),
+		"apps/web/charts/own/Chart.yaml": metadata("own", ""),
+		"libs/common/Chart.yaml":         metadata("common", "dependencies: [{name: base, version: '*', repository: 'file://../base'}]"),
+		"libs/common/templates/c.yaml":   {Data: []byte("c: {{ .Chart.Name }}")},
+		"libs/base/Chart.yaml":           metadata("base", ""),
+		"libs/base/templates/b.yaml":     {Data: []byte("b: {{ .Chart.Name }}")},
+	}
+	c, err := ReadFolder(source, "apps/web")
+	require.NoError(t, err)
+	result, err := c.Render(t.Context(), Options{ReleaseName: "a"})
+	require.NoError(t, err)
+	var got []string
+	for _, f := range result.Files {
+		got = append(got, f.Path+": "+strings.TrimSpace(string(f.Data)))
+	}
+	require.Equal(t, []string{
+		"charts/again/charts/base/templates/b.yaml: b: base", "charts/again/templates/c.yaml: c: again",
+		"charts/common/charts/base/templates/b.yaml: b: base", "charts/common/templates/c.yaml: c: common",
+	}, got)
+
+	require.Equal(t, []string{
+		"apps/web/Chart.yaml", "apps/web/charts/own/Chart.yaml", "libs/base/Chart.yaml", "libs/base/templates/b.yaml", "libs/common/Chart.yaml", "libs/common/templates/c.yaml",
+	}, c.FilesRead())
+
+	source["libs/base/Chart.yaml"] = metadata("base", "dependencies: [{name: common, version: '*', repository: 'file://../common'}]")
+	_, err = ReadFolder(source, "apps/web")
+	require.ErrorIs(t, err, ErrTooLarge)
+	source["libs/base/Chart.yaml"] = metadata("base", "dependencies: [{name: out, version: '*', repository: 'file://../../../out'}]")
+	_, err = ReadFolder(source, "apps/web")
+	require.ErrorContains(t, err, "lies outside of the repository")
+}
+
+func TestTwoHundredMegabytesAreRefused(t *testing.T) {
+	_, err := render(t, "{{ range until 200 }}\na{{ . }}: {{ repeat 1000000 `x` }}{{ end }}", Options{})
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
 func TestHooksAndCRDsAreTold(t *testing.T) {
 	object := func(name, annotations string) string {
 		return "kind: Job\nmetadata:\n  name: " + name + "\n  annotations: {" + annotations + "}\n"

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -153,6 +154,7 @@ func TestABuildIsBounded(t *testing.T) {
 	}{
 		{"bases that double forty times", "b20", doubling, kustomization.Options{}},
 		{"many bytes", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [x]}]", "x": large}, kustomization.Options{MaxReadBytes: 900}},
+		{"two hundred megabytes", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [" + strings.Repeat("x=x, ", 200) + "]}]", "x": strings.Repeat("x", 1_000_000)}, kustomization.Options{}},
 		{"many files", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [x, y=x, z=x]}]", "x": large}, kustomization.Options{MaxFiles: 4}},
 		{"many bytes of output", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [x, y=x, z=x]}]", "x": large}, kustomization.Options{MaxBytes: 2000}},
 		{"many objects", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [x]}, {name: b, files: [x]}]", "x": large}, kustomization.Options{MaxObjects: 1}},
@@ -293,4 +295,22 @@ func TestResourcesStandForAKustomization(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, bytes.Count(built.YAML, []byte("namespace: shop")))
 	require.True(t, slices.IsSorted(built.Read))
+}
+
+func TestManyBuildsAtOnce(t *testing.T) {
+	var group errgroup.Group
+	for i := range 8 {
+		text := "resources: [one.yaml]\nnamePrefix: p-"
+		if i%2 == 0 {
+			text += "\nopenapi: {version: v1.21.2}"
+		}
+		group.Go(func() error {
+			built, err := kustomization.Build(t.Context(), tree(map[string]string{"kustomization.yaml": text, "one.yaml": object}), ".", kustomization.Options{})
+			if err == nil && !strings.Contains(string(built.YAML), "name: p-one") {
+				err = fmt.Errorf("got %s", built.YAML)
+			}
+			return err
+		})
+	}
+	require.NoError(t, group.Wait())
 }
