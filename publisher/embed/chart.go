@@ -36,6 +36,11 @@ func (b *built) chart(ctx context.Context, t *tree, q request) error {
 	if err != nil {
 		return err
 	}
+	for _, folder := range c.Folders() {
+		if !isBelow(folder, b.Dir) { // of a dependency
+			b.reads = append(b.reads, folder)
+		}
+	}
 	b.Chart, b.ChartVersion, b.Version = c.Name(), c.Version(), artifacts.PlainWord(c.Version())
 	opts := chart.Options{
 		ReleaseName: q.chart.ReleaseName, Namespace: q.chart.Namespace, KubeVersion: q.chart.KubeVersion, APIVersions: q.chart.APIVersions,

@@ -68,6 +68,7 @@ func ReadFolder(files fs.FS, dir string) (*Chart, error) {
 
 // withLocal reads a folder, and the folders of the same files that it depends on.
 func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*loader.BufferedFile, error) {
+	u.read = append(u.read, dir)
 	files, err := u.folder(source, dir)
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func localDependencies(files []*loader.BufferedFile) ([]*helm.Dependency, error)
 // unpacker counts what it unpacks.
 type unpacker struct {
 	files, bytes, charts int
-	read                 []string // of folders
+	read                 []string // folders
 }
 
 func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
@@ -139,7 +140,7 @@ func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
 		return nil, finding.Errorf("", finding.Position{}, "", "%s", err)
 	}
 	slices.Sort(u.read)
-	return &Chart{files: files, metadata: *loaded.Metadata, read: slices.Compact(u.read)}, nil
+	return &Chart{files: files, metadata: *loaded.Metadata, folders: slices.Compact(u.read)}, nil
 }
 
 func (u *unpacker) count(name string, size int) error {
@@ -259,7 +260,6 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 		if err := u.count(name, int(min(info.Size(), maxFileBytes+1))); err != nil {
 			return err
 		}
-		u.read = append(u.read, name)
 		data, err := fs.ReadFile(source, name)
 		if err == nil && int64(len(data)) > info.Size() {
 			err = u.count(name, len(data)) // the file has grown

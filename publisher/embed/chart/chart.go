@@ -35,7 +35,7 @@ var (
 type Chart struct {
 	files    []*loader.BufferedFile // with the archives in charts/ unpacked
 	metadata helm.Metadata
-	read     []string
+	folders  []string
 }
 
 // Name is the name in Chart.yaml.
@@ -44,9 +44,9 @@ func (c *Chart) Name() string { return c.metadata.Name }
 // Version is the version in Chart.yaml.
 func (c *Chart) Version() string { return c.metadata.Version }
 
-// FilesRead lists the files that [ReadFolder] read, by their names in the tree, sorted. Those of local dependencies lie
-// outside of the chart's folder.
-func (c *Chart) FilesRead() []string { return c.read }
+// Folders lists the folders that [ReadFolder] read, sorted: the chart's own, and those of its dependencies of the kind
+// file://. It is empty for an archive.
+func (c *Chart) Folders() []string { return c.folders }
 
 // Options are what a chart is rendered with, beside itself.
 type Options struct {

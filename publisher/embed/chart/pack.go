@@ -101,7 +101,7 @@ func (c *Chart) WithValuesFiles(names []string) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := &Chart{metadata: c.metadata, read: c.read, files: []*loader.BufferedFile{{Name: chartutil.ValuesfileName, Data: data}}}
+	other := &Chart{metadata: c.metadata, folders: c.folders, files: []*loader.BufferedFile{{Name: chartutil.ValuesfileName, Data: data}}}
 	for _, f := range c.files {
 		if f.Name != chartutil.ValuesfileName {
 			other.files = append(other.files, f)

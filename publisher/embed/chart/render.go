@@ -39,6 +39,9 @@ func (c *Chart) Render(ctx context.Context, opts Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: chart %s is not rendered after %s", ErrTooSlow, c.Name(), opts.MaxTime))
 	defer cancel()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	type outcome struct {
 		result *Result
 		err    error

@@ -97,6 +97,9 @@ func Build(ctx context.Context, source fs.FS, dir string, opts Options) (*Result
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: the kustomization in %q is not built after %s", ErrTooSlow, dir, opts.MaxTime))
 	defer cancel()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	type outcome struct {
 		result *Result
 		err    error
