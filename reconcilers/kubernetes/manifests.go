@@ -32,17 +32,20 @@ func (m manifest) id() object.ObjMetadata { return object.UnstructuredToObjMetad
 // subject names m as changes and messages do: Kind/namespace/name.
 func (m manifest) subject() string { return utils.FmtUnstructured(m.Unstructured) }
 
-// readManifests reads every .yaml, .yml and .json file below dir. Its errors have the reason
-// InvalidManifest, and never quote a value.
-func readManifests(dir string) ([]manifest, error) {
+// readManifests reads every .yaml, .yml and .json file below the folder under of dir, but those below the folder without,
+// which may be empty. Its errors have the reason InvalidManifest, and never quote a value.
+func readManifests(dir, under, without string) ([]manifest, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	var out []manifest
-	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), under, func(name string, d fs.DirEntry, err error) error {
 		ext := strings.ToLower(path.Ext(name))
+		if err == nil && d.IsDir() && name == without {
+			return fs.SkipDir
+		}
 		if err != nil || d.IsDir() || ext != ".yaml" && ext != ".yml" && ext != ".json" {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -91,14 +92,14 @@ func TestReadManifestsTakesManifestsOnly(t *testing.T) {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(data), 0o600))
 	}
-	found, err := readManifests(dir)
+	found, err := readManifests(dir, ".", "")
 	require.NoError(t, err)
 	require.Len(t, found, 2)
 	require.Equal(t, "manifests/deploy.YML", found[0].origin)
 	require.Equal(t, "reconciler.yaml", found[1].origin)
 
 	require.NoError(t, os.Truncate(filepath.Join(dir, "reconciler.yaml"), maxManifestBytes+1))
-	_, err = readManifests(dir)
+	_, err = readManifests(dir, ".", "")
 	require.ErrorContains(t, err, "reconciler.yaml: more than")
 }
 
@@ -119,4 +120,32 @@ func FuzzParseManifests(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The embedded manifests of an assignment are applied like the rendered ones, in whatever folder and form they are, and have
+// the assignment's namespace if they name none. Its charts are no manifests.
+func TestEmbeddedManifestsAreReadWithTheOthers(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"namespace.yaml":           "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n",
+		"manifests/a/b/config.yml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deep}\n",
+		"manifests/list.yaml":      "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: one}\n- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: two, namespace: other}\n",
+		"manifests/object.json":    `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "json"}}`,
+		"manifests/README.md":      "# no manifest",
+		"charts/podinfo-6.7.1.tgz": "a chart",
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	p := offline(t)
+	var err error
+	p.plan.objects, _, err = p.r.read(reconcilers.Assignment{Assignment: bundle.Assignment{Name: "shop", Namespace: "shop", Delivery: bundle.Embedded}, Dir: dir})
+	require.NoError(t, err)
+	require.NoError(t, p.plan.place(t.Context(), p.r.mapping, "shop"))
+	var names []string
+	for _, m := range p.plan.objects {
+		names = append(names, m.subject())
+	}
+	require.Equal(t, []string{"ConfigMap/shop/deep", "ConfigMap/shop/one", "ConfigMap/other/two", "ConfigMap/shop/json", "Namespace/shop"}, names)
 }

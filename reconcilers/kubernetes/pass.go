@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -118,13 +117,16 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 
 // read returns the objects that are applied for an assignment, and the shared ones that they need.
 func (r *Reconciler) read(a reconcilers.Assignment) ([]manifest, []rewrite.Shared, error) {
-	objects, err := readManifests(a.Dir)
+	var objects []manifest
+	var shared []rewrite.Shared
+	var err error
+	if r.engine != nil && r.engine.Embed != nil && a.Delivery == bundle.Embedded {
+		objects, shared, err = r.embed(a)
+	} else {
+		objects, err = readManifests(a.Dir, ".", "")
+	}
 	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
 		return nil, nil, waiting(FilesUnreadable, err)
-	}
-	var shared []rewrite.Shared
-	if err == nil && r.engine != nil && r.engine.Embed != nil && a.Delivery == bundle.Embedded {
-		objects, shared, err = r.embed(a, objects)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -132,21 +134,31 @@ func (r *Reconciler) read(a reconcilers.Assignment) ([]manifest, []rewrite.Share
 	return objects, r.withValues(a, objects, shared), nil
 }
 
-// embed has the engine take the embedded manifests from the agent's endpoint.
-func (r *Reconciler) embed(a reconcilers.Assignment, objects []manifest) ([]manifest, []rewrite.Shared, error) {
-	origins := map[object.ObjMetadata]string{}
-	in := rewrite.Input{Assignment: a.Assignment, Files: os.DirFS(a.Dir), Served: a.Served}
-	var inner []*unstructured.Unstructured
-	for _, m := range objects {
-		origins[m.id()] = m.origin
-		if strings.HasPrefix(m.origin, bundle.ManifestsDir+"/") {
-			inner = append(inner, m.Unstructured)
-		} else {
-			in.Objects = append(in.Objects, m.Unstructured)
-		}
+// embed has the engine take the embedded manifests from the agent's endpoint. They are read only if they are applied like
+// the other objects.
+func (r *Reconciler) embed(a reconcilers.Assignment) ([]manifest, []rewrite.Shared, error) {
+	rendered, err := readManifests(a.Dir, ".", bundle.ManifestsDir)
+	if err != nil {
+		return nil, nil, err
 	}
-	in.Manifests = func() ([]*unstructured.Unstructured, error) { return inner, nil }
-	res, err := r.engine.Embed(in)
+	origins := map[object.ObjMetadata]string{}
+	take := func(found []manifest) (objects []*unstructured.Unstructured) {
+		for _, m := range found {
+			origins[m.id()] = m.origin
+			objects = append(objects, m.Unstructured)
+		}
+		return objects
+	}
+	res, err := r.engine.Embed(rewrite.Input{
+		Assignment: a.Assignment, Files: os.DirFS(a.Dir), Objects: take(rendered), Served: a.Served,
+		Manifests: func() ([]*unstructured.Unstructured, error) {
+			found, err := readManifests(a.Dir, bundle.ManifestsDir, "")
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil, nil
+			}
+			return take(found), err
+		},
+	})
 	if err != nil {
 		return nil, nil, err
 	}
