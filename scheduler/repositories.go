@@ -39,6 +39,24 @@ func (m *Model) CheckRegistration(r WorkloadRegistration) error {
 	return nil
 }
 
+// CheckSource returns an error if an assignment of a registration and a workspace may not embed what lies in a git
+// repository: the publisher reads it with its own rights. The platform's own assignments, which have no registration, may
+// embed everything.
+func (m *Model) CheckSource(registration, workspace, repository string) error {
+	w := m.workspaces[workspace]
+	if registration == "" || !w.bound {
+		return nil
+	}
+	place, err := parseGitPlace(repository)
+	if err != nil {
+		return fmt.Errorf("workspace %q may not use its repository: %w", workspace, err)
+	}
+	if !slices.ContainsFunc(w.repositories, func(p gitPlace) bool { return p.holds(place) }) {
+		return fmt.Errorf("workspace %q may not use repository %s: add it to repositories of the workspace in the Platform", workspace, place)
+	}
+	return nil
+}
+
 func notAllowed(r WorkloadRegistration, hint, format string, args ...any) error {
 	return because(WorkspaceNotAllowed, finding.Errorf(finding.CodeWorkspaceNotAllowed, r.Position, hint, format, args...))
 }

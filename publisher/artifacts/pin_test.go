@@ -77,13 +77,13 @@ func (s *servers) push(repository, tag, content string, annotations map[string]s
 	return manifest.Descriptor.Digest, int64(len(content) + 2 + len(data))
 }
 
-// pinned pins assignments of one cluster type.
 // pin is Pin with a resolver of its own.
 func pin(ctx context.Context, result *scheduler.Result, opts sources.Options) error {
 	resolver := sources.NewResolver(opts)
 	return errors.Join(Pin(ctx, result, resolver), resolver.Close())
 }
 
+// pinned pins assignments of one cluster type.
 func pinned(t *testing.T, opts sources.Options, assignments ...scheduler.Assignment) scheduler.ClusterTypeResult {
 	t.Helper()
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{

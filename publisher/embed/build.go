@@ -33,6 +33,8 @@ type built struct {
 	// Objects are those of Files, and Secrets name those that hold data.
 	Objects []objectID
 	Secrets []string
+	// Remotes are the git repositories with bases.
+	Remotes []string
 	// Chart and ChartVersion name the chart that was rendered; empty if none was.
 	Chart, ChartVersion string
 	// Own lists the files of the request's source, if there are others.
@@ -69,8 +71,15 @@ func (r *reader) build(ctx context.Context, q request) (made *built, err error) 
 			r.built[key] = once
 		}
 		r.mu.Unlock()
-		made, err = once()
-		return err
+		if made, err = once(); err != nil {
+			return err
+		}
+		for _, repository := range made.Remotes { // what a cache has may have been allowed before
+			if err := r.allowed(q, repository); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil && !q.isOwn() {
 		err = fmt.Errorf("%s: %s: %w", q.origin.Place, q.origin.Reference(), err)
@@ -118,10 +127,7 @@ func ofFiles(files fs.FS, revision string) *tree {
 
 // key identifies what equal requests have in common, without the revision of the source.
 func (q request) key(how method) string {
-	parts := []any{q.origin.Source, q.registration, q.dir, how, q.adapter == "flux"}
-	if q.isOwn() {
-		parts[1] = q.registration
-	}
+	parts := []any{q.origin.Source, q.registration, q.workspace, q.dir, how, q.adapter == "flux"}
 	if how == chartMethod {
 		parts = append(parts, q.chart)
 	}

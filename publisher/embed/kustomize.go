@@ -27,12 +27,18 @@ func (b *built) kustomize(ctx context.Context, r *reader, t *tree, q request) er
 			return err
 		}
 	}
-	return b.kustomizeFolder(ctx, r, t, q.dir, bundle.ManifestsDir, opts)
+	return b.kustomizeFolder(ctx, r, t, q, q.dir, bundle.ManifestsDir, opts)
 }
 
 // kustomizeFolder builds the kustomization in dir into a file in the folder to.
-func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, dir, to string, opts kustomization.Options) error {
+func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q request, dir, to string, opts kustomization.Options) error {
 	opts.Remote = func(ctx context.Context, url, commit string) (fs.FS, error) {
+		if err := r.allowed(q, url); err != nil {
+			return nil, err
+		}
+		if b.Remotes = append(b.Remotes, url); !slices.IsSorted(b.Remotes) {
+			slices.Sort(b.Remotes)
+		}
 		s := sources.Source{Kind: bundle.ArtifactGit, URL: url, Revision: commit}
 		found := r.Resolver.Of(ctx, s)
 		if found.Err != nil {

@@ -67,7 +67,7 @@ func (b *built) plain(ctx context.Context, r *reader, t *tree, q request) error 
 			if name == q.dir || q.argo != nil || !hasKustomization(t.FS, name) {
 				return nil
 			}
-			if err := b.kustomizeFolder(ctx, r, t, name, below(q.dir, name), kustomization.Options{}); err != nil {
+			if err := b.kustomizeFolder(ctx, r, t, q, name, below(q.dir, name), kustomization.Options{}); err != nil {
 				return err
 			}
 			return fs.SkipDir

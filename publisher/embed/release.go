@@ -49,6 +49,15 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 			continue
 		}
 		for _, w := range list {
+			if w.source.Kind == bundle.ArtifactGit && err == nil {
+				err = r.allowed(c.request, w.source.URL)
+			}
+		}
+		if err != nil {
+			failed[key] = err
+			continue
+		}
+		for _, w := range list {
 			named = append(named, w.source)
 		}
 		if wanted[key] = list; len(list) == 0 && c.Release {

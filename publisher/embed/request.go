@@ -27,6 +27,7 @@ type request struct {
 	// origin is the source; the zero Origin stands for the folder of the Workload's own source, of registration.
 	origin       artifacts.Origin
 	registration string
+	workspace    string
 	dir          string // in the source
 	adapter      string
 	argo         *argoSource // of the Application, if there is one
@@ -38,12 +39,17 @@ func (q request) isOwn() bool { return q.origin.Source == sources.Source{} }
 
 // request finds out what an assignment embeds.
 func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a *scheduler.Assignment) (q request, err error) {
-	q = request{adapter: a.Adapter, registration: a.Registration}
+	q = request{adapter: a.Adapter, registration: a.Registration, workspace: a.Workspace}
 	if !slices.Contains(adapters, a.Adapter) {
 		return q, fmt.Errorf("the adapter %s has no embedded delivery: it is for %s", a.Adapter, strings.Join(adapters, ", "))
 	}
 	if q.origin, err = artifacts.OriginOf(a); err != nil {
 		return q, err
+	}
+	if q.origin.Kind == bundle.ArtifactGit {
+		if err := r.allowed(q, q.origin.URL); err != nil {
+			return q, fmt.Errorf("%s: %w", q.origin.Place, err)
+		}
 	}
 	dir := a.Manifests["path"]
 	if q.isOwn() {
@@ -77,6 +83,14 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	}
 	q.chart, err = r.chartOptions(ctx, ct, a, q.argo)
 	return q, err
+}
+
+// allowed returns an error if the content of a request may not come from a git repository.
+func (r *reader) allowed(q request, repository string) error {
+	if r.Allowed == nil {
+		return nil
+	}
+	return r.Allowed(q.registration, q.workspace, repository)
 }
 
 // chartOptions are the settings of a chart that come from the assignment.

@@ -92,8 +92,8 @@ func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	})
 }
 
-// Embed adds to the assignments of result with embedded delivery what their targets name; the Own, Value and At of opts are
-// set here. It calls pin once everything is read, for what is to be done with the rendered files alone. What is odd about the
+// Embed adds to the assignments of result with embedded delivery what their targets name; the functions of opts are set
+// here. It calls pin once everything is read, for what is to be done with the rendered files alone. What is odd about the
 // embedded objects is added to the warnings of result. The decision is that of [Options], or nil.
 func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Result, decision *scheduler.Decision, opts embed.Options, pin func() error) error {
 	if !embed.Any(result) {
@@ -105,7 +105,7 @@ func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Re
 	}
 	own := newOwnSources(src, loaded)
 	defer own.close()
-	opts.Own, opts.Value, opts.At = own.read, explainer.Value, explainer.TargetAt
+	opts.Own, opts.Value, opts.At, opts.Allowed = own.read, explainer.Value, explainer.TargetAt, loaded.Model.CheckSource
 	embedded, err := embed.Read(ctx, result, opts)
 	if err == nil {
 		err = pin()
