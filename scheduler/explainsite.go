@@ -118,6 +118,9 @@ func siteValue(key string, c *kinds.Cluster, schema *siteschema.Schema, values s
 		}
 	} else if own := sitevalues.ProblemsOf([]string{key}, values, problems); len(own) > 0 {
 		s.Problem, s.Source = own[0].Message, own[0].Source
+		if own[0].Kind == sitevalues.Missing && s.SiteMaySet {
+			s.Problem = "the platform gives it no value"
+		}
 	}
 	switch given, has := c.Spec.Values[key]; {
 	case has:
