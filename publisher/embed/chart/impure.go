@@ -169,7 +169,7 @@ func inZone(r *run, s *site, fixed string) zoned {
 
 // refuses is an error about a call that never works here.
 func (s *site) refuses(hint, format string, args ...any) error {
-	if advice := s.advice(""); advice != "" {
+	if advice := s.advice(prefixOf(s.template)); advice != "" {
 		hint = advice
 	}
 	return &finding.Error{Position: finding.Position{File: s.template, Line: s.line}, Message: finding.Sentence(format, args...), Hint: hint, Err: ErrNotReproducible}

@@ -127,6 +127,19 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 	require.Equal(t, "a: v1.31 31 true false\n", got)
 }
 
+func TestAdviceNamesTheValueOfTheWhole(t *testing.T) {
+	files := map[string]string{"charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 0.1.0\n"}
+	for template, want := range map[string]string{
+		"{{ if not .Values.auth.password }}{{ lookup `v1` `Secret` `a` `b` }}{{ end }}": "(set db.auth.password)",
+		"a: {{ .Values.auth.password | default (randAlphaNum 5) }}":                     "(set db.auth.password)",
+	} {
+		files["charts/db/templates/a.yaml"], files["charts/db/values.yaml"] = template, "auth: {}"
+		_, err := chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "charts/db/templates/a.yaml:1: ")
+	}
+}
+
 func TestARenderingIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name, template string
