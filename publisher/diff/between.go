@@ -18,6 +18,9 @@ func TreeOf(assignments []scheduler.Assignment) *Tree {
 	for _, a := range assignments {
 		files := filesOf(a)
 		t.Listed = append(t.Listed, pack.Line(a, files))
+		if from := pack.SourcesOf(a); len(from) > 0 {
+			t.Sources = append(t.Sources, bundle.AssignmentSources{Assignment: a.Name, Sources: from})
+		}
 		all[a.Name] = map[string][]byte{}
 		for _, f := range files {
 			all[a.Name][f.Path] = f.Data
@@ -108,6 +111,7 @@ func (d *AssignmentDifference) fill(old, now *Tree, was, is bundle.Assignment, p
 	}
 	if d.Change == ChangeChanged {
 		d.restarts(was, is, before, files, false)
+		d.sources(old.sourcesOf(d.Name), now.sourcesOf(d.Name))
 	}
 	return nil
 }
