@@ -148,6 +148,7 @@ var elsewhere = map[string]string{
 	"notePushed":     "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
+	"useValues":      "TestADeathAmidValuesLeavesNothingHalf",
 	// Steps for the agent's endpoint, which end a pass.
 	"keepSignature":    "TestAReleaseIsCompletedWhereverItIsCut",
 	"compressAgain":    "TestAReleaseIsCompletedWhereverItIsCut",
