@@ -256,7 +256,7 @@ var callChecks = map[string]func(r *run, args []reflect.Value) error{
 		return nil
 	},
 	"derivePassword": func(r *run, _ []reflect.Value) error {
-		if r.steps += maxSteps / 10; r.steps > maxSteps { // it takes a tenth of a second
+		if r.steps += maxSteps / 4; r.steps > maxSteps { // it takes a tenth of a second
 			return errWork
 		}
 		return nil
