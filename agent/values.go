@@ -24,7 +24,7 @@ func (p *pass) useValues(ctx context.Context, rollout *assignments.Rollout) erro
 		return nil
 	}
 	document := func(name string) ([]byte, error) { return p.content.Document(p.running, name) }
-	if err := p.values.Update(ctx, p.running.Digest(), document, p.facts(), rollout.Contains(usesValues)); err != nil {
+	if err := p.values.Resolve(ctx, p.running.Digest(), document, p.facts(), rollout.Contains(usesValues)); err != nil {
 		return err
 	}
 	waits, now := map[string]assignments.Wait{}, p.opts.Now()

@@ -1,6 +1,6 @@
 // Package sitevalues gives the assignments of one agent the values of its site.
 //
-// Begin with New. Site.Update reads the site's own values again and resolves all of them for the release that runs, once in
+// Begin with New. Site.Resolve reads the site's own values again and resolves all of them for the release that runs, once in
 // a pass and before any engine is called. Site.Of then returns the values that an assignment is to have, or why it has to
 // wait, and Site.Complete puts them into what an engine is handed: as they are, and in a copy of the assignment's files in
 // which ${site.KEY} is replaced.
@@ -69,7 +69,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Site are the values of one agent's site. Update is called by one goroutine, the rest by several.
+// Site are the values of one agent's site. Resolve is called by one goroutine, the rest by several.
 type Site struct {
 	opts    Options
 	files   *content.Store
@@ -95,11 +95,11 @@ func New(db *state.DB, files *content.Store, opts Options) *Site {
 	return &Site{opts: opts, files: files, db: db, folders: &folders{db: db}}
 }
 
-// Update reads the site's own values, and resolves them with what the release says for a cluster with these facts. Document
+// Resolve reads the site's own values, and resolves them with what the release says for a cluster with these facts. Document
 // returns a file of the release's tree, nil if it has none; inUse is true if an assignment uses values. What has changed is in
 // the state file before it counts. Only an error of the state file ends the work: what cannot be read leaves the values as
 // they were.
-func (s *Site) Update(ctx context.Context, release digest.Digest, document func(name string) ([]byte, error), facts shared.Facts, inUse bool) error {
+func (s *Site) Resolve(ctx context.Context, release digest.Digest, document func(name string) ([]byte, error), facts shared.Facts, inUse bool) error {
 	var before Saved
 	err := s.db.View(func(tx *bbolt.Tx) (err error) {
 		before, err = Load(tx)
@@ -201,7 +201,7 @@ func (r *resolved) declares() bool {
 	return r.document != nil || len(r.saved.Own.Values) > 0 || r.saved.Broken != "" || r.saved.Unreadable != ""
 }
 
-// Declared identifies what a release says about the values of a cluster. Document is that of Site.Update.
+// Declared identifies what a release says about the values of a cluster. Document is that of Site.Resolve.
 func Declared(document func(name string) ([]byte, error), uid string) (digest.Digest, error) {
 	var r resolved
 	err := r.resolve(document, shared.Facts{UID: uid})
@@ -425,7 +425,7 @@ type Check struct {
 }
 
 // Try judges own values that would take the place of those at place, by the release that runs. Document returns a file of
-// its tree, as for Update. Before is what the state file has.
+// its tree, as for Site.Resolve. Before is what the state file has.
 func Try(own Own, place string, before Saved, document func(name string) ([]byte, error), facts shared.Facts, records []assignments.Record) (Check, error) {
 	next := resolved{saved: Saved{Place: place, Own: own}}
 	c := Check{Values: len(own.Values), Problems: []string{}, Changes: []string{}, Assignments: []string{}}
