@@ -186,3 +186,30 @@ func TestAFaultOfOneFolderStaysItsOwn(t *testing.T) {
 	_, err = s.Served(gone.Assignment, gone.Folder, at)
 	require.ErrorAs(t, err, new(*state.LocalError))
 }
+
+// A process that ends before the record is written leaves blobs that nobody names, and the next one makes the rest. One that
+// ends after it leaves an artifact that is whole.
+func TestADeathAmidMakingLeavesNothingHalf(t *testing.T) {
+	for _, moment := range []string{"commit: before", "commit: after"} {
+		f := newFixture(t)
+		w := wanted("web", folder(t, map[string]string{"manifests/a.yaml": "a: 1\n"}), "1")
+		f.db.Moment = func(name string) {
+			if name == moment {
+				panic(name)
+			}
+		}
+		require.Panics(t, func() { _, _, _ = f.store().Bring(t.Context(), []artifact.Wanted{w}) }, moment)
+		f.db.Moment = nil
+		require.NoError(t, f.db.View(func(tx *bbolt.Tx) error {
+			named, err := artifact.Named(tx)
+			require.Equal(t, moment == "commit: after", len(named) == 1, "named only once it is recorded")
+			return err
+		}))
+		s := f.store()
+		changed, _, err := s.Bring(t.Context(), []artifact.Wanted{w})
+		require.NoError(t, err)
+		require.Equal(t, moment == "commit: before", changed)
+		_, err = s.Served(w.Assignment, w.Folder, at)
+		require.NoError(t, err)
+	}
+}
