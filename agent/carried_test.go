@@ -279,6 +279,20 @@ func TestAPauseHoldsUpNoTransfer(t *testing.T) {
 	require.Equal(t, requests, s.images.requests.Load())
 }
 
+func TestArtifactsOfAFirstReleaseComeBeforeTheClusterMayBeChanged(t *testing.T) {
+	s := newImageSite(t)
+	one := s.image("app", "linux/amd64", "one")
+	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": one}}, nil)
+	s.agent(func(a *Agent) {
+		_, err := a.Pause("maintenance", 0)
+		require.NoError(t, err)
+		require.Equal(t, 0, a.Once(t.Context(), 0).Status.Carry.Missing)
+	})
+	require.NoDirExists(t, filepath.Join(s.site.host, "web-x"))
+	require.True(t, s.has(one.Digest))
+	require.Equal(t, []string{"app@" + one.Digest.String()}, s.refs(), "its tag is named once it runs")
+}
+
 func TestWhatDoesNotFitIsHeldAlone(t *testing.T) {
 	s := newImageSite(t)
 	large, small := s.image("large", "linux/amd64", "l1", "l2", "l3", "l4"), s.image("small", "linux/amd64", "s1")

@@ -16,7 +16,7 @@ const pollTime = 250 * time.Millisecond
 // work.
 func (p *pass) observe(ctx context.Context, got pulled, did applied, g *freeze.Guard) (seen observed, err error) {
 	seen.applied = did
-	if p.running == nil {
+	if p.running == nil && !(p.last && p.carrier.Working()) {
 		return seen, nil
 	}
 	begun := time.Now()

@@ -29,11 +29,12 @@ func (s *site) memoryName() clustermemory.Name {
 }
 
 // start starts the site's agent with a state folder, and returns when it has made a pass.
-func (s *site) start(state string) *follower {
+func (s *site) start(state string, more ...string) *follower {
 	s.t.Helper()
 	cmd := exec.Command(filepath.Join(os.Getenv(harness.ProgramsEnv), "wherry-agent"),
 		"run", "--registry", "oci://"+s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
 		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", state, "--interval", "24h")
+	cmd.Args = append(cmd.Args, more...)
 	f := &follower{agent.NewClient(s.path(state)), s.t, cmd, &bytes.Buffer{}}
 	cmd.Dir, cmd.Stderr = s.dir, f.log
 	require.NoError(s.t, cmd.Start())

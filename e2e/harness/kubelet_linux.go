@@ -24,6 +24,8 @@ state = "{{.Dir}}/state"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{{.Sandbox}}"
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{{.Dir}}/certs.d"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{{.Tools}}/cni"
     conf_dir = "{{.Dir}}/cni"
@@ -111,6 +113,12 @@ func listens(socket string) bool {
 	}
 	_ = connection.Close() // nothing was sent
 	return true
+}
+
+// Mirror has the container runtime ask the mirror at a URL for the images of a registry, before the registry itself.
+func (n *Node) Mirror(registry, url string) error {
+	return writeTemplate(filepath.Join(n.dir, "certs.d", registry, "hosts.toml"),
+		"server = \"http://{{.Registry}}\"\n[host.\"{{.URL}}\"]\n  capabilities = [\"pull\", \"resolve\"]\n", map[string]string{"Registry": registry, "URL": url})
 }
 
 // Logs returns what the containers in a namespace have written on this node, where it runs any.
