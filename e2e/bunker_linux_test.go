@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,8 @@ type bunker struct {
 	link    *wire.Link
 	proxy   *wire.Proxy          // at the far end of the link
 	agents  map[string]*follower // by cluster type
+	first   string               // HOST:PORT of the host's agent
+	second  place                // of another host, whose agent asks that one first, and then the registry
 }
 
 // bunkerSites are the cluster types of testdata/bunker, with the flags of their agents' engines.
@@ -121,7 +124,18 @@ func (b *bunker) begin() {
 				}
 			}
 		}
+		if clusterType == "host" { // others of the site follow it
+			var err error
+			b.first, err = harness.FreeAddress()
+			require.NoError(b.t, err)
+			p.more = []string{"--serve", b.first, "--serve-plain-http"} // loopback is spoken to without TLS
+		}
 		b.agents[clusterType] = follow(b.t, p)
+	}
+	b.second = place{
+		registry: "oci://" + b.first + "/default", clusterType: "host", key: b.path("cosign.pub"), state: b.path("agent-second"),
+		start: b.link.Near.Start, env: []string{"SSL_CERT_FILE=" + authority},
+		more: []string{"--registry", location},
 	}
 }
 
@@ -242,11 +256,23 @@ func TestSitesWithoutARouteToTheOutside(t *testing.T) {
 			return b.version(clusterType) == "1"
 		}, patience, 100*time.Millisecond, clusterType)
 	})
+	second := follow(t, b.second) // a new machine, which has never had a link
+	second.syncUntilDone()
+	require.FileExists(t, filepath.Join(b.second.applied(), "shop-web/manifests/shop.yaml"))
 	require.Equal(t, before, b.link.Arrived(), "nothing passes")
 
 	b.release("2")
 	require.NoError(t, b.link.Up(true))
 	b.requireAll("2")
+	b.agents["host"].stop()
+	second.syncUntilDone() // the box before it is gone
+	status, err := second.Status(t.Context())
+	require.NoError(t, err)
+	require.True(t, status.Registries[1].Last, "%+v", status.Registries)
+	data, err := os.ReadFile(filepath.Join(b.second.applied(), "shop-web/manifests/shop.yaml"))
+	require.NoError(t, err)
+	require.Contains(t, string(data), `version: "2"`)
+	delete(b.agents, "host")
 	for clusterType, a := range b.agents {
 		status, err := a.Status(t.Context())
 		require.NoError(t, err)
