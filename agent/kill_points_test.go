@@ -188,7 +188,8 @@ func (w *realm) eventOf(name string) string {
 	return everyday[w.random.IntN(len(everyday))]
 }
 
-// momentsInCode are the names that the agent gives to moments, and a pair for each commit.
+// momentsInCode are the names that the agent gives to moments, and a pair for each commit. Package carry has a test of its own,
+// TestAKilledTransferGoesOn.
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
