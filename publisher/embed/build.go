@@ -52,7 +52,7 @@ type tree struct {
 	chart    []byte // an archive; then there are no files
 	revision string // a commit or digest; empty if it is not known
 	version  string // that the source says of itself
-	// object identifies the content of a file or folder; it is empty if that is not known.
+	// object identifies the content of a file or folder, or that there is none; it is empty if that is not known.
 	object func(path string) string
 }
 
@@ -102,7 +102,7 @@ func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) 
 		return found.Err
 	}
 	if q.origin.Kind == bundle.ArtifactGit {
-		return found.Read(func(files fs.FS) error { return do(ofFiles(files, found.Revision)) })
+		return found.Read(func(files fs.FS) error { return do(q.asTaken(ofFiles(files, found.Revision))) })
 	}
 	c, err := r.Resolver.Content(ctx, q.origin.Source)
 	if err != nil {
@@ -112,12 +112,23 @@ func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) 
 	if c.Files != nil {
 		t.FS = gitrepo.Guard(c.Files)
 	}
-	return do(t)
+	return do(q.asTaken(t))
+}
+
+// asTaken returns a tree with the files that the assignment's engine takes of it.
+func (q request) asTaken(t *tree) *tree {
+	if q.adapter == "flux" && t.FS != nil {
+		t.FS = asFlux(t.FS, q.ignore)
+	}
+	return t
 }
 
 func ofFiles(files fs.FS, revision string) *tree {
 	return &tree{FS: gitrepo.Guard(files), revision: revision, object: func(path string) string {
 		info, err := fs.Stat(files, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return "none"
+		}
 		if err != nil {
 			return ""
 		}
@@ -127,7 +138,7 @@ func ofFiles(files fs.FS, revision string) *tree {
 
 // key identifies what equal requests have in common, without the revision of the source.
 func (q request) key(how method) string {
-	parts := []any{q.origin.Source, q.registration, q.workspace, q.dir, how, q.adapter == "flux"}
+	parts := []any{q.origin.Source, q.registration, q.workspace, q.dir, how, q.adapter == "flux", q.ignore}
 	if how == chartMethod {
 		parts = append(parts, q.chart)
 	}

@@ -85,7 +85,15 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 	default:
 		err = made.plain(ctx, r, t, q)
 	}
-	if err == nil && len(made.Files) == 0 {
+	taken, isFlux := t.FS.(*fluxFS)
+	if isFlux {
+		made.reads = append(made.reads, taken.files.Asked()...)
+	}
+	switch {
+	case err != nil || len(made.Files) > 0:
+	case isFlux && taken.leftOut:
+		err = fmt.Errorf("folder %q has no manifests for Flux: .sourceignore files, spec.ignore of the source or Flux's defaults leave files out", q.dir)
+	default:
 		err = fmt.Errorf("folder %q has no manifests", q.dir)
 	}
 	return made, err

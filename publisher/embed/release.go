@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 
+	"gopkg.in/yaml.v3"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
@@ -31,6 +33,7 @@ type wantedChart struct {
 	chart.Release
 	source sources.Source
 	dir    string // in a git repository
+	ignore string // of the GitRepository
 }
 
 // String names the HelmRelease.
@@ -101,7 +104,10 @@ func (c *content) releases() ([]wantedChart, error) {
 			return nil, release.Err
 		}
 		var err error
-		if w.source, w.dir, err = sourceOf(release.Source, objects); err != nil {
+		if w.source, w.dir, err = sourceOf(release.Source, objects); err == nil {
+			w.ignore, err = ignoreOf(release.Source, w.dir, objects)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", w, err)
 		}
 		list = append(list, w)
@@ -138,12 +144,7 @@ func sourceOf(s chart.Source, objects []map[string]any) (src sources.Source, dir
 // gitSource returns the state of a repository that a GitRepository among objects names.
 func gitSource(s chart.Source, objects []map[string]any) sources.Source {
 	src := sources.Source{Kind: bundle.ArtifactGit, URL: s.URL, Branch: "master"} // which is Flux's default
-	for _, o := range objects {
-		metadata, _ := o["metadata"].(map[string]any)
-		if text(o["kind"]) != s.Kind || text(metadata["name"]) != s.Name || text(metadata["namespace"]) != s.Namespace {
-			continue
-		}
-		spec, _ := o["spec"].(map[string]any)
+	for _, spec := range specsOf(s, objects) {
 		ref, _ := spec["ref"].(map[string]any)
 		src.Branch, src.Revision = text(ref["branch"]), text(ref["commit"])
 		if src.RefName = text(ref["name"]); src.RefName == "" {
@@ -156,6 +157,37 @@ func gitSource(s chart.Source, objects []map[string]any) sources.Source {
 		}
 	}
 	return src
+}
+
+// specsOf returns the specs of a source among objects.
+func specsOf(s chart.Source, objects []map[string]any) (specs []map[string]any) {
+	for _, o := range objects {
+		metadata, _ := o["metadata"].(map[string]any)
+		if text(o["kind"]) == s.Kind && text(metadata["name"]) == s.Name && text(metadata["namespace"]) == s.Namespace {
+			spec, _ := o["spec"].(map[string]any)
+			specs = append(specs, spec)
+		}
+	}
+	return specs
+}
+
+// ignoreOf returns the spec.ignore of a release's source, for a chart in a folder.
+func ignoreOf(s chart.Source, dir string, objects []map[string]any) (ignore string, err error) {
+	for _, spec := range specsOf(s, objects) {
+		var fields fluxSource
+		data, err := yaml.Marshal(spec)
+		if err == nil {
+			err = yaml.Unmarshal(data, &fields)
+		}
+		if err == nil {
+			err = fields.check(s.Kind, s.Name, dir)
+		}
+		if err != nil {
+			return "", err
+		}
+		ignore = fields.Ignore
+	}
+	return ignore, nil
 }
 
 // addRelease adds the chart of a HelmRelease, as an archive, and the images in it.
@@ -197,7 +229,7 @@ func (r *reader) archiveOf(ctx context.Context, w wantedChart) (archive []byte, 
 	}
 	if w.source.Kind == bundle.ArtifactGit {
 		err = found.Read(func(files fs.FS) (err error) {
-			opened, err = chart.ReadFolder(gitrepo.Guard(files), w.dir)
+			opened, err = chart.ReadFolder(asFlux(gitrepo.Guard(files), w.ignore), w.dir)
 			return err
 		})
 	} else {

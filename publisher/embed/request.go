@@ -31,6 +31,7 @@ type request struct {
 	dir          string // in the source
 	adapter      string
 	argo         *argoSource // of the Application, if there is one
+	ignore       string      // of Flux's source object
 	chart        chartOptions
 }
 
@@ -68,7 +69,7 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	}
 	switch a.Adapter {
 	case "flux":
-		dir, err = objects.fluxPath(q.origin, dir)
+		dir, q.ignore, err = objects.fluxPath(q.origin, dir)
 	case "argo":
 		q.argo, err = objects.argoSource(q.origin)
 		if q.argo != nil && q.argo.Chart == "" {
@@ -150,9 +151,10 @@ type object struct {
 		Name string `yaml:"name"`
 	} `yaml:"metadata"`
 	Spec struct {
-		URL       string `yaml:"url"`
-		Path      string `yaml:"path"`
-		SourceRef struct {
+		fluxSource `yaml:",inline"`
+		URL        string `yaml:"url"`
+		Path       string `yaml:"path"`
+		SourceRef  struct {
 			Kind string `yaml:"kind"`
 			Name string `yaml:"name"`
 		} `yaml:"sourceRef"`
@@ -207,31 +209,55 @@ func (o object) is(group, kind string) bool {
 	return o.Kind == kind && strings.HasPrefix(o.APIVersion, group+"/")
 }
 
-// fluxPath returns the folder that the Kustomization of the source applies; otherwise is the folder if there is none.
-func (all objects) fluxPath(origin artifacts.Origin, otherwise string) (string, error) {
+// fluxPath returns the folder that the Kustomization of the source applies, and the spec.ignore of the source; otherwise is
+// the folder if there is no Kustomization.
+func (all objects) fluxPath(origin artifacts.Origin, otherwise string) (dir, ignore string, err error) {
 	ours := map[string]bool{} // the source objects, as KIND/NAME
 	for _, o := range all {
 		if strings.HasPrefix(o.APIVersion, "source.toolkit.fluxcd.io/") && origin.Names(o.Spec.URL, "") {
 			ours[o.Kind+"/"+o.Metadata.Name] = true
 		}
 	}
+	used := map[string]bool{}
 	var path *string
 	for _, o := range all {
 		if !ours[o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name] || !o.is("kustomize.toolkit.fluxcd.io", "Kustomization") {
 			continue
 		}
 		if len(o.Spec.Components) > 0 {
-			return "", fmt.Errorf("the Kustomization %q names components, which are not in what is embedded: put them into the kustomization of its folder", o.Metadata.Name)
+			return "", "", fmt.Errorf("the Kustomization %q names components, which are not in what is embedded: put them into the kustomization of its folder", o.Metadata.Name)
 		}
 		if path != nil && *path != o.Spec.Path {
-			return "", fmt.Errorf("two Kustomizations apply folders %q and %q of %s: embedded delivery takes one folder", *path, o.Spec.Path, origin.Name())
+			return "", "", fmt.Errorf("two Kustomizations apply folders %q and %q of %s: embedded delivery takes one folder", *path, o.Spec.Path, origin.Name())
 		}
-		path = &o.Spec.Path
+		path, used[o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name] = &o.Spec.Path, true
 	}
 	if path == nil {
-		return otherwise, nil
+		path, used = &otherwise, ours
 	}
-	return *path, nil
+	ignore, err = all.fluxIgnore(used, *path)
+	return *path, ignore, err
+}
+
+// fluxIgnore returns the spec.ignore of the source objects that are used for a folder.
+func (all objects) fluxIgnore(used map[string]bool, dir string) (ignore string, err error) {
+	if dir, err = gitrepo.CleanPath(dir); err != nil {
+		return "", err
+	}
+	first := ""
+	for _, o := range all {
+		if !used[o.Kind+"/"+o.Metadata.Name] || !strings.HasPrefix(o.APIVersion, "source.toolkit.fluxcd.io/") {
+			continue
+		}
+		if err := o.Spec.check(o.Kind, o.Metadata.Name, dir); err != nil {
+			return "", err
+		}
+		if first != "" && ignore != o.Spec.Ignore {
+			return "", fmt.Errorf("the sources %q and %q are one repository and differ in spec.ignore: give them the same", first, o.Metadata.Name)
+		}
+		first, ignore = o.Metadata.Name, o.Spec.Ignore
+	}
+	return ignore, nil
 }
 
 // argoSource returns the source of the Application; nil if the rendered files have none.

@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sourceignore"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -116,7 +117,7 @@ func readable(tree fs.FS, dir string, hidden []string) []string {
 	var names []string
 	for parent := dir; parent != "."; {
 		parent = path.Dir(parent)
-		if name := path.Join(parent, ignoreFile); isFile(tree, name) {
+		if name := path.Join(parent, sourceignore.File); isFile(tree, name) {
 			names = append(names, name)
 		}
 	}
@@ -129,7 +130,7 @@ func readable(tree fs.FS, dir string, hidden []string) []string {
 			return fs.SkipDir
 		case slices.ContainsFunc(hidden, func(h string) bool { return path.Join(dir, h) == name }):
 			return fs.SkipDir
-		case e.Type().IsRegular() && (base == ignoreFile || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))):
+		case e.Type().IsRegular() && (base == sourceignore.File || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))):
 			names = append(names, name)
 		}
 		return nil
