@@ -1,8 +1,13 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
+	"net"
+	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -80,4 +85,102 @@ func placesOf(repositories []string) []gitPlace {
 		}
 	}
 	return places
+}
+
+// gitPlace is a git repository, or what lies above repositories, in a form in which equal places have equal values. Its
+// text is never printed: a URL may hold credentials.
+type gitPlace struct {
+	// way is "" for https and ssh, which are one place: forges serve a repository by both, and both know the server they
+	// talk to. Other schemes are themselves.
+	way  string
+	host string   // in lower case, with a port that is not the scheme's own
+	path []string // its elements, the last one without .git
+}
+
+var (
+	urlScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	// hostPath is ssh's short form, such as git@github.com:org/repo.
+	hostPath = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+@)?([A-Za-z0-9._-]{2,}):(.*)$`)
+	// plainHost keeps out what servers and git could read differently.
+	plainHost = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$|^[0-9a-f:.]+$`)
+)
+
+var (
+	errNoGitURL   = errors.New("it is not the URL of a git repository")
+	errGitPath    = errors.New(`its path has "..", "//", a percent sign, a backslash or a wildcard`)
+	errGitQuery   = errors.New("it has a query or a fragment")
+	defaultPorts  = map[string]string{"https": "443", "http": "80", "ssh": "22"}
+	schemesOfGit  = []string{"file", "http", "https", "ssh"}
+	unclearInPath = "*?[]\\%#"
+)
+
+// parseGitPlace reads a URL, or host:path as ssh has it. It refuses what different programs could read as different
+// places, such as a path with dots.
+func parseGitPlace(s string) (gitPlace, error) {
+	if !urlScheme.MatchString(s) {
+		short := hostPath.FindStringSubmatch(s)
+		if short == nil {
+			return gitPlace{}, errNoGitURL
+		}
+		return newGitPlace("ssh", short[1], "", strings.TrimPrefix(short[2], "/"))
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil: // its text repeats the URL
+		return gitPlace{}, errNoGitURL
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return gitPlace{}, errGitQuery
+	case strings.Contains(strings.ToLower(u.EscapedPath()), "%2f"):
+		return gitPlace{}, errGitPath
+	}
+	return newGitPlace(strings.ToLower(u.Scheme), u.Hostname(), u.Port(), strings.TrimPrefix(u.Path, "/"))
+}
+
+func newGitPlace(scheme, host, port, path string) (gitPlace, error) {
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	p := gitPlace{way: scheme, host: host}
+	switch {
+	case !slices.Contains(schemesOfGit, scheme):
+		return p, errNoGitURL
+	case scheme == "https", scheme == "ssh":
+		p.way = ""
+	}
+	if scheme == "file" && host != "" || scheme != "file" && !plainHost.MatchString(host) {
+		return p, errNoGitURL
+	}
+	if port != "" && port != defaultPorts[scheme] {
+		p.host = net.JoinHostPort(host, port)
+	}
+	if path = strings.TrimSuffix(path, "/"); path == "" {
+		return p, nil
+	}
+	p.path = strings.Split(path, "/")
+	if slices.ContainsFunc(p.path, unclearElement) {
+		return p, errGitPath
+	}
+	last := len(p.path) - 1
+	if p.path[last] = strings.TrimSuffix(p.path[last], ".git"); p.path[last] == "" {
+		return p, errGitPath
+	}
+	return p, nil
+}
+
+// unclearElement reports whether an element of a path may mean another path.
+func unclearElement(e string) bool {
+	control := strings.ContainsFunc(e, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return e == "" || e == "." || e == ".." || control || strings.ContainsAny(e, unclearInPath)
+}
+
+// String returns the place without a user, who may be a token. Https and ssh are left out.
+func (p gitPlace) String() string {
+	text := strings.Join(append([]string{p.host}, p.path...), "/")
+	if p.way != "" {
+		text = p.way + "://" + text
+	}
+	return text
+}
+
+// holds reports whether q is p or lies below it, by whole elements of the path.
+func (p gitPlace) holds(q gitPlace) bool {
+	return p.way == q.way && p.host == q.host && len(p.path) <= len(q.path) && slices.Equal(p.path, q.path[:len(p.path)])
 }
