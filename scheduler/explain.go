@@ -153,6 +153,11 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 		x.Error = err.Error()
 		return x, nil
 	}
+	schema, schemaErr := e.r.siteSchemas.of(ct)
+	if assignment.SiteValues, err = siteKeys(ct, t, schema, schemaErr); err != nil {
+		x.Error = err.Error()
+		return x, nil
+	}
 	assignment.Manifests, assignment.Registration = t.Spec.Manifests, t.Workload.Registration
 	x.Rendered = assignment
 	x.Adapter, x.AdapterBecause, x.Settings = assignment.Adapter, whyAdapter(ct, t), settingsOf(ct, t)

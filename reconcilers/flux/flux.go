@@ -71,7 +71,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 			Install: "install Flux",
 			Embed:   rewrite.Flux,
 
-			Substitute: substitute,
+			Substitute: rewrite.Substitute,
 			Drive:      requests(now),
 			Judge:      judgeObject,
 			Release:    leave(now),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
-	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 func TestFluxPutsSiteValuesIntoManifests(t *testing.T) {
@@ -29,6 +29,6 @@ func TestFluxPutsSiteValuesIntoManifests(t *testing.T) {
 		}, time.Minute, 100*time.Millisecond)
 	}
 	var site corev1.ConfigMap
-	require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: a.Namespace, Name: kubernetes.SiteConfigMap}, &site))
+	require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: a.Namespace, Name: rewrite.SiteConfigMap}, &site))
 	require.Equal(t, "shop.plant-8.example.com", site.Data["shop_host"])
 }

@@ -46,7 +46,7 @@ type Engine struct {
 	// Permits, if set, returns an error if the engine's own settings forbid what an assignment with embedded delivery
 	// needs. Apply calls it with the objects to be applied, in their namespaces, before it changes anything.
 	Permits func(ctx context.Context, c Cluster, objects []*unstructured.Unstructured) error
-	// Substitute, if set, has an object of an assignment with site values take variables from the ConfigMap SiteConfigMap in
+	// Substitute, if set, has an object of an assignment with site values take variables from rewrite.SiteConfigMap in
 	// its namespace, if it can. It reports whether the object does.
 	Substitute func(o *unstructured.Unstructured, a bundle.Assignment) bool
 	// Namespace is the namespace of the engine's objects that name none; empty means the assignment's.

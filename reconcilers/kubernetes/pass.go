@@ -105,7 +105,7 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 		return err
 	}
 	if config := restartDigest(a); config != "" {
-		p.plan.stamp(config, types.NamespacedName{Namespace: a.Namespace, Name: SiteConfigMap})
+		p.plan.stamp(config, types.NamespacedName{Namespace: a.Namespace, Name: rewrite.SiteConfigMap})
 	}
 	for _, m := range p.plan.objects {
 		if err := p.stake(ctx, m); err != nil {

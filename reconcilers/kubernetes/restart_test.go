@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
@@ -47,7 +49,7 @@ func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
 				}
 				workload[0].SetNamespace(namespace)
 				before := workload[0].DeepCopy().Object
-				p.plan.stamp("sha256:abc", types.NamespacedName{Namespace: "shop", Name: SiteConfigMap})
+				p.plan.stamp("sha256:abc", types.NamespacedName{Namespace: "shop", Name: rewrite.SiteConfigMap})
 				got, _, _ := unstructured.NestedString(workload[0].Object, "spec", "template", "metadata", "annotations", ConfigDigestAnnotation)
 				if c.stamped && same {
 					require.Equal(t, "sha256:abc", got)

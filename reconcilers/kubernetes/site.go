@@ -17,10 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
-// SiteConfigMap is the name of the ConfigMap with the site values that the assignments of a namespace use. Its keys are those
-// of sitevalues.Variable, since Flux takes no others.
-const SiteConfigMap = "wherry-site"
-
 // withValues adds the ConfigMaps that an assignment with site values needs, and has the engine's objects read them.
 func (r *Reconciler) withValues(a reconcilers.Assignment, objects []manifest, shared []rewrite.Shared) []rewrite.Shared {
 	if len(a.Values) == 0 {
@@ -49,7 +45,7 @@ func (r *Reconciler) withValues(a reconcilers.Assignment, objects []manifest, sh
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": data}}
 		u.SetNamespace(namespace)
-		u.SetName(SiteConfigMap)
+		u.SetName(rewrite.SiteConfigMap)
 		shared = append(shared, rewrite.Shared{Unstructured: u, Union: true})
 	}
 	return shared

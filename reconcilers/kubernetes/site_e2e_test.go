@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
 // valued applies an assignment with these site values.
@@ -31,9 +32,9 @@ func (s *site) valued(t *testing.T, name, manifests string, values map[string]st
 func TestTheConfigMapOfSiteValuesIsTheUnionOfItsUsers(t *testing.T) {
 	s := newSite(t)
 	one := s.valued(t, "one", configMap("one", "a", "b"), map[string]string{"dns": "a", "gateway.address": "10.0.0.1"})
-	require.Equal(t, map[string]string{"dns": "a", "gateway_address": "10.0.0.1"}, s.data(t, kubernetes.SiteConfigMap))
+	require.Equal(t, map[string]string{"dns": "a", "gateway_address": "10.0.0.1"}, s.data(t, rewrite.SiteConfigMap))
 	two := s.valued(t, "two", configMap("two", "a", "b"), map[string]string{"dns": "a", "port": "80"})
-	require.Equal(t, map[string]string{"dns": "a", "gateway_address": "10.0.0.1", "port": "80"}, s.data(t, kubernetes.SiteConfigMap))
+	require.Equal(t, map[string]string{"dns": "a", "gateway_address": "10.0.0.1", "port": "80"}, s.data(t, rewrite.SiteConfigMap))
 	for _, a := range []reconcilers.Assignment{one, two} {
 		res := s.r.Apply(t.Context(), a)
 		for _, c := range res.Changes {
@@ -43,10 +44,10 @@ func TestTheConfigMapOfSiteValuesIsTheUnionOfItsUsers(t *testing.T) {
 	}
 
 	one = s.valued(t, "one", configMap("one", "a", "b"), map[string]string{"dns": "b"})
-	require.Equal(t, map[string]string{"dns": "b", "port": "80"}, s.data(t, kubernetes.SiteConfigMap), "a key that nobody uses any more goes")
+	require.Equal(t, map[string]string{"dns": "b", "port": "80"}, s.data(t, rewrite.SiteConfigMap), "a key that nobody uses any more goes")
 	two = s.valued(t, "two", configMap("two", "a", "b"), map[string]string{"dns": "b", "port": "80"})
 
-	u := s.read(t, "v1", "ConfigMap", s.Name, kubernetes.SiteConfigMap)
+	u := s.read(t, "v1", "ConfigMap", s.Name, rewrite.SiteConfigMap)
 	require.NoError(t, unstructured.SetNestedField(u.Object, "by hand", "data", "dns"))
 	require.NoError(t, s.Update(t.Context(), u))
 	res := s.r.Observe(t.Context(), two)
@@ -56,16 +57,16 @@ func TestTheConfigMapOfSiteValuesIsTheUnionOfItsUsers(t *testing.T) {
 	require.Equal(t, bundle.Compliant, s.r.Observe(t.Context(), one).State)
 
 	s.remove(t, "one")
-	require.Equal(t, map[string]string{"dns": "b", "port": "80"}, s.data(t, kubernetes.SiteConfigMap))
+	require.Equal(t, map[string]string{"dns": "b", "port": "80"}, s.data(t, rewrite.SiteConfigMap))
 	s.remove(t, "two")
-	require.Nil(t, s.read(t, "v1", "ConfigMap", s.Name, kubernetes.SiteConfigMap), "it goes with its last user")
+	require.Nil(t, s.read(t, "v1", "ConfigMap", s.Name, rewrite.SiteConfigMap), "it goes with its last user")
 }
 
 func TestAConfigMapOfSomebodyElseIsNotTaken(t *testing.T) {
 	s := newSite(t)
 	theirs := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"x": "y"}}}
 	theirs.SetNamespace(s.Name)
-	theirs.SetName(kubernetes.SiteConfigMap)
+	theirs.SetName(rewrite.SiteConfigMap)
 	require.NoError(t, s.Create(t.Context(), theirs))
 	a := s.assignment(t, "one", configMap("one", "a", "b"))
 	a.Values, a.ValuesDigest = map[string]string{"dns": "secret-ish"}, digest.FromString("v")
@@ -75,7 +76,7 @@ func TestAConfigMapOfSomebodyElseIsNotTaken(t *testing.T) {
 	require.Equal(t, reconcilers.FaultSite, res.Fault)
 	require.NotContains(t, res.Message, "secret-ish")
 	s.remove(t, "one")
-	require.Equal(t, map[string]string{"x": "y"}, s.data(t, kubernetes.SiteConfigMap))
+	require.Equal(t, map[string]string{"x": "y"}, s.data(t, rewrite.SiteConfigMap))
 }
 
 func TestANamespaceThatComesWithTheAssignmentGetsItsValues(t *testing.T) {
@@ -84,14 +85,14 @@ func TestANamespaceThatComesWithTheAssignmentGetsItsValues(t *testing.T) {
 	t.Cleanup(func() { s.forget("v1", "Namespace", name) })
 	a := s.valued(t, "one", "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NS-own}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: $NS-own}\n",
 		map[string]string{"dns": "a"}, func(a *reconcilers.Assignment) { a.Namespace = name })
-	require.NotNil(t, s.read(t, "v1", "ConfigMap", name, kubernetes.SiteConfigMap))
+	require.NotNil(t, s.read(t, "v1", "ConfigMap", name, rewrite.SiteConfigMap))
 
 	a.Namespace, a.Values = s.Name+"-absent", map[string]string{"dns": "b"}
 	a.ValuesDigest = sitevalues.Digest(a.Values)
 	res := s.r.Apply(t.Context(), a)
 	require.Equal(t, bundle.Compliant, res.State, "%s: %s", res.Reason, res.Message)
 	require.Equal(t, bundle.Compliant, s.r.Observe(t.Context(), a).State, "nothing can use it where there is no namespace")
-	require.Nil(t, s.read(t, "v1", "ConfigMap", name, kubernetes.SiteConfigMap), "it has moved on")
+	require.Nil(t, s.read(t, "v1", "ConfigMap", name, rewrite.SiteConfigMap), "it has moved on")
 }
 
 func TestAChangeOfAValueRollsADeployment(t *testing.T) {
@@ -127,7 +128,7 @@ spec:
 	rolled, two := template("b", restart)
 	require.Greater(t, rolled, first)
 	require.NotEqual(t, one, two)
-	require.Equal(t, map[string]string{"dns": "b"}, s.data(t, kubernetes.SiteConfigMap))
+	require.Equal(t, map[string]string{"dns": "b"}, s.data(t, rewrite.SiteConfigMap))
 	_, none := template("c")
 	require.Empty(t, none, "nothing asks for restarts")
 }

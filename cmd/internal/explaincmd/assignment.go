@@ -62,23 +62,24 @@ func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned boo
 		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
 		content
 	}{Explanation: why}
-	problem := ""
+	var changes rewriting
 	if why.Rendered != nil && why.Rendered.Delivery == scheduler.Embedded {
 		if answer.content, err = x.readContent(cmd, e, why); err != nil {
 			return err
 		}
 	}
 	if made := why.Rendered; made != nil {
-		line := bundle.Assignment{Name: made.Name, Namespace: made.Namespace, Adapter: made.Adapter}
+		line := bundle.Assignment{Name: made.Name, Namespace: made.Namespace, Adapter: made.Adapter, SiteValues: made.SiteValues}
 		if slices.ContainsFunc(why.Settings, func(s scheduler.Setting) bool { return s.Name == "delivery" && s.Value == scheduler.Embedded }) {
 			line.Delivery = bundle.Embedded
 		}
-		answer.Rewritten, problem = rewritten("PLATFORM", line, folderOf(made.Files, func(f scheduler.File) (string, []byte) { return f.Path, f.Data }))
+		changes = rewritten("PLATFORM", line, folderOf(made.Files, func(f scheduler.File) (string, []byte) { return f.Path, f.Data }))
+		answer.Rewritten = changes.all()
 	}
 	err = cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
 		pairTable(w, why)
 		answer.content.table(w)
-		rewrittenTable(w, answer.Rewritten, problem)
+		changes.table(w)
 	})
 	if err != nil {
 		return err
@@ -180,19 +181,20 @@ func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) 
 		catalog.AssignmentAnswer
 		Rewritten []rewrite.Change `json:"rewritten,omitempty"`
 	}{AssignmentAnswer: found}
-	problem := ""
+	var changes rewriting
 	if a := answer.Assignment; a != nil {
 		files, err := r.Tree().Read(*a)
 		if err != nil {
 			return err
 		}
 		paths := slices.Sorted(maps.Keys(files))
-		answer.Rewritten, problem = rewritten(r.Release.Platform, *a, folderOf(paths, func(path string) (string, []byte) { return path, files[path] }))
+		changes = rewritten(r.Release.Platform, *a, folderOf(paths, func(path string) (string, []byte) { return path, files[path] }))
+		answer.Rewritten = changes.all()
 	}
 	err = cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) {
 		lineTable(w, answer.AssignmentAnswer, r)
 		content{answer.Sources, answer.Objects}.table(w)
-		rewrittenTable(w, answer.Rewritten, problem)
+		changes.table(w)
 	})
 	if err != nil {
 		return err

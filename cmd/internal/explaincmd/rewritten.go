@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,35 +14,56 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
-// rewritten lists what the agent changes in the rendered objects of an assignment with embedded delivery, so that Flux and
-// Argo CD take its content from the agent's endpoint. It is empty for assignments of which nothing is changed. Problem is the
-// reason why the agent would not apply them, or why the sources alone do not tell.
-func rewritten(platform string, a bundle.Assignment, files fs.FS) (changes []rewrite.Change, problem string) {
-	if a.Delivery != bundle.Embedded || a.Adapter != "flux" && a.Adapter != "argo" {
-		return nil, ""
+// rewriting is what the agent changes in the rendered objects of an assignment.
+type rewriting struct {
+	// sources lets Flux and Argo CD take embedded content from the agent's endpoint.
+	sources []rewrite.Change
+	// variables gives site values to Flux.
+	variables []rewrite.Change
+	// problem is the reason why the agent would not apply the objects, or why the sources alone do not tell.
+	problem string
+}
+
+func (r rewriting) all() []rewrite.Change { return slices.Concat(r.sources, r.variables) }
+
+// rewritten lists the changes, by the functions of the adapters. It is zero for assignments of which nothing is changed.
+func rewritten(platform string, a bundle.Assignment, files fs.FS) (r rewriting) {
+	flux, embedded := a.Adapter == "flux", a.Delivery == bundle.Embedded && (a.Adapter == "flux" || a.Adapter == "argo")
+	valued := flux && len(a.SiteValues) > 0
+	if !embedded && !valued {
+		return rewriting{}
 	}
 	objects, err := rewrite.Rendered(files)
 	if err != nil {
-		return nil, err.Error()
+		return rewriting{problem: err.Error()}
+	}
+	if valued {
+		r.variables = rewrite.Variables(objects, a)
+	}
+	if !embedded {
+		return r
 	}
 	charts, err := rewrite.Charts(files)
 	if err != nil {
-		return nil, err.Error()
+		r.problem = err.Error()
+		return r
 	}
 	in := rewrite.Input{
 		Assignment: a, Files: files, Objects: objects, Served: rewrite.Example(platform, a.Name, charts),
 		Manifests: func() ([]*unstructured.Unstructured, error) { return nil, nil },
 	}
 	var res rewrite.Result
-	if a.Adapter == "flux" {
+	if flux {
 		res, err = rewrite.Flux(in)
 	} else {
 		res, err = rewrite.Argo(in, "argocd")
 	}
 	if err != nil {
-		return nil, err.Error()
+		r.problem = err.Error()
+		return r
 	}
-	return res.Changes, ""
+	r.sources = res.Changes
+	return r
 }
 
 // folderOf returns files as a folder.
@@ -54,16 +76,20 @@ func folderOf[F any](files []F, of func(F) (path string, data []byte)) fs.FS {
 	return folder
 }
 
-// rewrittenTable prints what rewritten returns.
-func rewrittenTable(w io.Writer, changes []rewrite.Change, problem string) {
-	if len(changes) == 0 && problem == "" {
-		return
+// table prints the changes.
+func (r rewriting) table(w io.Writer) {
+	section := func(title string, changes []rewrite.Change, problem string) {
+		if len(changes) == 0 && problem == "" {
+			return
+		}
+		fmt.Fprintf(w, "\nRewritten by the agent, so that %s\n", title)
+		for _, c := range changes {
+			fmt.Fprintf(w, "  %s\n", show.Line(c.String()))
+		}
+		if problem != "" {
+			fmt.Fprintf(w, "  not known: %s\n", show.Line(problem))
+		}
 	}
-	fmt.Fprintf(w, "\nRewritten by the agent, so that the engine takes the embedded content from the agent's endpoint\n")
-	for _, c := range changes {
-		fmt.Fprintf(w, "  %s\n", show.Line(c.String()))
-	}
-	if problem != "" {
-		fmt.Fprintf(w, "  not known: %s\n", show.Line(problem))
-	}
+	section("the engine takes the embedded content from the agent's endpoint", r.sources, r.problem)
+	section("Flux has the site values as variables", r.variables, "")
 }

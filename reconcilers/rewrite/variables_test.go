@@ -1,4 +1,4 @@
-package flux
+package rewrite
 
 import (
 	"testing"
@@ -29,8 +29,16 @@ func TestAKustomizationGetsSiteValuesAsVariables(t *testing.T) {
 			o, want := &unstructured.Unstructured{}, map[string]any{}
 			require.NoError(t, yaml.Unmarshal([]byte(c.before), &o.Object))
 			require.NoError(t, yaml.Unmarshal([]byte(c.after), &want))
-			require.Equal(t, c.reads, substitute(o, bundle.Assignment{Delivery: c.delivery}))
+			a := bundle.Assignment{Delivery: c.delivery}
+			listed := Variables([]*unstructured.Unstructured{o}, a)
+			before := o.DeepCopy()
+			require.Equal(t, c.reads, Substitute(o, a))
 			require.Equal(t, want, o.Object)
+			var changes []Change
+			if variablesOf(before) != variablesOf(o) {
+				changes = []Change{{"Kustomization/shop", "spec.postBuild.substituteFrom", variablesOf(before), variablesOf(o)}}
+			}
+			require.Equal(t, changes, listed, "the list is that of what changes")
 		})
 	}
 }
