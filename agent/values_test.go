@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/bundle"
 	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
@@ -79,7 +80,7 @@ func TestAssignmentsGetTheValuesOfTheirSite(t *testing.T) {
 	require.Equal(t, bundle.Compliant, i.State, "%+v", i)
 	require.Contains(t, s.onHost("app-live/app.yaml"), "host: \"x: y\"\nport: 8443\ntext: \"8443\"\n")
 	require.Equal(t, "DNS=\"x: y\"\nGATE=gate.plant-7\nPORT=8443\n", s.onHost("app-live/site.env"))
-	kept, err := os.ReadDir(filepath.Join(s.dir, sitevalues.FoldersDir))
+	kept, err := os.ReadDir(filepath.Join(s.dir, content.SitesDir))
 	require.NoError(t, err)
 	require.Len(t, kept, 1, "that of the values before is gone")
 
@@ -181,7 +182,7 @@ func TestAReleaseThatUsesNoValuesAnyMoreHasNone(t *testing.T) {
 	require.Empty(t, i.SiteValues)
 	require.Equal(t, manifest, s.onHost("app-live/app.yaml"))
 	require.Empty(t, s.onHost("app-live/site.env"))
-	kept, err := os.ReadDir(filepath.Join(s.dir, sitevalues.FoldersDir))
+	kept, err := os.ReadDir(filepath.Join(s.dir, content.SitesDir))
 	require.NoError(t, err)
 	require.Empty(t, kept)
 }
@@ -218,7 +219,7 @@ func TestADeathAmidValuesLeavesNothingHalf(t *testing.T) {
 		r := s.once()
 		require.Equal(t, bundle.Compliant, item(t, r, "app-live").State, "cut at moment %d: %s", n, r.Error)
 		require.Contains(t, s.onHost("app-live/app.yaml"), "host: b\n")
-		kept, err := os.ReadDir(filepath.Join(s.dir, sitevalues.FoldersDir))
+		kept, err := os.ReadDir(filepath.Join(s.dir, content.SitesDir))
 		require.NoError(t, err)
 		require.Len(t, kept, 1)
 		if !cut {
@@ -234,7 +235,7 @@ func TestAFolderThatSomebodyChangedIsMadeAgain(t *testing.T) {
 	write("dns: a\n")
 	s.publish(s.valued(1, manifest))
 	require.Equal(t, bundle.Compliant, item(t, s.once(), "app-live").State)
-	found, err := filepath.Glob(filepath.Join(s.dir, sitevalues.FoldersDir, "*", "app.yaml"))
+	found, err := filepath.Glob(filepath.Join(s.dir, content.SitesDir, "*", "app.yaml"))
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, os.WriteFile(found[0], []byte("host: other\n"), 0o600))

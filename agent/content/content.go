@@ -33,6 +33,7 @@ import (
 const (
 	TreesDir    = "trees"    // what trees have beside assignments' files, by the encoded diffID
 	ContentsDir = "contents" // assignments' files, by the encoded digest of their content
+	SitesDir    = "sites"    // copies of assignments' files with the values of the site
 	StagingDir  = ".staging" // in TreesDir: the tree that is being unpacked
 )
 

@@ -25,8 +25,8 @@ type Status struct {
 	Others int
 	// Damaged is the error of a damaged index, which the agent makes again when it needs it.
 	Damaged error
-	// Blobs and Trees are the sizes of the releases, and of their unpacked trees, in bytes. Parts is the size of
-	// unfinished downloads.
+	// Blobs and Trees are sizes in bytes: of the blobs of releases, derived artifacts and all else in the store, and of
+	// unpacked trees with their copies for the values of the site. Parts is the size of unfinished downloads.
 	Blobs, Trees, Parts int64
 }
 
@@ -81,7 +81,7 @@ func ReadStatus(dir string) (s Status, err error) {
 			s.Parts += info.Size()
 		case strings.HasPrefix(name, state.StoreDir+"/"+ocispec.ImageBlobsDir+"/"):
 			s.Blobs += info.Size()
-		case strings.HasPrefix(name, TreesDir+"/"), strings.HasPrefix(name, ContentsDir+"/"):
+		case strings.HasPrefix(name, TreesDir+"/"), strings.HasPrefix(name, ContentsDir+"/"), strings.HasPrefix(name, SitesDir+"/"):
 			s.Trees += info.Size()
 		}
 		return nil

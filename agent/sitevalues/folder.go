@@ -16,14 +16,12 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 )
-
-// FoldersDir is the folder, in the state folder, of the copies of assignments' files in which values are replaced.
-const FoldersDir = "sites"
 
 // EnvFile is the file with the values beside the files of an assignment of the adapter directory.
 const EnvFile = "site.env"
@@ -61,13 +59,13 @@ func folderName(content, values digest.Digest, env bool) string {
 	return digest.FromString(fmt.Sprintf("1 %s %s %t", content, values, env)).Encoded()
 }
 
-// make returns the folder of the copy of dir, whose content is verified. The copy is made if it is missing, or if this
+// make returns the folder of the copy of dir, which holds the verified content that is given. The copy is made if it is missing, or if this
 // process has not compared it yet and it differs: files are not synced, as they can be made again.
-func (f *folders) make(content digest.Digest, dir string, values shared.Values, env bool) (string, error) {
+func (f *folders) make(of digest.Digest, dir string, values shared.Values, env bool) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := folderName(content, identity(values), env)
-	folder := filepath.Join(f.db.Dir(), FoldersDir, name)
+	name := folderName(of, identity(values), env)
+	folder := filepath.Join(f.db.Dir(), content.SitesDir, name)
 	info, err := os.Lstat(folder)
 	if err == nil && info.IsDir() && f.whole[name] {
 		return folder, nil
@@ -229,7 +227,7 @@ func sameFile(a, b *os.Root, name string) bool {
 func (f *folders) prune(keep map[string]bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	dir := filepath.Join(f.db.Dir(), FoldersDir)
+	dir := filepath.Join(f.db.Dir(), content.SitesDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

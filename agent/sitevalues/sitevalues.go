@@ -385,7 +385,7 @@ func (s *Site) Prune(records []assignments.Record, adapter func(bundle.Assignmen
 		}
 	}
 	if err := s.folders.prune(keep); err != nil {
-		return state.Local("clean up %s: %w", filepath.Join(s.db.Dir(), FoldersDir), err)
+		return state.Local("clean up %s: %w", filepath.Join(s.db.Dir(), content.SitesDir), err)
 	}
 	return nil
 }
