@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"path"
 	"regexp"
+	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -55,6 +56,9 @@ type AgentOptions struct {
 	ServePort int
 	// ServeURL is the URL by which others reach the endpoint. Empty means the Service's name and ServePort.
 	ServeURL string
+	// SiteValues is the ConfigMap, as NAMESPACE/NAME, with the values that the site itself sets. The agent gets a Role in that
+	// namespace, by which it may read this ConfigMap and no other. Empty means none.
+	SiteValues string
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
 	ClientSecret string
@@ -114,7 +118,30 @@ func Agent(opts AgentOptions) ([]byte, error) {
 	if err := disk.WriteFile(path.Join(overlay, "kustomization.yaml"), data); err != nil {
 		return nil, err
 	}
-	return build(disk, overlay)
+	manifests, err := build(disk, overlay)
+	if err != nil || opts.SiteValues == "" {
+		return manifests, err
+	}
+	return append(manifests, siteValuesRole(opts)...), nil
+}
+
+// siteValuesRole returns the Role by which the agent reads the site's own values, and its binding. They are not in the
+// overlay, which would put them into the agent's namespace.
+func siteValuesRole(opts AgentOptions) string {
+	namespace, configMap, _ := strings.Cut(opts.SiteValues, "/")
+	name := RoleName(opts.Namespace) + "-site-values"
+	object := func(kind string) map[string]any {
+		return map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": map[string]any{
+			"name": name, "namespace": namespace, "labels": map[string]any{"app.kubernetes.io/name": agentName},
+		}}
+	}
+	role, binding := object("Role"), object("RoleBinding")
+	role["rules"] = []any{map[string]any{
+		"apiGroups": []any{""}, "resources": []any{"configmaps"}, "resourceNames": []any{configMap}, "verbs": []any{"get"},
+	}}
+	binding["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+	binding["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": AgentAccount, "namespace": opts.Namespace}}
+	return "---\n" + text(role) + "---\n" + text(binding)
 }
 
 func copyBase(disk filesys.FileSystem) error {

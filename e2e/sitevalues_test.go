@@ -30,11 +30,12 @@ func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 	t.Cleanup(func() {
 		_ = s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	})
+	places := map[string]string{"plant-7": "plant-7.yaml", "plant-8": "plant-8.yaml"}
 	once := func(want int, name, uid string) {
 		t.Helper()
 		r := program(t, s.dir, "wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "factory",
 			"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--memory", "none", "--state-dir", "agent-"+name, "--cluster-name", name, "--cluster-uid", uid,
-			"--site-values", name+".yaml", "--wait", "0s")
+			"--site-values", places[name], "--wait", "0s")
 		require.Equal(t, want, r.code, "%s\n%s", r.stdout, r.stderr)
 	}
 	ingress := func() (host, gateway string) {
@@ -66,6 +67,17 @@ func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 	_, gateway = ingress()
 	require.Equal(t, "10.7.0.3", gateway)
 	require.Equal(t, "10.7.0.3", data()["gateway_address"])
+
+	own := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace}, Data: map[string]string{"gateway.address": "10.7.0.4"}}
+	require.NoError(t, s.Create(t.Context(), &own))
+	places["plant-7"] = "configmap:" + namespace + "/own"
+	once(0, "plant-7", seven)
+	_, gateway = ingress()
+	require.Equal(t, "10.7.0.4", gateway)
+	require.NoError(t, s.Delete(t.Context(), &own))
+	once(0, "plant-7", seven)
+	_, gateway = ingress()
+	require.Equal(t, "10.7.0.4", gateway, "the values stay while the ConfigMap is gone")
 
 	once(5, "plant-8", eight) // it lacks the label line, and waits
 	host, _ = ingress()

@@ -49,6 +49,8 @@ type Installed struct {
 	// ServePort is the port of the agent's endpoint, and ServeURL the URL by which others reach it; zero and empty if not given.
 	ServePort int
 	ServeURL  string
+	// SiteValues is the ConfigMap with the values that the site itself sets, as NAMESPACE/NAME; empty if not given.
+	SiteValues string
 	// EnrollToken is the agent's token for enrollment, with its secret; empty if not given.
 	EnrollToken string
 }
@@ -97,6 +99,7 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 	in := &Installed{
 		Files: map[string][]byte{}, Registries: c.Registry.Locations, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, PlainHosts: c.Registry.PlainHosts, AuthHosts: c.Registry.AuthHosts,
 		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, VetoFile: c.Passes.Veto.File,
+		SiteValues: strings.TrimPrefix(c.SiteValues, ConfigMapPrefix),
 	}
 	if _, port, err := net.SplitHostPort(c.Serve.Address); err == nil {
 		if in.ServePort, err = strconv.Atoi(port); err != nil {

@@ -52,6 +52,9 @@ With --serve the manifests hold a Service, by which Flux, Argo CD and other agen
 
 --for takes other bundles, such as the one that runs and the one to come.
 
+With --site-values configmap:NAMESPACE/NAME a Role in that namespace, which has to exist, lets the agent read
+this ConfigMap.
+
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
 itself when it first starts. Delete the Secret afterwards.
 ` + flags.ReferenceHelp,
@@ -74,7 +77,7 @@ itself when it first starts. Delete the Secret afterwards.
 				return err
 			}
 			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
-			opts.VetoFile = in.VetoFile
+			opts.VetoFile, opts.SiteValues = in.VetoFile, in.SiteValues
 			opts.ServePort, opts.ServeURL = in.ServePort, in.ServeURL
 			opts.EnrollTokenPath = config.InstalledTokenPath
 			if opts.Image == "" {
