@@ -39,7 +39,7 @@ func (t *Tree) sourcesOf(assignment string) []bundle.ContentSource {
 func SourceName(s bundle.ContentSource) string {
 	name := path.Join(s.Name, s.Path)
 	if s.Chart != "" && path.Base(name) != s.Chart {
-		name += " chart " + s.Chart
+		name += " (chart " + s.Chart + ")"
 	}
 	return name
 }

@@ -36,6 +36,9 @@ func methodOf(t *tree, q request) (method, error) {
 		return chartMethod, nil
 	}
 	entries, err := fs.ReadDir(t.FS, q.dir)
+	if errors.Is(err, fs.ErrNotExist) && q.isOwn() {
+		return "", fmt.Errorf("there is no folder %q beside the workload: the path is relative to the folder of its registration, or of the platform", q.dir)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no folder %q", q.dir)
 	}

@@ -79,7 +79,10 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	if err != nil {
 		return q, err
 	}
-	if q.dir, err = gitrepo.CleanPath(dir); err != nil {
+	if q.dir, err = gitrepo.CleanPath(dir); err != nil && dir == a.Manifests["path"] {
+		err = fmt.Errorf("manifests.path of the workload: %w", err)
+	}
+	if err != nil {
 		return q, err
 	}
 	q.chart, err = r.chartOptions(ctx, ct, a, q.argo)
@@ -115,7 +118,7 @@ func (r *reader) chartOptions(ctx context.Context, ct *scheduler.ClusterTypeResu
 		case err != nil:
 			return o, fmt.Errorf("annotation %schart-values: %s: %w", kinds.AnnotationPrefix, key, err)
 		case !ok:
-			return o, fmt.Errorf("annotation %schart-values: the platform configuration has no key %q", kinds.AnnotationPrefix, key)
+			return o, fmt.Errorf("annotation %schart-values: the platform configuration has no key %q: add it to a ConfigMap that this target gets, or correct the annotation", kinds.AnnotationPrefix, key)
 		}
 		o.Values = text
 	}

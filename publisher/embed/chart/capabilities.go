@@ -31,7 +31,7 @@ func capabilities(opts Options) (shown any, known *chartutil.Capabilities, err e
 	}
 	version, err := chartutil.ParseKubeVersion(opts.KubeVersion)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the version of Kubernetes %q: %w", opts.KubeVersion, err)
+		return nil, nil, fmt.Errorf("the version of Kubernetes %q, such as of the annotation wherry.dev/kube-version: write it as 1.33 (%w)", opts.KubeVersion, err)
 	}
 	known = chartutil.DefaultCapabilities.Copy()
 	known.KubeVersion = *version

@@ -38,7 +38,7 @@ func prefixOf(template string) string {
 	return prefix
 }
 
-var executing = regexp.MustCompile(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <[^>]*>: )?`)
+var executing = regexp.MustCompile(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <([^>]*)>: )?`)
 
 // explain is an error of text/template with the innermost position and without the way to it. What the templates quote of
 // values stays out, as far as it can: only the messages of the chart itself are kept whole.
@@ -50,10 +50,13 @@ func explain(err error) error {
 		return &own
 	}
 	message := err.Error()
-	position := finding.Position{}
+	position, field := finding.Position{}, ""
 	if all := executing.FindAllStringSubmatchIndex(message, -1); len(all) > 0 {
 		last := all[len(all)-1]
 		position = finding.Position{File: inside(message[last[2]:last[3]]), Line: atoi(message[last[4]:last[5]])}
+		if last[6] >= 0 {
+			field = message[last[6]:last[7]]
+		}
 		message = message[last[1]:]
 	}
 	if known != nil {
@@ -72,6 +75,9 @@ func explain(err error) error {
 		message = "the template cannot be executed"
 	}
 	hint := ""
+	if strings.HasPrefix(field, ".Values.") && strings.HasPrefix(message, "nil pointer evaluating") {
+		hint = "the template reads " + field + ": set it, or the mapping that it is in, in the chart's values"
+	}
 	if _, rest, ok := strings.Cut(message, `function "`); ok {
 		name, _, _ := strings.Cut(rest, `"`)
 		hint = "the chart may need a newer Helm"

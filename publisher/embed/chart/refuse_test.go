@@ -192,7 +192,7 @@ func TestTheChartsOwnMessagesAreKept(t *testing.T) {
 	for _, c := range []struct{ template, want string }{
 		{`{{ fail "give a name" }}`, "templates/a.yaml:1: give a name"},
 		{"\n\n{{ required \"a name is needed\" .Values.name }}", "templates/a.yaml:3: a name is needed"},
-		{`{{ include "p" . }}` + "{{ define \"p\" }}\n{{ .Values.gone.key }}{{ end }}", "templates/a.yaml:2: nil pointer evaluating interface {}.key"},
+		{`{{ include "p" . }}` + "{{ define \"p\" }}\n{{ .Values.gone.key }}{{ end }}", "templates/a.yaml:2: nil pointer evaluating interface {}.key (the template reads .Values.gone.key: set it, or the mapping that it is in, in the chart's values)"},
 		{"{{ if }}", "templates/a.yaml:1: missing value for if"},
 		{"a: [", "templates/a.yaml: the template does not give YAML"},
 		{"just text", "templates/a.yaml: the template does not give YAML: a document is not a map"},

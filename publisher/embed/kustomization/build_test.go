@@ -116,6 +116,7 @@ func TestWhatABuildRefuses(t *testing.T) {
 		{"nothing", "{}", "app/kustomization.yaml: the kustomization is empty", nil},
 		{"replacements that explode", "resources: [one.yaml]\nreplacements:\n" + strings.Repeat("- {source: {kind: ConfigMap, fieldPath: data}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x], options: {create: true}}]}\n", 40), "of which 40 may get what another one has written", nil},
 		{"replacements in a file that explode", "resources: [one.yaml]\nreplacements:\n" + strings.Repeat("- path: r.yaml\n", 40), "of which 40 may get what another one has written", map[string]string{"app/r.yaml": "source: {kind: ConfigMap, fieldPath: data.a.0}\ntargets:\n- {select: {name: one}, fieldPaths: ['data.a.[x=y]'], options: {delimiter: a}}\n"}},
+		{"no YAML in a base", "resources: [../base]", "kustomize: in 'base': accumulating resources from './one.yaml': ", map[string]string{"base/kustomization.yaml": "resources: [one.yaml]", "base/one.yaml": "["}},
 		{"no YAML", "resources: [one.txt]", "kustomize: ", map[string]string{"app/one.txt": "{{"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -164,9 +165,13 @@ func (c *copier) run(at place) (resmap.ResMap, error) {
 	return objects, nil
 }
 
+// tried matches the way to a folder in a message: kustomize says first why the folder is no file.
+var tried = regexp.MustCompile(`accumulating resources: accumulation err=.*?: recursed accumulation of path `)
+
 // plain is the message of an error of kustomize with the paths of the tree, not of its copy, and without repetitions.
 func (c *copier) plain(err error) string {
 	message := strings.Join(strings.Fields(err.Error()), " ")
+	message = strings.ReplaceAll(tried.ReplaceAllString(message, "in "), "accumulating resources: ", "")
 	message = strings.ReplaceAll(message, sourceMount+"/", "")
 	return strings.ReplaceAll(message, sourceMount, ".")
 }
