@@ -127,8 +127,8 @@ func (p *pass) poll(ctx context.Context, repo oci.Target, place int) (ocispec.De
 	return desc, from, nil
 }
 
-// known is the manifest that the tag of a registry named when it was asked last, as far as that is remembered and nothing
-// more is needed of it than is here. What was refused is taken to be the first registry's.
+// known returns the manifest that the tag of a registry named in its last answer. It returns the zero descriptor if
+// nothing is remembered, or if the manifest has to be fetched again. A refused manifest counts for the first registry.
 func (p *pass) known(place int) ocispec.Descriptor {
 	seen := p.book.Of(place).Seen
 	switch {

@@ -140,7 +140,7 @@ func (t *taking) note(s source, got pulled, out outcome) {
 func (t *taking) weigh(got pulled, out outcome) {
 	t.settled = !out.older && out.Verdict != Unreachable && out.Verdict != Refused
 	switch {
-	case t.settled && out.Verdict == Idle && t.refused: // there is nothing newer than what is refused
+	case t.settled && out.Verdict == Idle && t.refused: // nothing is newer than the refused release
 	case t.settled, t.out.Verdict == "", t.tried == "" && rank(out) > rank(t.out):
 		t.got, t.out = got, out
 	}
@@ -180,7 +180,7 @@ func (p *pass) saidOlder(o offer) bool {
 	return !p.force && k.Older != "" && k.Older == o.manifest.Digest && k.OlderBy == p.judgedBy()
 }
 
-// noteOlder reports whether verify has found the offer to be older than what was accepted, and remembers it.
+// noteOlder reports whether verify found the offer older than the accepted release, and remembers such an offer.
 func (p *pass) noteOlder(o offer, out outcome) bool {
 	if out.reason() != string(bundle.OlderRelease) {
 		return false

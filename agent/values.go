@@ -61,7 +61,7 @@ func usesValues(r assignments.Record) bool {
 	return !r.Removing && (len(r.Spec.SiteValues) > 0 || r.Values != "")
 }
 
-// facts are what is known about the cluster without the platform.
+// facts returns the properties of the cluster that the agent knows without the platform.
 func (p *pass) facts() sitevalues.Facts { return factsOf(p.cluster, p.uid()) }
 
 func factsOf(c bundle.ReportCluster, uid string) sitevalues.Facts {

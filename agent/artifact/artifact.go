@@ -38,7 +38,7 @@ const Bucket = "artifacts"
 // after it, for releases that follow each other faster than the engine.
 const mostKept = 3
 
-// Made is what was made of one folder of an assignment. Its JSON is a record of the state file.
+// Made names the artifacts of one folder of an assignment. Its JSON is a record of the state file.
 type Made struct {
 	// Folder identifies the folder's content.
 	Folder digest.Digest `json:"folder"`
@@ -128,7 +128,7 @@ func (s *Store) Bring(ctx context.Context, all []Wanted) (changed, dropped bool,
 	return true, dropped, nil
 }
 
-// bring returns what is made of a folder, and makes it if it is not there.
+// bring returns the artifacts of a folder, and makes them if the store lacks one.
 func (s *Store) bring(ctx context.Context, w Wanted) (Made, error) {
 	repo := s.files.Blobs()
 	if i := find(s.known[w.Assignment.Name], w.Folder); i >= 0 && s.known[w.Assignment.Name][i].whole(ctx, repo) {

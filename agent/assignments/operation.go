@@ -43,7 +43,7 @@ func (r Record) Unfinished(adapter string) Operation {
 	case !r.Unsettled():
 		return Nothing
 	case r.Removing, r.Waiting() && !r.OnlySeen(), r.Item.State == bundle.Pulling && r.Stale(adapter):
-		return Change // no engine has what is pulled for the agent's own store
+		return Change // the content is still pulled to the agent's store, so no engine has it
 	case r.Stale(adapter): // its engine is missing
 		return Nothing
 	}

@@ -300,7 +300,7 @@ func (r Record) Blames() bool {
 	return !r.Removing && r.Item.State == bundle.Failed && !reached && r.fault() == reconcilers.FaultRelease
 }
 
-// Proved reports whether an assignment was compliant in what it is to have.
+// Proved reports whether an assignment was compliant with its desired content.
 func (r Record) Proved() bool { return r.Reached.Desired == r.Desired() }
 
 // Proven reports whether an assignment is no reason to doubt its release. One that lacks a site value is none: only the

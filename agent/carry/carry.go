@@ -1,14 +1,14 @@
 // Package carry brings the images, charts and packages of assignments to the agent's store, before engines get the content
 // that needs them.
 //
-// Begin with New. Each pass calls Look with the lists of the releases in use, and then Begin, which transfers what is
-// missing in the background, one blob at a time. Wait says why an assignment has to wait. Named lists for package content
-// what the store keeps, and what its index names.
+// Start with New. Each pass calls Look with the lists of the releases in use, and then Begin, which transfers the missing
+// blobs in the background, one at a time. Wait returns the reason why an assignment has to wait. Named lists, for package
+// content, the manifests that the store keeps and those that its index names.
 //
-// Nothing counts that is not whole: the manifest that a release lists, the manifests of the cluster's platforms below it,
-// and all that these name, each compared with its digest when it came. An interrupted transfer goes on where it was, also
-// after a restart. An assignment that cannot have its artifacts keeps its old content and holds up no other. Signatures
-// and other referrers of images are not carried.
+// An artifact counts only once it is whole: the manifest that a release lists, the manifests of the cluster's platforms
+// below it, and all blobs that these name. Each is compared with its digest on arrival. An interrupted transfer continues
+// from its last byte, also after a restart. An assignment whose artifacts cannot be carried keeps its old content and delays
+// no other assignment. Signatures and other referrers of images are not carried.
 package carry
 
 import (

@@ -43,10 +43,10 @@ type view struct {
 // standing is how an artifact stands.
 type standing struct {
 	Wanted
-	// graph is what it consists of; nil before its manifests are here.
+	// graph has its manifests and blobs; nil before its manifests are in the store.
 	graph *graph
-	// lacks has the sizes of what is not here, and missing is their sum. Before the manifests are here, missing is the
-	// publisher's figure, zero if there is none.
+	// lacks has the sizes of the missing blobs, and missing is their sum, in bytes. Before the manifests are in the store,
+	// missing is the publisher's figure, zero if there is none.
 	lacks   map[digest.Digest]int64
 	missing int64
 	whole   bool
@@ -56,9 +56,9 @@ type standing struct {
 	last failure
 }
 
-// Look compares the store with lists, the most wanted first, and decides what is brought, and what gives way to it: the
-// lists behind those that running and next releases have, from the last one on. The first wanted lists are never
-// dropped. It saves what Named reads. The error is a *state.LocalError.
+// Look compares the store with lists, the most important first. It decides which artifacts to transfer, and drops lists
+// from the end if the store is too small. It never drops the first wanted lists: those of the running release and of the
+// next one. It saves its decision for Named. The error is a *state.LocalError.
 func (c *Carrier) Look(lists []List, wanted int) (Change, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +132,7 @@ func (v view) namesAs(before view) bool {
 	return whole(v) == whole(before)
 }
 
-// survey looks at the disk, and returns what it has found and the lists that stay.
+// survey compares the disk with the lists. It returns the result, and the lists that stay.
 func (c *Carrier) survey(lists []List, wanted int) (view, []List) {
 	v := view{artifacts: map[key]*standing{}, assignments: map[string][]key{}, budget: -1}
 	here := c.disk()
@@ -232,7 +232,7 @@ func (c *Carrier) makeRoom(v *view, lists []List, wanted int, here disk) []List 
 			break
 		}
 		lists = lists[:len(lists)-1]
-		if c.opts.Budget == 0 { // what is dropped is free once it is deleted
+		if c.opts.Budget == 0 { // deleting the dropped artifacts frees their bytes
 			stored, _ := v.weigh(lists, wanted, here)
 			free += v.stored - stored
 		}
@@ -312,8 +312,8 @@ func (v *view) note(failures map[key]failure) {
 	}
 }
 
-// Named lists for package content what the store keeps of carried artifacts. The index names what is whole: by digest, and
-// by the tag that the running release has for it, unless that has the tag twice.
+// Named lists, for package content, the manifests of carried artifacts that the store keeps. The index names the whole
+// ones: by digest, and by their tag in the running release, unless that release has the tag twice.
 func (c *Carrier) Named(tx *bbolt.Tx) ([]content.Named, error) {
 	r, err := load(tx)
 	if err != nil {

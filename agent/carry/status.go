@@ -100,8 +100,8 @@ func (v view) missing(keys []key) (n int, bytes int64, known bool) {
 	return n, bytes, known
 }
 
-// rank orders the reasons: an assignment shows the last one that any of its artifacts has. While something is being
-// brought, that is what it waits for.
+// rank orders the reasons: an assignment shows the last one that any of its artifacts has. A transfer that goes on comes
+// last, so it is shown before any failure.
 var rank = []string{
 	"", ReasonArtifactUnreachable, ReasonArtifactForbidden, ReasonArtifactNotFound, ReasonArtifactMismatch, ReasonInvalidArtifact, ReasonStoreFailed, ReasonNoRoom,
 	ReasonCarriedLater, ReasonCarrying,

@@ -117,7 +117,7 @@ func (c *Carrier) Begin() {
 	}()
 }
 
-// todo returns what is to be brought, and the job that is to end before that. It is nothing while a job goes on.
+// todo returns the artifacts to transfer, and the job to stop first. Both are nil while a job that still fits goes on.
 func (c *Carrier) todo() (todo []Wanted, ends *job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +239,7 @@ type bringing struct {
 	away map[string]error
 }
 
-// artifact brings one artifact. The error wraps errNoRoom, errNotNow, or says what failed.
+// artifact brings one artifact. The error wraps errNoRoom or errNotNow, or is that of the step that failed.
 func (b *bringing) artifact(ctx context.Context, w Wanted) (err error) {
 	if err := w.check(); err != nil {
 		return err
@@ -309,7 +309,7 @@ func (b *bringing) each(ctx context.Context, sources []Source, f func(Source) er
 	return err
 }
 
-// manifests has the manifests of an artifact in the store, and returns what it consists of.
+// manifests brings the missing manifests of an artifact to the store, and returns its graph.
 func (b *bringing) manifests(ctx context.Context, sources []Source, w Wanted) (graph, error) {
 	b.mu.Lock()
 	g, ok := b.graph(w.Digest)

@@ -167,7 +167,7 @@ func (e *endpoints) has(ctx context.Context, host string, plain bool) bool {
 	return is
 }
 
-// carriedFirst is a repository of artifacts that takes what was carried from the agent's store, and the rest from a
+// carriedFirst is a repository of artifacts that reads carried artifacts from the agent's store, and all others from a
 // registry.
 type carriedFirst struct {
 	store bundle.Source

@@ -15,8 +15,8 @@ import (
 // Named is a manifest that the store keeps beside those of releases, with everything that it refers to. The index names
 // it, so the agent's endpoint serves it: it has to be verified, or derived from verified content alone.
 type Named struct {
-	// Repository is the manifest's repository, such as assignments/NAME, or HOST/REPOSITORY for an artifact that was
-	// carried here. Empty keeps the content and does not name it, for what is not whole yet.
+	// Repository is the manifest's repository, such as assignments/NAME, or HOST/REPOSITORY for a carried artifact.
+	// Empty keeps the content of an artifact that is not whole yet, and leaves it out of the index.
 	Repository string
 	// Tag may be empty: then the manifest is named by its digest alone.
 	Tag      string

@@ -34,10 +34,10 @@ type Serving struct {
 // ErrNotWhole means that a part of a release is not here and cannot be had now. The endpoint does not serve the release.
 var ErrNotWhole = errors.New("release is not whole")
 
-// Complete brings what a release has for others who judge it themselves: its signature, and its tree as the layer that
-// was signed. A tree that a delta has made is compressed again; where the result is not the signed layer, the layer is
-// fetched once. A nil Documents or Layers of w asks nobody. Then the index names what is here. The error wraps ErrNotWhole
-// if a part cannot be had now, and is like that of Bring if it can be had and did not arrive.
+// Complete brings the parts of a release that clients need to verify it themselves: its signature, and the signed layer.
+// A tree that a delta has made is compressed again; if the result is not the signed layer, Complete fetches the layer once.
+// If Documents or Layers of w is nil, Complete makes no request for them. Then it updates the index. The error wraps
+// ErrNotWhole if a part is not available now, and is like that of Bring if a transfer failed.
 func (c *Store) Complete(ctx context.Context, w Wanted) error {
 	repo, err := c.repository(w.Release.Release.Stream())
 	if err != nil {
@@ -334,8 +334,8 @@ func (c *Store) tagsOf(r bundle.Release) (tags []string) {
 	return tags
 }
 
-// whole reports whether a release was staged, so that its content is known to be what was signed, and has its layer and its
-// signature here.
+// whole reports whether the store has the layer and the signature of a release that was staged: staging has compared its
+// content with the signed digest.
 func (c *Store) whole(tx *bbolt.Tx, r *state.Release) bool {
 	staged, err := state.Load[digest.Digest](tx, BucketTrees, r.Release.Content.DiffID.Encoded())
 	if err != nil || staged == "" {

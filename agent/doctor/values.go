@@ -22,7 +22,7 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 		switch {
 		case errors.As(err, &m):
 			return failed(remedy, "%s: %v", e.SiteValues, err)
-		case err != nil && !errors.Is(err, fs.ErrNotExist): // the agent says what it has lost
+		case err != nil && !errors.Is(err, fs.ErrNotExist): // the status below lists the values that are missing then
 			return failed("make it readable to the agent, or name another place with --site-values", "%v", err)
 		}
 	}

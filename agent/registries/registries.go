@@ -1,10 +1,10 @@
-// Package registries has the registries that an agent may ask, in order, and what it knows of each.
+// Package registries keeps the order of an agent's registries, and the last answer of each.
 //
-// A pass begins with Book.Due, which lists the registries that are asked, and calls Book.Note with each answer. A registry
-// that did not answer rests for a while, so that a dead one does not delay each pass. Next makes the rows that the state
-// file keeps and status shows.
+// A pass begins with Book.Due, which lists the registries to ask, and calls Book.Note with each answer. A registry that did
+// not answer rests for a while, so that a dead one does not delay each pass. Next makes the rows that the state file keeps
+// and status shows.
 //
-// The package asks nobody by itself, and reads no clock. What a registry says is judged elsewhere.
+// The package makes no request, reads no clock and verifies no answer: its caller does.
 package registries
 
 import (
@@ -35,12 +35,12 @@ type Registry struct {
 	Releases, Trust bundle.Source
 }
 
-// Known is what a process knows of one registry.
+// Known is the knowledge of a process about one registry.
 type Known struct {
 	// Seen is the manifest that the moving tag named when it was asked last in this process. It may be unjudged.
 	Seen *bundle.Blob
-	// Older is a manifest that was verified and is older than what the agent has, and OlderBy identifies what it was
-	// judged by.
+	// Older is a verified manifest that is older than the agent's release. OlderBy identifies the trust
+	// and the settings of that verification: if they change, it is verified again.
 	Older   digest.Digest
 	OlderBy string
 
@@ -48,10 +48,10 @@ type Known struct {
 	rests    time.Time // until then it is not asked while another one answers
 }
 
-// Book is what a process knows of its registries. The zero value knows nothing. It belongs to the pass that runs.
+// Book holds the knowledge of a process about its registries. The zero value is empty. Only the running pass may use it.
 type Book struct{ known []*Known }
 
-// Of returns what is known of the registry at place i of the order.
+// Of returns the knowledge about the registry at place i of the order, for reading and writing.
 func (b *Book) Of(i int) *Known {
 	for len(b.known) <= i {
 		b.known = append(b.known, &Known{})

@@ -77,8 +77,7 @@ func (b *blobs) openFile(d digest.Digest) (*os.File, fs.FileInfo, error) {
 	return f, info, nil
 }
 
-// compare returns errDamaged unless the file has the digest. What was compared once counts as long as the file is the
-// same.
+// compare returns errDamaged unless the file has the digest. It does not read a file again until the file changes.
 func (b *blobs) compare(d digest.Digest, f *os.File, info fs.FileInfo) error {
 	same, known := b.lookUp(d, info)
 	if !known {

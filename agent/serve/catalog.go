@@ -21,7 +21,7 @@ import (
 
 const (
 	maxIndexBytes    = 64 << 20 // of the layout's index
-	maxManifestBytes = 4 << 20  // of a manifest that is read for what it refers to
+	maxManifestBytes = 4 << 20  // of a manifest that is read for its references
 	maxDepth         = 4        // of indexes that name indexes
 )
 
@@ -106,7 +106,7 @@ func (c *catalog) repository(name string) (*repository, error) {
 	return c.repos[name], nil
 }
 
-// readIndex reads the index. A repository that has not changed keeps what is known of its contents.
+// readIndex reads the index. A repository that has not changed keeps its contents, so that they are not read again.
 func (c *catalog) readIndex(file string) (map[string]*repository, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *repository) known() *contents {
 	return r.contents
 }
 
-// all returns what the named manifests refer to. What is missing on the disk is looked for again.
+// all returns the manifests and blobs below the named manifests. It reads them again if a missing one has arrived.
 func (r *repository) all() *contents {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,7 +80,7 @@ func hostOf(a net.Addr) string {
 	return tcp.IP.Mask(net.CIDRMask(64, 128)).String()
 }
 
-// conn is a connection whose client has to take what is sent.
+// conn is a connection that fails if its client reads too slowly.
 type conn struct {
 	net.Conn
 	limited *limited

@@ -10,10 +10,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// maxPath bounds the path of a request, in bytes: a name of 255, a digest of SHA-512 and what is around them.
+// maxPath bounds the path of a request, in bytes: a name of 255, a digest of SHA-512 and the parts between.
 const maxPath = 600
 
-// What a request can ask for.
+// The kinds of requests.
 const (
 	kindBase      = "base" // whether this is a registry
 	kindManifest  = "manifests"
@@ -22,7 +22,7 @@ const (
 	kindReferrers = "referrers"
 )
 
-// route is what a request asks for. name is the repository as it was asked for, and repository the one in the layout.
+// route is a parsed request. name is the repository in the request, and repository the one in the layout.
 type route struct {
 	kind, name, repository string
 	tag                    string        // of a manifest that is asked for by tag

@@ -311,9 +311,9 @@ func hasReference(r io.Reader) (bool, error) {
 }
 
 // Replace returns a YAML or JSON file with ${site.KEY} replaced in its texts, which are the values of keys and items. Every
-// other byte stays, comments and keys too. A value is data: what it is made of does not matter to the file, and is not
-// looked at again. A scalar without quotes that is nothing but one ${site.KEY} gets the value with its type; all others stay
-// texts. $${site.KEY} stands for the text ${site.KEY}. Limit bounds the result, in bytes.
+// other byte stays, comments and keys too. A value is data: it cannot change the structure of the file, and a ${site.KEY} in
+// it is not replaced. A scalar without quotes that is nothing but one ${site.KEY} gets the value with its type; all others
+// stay texts. $${site.KEY} stands for the text ${site.KEY}. Limit bounds the result, in bytes.
 //
 // The error is a *ContentError, for a key that values lacks, or for a file that cannot be changed in place. It contains no
 // value.

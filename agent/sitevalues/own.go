@@ -175,7 +175,7 @@ var (
 	quotesText = regexp.MustCompile("['`\"][^'`\"]{2}|\n")
 )
 
-// notYAML describes an error of the parser without what it quotes, which may be a value.
+// notYAML describes an error of the parser without its quotes from the text, which may contain a value.
 func notYAML(err error) error {
 	m := &Mistake{Text: "it is not valid YAML"}
 	if found := yamlLine.FindStringSubmatch(err.Error()); found != nil {
