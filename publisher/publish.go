@@ -1,6 +1,6 @@
 // Package publisher brings what the scheduler rendered to a registry or an OCI layout, in signed releases.
 //
-// Begin with [Publish]. A planner decides each cluster type's next release from the scheduler's result and from what stands
+// Begin with [Publish]. A planner decides each cluster type's next release from the scheduler's result and from the releases
 // at the destination (package standing), and a pusher signs and pushes it (package signing). Package platform reads sources,
 // and outdir writes a plain folder. Publish leaves no tag on anything incomplete, keeps the last verified content of
 // assignments that failed, and gives the same bytes for the same input.

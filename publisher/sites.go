@@ -84,7 +84,7 @@ func useDeclared(lines []pack.Held) bool {
 	})
 }
 
-// heldFrom returns the mark of content that l keeps. What is held already names the release in which it was made.
+// heldFrom returns the mark of content that l keeps. Content that was held before keeps the release of its mark.
 func (l *lastRelease) heldFrom(before *bundle.Held, reason scheduler.FailureReason) *bundle.Held {
 	from := bundle.Held{Sequence: l.release.Sequence, BaseCommit: l.release.BaseCommit, Reason: string(reason)}
 	if before != nil {

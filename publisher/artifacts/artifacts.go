@@ -28,7 +28,7 @@ import (
 // makes no request, so that the same input gives the same list. It skips files that are no YAML.
 func Of(assignments []scheduler.Assignment) []bundle.Artifact { return new(Finder).Of(assignments) }
 
-// Finder lists artifacts as [Of] does, and parses only what it has not found in its cache: parsing takes most of the time.
+// Finder lists artifacts as [Of] does, and parses only files that its cache lacks: parsing takes most of the time.
 // The zero value is ready, and may be used by several goroutines.
 type Finder struct {
 	// Cache, if not nil, has what earlier runs have found. Scope, such as the environment, tells apart cluster types of the

@@ -211,7 +211,7 @@ func (r *reader) pinImages(ctx context.Context, all map[name]*content) error {
 	return nil
 }
 
-// insideOf lists images that charts have, as far as possible with what they are now.
+// insideOf lists the images of charts, with the digest that each has now if the registry could be read.
 func insideOf(images []sources.Source, found map[sources.Source]*sources.Resolution) []scheduler.Pinned {
 	var list []scheduler.Pinned
 	for _, s := range images {
@@ -236,7 +236,7 @@ func unique(list []sources.Source) []sources.Source {
 	})
 }
 
-// AddTo adds the contents to the assignments of result that still are there, with what they say about the workload.
+// AddTo adds the contents to the assignments that result still has, and sets their versions, artifacts and sources.
 func (e *Embedded) AddTo(result *scheduler.Result) {
 	for i := range result.ClusterTypes {
 		ct := &result.ClusterTypes[i]

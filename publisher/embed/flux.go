@@ -64,6 +64,7 @@ func (f *fluxFS) leavesOut(name string) (bool, error) {
 	return out, err
 }
 
+// Open returns an error that wraps fs.ErrNotExist for a file that Flux leaves out.
 func (f *fluxFS) Open(name string) (fs.File, error) {
 	file, err := f.FS.Open(name)
 	if err != nil {
@@ -83,6 +84,7 @@ func (f *fluxFS) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
+// ReadDir skips the files that Flux leaves out, and keeps all folders.
 func (f *fluxFS) ReadDir(name string) (kept []fs.DirEntry, err error) {
 	entries, err := fs.ReadDir(f.FS, name)
 	if err != nil {

@@ -61,9 +61,9 @@ func (id objectID) in(namespace string) objectID {
 	return id
 }
 
-// Warnings returns what is odd about the embedded objects of the assignments of result, by cluster type and assignment:
-// secrets, what could not be rendered, and objects that two assignments of one cluster type have. The agent reports such an
-// object as a conflict, and applies it for one of them.
+// Warnings returns warnings about the embedded objects of the assignments of result, by cluster type and assignment:
+// secrets, objects that could not be rendered, and objects that two assignments of one cluster type have. The agent reports
+// such an object as a conflict, and applies it for one of them.
 func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 	var all []Warning
 	for _, ct := range result.ClusterTypes {

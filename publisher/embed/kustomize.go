@@ -71,6 +71,7 @@ func isBelow(name, dir string) bool {
 // sharedFS are the files of a commit that several builds read at the same time.
 type sharedFS struct{ of *sources.Resolution }
 
+// Open reads the whole file or folder, so that the repository is locked only meanwhile.
 func (s sharedFS) Open(name string) (file fs.File, err error) {
 	err = s.of.Read(func(files fs.FS) error {
 		opened, err := files.Open(name)

@@ -19,10 +19,10 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Adapters are those that know embedded delivery: the engines that apply objects, and the one that writes files.
+// adapters are those that know embedded delivery: the engines that apply objects, and the one that writes files.
 var adapters = []string{"argo", "directory", "flux", "kubernetes"}
 
-// request says what one assignment embeds. Equal requests have the same content; see [request.key].
+// request describes the content of one assignment. Equal requests have the same content; see [request.key].
 type request struct {
 	// origin is the source; the zero Origin stands for the folder of the Workload's own source, of registration.
 	origin       artifacts.Origin
@@ -38,7 +38,7 @@ type request struct {
 // isOwn reports whether the content lies in the source of the Workload itself.
 func (q request) isOwn() bool { return q.origin.Source == sources.Source{} }
 
-// request finds out what an assignment embeds.
+// request returns the request of an assignment.
 func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a *scheduler.Assignment) (q request, err error) {
 	q = request{adapter: a.Adapter, registration: a.Registration, workspace: a.Workspace}
 	if !slices.Contains(adapters, a.Adapter) {

@@ -237,8 +237,8 @@ const (
 	maxPause    = time.Minute // a forge that wants a longer one is told of, not waited for
 )
 
-// do runs step until it works, fails in a way that repeating does not help, or has failed too often. what says what the
-// step does, for its error.
+// do runs step until it works, fails in a way that repeating does not help, or has failed too often. The error names the
+// step by the text in what.
 func (r retries) do(ctx context.Context, what string, step func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := step()

@@ -1,7 +1,7 @@
-// Package history reads releases back: what a stream of releases was, and how two of them differ.
+// Package history reads releases back: it lists the releases of a stream, and compares two of them.
 //
 // Begin with [Releases] for the releases of a cluster type, and with [Between] for two of them. [Environments] compares the
-// records of two environments. What is verified is what the caller's trust asks for. The package writes nothing.
+// records of two environments. The caller's trust decides which signatures are verified. The package writes nothing.
 package history
 
 import (

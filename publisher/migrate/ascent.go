@@ -38,7 +38,7 @@ type (
 type ascent struct {
 	estate
 	environments namer
-	names        map[string]map[string]string // of environments and so on, by what they are called there
+	names        map[string]map[string]string // of environments and so on, by their names in the service
 	applications []*ascentApplied
 }
 

@@ -89,7 +89,7 @@ type Finding struct {
 	Line  int    `json:"line,omitempty"`
 	// Object is the object that it is about, such as "GitRepo fleet-default/shop".
 	Object string `json:"object"`
-	// What is the field or the part of the object, Why the reason, and what to do.
+	// What names the field or the part of the object. Why has the reason and the next step.
 	What string `json:"what"`
 	Why  string `json:"why"`
 }

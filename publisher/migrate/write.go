@@ -198,8 +198,8 @@ metadata:
     workload: "{{ .Workload }}"
 `
 
-// fluxTemplate brings manifests and charts of git, and charts of repositories. Which keys a target has depends on what it
-// is, so they are read with index, which gives "" for those that are not there.
+// fluxTemplate brings manifests and charts of git, and charts of repositories. The keys of a target depend on its kind, so
+// the template reads them with index, which gives "" for those that are not there.
 var fluxTemplate = []string{`{{- if index .Manifests "repo" }}
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository

@@ -93,8 +93,8 @@ func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 }
 
 // Embed adds to the assignments of result with embedded delivery what their targets name; the functions of opts are set
-// here. It calls pin once everything is read, for what is to be done with the rendered files alone. What is odd about the
-// embedded objects is added to the warnings of result. The decision is that of [Options], or nil.
+// here. It calls pin once everything is read and before it adds the contents, for steps that need the rendered files alone.
+// It adds warnings about the embedded objects to those of result. The decision is that of [Options], or nil.
 func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Result, decision *scheduler.Decision, opts embed.Options, pin func() error) error {
 	if !embed.Any(result) {
 		return pin()

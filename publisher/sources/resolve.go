@@ -1,8 +1,8 @@
-// Package sources finds out what git repositories, registries and chart repositories have now.
+// Package sources resolves branches, tags and version ranges in git repositories, registries and chart repositories.
 //
 // A [Source] is one such place with a branch, tag, range or revision. Begin with [NewResolver] and ask [Resolver.All] for
-// the commits and digests of many sources at once. Each is asked once for each Resolver, so that one publication has one
-// commit or digest of each source, whoever reads it. Only mirrors lead to repositories on this machine.
+// the commits and digests of many sources at once. A Resolver asks each source once, so that all readers of one publication
+// get the same commit or digest. Only mirrors lead to repositories on this machine.
 package sources
 
 import (
@@ -119,7 +119,7 @@ func (r *Resolver) All(ctx context.Context, sources []Source) (map[Source]*Resol
 	return byName, nil
 }
 
-// Of resolves one source, or returns what it was resolved to before.
+// Of resolves one source, or returns its earlier resolution.
 func (r *Resolver) Of(ctx context.Context, s Source) *Resolution {
 	s = s.canonical()
 	r.mu.Lock()

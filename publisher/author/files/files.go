@@ -1,9 +1,9 @@
 // Package files changes several files of a folder as one operation: all of them or none.
 //
 // Begin with a [Set]: fill it with changes and moves, show its [Set.Diff], and call [Set.Apply]. All new texts are on disk,
-// under temporary names, before the first file is replaced, and each file is replaced whole. If a step fails, what was
-// done is undone. A file that somebody changed since it was read is left alone, and so is everything else: see
-// [ErrChanged]. The package knows nothing of YAML.
+// under temporary names, before the first file is replaced, and each file is replaced whole. If a step fails, the
+// steps before it are undone. If somebody changed a file since it was read, Apply changes no file: see [ErrChanged]. The
+// package knows nothing of YAML.
 package files
 
 import (

@@ -124,7 +124,7 @@ func localDependencies(files []*loader.BufferedFile) ([]*helm.Dependency, error)
 	return missing, nil
 }
 
-// unpacker counts what it unpacks.
+// unpacker unpacks charts within the bounds on files, bytes and charts.
 type unpacker struct {
 	files, bytes, charts int
 	read                 []string // folders

@@ -8,11 +8,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// kubeVersionAdvice is how a platform says what its clusters have.
+// kubeVersionAdvice tells how a platform declares the version and the kinds of its clusters.
 const kubeVersionAdvice = "set the annotations wherry.dev/kube-version, and wherry.dev/api-versions where the chart asks for kinds, on the ClusterType"
 
-// unknownCapabilities is .Capabilities where nobody has said what the clusters have. Its methods stand for the fields of
-// Helm's type, so that reading one is an error.
+// unknownCapabilities is .Capabilities if the platform does not declare the version of its clusters. Its methods stand for
+// the fields of Helm's type, so that reading one is an error.
 type unknownCapabilities struct{ HelmVersion any }
 
 func (unknownCapabilities) KubeVersion() (any, error)    { return nil, errCapabilities() }
@@ -24,7 +24,7 @@ func errCapabilities() error {
 	return &finding.Error{Message: ErrCapabilities.Error(), Hint: kubeVersionAdvice, Err: ErrCapabilities}
 }
 
-// capabilities is what the templates see, and Helm's value of it, nil where the version is not known.
+// capabilities returns .Capabilities of the templates, and Helm's own value, nil if the version is not known.
 func capabilities(opts Options) (shown any, known *chartutil.Capabilities, err error) {
 	if opts.KubeVersion == "" {
 		return unknownCapabilities{HelmVersion: chartutil.DefaultCapabilities.HelmVersion}, nil, nil

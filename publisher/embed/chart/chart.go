@@ -20,7 +20,7 @@ import (
 
 // Errors to test for. The message has the template, or the file.
 var (
-	// ErrTooLarge is wrapped where an archive, or what is rendered, exceeds a bound.
+	// ErrTooLarge is wrapped where an archive or the output exceeds a bound.
 	ErrTooLarge = errors.New("too large")
 	// ErrTooSlow is wrapped where rendering takes longer than Options.MaxTime, or too many steps.
 	ErrTooSlow = errors.New("takes too long")

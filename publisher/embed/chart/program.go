@@ -11,7 +11,7 @@ const (
 	tickFunction    = "wherryTick"    // a turn of a loop
 	enterFunction   = "wherryEnter"   // the begin of a template
 	leaveFunction   = "wherryLeave"   // and its end
-	measureFunction = "wherryMeasure" // around what is written
+	measureFunction = "wherryMeasure" // around an action that writes
 	sitePrefix      = "wherrySite"
 )
 
@@ -41,8 +41,8 @@ const (
 	whileSet
 )
 
-// rewriter prepares parsed templates: loops and templates count their steps, what is written is measured, and each call of
-// an impure function becomes that of a function of its own.
+// rewriter prepares parsed templates: loops and templates count their steps, output is measured, and each call of an impure
+// function gets a function of its own.
 type rewriter struct {
 	run  *run
 	tree *parse.Tree

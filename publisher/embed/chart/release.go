@@ -17,17 +17,17 @@ import (
 type Release struct {
 	// Namespace and Name are the HelmRelease's own.
 	Namespace, Name string
-	// Source says where the chart is.
+	// Source is the place of the chart.
 	Source Source
 	// Values are those of the release, over those of ConfigMaps among the objects that valuesFrom names.
 	Values map[string]any
-	// ReleaseName and TargetNamespace are what .Release has in it.
+	// ReleaseName and TargetNamespace are .Release.Name and .Release.Namespace of the templates.
 	ReleaseName, TargetNamespace string
-	// WithoutCRDs is whether helm-controller leaves crds/ out.
+	// WithoutCRDs is true if helm-controller leaves out crds/.
 	WithoutCRDs bool
-	// Notes say in sentences what is left out, such as values from a Secret. They have no values.
+	// Notes are sentences about parts that were left out, such as values from a Secret. They contain no values.
 	Notes []string
-	// Err is why the chart is not known, such as a source that is not among the objects. Nil if it is.
+	// Err is the reason why the chart is not known, such as a source that is not among the objects; else nil.
 	Err error
 }
 

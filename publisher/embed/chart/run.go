@@ -42,7 +42,7 @@ func (r *run) seed(s *site) byte {
 
 func (r *run) ended() error { return context.Cause(r.ctx) }
 
-// source is a template and what it is rendered with.
+// source is a template with its values and its base path.
 type source struct {
 	text     string
 	values   chartutil.Values

@@ -141,7 +141,7 @@ func asMap(values map[string]any) map[string]any {
 	return values
 }
 
-// violations lists what is wrong, by path and rule. The values themselves may be secrets.
+// violations lists the broken rules with their paths, and no values, because these may be secrets.
 func violations(e *jsonschema.ValidationError) []string {
 	const most = 10
 	var all []string
@@ -162,7 +162,7 @@ func violations(e *jsonschema.ValidationError) []string {
 	return all
 }
 
-// noLoader refuses what a schema refers to beside itself.
+// noLoader refuses references of a schema to other documents.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {

@@ -75,7 +75,7 @@ func (p place) path() string {
 // shown names a file of the folder p in a message.
 func (p place) shown(file string) string { return p.tree.name + path.Join(p.name, file) }
 
-// cost is what is read, with what is read again for each time that it is named: so it grows as kustomize's own work does.
+// cost counts files and bytes once for each time that they are named, so that it grows as kustomize's own work does.
 type cost struct{ files, bytes, copies int }
 
 func (c *cost) add(other cost) {

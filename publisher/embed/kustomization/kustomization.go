@@ -29,7 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// Options are what a build may use beside the tree. The zero value builds what is in the tree, with the default bounds.
+// Options are the inputs of a build beside the tree, and its bounds. The zero value adds no input and has the default bounds.
 type Options struct {
 	// Overlay has the changes that an engine's own object asks for, beside the kustomization.
 	Overlay Overlay

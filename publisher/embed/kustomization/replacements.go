@@ -70,7 +70,7 @@ func pathOf(field string) []string {
 	return strings.Split(field, ".")
 }
 
-// replacementsIn reads a file of one replacement, or of a list of them. What it is not is kustomize's to say.
+// replacementsIn reads a file of one replacement, or of a list of them. It returns nil for any other: kustomize reports it.
 func replacementsIn(data []byte) []types.Replacement {
 	var all []types.Replacement
 	if yaml.Unmarshal(data, &all) == nil {
@@ -83,7 +83,7 @@ func replacementsIn(data []byte) []types.Replacement {
 	return nil
 }
 
-// checkGrowth bounds what replacements and variables can make of what was read.
+// checkGrowth bounds the size of the output that replacements and variables can make of the input.
 func (c *copier) checkGrowth(file string) error {
 	if err := c.checkReplacements(file); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// rewriter writes the paths of one kustomization anew, and copies what they name.
+// rewriter replaces the paths of one kustomization, and copies the files that they name.
 type rewriter struct {
 	*copier
 	at    place

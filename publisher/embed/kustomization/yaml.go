@@ -16,7 +16,7 @@ const (
 
 var errAliases = errors.New("the aliases of the YAML file stand for too much")
 
-// checkAliases bounds what the aliases of a YAML text stand for. It accepts what is no YAML: that is kustomize's to say.
+// checkAliases bounds the nodes that the aliases of a YAML text expand to. It accepts invalid YAML: kustomize reports it.
 func checkAliases(data []byte) error {
 	if !bytes.ContainsRune(data, '*') {
 		return nil
@@ -33,7 +33,7 @@ func checkAliases(data []byte) error {
 	}
 }
 
-// expanded counts the nodes below n. An alias counts as what it stands for; one that holds itself is beyond all bounds.
+// expanded counts the nodes below n. An alias counts as its node; one that contains itself is beyond all bounds.
 func expanded(n *yaml.Node, known map[*yaml.Node]int) int {
 	if count, ok := known[n]; ok {
 		return count
