@@ -25,7 +25,7 @@ func References(text string) []string {
 }
 
 // Expand returns text with each ${site.KEY} replaced by the text of its key, and $${site.KEY} by ${site.KEY}. A key that
-// texts lacks stays as it is. What was put in is not looked at again.
+// texts lacks stays as it is. A ${site.KEY} in a replacement is not replaced again.
 func Expand(text string, texts map[string]string) string {
 	if !strings.Contains(text, "${site.") {
 		return text

@@ -53,7 +53,7 @@ const (
 	FromCluster  Source = "cluster"
 )
 
-// Facts are what is known about a cluster without any declaration.
+// Facts are the properties of a cluster that need no declaration.
 type Facts struct {
 	Name, UID, Type, Environment, Ring string
 	Labels                             map[string]string
@@ -148,7 +148,7 @@ const (
 	NotPermitted Kind = "NotPermitted"
 	// Unknown means that a key is not declared. No assignment can use it.
 	Unknown Kind = "Unknown"
-	// Composition means that a value cannot be composed: what it refers to has no valid value, or it refers to itself.
+	// Composition means that a value cannot be composed: it refers to a key without a valid value, or to itself.
 	Composition Kind = "Composition"
 )
 

@@ -40,8 +40,8 @@ type Engine struct {
 	// Judge returns the state of one of an assignment's objects. All of them match their manifests.
 	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
-	// Embed, if set, returns what is applied for an assignment with embedded delivery, whose content the engine takes from
-	// the agent's endpoint.
+	// Embed, if set, returns the objects to apply for an assignment with embedded delivery, whose content the engine takes
+	// from the agent's endpoint.
 	Embed func(rewrite.Input) (rewrite.Result, error)
 	// Permits, if set, returns an error if the engine's own settings forbid what an assignment with embedded delivery
 	// needs. Apply calls it with the objects to be applied, in their namespaces, before it changes anything.

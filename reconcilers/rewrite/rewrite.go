@@ -1,9 +1,9 @@
 // Package rewrite changes the objects of an assignment with embedded delivery so that the engine of the site takes the
 // content from the agent's endpoint.
 //
-// Flux and Argo take the rendered objects and return what is applied in their place, with a list of the changes. They are
-// functions of their input: the adapters apply the result, and "wherry explain assignment" shows the list. Only what
-// names the source changes. Names, intervals and everything else stay as the template wrote them.
+// Flux and Argo take the rendered objects and return the objects to apply in their place, with a list of the changes. They
+// are functions of their input: the adapters apply the result, and "wherry explain assignment" shows the list. Only the
+// fields that name the source change. Names, intervals and everything else stay as the template wrote them.
 package rewrite
 
 import (
@@ -31,7 +31,7 @@ import (
 const (
 	ArtifactNotMade  = "ArtifactNotMade"  // pending: the agent could not write the artifact
 	NoEndpoint       = "NoEndpoint"       // the agent serves nothing; the site's fault
-	SourceNotServed  = "SourceNotServed"  // an object takes its content from what is not embedded
+	SourceNotServed  = "SourceNotServed"  // an object names a source that is not embedded
 	ChartNotEmbedded = "ChartNotEmbedded" // a HelmRelease's chart is not in the folder of charts
 )
 
@@ -49,7 +49,7 @@ type Input struct {
 	Served *reconcilers.Served
 }
 
-// Result is what is applied for an assignment.
+// Result has the objects to apply for an assignment.
 type Result struct {
 	Objects []*unstructured.Unstructured
 	// Shared are objects that the agent applies for all assignments that need them.

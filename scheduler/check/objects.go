@@ -99,8 +99,7 @@ func kindsOf(checks []*check) []groupKind {
 	return all
 }
 
-// objectsIn returns the objects of a file, with those in lists. What is not an object, such as a list of plays, is left
-// out.
+// objectsIn returns the objects of a file, with those in lists. It skips other documents, such as a list of plays.
 func objectsIn(data []byte) ([]object, error) {
 	var all []object
 	r := &reader{}

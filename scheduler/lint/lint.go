@@ -166,7 +166,7 @@ type linter struct {
 	result  *scheduler.Result
 	targets []*kinds.Target // of the environment
 	found   []finding.Finding
-	pending []finding.Finding // about what was completed, until there is a result
+	pending []finding.Finding // about the result, until it is complete
 	unused  []finding.Finding
 	cache   scheduler.Cache
 	merged  map[*kinds.ConfigMap][]mergedValue // see valuesOf

@@ -1,8 +1,8 @@
 // Package memo keeps results by the digests of the contents that they came from, for the next run, so that only changed
 // content is read again.
 //
-// [Open] returns the [Memo] of one set of contents, such as the files of a cluster type. What is not used in a run is
-// forgotten. Nothing depends on a Memo but time: it lacks what a damaged or foreign entry had.
+// [Open] returns the [Memo] of one set of contents, such as the files of a cluster type. Entries that
+// a run does not use are dropped. A Memo only saves time: a damaged or foreign entry counts as missing.
 package memo
 
 import (
