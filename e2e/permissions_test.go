@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -14,7 +15,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -125,6 +128,29 @@ func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
 	s.gone(s.namespace("shop-batch"), "platform-config", &corev1.Secret{})
 	s.read("", s.namespace("shop-batch"), &corev1.Namespace{})
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant}, s.states())
+}
+
+func TestTheInstalledAgentReadsItsSiteValues(t *testing.T) {
+	s := newSite(t)
+	s.publish()
+	own := s.environment + "-own"
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own}}
+	require.NoError(t, s.Create(t.Context(), namespace))
+	t.Cleanup(func() { _ = s.Delete(context.Background(), namespace) })
+	require.NoError(t, s.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: "values"}, Data: map[string]string{"dns": "plant-7"}}))
+	agent := s.permit("--site-values", "configmap:"+own+"/values")
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
+	r := agent("doctor", "-o", "json")
+	require.NotEqual(t, "failed", findings(t, r)["values"].Result, r.stdout)
+
+	subject := rbacv1.Subject{Namespace: s.environment + "-agent", Name: "wherry-agent"}
+	rule := rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"other"}}
+	s.awaitRight(subject, own, rule, false)
+	require.NoError(t, s.DeleteAllOf(t.Context(), &rbacv1.RoleBinding{}, client.InNamespace(own)))
+	rule.ResourceNames = []string{"values"}
+	s.awaitRight(subject, own, rule, false)
+	r = agent("doctor", "-o", "json")
+	require.Equal(t, "failed", findings(t, r)["values"].Result, r.stdout)
 }
 
 // Two workspaces share a cluster. The agent may assume a ServiceAccount of each in each of its namespaces,
