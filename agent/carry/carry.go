@@ -146,7 +146,7 @@ type key struct {
 
 func (w Wanted) key() key { return key{w.Repository, w.Digest} }
 
-// name is how messages name the artifact.
+// name returns the artifact's name for messages.
 func (w Wanted) name() string {
 	if w.Tag != "" {
 		return w.Repository + ":" + w.Tag
@@ -262,7 +262,7 @@ func (c *Carrier) Stop() {
 	j.stop()
 }
 
-// Close is Stop, after which no other transfer begins.
+// Close stops the transfer, as Stop does, and keeps others from beginning.
 func (c *Carrier) Close() {
 	c.mu.Lock()
 	c.closed = true

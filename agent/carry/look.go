@@ -40,7 +40,7 @@ type view struct {
 	closed string
 }
 
-// standing is how an artifact stands.
+// standing is the state of one artifact.
 type standing struct {
 	Wanted
 	// graph has its manifests and blobs; nil before its manifests are in the store.

@@ -41,7 +41,7 @@ func (p Platforms) has(of *ocispec.Platform) bool {
 	return false
 }
 
-// nameOf is how messages name a platform.
+// nameOf returns a platform's name for messages.
 func nameOf(p *ocispec.Platform) string {
 	return strings.TrimSuffix(p.OS+"/"+p.Architecture+"/"+p.Variant, "/")
 }

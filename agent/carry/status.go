@@ -14,15 +14,15 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 )
 
-// Status is how the carried artifacts of the running release, and of one that is to run, stand. Its JSON is an interface.
+// Status counts the carried artifacts of the running release and of the next one. Its JSON is an interface.
 type Status struct {
 	// Artifacts counts those that are wanted, and Missing those that are not in the store yet.
 	Artifacts int `json:"artifacts"`
 	Missing   int `json:"missing"`
-	// MissingBytes is what has to be brought; an artifact whose manifests are not here yet counts as the publisher measured
-	// it, for all platforms.
+	// MissingBytes is the size of the missing blobs. An artifact whose manifests are missing counts with the publisher's
+	// figure, which is for all platforms.
 	MissingBytes int64 `json:"missingBytes"`
-	// StoredBytes is what the store has of carried artifacts, with those of former releases.
+	// StoredBytes is the size of the carried artifacts in the store, with those of former releases.
 	StoredBytes int64 `json:"storedBytes"`
 	// BudgetBytes bounds them; zero if unknown.
 	BudgetBytes int64 `json:"budgetBytes,omitempty"`
@@ -30,7 +30,7 @@ type Status struct {
 	Assignments []AssignmentStatus `json:"assignments,omitempty"`
 }
 
-// AssignmentStatus is what one assignment waits for.
+// AssignmentStatus counts the artifacts that one assignment waits for.
 type AssignmentStatus struct {
 	Assignment   string `json:"assignment"`
 	Artifacts    int    `json:"artifacts"`

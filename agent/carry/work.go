@@ -53,7 +53,7 @@ func (j *job) arrived() int64 {
 	return j.got.Load() + j.have
 }
 
-// failure is why an artifact could not be brought.
+// failure is the reason why an artifact could not be brought.
 type failure struct {
 	reason, message string
 	count           int

@@ -86,7 +86,7 @@ func (b *Book) Note(i int, answered bool, now time.Time) {
 	k.failures++
 }
 
-// Status is how one of several registries stood when it was asked last.
+// Status is the last answer of one of several registries.
 type Status struct {
 	Registry string `json:"registry"`
 	// Last is true for the one whose answer counted last.

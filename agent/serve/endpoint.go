@@ -40,7 +40,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Served is how an engine reaches the endpoint.
+// Served has the addresses and certificates by which an engine reaches the endpoint.
 type Served struct {
 	// URL has the scheme, the host and the port, such as https://first-box:5001.
 	URL string
@@ -212,11 +212,11 @@ type Status struct {
 	// CertificateExpires is the end of the certificate that is shown now, and CAExpires that of the endpoint's own CA.
 	CertificateExpires *time.Time `json:"certificateExpires,omitempty"`
 	CAExpires          *time.Time `json:"caExpires,omitempty"`
-	// Waiting is why the newest accepted release is not served yet; empty where it is.
+	// Waiting is the reason why the newest accepted release is not served yet; empty if it is served.
 	Waiting string `json:"waiting,omitempty"`
 }
 
-// Status returns how the endpoint stands.
+// Status returns the present state of the endpoint.
 func (e *Endpoint) Status() Status {
 	s := Status{URL: e.url.String(), Address: e.opts.Address}
 	s.CA = Fingerprint(e.Served().CA)

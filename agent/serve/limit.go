@@ -88,7 +88,7 @@ type conn struct {
 	once    sync.Once
 }
 
-// Close closes the connection, and counts it no more.
+// Close closes the connection, and frees its place below the limit.
 func (c *conn) Close() error {
 	c.once.Do(func() { c.limited.release(c.address) })
 	return c.Conn.Close()

@@ -67,13 +67,13 @@ func (e *Endpoint) Listen(dir, platform string) (*Server, error) {
 // Addr is the address that the server listens at.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Damaged returns the blobs that were found to be damaged since it was called last.
+// Damaged returns the blobs that were found to be damaged since the last call.
 func (s *Server) Damaged() []digest.Digest { return s.handler.blobs.takeDamaged() }
 
-// Close closes a server that does not serve.
+// Close closes the listener of a server whose Serve was never called.
 func (s *Server) Close() error { return s.listener.Close() }
 
-// Serve answers until ctx ends, and then lets requests that are being answered have a moment.
+// Serve answers until ctx ends, and then waits a moment for requests that are being answered.
 func (s *Server) Serve(ctx context.Context) {
 	server := &http.Server{
 		Handler: s.handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,

@@ -64,6 +64,7 @@ type File struct {
 	Named bool
 }
 
+// String returns the path.
 func (f File) String() string { return f.Path }
 
 // Read reads a regular file. It does not block on a pipe.
@@ -85,9 +86,10 @@ type ConfigMap struct {
 	Get func(context.Context) (map[string]string, error)
 }
 
+// String returns the name for messages.
 func (c ConfigMap) String() string { return "ConfigMap " + c.Name }
 
-// Read asks the cluster.
+// Read reads the ConfigMap. More keys than permitted are a *Mistake.
 func (c ConfigMap) Read(ctx context.Context) (Own, error) {
 	data, err := c.Get(ctx)
 	if err != nil {

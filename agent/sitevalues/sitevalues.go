@@ -42,9 +42,9 @@ type Saved struct {
 	// Place names the place of the site's own values, and Own are those that were valid last.
 	Place string `json:"place,omitempty"`
 	Own   Own    `json:"own,omitzero"`
-	// Broken is why the place could not be read last; empty if it could.
+	// Broken is the error of the last attempt to read the place; empty if there was none.
 	Broken string `json:"broken,omitempty"`
-	// Release is the release for which Values and Problems were resolved, and Unreadable why they could not be.
+	// Release is the release for which Values and Problems were resolved, and Unreadable the error if that failed.
 	Release    digest.Digest    `json:"release,omitempty"`
 	Unreadable string           `json:"unreadable,omitempty"`
 	Declared   digest.Digest    `json:"declared,omitempty"` // see assignments.Record.Declared
@@ -230,11 +230,11 @@ func (s *Site) save(before, next Saved) error {
 	})
 }
 
-// Use is what an assignment is to have.
+// Use has the values for one assignment, or the reason to wait.
 type Use struct {
 	// Values and Declared are those of the record; see assignments.Record.
 	Values, Declared digest.Digest
-	// Wait is why the assignment has to wait, if it is to get something new. Its reason is empty if it need not.
+	// Wait is the reason why new content of the assignment has to wait. Its Reason is empty if there is none.
 	Wait assignments.Wait
 }
 
@@ -458,12 +458,12 @@ func Try(own Own, place string, before Saved, document func(name string) ([]byte
 	return c, nil
 }
 
-// Status is how the values of a site stand. It has the values themselves, and is for people on the machine alone.
+// Status lists the values of a site. As it contains the values, it is only for people on the machine.
 type Status struct {
-	// Place is the place of the site's own values, and Broken why it could not be read last.
+	// Place is the place of the site's own values, and Broken the error of the last attempt to read it.
 	Place  string `json:"place,omitempty"`
 	Broken string `json:"broken,omitempty"`
-	// Unreadable is why the release's declaration could not be read.
+	// Unreadable is the error of reading the release's declaration.
 	Unreadable string        `json:"unreadable,omitempty"`
 	Values     []ValueStatus `json:"values"`
 }
@@ -471,12 +471,12 @@ type Status struct {
 // ValueStatus is one value, or a key without one.
 type ValueStatus struct {
 	Key string `json:"key"`
-	// Value is a text, a number or a boolean, and absent if there is no valid one. Source is where it comes from, and From
-	// the template of which it is composed.
+	// Value is a text, a number or a boolean, and absent if there is no valid one. Source is its origin, and From the
+	// template of which it is composed.
 	Value  any           `json:"value,omitempty"`
 	Source shared.Source `json:"source,omitempty"`
 	From   string        `json:"from,omitempty"`
-	// Problem is why there is no valid value, with the place to mend it.
+	// Problem is the reason why there is no valid value, with the place to mend it.
 	Problem string `json:"problem,omitempty"`
 	// Required is true for a key that the declaration requires of every cluster.
 	Required bool `json:"required,omitempty"`
@@ -484,7 +484,7 @@ type ValueStatus struct {
 	UsedBy []string `json:"usedBy"`
 }
 
-// Status returns how the values stand for these records. Facts are those of the cluster, for a state file without values.
+// Status returns the status of the values for these records. Facts are those of the cluster, for a state file without values.
 func (s Saved) Status(records []assignments.Record, facts shared.Facts) Status {
 	if s.Values == nil {
 		values, _ := shared.Resolve(nil, nil, nil, facts)
