@@ -133,6 +133,7 @@ type Mistake struct {
 	Hint         string // empty if there is none
 }
 
+// String returns the message with its place.
 func (m Mistake) String() string {
 	switch {
 	case m.Key == "" && m.Keyword == "":

@@ -100,7 +100,7 @@ type Value struct {
 	Any any
 	// Text is the only form in which texts contain the value: a decimal number, true or false, or the string itself.
 	Text string
-	// Source is where the value comes from, also if it is composed of values of other sources.
+	// Source is the origin of the value, also if it is composed of values of other sources.
 	Source Source
 	// From is the template of a composed value; empty for others.
 	From string
@@ -156,17 +156,17 @@ const (
 type Problem struct {
 	Key  string
 	Kind Kind
-	// Source is where the mistake lies; empty for a missing value, since any source may give it.
+	// Source is the source with the mistake; empty for a missing value, since any source may give it.
 	Source Source
 	// Required is true for a key that the declaration requires of every cluster.
 	Required bool
-	// Unset is true if nothing is wrong but that a value is not given yet: this one, or one that it is composed of.
+	// Unset is true if the only mistake is a missing value: this one, or one that it is composed of.
 	Unset bool
 	// Message is one sentence without the key. It contains no value.
 	Message string
 }
 
-// String is the key with the message.
+// String returns the key with the message.
 func (p Problem) String() string { return p.Key + ": " + p.Message }
 
 // ProblemsOf returns the problems with the given keys, those without a value among them, sorted by key.

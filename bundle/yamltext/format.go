@@ -121,7 +121,7 @@ type textLine struct {
 // gap is space after a dash.
 type gap struct{ at, length int }
 
-// column is where a value begins, before and after.
+// column is the first column of a value, before and after the change.
 type column struct{ before, after int }
 
 func format(data []byte, indent, order bool) ([]byte, bool) {

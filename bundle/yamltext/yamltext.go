@@ -270,8 +270,8 @@ func (f *File) plainEnd(n *yaml.Node, at int) (int, error) {
 	return at, nil
 }
 
-// block returns the indentation of a block scalar's text, and the number of its last line, which is its first one, with the
-// indicator, where it has no text. at is where the indicator stands.
+// block returns the indentation of a block scalar's text, and the number of its last line. If it has no text, that is the line
+// of its indicator. at is the offset of the indicator.
 func (f *File) block(n *yaml.Node, at, indent int) (width, last int) {
 	head := f.lineOf(at)
 	last = head

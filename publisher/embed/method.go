@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// method is how content is made of files.
+// method names the way to make content of files.
 type method string
 
 // The methods.
@@ -102,7 +102,7 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 	return made, err
 }
 
-// shortObject is how many digits of git's digest of a folder stand for a version.
+// shortObject is the number of digits of git's digest of a folder that make a version.
 const shortObject = 12
 
 // below returns the path of a file of the source among an assignment's manifests.

@@ -143,7 +143,7 @@ type chartOptions struct {
 	Values string
 }
 
-// objects are those of an assignment's rendered files that say how an engine takes its manifests.
+// objects are the rendered objects of an assignment that configure how its engine takes manifests.
 type objects []object
 
 // object has the fields that are needed of Flux's and Argo CD's objects.

@@ -14,21 +14,21 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
-// Source is where one artifact comes from. It is comparable: equal ones are asked for once.
+// Source is the origin of one artifact. It is comparable: equal sources are resolved once.
 type Source struct {
 	Kind bundle.ArtifactType
-	// URL is that of a git repository or a chart repository; of what lies in a registry, HOST/REPOSITORY.
+	// URL is that of a git repository or a chart repository. For a registry it is HOST/REPOSITORY.
 	URL string
-	// Chart is the name of a chart of a chart repository; empty for all else.
+	// Chart is the name of a chart in a chart repository; empty for other sources.
 	Chart string
-	// One of these says which state is meant; without any it is the default. A revision is a commit or a
-	// digest, beside which a tag is only for people. Semver is a range of versions, RefName a git reference in full.
+	// One of these selects the state; without any it is the default. A Revision is a commit or a digest; a Tag beside it
+	// is only for people. Semver is a range of versions, RefName a full git reference.
 	Branch, Tag, Semver, RefName, Revision string
-	// PlainHTTP is true for a registry that is spoken to without TLS.
+	// PlainHTTP is true for a registry without TLS.
 	PlainHTTP bool
 }
 
-// Reference is how the list of artifacts names s.
+// Reference returns the name of s in the list of artifacts.
 func (s Source) Reference() string {
 	version := cmp.Or(s.Tag, s.Semver, s.Branch, s.RefName)
 	switch {
@@ -53,7 +53,7 @@ func (s Source) Reference() string {
 	return name + ":" + oci.DefaultTag
 }
 
-// Name is what s is called for people.
+// Name returns the name of s for people.
 func (s Source) Name() string {
 	if s.Chart != "" {
 		return s.Chart

@@ -22,7 +22,7 @@ func newFiles(from []*helm.File) files {
 	return all
 }
 
-// GetBytes is a file's content, empty where there is none.
+// GetBytes returns a file's content, empty if there is no such file.
 func (f files) GetBytes(name string) []byte {
 	if data, ok := f[name]; ok {
 		return data
@@ -30,10 +30,10 @@ func (f files) GetBytes(name string) []byte {
 	return []byte{}
 }
 
-// Get is GetBytes as text.
+// Get returns a file's content as text.
 func (f files) Get(name string) string { return string(f.GetBytes(name)) }
 
-// Glob is the part of the files whose names match.
+// Glob returns the files whose names match.
 func (f files) Glob(pattern string) files {
 	g, err := glob.Compile(pattern, '/')
 	if err != nil || len(pattern) > 1000 {

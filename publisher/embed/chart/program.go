@@ -31,7 +31,7 @@ type adviceValue struct {
 	how  advice
 }
 
-// advice is how a value keeps a call from having an effect, the likeliest first.
+// advice is a way by which a value keeps a call from having an effect, the likeliest first.
 type advice int
 
 const (
