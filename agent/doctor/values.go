@@ -15,6 +15,7 @@ import (
 func checkSiteValues(ctx context.Context, e *examination) Finding {
 	const remedy = `mend it: "wherry-agent values" shows all of them, and "wherry-agent values check FILE" judges a file before it is put in place`
 	var own sitevalues.Own
+	gone := false
 	if e.SiteValues != nil {
 		var err error
 		var m *sitevalues.Mistake
@@ -22,7 +23,9 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 		switch {
 		case errors.As(err, &m):
 			return failed(remedy, "%s: %v", e.SiteValues, err)
-		case err != nil && !errors.Is(err, fs.ErrNotExist): // the status below lists the values that are missing then
+		case errors.Is(err, fs.ErrNotExist): // the status below says whether values were lost
+			gone = true
+		case err != nil:
 			return failed("make it readable to the agent, or name another place with --site-values", "%v", err)
 		}
 	}
@@ -50,6 +53,8 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 	switch {
 	case len(missing) > 0:
 		return warned(remedy, "%s", strings.Join(missing, "; "))
+	case gone && status.Broken != "":
+		return warned("bring it back, or leave an empty one in its place if the site is to set nothing", "%s; the last valid values stay", status.Broken)
 	case used == 0 && len(own.Values) == 0:
 		return Finding{}
 	}

@@ -1,9 +1,11 @@
 package sitevalues
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"regexp"
@@ -108,11 +110,17 @@ func (c ConfigMap) Read(ctx context.Context) (Own, error) {
 // Parse reads a flat mapping of keys to texts, numbers and booleans. Its errors are of type *Mistake.
 func Parse(data []byte) (Own, error) {
 	var document yaml.Node
-	if err := yaml.Unmarshal(data, &document); err != nil {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
+		return Own{}, nil
+	} else if err != nil {
 		return Own{}, notYAML(err)
 	}
-	if len(document.Content) == 0 {
-		return Own{}, nil
+	var second yaml.Node
+	if err := decoder.Decode(&second); err == nil { // its values would be ignored
+		return Own{}, &Mistake{second.Line, "there must be one YAML document, and a second one begins"}
+	} else if !errors.Is(err, io.EOF) {
+		return Own{}, notYAML(err)
 	}
 	root := document.Content[0]
 	switch {

@@ -96,6 +96,7 @@ func TestParse(t *testing.T) {
 	for _, c := range []struct{ name, text, err string }{
 		{"a list", "- a\n", "line 1: it must be a mapping"},
 		{"a nested value", "a: 1\ndns: {a: b}\n", "line 2: dns: it must be a single value"},
+		{"a second document", "dns: a\n---\ndns: b\n", "line 2: there must be one YAML document"},
 		{"a key twice", "dns: a\nport: 1\ndns: b\n", "line 3: dns is also on line 1"},
 		{"no value", "dns:\n", "line 1: dns: it has no value"},
 		{"an alias", "a: &x b\nc: *x\n", "line 2: c: it must be a single value"},

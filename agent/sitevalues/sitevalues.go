@@ -50,6 +50,8 @@ type Saved struct {
 	Declared   digest.Digest    `json:"declared,omitempty"` // see assignments.Record.Declared
 	Values     map[string]Value `json:"values,omitempty"`
 	Problems   []shared.Problem `json:"problems,omitempty"`
+	// SiteMaySet lists the keys of problems that the site may set itself.
+	SiteMaySet []string `json:"siteMaySet,omitempty"`
 }
 
 // Value is a shared.Value in the state file.
@@ -180,6 +182,11 @@ func (r *resolved) resolve(document func(name string) ([]byte, error), facts sha
 	}
 	r.saved.Declared = declared(declaration, row)
 	r.values, r.saved.Problems = shared.Resolve(r.document, row, r.saved.Own.Values, facts)
+	for _, p := range r.saved.Problems {
+		if r.document != nil && r.document.Properties[p.Key].SiteMaySet {
+			r.saved.SiteMaySet = append(r.saved.SiteMaySet, p.Key)
+		}
+	}
 	r.saved.Values = map[string]Value{}
 	for key, v := range r.values {
 		r.saved.Values[key] = Value{v.Any, v.Text, v.Source, v.From}
@@ -189,7 +196,8 @@ func (r *resolved) resolve(document func(name string) ([]byte, error), facts sha
 
 // keep takes the values of an earlier pass.
 func (r *resolved) keep(before Saved) {
-	r.saved.Declared, r.saved.Values, r.saved.Problems = before.Declared, before.Values, before.Problems
+	r.saved.Declared, r.saved.Values = before.Declared, before.Values
+	r.saved.Problems, r.saved.SiteMaySet = before.Problems, before.SiteMaySet
 	r.document, r.values = nil, shared.Values{}
 	for key, v := range before.Values {
 		r.values[key] = shared.Value{Any: v.Value, Text: v.Text, Source: v.Source, From: v.From}
@@ -259,7 +267,7 @@ func (s *Site) Of(r assignments.Record) Use {
 		use.Values, use.Wait = assignments.NoValues, invalid(now.saved.Broken)
 	case len(problems) > 0:
 		use.Values = assignments.NoValues
-		use.Wait = assignments.Wait{State: bundle.Pending, Reason: assignments.ReasonSiteValueMissing, Message: now.saved.explain(problems, now.document)}
+		use.Wait = assignments.Wait{State: bundle.Pending, Reason: assignments.ReasonSiteValueMissing, Message: now.saved.explain(problems)}
 	case now.saved.Broken != "":
 		use.Wait = invalid(now.saved.Broken)
 	}
@@ -270,27 +278,27 @@ func (s *Site) Of(r assignments.Record) Use {
 const mostProblems = 3
 
 // explain describes problems, each with the place to mend it.
-func (s Saved) explain(problems []shared.Problem, document *shared.Document) string {
+func (s Saved) explain(problems []shared.Problem) string {
 	var all []string
 	for i, p := range problems {
 		if i == mostProblems {
 			all = append(all, fmt.Sprintf("and %d more", len(problems)-i))
 			break
 		}
-		all = append(all, s.Locate(p, document))
+		all = append(all, s.Locate(p))
 	}
 	return bundle.Clip(strings.Join(all, "; "))
 }
 
-// Locate describes a problem with the place to mend it. Document may be nil.
-func (s Saved) Locate(p shared.Problem, document *shared.Document) string {
+// Locate describes a problem with the place to mend it.
+func (s Saved) Locate(p shared.Problem) string {
 	line := s.Own.Lines[p.Key]
 	switch {
 	case p.Source == shared.FromSite && line > 0:
 		return fmt.Sprintf("%s:%d: %s", s.Place, line, p)
 	case p.Source == shared.FromSite:
 		return fmt.Sprintf("%s: %s", s.Place, p)
-	case p.Kind == shared.Missing && document != nil && document.Properties[p.Key].SiteMaySet && s.Place != "":
+	case p.Kind == shared.Missing && s.Place != "" && slices.Contains(s.SiteMaySet, p.Key):
 		return fmt.Sprintf("%s (set it in %s)", p, s.Place)
 	case p.Kind == shared.Missing && !shared.IsFact(p.Key), p.Source == shared.FromPlatform:
 		return fmt.Sprintf("%s (set it in spec.values of this Cluster in the platform repository)", p)
@@ -452,7 +460,7 @@ func Try(own Own, place string, before Saved, document func(name string) ([]byte
 	c.Changes = append(c.Changes, slices.Sorted(maps.Keys(changed))...)
 	for _, p := range next.saved.Problems {
 		if p.Source == shared.FromSite || p.Required || used[p.Key] {
-			c.Problems = append(c.Problems, next.saved.Locate(p, next.document))
+			c.Problems = append(c.Problems, next.saved.Locate(p))
 		}
 	}
 	return c, nil
@@ -506,14 +514,14 @@ func (s Saved) Status(records []assignments.Record, facts shared.Facts) Status {
 	}
 	for _, p := range s.Problems {
 		status := at(p.Key)
-		status.Problem, status.Required = s.Locate(p, nil), p.Required
+		status.Problem, status.Required = s.Locate(p), p.Required
 	}
 	for _, r := range records {
 		for _, key := range r.Spec.SiteValues {
 			if status := at(key); !r.Removing {
 				status.UsedBy = append(status.UsedBy, r.Spec.Name)
 				if status.Source == "" && status.Problem == "" {
-					status.Problem = key + ": the cluster type declares no such key"
+					status.Problem = s.Locate(shared.ProblemsOf([]string{key}, nil, nil)[0])
 				}
 			}
 		}
