@@ -82,7 +82,7 @@ func registryRemedy(err error) string {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "give --plain-http if the registry is meant to be without TLS"
 	case isUnknownAuthority(err):
-		return "name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca"
+		return `name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca; of another agent, "wherry-agent serve ca" there prints it`
 	case oci.CertificateHint(err) != "":
 		return oci.CertificateHint(err)
 	}

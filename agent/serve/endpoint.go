@@ -125,12 +125,21 @@ func (o Options) Check() (*url.URL, error) {
 	}
 	u, err := url.Parse(o.URL)
 	switch {
-	case err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
-		return nil, fmt.Errorf("%q is not a URL of a host and a port, such as https://first-box:5001", o.URL)
+	case err != nil: // the error of the parser quotes the URL, which may have a password
+		return nil, fmt.Errorf("the URL cannot be parsed: give one such as %s://first-box:5001", scheme)
+	case u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
+		return nil, fmt.Errorf("the URL %q is not one of a host and a port alone, such as %s://first-box:5001", withoutUser(u), scheme)
 	case u.Scheme != scheme:
-		return nil, fmt.Errorf("%q begins with %s://, and the endpoint speaks %s", o.URL, u.Scheme, scheme)
+		return nil, fmt.Errorf("the URL %q begins with %s://, and the endpoint speaks %s", o.URL, u.Scheme, scheme)
 	}
 	return &url.URL{Scheme: scheme, Host: u.Host}, nil
+}
+
+// withoutUser returns the text of u without a name and a password.
+func withoutUser(u *url.URL) string {
+	plain := *u
+	plain.User = nil
+	return plain.String()
 }
 
 // names are those that a certificate of ours has.

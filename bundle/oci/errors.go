@@ -12,6 +12,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 // explain adds the operation and the reference to err, and gives it one of the kinds that callers test for.
@@ -57,6 +59,9 @@ func fromStatus(r *errcode.ErrorResponse) error {
 	if len(r.Errors) > 0 {
 		said = fmt.Errorf("%w: %w", said, r.Errors)
 	}
+	if len(r.Errors) == 0 && r.StatusCode == http.StatusBadRequest && r.URL != nil && r.URL.Scheme == "http" {
+		said = fmt.Errorf("%w: it was asked without TLS, and may want TLS%s", said, alwaysPlain(r.URL.Hostname()))
+	}
 	said = statusError{said, r}
 	switch code := r.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
@@ -68,6 +73,14 @@ func fromStatus(r *errcode.ErrorResponse) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, said)
 	}
 	return said
+}
+
+// alwaysPlain says what to do about a loopback address.
+func alwaysPlain(host string) string {
+	if loopback.Is(host) {
+		return ": loopback addresses are always asked without it, so use this machine's name"
+	}
+	return ""
 }
 
 // statusError is the error of a response, without the method and URL in its text.

@@ -175,6 +175,14 @@ func TestARegistryWithoutCatalogIsUnsupported(t *testing.T) {
 	}
 }
 
+func TestARegistryThatMayWantTLSSaysSo(t *testing.T) {
+	loc, opts := serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadRequest) })
+	repo, err := loc.Repository("a", opts)
+	require.NoError(t, err)
+	_, err = repo.Resolve(t.Context(), "latest")
+	require.ErrorContains(t, err, "it was asked without TLS, and may want TLS: loopback addresses are always asked without it")
+}
+
 func TestLoginKeepsWhatTheRegistryAccepts(t *testing.T) {
 	config := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", config)

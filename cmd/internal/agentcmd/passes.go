@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,6 +79,19 @@ func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
 	return exitOf(r)
 }
 
+// serveHint is the hint for an address that the endpoint cannot have.
+func serveHint(err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "another program has the address: end it, or name another port with --serve"
+	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.As(err, new(*net.DNSError)):
+		return "this machine does not have the address: name one of its own with --serve, or all of them, such as :5001"
+	case errors.Is(err, syscall.EACCES):
+		return "this user may not have the port: name one above 1023 with --serve"
+	}
+	return "name another address with --serve, or none"
+}
+
 func newRunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
@@ -97,7 +112,7 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
 			}
 			if errors.Is(err, serve.ErrListen) {
-				return cli.Fail(cli.Failed, err, "another program may have it, or this machine lacks the address: name another with --serve, or none")
+				return cli.Fail(cli.Failed, err, serveHint(err))
 			}
 			return err
 		},

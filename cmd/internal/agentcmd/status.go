@@ -94,7 +94,7 @@ func exitOf(r agent.Result) error {
 		switch r.Status.Reason {
 		case agent.ReasonNotFound:
 			hint += `; "wherry bundle ls LOCATION" lists what is published`
-		case agent.ReasonCredentialsWithheld:
+		case agent.ReasonCredentialsWithheld, agent.ReasonUnreachable:
 			hint += "; doctor says what to do"
 		case agent.ReasonRebinding:
 			hint += "; publish for what it is bound to, or go back with rebind --undo"
