@@ -16,6 +16,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -182,7 +183,10 @@ func (e *export) addManifest(d ocispec.Descriptor) (ocispec.Manifest, error) {
 		if err := part.Digest.Validate(); err != nil {
 			return m, fmt.Errorf("manifest %s: %w", d.Digest, err)
 		}
-		e.blobs = append(e.blobs, blob{part, func() (io.ReadCloser, error) { return e.src.Fetch(e.ctx, part) }})
+		e.blobs = append(e.blobs, blob{part, func() (io.ReadCloser, error) {
+			r, err := e.src.Fetch(e.ctx, part)
+			return r, delta.Missing(part, err)
+		}})
 	}
 	return m, nil
 }

@@ -11,11 +11,14 @@
 package delta
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -35,6 +38,24 @@ const (
 	// same matches in a fifth of the time and with a tenth of the memory.
 	smallBytes = 4 << 20
 )
+
+// MissingError means that a place has a release without one of its deltas. The endpoints of agents do: who reads there takes
+// the whole layer.
+type MissingError struct {
+	Delta digest.Digest
+	Err   error
+}
+
+func (e *MissingError) Error() string { return fmt.Sprintf("a delta is missing: %v", e.Err) }
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// Missing returns err as a MissingError if it means that the place lacks the content of d, and d is a delta.
+func Missing(d ocispec.Descriptor, err error) error {
+	if d.MediaType == MediaType && errors.Is(err, errdef.ErrNotFound) {
+		return &MissingError{d.Digest, err}
+	}
+	return err
+}
 
 // Small reports whether Make of trees with these sizes, in bytes, is so cheap that it needs no process of its own: at most
 // 100 ms, and 24 MiB including the trees. Use Job for larger trees.

@@ -3,10 +3,12 @@ package catalog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
@@ -87,6 +89,9 @@ func ApplyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]De
 		}
 		if d.Applied = err == nil && d.Base != ""; err != nil {
 			d.Problem = err.Error()
+			if errors.Is(err, errdef.ErrNotFound) { // agents serve releases without their deltas
+				d.Problem = "it is not there"
+			}
 		}
 	}
 	return list, nil

@@ -9,6 +9,7 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -84,7 +85,7 @@ func (r placedRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag 
 func (r placedRepository) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
 	body, err := r.Target.Fetch(ctx, target)
 	if err != nil {
-		return nil, r.place.blame(err)
+		return nil, r.place.blame(delta.Missing(target, err))
 	}
 	return &placedBody{content.NewVerifyReader(body, target), body, r, target, target.Size}, nil
 }

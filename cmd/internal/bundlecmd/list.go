@@ -104,7 +104,7 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 // listFailure is RegistryFailure for a registry that is asked for its repositories.
 func listFailure(err error, loc oci.Location) error {
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
-		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
+		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment, or, at the endpoint of an agent, LOCATION/bundles/ENVIRONMENT/TYPE")
 	}
 	return flags.RegistryFailure(err, loc)
 }

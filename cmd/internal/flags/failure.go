@@ -10,8 +10,10 @@ import (
 	"syscall"
 
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -26,6 +28,7 @@ func RegistryFailure(err error, loc oci.Location) error {
 	var option *usage.Error
 	var unknown *catalog.UnknownReleaseError
 	var environment *catalog.NoEnvironmentError
+	var answer *errcode.ErrorResponse
 	switch {
 	case errors.As(err, &environment):
 		near := similar.To(environment.Environment, environment.Others)
@@ -57,8 +60,12 @@ func RegistryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Denied, err, fmt.Sprintf("run %q", "wherry login "+loc.Host))
 	case errors.Is(err, oci.ErrUnreachable):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("is %s the registry's address, and is it running? The command can be repeated at any time", loc.Host))
+	case errors.As(err, new(*delta.MissingError)):
+		return cli.Fail(cli.Failed, err, "agents serve releases without their deltas: name the registry that the release was published to, or a copy of it")
 	case errors.Is(err, errdef.ErrNotFound):
 		return cli.Fail(cli.Failed, err, `"wherry bundle ls LOCATION" lists what is there`)
+	case errors.As(err, &answer) && answer.StatusCode == http.StatusMethodNotAllowed:
+		return cli.Fail(cli.Failed, err, "the registry takes nothing; the endpoint of an agent never does: name the registry to publish to")
 	case errors.Is(err, syscall.ENOSPC):
 		return cli.Fail(cli.Failed, err, "make room, and run the command again: nothing incomplete has a tag")
 	case errors.Is(err, fs.ErrPermission):
