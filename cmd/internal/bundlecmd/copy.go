@@ -37,8 +37,8 @@ releases that latest and the rings' tags name, and the environment's record. Sig
 trust documents go along, digests stay what they are, and the tags that name a release at FROM name it at TO.
 
 FROM is a bundle, as LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST where the newest is not meant,
-and with --environment a LOCATION: oci://HOST/PREFIX or oci-layout:DIR. TO is a LOCATION. What is copied keeps
-its name below it.
+and with --environment a LOCATION: oci://HOST/PREFIX or oci-layout:DIR. TO is a LOCATION. Copies keep
+their names below it.
 
 What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
 up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
