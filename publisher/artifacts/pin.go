@@ -77,7 +77,10 @@ func isPinned(ct scheduler.ClusterTypeResult, a scheduler.Assignment) bool {
 // needsToPin is needsOf without the source that is embedded.
 func needsToPin(a *scheduler.Assignment) ([]need, error) {
 	needs, err := needsOf(a)
-	if main, ok := mainNeed(a); ok && IsEmbedded(*a) {
+	if !IsEmbedded(*a) {
+		return needs, err
+	}
+	if main, ok := mainNeed(a); ok {
 		needs = slices.DeleteFunc(needs, func(n need) bool { return n.isOf(main) && (n.file < 0 || !IsEmbeddedPath(a.Files[n.file].Path)) })
 	}
 	return needs, err
