@@ -23,6 +23,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
 // ErrNoSuchRef is returned for a branch or commit that a reachable repository lacks.
@@ -96,7 +98,8 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 	if err != nil {
 		return nil, plumbing.ZeroHash, err
 	}
-	tip, err := untilDone(ctx, func() (plumbing.Hash, error) { return fetch(ctx, ref, store) })
+	// go-git's handshake over ssh knows no deadline.
+	tip, err := giveup.When(ctx, func() (plumbing.Hash, error) { return fetch(ctx, ref, store) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -117,26 +120,6 @@ func (g *Reader) newStore() (*filesystem.Storage, error) {
 	}
 	store := filesystem.NewStorage(osfs.New(dir), cache.NewObjectLRUDefault())
 	return store, store.Init()
-}
-
-// untilDone gives up on f when ctx ends: go-git's handshake over ssh knows no deadline.
-func untilDone[T any](ctx context.Context, f func() (T, error)) (T, error) {
-	type outcome struct {
-		value T
-		err   error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		value, err := f()
-		done <- outcome{value, err}
-	}()
-	select {
-	case o := <-done:
-		return o.value, o.err
-	case <-ctx.Done():
-		var zero T
-		return zero, ctx.Err()
-	}
 }
 
 // IsLocal reports whether repo is the path of a repository on this machine, or a file URL.

@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
 // Tags lists the names of a repository's tags.
@@ -34,7 +36,7 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("no complete answer within %s", g.timeout))
 	defer cancel()
-	names, err := untilDone(ctx, func() ([]string, error) { return advertised(ctx, url) })
+	names, err := giveup.When(ctx, func() ([]string, error) { return advertised(ctx, url) })
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -39,27 +40,11 @@ func (c *Chart) Render(ctx context.Context, opts Options) (*Result, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: chart %s is not rendered after %s", ErrTooSlow, c.Name(), opts.MaxTime))
 	defer cancel()
-	if ctx.Err() != nil {
+	result, err := giveup.When(ctx, func() (*Result, error) { return c.render(ctx, opts) })
+	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	type outcome struct {
-		result *Result
-		err    error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		result, err := c.render(ctx, opts)
-		done <- outcome{result, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case rendered := <-done:
-		if rendered.err != nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return rendered.result, rendered.err
-	}
+	return result, err
 }
 
 func (c *Chart) render(ctx context.Context, opts Options) (result *Result, err error) {

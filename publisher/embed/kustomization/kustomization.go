@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/kustomize/kyaml/openapi/kubernetesapi"
 
+	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -98,27 +99,11 @@ func Build(ctx context.Context, source fs.FS, dir string, opts Options) (*Result
 	opts = opts.withDefaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: the kustomization in %q is not built after %s", ErrTooSlow, dir, opts.MaxTime))
 	defer cancel()
-	if ctx.Err() != nil {
+	result, err := giveup.When(ctx, func() (*Result, error) { return buildAll(ctx, source, dir, opts) })
+	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	type outcome struct {
-		result *Result
-		err    error
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		result, err := buildAll(ctx, source, dir, opts)
-		done <- outcome{result, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case built := <-done:
-		if built.err != nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return built.result, built.err
-	}
+	return result, err
 }
 
 func buildAll(ctx context.Context, source fs.FS, dir string, opts Options) (result *Result, err error) {
