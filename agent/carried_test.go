@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -37,7 +38,7 @@ func newImageSite(t *testing.T) *imageSite {
 	s := &imageSite{site: newSite(t), images: newTestRegistry(t), sizes: map[digest.Digest]int64{}}
 	s.host = strings.TrimPrefix(s.images.URL, "http://")
 	s.opts.Carry = carry.Options{
-		Platforms: carry.Platforms{"linux/amd64"},
+		Platforms: graph.Platforms{"linux/amd64"},
 		Budget:    1 << 20,
 		Retry:     func(int) time.Duration { return time.Hour },
 		Sources: func(_ context.Context, repository string) ([]carry.Source, error) {

@@ -27,6 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	// kind of registry a place is.
 	Sources func(ctx context.Context, repository string) ([]Source, error)
 	// Platforms are the platforms of the cluster. Empty means Linux on this machine's architecture.
-	Platforms Platforms
+	Platforms graph.Platforms
 	// Budget bounds the bytes of carried content in the store. Zero means what leaves the larger of a tenth of the disk and
 	// 1 GiB free.
 	Budget int64
@@ -73,7 +74,7 @@ type Carrier struct {
 	documents sync.Mutex
 
 	mu       sync.Mutex
-	graphs   map[digest.Digest]graph
+	graphs   map[digest.Digest]graph.Graph
 	view     view
 	failures map[key]failure
 	job      *job // the transfer that runs
@@ -90,12 +91,12 @@ func New(db *state.DB, opts Options) *Carrier {
 	if err != nil {
 		panic(err) // the name is valid
 	}
-	return &Carrier{db: db, opts: opts, layout: layout, blobs: blobs, graphs: map[digest.Digest]graph{}, failures: map[key]failure{}}
+	return &Carrier{db: db, opts: opts, layout: layout, blobs: blobs, graphs: map[digest.Digest]graph.Graph{}, failures: map[key]failure{}}
 }
 
 func (o Options) withDefaults() Options {
 	if len(o.Platforms) == 0 {
-		o.Platforms = ThisMachine()
+		o.Platforms = graph.ThisMachine()
 	}
 	if o.Sources == nil {
 		o.Sources = func(context.Context, string) ([]Source, error) { return nil, nil }

@@ -29,6 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
@@ -114,7 +115,7 @@ func (c *Carrier) busy() bool {
 // options ask the hosts of sources, or the repository's own where there are none.
 func options(hosts []string, chunk int64) Options {
 	return Options{
-		Platforms: Platforms{"linux/amd64"}, Budget: 1 << 30, Retry: func(int) time.Duration { return time.Hour },
+		Platforms: graph.Platforms{"linux/amd64"}, Budget: 1 << 30, Retry: func(int) time.Duration { return time.Hour },
 		Download: oci.DownloadOptions{Chunk: chunk, Retries: -1, Wait: time.Millisecond, MaxWait: time.Millisecond},
 		Log:      slog.New(slog.DiscardHandler),
 		Sources: func(_ context.Context, repository string) (all []Source, err error) {
@@ -285,7 +286,7 @@ func look(t *testing.T, o childOrder, killed bool) {
 	}
 	g, ok := c.graph(o.List.Artifacts[0].Digest)
 	require.True(t, ok)
-	for _, d := range g.all() {
+	for _, d := range g.All() {
 		data, err := os.ReadFile(filepath.Join(o.Dir, state.StoreDir, ocispec.ImageBlobsDir, "sha256", d.Digest.Encoded()))
 		require.NoError(t, err)
 		require.Equal(t, d.Digest, digest.FromBytes(data))
@@ -442,30 +443,6 @@ func TestOneBlobOfTwoImagesComesOnce(t *testing.T) {
 	require.Equal(t, []string{"", ""}, k.named(t), "a tag that stands for two images is none")
 }
 
-func TestPlatforms(t *testing.T) {
-	for _, c := range []struct {
-		of   *ocispec.Platform
-		want bool
-	}{
-		{nil, true},
-		{&ocispec.Platform{}, true},
-		{&ocispec.Platform{OS: "linux", Architecture: "amd64"}, true},
-		{&ocispec.Platform{OS: "linux", Architecture: "amd64", Variant: "v3"}, true},
-		{&ocispec.Platform{OS: "windows", Architecture: "amd64"}, false},
-		{&ocispec.Platform{OS: "multi", Architecture: "amd64"}, true},
-		{&ocispec.Platform{OS: "linux", Architecture: "arm64", Variant: "v8"}, false},
-		{&ocispec.Platform{OS: "linux", Architecture: "arm", Variant: "v7"}, true},
-		{&ocispec.Platform{OS: "linux", Architecture: "arm", Variant: "v6"}, false},
-		{&ocispec.Platform{OS: "linux", Architecture: "arm"}, true},
-		{&ocispec.Platform{OS: "unknown", Architecture: "unknown"}, false},
-	} {
-		require.Equal(t, c.want, Platforms{"linux/amd64", "linux/arm/v7"}.has(c.of), c.of)
-	}
-	for s, good := range map[string]bool{"linux/amd64": true, "linux/arm/v7": true, "linux": false, "": false, "linux/": false, "a/b/c/d": false, "Linux/amd64": false} {
-		require.Equal(t, good, CheckPlatform(s) == nil, s)
-	}
-}
-
 func TestTheListOfARelease(t *testing.T) {
 	d := "sha256:" + strings.Repeat("1", 64)
 	list := []bundle.Assignment{
@@ -484,13 +461,4 @@ func TestTheListOfARelease(t *testing.T) {
 		{Repository: "charts.example/db", Tag: "^1.0", Digest: digest.Digest(d), UsedBy: []string{"b"}},
 		{Repository: "reg.example:5000/p", Digest: digest.Digest(d), UsedBy: []string{"e"}},
 	}}, got)
-}
-
-func FuzzManifest(f *testing.F) {
-	f.Add([]byte(`{"config":{"digest":"sha256:1","size":1}}`))
-	f.Add([]byte(`{"manifests":[{"platform":{"os":"linux"}}]}`))
-	f.Fuzz(func(_ *testing.T, data []byte) {
-		root := ocispec.Descriptor{Digest: digest.FromBytes(data), Size: int64(len(data))}
-		_, _ = walk(root, Platforms{"linux/amd64"}, func(ocispec.Descriptor) ([]byte, error) { return data, nil })
-	})
 }

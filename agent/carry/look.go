@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -44,7 +45,7 @@ type view struct {
 type standing struct {
 	Wanted
 	// graph has its manifests and blobs; nil before its manifests are in the store.
-	graph *graph
+	graph *graph.Graph
 	// lacks has the sizes of the missing blobs, and missing is their sum, in bytes. Before the manifests are in the store,
 	// missing is the publisher's figure, zero if there is none.
 	lacks   map[digest.Digest]int64
@@ -71,7 +72,7 @@ func (c *Carrier) Look(lists []List, wanted int) (Change, error) {
 	if c.job != nil {
 		c.job.got.Store(0) // the view has it
 	}
-	maps.DeleteFunc(c.graphs, func(d digest.Digest, _ graph) bool { return !next.has(d) })
+	maps.DeleteFunc(c.graphs, func(d digest.Digest, _ graph.Graph) bool { return !next.has(d) })
 	for k := range c.failures {
 		if next.artifacts[k] == nil {
 			delete(c.failures, k)
@@ -181,7 +182,7 @@ func (c *Carrier) standing(w Wanted, here disk) *standing {
 		return s
 	}
 	s.graph, s.missing, s.lacks = &g, 0, map[digest.Digest]int64{}
-	for _, d := range g.all() {
+	for _, d := range g.All() {
 		if !here(d) {
 			s.lacks[d.Digest], s.missing = d.Size, s.missing+d.Size
 		}
@@ -191,23 +192,23 @@ func (c *Carrier) standing(w Wanted, here disk) *standing {
 }
 
 // graph returns what an artifact consists of, if all of its manifests are on the disk.
-func (c *Carrier) graph(root digest.Digest) (graph, bool) {
+func (c *Carrier) graph(root digest.Digest) (graph.Graph, bool) {
 	if g, ok := c.graphs[root]; ok {
 		return g, true
 	}
 	ctx := context.Background() // of the disk
 	if root.Validate() != nil {
-		return graph{}, false
+		return graph.Graph{}, false
 	}
 	desc, err := c.blobs.Resolve(ctx, root.String())
 	if err != nil {
-		return graph{}, false
+		return graph.Graph{}, false
 	}
-	g, err := walk(desc, c.opts.Platforms, func(d ocispec.Descriptor) ([]byte, error) {
-		return bundle.ReadBlob(ctx, c.blobs, d, maxManifestBytes)
+	g, err := graph.Walk(desc, c.opts.Platforms, func(d ocispec.Descriptor) ([]byte, error) {
+		return bundle.ReadBlob(ctx, c.blobs, d, graph.MaxManifestBytes)
 	})
 	if err != nil {
-		return graph{}, false
+		return graph.Graph{}, false
 	}
 	c.graphs[root] = g
 	return g, true
@@ -266,7 +267,7 @@ func (v *view) weigh(lists []List, wanted int, here disk) (stored, missing int64
 				seen[w.Digest] = true
 				continue
 			}
-			for _, d := range s.graph.all() {
+			for _, d := range s.graph.All() {
 				switch {
 				case seen[d.Digest]:
 				case here(d):
@@ -335,9 +336,9 @@ func (c *Carrier) Named(tx *bbolt.Tx) ([]content.Named, error) {
 				all = append(all, content.Named{Manifest: ocispec.Descriptor{Digest: w.Digest}})
 				continue
 			}
-			all = append(all, content.Named{Repository: w.Repository, Manifest: s.graph.manifests[0]})
+			all = append(all, content.Named{Repository: w.Repository, Manifest: s.graph.Manifests[0]})
 			if l.Running && w.Tag != "" && oci.CheckTag(w.Tag) == nil && l.means(w) {
-				all = append(all, content.Named{Repository: w.Repository, Tag: w.Tag, Manifest: s.graph.manifests[0]})
+				all = append(all, content.Named{Repository: w.Repository, Tag: w.Tag, Manifest: s.graph.Manifests[0]})
 			}
 		}
 	}

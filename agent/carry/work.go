@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -212,7 +213,7 @@ func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, errNoRoom), errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return ReasonNoRoom
-	case errors.As(err, new(*invalidError)):
+	case errors.As(err, new(*graph.InvalidError)):
 		return ReasonInvalidArtifact
 	case errors.Is(err, oci.ErrUnauthorized):
 		return ReasonArtifactForbidden
@@ -260,7 +261,7 @@ func (b *bringing) artifact(ctx context.Context, w Wanted) (err error) {
 	}
 	sources, err := b.opts.Sources(ctx, w.Repository)
 	if err != nil {
-		return &invalidError{err.Error()}
+		return graph.Invalid("%s", err.Error())
 	}
 	g, err := b.manifests(ctx, sources, w)
 	if err != nil {
@@ -269,7 +270,7 @@ func (b *bringing) artifact(ctx context.Context, w Wanted) (err error) {
 	if err := b.claim(w, g); err != nil {
 		return err
 	}
-	for _, d := range g.blobs {
+	for _, d := range g.Blobs {
 		if err := b.blob(ctx, sources, d); err != nil {
 			return err
 		}
@@ -283,10 +284,10 @@ func (b *bringing) artifact(ctx context.Context, w Wanted) (err error) {
 // check returns an error for what no registry can be asked for.
 func (w Wanted) check() error {
 	if w.Digest == "" {
-		return invalid("it has no digest: publish it with the annotation wherry.dev/pin: commit")
+		return graph.Invalid("it has no digest: publish it with the annotation wherry.dev/pin: commit")
 	}
 	if err := w.Digest.Validate(); err != nil || w.Digest.Algorithm() != digest.SHA256 {
-		return invalid("%.100q is no SHA-256 digest", w.Digest)
+		return graph.Invalid("%.100q is no SHA-256 digest", w.Digest)
 	}
 	return nil
 }
@@ -299,7 +300,7 @@ func (b *bringing) each(ctx context.Context, sources []Source, f func(Source) er
 		if err = b.away[s.Host]; err != nil {
 			continue
 		}
-		if err = f(s); err == nil || ctx.Err() != nil || onDisk(err) || errors.As(err, new(*invalidError)) {
+		if err = f(s); err == nil || ctx.Err() != nil || onDisk(err) || errors.As(err, new(*graph.InvalidError)) {
 			return err
 		}
 		if reasonOf(err) == ReasonArtifactUnreachable && !errors.As(err, new(*errcode.ErrorResponse)) {
@@ -310,16 +311,16 @@ func (b *bringing) each(ctx context.Context, sources []Source, f func(Source) er
 }
 
 // manifests brings the missing manifests of an artifact to the store, and returns its graph.
-func (b *bringing) manifests(ctx context.Context, sources []Source, w Wanted) (graph, error) {
+func (b *bringing) manifests(ctx context.Context, sources []Source, w Wanted) (graph.Graph, error) {
 	b.mu.Lock()
 	g, ok := b.graph(w.Digest)
 	b.mu.Unlock()
 	here := b.disk()
-	if ok && !missingAny(g.manifests, here) {
+	if ok && !missingAny(g.Manifests, here) {
 		return g, nil
 	}
 	root := ocispec.Descriptor{Digest: w.Digest}
-	g, err := walk(root, b.opts.Platforms, func(d ocispec.Descriptor) (data []byte, err error) {
+	g, err := graph.Walk(root, b.opts.Platforms, func(d ocispec.Descriptor) (data []byte, err error) {
 		if data, err = b.stored(ctx, d); err == nil {
 			return data, nil
 		}
@@ -362,7 +363,7 @@ func (b *bringing) stored(ctx context.Context, d ocispec.Descriptor) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return bundle.ReadBlob(ctx, b.blobs, desc, maxManifestBytes)
+	return bundle.ReadBlob(ctx, b.blobs, desc, graph.MaxManifestBytes)
 }
 
 // fetch reads a manifest by its digest.
@@ -374,12 +375,12 @@ func fetch(ctx context.Context, from Source, d ocispec.Descriptor) ([]byte, ocis
 	if desc.Digest != d.Digest {
 		return nil, d, fmt.Errorf("%w: the registry answers with manifest %s, asked for was %s", orascontent.ErrMismatchedDigest, desc.Digest, d.Digest)
 	}
-	data, err := bundle.ReadBlob(ctx, from, desc, maxManifestBytes)
+	data, err := bundle.ReadBlob(ctx, from, desc, graph.MaxManifestBytes)
 	return data, desc, err
 }
 
 // claim returns errNoRoom unless what g lacks fits, now that its size is known.
-func (b *bringing) claim(w Wanted, g graph) error {
+func (b *bringing) claim(w Wanted, g graph.Graph) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.view.artifacts[w.key()]
@@ -390,7 +391,7 @@ func (b *bringing) claim(w Wanted, g graph) error {
 		return nil // it was counted
 	}
 	here, need := b.disk(), int64(0)
-	for _, d := range g.all() {
+	for _, d := range g.All() {
 		if !here(d) {
 			need += d.Size
 		}

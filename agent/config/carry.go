@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -28,7 +29,7 @@ type Carry struct {
 	// Budget bounds them, in bytes; zero is the default of carry.Options.
 	Budget int64
 	// Platforms are those of the cluster; empty is this machine's.
-	Platforms carry.Platforms
+	Platforms graph.Platforms
 }
 
 // storePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
@@ -54,7 +55,7 @@ func setCarryBudget(c *Config, s string) error {
 
 func setCarryPlatform(c *Config, s string) error {
 	for name := range strings.SplitSeq(s, ",") {
-		if err := carry.CheckPlatform(name); err != nil {
+		if err := graph.CheckPlatform(name); err != nil {
 			return err
 		}
 		c.Carry.Platforms = append(c.Carry.Platforms, name)

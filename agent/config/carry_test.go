@@ -12,21 +12,21 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 func TestWhatIsCarried(t *testing.T) {
 	c, err := configured(t, "carryBudget: 20GiB\ncarryPlatforms: [linux/amd64, linux/arm/v7]\n")
 	require.NoError(t, err)
-	require.Equal(t, Carry{Budget: 20 << 30, Platforms: carry.Platforms{"linux/amd64", "linux/arm/v7"}}, c.Carry)
+	require.Equal(t, Carry{Budget: 20 << 30, Platforms: graph.Platforms{"linux/amd64", "linux/arm/v7"}}, c.Carry)
 
 	c, err = configured(t, "", "--carry-budget", "500MB", "--carry-platforms", "linux/amd64,linux/arm64")
 	require.NoError(t, err)
-	require.Equal(t, Carry{Budget: 500_000_000, Platforms: carry.Platforms{"linux/amd64", "linux/arm64"}}, c.Carry)
+	require.Equal(t, Carry{Budget: 500_000_000, Platforms: graph.Platforms{"linux/amd64", "linux/arm64"}}, c.Carry)
 
 	for flag, want := range map[[2]string]string{
 		{"--carry-budget", "much"}:        `"much" is not a size (expected: a size of at least 1MB, such as 500MB or 20GiB)`,

@@ -1,4 +1,8 @@
-package carry
+// Package graph finds what an artifact in a registry consists of: its manifests on some platforms, and their blobs.
+//
+// Begin with Walk. The manifests may come from anywhere: their number, depth and sizes are bounded, and nothing but what
+// is below the root's digest is read. The caller compares what it fetches with the digests.
+package graph
 
 import (
 	"encoding/json"
@@ -14,31 +18,38 @@ import (
 
 // The bounds of one artifact.
 const (
-	maxManifestBytes = 4 << 20 // registries refuse larger ones
-	maxManifests     = 64      // of the cluster's platforms, with the index
-	maxBlobs         = 4096
-	maxDepth         = 3 // of indexes in indexes
+	// MaxManifestBytes bounds a manifest; registries refuse larger ones.
+	MaxManifestBytes = 4 << 20
+
+	maxManifests = 64 // of the chosen platforms, with the index
+	maxBlobs     = 4096
+	maxDepth     = 3 // of indexes in indexes
 )
 
-// graph is what an artifact consists of on the cluster's platforms.
-type graph struct {
-	// manifests begins with the artifact's own, and has each index before its manifests.
-	manifests []ocispec.Descriptor
-	blobs     []ocispec.Descriptor
+// Graph is what an artifact consists of on the chosen platforms. The descriptors have a media type, a digest and a size.
+type Graph struct {
+	// Manifests begins with the artifact's own, and has each index before its manifests.
+	Manifests []ocispec.Descriptor
+	// Blobs are the configs and layers, each once, in the order in which the manifests name them.
+	Blobs []ocispec.Descriptor
 }
 
-// all returns the manifests, and then the blobs.
-func (g graph) all() []ocispec.Descriptor { return slices.Concat(g.manifests, g.blobs) }
+// All returns the manifests, and then the blobs.
+func (g Graph) All() []ocispec.Descriptor { return slices.Concat(g.Manifests, g.Blobs) }
 
-// invalidError is the error of an artifact that cannot be carried, whoever serves it.
-type invalidError struct{ text string }
+// InvalidError is the error of an artifact that nobody can use, whoever serves it.
+type InvalidError struct{ text string }
 
-func (e *invalidError) Error() string { return e.text }
+func (e *InvalidError) Error() string { return e.text }
 
-func invalid(format string, args ...any) error { return &invalidError{fmt.Sprintf(format, args...)} }
+// Invalid returns an *InvalidError.
+func Invalid(format string, args ...any) error { return &InvalidError{fmt.Sprintf(format, args...)} }
 
-// walk reads the manifests below root by get, in the order of graph.manifests.
-func walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descriptor) ([]byte, error)) (g graph, err error) {
+func invalid(format string, args ...any) error { return Invalid(format, args...) }
+
+// Walk reads the manifests below root by get, in the order of Graph.Manifests, at most MaxManifestBytes of each. The error
+// is an *InvalidError, or that of get.
+func Walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descriptor) ([]byte, error)) (g Graph, err error) {
 	type level struct {
 		ocispec.Descriptor
 		depth int
@@ -46,7 +57,7 @@ func walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descrip
 	seen := map[digest.Digest]bool{root.Digest: true}
 	for queue := []level{{root, 0}}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
-		if len(g.manifests) == maxManifests || at.depth > maxDepth {
+		if len(g.Manifests) == maxManifests || at.depth > maxDepth {
 			return g, invalid("it has more than %d manifests, or more than %d indexes in one another", maxManifests, maxDepth)
 		}
 		data, err := get(at.Descriptor)
@@ -58,14 +69,14 @@ func walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descrip
 			return g, err
 		}
 		at.MediaType = m.mediaType(at.MediaType)
-		g.manifests = append(g.manifests, ocispec.Descriptor{MediaType: at.MediaType, Digest: at.Digest, Size: int64(len(data))})
+		g.Manifests = append(g.Manifests, ocispec.Descriptor{MediaType: at.MediaType, Digest: at.Digest, Size: int64(len(data))})
 		for _, blob := range m.blobs() {
 			if !seen[blob.Digest] {
 				seen[blob.Digest] = true
-				g.blobs = append(g.blobs, blob)
+				g.Blobs = append(g.Blobs, blob)
 			}
 		}
-		if len(g.blobs) > maxBlobs {
+		if len(g.Blobs) > maxBlobs {
 			return g, invalid("it has more than %d layers", maxBlobs)
 		}
 		children, err := m.children(platforms)
@@ -152,8 +163,8 @@ func (m manifest) children(platforms Platforms) (all []ocispec.Descriptor, err e
 			}
 			continue
 		}
-		if d.Size > maxManifestBytes {
-			return nil, invalid("its index names a manifest of %d bytes, at most %d are allowed", d.Size, maxManifestBytes)
+		if d.Size > MaxManifestBytes {
+			return nil, invalid("its index names a manifest of %d bytes, at most %d are allowed", d.Size, MaxManifestBytes)
 		}
 		all = append(all, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	}
