@@ -142,24 +142,7 @@ func (l *layout) readIndex() error {
 	if version.Version != ocispec.ImageLayoutVersion {
 		return fmt.Errorf("%w: layout version %q, known is %q", ErrFormat, version.Version, ocispec.ImageLayoutVersion)
 	}
-	var index struct {
-		Manifests []json.RawMessage `json:"manifests"`
-	}
-	if err := l.readJSON(ocispec.ImageIndexFile, &index); err != nil {
-		return err
-	}
-	if n := len(index.Manifests); n > maxManifests {
-		return fmt.Errorf("%w: the index lists %d manifests, at most %d are allowed", ErrFormat, n, maxManifests)
-	}
-	if err := l.readJSON(ocispec.ImageIndexFile, &l.index); err != nil {
-		return err
-	}
-	for _, d := range l.index.Manifests { // both go into reports
-		if err := d.Digest.Validate(); err != nil || len(d.MediaType) > maxNameBytes {
-			return fmt.Errorf("%w: the index names %.100q of type %.100q, which is not a manifest", ErrFormat, d.Digest, d.MediaType)
-		}
-	}
-	return nil
+	return l.readJSON(ocispec.ImageIndexFile, &l.index)
 }
 
 func (l *layout) readJSON(name string, into any) error {
@@ -174,8 +157,33 @@ func (l *layout) readJSON(name string, into any) error {
 	if err != nil {
 		return err
 	}
+	return checkJSON(name, data, into)
+}
+
+// checkJSON decodes a file of a layout; the index only if it is within its bounds.
+func checkJSON(name string, data []byte, into any) error {
+	index, isIndex := into.(*ocispec.Index)
+	if isIndex {
+		var counted struct {
+			Manifests []json.RawMessage `json:"manifests"`
+		}
+		if err := json.Unmarshal(data, &counted); err != nil {
+			return fmt.Errorf("%w: %s: %v", ErrFormat, name, err)
+		}
+		if n := len(counted.Manifests); n > maxManifests {
+			return fmt.Errorf("%w: the index lists %d manifests, at most %d are allowed", ErrFormat, n, maxManifests)
+		}
+	}
 	if err := json.Unmarshal(data, into); err != nil {
 		return fmt.Errorf("%w: %s: %v", ErrFormat, name, err)
+	}
+	if !isIndex {
+		return nil
+	}
+	for _, d := range index.Manifests { // both go into reports
+		if err := d.Digest.Validate(); err != nil || len(d.MediaType) > maxNameBytes {
+			return fmt.Errorf("%w: the index names %.100q of type %.100q, which is not a manifest", ErrFormat, d.Digest, d.MediaType)
+		}
 	}
 	return nil
 }

@@ -3,13 +3,11 @@ package airgap
 import (
 	"archive/tar"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -28,37 +26,16 @@ func blobOf(b bundle.Blob) blob {
 // writeLayout writes an OCI layout whose index lists manifests and has annotations, and which holds blobs, in that
 // order and each digest once.
 func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[string]string, blobs []blob) error {
-	index, err := json.Marshal(ocispec.Index{
-		Versioned:   specs.Versioned{SchemaVersion: 2},
-		MediaType:   ocispec.MediaTypeImageIndex,
-		Manifests:   manifests,
-		Annotations: annotations,
-	})
-	if err != nil {
+	lw := NewWriter(w)
+	if err := lw.Index(manifests, annotations); err != nil {
 		return err
 	}
-	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
-	if err != nil {
-		return err
-	}
-	tw := tar.NewWriter(w)
-	if err := writeEntry(tw, ocispec.ImageLayoutFile, int64(len(version)), bytes.NewReader(version)); err != nil {
-		return err
-	}
-	if err := writeEntry(tw, ocispec.ImageIndexFile, int64(len(index)), bytes.NewReader(index)); err != nil {
-		return err
-	}
-	seen := map[digest.Digest]bool{}
 	for _, b := range blobs {
-		if seen[b.desc.Digest] {
-			continue
-		}
-		seen[b.desc.Digest] = true
-		if err := writeBlob(tw, b); err != nil {
+		if err := lw.Blob(b.desc, b.open); err != nil {
 			return err
 		}
 	}
-	return tw.Close()
+	return lw.Close()
 }
 
 // writeBlob returns an error if the content differs from the descriptor, so that a finished file is complete.
