@@ -1,0 +1,95 @@
+package bundle_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// oneBlob is a source with one blob, and counts the bytes that are read of it.
+type oneBlob struct {
+	data []byte
+	read int
+}
+
+func (o *oneBlob) Resolve(context.Context, string) (ocispec.Descriptor, error) {
+	return ocispec.Descriptor{}, errdef.ErrNotFound
+}
+
+func (o *oneBlob) Fetch(context.Context, ocispec.Descriptor) (io.ReadCloser, error) {
+	return io.NopCloser(readerFunc(bytes.NewReader(o.data), &o.read)), nil
+}
+
+type countingReader struct {
+	r io.Reader
+	n *int
+}
+
+func readerFunc(r io.Reader, n *int) io.Reader { return countingReader{r, n} }
+
+func (c countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	*c.n += n
+	return n, err
+}
+
+func TestTheListOfArtifactsIsReadFromTheBeginningOfATree(t *testing.T) {
+	list := []bundle.Artifact{{Type: bundle.ArtifactImage, Name: "ghcr.io/app/web", Reference: "ghcr.io/app/web:1", UsedBy: []string{"web"}}}
+	data, sum, err := bundle.MarshalArtifacts(list)
+	require.NoError(t, err)
+	noise := make([]byte, 1<<20)
+	for i := range noise {
+		noise[i] = byte(i * i >> 3)
+	}
+	packed, err := bundle.Pack([]bundle.File{
+		{Path: bundle.ArtifactsPath, Data: data},
+		{Path: bundle.AssignmentsPath, Data: []byte("{}\n")},
+		{Path: "web/noise", Data: noise},
+	})
+	require.NoError(t, err)
+	tree := ocispec.Descriptor{MediaType: bundle.MediaTypeTree, Digest: digest.FromBytes(packed.Gzip), Size: int64(len(packed.Gzip))}
+	r := bundle.Release{Content: packed.Content, Artifacts: sum}
+
+	src := &oneBlob{data: packed.Gzip}
+	got, err := bundle.ReadArtifacts(t.Context(), src, tree, r)
+	require.NoError(t, err)
+	require.Equal(t, list, got)
+
+	files, err := bundle.TreeFiles(t.Context(), src, tree, bundle.AssignmentsPath, bundle.ArtifactsPath, "absent")
+	require.NoError(t, err)
+	require.Equal(t, map[string][]byte{bundle.ArtifactsPath: data, bundle.AssignmentsPath: []byte("{}\n")}, files)
+
+	got, err = bundle.ReadArtifacts(t.Context(), &oneBlob{}, tree, bundle.Release{})
+	require.NoError(t, err)
+	require.Empty(t, got, "a release without artifacts needs no tree")
+
+	other := r
+	other.Artifacts.Digest = digest.FromString("other")
+	for name, c := range map[string]struct {
+		data []byte
+		r    bundle.Release
+	}{
+		"another list":     {packed.Gzip, other},
+		"no gzip":          {[]byte("none"), r},
+		"cut short at all": {packed.Gzip[:20], r},
+	} {
+		_, err := bundle.ReadArtifacts(t.Context(), &oneBlob{data: c.data}, tree, c.r)
+		require.ErrorAs(t, err, new(*bundle.Refusal), name)
+	}
+	for name, data := range map[string][]byte{
+		"a changed end": append(bytes.Clone(packed.Gzip[:len(packed.Gzip)-1]), 1),
+		"cut short":     packed.Gzip[:len(packed.Gzip)-1],
+		"too long":      append(bytes.Clone(packed.Gzip), 0),
+	} {
+		_, err := bundle.TreeFiles(t.Context(), &oneBlob{data: data}, tree, bundle.ArtifactsPath)
+		require.ErrorAs(t, err, new(*bundle.Refusal), name)
+	}
+}
