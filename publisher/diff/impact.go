@@ -16,7 +16,7 @@ func RosterOf(m *scheduler.Model) impact.Fleet {
 	var f impact.Fleet
 	for _, c := range m.Clusters() {
 		f.From = impact.FromRoster
-		f.Clusters = append(f.Clusters, impact.Cluster{Name: c.Name, ClusterType: c.ClusterType, Ring: c.Ring})
+		f.Clusters = append(f.Clusters, impact.Cluster{Name: c.Name, UID: c.UID, ClusterType: c.ClusterType, Ring: c.Ring, Labels: c.Labels})
 	}
 	return f
 }

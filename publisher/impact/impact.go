@@ -9,8 +9,11 @@ package impact
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // Facts are the numbers of a plan. Its JSON form is an interface.
@@ -83,22 +86,38 @@ func (f *Facts) Type(name string) TypeFacts {
 // Cluster is a cluster of the environment.
 type Cluster struct {
 	Name        string
+	UID         string // empty if unknown
 	ClusterType string
+	Labels      map[string]string
 	// Ring is empty for a cluster that follows the releases for all rings.
 	Ring string
 	// Release is the digest of the release that the cluster runs; empty if unknown, as in a roster.
 	Release digest.Digest
+	// State is what the cluster last reported; empty if unknown.
+	State bundle.State
+	// LastSeen is the time of its newest report; zero if unknown.
+	LastSeen time.Time
+}
+
+// Has returns the release that is known to be whole at the cluster: the one that runs, if the cluster is compliant. It is empty
+// if there is none.
+func (c Cluster) Has() digest.Digest {
+	if c.State != bundle.Compliant {
+		return ""
+	}
+	return c.Release
 }
 
 // The sources of a fleet.
 const (
-	FromRoster = "roster"
-	FromHub    = "hub"
+	FromRoster  = "roster"
+	FromHub     = "hub"
+	FromReports = "reports"
 )
 
 // Fleet lists the clusters of an environment. The zero value is that of an unknown fleet.
 type Fleet struct {
-	// From is FromRoster or FromHub; empty if the clusters are unknown.
+	// From is FromRoster, FromHub or FromReports; empty if the clusters are unknown.
 	From     string
 	Clusters []Cluster
 }

@@ -77,7 +77,7 @@ func (f *Fleet) Clusters(cmd *cobra.Command, platform, environment string) (*imp
 		if platform != "" && c.Platform != "" && c.Platform != platform {
 			continue
 		}
-		one := impact.Cluster{Name: c.Name, ClusterType: c.Type, Ring: c.Ring}
+		one := impact.Cluster{Name: c.Name, UID: c.UID, ClusterType: c.Type, Ring: c.Ring, Labels: c.Labels, State: cmp.Or(c.Was, c.State), LastSeen: c.LastSeen}
 		if c.Observed != nil {
 			one.Release = c.Observed.Digest
 		}
