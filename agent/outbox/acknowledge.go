@@ -51,13 +51,18 @@ func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid st
 	return Acknowledged{Deleted: deleted, Left: st.Length}, err
 }
 
-// openAck verifies an acknowledgement: by the hub's key, and for the cluster uid.
-func openAck(envelope []byte, hubKey crypto.PublicKey, uid string) (bundle.Ack, error) {
+// OpenAck verifies an acknowledgement by the hub's key. The error wraps bundle.ErrUntrusted if that key has not signed it.
+func OpenAck(envelope []byte, hubKey crypto.PublicKey) (bundle.Ack, error) {
 	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, hubKey)
 	if err != nil {
 		return bundle.Ack{}, fmt.Errorf("acknowledgement: %w", err)
 	}
-	ack, err := bundle.ParseAck(body)
+	return bundle.ParseAck(body)
+}
+
+// openAck is OpenAck for an acknowledgement that has to be for the cluster uid.
+func openAck(envelope []byte, hubKey crypto.PublicKey, uid string) (bundle.Ack, error) {
+	ack, err := OpenAck(envelope, hubKey)
 	if err == nil && ack.Cluster != uid {
 		err = fmt.Errorf("acknowledgement is for cluster %q, this is %q: %w", ack.Cluster, uid, ErrForeignAck)
 	}

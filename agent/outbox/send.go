@@ -44,7 +44,8 @@ type HubSink struct {
 	// Sleep waits, and returns an error where ctx ends first. Nil is retry.Sleep.
 	Sleep func(context.Context, time.Duration) error
 
-	sent uint64 // up to here, where without a key nothing is ever acknowledged
+	sent   uint64 // up to here, where without a key nothing is ever acknowledged
+	handed handed
 }
 
 // Run sends whenever there is something to send, until ctx ends. It waits for a hub that is not known yet.
@@ -60,7 +61,7 @@ func (s *HubSink) Run(ctx context.Context) {
 	if hub.Key == nil {
 		s.Log.Warn("no hub key is pinned: reports are sent and none is ever deleted", "hub", hub.URL)
 	}
-	c := &courier{box: s.Outbox, log: s.Log, to: hub.URL, wake: s.forHub, idle: func() time.Duration { return LongestRetry }, round: s.round, sleep: s.sleep}
+	c := &courier{box: s.Outbox, log: s.Log, to: hub.URL, wake: s.forHub, idle: func() time.Duration { return s.handed.idle(s.Now()) }, round: s.round, sleep: s.sleep}
 	c.run(ctx)
 }
 
@@ -86,6 +87,7 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 	if s.Hub().Key != nil {
 		s.sent = 0 // send again the reports from before the hub was known, for their acknowledgement
 	}
+	s.handed.lapse(s.Now())
 	var kept error // later ones may still be taken
 	offered := map[digest.Digest]bool{}
 	for {
@@ -101,8 +103,10 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 		if err != nil {
 			return 0, s.failed(err)
 		}
-		if err := s.Heard(receipt.Identity); err != nil {
-			return 0, err
+		if !receipt.Relayed { // a relay knows nothing of identities
+			if err := s.Heard(receipt.Identity); err != nil {
+				return 0, err
+			}
 		}
 		s.db.At("send: answered")
 		if again := s.act(receipt, batch); again != nil {
@@ -111,7 +115,7 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 		for _, q := range batch {
 			offered[q.ID] = true
 		}
-		if s.Hub().Key == nil && !ahead {
+		if s.Hub().Key == nil && !ahead && !receipt.Relayed {
 			s.sent = batch[len(batch)-1].seq
 		}
 		rest = retry.Spread(receipt.Pace.Pause(len(batch), maxPause))
@@ -131,7 +135,7 @@ func (s *HubSink) failed(err error) error {
 // are due. If one request does not hold all, a round begins with the newest report.
 func (s *HubSink) next(offered map[digest.Digest]bool) (batch []queued, ahead bool, err error) {
 	now := s.Now()
-	wanted := func(q queued) bool { return !offered[q.ID] && q.due(now) }
+	wanted := func(q queued) bool { return !offered[q.ID] && !s.handed.ids[q.ID] && q.due(now) }
 	if len(offered) == 0 {
 		batch, ahead, err = s.Outbox.nextBatch(s.sent, wanted)
 	} else {
@@ -167,6 +171,9 @@ func (s *HubSink) act(receipt hubapi.Receipt, batch []queued) error {
 		v.acknowledged = ack.Reports
 	}
 	_, err := s.Outbox.settle(batch, v, s.Now())
+	if receipt.Relayed {
+		return errors.Join(problem, err, s.handOver(receipt, batch))
+	}
 	if n := v.of(batch); s.Hub().Key != nil && err == nil && problem == nil && n < len(batch) {
 		problem = fmt.Errorf("hub acknowledged or rejected %d of %d reports", n, len(batch))
 	}

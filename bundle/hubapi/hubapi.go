@@ -85,7 +85,18 @@ type Receipt struct {
 	// Identity is nil if nothing is wrong with the agent's identity.
 	Identity *IdentityHint `json:"identity,omitempty"`
 	Pace     Pace          `json:"pace"`
+	// Relayed is true if a relay answers, such as another agent of the site, which keeps the reports for somebody who
+	// carries them to the hub. Ack and Identity are absent then. The agent keeps its reports, and offers them again after
+	// OfferAgain.
+	Relayed bool `json:"relayed,omitempty"`
+	// Acks are envelopes of bundle.Ack for this cluster that have come to a relay, such as by a medium. Each of them permits
+	// what Ack permits.
+	Acks []json.RawMessage `json:"acks,omitempty"`
 }
+
+// OfferAgain is the time after which an agent offers a relay again what the relay has taken already: a relay may have lost
+// its disk, and acknowledgements come only with an answer.
+const OfferAgain = time.Hour
 
 // Rejection is a report that was not stored, and why.
 type Rejection struct {
