@@ -190,7 +190,7 @@ func TestAttackByTheMedium(t *testing.T) {
 			path, offered := tc.make(s)
 			s.registry.away.Store(true)
 			for range 2 {
-				r, err := s.client.Import(t.Context(), path, 0)
+				r, err := s.client.Import(t.Context(), ImportRequest{Paths: []string{path}})
 				require.NoError(t, err)
 				if tc.want == broken {
 					require.Equal(t, Broken, r.Verdict)
@@ -200,7 +200,7 @@ func TestAttackByTheMedium(t *testing.T) {
 					s.requireHost("a: 1")
 					continue
 				}
-				s.requireRefused(r, tc.want, offered)
+				s.requireRefused(r.Result, tc.want, offered)
 			}
 			if !tc.late {
 				require.Equal(t, before, s.memory())
@@ -219,7 +219,7 @@ func TestAttackByReorderingTheMedium(t *testing.T) {
 		m.names[i], m.names[j] = m.names[j], m.names[i]
 	}
 	s.registry.away.Store(true)
-	r, err := s.client.Import(t.Context(), m.file(s, link(tar.TypeSymlink, "blobs/sha256/x", "/etc/passwd"), file("../../x", "evil")), 0)
+	r, err := s.client.Import(t.Context(), ImportRequest{Paths: []string{m.file(s, link(tar.TypeSymlink, "blobs/sha256/x", "/etc/passwd"), file("../../x", "evil"))}})
 	require.NoError(t, err)
 	require.Equal(t, offered, r.Status.Release.Running.Digest, r.Error)
 	s.requireHost("a: 6")

@@ -220,9 +220,9 @@ func TestAttackOnTrustByTheMedium(t *testing.T) {
 	m, offered := s.carried(6)
 	s.registry.away.Store(true)
 	for range 2 {
-		r, err := s.client.Import(t.Context(), m.file(s), 0)
+		r, err := s.client.Import(t.Context(), ImportRequest{Paths: []string{m.file(s)}})
 		require.NoError(t, err)
-		s.requireRefused(r, bundle.TrustDocumentRejected, offered)
+		s.requireRefused(r.Result, bundle.TrustDocumentRejected, offered)
 	}
 	require.Equal(t, before, s.memory())
 	s.registry.away.Store(false)

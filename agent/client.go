@@ -34,9 +34,9 @@ func (c Client) Sync(ctx context.Context, wait time.Duration) (r Result, err err
 	return r, err
 }
 
-// Import has the agent import the file at path, which has to be absolute: the agent opens it.
-func (c Client) Import(ctx context.Context, path string, wait time.Duration) (r Result, err error) {
-	err = c.socket.Call(ctx, "POST import", command{Path: path, Wait: wait}, &r)
+// Import has the agent import a site package, whose paths have to be absolute: the agent opens them.
+func (c Client) Import(ctx context.Context, request ImportRequest) (r ImportResult, err error) {
+	err = c.socket.Call(ctx, "POST import", command{Import: request}, &r)
 	return r, err
 }
 

@@ -25,8 +25,10 @@ type command struct {
 	Wait time.Duration `json:"wait,omitempty"`
 	// Own are values that the site would set at Path.
 	Own sitevalues.Own `json:"own,omitzero"`
-	// Path is the file to import, absolute.
+	// Path is the place of Own.
 	Path string `json:"path,omitempty"`
+	// Import is the site package to import.
+	Import ImportRequest `json:"import,omitzero"`
 	// Acks are the envelopes of acknowledgements.
 	Acks []json.RawMessage `json:"acks,omitempty"`
 	// Trust are the envelopes of trust documents.
@@ -115,8 +117,8 @@ func (a *Agent) listen() (*control.Server, error) {
 func (a *Agent) commands(ctx context.Context) control.Commands {
 	return control.Commands{
 		"GET status":  control.With(func(command) (any, error) { return a.Status() }),
-		"POST sync":   a.passing(func(cmd command) Result { return a.sync(ctx, cmd.Wait) }),
-		"POST import": a.passing(func(cmd command) Result { return a.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }),
+		"POST sync":   passing(a, func(cmd command) Result { return a.sync(ctx, cmd.Wait) }),
+		"POST import": passing(a, func(cmd command) ImportResult { return a.importSite(ctx, cmd.Import, false) }),
 
 		"GET reports": control.With(func(command) (any, error) { return a.reportsFile() }),
 		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
@@ -143,7 +145,7 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 }
 
 // passing is a command that makes a pass. The loop of Run plans anew after it.
-func (a *Agent) passing(pass func(command) Result) control.Handler {
+func passing[R any](a *Agent, pass func(command) R) control.Handler {
 	return control.With(func(cmd command) (any, error) {
 		result := pass(cmd)
 		nudge(a.wake)

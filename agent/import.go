@@ -4,22 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Import takes the bundle for this agent from the file at path, which airgap.Export has written, and
-// judges and applies it as if a registry had offered it. It waits as Once does.
-func (a *Agent) Import(ctx context.Context, path string, wait time.Duration) Result {
-	return a.importFile(ctx, path, scope{wait: wait, last: true})
+// ImportRequest names a site package, and what a person allows with it.
+type ImportRequest struct {
+	// Paths are those of one package: its file, its parts in any order, or a folder.
+	Paths []string `json:"paths"`
+	// AllowExpired is why releases of the package may be taken although they have expired; empty takes none of them.
+	AllowExpired string `json:"allowExpired,omitempty"`
+	// Wait is how long to go on observing while something is progressing.
+	Wait time.Duration `json:"wait,omitempty"`
 }
 
-// importFile is Import in an agent that may go on, or not, as s says.
+// ImportResult is the outcome of the pass after an import, with that of each stream of the package.
+type ImportResult struct {
+	Result
+	// Streams are sorted by environment and cluster type. There is none if the package could not be read.
+	Streams []intake.Stream `json:"streams"`
+}
+
+// Import takes in a site package: it verifies its releases, stores those that this agent is to have, and then judges and
+// applies the release for this agent as if a registry had offered it. It waits as Once does.
+func (a *Agent) Import(ctx context.Context, request ImportRequest) ImportResult {
+	return a.importSite(ctx, request, true)
+}
+
+// importSite is Import. Last means that the process ends after it.
+func (a *Agent) importSite(ctx context.Context, request ImportRequest, last bool) ImportResult {
+	s := scope{wait: request.Wait, allowExpired: bundle.Clip(strings.Join(strings.Fields(request.AllowExpired), " ")), last: last}
+	if len(request.Paths) != 1 {
+		return ImportResult{Result: a.result(outcome{Verdict: Broken, Err: errors.New("name one file")})}
+	}
+	return ImportResult{Result: a.importFile(ctx, request.Paths[0], s)}
+}
+
 func (a *Agent) importFile(ctx context.Context, path string, s scope) Result {
 	site, err := airgap.Open(path)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,7 @@ func (s *site) imported(path string) (r Result) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
 		a.source = nil
-		r = a.Import(context.Background(), path, 0)
+		r = a.Import(context.Background(), ImportRequest{Paths: []string{path}}).Result
 	})
 	return r
 }
@@ -62,7 +63,7 @@ func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {
 	path := s.export(s.stream)
 	s.agent(func(a *Agent) {
 		a.cluster.Ring = "canary"
-		r := a.Import(context.Background(), path, 0)
+		r := a.Import(context.Background(), ImportRequest{Paths: []string{path}}).Result
 		require.Equal(t, Done, r.Verdict, r.Error)
 	})
 }
@@ -122,4 +123,36 @@ func TestAFileThatIsNoneChangesNothing(t *testing.T) {
 	require.Equal(t, Broken, r.Verdict)
 	require.Contains(t, r.Error, "OCI layout")
 	require.Equal(t, bundle.Pending, r.Status.State)
+}
+
+func TestAPersonAllowsAnExpiredRelease(t *testing.T) {
+	s := newSite(t)
+	d := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	path := s.export(s.stream)
+	s.now = s.now.Add(10 * 365 * 24 * time.Hour)
+	r := s.imported(path)
+	require.Equal(t, Refused, r.Verdict, r.Error)
+	require.Equal(t, string(bundle.Expired), r.Status.Reason)
+
+	s.agent(func(a *Agent) {
+		a.source = nil
+		r = a.Import(t.Context(), ImportRequest{Paths: []string{path}, AllowExpired: "the boat was\n late"}).Result
+	})
+	require.Equal(t, Done, r.Verdict, r.Error)
+	require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, "the boat was late", r.Status.Release.Running.AllowExpired)
+	requireFile(t, s.host, "a-x/f", "1")
+	s.agent(func(a *Agent) {
+		reports := openReports(t, a)
+		require.Equal(t, "the boat was late", reports[len(reports)-1].Observed.AllowExpired)
+	})
+	require.Equal(t, Idle, s.imported(path).Verdict, "what was accepted stays so")
+
+	// The next one that has not expired needs no reason, and has none.
+	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	s.agent(func(a *Agent) {
+		r = a.Import(t.Context(), ImportRequest{Paths: []string{s.export(s.stream)}, AllowExpired: "again"}).Result
+	})
+	require.Equal(t, Done, r.Verdict, r.Error)
+	require.Empty(t, r.Status.Release.Running.AllowExpired)
 }

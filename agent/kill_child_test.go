@@ -75,7 +75,7 @@ func (o order) run() error {
 	}
 	a.logInterrupted()
 	if o.Import != "" {
-		if r := a.Import(ctx, o.Import, 0); r.Verdict == Broken {
+		if r := a.Import(ctx, ImportRequest{Paths: []string{o.Import}}); r.Verdict == Broken {
 			return errors.New(r.Error)
 		}
 	}

@@ -32,6 +32,8 @@ type scope struct {
 	ask bool
 	// media means that the offer is a file and says nothing of the registry.
 	media bool
+	// allowExpired is why a person lets an expired release be accepted; empty lets none.
+	allowExpired string
 	// all observes every assignment, not only those that may change by themselves; allIfUnchanged does so
 	// where the pass takes no newer release.
 	all, allIfUnchanged bool

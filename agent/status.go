@@ -113,6 +113,8 @@ type ReleaseStatus struct {
 	IssuedAt  *time.Time    `json:"issuedAt,omitempty"`
 	ExpiresAt *time.Time    `json:"expiresAt,omitempty"`
 	Expired   bool          `json:"expired,omitempty"`
+	// AllowExpired is why a person has let it be accepted although it had expired; empty if it had not.
+	AllowExpired string `json:"allowExpired,omitempty"`
 	// AgeSeconds is the time since it was issued.
 	AgeSeconds int64         `json:"ageSeconds,omitempty"`
 	BaseCommit string        `json:"baseCommit,omitempty"`
@@ -232,6 +234,6 @@ func releaseStatus(r *state.Release, now time.Time) *ReleaseStatus {
 	return &ReleaseStatus{
 		Digest: r.Digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
 		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
-		Rings: d.Rings,
+		Rings: d.Rings, AllowExpired: r.AllowExpired,
 	}
 }

@@ -46,6 +46,11 @@ func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
 		return verified{}, outcomeOf(ctx, err)
 	}
 	r := &state.Release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
+	if p.allowExpired != "" {
+		if r.AllowExpired, err = p.excused(v.Release, by); err != nil {
+			return verified{}, outcomeOf(ctx, err)
+		}
+	}
 	err = p.accept(r, by)
 	if errors.Is(err, errOtherTrust) {
 		return p.verify(ctx, o)
@@ -63,12 +68,21 @@ func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) e
 	if err := p.vouched(by); err != nil {
 		return err
 	}
-	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now}
+	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now, AllowExpired: p.allowExpired != ""}
 	err = expect.Check(r, manifest)
 	if err == nil && manifest != highest.Digest {
 		err = by.Admits(p.cluster.Platform, now)
 	}
 	return err
+}
+
+// excused returns the person's reason for accepting a release that has expired; empty if it has not.
+func (p *pass) excused(r bundle.Release, by trust.Judge) (string, error) {
+	_, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
+	if err != nil || !r.Expiry(latest(p.opts.Now(), floor)).Expired {
+		return "", err
+	}
+	return p.allowExpired, nil
 }
 
 // vouched refuses to judge by an older trust document than the one that was in force in this cluster before the machine

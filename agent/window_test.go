@@ -52,7 +52,7 @@ func TestAMediumDoesNotWaitForTheWindow(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	path := s.export(s.stream)
 	s.agent(func(a *Agent) {
-		require.Equal(t, bundle.Compliant, a.Import(context.Background(), path, 0).Status.State)
+		require.Equal(t, bundle.Compliant, a.Import(context.Background(), ImportRequest{Paths: []string{path}}).Status.State)
 	})
 }
 

@@ -93,6 +93,8 @@ type ReportRelease struct {
 	// IssuedAt is the release's time of issue; zero if unknown.
 	IssuedAt time.Time `json:"issuedAt,omitzero"`
 	Expired  bool      `json:"expired,omitempty"`
+	// AllowExpired is why a person at the site has let it be accepted although it had expired; empty if it had not.
+	AllowExpired string `json:"allowExpired,omitempty"`
 }
 
 // Item is the state of one assignment.

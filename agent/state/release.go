@@ -16,6 +16,8 @@ type Release struct {
 	Manifest   ocispec.Descriptor `json:"manifest"`
 	Tree       ocispec.Descriptor `json:"tree"`
 	AcceptedAt time.Time          `json:"acceptedAt"`
+	// AllowExpired is why a person has let it be accepted although it had expired; empty if it had not.
+	AllowExpired string `json:"allowExpired,omitempty"`
 }
 
 // Digest is that of the manifest; empty for nil.

@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "intake", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
 			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
 			"carry":     {"assignments", "content", "retry", "state"},
@@ -42,6 +42,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"enroll":    {"identity", "outbox", "state"},
 			"health":    {"control", "metrics", "state"},
 			"identity":  {"state"},
+			"intake":    {"content", "state", "trust"},
 			"lease":     {"retry", "state"},
 			"metrics":   {"carry", "content", "outbox", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},

@@ -167,7 +167,7 @@ func (s *demonstration) carryIn(ctx context.Context, site *site, file string) er
 		return err
 	}
 	s.say("air gap", "carries %s to %s", filepath.Base(file), site.name)
-	r := site.agent.Import(ctx, file, settleTime)
+	r := site.agent.Import(ctx, agent.ImportRequest{Paths: []string{file}, Wait: settleTime})
 	if r.Error != "" {
 		return fmt.Errorf("agent %s: import: %s", site.name, r.Error)
 	}

@@ -166,14 +166,15 @@ offered it, apply it, and say how the cluster stands. It is handed to the runnin
 		if err != nil {
 			return err
 		}
-		r, err := agent.NewClient(c.StateDir).Import(cmd.Context(), path, f.wait)
+		request := agent.ImportRequest{Paths: []string{path}, Wait: f.wait}
+		r, err := agent.NewClient(c.StateDir).Import(cmd.Context(), request)
 		switch {
 		case errors.Is(err, control.ErrNotRunning):
-			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
+			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), request).Result) })
 		case err != nil:
 			return controlError(c, err)
 		}
-		return f.print(cmd, r)
+		return f.print(cmd, r.Result)
 	})
 }
 

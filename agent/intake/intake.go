@@ -1,0 +1,2 @@
+// Package intake stores the streams of a site package.
+package intake
