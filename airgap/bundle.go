@@ -49,8 +49,8 @@ type Options struct {
 	AllowExpired string
 }
 
-// annotationAllowExpired is the annotation of a file's index with the reason to carry an expired release.
-const annotationAllowExpired = "dev.wherry.allow-expired"
+// AnnotationAllowExpired is the annotation of a file's index with the reason to carry an expired release.
+const AnnotationAllowExpired = "dev.wherry.allow-expired"
 
 // Exported is the release that a file carries.
 type Exported struct {
@@ -79,7 +79,7 @@ func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.St
 		if opts.AllowExpired == "" {
 			return done, &bundle.Refusal{Reason: bundle.Expired, Message: fmt.Sprintf("release %s %s", done.Name(), x.Text)}
 		}
-		annotations = map[string]string{annotationAllowExpired: oneLine(opts.AllowExpired)}
+		annotations = map[string]string{AnnotationAllowExpired: oneLine(opts.AllowExpired)}
 	}
 	return done, e.write(trust, stream, manifest, release, annotations, w)
 }
@@ -230,7 +230,7 @@ func (s *Site) Repository(stream bundle.Stream) bundle.Source {
 // AllowedExpired returns the reason why the file carries a release that had expired at the export, as one short line;
 // empty if it had not expired. The reason is not signed.
 func (s *Site) AllowedExpired() string {
-	return oneLine(s.layout.index.Annotations[annotationAllowExpired])
+	return oneLine(s.layout.index.Annotations[AnnotationAllowExpired])
 }
 
 // oneLine returns s as one line of bounded length.

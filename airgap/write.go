@@ -39,14 +39,14 @@ func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[st
 }
 
 // writeBlob returns an error if the content differs from the descriptor, so that a finished file is complete.
-func writeBlob(tw *tar.Writer, b blob) error {
+func writeBlob(tw *tar.Writer, b blob, buffer []byte) error {
 	r, err := b.open()
 	if err != nil {
 		return fmt.Errorf("blob %s: %w", b.desc.Digest, err)
 	}
 	defer r.Close()
 	verifier := b.desc.Digest.Verifier()
-	if err := writeEntry(tw, blobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier)); err != nil {
+	if err := writeEntry(tw, blobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier), buffer); err != nil {
 		return err
 	}
 	if !verifier.Verified() {
@@ -55,13 +55,17 @@ func writeBlob(tw *tar.Writer, b blob) error {
 	return nil
 }
 
-func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader) error {
-	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)}
-	if err := tw.WriteHeader(h); err != nil {
+// header returns the header of an entry.
+func header(name string, size int64) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)}
+}
+
+func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader, buffer []byte) error {
+	if err := tw.WriteHeader(header(name, size)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	// One byte beyond the size makes the tar writer return its own error for content that is too long.
-	if _, err := io.Copy(tw, io.LimitReader(r, size+1)); err != nil {
+	if _, err := io.CopyBuffer(onlyWriter{tw}, onlyReader{io.LimitReader(r, size+1)}, buffer); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if err := tw.Flush(); err != nil {
@@ -69,6 +73,12 @@ func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader) error {
 	}
 	return nil
 }
+
+// onlyWriter and onlyReader make io.CopyBuffer use the buffer.
+type (
+	onlyWriter struct{ io.Writer }
+	onlyReader struct{ io.Reader }
+)
 
 func blobPath(d digest.Digest) string {
 	return ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded()
