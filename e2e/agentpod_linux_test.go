@@ -140,10 +140,18 @@ func (s *site) runAgent(node *harness.Node, more ...string) corev1.Pod {
 		var d appsv1.Deployment
 		return s.Get(ctx, client.ObjectKeyFromObject(deployment), &d) == nil && d.Status.AvailableReplicas == 1
 	})
+	var running []corev1.Pod
 	var pods corev1.PodList
 	require.NoError(s.t, s.List(s.t.Context(), &pods, client.InNamespace(namespace)))
-	require.Len(s.t, pods.Items, 1)
-	return pods.Items[0]
+	for _, p := range pods.Items {
+		if p.Status.Phase == corev1.PodFailed { // kubelet would not have it, which others on the machine may cause
+			s.t.Logf("pod %s: %s: %s", p.Name, p.Status.Reason, p.Status.Message)
+			continue
+		}
+		running = append(running, p)
+	}
+	require.Len(s.t, running, 1)
+	return running[0]
 }
 
 // overlay builds testdata/agent-pod.yaml on what "wherry install agent" has printed.
@@ -170,10 +178,14 @@ func (s *site) requireRestricted(namespace string, deployment appsv1.Deployment)
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "agent"},
 		Spec:       deployment.Spec.Template.Spec,
 	}
-	err := s.Create(s.t.Context(), pod, client.DryRunAll)
-	require.True(s.t, apierrors.IsForbidden(err), "%v", err)
+	var err error
+	s.eventually("Pod Security to refuse the pod", func(ctx context.Context) bool {
+		err = s.Create(ctx, pod.DeepCopy(), client.DryRunAll)
+		return err == nil || apierrors.IsForbidden(err) // anything else is a busy API server's
+	})
+	require.Error(s.t, err)
 	_, rules, _ := strings.Cut(err.Error(), ` violates PodSecurity "restricted:latest": `)
-	require.Equal(s.t, `host namespaces (hostNetwork=true), hostPort (container "agent" uses hostPort 8081)`, rules)
+	require.Equal(s.t, `host namespaces (hostNetwork=true), hostPort (container "agent" uses hostPort 8081)`, rules, "%v", err)
 }
 
 // provideVolume is what a provisioner does: a folder for the agent's claim, on the node.
@@ -197,12 +209,14 @@ func (s *site) provideVolume(node *harness.Node, namespace string) {
 	s.t.Cleanup(func() { require.NoError(s.t, s.Delete(context.Background(), volume)) })
 }
 
-// sync has the agent in the pod make a pass, by its socket in the volume, and requires that everything is
-// compliant then.
+// sync has the agent in the pod make passes, by its socket in the volume, until everything is compliant. One pass is not
+// enough where the machine is so busy that the API server or the registry does not answer in time: the agent gives up
+// then, and says so in its exit code.
 func (s *site) sync() {
 	s.t.Helper()
-	r := program(s.t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", patience.String())
-	require.Zero(s.t, r.code, r.stderr)
+	s.eventually("a pass after which all is compliant", func(context.Context) bool {
+		return program(s.t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", patience.String()).code == 0
+	})
 }
 
 // eventually waits until the API server says that something has come to pass.

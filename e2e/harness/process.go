@@ -174,17 +174,29 @@ const (
 	lastPort  = 32_000
 )
 
-// freePorts returns n different ports of loopback that nobody listened on a moment ago.
+// freePorts returns n different ports of loopback that nobody listened on a moment ago, and that no other process of
+// tests gets while this one runs. Else two clusters that start at the same time could choose one port for their etcd, and
+// the second one would take the first one's for its own.
 func freePorts(n int) (ports []int, err error) {
 	const attempts = 1000
+	path := filepath.Join(os.TempDir(), "wherry-e2e-ports.lock")
+	// It stays open: closing it would end the locks of this process, which the kernel does when the process ends.
+	taken, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
 	for range attempts {
 		if len(ports) == n {
 			return ports, nil
 		}
 		port := firstPort + rand.IntN(lastPort-firstPort)
 		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			defer l.Close() // all stay open until all are chosen
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil {
+			continue
+		}
+		defer l.Close() // all stay open until all are chosen
+		lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: int64(port), Len: 1}
+		if err = syscall.FcntlFlock(uintptr(taken), syscall.F_SETLK, &lock); err == nil {
 			ports = append(ports, port)
 		}
 	}
