@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -189,61 +186,4 @@ func (e *export) addManifest(d ocispec.Descriptor) (ocispec.Manifest, error) {
 		}})
 	}
 	return m, nil
-}
-
-// Site is an opened file of Export. It may be used by several goroutines. The caller closes it.
-type Site struct{ layout *layout }
-
-// Open opens the file at path. Its error wraps ErrFormat if the file is no OCI layout in a tar. The
-// caller closes the Site.
-func Open(path string) (*Site, error) {
-	l, err := openLayout(path)
-	if err != nil {
-		return nil, err
-	}
-	return &Site{l}, nil
-}
-
-// Close closes the file.
-func (s *Site) Close() error { return s.layout.Close() }
-
-// Bundles lists the streams of the file's bundles, sorted by repository. Their Platform is empty, since it
-// is not known before the bundle is verified.
-func (s *Site) Bundles() []bundle.Stream {
-	var streams []bundle.Stream
-	for _, d := range s.layout.index.Manifests {
-		repository, tag := path.Split(d.Annotations[ocispec.AnnotationRefName])
-		parts := strings.Split(strings.TrimSuffix(repository, "/"), "/")
-		if tag == bundle.LatestTag && len(parts) == 3 && parts[0] == "bundles" {
-			streams = append(streams, bundle.Stream{Environment: parts[1], ClusterType: parts[2]})
-		}
-	}
-	slices.SortFunc(streams, func(a, b bundle.Stream) int { return strings.Compare(a.Repository(), b.Repository()) })
-	return streams
-}
-
-// Repository returns the stream's tags and content.
-func (s *Site) Repository(stream bundle.Stream) bundle.Source {
-	return siteRepository{s.layout, stream.Repository()}
-}
-
-// AllowedExpired returns the reason why the file carries a release that had expired at the export, as one short line;
-// empty if it had not expired. The reason is not signed.
-func (s *Site) AllowedExpired() string {
-	return oneLine(s.layout.index.Annotations[AnnotationAllowExpired])
-}
-
-// oneLine returns s as one line of bounded length.
-func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
-
-// Trust returns the repository of trust documents. It is empty if the file has none.
-func (s *Site) Trust() bundle.Source { return siteRepository{s.layout, bundle.TrustRepository} }
-
-type siteRepository struct {
-	*layout
-	name string
-}
-
-func (r siteRepository) Resolve(ctx context.Context, tag string) (ocispec.Descriptor, error) {
-	return r.layout.Resolve(ctx, r.name+"/"+tag)
 }

@@ -10,6 +10,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // Bounds on the documents of one file. An agent's queue holds at most half of either.
@@ -71,14 +72,14 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) erro
 }
 
 func readDocuments(path, kind, mediaType string) ([][]byte, error) {
-	l, err := openLayout(path)
+	l, err := openFile(path)
 	if err != nil {
 		return nil, err
 	}
 	defer l.Close()
 	ctx, found, left := context.Background(), false, int64(maxDocumentBytes)
 	var envelopes [][]byte
-	for _, d := range l.index.Manifests {
+	for _, d := range l.Index().Manifests {
 		m, err := readManifest(ctx, l, d)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -104,9 +105,9 @@ func readDocuments(path, kind, mediaType string) ([][]byte, error) {
 	return envelopes, nil
 }
 
-func readManifest(ctx context.Context, l *layout, d ocispec.Descriptor) (ocispec.Manifest, error) {
+func readManifest(ctx context.Context, l *file, d ocispec.Descriptor) (ocispec.Manifest, error) {
 	var m ocispec.Manifest
-	data, err := bundle.ReadBlob(ctx, l, d, maxIndexBytes)
+	data, err := bundle.ReadBlob(ctx, l, d, archive.MaxIndexBytes)
 	if err != nil {
 		return m, err
 	}

@@ -2,12 +2,13 @@ package airgap
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -15,21 +16,24 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // ErrOrder means that a package cannot be read from front to back, because its index is not at its beginning: it was not
 // written by "wherry airgap export".
 var ErrOrder = errors.New("the index is not at the beginning")
 
-// Reader reads a site package once, from front to back, in memory that depends on the index alone. It verifies nothing:
-// compare each blob with its digest.
+// Reader reads a site package once, from its head to its end, in memory that depends on the index alone. It verifies
+// nothing: compare each blob with its digest.
 type Reader struct {
-	tar      *tar.Reader
 	index    ocispec.Index
 	contents *Contents
 	// ahead are the blobs that were read to find the contents.
 	ahead []Entry
-	seen  map[string]bool
+	rest  interface {
+		// next returns the next blob, or io.EOF.
+		next() (Entry, error)
+	}
 }
 
 // Entry is a blob of a package.
@@ -44,8 +48,17 @@ type Entry struct {
 // NewReader reads the index of the package r, and its list of contents if it has one. The error wraps ErrFormat if r is no
 // OCI layout in a tar, and ErrOrder as well if it is one that has to be read in another order. The caller closes r.
 func NewReader(r io.Reader) (*Reader, error) {
-	p := &Reader{tar: tar.NewReader(r), seen: map[string]bool{}}
-	if err := p.readHead(); err != nil {
+	if _, seeks := r.(io.Seeker); !seeks {
+		buffered := bufio.NewReaderSize(r, 64<<10)
+		begins, _ := buffered.Peek(4) // the tar reader reports what is wrong
+		if remedy := archive.CompressedText(begins); remedy != "" {
+			return nil, fmt.Errorf("%w: %s", ErrFormat, remedy)
+		}
+		r = buffered
+	}
+	s := &stream{tar: tar.NewReader(r), seen: map[string]bool{}}
+	p := &Reader{rest: s}
+	if err := p.readHead(s); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -64,55 +77,47 @@ func (p *Reader) Next() (Entry, error) {
 		p.ahead = p.ahead[1:]
 		return e, nil
 	}
+	return p.rest.next()
+}
+
+// stream is a package that is read from front to back.
+type stream struct {
+	tar  *tar.Reader
+	seen map[string]bool
+}
+
+func (s *stream) next() (Entry, error) {
 	for {
-		name, h, err := p.next()
+		name, h, err := s.file()
 		if err != nil {
 			return Entry{}, err
 		}
-		d, ok := blobDigest(name)
-		if !ok {
-			continue
+		if d, ok := archive.BlobDigest(name); ok {
+			return Entry{d, h.Size, cutShort{s.tar}}, nil
 		}
-		return Entry{d, h.Size, cutShort{p.tar}}, nil
 	}
 }
 
-// next returns the next file of the layout.
-func (p *Reader) next() (string, *tar.Header, error) {
+// file returns the next file of the layout.
+func (s *stream) file() (string, *tar.Header, error) {
 	for {
-		h, err := p.tar.Next()
+		h, err := s.tar.Next()
 		if err != nil {
-			return "", nil, headerError(err)
+			return "", nil, archive.HeaderError(err)
 		}
-		if len(p.seen) == maxEntries {
-			return "", nil, fmt.Errorf("%w: more than %d entries", ErrFormat, maxEntries)
+		if len(s.seen) == archive.MaxEntries {
+			return "", nil, fmt.Errorf("%w: more than %d entries", ErrFormat, archive.MaxEntries)
 		}
-		if h.Typeflag != tar.TypeReg || len(h.Name) > maxNameBytes {
+		name, ok := archive.EntryName(h)
+		if !ok || h.Typeflag == tar.TypeDir {
 			continue
 		}
-		name, ok := entryName(h)
-		if !ok {
-			continue
-		}
-		if p.seen[name] {
+		if s.seen[name] {
 			return "", nil, fmt.Errorf("%w: it holds %.100q twice", ErrFormat, name)
 		}
-		p.seen[name] = true
+		s.seen[name] = true
 		return name, h, nil
 	}
-}
-
-// headerError classifies an error between two entries.
-func headerError(err error) error {
-	switch {
-	case errors.Is(err, io.EOF):
-		return io.EOF
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the file is cut short", ErrFormat)
-	case errors.Is(err, tar.ErrHeader):
-		return fmt.Errorf("%w: %v", ErrFormat, err)
-	}
-	return err
 }
 
 // cutShort reads an entry, and says so if the package ends in it.
@@ -126,97 +131,106 @@ func (c cutShort) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// blobDigest returns the digest of a blob's file.
-func blobDigest(name string) (digest.Digest, bool) {
-	parts := strings.Split(name, "/")
-	if len(parts) != 3 || parts[0] != ocispec.ImageBlobsDir {
-		return "", false
-	}
-	d := digest.NewDigestFromEncoded(digest.Algorithm(parts[1]), parts[2])
-	return d, d.Validate() == nil
-}
-
-func (p *Reader) readHead() error {
-	var version ocispec.ImageLayout
-	for _, file := range []struct {
-		name string
-		into any
-	}{{ocispec.ImageLayoutFile, &version}, {ocispec.ImageIndexFile, &p.index}} {
-		name, h, err := p.next()
+func (p *Reader) readHead(s *stream) error {
+	for _, want := range []string{ocispec.ImageLayoutFile, ocispec.ImageIndexFile} {
+		name, h, err := s.file()
 		switch {
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("%w: %s is missing", ErrFormat, file.name)
+			return fmt.Errorf("%w: %s is missing", ErrFormat, want)
 		case err != nil:
 			return err
-		case name != file.name:
+		case name != want:
 			return fmt.Errorf("%w: %w", ErrFormat, ErrOrder)
-		case h.Size > maxIndexBytes:
-			return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrFormat, name, h.Size, maxIndexBytes)
+		case h.Size > archive.MaxIndexBytes:
+			return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrFormat, name, h.Size, archive.MaxIndexBytes)
 		}
-		data, err := io.ReadAll(cutShort{p.tar})
+		data, err := io.ReadAll(cutShort{s.tar})
 		if err != nil {
 			return err
 		}
-		if err := checkJSON(name, data, file.into); err != nil {
+		if want == ocispec.ImageLayoutFile {
+			err = archive.CheckVersion(data)
+		} else {
+			p.index, err = archive.ParseIndex(data)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if version.Version != ocispec.ImageLayoutVersion {
-		return fmt.Errorf("%w: layout version %q, known is %q", ErrFormat, version.Version, ocispec.ImageLayoutVersion)
-	}
-	return p.readContents()
+	return p.readContents(s)
 }
 
-// readContents reads the list of contents, which is the first artifact of the file.
-func (p *Reader) readContents() error {
-	var named ocispec.Descriptor
-	for _, d := range p.index.Manifests {
+// namedContents returns the manifest of the list of contents; one without a digest if the index names none.
+func namedContents(index ocispec.Index) (named ocispec.Descriptor) {
+	for _, d := range index.Manifests {
 		if d.Annotations[ocispec.AnnotationRefName] == ContentsName {
 			named = d
 		}
 	}
+	return named
+}
+
+// readContents reads the list of contents, which is the first artifact of the file.
+func (p *Reader) readContents(s *stream) error {
+	named := namedContents(p.index)
 	if named.Digest == "" {
 		return nil
 	}
 	// The manifest, its config and the list, in this order.
 	blobs := readAhead{}
-	for range 3 {
-		name, h, err := p.next()
+	for i := range 3 {
+		name, h, err := s.file()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		d, ok := blobDigest(name)
-		if !ok || h.Size > MaxContentsBytes {
+		d, ok := archive.BlobDigest(name)
+		if !ok || h.Size > MaxContentsBytes || i == 0 && d != named.Digest {
 			return fmt.Errorf("%w: %w", ErrFormat, ErrOrder)
 		}
-		data, err := io.ReadAll(cutShort{p.tar})
+		data, err := io.ReadAll(cutShort{s.tar})
 		if err != nil {
 			return err
 		}
 		blobs[d] = data
-		p.ahead = append(p.ahead, Entry{d, h.Size, strings.NewReader(string(data))})
+		p.ahead = append(p.ahead, Entry{d, h.Size, bytes.NewReader(data)})
 	}
-	ctx := context.Background() // of memory
+	c, err := fetchContents(blobs, named)
+	p.contents = c
+	return err
+}
+
+// fetchContents reads the list of contents whose manifest is named.
+func fetchContents(from bundle.Source, named ocispec.Descriptor) (*Contents, error) {
+	ctx := context.Background() // of memory, or of a file
 	var m ocispec.Manifest
-	data, err := bundle.ReadBlob(ctx, blobs, named, bundle.MaxManifestBytes)
+	data, err := bundle.ReadBlob(ctx, from, named, bundle.MaxManifestBytes)
 	if err == nil {
-		err = checkJSON("list of contents", data, &m)
+		err = decode("list of contents", data, &m)
 	}
 	if err != nil {
-		return fmt.Errorf("list of contents: %w", err)
+		return nil, fmt.Errorf("list of contents: %w", err)
 	}
 	if m.ArtifactType != MediaTypeContents || len(m.Layers) != 1 {
-		return fmt.Errorf("%w: %s is no list of contents", ErrFormat, named.Digest)
+		return nil, fmt.Errorf("%w: %s is no list of contents", ErrFormat, named.Digest)
 	}
-	if data, err = bundle.ReadBlob(ctx, blobs, m.Layers[0], MaxContentsBytes); err != nil {
-		return fmt.Errorf("list of contents: %w", err)
+	if data, err = bundle.ReadBlob(ctx, from, m.Layers[0], MaxContentsBytes); err != nil {
+		return nil, fmt.Errorf("list of contents: %w", err)
 	}
 	c, err := ParseContents(data)
-	p.contents = &c
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+func decode(what string, data []byte, into any) error {
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %s: %v", ErrFormat, what, err)
+	}
+	return nil
 }
 
 // readAhead are blobs in memory.

@@ -7,10 +7,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // blob is content to be written, opened only when its turn comes.
@@ -46,7 +46,7 @@ func writeBlob(tw *tar.Writer, b blob, buffer []byte) error {
 	}
 	defer r.Close()
 	verifier := b.desc.Digest.Verifier()
-	if err := writeEntry(tw, blobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier), buffer); err != nil {
+	if err := writeEntry(tw, archive.BlobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier), buffer); err != nil {
 		return err
 	}
 	if !verifier.Verified() {
@@ -79,7 +79,3 @@ type (
 	onlyWriter struct{ io.Writer }
 	onlyReader struct{ io.Reader }
 )
-
-func blobPath(d digest.Digest) string {
-	return ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded()
-}

@@ -11,6 +11,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // copyBytes is the size of the buffer for content, in bytes: smaller ones cost a tenth of the throughput.
@@ -66,8 +68,8 @@ func indexFiles(manifests []ocispec.Descriptor, annotations map[string]string) (
 		Manifests:   manifests,
 		Annotations: annotations,
 	})
-	if err == nil && (len(index) > maxIndexBytes || len(manifests) > maxManifests) {
-		err = fmt.Errorf("index of %d manifests and %d bytes: at most %d and %d are allowed: export fewer cluster types", len(manifests), len(index), maxManifests, maxIndexBytes)
+	if err == nil && (len(index) > archive.MaxIndexBytes || len(manifests) > archive.MaxManifests) {
+		err = fmt.Errorf("index of %d manifests and %d bytes: at most %d and %d are allowed: export fewer cluster types", len(manifests), len(index), archive.MaxManifests, archive.MaxIndexBytes)
 	}
 	if err != nil {
 		return nil, err
@@ -98,15 +100,15 @@ func Size(manifests []ocispec.Descriptor, annotations map[string]string, blobs [
 	if err != nil {
 		return 0, err
 	}
-	if n := len(files) + len(blobs); n > maxEntries {
-		return 0, fmt.Errorf("package of %d files: at most %d are allowed: export fewer cluster types", n, maxEntries)
+	if n := len(files) + len(blobs); n > archive.MaxEntries {
+		return 0, fmt.Errorf("package of %d files: at most %d are allowed: export fewer cluster types", n, archive.MaxEntries)
 	}
 	total := int64(trailerBytes)
 	for _, f := range files {
 		total += entryBytes(f.name, int64(len(f.data)))
 	}
 	for _, d := range blobs {
-		total += entryBytes(blobPath(d.Digest), d.Size)
+		total += entryBytes(archive.BlobPath(d.Digest), d.Size)
 	}
 	return total, nil
 }
@@ -145,7 +147,7 @@ func Kept(r io.Reader, manifests []ocispec.Descriptor, annotations map[string]st
 	}
 	end = k.at
 	for _, d := range blobs {
-		same, err := k.entry(blobPath(d.Digest), d.Size, d.Digest)
+		same, err := k.entry(archive.BlobPath(d.Digest), d.Size, d.Digest)
 		if !same {
 			return whole, end, err
 		}

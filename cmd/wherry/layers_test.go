@@ -63,6 +63,13 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"agenttest": {"state"},
 		},
+		"airgap": {
+			"export": {"", "medium"},
+			"medium": {""},
+			"":       nil,
+
+			"registry": nil,
+		},
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",

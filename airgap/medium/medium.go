@@ -1,0 +1,126 @@
+// Package medium opens site packages on media, and writes them there.
+//
+// Begin with Open for a package that a person names: a file, a folder, parts, or standard input. Create writes a file, or
+// its parts, which appear under their names only once they are whole and on disk. A medium that is read is never written
+// to. The file system is behind an interface, because those of media differ: OS is the operating system's.
+package medium
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+)
+
+// Stdin is the name that stands for standard input.
+const Stdin = "-"
+
+// Source is an opened package. The caller closes it.
+type Source struct {
+	found *archive.Found
+	stdin io.Reader // nil unless it is read
+}
+
+// Open opens the package that names stand for: a file; a folder that is an unpacked layout, or that holds exactly one
+// package as a file or in parts; parts of one file in any order; or Stdin, which is read from stdin. Nothing of the
+// package has been read afterwards, but the manifest of its parts. The error wraps fs.ErrNotExist if nothing is there, is
+// an *archive.SeveralError for a folder with several packages, and an *archive.MissingPartsError if parts are missing.
+func Open(fsys archive.FS, stdin io.Reader, names ...string) (*Source, error) {
+	if slices.Contains(names, Stdin) {
+		if len(names) > 1 {
+			return nil, errors.New("- stands for standard input and is named alone")
+		}
+		return &Source{stdin: stdin}, nil
+	}
+	found, err := archive.Find(fsys, names...)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{found: found}, nil
+}
+
+// Reader reads the package from its head to its end, whatever the order of its files. Each call begins anew, but for
+// standard input, which can be read once and only in the order of a package. The Source has to stay open.
+func (s *Source) Reader() (*airgap.Reader, error) {
+	r, err := s.reader()
+	if err != nil && !s.Folder() {
+		err = fmt.Errorf("%s: %w", s.Name(), err)
+	}
+	return r, err
+}
+
+func (s *Source) reader() (*airgap.Reader, error) {
+	if s.stdin != nil {
+		r, err := airgap.NewReader(s.stdin)
+		if errors.Is(err, airgap.ErrOrder) {
+			err = fmt.Errorf("%w: such a package can be imported as a file, not from a pipe", err)
+		}
+		return r, err
+	}
+	if s.found.Folder {
+		l, err := s.found.Layout()
+		if err != nil {
+			return nil, err
+		}
+		return airgap.NewLayoutReader(l)
+	}
+	file := s.found.File()
+	return airgap.NewReaderAt(file, file.Size())
+}
+
+// Name is the name for messages.
+func (s *Source) Name() string {
+	if s.stdin != nil {
+		return "standard input"
+	}
+	return s.found.Name
+}
+
+// Dir is the folder of the package on its medium: for a file, the folder that it lies in; for an unpacked layout, the
+// layout itself. It is empty for standard input.
+func (s *Source) Dir() string {
+	if s.stdin != nil {
+		return ""
+	}
+	return s.found.Dir
+}
+
+// Folder reports whether the package is an unpacked layout.
+func (s *Source) Folder() bool { return s.stdin == nil && s.found.Folder }
+
+// Size is the size of the file, or of all its parts, in bytes; -1 for standard input and for an unpacked layout.
+func (s *Source) Size() int64 {
+	if s.stdin != nil || s.found.Folder {
+		return -1
+	}
+	return s.found.File().Size()
+}
+
+// Files lists the paths of the file or of the parts, in their order. Standard input and folders have none.
+func (s *Source) Files() []string {
+	if s.stdin != nil {
+		return nil
+	}
+	return s.found.Files()
+}
+
+// Damaged names the parts that are not as they were written. It returns nil if all are, and for what is not in parts. It
+// reads all parts: call it once content has turned out to be wrong.
+func (s *Source) Damaged(ctx context.Context) error {
+	if s.stdin != nil {
+		return nil
+	}
+	return s.found.Damaged(ctx)
+}
+
+// Close closes the files. Standard input stays open.
+func (s *Source) Close() error {
+	if s.stdin != nil {
+		return nil
+	}
+	return s.found.Close()
+}
