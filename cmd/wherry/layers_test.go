@@ -68,7 +68,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"medium": {""},
 			"":       nil,
 
-			"registry": nil,
+			"registry":    nil,
+			"packagetest": {""},
 		},
 		"cmd": {
 			"wherry": {
