@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -48,6 +49,40 @@ func (c Client) Call(ctx context.Context, command string, args, into any) error 
 			return err
 		}
 	}
+	return c.answered(ctx, command, bytes.NewReader(body), into)
+}
+
+// Upload is Call for a command with arguments and content, which it reads as far as the agent wants it. The agent may
+// answer before the end of the content; Upload returns then, though a read of content that hangs goes on. An error of
+// content is that of Upload, and the agent does not take the content for whole.
+func (c Client) Upload(ctx context.Context, command string, args any, content io.Reader, into any) error {
+	line, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	source := &remembering{Reader: content}
+	err = c.answered(ctx, command, io.MultiReader(bytes.NewReader(append(line, '\n')), source), into)
+	if failed := source.failed.Load(); err != nil && failed != nil {
+		return *failed
+	}
+	return err
+}
+
+// remembering keeps the error of a reader, which http would hide behind one of its own.
+type remembering struct {
+	io.Reader
+	failed atomic.Pointer[error]
+}
+
+func (r *remembering) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.failed.Store(&err)
+	}
+	return n, err
+}
+
+func (c Client) answered(ctx context.Context, command string, body io.Reader, into any) error {
 	resp, err := c.do(ctx, command, body)
 	if err != nil {
 		return err
@@ -61,7 +96,7 @@ func (c Client) Call(ctx context.Context, command string, args, into any) error 
 
 // Stream gives a command without arguments whose answer is a Stream, and writes that to w.
 func (c Client) Stream(ctx context.Context, command string, w io.Writer) error {
-	resp, err := c.do(ctx, command, nil)
+	resp, err := c.do(ctx, command, http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -70,10 +105,10 @@ func (c Client) Stream(ctx context.Context, command string, w io.Writer) error {
 	return err
 }
 
-func (c Client) do(ctx context.Context, command string, body []byte) (*http.Response, error) {
+func (c Client) do(ctx context.Context, command string, body io.Reader) (*http.Response, error) {
 	var method, name string
 	_, _ = fmt.Sscan(command, &method, &name)
-	req, err := http.NewRequestWithContext(ctx, method, "http://agent/"+name, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent/"+name, body)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@
 package control
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,11 +26,18 @@ import (
 // SocketFile is the socket's name in the state folder.
 const SocketFile = "agent.sock"
 
-// maxCommandBytes bounds a command: the acknowledgements of a full queue.
-const maxCommandBytes = 8 << 20
+const (
+	// maxCommandBytes bounds a command: the acknowledgements of a full queue.
+	maxCommandBytes = 8 << 20
+	// maxLineBytes bounds the arguments of a command with content.
+	maxLineBytes = 64 << 10
+)
 
-// Handler executes a command with these arguments, and returns its answer: a value to send as JSON, or a Stream.
-type Handler func(args []byte) (answer any, err error)
+var errTooLarge = errors.New("the command is too large")
+
+// Handler executes a command with the arguments in body, and returns its answer: a value to send as JSON, or a Stream. Once
+// body was read to its end, ctx ends when the client has gone. See With and WithContent.
+type Handler func(ctx context.Context, body io.Reader) (answer any, err error)
 
 // Stream is an answer that is no JSON. Once it has begun to write, an error breaks the connection off, so that the client
 // does not take a part for the whole.
@@ -43,15 +51,52 @@ type Commands map[string]Handler
 
 // With returns the handler of a command whose arguments are a C, as JSON. Without arguments it is the zero C.
 func With[C any](do func(C) (any, error)) Handler {
-	return func(args []byte) (any, error) {
-		var c C
-		if len(args) > 0 {
-			if err := json.Unmarshal(args, &c); err != nil {
-				return nil, err
-			}
+	return WithContext(func(_ context.Context, c C) (any, error) { return do(c) })
+}
+
+// WithContext is With for a command that ends when the client has gone, which ends its context.
+func WithContext[C any](do func(context.Context, C) (any, error)) Handler {
+	return func(ctx context.Context, body io.Reader) (any, error) {
+		args, err := io.ReadAll(io.LimitReader(body, maxCommandBytes+1))
+		if err == nil && len(args) > maxCommandBytes {
+			err = errTooLarge
 		}
-		return do(c)
+		if err != nil {
+			return nil, err
+		}
+		c, err := parse[C](args)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, c)
 	}
+}
+
+// WithContent returns the handler of a command that Client.Upload gives: its arguments, and content of any length. Content
+// ends with an error if the client has gone before its end.
+func WithContent[C any](do func(ctx context.Context, c C, content io.Reader) (any, error)) Handler {
+	return func(ctx context.Context, body io.Reader) (any, error) {
+		content := bufio.NewReaderSize(body, maxLineBytes)
+		line, err := content.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = errTooLarge
+		}
+		if err != nil {
+			return nil, err
+		}
+		c, err := parse[C](line)
+		if err != nil {
+			return nil, err
+		}
+		return do(ctx, c, content)
+	}
+}
+
+func parse[C any](args []byte) (c C, err error) {
+	if len(args) > 0 {
+		err = json.Unmarshal(args, &c)
+	}
+	return c, err
 }
 
 // failure is the answer of a command that did not work.
@@ -113,12 +158,8 @@ func (s *Server) Serve(ctx context.Context, commands Commands) {
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request, do Handler) {
-	args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBytes))
-	if err != nil {
-		send(w, http.StatusBadRequest, failure{Error: err.Error()})
-		return
-	}
-	answer, err := do(args)
+	_ = http.NewResponseController(w).EnableFullDuplex() // an early answer must not wait for content that nobody wants
+	answer, err := do(r.Context(), r.Body)
 	if err != nil {
 		f := failure{Error: err.Error()}
 		if s.Kind != nil {

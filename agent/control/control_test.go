@@ -60,3 +60,89 @@ func TestACommandIsAnsweredAndItsErrorHasItsKind(t *testing.T) {
 	<-ended
 	require.ErrorIs(t, c.Call(t.Context(), "POST add", nil, &sum), ErrNotRunning)
 }
+
+// hanging is content that never ends, and says when it is read.
+type hanging struct{ read chan struct{} }
+
+func (h hanging) Read([]byte) (int, error) {
+	close(h.read)
+	select {}
+}
+
+func TestContentOfAnyLengthGoesToTheAgent(t *testing.T) {
+	dir := t.TempDir()
+	server, err := Listen(dir)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, left := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(ended)
+		server.Serve(ctx, Commands{
+			"POST count": WithContent(func(_ context.Context, by int64, content io.Reader) (any, error) {
+				n, err := io.Copy(io.Discard, content)
+				return n * by, err
+			}),
+			"POST refuse": WithContent(func(_ context.Context, _ int64, content io.Reader) (any, error) {
+				_, _ = io.ReadFull(content, make([]byte, 3))
+				return nil, errors.New("it is not wanted")
+			}),
+			"POST leave": WithContent(func(_ context.Context, _ int64, content io.Reader) (any, error) {
+				_, err := io.Copy(io.Discard, content)
+				left <- err
+				return nil, err
+			}),
+			"POST wait": WithContext(func(ctx context.Context, _ int64) (any, error) {
+				left <- nil
+				<-ctx.Done()
+				left <- ctx.Err()
+				return nil, ctx.Err()
+			}),
+		})
+	}()
+	c := Dial(dir, nil)
+	var n int64
+	many := func() io.Reader { return io.LimitReader(zeros{}, 64<<20) }
+	require.NoError(t, c.Upload(ctx, "POST count", 2, many(), &n))
+	require.Equal(t, int64(128<<20), n)
+	require.NoError(t, c.Upload(ctx, "POST count", 2, bytes.NewReader(nil), &n))
+	require.Zero(t, n)
+	require.Error(t, c.Upload(ctx, "POST count", string(make([]byte, maxLineBytes)), many(), &n), "arguments that are too long")
+
+	require.EqualError(t, c.Upload(ctx, "POST refuse", 1, many(), &n), "it is not wanted")
+	h := hanging{make(chan struct{})}
+	require.EqualError(t, c.Upload(ctx, "POST refuse", 1, io.MultiReader(bytes.NewReader(make([]byte, 9)), h), &n), "it is not wanted",
+		"without waiting for more")
+
+	failing := errors.New("the pipe is torn")
+	require.ErrorIs(t, c.Upload(ctx, "POST leave", 1, io.MultiReader(bytes.NewReader(make([]byte, 9)), failingReader{failing}), &n), failing)
+	require.Error(t, <-left, "and the agent does not take it for whole")
+
+	asked, gone := context.WithCancel(ctx)
+	h = hanging{make(chan struct{})}
+	go func() { <-h.read; gone() }()
+	require.ErrorIs(t, c.Upload(asked, "POST leave", 1, h, &n), context.Canceled)
+	require.Error(t, <-left)
+
+	asked, gone = context.WithCancel(ctx)
+	go func() { <-left; gone() }()
+	require.ErrorIs(t, c.Call(asked, "POST wait", 1, &n), context.Canceled)
+	require.ErrorIs(t, <-left, context.Canceled, "the command ends with its client")
+
+	cancel()
+	<-ended
+	touched := hanging{make(chan struct{})}
+	require.ErrorIs(t, c.Upload(t.Context(), "POST count", 1, touched, &n), ErrNotRunning)
+	select {
+	case <-touched.read:
+		t.Fatal("content was read for an agent that does not run")
+	default:
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+type failingReader struct{ err error }
+
+func (r failingReader) Read([]byte) (int, error) { return 0, r.err }

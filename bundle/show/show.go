@@ -85,9 +85,11 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Size returns a number of bytes for people: "812 bytes", "12 KiB", "3 MiB".
+// Size returns a number of bytes for people: "812 bytes", "12 KiB", "3 MiB", "20 GiB".
 func Size(n int64) string {
 	switch {
+	case n >= 10<<30:
+		return fmt.Sprintf("%d GiB", n>>30)
 	case n >= 10<<20:
 		return fmt.Sprintf("%d MiB", n>>20)
 	case n >= 10<<10:

@@ -21,6 +21,6 @@ func TestNumbersAndTimesReadAsWords(t *testing.T) {
 	require.Equal(t, "1 policy", Count(1, "policy"))
 	require.Equal(t, "2 policies", Count(2, "policy"))
 	require.Equal(t, "0 keys", Count(0, "key"))
-	require.Equal(t, []string{"812 bytes", "12 KiB", "30 MiB"}, []string{Size(812), Size(12 << 10), Size(30 << 20)})
+	require.Equal(t, []string{"812 bytes", "12 KiB", "30 MiB", "12 GiB"}, []string{Size(812), Size(12 << 10), Size(30 << 20), Size(12 << 30)})
 	require.Equal(t, "2026-11-23 03:30 UTC", Time(time.Date(2026, 11, 23, 4, 30, 59, 0, time.FixedZone("CET", 3600))))
 }
