@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -23,6 +24,7 @@ const maxAnswerBytes = 64 << 20
 
 // Client gives commands to the agent that runs with a state folder.
 type Client struct {
+	dial   func(context.Context) (net.Conn, error)
 	http   *http.Client
 	errors map[string]error
 }
@@ -30,14 +32,15 @@ type Client struct {
 // Dial returns a client. It connects with each call. An error of a command wraps the one of errs that has the name which
 // Server.Kind gave it, and ErrNotRunning where nobody listens.
 func Dial(stateDir string, errs map[string]error) Client {
-	dial := func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+	dial := func(ctx context.Context) (conn net.Conn, err error) {
 		err = throughShortPath(filepath.Join(stateDir, SocketFile), func(path string) error {
 			conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 			return err
 		})
 		return conn, err
 	}
-	return Client{&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, errs}
+	again := func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }
+	return Client{dial, &http.Client{Transport: &http.Transport{DialContext: again, DisableKeepAlives: true}}, errs}
 }
 
 // Call gives a command, such as "POST sync", with args as JSON, nil for none, and reads its answer into the given value.
@@ -52,34 +55,69 @@ func (c Client) Call(ctx context.Context, command string, args, into any) error 
 	return c.answered(ctx, command, bytes.NewReader(body), into)
 }
 
-// Upload is Call for a command with arguments and content, which it reads as far as the agent wants it. The agent may
-// answer before the end of the content; Upload returns then, though a read of content that hangs goes on. An error of
-// content is that of Upload, and the agent does not take the content for whole.
+// Upload is Call for a command with arguments and content, which it reads as far as the agent wants it, and not at all if
+// none is running. It returns when the agent has answered or gone, or ctx has ended; a read of content that hangs goes on
+// by itself. An error of content is that of Upload, and the agent does not take the content for whole.
 func (c Client) Upload(ctx context.Context, command string, args any, content io.Reader, into any) error {
 	line, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	source := &remembering{Reader: content}
-	err = c.answered(ctx, command, io.MultiReader(bytes.NewReader(append(line, '\n')), source), into)
-	if failed := source.failed.Load(); err != nil && failed != nil {
+	body := newBody(io.MultiReader(bytes.NewReader(append(line, '\n')), content))
+	// http waits for a read of the body even when the connection has been closed.
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		conn, err := c.dial(ctx)
+		return closing{conn, body}, err
+	}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	defer body.end()
+	err = c.answered(ctx, command, body, into)
+	if failed := body.failed.Load(); err != nil && failed != nil {
 		return *failed
 	}
 	return err
 }
 
-// remembering keeps the error of a reader, which http would hide behind one of its own.
-type remembering struct {
-	io.Reader
-	failed atomic.Pointer[error]
+// body reads content in a goroutine of its own, so that it can be ended while a read hangs.
+type body struct {
+	content io.Reader
+	begin   sync.Once
+	r       *io.PipeReader
+	w       *io.PipeWriter
+	failed  atomic.Pointer[error] // of content; http would hide it behind an error of its own
 }
 
-func (r *remembering) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		r.failed.Store(&err)
+func newBody(content io.Reader) *body {
+	r, w := io.Pipe()
+	return &body{content: content, r: r, w: w}
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.begin.Do(func() { go b.pump() })
+	return b.r.Read(p)
+}
+
+func (b *body) pump() {
+	_, err := io.CopyBuffer(struct{ io.Writer }{b.w}, struct{ io.Reader }{b.content}, make([]byte, maxLineBytes))
+	if err != nil && !errors.Is(err, errEnded) {
+		b.failed.Store(&err)
 	}
-	return n, err
+	b.w.CloseWithError(err)
+}
+
+var errEnded = errors.New("the agent has gone")
+
+func (b *body) end() { b.r.CloseWithError(errEnded) }
+
+// closing ends a body when its connection is closed.
+type closing struct {
+	net.Conn
+	body *body
+}
+
+func (c closing) Close() error {
+	c.body.end()
+	return c.Conn.Close()
 }
 
 func (c Client) answered(ctx context.Context, command string, body io.Reader, into any) error {

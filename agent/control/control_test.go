@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -137,6 +139,22 @@ func TestContentOfAnyLengthGoesToTheAgent(t *testing.T) {
 		t.Fatal("content was read for an agent that does not run")
 	default:
 	}
+}
+
+func TestAnAgentThatDiesIsNoticedThoughThereIsNothingToSend(t *testing.T) {
+	dir := t.TempDir()
+	l, err := net.Listen("unix", filepath.Join(dir, SocketFile))
+	require.NoError(t, err)
+	h := hanging{make(chan struct{})}
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			<-h.read
+			_ = conn.Close()
+		}
+	}()
+	require.ErrorContains(t, Dial(dir, nil).Upload(t.Context(), "POST any", 1, h, new(int)), "agent: ")
+	require.NoError(t, l.Close())
 }
 
 type zeros struct{}
