@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,8 +67,9 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 			t.Setenv(ToolsEnv, test.tools)
 			_, err := Start(context.Background())
 			require.EqualError(t, err, test.want)
-			left, err := os.ReadDir(temporary)
+			left, err := filepath.Glob(filepath.Join(temporary, "wherry-e2e-*"))
 			require.NoError(t, err)
+			left = slices.DeleteFunc(left, func(path string) bool { return strings.HasSuffix(path, ".lock") }) // of the ports
 			require.Empty(t, left, "a start that failed leaves nothing behind")
 		})
 	}
