@@ -241,6 +241,8 @@ type shown struct {
 	// there; nil where it is.
 	endpoint atomic.Pointer[serve.Server]
 	unserved atomic.Pointer[string]
+	// importing is the import that runs; nil while none does.
+	importing atomic.Pointer[ImportProgress]
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 }

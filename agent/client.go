@@ -34,10 +34,22 @@ func (c Client) Sync(ctx context.Context, wait time.Duration) (r Result, err err
 	return r, err
 }
 
-// Import has the agent import a site package, whose paths have to be absolute: the agent opens them.
+// Import has the agent import a site package. Its paths have to be absolute, since the agent opens them, unless the request
+// has Stdin: that is sent to the agent. The error wraps ErrUnreadable if the agent cannot open a path. Once ctx ends, the
+// agent ends what it copies, and the next import goes on.
 func (c Client) Import(ctx context.Context, request ImportRequest) (r ImportResult, err error) {
+	if request.Stdin != nil {
+		err = c.socket.Upload(ctx, "POST import/content", command{Import: request}, request.Stdin, &r)
+		return r, err
+	}
 	err = c.socket.Call(ctx, "POST import", command{Import: request}, &r)
 	return r, err
+}
+
+// ImportProgress asks how far the import is that runs.
+func (c Client) ImportProgress(ctx context.Context) (p ImportProgress, err error) {
+	err = c.socket.Call(ctx, "GET import", nil, &p)
+	return p, err
 }
 
 // Acknowledge hands over acknowledgements; see Agent.Acknowledge.

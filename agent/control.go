@@ -72,6 +72,7 @@ var kinds = map[string]error{
 	"not-allowed":  ErrNotAllowed,
 	"ambiguous":    ErrAmbiguous,
 	"no-release":   ErrNoRelease,
+	"unreadable":   ErrUnreadable,
 }
 
 // kindOf is the name of an error in kinds.
@@ -113,12 +114,25 @@ func (a *Agent) listen() (*control.Server, error) {
 }
 
 // commands are what the control socket takes. Passes, and requests to the hub, end with ctx and not with the call: they
-// belong to the agent, and go on when the one who asked for them has gone.
+// belong to the agent, and go on when the one who asked for them has gone. After a pass, the loop of Run plans anew.
 func (a *Agent) commands(ctx context.Context) control.Commands {
 	return control.Commands{
-		"GET status":  control.With(func(command) (any, error) { return a.Status() }),
-		"POST sync":   passing(a, func(cmd command) Result { return a.sync(ctx, cmd.Wait) }),
-		"POST import": passing(a, func(cmd command) ImportResult { return a.importSite(ctx, cmd.Import, false) }),
+		"GET status": control.With(func(command) (any, error) { return a.Status() }),
+		"POST sync": control.With(func(cmd command) (any, error) {
+			defer nudge(a.wake)
+			return a.sync(ctx, cmd.Wait), nil
+		}),
+
+		"GET import": control.With(func(command) (any, error) { return a.importProgress(), nil }),
+		"POST import": control.WithContext(func(asked context.Context, cmd command) (any, error) {
+			defer nudge(a.wake)
+			return a.importFor(ctx, asked, cmd.Import)
+		}),
+		"POST import/content": control.WithContent(func(asked context.Context, cmd command, content io.Reader) (any, error) {
+			defer nudge(a.wake)
+			cmd.Import.Paths, cmd.Import.Stdin = []string{"-"}, content
+			return a.importFor(ctx, asked, cmd.Import)
+		}),
 
 		"GET reports": control.With(func(command) (any, error) { return a.reportsFile() }),
 		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
@@ -142,15 +156,6 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 		"POST resume":   control.With(func(cmd command) (any, error) { return a.Resume(cmd.Retry) }),
 		"POST rebind":   control.With(func(cmd command) (any, error) { return a.Rebind(cmd.Rebinding) }),
 	}
-}
-
-// passing is a command that makes a pass. The loop of Run plans anew after it.
-func passing[R any](a *Agent, pass func(command) R) control.Handler {
-	return control.With(func(cmd command) (any, error) {
-		result := pass(cmd)
-		nudge(a.wake)
-		return result, nil
-	})
 }
 
 // sameCluster is a command about the agent's identity. One that runs cannot become another cluster.
