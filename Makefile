@@ -36,10 +36,12 @@ HSM_DEBS = softhsm2 libsofthsm2
 E2E_HSM  := $(if $(shell command -v softhsm2-util),,$(E2E_CACHE)/softhsm/$(MACHINE)/bin)
 # And so is skopeo, which copies what others publish.
 E2E_SKOPEO := $(if $(shell command -v skopeo),,$(E2E_CACHE)/skopeo/$(MACHINE)/bin)
+# And mtools, which fills and reads a FAT32 file system in a file, without the kernel.
+E2E_MTOOLS := $(if $(shell command -v mformat),,$(E2E_CACHE)/mtools/$(MACHINE)/bin)
 EMPTY    :=
-E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)))
+E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO) $(E2E_MTOOLS)))
 # On a cluster that was given, the tests run these tools of their own all the same.
-E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)
+E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO) $(E2E_MTOOLS)
 # Pods that run take root on Debian, and make this machine a node, for a cluster that is started here. So do links
 # between network namespaces.
 # E2E_TAGS=e2e leaves them out.
@@ -111,7 +113,7 @@ e2e-machine:
 	elif [ ! -d $(E2E_DEB) ] && ! command -v apt-get >/dev/null; then why="apt-get is missing"; fi; \
 	test -z "$$why" || { echo 'e2e: real pods take root on Debian, and' "$$why"': $(E2E_LEAVE)' >&2; exit 1; }
 
-e2e-tools: $(E2E_BINS) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
+e2e-tools: $(E2E_BINS) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO) $(E2E_MTOOLS) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
 
 # Built beside its place and moved there at the end, so that a build that was cut short is not taken for one.
@@ -154,6 +156,13 @@ $(E2E_SKOPEO):
 	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/lib && \
 	cp usr/bin/skopeo bin/ && find usr/lib -name '*.so.*' -exec cp -P -t bin/lib {} + && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
 	test $$code = 0 || echo 'e2e: skopeo could not be had from apt-get: install it' >&2; exit $$code
+
+$(E2E_MTOOLS):
+	@if ! command -v apt-get >/dev/null; then echo 'e2e: the test of FAT32 needs mtools, and there is no apt-get to have it from: install it' >&2; exit 1; fi; \
+	mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
+	( cd $$tmp && { apt-get download -q mtools || { apt-get update -q && apt-get download -q mtools; }; } && \
+	dpkg -x mtools*.deb . && mv usr/bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
+	test $$code = 0 || echo 'e2e: mtools could not be had from apt-get: install it' >&2; exit $$code
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
