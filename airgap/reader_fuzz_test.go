@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -37,35 +38,45 @@ func FuzzReader(f *testing.F) {
 		case len(list) > 0:
 			file = listed(t, list).Bytes()
 		}
-		r, err := airgap.NewReader(io.MultiReader(bytes.NewReader(file)))
-		if err != nil {
-			return
-		}
-		if c := r.Contents(); c != nil {
-			data, err := c.Marshal()
-			require.NoError(t, err)
-			again, err := airgap.ParseContents(data)
-			require.NoError(t, err)
-			require.Equal(t, c, &again)
-		}
-		seen := map[digest.Digest]bool{}
-		for {
-			e, err := r.Next()
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					require.ErrorIs(t, err, airgap.ErrFormat)
-				}
-				return
-			}
-			require.False(t, seen[e.Digest], "a blob comes once")
-			seen[e.Digest] = true
-			n, err := io.Copy(io.Discard, e.Content)
-			require.LessOrEqual(t, n, int64(len(file)), "no more than there is")
-			if err == nil {
-				require.Equal(t, e.Size, n)
-			}
+		inOrder, ok := readOnce(t, file, func() (*airgap.Reader, error) { return airgap.NewReader(io.MultiReader(bytes.NewReader(file))) })
+		anyOrder, fine := readOnce(t, file, func() (*airgap.Reader, error) { return airgap.NewReaderAt(bytes.NewReader(file), int64(len(file))) })
+		if ok && fine {
+			require.Equal(t, inOrder, anyOrder, "a pipe and a file hold the same")
 		}
 	})
+}
+
+// readOnce reads a package to its end, and returns the sizes of its blobs; false if it is none.
+func readOnce(t *testing.T, file []byte, open func() (*airgap.Reader, error)) (map[digest.Digest]int64, bool) {
+	r, err := open()
+	if err != nil {
+		return nil, false
+	}
+	if c := r.Contents(); c != nil {
+		data, err := c.Marshal()
+		require.NoError(t, err)
+		again, err := airgap.ParseContents(data)
+		require.NoError(t, err)
+		require.Equal(t, c, &again)
+	}
+	seen := map[digest.Digest]int64{}
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return seen, true
+		}
+		if err != nil {
+			require.ErrorIs(t, err, airgap.ErrFormat)
+			return nil, false
+		}
+		require.NotContains(t, seen, e.Digest, "a blob comes once")
+		seen[e.Digest] = e.Size
+		n, err := io.Copy(io.Discard, e.Content)
+		require.LessOrEqual(t, n, int64(len(file)), "no more than there is")
+		if err == nil {
+			require.Equal(t, e.Size, n)
+		}
+	}
 }
 
 // listed is a package with these bytes as its list of contents, and one more blob.
@@ -135,4 +146,21 @@ func TestAReaderPassesOverWhatIsNoFile(t *testing.T) {
 	}
 	require.Len(t, names, 4)
 	require.Equal(t, digest.FromString("blob"), names[3])
+}
+
+// A sparse file of a few bytes stands for any number of zeros: nobody reads them.
+func TestSparseFilesAreNoBlobs(t *testing.T) {
+	sparse, err := os.ReadFile("testdata/sparse.tar") // blobs/sha256/000…: 8 TiB of zeros
+	require.NoError(t, err)
+	head := listed(t, []byte(`{"schema":1}`)).Bytes()
+	file := append(head[:len(head)-1024:len(head)-1024], sparse...)
+	for _, open := range []func() (*airgap.Reader, error){
+		func() (*airgap.Reader, error) { return airgap.NewReader(io.MultiReader(bytes.NewReader(file))) },
+		func() (*airgap.Reader, error) { return airgap.NewReaderAt(bytes.NewReader(file), int64(len(file))) },
+	} {
+		seen, ok := readOnce(t, file, open)
+		require.True(t, ok)
+		require.Len(t, seen, 4)
+		require.NotContains(t, seen, digest.NewDigestFromEncoded(digest.SHA256, strings.Repeat("0", 64)))
+	}
 }

@@ -24,6 +24,8 @@ type Ref struct {
 	// From has the manifest and what it refers to. What it lacks is left out: manifests of other platforms, for example.
 	From bundle.Source
 	Root ocispec.Descriptor
+	// Platform, such as linux/amd64, is that whose manifests of an index are taken. Empty means all.
+	Platform string
 }
 
 // Make writes a package of refs, in the order of the contract. Unlike the exporter it does as it is told, so that a test
@@ -122,6 +124,9 @@ func (m *maker) add(r Ref, d ocispec.Descriptor) error {
 		}
 	}
 	for _, child := range manifest.Manifests {
+		if of := child.Platform; of != nil && r.Platform != "" && r.Platform != of.OS+"/"+of.Architecture {
+			continue
+		}
 		if err := m.add(r, child); err != nil {
 			return err
 		}

@@ -68,8 +68,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"medium": {""},
 			"":       nil,
 
-			"registry":    nil,
-			"packagetest": {""},
+			"registry":       nil,
+			"packagetest":    {""},
+			"medium/fattest": {"medium"},
 		},
 		"cmd": {
 			"wherry": {

@@ -238,10 +238,11 @@ func HeaderError(err error) error {
 }
 
 // EntryName returns the name of a file or folder in the layout, such as blobs/sha256. "tar -C layout ." writes
-// ./blobs/sha256/. It returns false for entries of other kinds, for names that are too long, and for names in another
-// form, such as ././index.json or ./../index.json, which belong to no layout.
+// ./blobs/sha256/. It returns false for entries of other kinds, for sparse files, whose few bytes stand for any number of
+// zeros, for names that are too long, and for names in another form, such as ././index.json or ./../index.json, which belong
+// to no layout.
 func EntryName(h *tar.Header) (string, bool) {
-	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir || len(h.Name) > MaxNameBytes {
+	if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir || len(h.Name) > MaxNameBytes || isSparse(h) {
 		return "", false
 	}
 	name := strings.TrimPrefix(h.Name, "./")
@@ -252,6 +253,16 @@ func EntryName(h *tar.Header) (string, bool) {
 		}
 	}
 	return name, fs.ValidPath(name)
+}
+
+// isSparse reports whether a regular file is sparse, as GNU's tar writes it in the format pax.
+func isSparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // Compressed returns what to say about a file that begins as a gzip or zstd file does, with the remedy; empty for others.
