@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
@@ -207,6 +208,7 @@ func (c *Config) zarfAdapter(cluster *rest.Config, log *slog.Logger) (*zarf.Reco
 	}
 	return zarf.New(cluster, zarf.Options{
 		Program: c.Adapters.Zarf, Dir: filepath.Join(c.StateDir, "zarf"), Kubeconfig: c.Adapters.Kubeconfig, Keys: c.Adapters.ZarfKeys,
+		Store:    filepath.Join(c.StateDir, state.StoreDir),
 		Deadline: c.Passes.Deadline, Impersonate: c.Adapters.Impersonate, Log: log,
 	})
 }

@@ -176,12 +176,14 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"flux":       {"", "kubernetes", "rewrite"},
 			"kubernetes": {"", "rewrite"},
 			"rewrite":    {""},
-			"zarf":       {"", "internal/background", "internal/durable", "internal/program"},
+			"zarf":       {"", "internal/background", "internal/durable", "internal/localregistry", "internal/program"},
 			"":           nil,
 
 			"internal/background": nil,
 			"internal/durable":    nil,
 			"internal/program":    {"internal/durable"},
+
+			"internal/localregistry": {"internal/durable"},
 
 			"reconcilertest":            {""},
 			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},

@@ -49,6 +49,7 @@ type command struct {
 	env      []string
 	deadline time.Duration
 	secret   string // does not reach any message
+	cache    string // a cache of its own; empty for the one of all assignments
 	helm     bool   // a command of Helm, which has none of Zarf's flags
 }
 
@@ -75,21 +76,25 @@ func (r *Reconciler) run(ctx context.Context, c command) error {
 		return err
 	}
 	dirs := map[string]string{}
-	for name, in := range map[string]string{"home": r.opts.Dir, "cache": r.opts.Dir, tmpDir: c.folder} {
+	for name, in := range map[string]string{"home": r.opts.Dir, cacheDir: r.opts.Dir, tmpDir: c.folder} {
 		dirs[name] = filepath.Join(in, name)
+		if name == cacheDir && c.cache != "" {
+			dirs[name] = c.cache
+		}
 		if err := os.MkdirAll(dirs[name], 0o700); err != nil {
 			return local(err)
 		}
 	}
-	env := append([]string{"HOME=" + dirs["home"], "TMPDIR=" + dirs[tmpDir], "KUBECONFIG=" + r.kubeconfig()}, c.env...)
+	env := []string{"HOME=" + dirs["home"], "TMPDIR=" + dirs[tmpDir], "KUBECONFIG=" + r.kubeconfig()}
 	for _, name := range passed {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
 	}
+	env = append(env, c.env...) // the last one of a name counts
 	args := c.args
 	if !c.helm {
-		args = append(args, "--log-format", "json", "--no-color", "--tmpdir", dirs[tmpDir], "--cache", dirs["cache"])
+		args = append(args, "--log-format", "json", "--no-color", "--tmpdir", dirs[tmpDir], "--cache", dirs[cacheDir])
 	}
 	started, err := program.Start(c.folder, program.Command{Path: r.opts.Program, Args: args, Env: env, Deadline: c.deadline})
 	if err != nil {

@@ -54,15 +54,18 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 }
 
 // bring creates or inspects the package, and deploys it.
-func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record, forced bool) error {
+func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record, forced bool) (err error) {
 	if err := j.prepare(); err != nil {
 		return err
 	}
 	var source, key string
-	var err error
 	if def.Package == "" {
 		source, key, err = j.create(ctx, a, def)
 	} else {
+		if err := j.borrow(def.Package); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, j.giveBack()) }()
 		source, key, err = j.look(ctx, def, rec)
 	}
 	if err != nil {
@@ -85,8 +88,8 @@ func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definiti
 		return err
 	}
 	if !def.needsCluster() {
-		rec.Archive = source
-		return nil
+		rec.Archive = cmp.Or(def.Package, source)
+		return j.keep()
 	}
 	if err := os.RemoveAll(j.path("out")); err != nil {
 		return local(err)
@@ -132,10 +135,14 @@ func (j *job) create(ctx context.Context, a reconcilers.Assignment, def *definit
 
 // look inspects a prebuilt package, and returns its source and the key that verifies it.
 func (j *job) look(ctx context.Context, def *definition, rec *record) (source, key string, err error) {
+	source = def.Package
+	if j.lent != nil {
+		source = j.lent.source
+	}
 	for _, key := range j.r.opts.Keys {
-		err = j.zarf(ctx, "inspect", nil, "", "definition", def.Package, "--verify=always", "--key", key)
+		err = j.zarf(ctx, "inspect", nil, "", "definition", source, "--verify=always", "--key", key)
 		if err == nil {
-			return def.Package, key, j.define(def, rec)
+			return source, key, j.define(def, rec)
 		}
 		if !isVerification(err) {
 			break

@@ -21,6 +21,7 @@ type job struct {
 	assignment string
 	content    digest.Digest
 	removing   bool
+	lent       *lent // the package, if it comes from the store; only the job's own goroutine uses it
 
 	mu   sync.Mutex
 	step string // the command that zarf runs, such as "deploy"
@@ -97,7 +98,11 @@ func (j *job) folder() string { return j.r.folder(j.assignment) }
 func (j *job) zarf(ctx context.Context, step string, env []string, secret string, args ...string) error {
 	j.at(step)
 	deadline := time.Until(deadlineOf(ctx))
-	err := j.r.run(ctx, command{folder: j.folder(), args: append([]string{"package", step}, args...), env: env, deadline: deadline, secret: secret})
+	c := command{folder: j.folder(), args: append([]string{"package", step}, args...), env: env, deadline: deadline, secret: secret}
+	if j.lent != nil {
+		c.env, c.cache = append(c.env, j.lent.env...), j.lent.cache
+	}
+	err := j.r.run(ctx, c)
 	var ended *runError
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &ended) && ended.exit.Cause == program.ErrDeadline {
 		return failure(DeadlineExceeded, "zarf package %s did not end within %s and was ended; it said last: %s", step, j.r.opts.Deadline, progress(j.folder()))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -96,12 +97,7 @@ func (j *job) takeAll(ctx context.Context, rec *record) error {
 		return err
 	}
 	if rec.Archive != "" {
-		signing, err := j.r.signingKey()
-		if err != nil {
-			return local(err)
-		}
-		key := []string{"--key", signing.public}
-		return j.removed(j.zarf(ctx, "remove", nil, "", append([]string{rec.Archive, "--confirm", "--verify=always"}, key...)...))
+		return j.takeArchive(ctx, rec.Archive)
 	}
 	names, err := j.r.packages(ctx, j.assignment, rec)
 	if err != nil {
@@ -116,6 +112,33 @@ func (j *job) takeAll(ctx context.Context, rec *record) error {
 		return nil
 	}
 	return j.uninstall(ctx, rec.Package, rec.Components, nil)
+}
+
+// takeArchive removes a package of which the cluster, if there is one, has no record. Zarf reads it once more.
+func (j *job) takeArchive(ctx context.Context, source string) (err error) {
+	keys := j.r.opts.Keys
+	if strings.HasPrefix(source, "oci://") {
+		if err := j.borrowKept(source); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, j.giveBack()) }()
+		if j.lent != nil {
+			source = j.lent.source
+		}
+	} else {
+		signing, err := j.r.signingKey()
+		if err != nil {
+			return local(err)
+		}
+		keys = []string{signing.public}
+	}
+	err = failure(VerificationError, "package %s: no key is known that it could be signed with: give one with --zarf-key", source)
+	for _, key := range keys {
+		if err = j.zarf(ctx, "remove", nil, "", source, "--confirm", "--verify=always", "--key", key); !isVerification(err) {
+			break
+		}
+	}
+	return j.removed(err)
 }
 
 // removePackage removes a package from the cluster, after the releases that are missing in Zarf's record.

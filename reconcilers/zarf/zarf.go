@@ -45,6 +45,9 @@ type Options struct {
 	// Keys are files with one public key each, in cosign's format. A package from a registry has to be signed with one
 	// of them.
 	Keys []string
+	// Store is the folder of the agent's content store, an OCI layout. A package that lies there as a whole is taken from there,
+	// and not from its registry. Empty means that there is none.
+	Store string
 	// Deadline bounds one deployment or removal. Zero means DefaultDeadline.
 	Deadline time.Duration
 	// Impersonate is true if the site confines workspaces to ServiceAccounts. Zarf cannot act as one.
@@ -90,6 +93,11 @@ func New(config *rest.Config, opts Options) (*Reconciler, error) {
 	dir, err := filepath.Abs(opts.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Store != "" {
+		if opts.Store, err = filepath.Abs(opts.Store); err != nil {
+			return nil, err
+		}
 	}
 	opts.Dir, opts.Keys = dir, slices.Clone(opts.Keys)
 	for i, path := range opts.Keys { // zarf has a working directory of its own

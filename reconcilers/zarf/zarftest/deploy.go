@@ -59,7 +59,7 @@ func (z *standIn) deploy(source string) error {
 	if _, ok := z.ordered(Idle); ok {
 		return nil
 	}
-	f, c, digest, err := z.load(source)
+	f, c, digest, err := z.load(source, false)
 	if err != nil {
 		return err
 	}
@@ -232,8 +232,8 @@ func (z *standIn) remove(source string) error {
 	if !z.confirm {
 		return errors.New("package remove cancelled")
 	}
-	if strings.HasSuffix(source, ".tar.zst") || filepath.IsAbs(source) {
-		_, c, _, err := z.load(source)
+	if strings.HasSuffix(source, ".tar.zst") || filepath.IsAbs(source) || strings.HasPrefix(source, "oci://") {
+		_, c, _, err := z.load(source, true)
 		if err != nil {
 			return fmt.Errorf("unable to load the package: %w", err)
 		}

@@ -260,6 +260,17 @@ func Gone(t *testing.T, r reconcilers.Reconciler, name string) reconcilers.Resul
 // key, if any, and returns the name by which it can be had.
 func (p Program) Publish(t *testing.T, files map[string]string, key, password string) (ref string) {
 	t.Helper()
+	data := p.make(t, files, key, password)
+	registry := filepath.Join(p.dir, "registry")
+	require.NoError(t, os.MkdirAll(registry, 0o755))
+	d := digest.FromBytes(data)
+	require.NoError(t, os.WriteFile(filepath.Join(registry, d.Encoded()), data, 0o644))
+	return "oci://registry.example/packages/shop:1@" + d.String()
+}
+
+// make returns the package of some files.
+func (p Program) make(t *testing.T, files map[string]string, key, password string) []byte {
+	t.Helper()
 	dir, out := t.TempDir(), t.TempDir()
 	for path, text := range files {
 		path = strings.Replace(path, "reconciler.yaml", configFile, 1)
@@ -277,9 +288,5 @@ func (p Program) Publish(t *testing.T, files map[string]string, key, password st
 	require.NoError(t, err)
 	data, err := os.ReadFile(made[0])
 	require.NoError(t, err)
-	registry := filepath.Join(p.dir, "registry")
-	require.NoError(t, os.MkdirAll(registry, 0o755))
-	d := digest.FromBytes(data)
-	require.NoError(t, os.WriteFile(filepath.Join(registry, d.Encoded()), data, 0o644))
-	return "oci://registry.example/packages/shop:1@" + d.String()
+	return data
 }

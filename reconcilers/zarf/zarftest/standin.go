@@ -117,6 +117,7 @@ type standIn struct {
 
 	confirm, skipSBOM, connected, force bool
 	output, signingKey, key, verify     string
+	cache                               string
 	components, namespace               string
 	timeout                             time.Duration
 }
@@ -173,7 +174,7 @@ func (z *standIn) parse(args []string) error {
 		flags.String("log-format", "console", "")
 		flags.Bool("no-color", false, "")
 		flags.String("tmpdir", "", "")
-		flags.String("cache", "", "")
+		flags.StringVar(&z.cache, "cache", "", "")
 	}
 	err := flags.Parse(args)
 	if z.args = flags.Args(); err == nil && len(z.args) == 0 {

@@ -1,0 +1,159 @@
+package zarf
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/graph"
+	"github.com/wherry-dev/wherry/reconcilers/internal/localregistry"
+)
+
+const (
+	lentDir   = "lent"   // in an assignment's folder, for the time of a run that gets its package from this machine
+	keptDir   = "kept"   // there, an OCI layout with what a removal needs of a package
+	cacheDir  = "cache"  // of zarf
+	imagesDir = "images" // there, the OCI layout of the parts of packages
+)
+
+// definitionFiles are the parts of a package that zarf reads to remove it: its metadata, and the files of signatures.
+var definitionFiles = []string{"zarf.yaml", "checksums.txt", "zarf.bundle.sig", "zarf.yaml.sig", "values.yaml", "values.schema.json"}
+
+// systemTrust has the folders of certificates that zarf, a program in Go, reads without SSL_CERT_DIR.
+const systemTrust = "/etc/ssl/certs:/etc/pki/tls/certs"
+
+// lent is a package that zarf gets from this machine, by way of a registry on loopback.
+type lent struct {
+	source string // for zarf, in place of the package's own reference
+	cache  string // zarf's cache folder for it
+	env    []string
+
+	artifact *localregistry.Artifact
+	server   *localregistry.Server
+	dir      string
+}
+
+// open returns the parts of a package in an OCI layout; nil if manifests are missing.
+func open(layout, ref string) (*localregistry.Artifact, error) {
+	_, pinned, _ := strings.Cut(ref, "@")
+	a, err := localregistry.Open(layout, digest.Digest(pinned), graph.ThisMachine())
+	var invalid *graph.InvalidError
+	switch {
+	case errors.Is(err, localregistry.ErrIncomplete):
+		return nil, nil
+	case errors.As(err, &invalid):
+		return nil, failure(InvalidPackage, "package %s: %w", ref, err)
+	case err != nil:
+		return nil, local(err)
+	}
+	return a, nil
+}
+
+// borrow has zarf take the package of a reference from the store from now on, if all of it is there.
+func (j *job) borrow(ref string) error {
+	if j.r.opts.Store == "" {
+		return nil
+	}
+	a, err := open(j.r.opts.Store, ref)
+	if err != nil || a == nil {
+		return err
+	}
+	if err := a.Whole(); errors.Is(err, localregistry.ErrIncomplete) {
+		return nil
+	} else if err != nil {
+		return local(err)
+	}
+	return j.lend(a, ref)
+}
+
+// lend has zarf take the package from a registry on loopback. Zarf reads no package from a folder, and a file of it would be
+// another copy of everything: zarf unpacks packages before it deploys them. A registry gives it the parts one by one, and
+// zarf's cache has them as hard links.
+func (j *job) lend(a *localregistry.Artifact, ref string) error {
+	name, pinned, _ := strings.Cut(strings.TrimPrefix(ref, "oci://"), "@")
+	repository, _, _ := strings.Cut(path.Base(name), ":")
+	l := &lent{artifact: a, dir: j.path(lentDir)}
+	err := l.prepare(repository, pinned)
+	if err != nil {
+		return local(errors.Join(err, l.close()))
+	}
+	if err := a.Link(filepath.Join(l.cache, imagesDir)); err != nil { // a file system without links, or parts that are not there
+		j.r.opts.Log.Debug("zarf's cache has copies of the package's parts", "package", ref, "err", err)
+	}
+	j.lent = l
+	return nil
+}
+
+// prepare starts the registry, and writes what zarf needs to read from it.
+func (l *lent) prepare(repository, pinned string) (err error) {
+	if err := os.RemoveAll(l.dir); err != nil { // of a killed agent
+		return err
+	}
+	if l.server, err = l.artifact.Serve(repository); err != nil {
+		return err
+	}
+	trust, docker := filepath.Join(l.dir, "trust"), filepath.Join(l.dir, "docker")
+	for file, data := range map[string][]byte{filepath.Join(trust, "agent.pem"): l.server.CA(), filepath.Join(docker, "config.json"): l.server.DockerConfig()} {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			return err
+		}
+	}
+	l.source, l.cache = "oci://"+l.server.Host()+"/"+repository+"@"+pinned, filepath.Join(l.dir, cacheDir)
+	l.env = []string{"DOCKER_CONFIG=" + docker, "SSL_CERT_DIR=" + trust + ":" + cmp.Or(os.Getenv("SSL_CERT_DIR"), systemTrust)}
+	return nil
+}
+
+// giveBack ends the loan, if there is one.
+func (j *job) giveBack() error {
+	l := j.lent
+	j.lent = nil
+	return l.close()
+}
+
+// keep stores what a removal needs of a lent package for which Zarf has no record: its definition and its signature. By the
+// time of the removal, the store need not have the package any more.
+func (j *job) keep() error {
+	if j.lent == nil {
+		return nil
+	}
+	err := os.RemoveAll(j.path(keptDir))
+	if err == nil {
+		err = j.lent.artifact.Keep(j.path(keptDir), definitionFiles...)
+	}
+	if err != nil {
+		return local(err)
+	}
+	return nil
+}
+
+// borrowKept is borrow for a removal.
+func (j *job) borrowKept(ref string) error {
+	a, err := open(j.path(keptDir), ref)
+	if err != nil {
+		return err
+	}
+	if a == nil {
+		return j.borrow(ref)
+	}
+	return j.lend(a, ref)
+}
+
+// close ends the registry, and deletes the cache. Nil has nothing to end.
+func (l *lent) close() error {
+	if l == nil {
+		return nil
+	}
+	var err error
+	if l.server != nil {
+		err = l.server.Close()
+	}
+	return errors.Join(err, os.RemoveAll(l.dir))
+}
