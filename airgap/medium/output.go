@@ -21,8 +21,8 @@ import (
 // ErrFileTooLarge means that the file system does not hold a file of this size: write it in parts.
 var ErrFileTooLarge = errors.New("the file system holds no file of this size")
 
-// partialSuffix follows the names of files that are not whole yet.
-const partialSuffix = ".partial"
+// PartialSuffix follows the names of files that are not whole yet.
+const PartialSuffix = ".partial"
 
 // Output is a file, or the parts of one, that is being written. Nothing of it is visible under its name before Commit. It
 // is used by one goroutine.
@@ -63,7 +63,7 @@ func Reopen(fsys FS, path string, split int64) (*Output, error) {
 	o := newOutput(fsys, path, split)
 	left, err := o.partial()
 	if err == nil && len(left) == 0 {
-		err = &fs.PathError{Op: "open", Path: path + partialSuffix, Err: fs.ErrNotExist}
+		err = &fs.PathError{Op: "open", Path: path + PartialSuffix, Err: fs.ErrNotExist}
 	}
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (o *Output) partial() (left []string, err error) {
 }
 
 // temporary is the name of temporary file n, from 1 on.
-func (o *Output) temporary(n int) string { return o.final(n) + partialSuffix }
+func (o *Output) temporary(n int) string { return o.final(n) + PartialSuffix }
 
 // final is the name of file n, from 1 on.
 func (o *Output) final(n int) string {
@@ -404,7 +404,7 @@ func (o *Output) writeManifest(path string) error {
 	if err != nil {
 		return err
 	}
-	temporary := path + partialSuffix
+	temporary := path + PartialSuffix
 	if err := o.remove(temporary); err != nil { // of a process that was killed
 		return err
 	}

@@ -69,6 +69,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"medium": {""},
 			"":       nil,
 
+			"mountpoint": {"medium"},
+
 			"registry":       nil,
 			"packagetest":    {""},
 			"medium/fattest": {"medium"},
