@@ -436,6 +436,9 @@ func (o *Output) Files() (all []string) {
 	return all
 }
 
+// Unfinished lists the paths of what is being written, before Commit, in the order of the parts.
+func (o *Output) Unfinished() []string { return slices.Clone(o.files) }
+
 // Close ends the writing without Commit, and keeps what was written for Reopen. After Commit it does nothing.
 func (o *Output) Close() error {
 	if o.last == nil {

@@ -142,13 +142,7 @@ func (c Commands) run(ctx context.Context, dir string, proposals []Proposal, lat
 	for _, command := range c.Lines {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir, cmd.Env = dir, env
-		out := &prefixWriter{w: c.Output, prefix: "check: "}
-		if out.w == nil {
-			out.w = io.Discard
-		}
-		cmd.Stdout, cmd.Stderr = out, out
-		err := program.Run(ctx, cmd)
-		out.flush()
+		err := runCheck(ctx, cmd, c.Output)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -158,6 +152,34 @@ func (c Commands) run(ctx context.Context, dir string, proposals []Proposal, lat
 	}
 	if len(refused.Refusals) > 0 {
 		return refused
+	}
+	return nil
+}
+
+// runCheck runs a check, and writes its output behind a prefix.
+func runCheck(ctx context.Context, cmd *exec.Cmd, output io.Writer) error {
+	out := &prefixWriter{w: output, prefix: "check: "}
+	if out.w == nil {
+		out.w = io.Discard
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := program.Run(ctx, cmd)
+	out.flush()
+	return err
+}
+
+// Files has a shell command look at files that are to leave, such as a site package. It gets their paths as arguments, the
+// first one in WHERRY_CHECK_FILE as well, and input on its standard input. Output gets its output; nil discards it. The error
+// is an error of the command, which refuses them, or that of ctx.
+func Files(ctx context.Context, command string, files []string, input []byte, output io.Writer) error {
+	cmd := exec.Command("sh", append([]string{"-c", command, "check"}, files...)...)
+	cmd.Env = append(withoutSecrets(os.Environ()), "WHERRY_CHECK_FILE="+files[0])
+	cmd.Stdin = bytes.NewReader(input)
+	if err := runCheck(ctx, cmd, output); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("refused by the check %q: %w", command, err)
 	}
 	return nil
 }
