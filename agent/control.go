@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
+	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -44,8 +45,6 @@ type command struct {
 	HubKey string          `json:"hubKey,omitempty"`
 	// Wish is the rollback that a person asks for.
 	Wish Wish `json:"wish,omitzero"`
-	// UID is the cluster whose reports a relay is to forget.
-	UID string `json:"uid,omitempty"`
 	// Dead is the operation on dead letters.
 	Dead string `json:"dead,omitempty"`
 	// Rebinding is the argument of rebind.
@@ -100,7 +99,7 @@ const (
 	deadDrop  = "drop"
 )
 
-// howMany is how many dead letters, or reports, there were.
+// howMany is how many dead letters there were.
 type howMany struct {
 	Count int `json:"count"`
 }
@@ -137,8 +136,6 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 
 		"GET reports": control.With(func(command) (any, error) { return a.reportsFile() }),
 		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
-		"GET relay":   control.With(func(command) (any, error) { return a.state.relay.Clusters() }),
-		"POST forget": control.With(func(cmd command) (any, error) { return a.state.forget(cmd.UID) }),
 		"GET dead":    control.With(func(command) (any, error) { return a.state.outbox.DeadLetters() }),
 		"POST dead":   control.With(func(cmd command) (any, error) { return a.changeDeadLetters(cmd.Dead) }),
 
@@ -171,14 +168,13 @@ func sameCluster(do func(command) (any, error)) control.Handler {
 	})
 }
 
-// reportsFile is a file of all reports that wait.
+// reportsFile is a file of all reports that wait; see airgap.WriteReports.
 func (a *Agent) reportsFile() (control.Stream, error) {
-	return control.Stream{ContentType: "application/x-tar", Write: a.state.WriteReports}, nil
-}
-
-func (s *State) forget(uid string) (n howMany, err error) {
-	n.Count, err = s.relay.Drop(uid)
-	return n, err
+	reports, err := a.state.outbox.Reports()
+	return control.Stream{
+		ContentType: "application/x-tar",
+		Write:       func(w io.Writer) error { return airgap.WriteReports(w, reports) },
+	}, err
 }
 
 func envelopes(raw []json.RawMessage) [][]byte {

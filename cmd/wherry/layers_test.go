@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
-			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "intake", "lease", "metrics", "outbox", "probation", "registries", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
 			"artifact":  {"content", "state"},
 			"backup":    {"assignments", "lease", "state"},
 			"carry":     {"assignments", "content", "retry", "state"},
@@ -44,9 +44,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"identity":  {"state"},
 			"intake":    {"content", "state", "trust"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"carry", "content", "outbox", "relay", "serve", "state", "trust"},
+			"metrics":   {"carry", "content", "outbox", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
-			"relay":     {"outbox", "state"},
 			"retry":     nil,
 			"serve":     nil,
 			"state":     nil,
@@ -77,11 +76,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"cmd": {
 			"wherry": {
-				"internal/agentcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
+				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
 				"internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
+			"internal/airgapcmd":  {"internal/cli", "internal/flags"},
 			"internal/authorcmd":  {"internal/cli", "internal/flags", "internal/prompt"},
 			"internal/bundlecmd":  {"internal/cli", "internal/flags"},
 			"internal/configcmd":  {"internal/cli", "internal/flags"},

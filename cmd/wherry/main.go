@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/airgapcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/authorcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -49,7 +50,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 	root.AddCommand(
 		// One line per command, sorted.
 		newAgentCommand(agentConfig),
-		newAirgapCommand(),
+		airgapcmd.New(),
 		bundlecmd.Command(),
 		newCodeownersCommand(),
 		configcmd.Command(),

@@ -1,0 +1,381 @@
+package airgapcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/airgap/export"
+	"github.com/wherry-dev/wherry/airgap/medium"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/graph"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/settings"
+)
+
+// exporting holds the flags of the command.
+type exporting struct {
+	environment, from, path, release  string
+	types, rings, platforms, mirrors  []string
+	artifacts                         string
+	skipUnpinned, dryRun              bool
+	since, site, roster               string
+	split, check, nextTrip, allowPast string
+	format                            string
+	fleet                             flags.Fleet
+	registry                          flags.Registry
+}
+
+func newExport() *cobra.Command {
+	var x exporting
+	cmd := &cobra.Command{
+		Use:   "export [--environment E] [--cluster-type T]… [--from LOCATION] -o FILE",
+		Short: "Write a site package: bundles, their artifacts, signatures and trust, in one file",
+		Long: `Write a site package for "wherry-agent import": the newest release of each cluster type of an environment, its
+signatures, the trust documents, the record of the environment, and the artifacts that the releases list: images, charts,
+sets of manifests and Zarf packages. The file is an OCI layout in a tar, and the same each time for the same input.
+
+Artifacts come from their own registries, by digest; from the location itself if that is a folder; and first from a place
+that --artifact-from names: HOST=LOCATION for one registry, or LOCATION for a place that has them as HOST/REPOSITORY, such
+as an agent's endpoint. An artifact without a digest cannot travel and is refused, with exit code 4; --skip-unpinned leaves
+it out.
+
+--since leaves out the blobs of artifacts that the site has already: those in an earlier package (FILE, folder or part), or in
+the releases at which all clusters are compliant, by a file of reports or by the hub (--since hub). Bundles, signatures and
+trust always travel. Without --roster, reports are not verified: a wrong one costs a trip, since the agent refuses a package
+that lacks something, but no safety.
+
+The package is written as FILE.partial and gets its name once it is whole and on disk. After an interruption, the same
+command goes on where it stopped. --check runs a shell command on the finished file, whose path it gets as $1, with the list
+of contents as JSON on standard input; a failure deletes the file, with exit code 4.
+
+A release that has expired is refused with exit code 4, since no agent takes it that does not have it yet. With
+--allow-expired REASON it is written all the same, and REASON with it, which "wherry-agent import" shows.
+
+Exit codes: 0 written, 2 wrong usage, 3 it failed, 4 refused (unsigned, expired, without a digest, or by the check), 130
+interrupted.`,
+		Example: `  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar
+  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar --since hub --site plant-7 --split fat32
+  wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar --dry-run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
+	}
+	x.addFlags(cmd)
+	return cmd
+}
+
+func (x *exporting) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	flags.EnvironmentFlag(cmd, &x.environment, "the environment's `NAME`")
+	f.StringSliceVar(&x.types, "cluster-type", nil, "carry this cluster type, `NAME`; may be given several times (default all of the environment)")
+	f.StringSliceVar(&x.rings, "ring", nil, "carry the release for the ring `NAME`, \"latest\" being agents without a ring; may be given several times (default latest)")
+	f.StringVar(&x.release, "release", "", "carry this release of the one cluster type, `NAME` as its number, tag or digest (default the newest)")
+	f.StringVar(&x.from, "from", "", "where the bundles are, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
+	f.StringVarP(&x.path, "output", "o", "", "write to `FILE`, which is replaced")
+	f.StringSliceVar(&x.platforms, "image-platform", nil, "take artifacts for this `OS/ARCHITECTURE`; may be given several times (default "+strings.Join(export.DefaultPlatforms(), " and ")+")")
+	f.StringVar(&x.artifacts, "artifacts", string(export.All), "which artifacts travel, `MODE`: all, carried (those of assignments with wherry.dev/carry) or none")
+	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
+	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
+	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
+	f.StringVar(&x.site, "site", "", "with --since: count the clusters with the label site=`NAME` alone")
+	f.StringVar(&x.roster, "roster", "", "with --since: verify reports by the Cluster objects in `DIR`")
+	x.fleet.AddTo(cmd)
+	f.Lookup("hub").Usage = "with --since hub: the hub's `URL` (default that of the settings)"
+	f.StringVar(&x.split, "split", "", "write parts of at most `SIZE`, such as 2GiB, or fat32 for 4 GiB less one byte")
+	f.BoolVar(&x.dryRun, "dry-run", false, "print what would travel, and write nothing")
+	f.StringVar(&x.check, "check", "", "write the file only if this shell `COMMAND` accepts it")
+	f.StringVar(&x.nextTrip, "next-trip", "", "warn of releases that expire within this `TIME`, such as 30d")
+	f.StringVar(&x.allowPast, "allow-expired", "", "write releases that have expired, and `REASON` with them")
+	f.StringVar(&x.format, "format", "", "print the list of contents to standard output as `FORMAT`: table, json or yaml (default table with --dry-run)")
+	cli.NotEmpty(cmd, "output", "allow-expired", "since", "site", "roster", "split", "check", "next-trip", "release", "format")
+	x.registry.AddTo(cmd)
+	for flag, values := range map[string][]string{"artifacts": {"all", "carried", "none"}, "format": {"table", "json", "yaml"}, "split": {"fat32"}} {
+		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	}
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
+}
+
+func (x *exporting) run(cmd *cobra.Command) error {
+	s, err := flags.Settings()
+	if err != nil {
+		return err
+	}
+	r, err := x.request(cmd, s)
+	if err != nil {
+		return err
+	}
+	split, err := parseSplit(x.split)
+	if err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	if r.Since, err = x.base(cmd, s, r); err != nil {
+		return err
+	}
+	plan, err := export.Choose(ctx, r)
+	if err != nil {
+		return x.failure(ctx, err, r)
+	}
+	for _, text := range plan.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(text))
+	}
+	if x.dryRun {
+		return x.print(cmd, plan, nil)
+	}
+	files, err := x.write(cmd, plan, split)
+	if err != nil {
+		return x.failure(ctx, err, r)
+	}
+	summary(cmd, plan, x.path, files)
+	if x.format == "" {
+		return nil
+	}
+	return x.print(cmd, plan, files)
+}
+
+// request reads the flags.
+func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.Request, err error) {
+	if x.path == "" && !x.dryRun {
+		return r, cli.Fail(cli.Usage, errors.New("missing --output"), "-o site.tar writes the package; --dry-run only prints what it would hold")
+	}
+	if x.format != "" && x.format != "table" && x.format != "json" && x.format != "yaml" {
+		return r, cli.Usagef("--format: must be table, json or yaml")
+	}
+	r = export.Request{
+		ClusterTypes: x.types, Artifacts: export.Mode(x.artifacts), SkipUnpinned: x.skipUnpinned, ImagePlatforms: x.platforms,
+		Now: time.Now(), AllowExpired: x.allowPast, Registry: x.registry.Options(),
+	}
+	if r.From, err = flags.Location(s, "from", x.from); err != nil {
+		return r, err
+	}
+	if r.Environment, err = flags.Environment(cmd, s, x.environment); err != nil {
+		return r, err
+	}
+	if err := flags.CheckName("environment", r.Environment); err != nil {
+		return r, err
+	}
+	for _, ct := range x.types {
+		if err := flags.CheckName("cluster-type", ct); err != nil {
+			return r, err
+		}
+	}
+	for _, ring := range x.rings {
+		if err := flags.CheckName("ring", ring); err != nil {
+			return r, err
+		}
+		if ring == bundle.LatestTag {
+			ring = ""
+		}
+		r.Rings = append(r.Rings, ring)
+	}
+	return r, x.complete(cmd.Context(), &r)
+}
+
+// complete reads the flags that need more than a look.
+func (x *exporting) complete(ctx context.Context, r *export.Request) (err error) {
+	switch r.Artifacts {
+	case export.All, export.Carried, export.None:
+	default:
+		return cli.Usagef("--artifacts: %q must be all, carried or none", x.artifacts)
+	}
+	for _, p := range x.platforms {
+		if err := graph.CheckPlatform(p); err != nil {
+			return cli.Usagef("--image-platform: %w", err)
+		}
+	}
+	for _, text := range x.mirrors {
+		m, err := export.ParseMirror(text)
+		if err != nil {
+			return cli.Usagef("--artifact-from: %w", err)
+		}
+		r.Mirrors = append(r.Mirrors, m)
+	}
+	if x.nextTrip != "" {
+		if r.NextTrip, err = duration.Parse(x.nextTrip); err != nil {
+			return cli.Usagef("--next-trip: %w", err)
+		}
+	}
+	if x.release == "" {
+		return nil
+	}
+	if len(r.ClusterTypes) != 1 || len(r.Rings) > 1 {
+		return cli.Usagef("--release names a release of one cluster type: give one --cluster-type, and at most one --ring")
+	}
+	r.Release, err = x.findRelease(ctx, *r)
+	return err
+}
+
+// findRelease finds the release that --release names.
+func (x *exporting) findRelease(ctx context.Context, r export.Request) (digest.Digest, error) {
+	if d := digest.Digest(x.release); d.Validate() == nil {
+		return d, nil
+	}
+	if err := oci.CheckTag(x.release); err != nil {
+		return "", cli.Usagef("--release: %w", err)
+	}
+	stream := bundle.Stream{Environment: r.Environment, ClusterType: r.ClusterTypes[0]}
+	ref := oci.Reference{Location: r.From, Repository: stream.Repository(), Tag: x.release}
+	repo, err := r.From.Repository(ref.Repository, r.Registry)
+	if err != nil {
+		return "", flags.RegistryFailure(err, r.From)
+	}
+	d, err := repo.Resolve(ctx, x.release)
+	if errors.Is(err, errdef.ErrNotFound) {
+		d, err = catalog.FindRelease(ctx, repo, ref, err)
+	}
+	if err != nil {
+		return "", flags.ReferenceFailure(ctx, err, ref, r.Registry)
+	}
+	return d.Digest, nil
+}
+
+// units are those of --split.
+var units = []struct {
+	suffix string
+	bytes  int64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"", 1}}
+
+// parseSplit reads the value of --split, in bytes; zero for none.
+func parseSplit(text string) (int64, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "fat32":
+		return medium.FAT32, nil
+	}
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+		const least = 1 << 20
+		switch {
+		case err != nil || n <= 0 || n > math.MaxInt64/u.bytes:
+		case n*u.bytes < least:
+			return 0, cli.Usagef("--split: %q is less than 1MiB", text)
+		default:
+			return n * u.bytes, nil
+		}
+		break
+	}
+	return 0, cli.Usagef("--split: %q must be fat32 or a size such as 700MB or 2GiB", text)
+}
+
+// write writes the package, and returns the paths of its files.
+func (x *exporting) write(cmd *cobra.Command, plan *export.Plan, split int64) ([]string, error) {
+	progress := cli.NewProgress("writing " + x.path)
+	defer progress.End()
+	opts := export.FileOptions{
+		Split:    split,
+		Progress: func(written int64) { progress.Update(written, plan.Bytes) },
+		Resumed: func(r export.Resumed) {
+			if r.Kept > 0 {
+				cmd.PrintErrf("note: goes on after %d bytes that an interrupted export has written\n", r.Kept)
+			} else {
+				cmd.PrintErrln("note: begins anew: an interrupted export has left the beginning of another package")
+			}
+		},
+	}
+	if x.check != "" {
+		contents, err := plan.Contents.Marshal()
+		if err != nil {
+			return nil, err
+		}
+		opts.Check = func(ctx context.Context, files []string) error {
+			progress.End()
+			for i, file := range files {
+				if files[i], err = filepath.Abs(file); err != nil {
+					return err
+				}
+			}
+			if err := checks.Files(ctx, x.check, files, contents, cmd.ErrOrStderr()); err != nil && ctx.Err() == nil {
+				return cli.Fail(cli.Denied, err, "nothing was written; the lines above are what the check says")
+			} else if err != nil {
+				return err
+			}
+			return nil
+		}
+	}
+	files, err := plan.WriteFile(cmd.Context(), x.path, opts)
+	progress.End()
+	if err != nil && cmd.Context().Err() != nil {
+		cmd.PrintErrf("note: the same command goes on with what is written; to give up, delete %s\n", x.path+".partial")
+	}
+	return files, err
+}
+
+// failure gives an error of the export its exit code and a hint.
+func (x *exporting) failure(ctx context.Context, err error, r export.Request) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var none *export.NoReleaseError
+	var nothing *export.NoEnvironmentError
+	var artifact *export.ArtifactError
+	var refusal *bundle.Refusal
+	switch {
+	case errors.As(err, new(*cli.Error)):
+		return err
+	case errors.As(err, &none) && none.Ring == "":
+		return flags.ReferenceFailure(ctx, err, oci.Reference{Location: r.From, Repository: none.Stream.Repository()}, r.Registry)
+	case none != nil:
+		ref := oci.Reference{Location: r.From, Repository: none.Stream.Repository()}
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("%q lists its releases and their rings", "wherry bundle ls "+ref.String()))
+	case errors.As(err, &nothing) && nothing.Err != nil:
+		return cli.Fail(cli.Failed, err, "name them with --cluster-type")
+	case nothing != nil:
+		if other := catalog.CheckEnvironment(r.Environment, r.From, nothing.Repositories); other != nil {
+			return flags.RegistryFailure(other, r.From)
+		}
+		return cli.Fail(cli.Failed, fmt.Errorf("%w at %s", err, r.From), `"wherry bundle ls LOCATION" lists what is there`)
+	case errors.As(err, new(*export.UnpinnedError)):
+		return cli.Fail(cli.Denied, err, "publish with wherry.dev/pin: commit on the cluster type, which resolves them; --skip-unpinned leaves them out")
+	case errors.As(err, &artifact):
+		return artifactFailure(err, artifact)
+	case errors.As(err, new(*export.SpaceError)):
+		return cli.Fail(cli.Failed, err, "--since leaves out what the site has; --dry-run prints what takes the space")
+	case errors.As(err, new(*export.FileSizeError)), errors.Is(err, medium.ErrFileTooLarge):
+		return cli.Fail(cli.Failed, err, "--split fat32 writes it in parts")
+	case errors.Is(err, medium.ErrBusy):
+		return cli.Fail(cli.Failed, err, "wait for the other export, or write to another file")
+	case errors.As(err, &refusal) && refusal.Reason == bundle.Expired:
+		return cli.Fail(cli.Denied, err, "publish the environment again, which renews the release; --allow-expired REASON writes this one all the same")
+	case refusal != nil && refusal.Reason == bundle.Unsigned:
+		return cli.Fail(cli.Denied, err, "no site would take it: publish it again with wherry publish --key")
+	case errors.Is(err, oci.ErrUnauthorized) && !errors.As(err, new(*oci.WithheldError)) && r.From.Host != "":
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("run %q", "wherry login "+r.From.Host))
+	}
+	return flags.RegistryFailure(err, r.From)
+}
+
+func artifactFailure(err error, artifact *export.ArtifactError) error {
+	host, _, _ := strings.Cut(artifact.Repository, "/")
+	switch {
+	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
+		return flags.RegistryFailure(err, oci.Location{Host: host})
+	case errors.Is(err, oci.ErrUnauthorized):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("run %q", "wherry login "+host))
+	case errors.Is(err, errdef.ErrNotFound):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("it is gone from %s: publish again, or name a place that has it with --artifact-from %s=LOCATION", host, host))
+	case errors.Is(err, oci.ErrUnreachable):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("--artifact-from %s=LOCATION names a place that has it", host))
+	case errors.As(err, new(*graph.InvalidError)):
+		return cli.Fail(cli.Failed, err, "--image-platform names the platforms that the site has")
+	}
+	return cli.Fail(cli.Failed, err, "")
+}
