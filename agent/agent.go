@@ -148,6 +148,8 @@ type Options struct {
 	// Serve is the endpoint at which Run lets others read the content store, and from which engines fetch assignments with
 	// embedded delivery. Nil is none.
 	Serve *serve.Endpoint
+	// AcceptReports has Serve take the reports of other agents, for somebody who carries them to the hub; see package relay.
+	AcceptReports bool
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
 	// Watchdog watches Run. Nil is none.

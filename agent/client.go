@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -117,9 +118,22 @@ func (c Client) CheckSiteValues(ctx context.Context, own sitevalues.Own, place s
 	return check, err
 }
 
-// Reports writes a file of all reports that wait, as airgap.WriteReports does, to w.
+// Reports is State.WriteReports.
 func (c Client) Reports(ctx context.Context, w io.Writer) error {
 	return c.socket.Stream(ctx, "GET reports", w)
+}
+
+// Relayed is relay.Relay.Clusters.
+func (c Client) Relayed(ctx context.Context) (all []relay.Cluster, err error) {
+	err = c.socket.Call(ctx, "GET relay", nil, &all)
+	return all, err
+}
+
+// Forget is relay.Relay.Drop.
+func (c Client) Forget(ctx context.Context, uid string) (int, error) {
+	var n howMany
+	err := c.socket.Call(ctx, "POST forget", command{UID: uid}, &n)
+	return n.Count, err
 }
 
 // DeadLetters is outbox.Outbox.DeadLetters.

@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
-	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -45,6 +44,8 @@ type command struct {
 	HubKey string          `json:"hubKey,omitempty"`
 	// Wish is the rollback that a person asks for.
 	Wish Wish `json:"wish,omitzero"`
+	// UID is the cluster whose reports a relay is to forget.
+	UID string `json:"uid,omitempty"`
 	// Dead is the operation on dead letters.
 	Dead string `json:"dead,omitempty"`
 	// Rebinding is the argument of rebind.
@@ -99,7 +100,7 @@ const (
 	deadDrop  = "drop"
 )
 
-// howMany is how many dead letters there were.
+// howMany is how many dead letters, or reports, there were.
 type howMany struct {
 	Count int `json:"count"`
 }
@@ -136,6 +137,8 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 
 		"GET reports": control.With(func(command) (any, error) { return a.reportsFile() }),
 		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
+		"GET relay":   control.With(func(command) (any, error) { return a.state.relay.Clusters() }),
+		"POST forget": control.With(func(cmd command) (any, error) { return a.state.forget(cmd.UID) }),
 		"GET dead":    control.With(func(command) (any, error) { return a.state.outbox.DeadLetters() }),
 		"POST dead":   control.With(func(cmd command) (any, error) { return a.changeDeadLetters(cmd.Dead) }),
 
@@ -168,13 +171,14 @@ func sameCluster(do func(command) (any, error)) control.Handler {
 	})
 }
 
-// reportsFile is a file of all reports that wait; see airgap.WriteReports.
+// reportsFile is a file of all reports that wait.
 func (a *Agent) reportsFile() (control.Stream, error) {
-	reports, err := a.state.outbox.Reports()
-	return control.Stream{
-		ContentType: "application/x-tar",
-		Write:       func(w io.Writer) error { return airgap.WriteReports(w, reports) },
-	}, err
+	return control.Stream{ContentType: "application/x-tar", Write: a.state.WriteReports}, nil
+}
+
+func (s *State) forget(uid string) (n howMany, err error) {
+	n.Count, err = s.relay.Drop(uid)
+	return n, err
 }
 
 func envelopes(raw []json.RawMessage) [][]byte {

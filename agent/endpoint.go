@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"path/filepath"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -23,6 +25,11 @@ func (a *Agent) openEndpoint() (*serve.Server, error) {
 	s, err := a.opts.Serve.Listen(filepath.Join(a.state.Dir(), state.StoreDir), a.cluster.Platform)
 	if err != nil {
 		return nil, err
+	}
+	if a.opts.AcceptReports {
+		s.AcceptReports(a.state.relay.Handler(relay.Options{
+			Own: func() string { return a.cluster.UID }, HubKey: func() crypto.PublicKey { return a.hub().Key }, Now: a.opts.Now, Log: a.opts.Log,
+		}))
 	}
 	a.endpoint.Store(s)
 	a.opts.Log.Info("the content store is served", "url", a.opts.Serve.Status().URL, "address", s.Addr().String())

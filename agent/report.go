@@ -1,16 +1,20 @@
 package agent
 
 import (
+	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
@@ -171,7 +175,66 @@ func (a *Agent) sender() outbox.Sender {
 	}
 }
 
-// Acknowledge deletes the reports that the hub's acknowledgements name; see outbox.Outbox.Acknowledge.
+// Acknowledge deletes the reports that the hub's acknowledgements name: its own, and those of other agents that it holds for
+// them. It keeps the acknowledgements for other agents if it takes their reports, or holds any. Other acknowledgements for
+// other clusters are passed over; but if one of the envelopes is not the hub's, or none of them is of use here, nothing is
+// deleted. The error wraps bundle.ErrUntrusted, outbox.ErrForeignAck or outbox.ErrNoHubKey.
 func (a *Agent) Acknowledge(envelopes [][]byte) (outbox.Acknowledged, error) {
-	return a.state.outbox.Acknowledge(envelopes, a.hub().Key, a.cluster.UID)
+	return a.state.acknowledge(envelopes, a.hub().Key, a.cluster.UID, a.opts.AcceptReports)
+}
+
+func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string, relays bool) (outbox.Acknowledged, error) {
+	held, err := s.relay.Status()
+	if err != nil {
+		return outbox.Acknowledged{}, err
+	}
+	if !relays && held.Reports == 0 || hubKey == nil {
+		return s.outbox.Acknowledge(envelopes, hubKey, uid)
+	}
+	var own [][]byte
+	var others []relay.Ack
+	for _, e := range envelopes {
+		ack, err := outbox.OpenAck(e, hubKey)
+		if err != nil {
+			return outbox.Acknowledged{}, err
+		}
+		if ack.Cluster == uid {
+			own = append(own, e)
+		} else {
+			others = append(others, relay.Ack{Ack: ack, Envelope: e})
+		}
+	}
+	passed, err := s.relay.Acknowledge(others)
+	if err != nil {
+		return outbox.Acknowledged{}, err
+	}
+	var done outbox.Acknowledged
+	if len(own) > 0 {
+		done, err = s.outbox.Acknowledge(own, hubKey, uid)
+	} else {
+		var st outbox.Status
+		st, err = s.outbox.Status()
+		done.Left = st.Length
+	}
+	done.DeletedOfOthers, done.Waiting = passed.Deleted, passed.Kept
+	return done, err
+}
+
+// WriteReports writes a file of all reports that wait, its own first and then those of other agents by cluster; see
+// airgap.WriteReports.
+func (s *State) WriteReports(w io.Writer) error {
+	own, err := s.outbox.Reports()
+	if err != nil {
+		return err
+	}
+	return s.relay.View(func(others []relay.Stored) error {
+		var all []airgap.Document
+		for _, envelope := range own {
+			all = append(all, airgap.DocumentOf(envelope))
+		}
+		for _, o := range others {
+			all = append(all, airgap.Document{Digest: o.Digest, Size: o.Size, Content: o.Envelope})
+		}
+		return airgap.WriteReportsFrom(w, all)
+	})
 }

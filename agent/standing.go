@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/relay"
 	values "github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -97,6 +98,13 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	}
 	if st.Artifacts, err = artifact.List(tx); err != nil {
 		return st, err
+	}
+	held, err := relay.ReadStatus(tx)
+	if err != nil {
+		return st, err
+	}
+	if held != (relay.Status{}) {
+		st.Relay = &held
 	}
 	own, err := values.Load(tx)
 	st.remark(k.floor, own.Broken)

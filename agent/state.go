@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -55,12 +56,13 @@ type State struct {
 	db      *state.DB
 	records assignments.Reader
 	outbox  *outbox.Outbox
+	relay   *relay.Relay
 	trust   *trust.Store
 	who     *enroll.Store
 }
 
 func newState(db *state.DB) *State {
-	return &State{db: db, outbox: outbox.New(db), trust: trust.New(db), who: enroll.New(db)}
+	return &State{db: db, outbox: outbox.New(db), relay: relay.New(db, relay.Limits{}), trust: trust.New(db), who: enroll.New(db)}
 }
 
 // buckets are those that every state file has. Others are made by who needs them first.
@@ -114,12 +116,16 @@ func (s *State) Ledger(adapter string) reconcilers.Ledger { return assignments.L
 // Outbox is the queue of reports.
 func (s *State) Outbox() *outbox.Outbox { return s.outbox }
 
+// Relay is what it holds of the reports of other agents.
+func (s *State) Relay() *relay.Relay { return s.relay }
+
 // Trust is what the agent knows of who may sign.
 func (s *State) Trust() *trust.Store { return s.trust }
 
 // Acknowledge deletes the reports that the hub's acknowledgements name, where no agent has the state open: those of
-// the hub with the key hubKey; nil is the one that has enrolled the agent. See outbox.Outbox.Acknowledge.
-func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (outbox.Acknowledged, error) {
+// the hub with the key hubKey; nil is the one that has enrolled the agent. See Agent.Acknowledge. Relays is true for an
+// agent with Options.AcceptReports.
+func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, relays bool) (outbox.Acknowledged, error) {
 	st, err := s.Status(time.Time{})
 	if err != nil {
 		return outbox.Acknowledged{}, err
@@ -127,7 +133,7 @@ func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (outbox
 	if hubKey == nil {
 		hubKey = s.who.Hub().Key
 	}
-	return s.outbox.Acknowledge(envelopes, hubKey, st.Cluster.UID)
+	return s.acknowledge(envelopes, hubKey, st.Cluster.UID, relays)
 }
 
 // Close lets go of the file.

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -61,6 +62,9 @@ type Status struct {
 	Step string `json:"step,omitempty"`
 	// Endpoint is where a running agent serves its content store. Nil where it serves nothing.
 	Endpoint *serve.Status `json:"endpoint,omitempty"`
+	// Relay is what the agent holds of the reports of other agents, and the acknowledgements for them. Nil if it holds none,
+	// and takes none.
+	Relay *relay.Status `json:"relay,omitempty"`
 	// ReportKey is the public half of the key that signs reports, in PEM.
 	ReportKey string        `json:"reportKey"`
 	Identity  enroll.Status `json:"identity"`
@@ -165,6 +169,9 @@ func (a *Agent) Status() (Status, error) {
 		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why
 	}
 	s.Endpoint = a.endpointStatus()
+	if a.opts.AcceptReports && s.Relay == nil {
+		s.Relay = &relay.Status{}
+	}
 	if s.Trust != nil {
 		s.Trust.PassedOver = trust.KeyIDs(a.pinned.Keys)
 	}

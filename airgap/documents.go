@@ -1,11 +1,13 @@
 package airgap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -13,40 +15,106 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
-// Bounds on the documents of one file. An agent's queue holds at most half of either.
+// Bounds on the documents of one file: the queue of an agent, and all that it may hold of others.
 const (
-	maxDocuments     = 20_000
-	maxDocumentBytes = 128 << 20
+	maxDocuments     = 60_000
+	maxDocumentBytes = 384 << 20
+	// maxArtifactDocuments bounds the documents of one artifact, so that its manifest stays within its own bound.
+	maxArtifactDocuments = 10_000
 )
 
+// Document is an envelope that is to be written, and read only when its turn comes.
+type Document struct {
+	Digest  digest.Digest
+	Size    int64
+	Content func() ([]byte, error)
+}
+
+// DocumentOf is an envelope in memory.
+func DocumentOf(envelope []byte) Document {
+	return Document{digest.FromBytes(envelope), int64(len(envelope)), func() ([]byte, error) { return envelope, nil }}
+}
+
 // WriteReports writes the DSSE envelopes of compliance reports as an OCI layout in a tar, in the order
-// given: one artifact, tagged "reports", with one layer per envelope.
+// given: one artifact, tagged "reports", with one layer per envelope; with very many, further ones tagged "reports-2" and so
+// on.
 func WriteReports(w io.Writer, envelopes [][]byte) error {
+	return WriteReportsFrom(w, documentsOf(envelopes))
+}
+
+// WriteReportsFrom is WriteReports for envelopes that are not in memory all at once.
+func WriteReportsFrom(w io.Writer, envelopes []Document) error {
 	return writeDocuments(w, "reports", bundle.PayloadTypeReport, envelopes)
 }
 
 // ReadReports returns the envelopes in a file of WriteReports, without verifying their signatures. The error wraps
 // ErrFormat if the file is of another kind.
 func ReadReports(path string) ([][]byte, error) {
-	return readDocuments(path, "reports", bundle.PayloadTypeReport)
+	return collect(path, EachReport)
+}
+
+// EachReport calls f with one envelope of a file of WriteReports after the other, until f returns an error. Otherwise it is
+// ReadReports.
+func EachReport(path string, f func(envelope []byte) error) error {
+	return eachDocument(path, "reports", bundle.PayloadTypeReport, f)
 }
 
 // WriteAck writes the DSSE envelopes of acknowledgements, as WriteReports does, tagged "acks".
 func WriteAck(w io.Writer, envelopes [][]byte) error {
-	return writeDocuments(w, "acks", bundle.PayloadTypeAck, envelopes)
+	return writeDocuments(w, "acks", bundle.PayloadTypeAck, documentsOf(envelopes))
 }
 
 // ReadAck returns the envelopes in a file of WriteAck, without verifying their signatures. The error wraps ErrFormat if
 // the file is of another kind.
 func ReadAck(path string) ([][]byte, error) {
-	return readDocuments(path, "acknowledgements", bundle.PayloadTypeAck)
+	return collect(path, func(path string, f func([]byte) error) error {
+		return eachDocument(path, "acknowledgements", bundle.PayloadTypeAck, f)
+	})
 }
 
-func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) error {
-	if len(envelopes) > maxDocuments {
-		return fmt.Errorf("%d %s: %w (at most %d in one file)", len(envelopes), tag, bundle.ErrTooLarge, maxDocuments)
+func collect(path string, each func(string, func([]byte) error) error) (all [][]byte, err error) {
+	err = each(path, func(envelope []byte) error { all = append(all, envelope); return nil })
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func documentsOf(envelopes [][]byte) []Document {
+	all := make([]Document, 0, len(envelopes))
+	for _, e := range envelopes {
+		all = append(all, DocumentOf(e))
+	}
+	return all
+}
+
+func writeDocuments(w io.Writer, tag, mediaType string, envelopes []Document) error {
+	total := int64(0)
+	for _, e := range envelopes {
+		total += e.Size
+	}
+	if len(envelopes) > maxDocuments || total > maxDocumentBytes {
+		return fmt.Errorf("%d %s of %d bytes: %w (at most %d of %d bytes in one file)", len(envelopes), tag, total, bundle.ErrTooLarge, maxDocuments, maxDocumentBytes)
 	}
 	config := bundle.NewBlob(ocispec.MediaTypeEmptyJSON, []byte("{}"))
+	var index []ocispec.Descriptor
+	blobs := []blob{blobOf(config)}
+	for i := 0; i == 0 || i < len(envelopes); i += maxArtifactDocuments {
+		name := tag
+		if i > 0 {
+			name = fmt.Sprintf("%s-%d", tag, i/maxArtifactDocuments+1)
+		}
+		entry, of, err := documentArtifact(name, mediaType, config, envelopes[i:min(i+maxArtifactDocuments, len(envelopes))])
+		if err != nil {
+			return err
+		}
+		index, blobs = append(index, entry), append(blobs, of...)
+	}
+	return writeLayout(w, index, nil, blobs)
+}
+
+// documentArtifact returns the artifact of documents: its entry in the index, and its blobs but for the config.
+func documentArtifact(tag, mediaType string, config bundle.Blob, documents []Document) (ocispec.Descriptor, []blob, error) {
 	m := ocispec.Manifest{
 		Versioned:    specs.Versioned{SchemaVersion: 2},
 		MediaType:    ocispec.MediaTypeImageManifest,
@@ -54,55 +122,60 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) erro
 		Config:       config.Descriptor,
 		Layers:       []ocispec.Descriptor{},
 	}
-	documents := make([]blob, 0, len(envelopes))
-	for _, e := range envelopes {
-		b := bundle.NewBlob(mediaType, e)
-		m.Layers = append(m.Layers, b.Descriptor)
-		documents = append(documents, blobOf(b))
+	var blobs []blob
+	for _, d := range documents {
+		desc := ocispec.Descriptor{MediaType: mediaType, Digest: d.Digest, Size: d.Size}
+		m.Layers = append(m.Layers, desc)
+		blobs = append(blobs, blob{desc, func() (io.ReadCloser, error) {
+			data, err := d.Content()
+			return io.NopCloser(bytes.NewReader(data)), err
+		}})
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return err
+		return ocispec.Descriptor{}, nil, err
 	}
 	manifest := bundle.NewBlob(m.MediaType, data)
 	entry := manifest.Descriptor
 	entry.ArtifactType = mediaType
 	entry.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-	return writeLayout(w, []ocispec.Descriptor{entry}, nil, append([]blob{blobOf(manifest), blobOf(config)}, documents...))
+	return entry, append([]blob{blobOf(manifest)}, blobs...), nil
 }
 
-func readDocuments(path, kind, mediaType string) ([][]byte, error) {
+func eachDocument(path, kind, mediaType string, f func([]byte) error) error {
 	l, err := openFile(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer l.Close()
-	ctx, found, left := context.Background(), false, int64(maxDocumentBytes)
-	var envelopes [][]byte
+	ctx, found, n, left := context.Background(), false, 0, int64(maxDocumentBytes)
 	for _, d := range l.Index().Manifests {
 		m, err := readManifest(ctx, l, d)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		if m.ArtifactType != mediaType {
 			continue
 		}
 		found = true
 		for _, layer := range m.Layers {
-			if left -= layer.Size; left < 0 || len(envelopes) == maxDocuments {
-				return nil, fmt.Errorf("%s: %w: more than %d %s or %d bytes", path, bundle.ErrTooLarge, maxDocuments, kind, maxDocumentBytes)
+			if left -= layer.Size; left < 0 || n == maxDocuments {
+				return fmt.Errorf("%s: %w: more than %d %s or %d bytes", path, bundle.ErrTooLarge, maxDocuments, kind, maxDocumentBytes)
 			}
 			envelope, err := bundle.ReadBlob(ctx, l, layer, bundle.MaxReportBytes)
 			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
+				return fmt.Errorf("%s: %w", path, err)
 			}
-			envelopes = append(envelopes, envelope)
+			n++
+			if err := f(envelope); err != nil {
+				return err
+			}
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("%s: %w: it holds no %s", path, ErrFormat, kind)
+		return fmt.Errorf("%s: %w: it holds no %s", path, ErrFormat, kind)
 	}
-	return envelopes, nil
+	return nil
 }
 
 func readManifest(ctx context.Context, l *file, d ocispec.Descriptor) (ocispec.Manifest, error) {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
 
 // ReportSchema is the version of reports and acknowledgements that this code writes.
@@ -146,6 +147,38 @@ func Clip(s string) string {
 
 // ReportID identifies a report: the digest of its body, which is the payload of its envelope.
 func ReportID(body []byte) digest.Digest { return digest.FromBytes(body) }
+
+// ReportClaim is what the envelope of a report claims, whoever has signed it.
+type ReportClaim struct {
+	ID         digest.Digest // see ReportID
+	Cluster    ReportCluster
+	Signatures int // how many there are
+}
+
+// PeekReport reads an envelope without verifying it, for those who sort and count reports. With an error the claim has as
+// much as could be read.
+func PeekReport(envelope []byte) (c ReportClaim, err error) {
+	var e dsse.Envelope
+	if err := json.Unmarshal(envelope, &e); err != nil {
+		return c, fmt.Errorf("not a DSSE envelope: %w", err)
+	}
+	if c.Signatures = len(e.Signatures); e.PayloadType != PayloadTypeReport {
+		return c, fmt.Errorf("envelope holds %.100q, want %q", e.PayloadType, PayloadTypeReport)
+	}
+	body, err := e.DecodeB64Payload()
+	if err != nil {
+		return c, fmt.Errorf("payload: %w", err)
+	}
+	c.ID = ReportID(body)
+	var claim struct {
+		Cluster ReportCluster `json:"cluster"`
+	}
+	if err := json.Unmarshal(body, &claim); err != nil {
+		return c, fmt.Errorf("payload: %w", err)
+	}
+	c.Cluster = claim.Cluster
+	return c, nil
+}
 
 // ParseReport reads and checks the body of a report.
 func ParseReport(body []byte) (Report, error) {

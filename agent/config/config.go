@@ -117,6 +117,8 @@ type Serve struct {
 	URL       string // empty is made of the address
 	Cert, Key string // files; empty is a CA of the agent's own
 	Plain     bool
+	// AcceptReports takes the reports of other agents.
+	AcceptReports bool
 }
 
 // Sources are the places where settings are given.

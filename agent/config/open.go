@@ -97,7 +97,8 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.Adapters.Only, Interval: c.Passes.Interval, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline,
-		Window: c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
+		AcceptReports: c.Serve.AcceptReports,
+		Window:        c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
 	}
 	var err error
 	if o.HubKey, err = c.HubKey(); err != nil {

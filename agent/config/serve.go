@@ -24,7 +24,7 @@ func (c *Config) checkServe() error {
 		return nil
 	}
 	if c.Serve.Address == "" {
-		return invalidf("--serve-url, --serve-cert, --serve-key and --serve-plain-http are for --serve, which is not given")
+		return invalidf("--serve-url, --serve-cert, --serve-key, --serve-plain-http and --serve-accept-reports are for --serve, which is not given")
 	}
 	if _, err := c.serveOptions(nil).Check(); err != nil {
 		return invalid(fmt.Errorf("--serve: %w", err), "")

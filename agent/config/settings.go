@@ -134,6 +134,7 @@ func Settings() []Setting {
 		{Field: "serve.cert", Flag: "serve-cert", path: true, Allowed: "the path of a certificate in PEM", Usage: "certificate of --serve with its chain, a `FILE` in PEM, which is read again when it changes (default: one of a CA of the agent's own)", set: text(func(c *Config) *string { return &c.Serve.Cert })},
 		{Field: "serve.key", Flag: "serve-key", path: true, Allowed: "the path of a private key in PEM", Usage: "the key of --serve-cert, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Serve.Key })},
 		{Field: "serve.plainHTTP", Flag: "serve-plain-http", Toggle: true, Allowed: "true or false", Usage: "serve without TLS, which a loopback address alone may do", set: setServePlain},
+		{Field: "serve.acceptReports", Flag: "serve-accept-reports", Toggle: true, Allowed: "true or false", Usage: "take the reports of other agents of the site at --serve, for somebody who carries them to the hub with reports export", set: setAcceptReports},
 		{Field: "logFormat", Flag: "log-format", Values: logFormats, Allowed: anyOf(logFormats), Usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *Config) *string { return &c.LogFormat }, logFormats...)},
 	}
 }
@@ -366,6 +367,14 @@ func setServe(c *Config, s string) error {
 
 func setServePlain(c *Config, s string) (err error) {
 	c.Serve.Plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setAcceptReports(c *Config, s string) (err error) {
+	c.Serve.AcceptReports, err = strconv.ParseBool(s)
 	if err != nil {
 		return fmt.Errorf("%q is neither", s)
 	}

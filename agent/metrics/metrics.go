@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -43,6 +44,8 @@ type Snapshot struct {
 	// Served is nil where the agent has no endpoint.
 	Served *serve.Counters
 	Queue  outbox.Status
+	// Relay is nil where the agent takes no reports of others, and holds none.
+	Relay *relay.Status
 	// Trust is nil with pinned keys.
 	Trust              *trust.Status
 	ClockBehindSeconds int64
@@ -119,6 +122,9 @@ var allMetrics = [...]metric{
 		}
 		return []sample{{value: float64(s.Served.Bytes.Load())}}
 	}},
+	{"wherry_agent_relay_clusters", gauge, "Clusters of which reports wait here for somebody who carries them to the hub; absent where the agent takes none.", ofRelay(func(r relay.Status) float64 { return float64(r.Clusters) })},
+	{"wherry_agent_relay_reports", gauge, "These reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Reports) })},
+	{"wherry_agent_relay_bytes", gauge, "Bytes of these reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Bytes) })},
 	{"wherry_agent_queue_reports", gauge, "Reports that nobody has acknowledged yet.", one(func(s Snapshot) float64 { return float64(s.Queue.Length) })},
 	{"wherry_agent_queue_bytes", gauge, "Bytes of these reports.", one(func(s Snapshot) float64 { return float64(s.Queue.Bytes) })},
 	{"wherry_agent_queue_oldest_age_seconds", gauge, "Age of the oldest of them; 0 without any.", one(func(s Snapshot) float64 {
@@ -233,6 +239,15 @@ func servedByCode(s Snapshot) (all []sample) {
 		all = append(all, sample{value: float64(answered[code]), labels: []string{"code", strconv.Itoa(code)}})
 	}
 	return all
+}
+
+func ofRelay(value func(relay.Status) float64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		if s.Relay == nil {
+			return nil
+		}
+		return []sample{{value: value(*s.Relay)}}
+	}
 }
 
 func itemsByState(s Snapshot) (all []sample) {

@@ -17,6 +17,10 @@ var ErrNoHubKey = errors.New("no hub key is pinned")
 type Acknowledged struct {
 	Deleted int `json:"deleted"`
 	Left    int `json:"left"`
+	// DeletedOfOthers counts reports of other agents, and Waiting the acknowledgements that wait for these agents, where
+	// the agent is a relay.
+	DeletedOfOthers int `json:"deletedOfOthers,omitempty"`
+	Waiting         int `json:"waiting,omitempty"`
 }
 
 // Acknowledge deletes the reports that the acknowledgements of the hub with the key hubKey name. There may be some for

@@ -27,12 +27,16 @@ const (
 	bodyTime     = 5 * time.Second
 )
 
+// reportsPath begins the paths of hubapi.ReportsPattern.
+const reportsPath = "/v1/clusters/"
+
 // Handler answers the requests of the OCI distribution specification v1.1 that read.
 type Handler struct {
 	platform string
 	blobs    *blobs
 	catalog  *catalog
 	counters *Counters
+	reports  http.Handler // nil where nothing is taken
 }
 
 // NewHandler returns the handler for the layout in the folder dir, which need not be there yet. The repositories of the
@@ -56,6 +60,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	counted := &recorder{ResponseWriter: w}
 	defer func() { h.counters.add(counted.code()) }()
 	counted.Header().Set("Server", Name)
+	if h.reports != nil && strings.HasPrefix(req.URL.Path, reportsPath) {
+		counted.Header().Set("X-Content-Type-Options", "nosniff")
+		h.reports.ServeHTTP(counted, req)
+		return
+	}
 	counted.Header().Set("Docker-Distribution-API-Version", "registry/2.0")
 	counted.Header().Set("X-Content-Type-Options", "nosniff")
 	if req.ContentLength != 0 { // nothing is read from a body, so nothing is to wait for one

@@ -1,4 +1,4 @@
-// Package serve is the agent's read-only endpoint: an OCI registry over its content store, for other agents of the site,
+// Package serve is the agent's endpoint: a read-only OCI registry over its content store, for other agents of the site,
 // Flux, Argo CD, and containerd as a mirror.
 //
 // Begin with Open, which reads or makes the certificates and says in Served how engines reach the endpoint. Then Listen,
@@ -7,7 +7,8 @@
 // The endpoint answers what the index of the layout names, and everything that the manifests so named refer to: each
 // under its own repository, by tag and by digest. Before a blob is served for the first time, it is compared with its
 // digest; one that is damaged is not served, and Damaged tells the store. Nobody can write, and nobody is asked who they
-// are: whoever reaches the address may read.
+// are: whoever reaches the address may read. The reports of other agents, if AcceptReports lets them in, go to another
+// place than the store.
 //
 // The number of connections, their requests and the time for each are bounded, so that clients, however many and however
 // slow, take neither the memory of the agent nor its time.
@@ -63,6 +64,9 @@ func (e *Endpoint) Listen(dir, platform string) (*Server, error) {
 		tls: e.tls, log: e.opts.Log,
 	}, nil
 }
+
+// AcceptReports passes what other agents send to a hub to h, such as that of package relay. Call it before Serve.
+func (s *Server) AcceptReports(h http.Handler) { s.handler.reports = h }
 
 // Addr is the address that the server listens at.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }

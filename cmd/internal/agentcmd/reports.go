@@ -26,7 +26,7 @@ func newReportsCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newReportsExportCommand(), newReportsAckCommand(), newReportsDeadCommand())
+	cmd.AddCommand(newReportsExportCommand(), newReportsAckCommand(), newReportsDeadCommand(), newReportsLsCommand(), newReportsForgetCommand())
 	return cmd
 }
 
@@ -35,8 +35,9 @@ func newReportsExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
 		Short: "Write all queued reports to a file",
-		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import". They stay in the
-queue until an acknowledgement comes back; see reports ack.`,
+		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import" or "wherry airgap
+reports". They stay in the queue until an acknowledgement comes back; see reports ack. An agent that takes the
+reports of other agents (--serve-accept-reports) writes these too, after its own.`,
 		Example: example("reports export -o reports.tar"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -59,11 +60,16 @@ func exportReports(cmd *cobra.Command, c *config.Config, path string) error {
 	if err != nil {
 		return err
 	}
-	envelopes, err := airgap.ReadReports(path)
+	reports, clusters := 0, map[string]bool{}
+	err = airgap.EachReport(path, func(envelope []byte) error {
+		claim, err := bundle.PeekReport(envelope)
+		reports, clusters[claim.Cluster.UID] = reports+1, true
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s to %s\n", show.Count(len(envelopes), "report"), path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s of %s to %s\n", show.Count(reports, "report"), show.Count(len(clusters), "cluster"), path)
 	return nil
 }
 
@@ -76,19 +82,20 @@ func writeReports(ctx context.Context, c *config.Config, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	envelopes, err := state.Outbox().Reports()
-	if err = errors.Join(err, state.Close()); err != nil {
-		return err
-	}
-	return airgap.WriteReports(w, envelopes)
+	return errors.Join(state.WriteReports(w), state.Close())
 }
 
 func newReportsAckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ack FILE",
 		Short: "Delete the reports that a hub's acknowledgement file names",
-		Long: `Delete the reports that the file of "wherry hub export-ack" names. The pinned hub key must have signed
-all of it and some of it must be for this cluster; otherwise nothing is deleted, and the exit code is 4.`,
+		Long: `Delete the reports that the file of "wherry hub export-ack" or "wherry airgap reports" names. The pinned hub
+key must have signed all of it and some of it must be for this cluster; otherwise nothing is deleted, and the
+exit code is 4.
+
+An agent that takes the reports of other agents (--serve-accept-reports) deletes those that the file names as
+well, and keeps the acknowledgements for these agents, who get them with their next request. A file for other
+clusters alone is of use there.`,
 		Example: example("reports ack acks.tar --hub-key hub.pub"),
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -107,10 +114,18 @@ all of it and some of it must be for this cluster; otherwise nothing is deleted,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left\n", show.Count(done.Deleted, "report"), done.Left)
+			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left%s\n", show.Count(done.Deleted, "report"), done.Left, ofOthers(done))
 			return nil
 		},
 	}
+}
+
+// ofOthers is the part of a message about the reports of other agents.
+func ofOthers(done outbox.Acknowledged) string {
+	if done.DeletedOfOthers+done.Waiting == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; deleted %s of other clusters, %s for them", show.Count(done.DeletedOfOthers, "report"), show.Count(done.Waiting, "acknowledgement"))
 }
 
 func denied(err error) int {
@@ -130,7 +145,7 @@ func acknowledge(cmd *cobra.Command, c *config.Config, envelopes [][]byte) (done
 			if err != nil {
 				return outbox.Acknowledged{}, err
 			}
-			return s.Acknowledge(envelopes, hubKey)
+			return s.Acknowledge(envelopes, hubKey, c.Serve.AcceptReports)
 		})
 	switch {
 	case errors.Is(err, outbox.ErrNoHubKey):

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
+	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -79,6 +80,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	if e := s.Endpoint; e != nil {
 		row("serves", endpointLine(e))
 	}
+	if r := s.Relay; r != nil {
+		row("relay", relayLine(r))
+	}
 	if len(s.Items) == 0 {
 		return
 	}
@@ -87,6 +91,15 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	for _, i := range s.Items {
 		cli.Row(w, i.Assignment, i.Adapter, string(i.State), ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
+}
+
+// relayLine returns what waits here of other agents, and for them.
+func relayLine(r *relay.Status) string {
+	line := fmt.Sprintf("%s of %s, %s", show.Count(r.Reports, "report"), show.Count(r.Clusters, "other cluster"), show.Size(r.Bytes))
+	if r.Acks > 0 {
+		line += ", " + show.Count(r.Acks, "acknowledgement") + " for them"
+	}
+	return line
 }
 
 // endpointLine returns where the agent serves its store, the fingerprint of its CA, and whether something is missing.
