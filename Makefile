@@ -176,10 +176,10 @@ e2e-external: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## a few of these 
 e2e-kind: ## the same tests on kind and zot in containers; says why it skips where there is no container engine
 	@GO="$(GO)" deploy/kind/run $(MAKE) e2e
 
-e2e-zarf: e2e-tools ## the suite of the adapter zarf with a real one, ZARF=PATH; what it says is kept in dist/e2e
+e2e-zarf: build e2e-tools ## the suite of the adapter zarf with a real one, ZARF=PATH; what it says is kept in dist/e2e
 	@test -x "$(ZARF)" || { echo 'e2e-zarf: name the program, as ZARF=/usr/local/bin/zarf' >&2; exit 2; }
 	$(E2E_ENV) WHERRY_E2E_ZARF=$(abspath $(ZARF)) WHERRY_CONFORMANCE=write \
-		$(GO) test -tags e2e -count=1 -timeout 60m -run '^TestConformance$$' -v ./reconcilers/zarf
+		$(GO) test -tags e2e -count=1 -timeout 60m -run '^(TestConformance|TestARealZarf.*)$$' -v ./reconcilers/zarf
 	@cat dist/e2e/zarf-conformance.txt
 
 image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG

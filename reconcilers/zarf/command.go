@@ -124,16 +124,28 @@ func startError(path string, err error) error {
 type line struct {
 	Level     string `json:"level"`
 	Message   string `json:"msg"`
-	Name      string `json:"name"`
-	Component string `json:"component"`
-	Chart     string `json:"chart"`
-	Package   string `json:"package"`
+	Name      word   `json:"name"`
+	Component word   `json:"component"`
+	Chart     word   `json:"chart"`
+	Package   word   `json:"package"`
+}
+
+// word is an attribute that is a text. One that is something else, such as the parts of a reference, is empty.
+type word string
+
+// UnmarshalJSON accepts any value.
+func (w *word) UnmarshalJSON(data []byte) error {
+	var s string
+	if json.Unmarshal(data, &s) == nil {
+		*w = word(s)
+	}
+	return nil
 }
 
 func (l line) String() string {
-	for _, about := range []string{l.Name, l.Component, l.Chart, l.Package} {
+	for _, about := range []word{l.Name, l.Component, l.Chart, l.Package} {
 		if about != "" {
-			return l.Message + " " + about
+			return l.Message + " " + string(about)
 		}
 	}
 	return l.Message

@@ -312,8 +312,15 @@ func (d *definition) zarfYAML(a reconcilers.Assignment) ([]byte, error) {
 	return sigsyaml.Marshal(config)
 }
 
+// definitionBegins is the first line of a definition. Zarf's libraries print before it what is in no log's format, such as
+// "Verified OK".
+var definitionBegins = regexp.MustCompile(`(?m)^(apiVersion|build|components|constants|documentation|kind|metadata|values|variables):`)
+
 // parseDefinition reads a ZarfPackageConfig as zarf prints one.
 func parseDefinition(text string) (*definition, error) {
+	if at := definitionBegins.FindStringIndex(text); at != nil {
+		text = text[at[0]:]
+	}
 	var doc map[string]any
 	if err := sigsyaml.Unmarshal([]byte(text), &doc); err != nil {
 		return nil, err

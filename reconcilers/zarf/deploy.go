@@ -58,6 +58,7 @@ func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definiti
 	if err := j.prepare(); err != nil {
 		return err
 	}
+	defer os.RemoveAll(j.path(tmpDir)) // zarf leaves there what it has unpacked of a package that it refuses
 	var source, key string
 	if def.Package == "" {
 		source, key, err = j.create(ctx, a, def)

@@ -138,6 +138,7 @@ func (z *standIn) load(source string, partial bool) (files, *config, digest.Dige
 
 func (z *standIn) read(source string, partial bool) (files, digest.Digest, error) {
 	if r := parseRemote(source); r != nil {
+		z.log.Info("pulling package", "name", map[string]string{"Registry": r.host, "Repository": r.repository, "Reference": r.pinned})
 		f, err := r.pull(z.cache, partial)
 		return f, digest.Digest(r.pinned), err
 	}
@@ -170,6 +171,7 @@ func (z *standIn) check(f files, c *config, partial bool) error {
 		if err := verify(z.key, f); err != nil {
 			return fmt.Errorf("signature verification failed: %w", err)
 		}
+		fmt.Fprintln(os.Stderr, "Verified OK") // by cosign's library, in no log's format
 	}
 	if err != nil && z.verify == "always" {
 		return fmt.Errorf("signature verification failed: %w", err)
