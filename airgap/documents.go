@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -98,23 +99,23 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes []Document) er
 	}
 	config := bundle.NewBlob(ocispec.MediaTypeEmptyJSON, []byte("{}"))
 	var index []ocispec.Descriptor
-	blobs := []blob{blobOf(config)}
+	var manifests, blobs []blob
 	for i := 0; i == 0 || i < len(envelopes); i += maxArtifactDocuments {
 		name := tag
 		if i > 0 {
 			name = fmt.Sprintf("%s-%d", tag, i/maxArtifactDocuments+1)
 		}
-		entry, of, err := documentArtifact(name, mediaType, config, envelopes[i:min(i+maxArtifactDocuments, len(envelopes))])
+		entry, manifest, of, err := documentArtifact(name, mediaType, config, envelopes[i:min(i+maxArtifactDocuments, len(envelopes))])
 		if err != nil {
 			return err
 		}
-		index, blobs = append(index, entry), append(blobs, of...)
+		index, manifests, blobs = append(index, entry), append(manifests, manifest), append(blobs, of...)
 	}
-	return writeLayout(w, index, nil, blobs)
+	return writeLayout(w, index, nil, slices.Concat(manifests, []blob{blobOf(config)}, blobs))
 }
 
-// documentArtifact returns the artifact of documents: its entry in the index, and its blobs but for the config.
-func documentArtifact(tag, mediaType string, config bundle.Blob, documents []Document) (ocispec.Descriptor, []blob, error) {
+// documentArtifact returns the artifact of documents: its entry in the index, its manifest, and its layers.
+func documentArtifact(tag, mediaType string, config bundle.Blob, documents []Document) (entry ocispec.Descriptor, manifest blob, layers []blob, err error) {
 	m := ocispec.Manifest{
 		Versioned:    specs.Versioned{SchemaVersion: 2},
 		MediaType:    ocispec.MediaTypeImageManifest,
@@ -122,24 +123,23 @@ func documentArtifact(tag, mediaType string, config bundle.Blob, documents []Doc
 		Config:       config.Descriptor,
 		Layers:       []ocispec.Descriptor{},
 	}
-	var blobs []blob
 	for _, d := range documents {
 		desc := ocispec.Descriptor{MediaType: mediaType, Digest: d.Digest, Size: d.Size}
 		m.Layers = append(m.Layers, desc)
-		blobs = append(blobs, blob{desc, func() (io.ReadCloser, error) {
+		layers = append(layers, blob{desc, func() (io.ReadCloser, error) {
 			data, err := d.Content()
 			return io.NopCloser(bytes.NewReader(data)), err
 		}})
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return ocispec.Descriptor{}, nil, err
+		return entry, manifest, nil, err
 	}
-	manifest := bundle.NewBlob(m.MediaType, data)
-	entry := manifest.Descriptor
+	b := bundle.NewBlob(m.MediaType, data)
+	entry = b.Descriptor
 	entry.ArtifactType = mediaType
 	entry.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-	return entry, append([]blob{blobOf(manifest)}, blobs...), nil
+	return entry, blobOf(b), layers, nil
 }
 
 func eachDocument(path, kind, mediaType string, f func([]byte) error) error {
