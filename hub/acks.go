@@ -12,8 +12,8 @@ import (
 type Acks struct {
 	// Envelopes holds one signed bundle.Ack or more for each cluster.
 	Envelopes [][]byte
-	// Reports is the number of reports that they name.
-	Reports int
+	// Reports is the number of reports that they name, and Clusters that of the clusters whose these are.
+	Reports, Clusters int
 
 	ids []digest.Digest
 }
@@ -41,6 +41,7 @@ func (in intake) owed(ctx context.Context, only []string) (*Acks, error) {
 			a.Envelopes = append(a.Envelopes, envelope)
 			a.Reports += len(ids)
 		}
+		a.Clusters++
 		a.ids = append(a.ids, cluster.IDs...)
 	}
 	return a, nil

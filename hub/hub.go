@@ -136,6 +136,18 @@ func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via store.Via) (Im
 	return h.intake.importAll(ctx, envelopes, via)
 }
 
+// ImportEach is Import for envelopes that are not in memory all at once: each calls take with one after the other. If each
+// returns an error, the reports that the result counts are stored.
+func (h *Hub) ImportEach(ctx context.Context, each func(take func(envelope []byte) error) error, via store.Via) (ImportResult, error) {
+	return h.intake.importEach(ctx, each, via)
+}
+
+// Silent returns the clusters that the hub has not heard of for longer than limit, the longest first; zero means that it
+// has missed three of the cluster's expected intervals. Clusters that have never reported are the first.
+func (h *Hub) Silent(ctx context.Context, limit time.Duration) ([]SilentCluster, error) {
+	return silent(ctx, h.store, h.enroller.sign.now(), limit)
+}
+
 // Collect stores the reports of all registered clusters that lie in a registry, and puts a signed acknowledgement beside
 // those of each cluster that had new ones. The rules are those of Import. Reports that were collected before are not
 // fetched again. Several may collect at once. With an error, the reports that the result counts are stored, and the

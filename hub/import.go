@@ -36,6 +36,59 @@ func (r ImportResult) Untrusted() bool {
 	return slices.ContainsFunc(r.Rejected, func(r hubapi.Rejection) bool { return r.Reason.Untrusted() })
 }
 
+// Bounds of the envelopes that importEach has in memory.
+const (
+	maxChunkReports = 5000
+	maxChunkBytes   = 32 << 20
+)
+
+// importEach implements Hub.ImportEach.
+func (in intake) importEach(ctx context.Context, each func(take func(envelope []byte) error) error, via store.Via) (ImportResult, error) {
+	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
+	var chunk [][]byte
+	done, size := 0, 0
+	flush := func() error {
+		one, err := in.importAll(ctx, chunk, via)
+		if err == nil {
+			result.join(one, done)
+		}
+		done, size, chunk = done+len(chunk), 0, nil
+		return err
+	}
+	err := each(func(envelope []byte) error {
+		if len(chunk) == maxChunkReports || len(chunk) > 0 && size+len(envelope) > maxChunkBytes {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		chunk, size = append(chunk, envelope), size+len(envelope)
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	slices.SortFunc(result.Clusters, func(a, b ImportedCluster) int { return cmp.Compare(a.Name, b.Name) })
+	return result, err
+}
+
+// join adds the result for the envelopes that begin at index from.
+func (r *ImportResult) join(one ImportResult, from int) {
+	r.Accepted, r.Duplicates = r.Accepted+one.Accepted, r.Duplicates+one.Duplicates
+	for _, x := range one.Rejected {
+		x.Index += from
+		r.Rejected = append(r.Rejected, x)
+	}
+	for _, c := range one.Clusters {
+		i := slices.IndexFunc(r.Clusters, func(k ImportedCluster) bool { return k.UID == c.UID })
+		if i < 0 {
+			r.Clusters = append(r.Clusters, c)
+			continue
+		}
+		k := &r.Clusters[i]
+		k.Accepted, k.Duplicates, k.Rejected = k.Accepted+c.Accepted, k.Duplicates+c.Duplicates, k.Rejected+c.Rejected
+	}
+}
+
 // importAll implements Hub.Import.
 func (in intake) importAll(ctx context.Context, envelopes [][]byte, via store.Via) (ImportResult, error) {
 	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}

@@ -25,6 +25,13 @@ func OutputFlag(cmd *cobra.Command, format *string) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
 }
 
+// FormatFlag is OutputFlag for a command whose -o is a file: the flag is --format.
+func FormatFlag(cmd *cobra.Command, format *string) {
+	*format = formats[0]
+	cmd.Flags().Var((*formatFlag)(format), "format", "print as `FORMAT`, table, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
+}
+
 // formatFlag refuses unknown formats before a command does any work.
 type formatFlag string
 

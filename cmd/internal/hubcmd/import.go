@@ -103,16 +103,25 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 }
 
 func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult, error) {
-	envelopes, err := airgap.ReadReports(file)
+	var unread error
+	result, err := h.ImportEach(ctx, func(take func([]byte) error) error {
+		var failed error
+		unread = airgap.EachReport(file, func(envelope []byte) error { failed = take(envelope); return failed })
+		if failed != nil {
+			unread = nil // it is the hub that failed
+		}
+		return cmp.Or(failed, unread)
+	}, store.ViaMedia)
 	switch {
-	case errors.Is(err, airgap.ErrFormat):
-		return hub.ImportResult{}, cli.Fail(cli.Usage, err, `give a file that "wherry-agent reports export" wrote`)
-	case errors.Is(err, fs.ErrNotExist):
-		return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
-	case err != nil:
-		return hub.ImportResult{}, cli.Fail(cli.Failed, err, "")
+	case unread == nil:
+	case errors.Is(unread, airgap.ErrFormat):
+		err = cli.Fail(cli.Usage, unread, `give a file that "wherry-agent reports export" wrote`)
+	case errors.Is(unread, fs.ErrNotExist):
+		err = cli.Fail(cli.Usage, unread, "")
+	default:
+		err = cli.Fail(cli.Failed, unread, "")
 	}
-	return h.Import(ctx, envelopes, store.ViaMedia)
+	return result, err
 }
 
 func importTable(w io.Writer, all []imported) {
