@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -23,6 +24,8 @@ import (
 //	fakeagent export NAME FILE STATE SEQ…   writes reports for the way by media
 //	fakeagent send NAME URL STATE SEQ…      posts reports; URL is a file that holds it
 //	fakeagent acked NAME HUB.pub FILE N     verifies that FILE acknowledges N reports
+//
+// STATE@FILE reports the release whose digest is in FILE.
 func fakeAgent(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: fakeagent init|export|send|acked NAME …")
@@ -68,6 +71,12 @@ func (a scriptAgent) init() {
 }
 
 func (a scriptAgent) reports(state string, seqs []string) (envelopes [][]byte) {
+	state, file, ok := strings.Cut(state, "@")
+	running := digest.Digest("sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
+	if ok {
+		running = digest.Digest(strings.TrimSpace(a.ReadFile(file)))
+		a.Check(running.Validate())
+	}
 	for _, s := range seqs {
 		seq, err := strconv.ParseInt(s, 10, 64)
 		a.Check(err)
@@ -76,7 +85,7 @@ func (a scriptAgent) reports(state string, seqs []string) (envelopes [][]byte) {
 			Cluster: bundle.ReportCluster{UID: "uid-" + a.name, Name: a.name, Platform: "shop", Type: "drone", Environment: "dev"},
 			Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: 1, Seq: seq}, Kind: bundle.Snapshot, OccurredAt: time.Now(),
 			State: bundle.State(state), Reason: "\x1b[31mHostile\x07",
-			Observed: &bundle.ReportRelease{Digest: "sha256:" + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", Sequence: 1},
+			Observed: &bundle.ReportRelease{Digest: running, Sequence: 1},
 			Items: []bundle.Item{{
 				Assignment: "web-main", Workload: "web", Target: "main", Adapter: "directory",
 				State: bundle.State(state), Since: time.Now(), Version: "1.4.0",

@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
 
@@ -33,7 +34,7 @@ type exporting struct {
 	types, rings, platforms, mirrors  []string
 	artifacts                         string
 	skipUnpinned, dryRun              bool
-	since, site, roster               string
+	since, site, siteLabel, roster    string
 	split, check, nextTrip, allowPast string
 	format                            string
 	fleet                             flags.Fleet
@@ -91,7 +92,8 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
 	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
 	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
-	f.StringVar(&x.site, "site", "", "with --since: count the clusters with the label site=`NAME` alone")
+	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone")
+	f.StringVar(&x.siteLabel, "site-label", impact.SiteLabel, "with --site: the `LABEL` of clusters that names their site")
 	f.StringVar(&x.roster, "roster", "", "with --since: verify reports by the Cluster objects in `DIR`")
 	x.fleet.AddTo(cmd)
 	f.Lookup("hub").Usage = "with --since hub: the hub's `URL` (default that of the settings)"
@@ -101,7 +103,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringVar(&x.nextTrip, "next-trip", "", "warn of releases that expire within this `TIME`, such as 30d")
 	f.StringVar(&x.allowPast, "allow-expired", "", "write releases that have expired, and `REASON` with them")
 	f.StringVar(&x.format, "format", "", "print the list of contents to standard output as `FORMAT`: table, json or yaml (default table with --dry-run)")
-	cli.NotEmpty(cmd, "output", "allow-expired", "since", "site", "roster", "split", "check", "next-trip", "release", "format")
+	cli.NotEmpty(cmd, "output", "allow-expired", "since", "site", "site-label", "roster", "split", "check", "next-trip", "release", "format")
 	x.registry.AddTo(cmd)
 	for flag, values := range map[string][]string{"artifacts": {"all", "carried", "none"}, "format": {"table", "json", "yaml"}, "split": {"fat32"}} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -14,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher/impact"
@@ -75,6 +75,9 @@ func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r export
 	}
 	x.fleet.Default(s)
 	fleet, err := x.fleet.Clusters(cmd, "", r.Environment)
+	if failed := (*cli.Error)(nil); errors.As(err, &failed) && failed.Code == cli.Failed {
+		return nil, cli.Fail(cli.Failed, failed.Err, "--since takes an earlier package, or a file of reports, as well")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -152,19 +155,33 @@ func (x *exporting) verified(cmd *cobra.Command) (func([]byte) (bundle.Report, e
 	}, nil
 }
 
-// baseOf returns the releases at which all clusters of each type are compliant.
+// baseOf returns the releases at which all clusters of each type are compliant, or all of the site's.
 func (x *exporting) baseOf(fleet impact.Fleet, name, environment string) (*export.Base, error) {
-	clusters := slices.DeleteFunc(slices.Clone(fleet.Clusters), func(c impact.Cluster) bool {
-		return x.site != "" && c.Labels[impact.SiteLabel] != x.site
-	})
-	if len(clusters) == 0 {
-		what := "no clusters of environment " + environment
-		if x.site != "" {
-			what = fmt.Sprintf("no clusters of environment %s with the label %s=%s", environment, impact.SiteLabel, x.site)
+	clusters := fleet.Clusters
+	if x.site != "" {
+		clusters = nil
+		var names []string
+		for _, s := range fleet.Sites(x.siteLabel) {
+			if names = append(names, s.Name); s.Name == x.site {
+				clusters = s.Clusters
+			}
 		}
-		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %s has %s", name, what), "without --since the package holds everything")
+		if len(clusters) == 0 {
+			return nil, cli.Fail(cli.Failed, fmt.Errorf("--site: %s has no site %q in environment %s", name, x.site, environment), sitesHint(names))
+		}
+	}
+	if len(clusters) == 0 {
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %s has no clusters of environment %s", name, environment), "without --since the package holds everything")
 	}
 	return export.Releases(name, environment, common(clusters)), nil
+}
+
+func sitesHint(names []string) string {
+	const shown = 10
+	if len(names) == 0 {
+		return ""
+	}
+	return "its sites are " + show.List(names, shown)
 }
 
 // common returns the releases that the clusters of each type run, and none for a type of which a cluster is not compliant.
