@@ -71,14 +71,20 @@ func (r *remote) carryOptions() carry.Options {
 	}}
 }
 
-// carriers returns the places to ask for a repository HOST/NAME: the agent's registries that are endpoints of other agents,
-// and then HOST.
+// carriers returns the places to ask for a repository HOST/NAME: the agent's registries, which are endpoints of other agents
+// or may have a copy that "wherry bundle copy" has made of a site package, and then HOST.
 func (r *remote) carriers(ctx context.Context, e *endpoints, repository string) (all []carry.Source, err error) {
 	host, name, _ := strings.Cut(repository, "/")
 	for _, l := range r.c.Registry.Locations {
 		opts := r.options
 		opts.PlainHTTP = r.c.Registry.plainAt(l.Host)
-		if l.Host == "" || l.Host == host || !e.has(ctx, l.Host, opts.PlainHTTP) {
+		if l.Host == "" || l.Host == host {
+			continue
+		}
+		if !e.has(ctx, l.Host, opts.PlainHTTP) {
+			if repo, err := r.copyOf(repository, l); err == nil {
+				all = append(all, carry.Source{Host: l.Host, Target: repo})
+			}
 			continue
 		}
 		client := *r.options.HTTPClient
@@ -101,6 +107,17 @@ func (r *remote) carriers(ctx context.Context, e *endpoints, repository string) 
 		return nil, err
 	}
 	return append(all, carry.Source{Host: host, Target: repo}), nil
+}
+
+// copyOf opens the repository below a registry's prefix that holds copies of what lies in repository, HOST/NAME, elsewhere.
+func (r *remote) copyOf(repository string, l oci.Location) (oci.Target, error) {
+	name, err := oci.MirrorName(repository)
+	if err != nil {
+		return nil, err
+	}
+	opts := r.options
+	opts.PlainHTTP = r.c.Registry.plainAt(l.Host)
+	return l.Repository(name, opts)
 }
 
 // mirrored asks an endpoint for repositories of another registry, as containerd asks a mirror.
@@ -126,8 +143,8 @@ const (
 	verdictTime = time.Hour
 )
 
-// endpoints knows which registries are endpoints of other agents. Others are not asked for repositories of foreign hosts:
-// they would not have them, or have something else under these names.
+// endpoints knows which registries are endpoints of other agents. Others are asked for repositories of foreign hosts below
+// their prefix alone: elsewhere they would have something else under these names.
 type endpoints struct {
 	client *http.Client
 
@@ -173,6 +190,27 @@ func (e *endpoints) has(ctx context.Context, host string, plain bool) bool {
 type carriedFirst struct {
 	store bundle.Source
 	bundle.Source
+}
+
+// firstThatHas asks sources in turn. Its errors are those of the last one.
+type firstThatHas []bundle.Source
+
+func (f firstThatHas) Resolve(ctx context.Context, reference string) (d ocispec.Descriptor, err error) {
+	for _, s := range f {
+		if d, err = s.Resolve(ctx, reference); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return d, err
+}
+
+func (f firstThatHas) Fetch(ctx context.Context, d ocispec.Descriptor) (r io.ReadCloser, err error) {
+	for _, s := range f {
+		if r, err = s.Fetch(ctx, d); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return r, err
 }
 
 // artifactsOf opens a repository HOST/NAME for the adapter directory.

@@ -63,7 +63,7 @@ func ask(t *testing.T, name string) *asked {
 
 func (a *asked) host() string { return strings.TrimPrefix(a.URL, "http://") }
 
-func TestEndpointsOfOtherAgentsAreAskedFirst(t *testing.T) {
+func TestEndpointsAndCopiesAreAskedFirst(t *testing.T) {
 	endpoint, plain := ask(t, serve.Name), ask(t, "registry")
 	c := &Config{Registry: Registry{Locations: []oci.Location{{Host: plain.host(), Prefix: "edge"}, {Host: endpoint.host(), Prefix: "edge"}, {Dir: t.TempDir()}}}}
 	r, err := c.connect()
@@ -72,14 +72,17 @@ func TestEndpointsOfOtherAgentsAreAskedFirst(t *testing.T) {
 	for range 2 {
 		all, err := sources(t.Context(), "images.example:5000/app/web")
 		require.NoError(t, err)
-		require.Len(t, all, 2)
-		require.Equal(t, []string{endpoint.host(), "images.example:5000"}, []string{all[0].Host, all[1].Host})
-		_, err = all[0].Resolve(t.Context(), digest.FromString("x").String())
-		require.Error(t, err)
+		require.Len(t, all, 3)
+		require.Equal(t, []string{plain.host(), endpoint.host(), "images.example:5000"}, []string{all[0].Host, all[1].Host, all[2].Host})
+		for _, s := range all[:2] {
+			_, err = s.Resolve(t.Context(), digest.FromString("x").String())
+			require.Error(t, err)
+		}
 	}
 	want := "HEAD /v2/app/web/manifests/" + digest.FromString("x").String() + "?ns=images.example%3A5000"
 	require.Equal(t, []string{"HEAD /v2/", want, want}, endpoint.got)
-	require.Equal(t, []string{"HEAD /v2/"}, plain.got, "it is asked once what it is, and for nothing else")
+	want = "HEAD /v2/edge/images.example_5000/app/web/manifests/" + digest.FromString("x").String()
+	require.Equal(t, []string{"HEAD /v2/", want, want}, plain.got, "it is asked once what it is, and for what was copied there")
 
 	_, err = sources(t.Context(), "not a host/app")
 	require.Error(t, err)

@@ -120,17 +120,27 @@ func (r *remote) configure(o *agent.Options) error {
 	return nil
 }
 
-// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. A registry that bundles come from is
-// spoken to as for bundles.
+// artifacts opens a repository HOST/NAME that an assignment's artifact lies in, with its copies in the registries that
+// bundles come from, which go first: at a site, HOST may be out of reach. A registry that bundles come from is spoken to as
+// for bundles.
 func (r *remote) artifacts(repository string) (bundle.Source, error) {
 	host, name, _ := strings.Cut(repository, "/")
+	var all firstThatHas
+	for _, l := range r.c.Registry.Locations {
+		if l.Host == "" || l.Host == host {
+			continue
+		}
+		if repo, err := r.copyOf(repository, l); err == nil {
+			all = append(all, repo)
+		}
+	}
 	opts := r.options
 	opts.PlainHTTP = r.c.Registry.plainAt(host)
 	repo, err := oci.Location{Host: host}.Repository(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &windowed{repo, r.c.Registry.Window}, nil
+	return &windowed{append(all, repo), r.c.Registry.Window}, nil
 }
 
 // windowed is a source that begins nothing outside of the transfer window.

@@ -195,11 +195,16 @@ func durationFrom(least time.Duration, field func(*Config) *time.Duration) func(
 // maxRegistries bounds how many registries are asked one after the other.
 const maxRegistries = 8
 
+// errArchive is the error of an archive as a registry: the agent follows a registry, and imports an archive once.
+var errArchive = errors.New(`an archive is no registry: "wherry-agent import FILE" takes it in`)
+
 func setRegistry(c *Config, s string) error {
 	l, err := oci.Parse(s)
 	switch {
 	case err != nil:
 		return err
+	case l.Archive != "":
+		return errArchive
 	case slices.Contains(c.Registry.Locations, l):
 		return fmt.Errorf("%s is given twice", l)
 	case len(c.Registry.Locations) == maxRegistries:
@@ -231,6 +236,9 @@ func setHostCA(c *Config, s string) error {
 
 func setReports(c *Config, s string) (err error) {
 	c.Reports.Registry, err = oci.Parse(s)
+	if err == nil && c.Reports.Registry.Archive != "" {
+		err = oci.ErrReadOnly
+	}
 	return err
 }
 

@@ -92,6 +92,9 @@ type statusError struct {
 func (e statusError) Error() string { return e.said.Error() }
 func (e statusError) Unwrap() error { return e.answer }
 
+// Refused reports whether a registry has refused the request for good, for its content or otherwise.
+func Refused(err error) bool { return answeredNo(err) && !errors.Is(err, ErrUnauthorized) }
+
 // answeredNo reports whether the registry refused the request for good.
 func answeredNo(err error) bool {
 	var answer *errcode.ErrorResponse

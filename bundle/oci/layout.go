@@ -48,7 +48,7 @@ func (l *Layout) Apart(folder string) *Layout {
 
 // Repository returns the repository with the given name.
 func (l *Layout) Repository(name string) (Target, error) {
-	if err := CheckName(name); err != nil {
+	if err := checkStoredName(name); err != nil {
 		return nil, err
 	}
 	return &layoutRepository{layout: l, name: name}, nil
@@ -60,18 +60,7 @@ func (l *Layout) Repositories(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, d := range index.Manifests {
-		name, _, _ := strings.Cut(nameOf(d), "@")
-		if name == nameOf(d) {
-			name = path.Dir(name)
-		}
-		if name != "." {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return repositoriesOf(*index), nil
 }
 
 // layoutRepository is one repository of a layout. Blobs are shared by all of them.
@@ -111,15 +100,7 @@ func (r *layoutRepository) Tags(context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var tags []string
-	for _, d := range index.Manifests {
-		name, tag := path.Split(nameOf(d))
-		if name == r.name+"/" && !strings.Contains(tag, "@") {
-			tags = append(tags, tag)
-		}
-	}
-	slices.Sort(tags)
-	return tags, nil
+	return tagsOf(*index, r.name), nil
 }
 
 // Exists reports whether the layout has the blob, with target's size.

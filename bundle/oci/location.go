@@ -3,18 +3,20 @@ package oci
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"oras.land/oras-go/v2/registry"
 )
 
-// The two schemes of a location.
+// The schemes of a location.
 const (
 	schemeRegistry = "oci://"
 	schemeLayout   = "oci-layout:"
+	schemeArchive  = "oci-archive:"
 )
 
-// Location is a place for bundles: a prefix of a registry, or an OCI layout on disk.
+// Location is a place for bundles: a prefix of a registry, an OCI layout on disk, or one in a tar, which is only read.
 type Location struct {
 	// Host is the registry's name or address, with a port where it has one.
 	Host string
@@ -22,10 +24,22 @@ type Location struct {
 	Prefix string
 	// Dir is the layout's folder; Host and Prefix are empty where it is set.
 	Dir string
+	// Archive is the tar's path, that of a folder with one such file, or those of its parts, separated by commas; all
+	// else is empty where it is set.
+	Archive string
 }
 
-// Parse reads oci://HOST/PREFIX or oci-layout:DIR.
+// Local reports whether l is a folder or an archive.
+func (l Location) Local() bool { return l.Dir != "" || l.Archive != "" }
+
+// Parse reads oci://HOST/PREFIX, oci-layout:DIR or oci-archive:FILE.
 func Parse(s string) (Location, error) {
+	if files, ok := strings.CutPrefix(s, schemeArchive); ok {
+		if slices.Contains(strings.Split(files, ","), "") {
+			return Location{}, fmt.Errorf("location %q names no file: write oci-archive:FILE", s)
+		}
+		return Location{Archive: files}, nil
+	}
 	if dir, ok := strings.CutPrefix(s, schemeLayout); ok {
 		if dir == "" {
 			return Location{}, fmt.Errorf("location %q names no folder: write oci-layout:DIR", s)
@@ -34,7 +48,7 @@ func Parse(s string) (Location, error) {
 	}
 	rest, ok := strings.CutPrefix(s, schemeRegistry)
 	if !ok {
-		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder", s)
+		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder, or to read oci-archive:FILE", s)
 	}
 	host, prefix, _ := strings.Cut(rest, "/")
 	if err := CheckHost(host); err != nil {
@@ -98,16 +112,19 @@ func CheckTag(tag string) error {
 
 // String returns what Parse reads.
 func (l Location) String() string {
-	if l.Dir != "" {
+	switch {
+	case l.Dir != "":
 		return schemeLayout + l.Dir
+	case l.Archive != "":
+		return schemeArchive + l.Archive
 	}
 	return schemeRegistry + join(l.Host, l.Prefix)
 }
 
 // Name returns the full name of a repository below the prefix, as docker would write it. In a layout
-// it is the name itself.
+// or an archive it is the name itself.
 func (l Location) Name(repository string) string {
-	if l.Dir != "" {
+	if l.Local() {
 		return repository
 	}
 	return join(join(l.Host, l.Prefix), repository)

@@ -1,5 +1,5 @@
-// Package oci opens the two kinds of place where bundles are kept: repositories below a prefix of a
-// registry (oci://HOST/PREFIX) and a folder in the OCI image layout (oci-layout:DIR).
+// Package oci opens the places where bundles are kept: repositories below a prefix of a registry (oci://HOST/PREFIX), a
+// folder in the OCI image layout (oci-layout:DIR), and to read alone such a layout in a tar (oci-archive:FILE).
 //
 // Begin with Parse, then Location.Repository for one repository or Location.Open for several:
 //
@@ -7,7 +7,7 @@
 //	repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
 //	desc, err := repo.Resolve(ctx, "latest")
 //
-// Both kinds behave the same. In a layout the index's org.opencontainers.image.ref.name is the
+// All kinds behave the same. In a layout the index's org.opencontainers.image.ref.name is the
 // repository's name and the tag, joined by a slash: bundles/dev/drone/latest. Only tagging makes content visible. In a
 // layout, tagging is atomic, and the content is on disk before the tag.
 //
@@ -87,10 +87,14 @@ type Store interface {
 }
 
 // Open returns the location's store. It makes no request and does not access the disk. Like a registry, a layout that was
-// opened so refuses to tag a manifest if any content that it names is missing.
+// opened so refuses to tag a manifest if any content that it names is missing. An archive is opened by its first use; its
+// methods that write return ErrReadOnly.
 func (l Location) Open(opts Options) (Store, error) {
-	if l.Dir != "" {
+	switch {
+	case l.Dir != "":
 		return &Layout{dir: l.Dir, whole: true}, nil
+	case l.Archive != "":
+		return &archived{location: l}, nil
 	}
 	return openRegistry(l, opts)
 }

@@ -29,8 +29,8 @@ type Reference struct {
 // colon, as other tools write references into a layout.
 var layoutReference = regexp.MustCompile(`^(.+)[/:]((?:bundles|environments)/[^:@]+)$`)
 
-// ParseReference reads oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE and
-// oci-layout:DIR/bundles/ENVIRONMENT/TYPE, each with an optional :TAG or @DIGEST. In a layout the tag
+// ParseReference reads oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE, oci-layout:DIR/bundles/ENVIRONMENT/TYPE and
+// oci-archive:FILE/bundles/ENVIRONMENT/TYPE, each with an optional :TAG or @DIGEST. In a layout or an archive the tag
 // may also follow a slash, as in the index's ref names.
 func ParseReference(s string) (Reference, error) {
 	var r Reference
@@ -38,19 +38,22 @@ func ParseReference(s string) (Reference, error) {
 	if err != nil {
 		return Reference{}, fmt.Errorf("reference %q: %w", s, err)
 	}
-	if path, ok := strings.CutPrefix(rest, schemeLayout); ok {
+	if scheme, path, ok := cutLocal(rest); ok {
 		m := layoutReference.FindStringSubmatch(path)
 		if m == nil {
-			return Reference{}, fmt.Errorf("reference %q names no repository: write oci-layout:DIR/bundles/ENVIRONMENT/TYPE", s)
+			return Reference{}, fmt.Errorf("reference %q names no repository: write %s/bundles/ENVIRONMENT/TYPE", s, placeholder[scheme])
 		}
-		r.Location, r.Repository = Location{Dir: m[1]}, m[2]
+		if r.Location, err = Parse(scheme + m[1]); err != nil {
+			return Reference{}, err
+		}
+		r.Repository = m[2]
 		if err := CheckName(strings.ToLower(r.Repository)); err != nil { // the last part may be a tag
 			return Reference{}, fmt.Errorf("reference %q: %w", s, err)
 		}
 		return r, nil
 	}
 	if !strings.HasPrefix(rest, schemeRegistry) {
-		return Reference{}, fmt.Errorf("reference %q: write oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE or oci-layout:DIR/bundles/ENVIRONMENT/TYPE", s)
+		return Reference{}, fmt.Errorf("reference %q: write oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE or oci-layout:DIR/bundles/ENVIRONMENT/TYPE, or with oci-archive:FILE", s)
 	}
 	loc, err := Parse(rest)
 	if err != nil {
@@ -61,6 +64,19 @@ func ParseReference(s string) (Reference, error) {
 	}
 	r.Location, r.Repository = Location{Host: loc.Host}, loc.Prefix
 	return r, nil
+}
+
+// placeholder has what a person writes for a scheme of local files.
+var placeholder = map[string]string{schemeLayout: "oci-layout:DIR", schemeArchive: "oci-archive:FILE"}
+
+// cutLocal takes the scheme of a folder or an archive off s.
+func cutLocal(s string) (scheme, path string, ok bool) {
+	for scheme := range placeholder {
+		if path, ok := strings.CutPrefix(s, scheme); ok {
+			return scheme, path, true
+		}
+	}
+	return "", s, false
 }
 
 // cutVersion takes @DIGEST or :TAG off the end of s. A tag follows the last slash, which tells it from
@@ -77,7 +93,7 @@ func (r *Reference) cutVersion(s string) (rest string, err error) {
 	if host, ok := strings.CutPrefix(s, schemeRegistry); ok && !strings.Contains(host, "/") {
 		return s, nil // oci://HOST:PORT
 	}
-	if i == len(schemeLayout)-1 && strings.HasPrefix(s, schemeLayout) {
+	if scheme, _, ok := cutLocal(s); ok && i == len(scheme)-1 {
 		return s, nil // oci-layout:DIR
 	}
 	r.Tag = s[i+1:]
@@ -103,7 +119,7 @@ func (r Reference) Resolve(ctx context.Context, opts Options) (Target, ocispec.D
 	if err != nil {
 		return nil, ocispec.Descriptor{}, err
 	}
-	if r.Tag == "" && r.Digest == "" && r.Location.Dir != "" {
+	if r.Tag == "" && r.Digest == "" && r.Location.Local() {
 		// DIR/bundles/dev/drone/latest, as the index writes it.
 		if i := strings.LastIndexByte(r.Repository, '/'); i > 0 {
 			asRefName := Reference{Repository: r.Repository[:i], Tag: r.Repository[i+1:]}

@@ -240,7 +240,7 @@ func Resolve(ctx context.Context, ref oci.Reference, opts oci.Options) (oci.Targ
 	if !errors.Is(err, errdef.ErrNotFound) {
 		return repo, desc, err
 	}
-	if ref.Tag == "" && ref.Location.Dir != "" { // DIR/bundles/dev/drone/12
+	if ref.Tag == "" && ref.Location.Local() { // DIR/bundles/dev/drone/12
 		if b, noBundle := BundleReference(ref); noBundle == nil && b.Tag != "" {
 			return Resolve(ctx, b, opts)
 		}

@@ -1,6 +1,7 @@
 // Package copier brings releases with their signatures to another location.
 //
-// [Bundle] copies one bundle and [Environment] all that make up an environment. Newer releases never give way to older
+// [Bundle] copies one bundle and [Environment] all that make up an environment. From a site package, the images and other
+// artifacts that the bundles need go along, to HOST/REPOSITORY below the destination. Newer releases never give way to older
 // ones, unless that is asked for. Nothing here signs.
 package copier
 
@@ -38,6 +39,8 @@ type Options struct {
 	Trust []byte
 	// Force moves tags from newer releases to older ones, and from other platforms' to this one's.
 	Force bool
+	// WithoutArtifacts leaves out the images and other artifacts that a site package holds.
+	WithoutArtifacts bool
 	// From and To configure the access to the two registries.
 	From, To oci.Options
 }
@@ -91,6 +94,8 @@ type copier struct {
 	// bundles are written first, each repository's in their order, and the record after all of them.
 	bundles [][]*original
 	record  *original
+	// artifacts are written before the bundles that need them.
+	artifacts []*artifact
 	// documents are the trust documents, from version 1 on, and are written before all else.
 	documents []*original
 	// chain begins with the document that is believed; nil where there is none.
@@ -239,7 +244,13 @@ func (c *copier) carryOut(ctx context.Context) (*Copied, error) {
 	if err := inParallel(ctx, all, c.decide); err != nil {
 		return nil, err
 	}
+	if err := c.planArtifacts(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.putAll(ctx, c.documents); err != nil {
+		return nil, err
+	}
+	if err := c.putArtifacts(ctx); err != nil {
 		return nil, err
 	}
 	if err := inParallel(ctx, c.bundles, c.putAll); err != nil {
@@ -251,7 +262,15 @@ func (c *copier) carryOut(ctx context.Context) (*Copied, error) {
 		}
 	}
 	done := &Copied{From: c.from.at.String(), To: c.to.at.String(), Items: []Item{}, Warnings: c.warnings}
-	for _, o := range all {
+	for _, o := range all[:len(c.documents)] {
+		done.Items = append(done.Items, o.done)
+	}
+	for _, a := range c.artifacts {
+		if a.done.Result != "" {
+			done.Items = append(done.Items, a.done)
+		}
+	}
+	for _, o := range all[len(c.documents):] {
 		done.Items = append(done.Items, o.done)
 	}
 	return done, nil

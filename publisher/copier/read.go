@@ -162,7 +162,7 @@ func (o *original) readRelease(ctx context.Context) error {
 	if own := r.Stream().Repository(); own != o.repo.name {
 		return refusal(bundle.WrongClusterType, "its release document is for %s", own)
 	}
-	o.statement = statement{kind: "bundle", platform: r.Platform, own: r.Tag(), order: bundle.OrderOf(*r, o.desc.Digest)}
+	o.statement = statement{kind: kindBundle, platform: r.Platform, own: r.Tag(), order: bundle.OrderOf(*r, o.desc.Digest)}
 	return nil
 }
 

@@ -18,17 +18,24 @@ const (
 type Copied struct {
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Items are in the order in which they were written: trust documents, bundles, the record.
+	// Items are in the order in which they were written: trust documents, artifacts, bundles, the record.
 	Items []Item `json:"items"`
 	// Warnings are about content that the source lacks.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Item is one manifest with its signatures.
+// The kinds of items, beside "trust" and "environment".
+const (
+	kindBundle   = "bundle"
+	kindArtifact = "artifact"
+)
+
+// Item is one manifest with its signatures, or an artifact.
 type Item struct {
-	// Kind is "trust", "bundle" or "environment".
+	// Kind is "trust", "artifact", "bundle" or "environment".
 	Kind string `json:"kind"`
-	// Repository is its name below the prefix, and Tag the manifest's own tag there.
+	// Repository is its name below the prefix, and Tag the manifest's own tag there; for an artifact that of the
+	// reference, if it has one.
 	Repository string           `json:"repository"`
 	Tag        string           `json:"tag"`
 	Digest     digest.Digest    `json:"digest"`

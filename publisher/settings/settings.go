@@ -229,7 +229,11 @@ func From(here, path string) string {
 // check returns an error for settings that cannot be used. It names their origin.
 func (s *Settings) check() error {
 	if s.Registry.Given() {
-		if _, err := oci.Parse(s.Registry.Text); err != nil {
+		loc, err := oci.Parse(s.Registry.Text)
+		if err == nil && loc.Archive != "" {
+			err = fmt.Errorf("%s: %w", loc, oci.ErrReadOnly)
+		}
+		if err != nil {
 			return s.Registry.wrong("registry", err)
 		}
 	}

@@ -1,6 +1,7 @@
 package bundlecmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,7 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
@@ -37,8 +40,14 @@ releases that latest and the rings' tags name, and the environment's record. Sig
 trust documents go along, digests stay what they are, and the tags that name a release at FROM name it at TO.
 
 FROM is a bundle, as LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST where the newest is not meant,
-and with --environment a LOCATION: oci://HOST/PREFIX or oci-layout:DIR. TO is a LOCATION. Copies keep
-their names below it.
+and with --environment a LOCATION: oci://HOST/PREFIX, oci-layout:DIR or oci-archive:FILE. TO is a registry or a
+folder. Copies keep their names below it.
+
+From a site package, which "wherry airgap export" has written, the images and other artifacts that the releases
+need go along, to TO/HOST/REPOSITORY, with '_' before a port. Agents that have TO as their registry find them
+there, and container engines that have it as mirror. Name the package as oci-archive:site.tar, with the folder
+that holds it, or with its parts, as oci-archive:site.tar.001,site.tar.002. Images are copied for the platforms
+that the package has. --without-artifacts copies the bundles alone.
 
 What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
 up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
@@ -49,7 +58,8 @@ With --key or --trust nothing is written unless those keys have signed all that 
 is 4 where they have not, and at TO nothing else counts as newer. Without, a signature is asked for and not
 whose it is: that is for those who read the copy.`,
 		Example: `  wherry bundle copy oci://127.0.0.1:5000/edge oci://127.0.0.1:5001/edge --environment dev --key cosign.pub
-  wherry bundle copy oci://127.0.0.1:5000/edge/bundles/dev/drone oci-layout:./out`,
+  wherry bundle copy oci://127.0.0.1:5000/edge/bundles/dev/drone oci-layout:./out
+  wherry bundle copy oci-archive:site.tar oci://site-registry/edge --environment dev --trust trust.v1.json`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], args[1]) },
 	}
@@ -57,6 +67,7 @@ whose it is: that is for those who read the copy.`,
 	flags.EnvironmentFlag(cmd, &c.environment, "copy all of the environment `NAME`")
 	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
+	f.BoolVar(&c.options.WithoutArtifacts, "without-artifacts", false, "leave out the images and other artifacts of a site package")
 	f.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
 	f.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
 	c.registry.AddAuthHosts(cmd)
@@ -72,12 +83,15 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	source.PlainHTTP, target.PlainHTTP = c.fromHTTP, c.toHTTP
 	c.options.From, c.options.To = source.Options(), target.Options()
 	destination, err := oci.Parse(to)
+	if err == nil && destination.Archive != "" {
+		err = fmt.Errorf("%s: %w", destination, oci.ErrReadOnly)
+	}
 	if err != nil {
-		return cli.Fail(cli.Usage, fmt.Errorf("TO: %w", err), "")
+		return cli.Fail(cli.Usage, fmt.Errorf("TO: %w", err), toHint(destination))
 	}
 	done, err := c.copy(cmd, from, destination)
 	if err != nil {
-		return copyFailure(err, destination)
+		return copyFailure(cmd.Context(), err, destination)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
@@ -86,6 +100,13 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 		return err
 	}
 	return concludeCopy(cmd, done)
+}
+
+func toHint(to oci.Location) string {
+	if to.Archive == "" {
+		return ""
+	}
+	return `copy to a registry or a folder; "wherry airgap export" writes a package`
 }
 
 func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copier.Copied, error) {
@@ -133,7 +154,7 @@ func (c *copying) readTrusted() (err error) {
 }
 
 // copyFailure is RegistryFailure for the side of the copy that err is from.
-func copyFailure(err error, to oci.Location) error {
+func copyFailure(ctx context.Context, err error, to oci.Location) error {
 	at := to
 	var failed *copier.Error
 	flag := "--to-plain-http"
@@ -145,6 +166,12 @@ func copyFailure(err error, to oci.Location) error {
 	switch {
 	case errors.As(err, new(*cli.Error)):
 		return err
+	case errors.As(err, new(*copier.SparseError)):
+		return cli.Fail(cli.Failed, err, "have the registry take indexes without all of their manifests (distribution: validation.manifests.indexes.platforms: none), export the package with all platforms of the images, or copy with --without-artifacts and give agents the images by \"wherry-agent import\"")
+	case errors.Is(err, archive.ErrFormat) || errors.As(err, new(*bundle.Refusal)):
+		if damaged := at.Damaged(ctx); damaged != nil {
+			return cli.Fail(cli.Failed, fmt.Errorf("%w\n%w", err, damaged), "")
+		}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag))
 	case errors.Is(err, oci.ErrNoLayout) && at != to:

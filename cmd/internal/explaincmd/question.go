@@ -176,7 +176,7 @@ func (x *question) reference() (oci.Reference, error) {
 		return oci.Reference{}, err
 	}
 	stream := bundle.Stream{Environment: x.source.Environment, ClusterType: x.clusterType}
-	if loc.Dir != "" {
+	if loc.Local() {
 		return oci.ParseReference(x.from + "/" + stream.Repository())
 	}
 	return oci.ParseReference(strings.TrimSuffix(loc.String(), "/") + "/" + stream.Repository())

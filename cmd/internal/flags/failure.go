@@ -46,6 +46,8 @@ func RegistryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
 	case errors.As(err, &option):
 		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, oci.ErrReadOnly):
+		return cli.Fail(cli.Usage, err, "name a registry, oci://HOST/PREFIX, or a folder, oci-layout:DIR")
 	case errors.Is(err, oci.ErrAuthHost):
 		return cli.Fail(cli.Usage, err, "--auth-host and "+authHostVariable+" take hosts such as auth.example.com or auth.example.com:8443")
 	case errors.As(err, new(*oci.WithheldError)):

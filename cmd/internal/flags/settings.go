@@ -163,7 +163,11 @@ func Location(s *settings.Settings, flag, text string) (oci.Location, error) {
 		}
 		return oci.Location{}, missing(what, "registry", settings.RegistryVariable)
 	}
-	return ParseLocation(flag, text)
+	loc, err := ParseLocation(flag, text)
+	if err == nil && flag == "to" && loc.Archive != "" {
+		err = RegistryFailure(fmt.Errorf("--to: %s: %w", loc, oci.ErrReadOnly), loc)
+	}
+	return loc, err
 }
 
 // FirstTrust returns the file with version 1 of the trust document that a flag gives, else that of the settings.
@@ -237,5 +241,5 @@ func BundleArgument(cmd *cobra.Command, s *settings.Settings, argument, environm
 
 // isReference reports whether an argument is a location, or a reference below one, and no name.
 func isReference(text string) bool {
-	return strings.Contains(text, "://") || strings.HasPrefix(text, "oci-layout:")
+	return strings.Contains(text, "://") || strings.HasPrefix(text, "oci-layout:") || strings.HasPrefix(text, "oci-archive:")
 }

@@ -151,10 +151,12 @@ func LocationOf(ref oci.Reference) (oci.Location, error) {
 		parts int
 	}{{"bundles", 3}, {"environments", 2}} {
 		if n := len(parts) - kind.parts; n >= 0 && parts[n] == kind.name {
-			return oci.Location{Dir: ref.Location.Dir, Host: ref.Location.Host, Prefix: strings.Join(parts[:n], "/")}, nil
+			at := ref.Location
+			at.Prefix = strings.Join(parts[:n], "/")
+			return at, nil
 		}
 	}
-	if ref.Location.Dir != "" {
+	if ref.Location.Local() {
 		return ref.Location, nil
 	}
 	return oci.Location{}, cli.Usagef("%s: --trust needs the location as well: write LOCATION/bundles/ENVIRONMENT/TYPE", ref)
