@@ -70,6 +70,9 @@ func isManifest(name string) bool {
 // findPartless finds the parts of a file of which only the parts are there.
 func findPartless(fsys FS, name string, notFound error) (*Found, error) {
 	if _, err := fsys.Stat(name + PartsSuffix); err != nil {
+		if failed := (*fs.PathError)(nil); errors.As(notFound, &failed) {
+			notFound = &fs.PathError{Op: "open", Path: failed.Path, Err: failed.Err}
+		}
 		return nil, notFound
 	}
 	return findParts(fsys, []string{name + PartsSuffix})
