@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -45,7 +46,8 @@ type site struct {
 	opts     Options
 	log      bytes.Buffer
 	stream   bundle.Stream
-	epoch    int64 // of the releases that are drafted
+	uid      string // of the agent's cluster; empty is plant-7
+	epoch    int64  // of the releases that are drafted
 }
 
 // testRegistry is an in-process registry that counts requests, and can go away.
@@ -153,7 +155,8 @@ func (s *site) agent(f func(*Agent)) {
 }
 
 func (s *site) agentOn(state *State) *Agent {
-	cluster := bundle.ReportCluster{UID: "plant-7", Name: "plant-7", Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
+	uid := cmp.Or(s.uid, "plant-7")
+	cluster := bundle.ReportCluster{UID: uid, Name: uid, Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
 	source := s.repo
 	if s.linked != nil {
 		source = s.linked
