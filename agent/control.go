@@ -59,6 +59,7 @@ const kindUntrusted = "untrusted"
 var kinds = map[string]error{
 	kindUntrusted:  bundle.ErrUntrusted,
 	"no-hub-key":   outbox.ErrNoHubKey,
+	"foreign-ack":  outbox.ErrForeignAck,
 	"hub-refused":  enroll.ErrRefused,
 	"other-hub":    enroll.ErrOtherHub,
 	"no-hub":       enroll.ErrNoHubURL,

@@ -162,6 +162,9 @@ func read(known []Setting, sources Sources) (*Config, error) {
 			return nil, invalid(err, "docs/agent.md lists the fields")
 		}
 	}
+	if _, ok := sources.environ("WHERRY_ALLOW_EXPIRED"); ok {
+		return nil, invalid(fmt.Errorf("WHERRY_ALLOW_EXPIRED: %w", errNotSettable), allowExpiredHint)
+	}
 	c := &Config{File: path, ByDefault: !named && path != "", Program: sources.Program, StateDir: defaultStateDir, LogFormat: "text"}
 	c.Cluster.Platform = "default"
 	c.Cluster.Name, _ = os.Hostname()
@@ -179,6 +182,11 @@ func read(known []Setting, sources Sources) (*Config, error) {
 	}
 	return c, nil
 }
+
+// errNotSettable is why no setting allows expired releases: it would allow those that nobody has looked at.
+var errNotSettable = errors.New("no setting allows expired releases")
+
+const allowExpiredHint = "a person allows those of one package: import site.tar --allow-expired REASON"
 
 // given returns the values of s from the place that overrides the others, and that place.
 func (s Setting) given(sources Sources, file configFile) (values []string, origin string) {

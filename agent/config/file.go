@@ -70,6 +70,8 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]Setting)
 				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w", f.path, value.Line, field, s.Flag, s.Variable(), s.refusal(value.Value, err)))
 			}
 			f.values[field] = fileValue{texts, key.Line}
+		case strings.HasSuffix("."+field, ".allowExpired"):
+			problems = append(problems, fmt.Errorf("%s:%d: %s: %w: %s", f.path, key.Line, field, errNotSettable, allowExpiredHint))
 		case hasBelow(fields, field):
 			problems = append(problems, f.read(value, field, fields))
 		default:

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/serve"
-	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -68,15 +65,20 @@ func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *confi
 // print prints how the agent stands and ends with the pass's exit code.
 func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
 	if r.Verdict == agent.Interrupted {
-		if cmd.Context().Err() == nil { // the running agent was
-			return cli.Fail(cli.NotYet, errors.New(r.Error), "the agent ends, or begins anew: ask again")
-		}
-		return context.Canceled
+		return interrupted(cmd, r)
 	}
 	if err := printStatus(cmd, f.output, r.Status); err != nil {
 		return err
 	}
 	return exitOf(r)
+}
+
+// interrupted is the error of a pass that this command, or the end of the running agent, has interrupted.
+func interrupted(cmd *cobra.Command, r agent.Result) error {
+	if cmd.Context().Err() == nil {
+		return cli.Fail(cli.NotYet, errors.New(r.Error), "the agent ends, or begins anew: ask again")
+	}
+	return context.Canceled
 }
 
 // serveHint is the hint for an address that the endpoint cannot have.
@@ -147,53 +149,6 @@ func newSyncCommand() *cobra.Command {
 		}
 		return f.print(cmd, r)
 	})
-}
-
-func newImportCommand() *cobra.Command {
-	var f passFlags
-	return f.command(&cobra.Command{
-		Use:   "import FILE",
-		Short: "Take a bundle from a file, where there is no registry",
-		Long: `Take a bundle from a file that "wherry airgap export" has written, verify it as if a registry had
-offered it, apply it, and say how the cluster stands. It is handed to the running agent if there is one.` + exitCodes,
-		Example: example("import site.tar --config agent.yaml"),
-		Args:    cobra.ExactArgs(1),
-	}, func(cmd *cobra.Command, c *config.Config, args []string) error {
-		if err := checkSite(cmd, args[0]); err != nil {
-			return err
-		}
-		path, err := filepath.Abs(args[0])
-		if err != nil {
-			return err
-		}
-		request := agent.ImportRequest{Paths: []string{path}, Wait: f.wait}
-		r, err := agent.NewClient(c.StateDir).Import(cmd.Context(), request)
-		switch {
-		case errors.Is(err, control.ErrNotRunning):
-			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), request).Result) })
-		case err != nil:
-			return controlError(c, err)
-		}
-		return f.print(cmd, r.Result)
-	})
-}
-
-// checkSite finds out here whether the file can be one, rather than in the running agent.
-func checkSite(cmd *cobra.Command, path string) error {
-	site, err := airgap.Open(path)
-	if err == nil {
-		if len(site.Bundles()) == 0 {
-			err = fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)
-		}
-		if why := site.AllowedExpired(); why != "" {
-			cmd.PrintErrf("note: the release in %s had expired when the file was written, with --allow-expired %q\n", path, why)
-		}
-		err = errors.Join(err, site.Close())
-	}
-	if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
-		return cli.Fail(cli.Usage, err, `"wherry airgap export" writes such a file`)
-	}
-	return err
 }
 
 // controlError adds a hint to an error of the agent's socket.

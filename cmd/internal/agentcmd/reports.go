@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -48,29 +49,61 @@ reports of other agents (--serve-accept-reports) writes these too, after its own
 			if path == "" {
 				return cli.Usagef("no file: give -o FILE")
 			}
-			return exportReports(cmd, c, path)
+			written, err := exportReports(cmd, c, path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.ErrOrStderr(), written)
+			return nil
 		},
 	}
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
 	return cmd
 }
 
-func exportReports(cmd *cobra.Command, c *config.Config, path string) error {
-	err := cli.WriteFile(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) })
-	if err != nil {
-		return err
+// writtenReports is a file of reports that was written. Its JSON is an interface.
+type writtenReports struct {
+	File     string `json:"file"`
+	Reports  int    `json:"reports"`
+	Clusters int    `json:"clusters"` // that the reports are of
+}
+
+func (w writtenReports) String() string {
+	return fmt.Sprintf("wrote %s of %s to %s", show.Count(w.Reports, "report"), show.Count(w.Clusters, "cluster"), w.File)
+}
+
+// exportReports writes all reports that wait to path: whole and on disk, or not at all.
+func exportReports(cmd *cobra.Command, c *config.Config, path string) (writtenReports, error) {
+	written := writtenReports{File: path}
+	if err := onMedium(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) }); err != nil {
+		return written, err
 	}
-	reports, clusters := 0, map[string]bool{}
-	err = airgap.EachReport(path, func(envelope []byte) error {
+	clusters := map[string]bool{}
+	err := airgap.EachReport(path, func(envelope []byte) error {
 		claim, err := bundle.PeekReport(envelope)
-		reports, clusters[claim.Cluster.UID] = reports+1, true
+		clusters[claim.Cluster.UID] = true
+		written.Reports++
 		return err
 	})
+	written.Clusters = len(clusters)
+	return written, err
+}
+
+// onMedium has write make the file at path, on any file system: whole and on disk, or not at all. What an earlier process
+// has left unfinished there goes.
+func onMedium(path string, write func(io.Writer) error) error {
+	fsys := medium.OS{}
+	if err := medium.RemovePartial(fsys, path); err != nil {
+		return err
+	}
+	out, err := medium.Create(fsys, path, 0)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s of %s to %s\n", show.Count(reports, "report"), show.Count(len(clusters), "cluster"), path)
-	return nil
+	if err := write(out); err != nil {
+		return errors.Join(err, out.Discard())
+	}
+	return out.Commit()
 }
 
 func writeReports(ctx context.Context, c *config.Config, w io.Writer) error {
@@ -114,7 +147,7 @@ clusters alone is of use there.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left%s\n", show.Count(done.Deleted, "report"), done.Left, ofOthers(done))
+			fmt.Fprintln(cmd.ErrOrStderr(), ackLine(done))
 			return nil
 		},
 	}

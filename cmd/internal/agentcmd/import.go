@@ -1,0 +1,265 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// importFlags are the flags of import.
+type importFlags struct {
+	passFlags
+	allowExpired reason
+	reports      string
+	watch        string
+}
+
+func newImportCommand() *cobra.Command {
+	var f importFlags
+	cmd := f.command(&cobra.Command{
+		Use:   "import SOURCE…",
+		Short: "Take in a site package from a medium, without any registry",
+		Long: `Take in a site package that "wherry airgap export" has written: verify it, store what this agent is to have of it,
+apply the release for this agent, and say how the cluster stands. It is handed to the running agent if there is
+one. What breaks off goes on with the next import of the package.
+
+SOURCE is the package's file; its parts, in any order; a folder that holds it, or an unpacked one; or - for
+standard input. A folder may hold the file of "wherry hub export-ack" as well, under any name: the reports that
+the hub has acknowledged are then deleted, as reports ack does. With --reports FILE, all reports that wait are
+written to FILE at the end.
+
+With --watch DIR the command waits for media at the mount point DIR, takes in the package of each, with
+acknowledgements and --reports as above, and prints one line for each. A bad medium does not end it; SIGTERM
+and Ctrl-C do.` + exitCodes + `
+
+With other streams in the package: 1 if some were taken and others not; 4 if none was and one is refused.`,
+		Example: example("import site.tar --config agent.yaml", "import /media/wherry --reports /media/wherry/reports.tar", "import - <site.tar"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.watch != "" {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
+	}, func(cmd *cobra.Command, c *config.Config, args []string) error {
+		if f.watch != "" {
+			return f.watchFolder(cmd, c)
+		}
+		return f.importOnce(cmd, c, args)
+	})
+	flags := cmd.Flags()
+	flags.Var(&f.allowExpired, "allow-expired", "take releases that have expired, and record and report `REASON`, one line; for this import alone")
+	flags.StringVar(&f.reports, "reports", "", "write all reports that wait to `FILE` at the end; with --watch, a name on the medium")
+	flags.StringVar(&f.watch, "watch", "", "wait for media at the mount point `DIR`")
+	cli.NotEmpty(cmd, "reports", "watch")
+	_ = cmd.MarkFlagDirname("watch")
+	cmd.MarkFlagsMutuallyExclusive("watch", "allow-expired") // else it would allow what nobody has looked at
+	cmd.MarkFlagsMutuallyExclusive("watch", "output")
+	return cmd
+}
+
+// reason is a flag's value that tells why: one line that is not empty.
+type reason string
+
+func (r *reason) String() string { return string(*r) }
+func (r *reason) Type() string   { return "string" }
+func (r *reason) Set(s string) error {
+	if s = strings.TrimSpace(s); s == "" {
+		return errors.New("say why")
+	}
+	if strings.ContainsFunc(s, func(c rune) bool { return c == '\n' || c == '\r' }) {
+		return errors.New("say why in one line")
+	}
+	*r = reason(s)
+	return nil
+}
+
+// importOnce imports what args name.
+func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []string) error {
+	n, err := f.open(cmd, args)
+	if err != nil {
+		return err
+	}
+	if why := n.allowedExpired; why != "" {
+		cmd.PrintErrf("note: a release in %s had expired when it was written, with --allow-expired %q\n", n.name, why)
+	}
+	done, errs := f.takeMedium(cmd, c, n)
+	if errors.Is(errs[0], context.Canceled) && cmd.Context().Err() != nil {
+		cmd.PrintErrln("the next import of this package goes on from here")
+		return errs[0]
+	}
+	if done.status == nil {
+		return joined(errs...)
+	}
+	if err := f.printImport(cmd, done); err != nil {
+		return err
+	}
+	return joined(errs...)
+}
+
+// imported is what came of a medium.
+type imported struct {
+	name string // of the package; empty if there was none
+	// status is nil if the import did not come to an end.
+	status  *agent.Status
+	result  agent.ImportResult
+	acks    *outbox.Acknowledged
+	reports *writtenReports
+}
+
+// takeMedium imports the package, hands over acknowledgements, and writes reports: later steps are taken though an earlier
+// one has failed, unless nobody could be asked. The errors are those of the steps, nil for those that went well.
+func (f *importFlags) takeMedium(cmd *cobra.Command, c *config.Config, n named) (done imported, errs []error) {
+	errs = make([]error, 3)
+	done.name = n.name
+	if n.name != "" {
+		done.result, errs[0] = f.take(cmd, c, n)
+		if errs[0] != nil {
+			return done, errs
+		}
+		if errs[0] = importExit(cmd, done.result); done.result.Verdict == agent.Interrupted {
+			return done, errs
+		}
+		done.status = &done.result.Status
+	}
+	done.acks, errs[1] = takeAcks(cmd, c, n.acks)
+	if f.reports != "" {
+		done.reports, errs[2] = reportsTo(cmd, c, f.reports)
+	}
+	if done.status == nil || done.acks != nil { // the queue is shorter
+		if s, err := c.Status(cmd.Context()); err == nil {
+			done.status = &s
+		} else if done.status == nil {
+			errs[0] = err
+		}
+	}
+	return done, errs
+}
+
+// take has the running agent import the package, or imports it.
+func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r agent.ImportResult, err error) {
+	ctx := cmd.Context()
+	progress := cli.NewProgress("importing " + n.name)
+	defer progress.End()
+	client := agent.NewClient(c.StateDir)
+	defer follow(ctx, client, progress)()
+	request := agent.ImportRequest{Paths: n.paths, Stdin: n.stdin, AllowExpired: string(f.allowExpired), Wait: f.wait}
+	r, err = client.Import(ctx, request)
+	if errors.Is(err, agent.ErrUnreadable) && len(n.files) > 0 {
+		content := &concatenation{paths: n.files}
+		defer content.Close()
+		cmd.PrintErrf("%v: it is sent to the agent\n", err)
+		request.Paths, request.Stdin = nil, content
+		r, err = client.Import(ctx, request)
+	}
+	switch {
+	case errors.Is(err, control.ErrNotRunning):
+		request.Progress = progress.Update
+		err = withAgent(cmd, c, func(a *agent.Agent) error {
+			r = a.Import(ctx, request)
+			return nil
+		})
+	case errors.Is(err, agent.ErrUnreadable):
+		err = cli.Fail(cli.Failed, err, "give it the rights, copy the package to a folder that it may read, or send it: import - <site.tar")
+	}
+	return r, err
+}
+
+// followEvery is the time between two questions how far a running agent is.
+const followEvery = 500 * time.Millisecond
+
+// follow shows how far the running agent is, until the caller ends it.
+func follow(ctx context.Context, client agent.Client, progress *cli.Progress) (end func()) {
+	if progress == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(followEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if p, err := client.ImportProgress(ctx); err == nil && p.Done > 0 {
+				progress.Update(p.Done, p.Total)
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }
+}
+
+// takeAcks hands over the acknowledgements in files. It is nil if there were none for this cluster.
+func takeAcks(cmd *cobra.Command, c *config.Config, paths []string) (*outbox.Acknowledged, error) {
+	var envelopes [][]byte
+	for _, path := range paths {
+		more, err := airgap.ReadAck(path)
+		if err != nil {
+			return nil, cli.Fail(denied(err), err, "")
+		}
+		envelopes = append(envelopes, more...)
+	}
+	if len(envelopes) == 0 {
+		return nil, nil
+	}
+	done, err := acknowledge(cmd, c, envelopes)
+	if errors.Is(err, outbox.ErrForeignAck) {
+		cmd.PrintErrf("note: %s: %v\n", strings.Join(paths, ", "), err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &done, nil
+}
+
+// reportsTo writes the reports that wait.
+func reportsTo(cmd *cobra.Command, c *config.Config, path string) (*writtenReports, error) {
+	written, err := exportReports(cmd, c, path)
+	switch {
+	case errors.Is(err, os.ErrPermission), isReadOnly(err):
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("the reports were not written: %w", err), "they stay in the queue: mount the medium so that it can be written, or give --reports another place")
+	case err != nil:
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("the reports were not written: %w", err), "they stay in the queue")
+	}
+	return &written, nil
+}
+
+// joined returns all errors as one, with the exit code and the hint of the first; nil if there are none.
+func joined(errs ...error) error {
+	var first *cli.Error
+	var all []error
+	for _, err := range errs {
+		if err == nil {
+			continue
+		}
+		if all = append(all, err); len(all) == 1 && !errors.As(err, &first) {
+			first = &cli.Error{Code: cli.Failed}
+		}
+	}
+	if len(all) < 2 {
+		return errors.Join(all...)
+	}
+	return cli.Fail(first.Code, errors.Join(all...), first.Hint)
+}
+
+// ackLine says what came of acknowledgements.
+func ackLine(done outbox.Acknowledged) string {
+	return fmt.Sprintf("deleted %s, %d left%s", show.Count(done.Deleted, "report"), done.Left, ofOthers(done))
+}

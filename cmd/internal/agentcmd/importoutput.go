@@ -1,0 +1,160 @@
+package agentcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/intake"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// importOutput is what import prints as JSON: the status, and what came of the medium. It is an interface.
+type importOutput struct {
+	agent.Status
+	Import importSummary `json:"import"`
+}
+
+// importSummary is what came of a medium.
+type importSummary struct {
+	// Package is the name of the package; empty if the medium held none.
+	Package string `json:"package,omitempty"`
+	// Outcomes counts the streams by their outcome, and Bytes is what was copied of them.
+	Outcomes map[intake.Outcome]int `json:"outcomes,omitempty"`
+	Bytes    int64                  `json:"bytes"`
+	// Streams are sorted, the worst first.
+	Streams []intake.Stream `json:"streams,omitempty"`
+	// Acknowledged is what came of acknowledgements on the medium, and Reports the file that was written; nil for none.
+	Acknowledged *outbox.Acknowledged `json:"acknowledged,omitempty"`
+	Reports      *writtenReports      `json:"reports,omitempty"`
+}
+
+// outcomes are those of streams, the worst first.
+var outcomes = []intake.Outcome{
+	intake.Refused, intake.Unfinished, intake.NoRoom, intake.LacksBase, intake.Older, intake.Foreign, intake.Taken, intake.Here,
+}
+
+func summarize(done imported) importSummary {
+	s := importSummary{Package: done.name, Streams: slices.Clone(done.result.Streams), Acknowledged: done.acks, Reports: done.reports}
+	for _, stream := range s.Streams {
+		if s.Outcomes == nil {
+			s.Outcomes = map[intake.Outcome]int{}
+		}
+		s.Outcomes[stream.Outcome]++
+		s.Bytes += stream.Bytes
+	}
+	slices.SortStableFunc(s.Streams, func(a, b intake.Stream) int {
+		if worse := rankOf(a.Outcome) - rankOf(b.Outcome); worse != 0 || a.Own == b.Own {
+			return cmp.Or(worse, strings.Compare(a.Name(), b.Name()))
+		}
+		if a.Own {
+			return -1
+		}
+		return 1
+	})
+	return s
+}
+
+// rankOf is the place of an outcome, the worst first.
+func rankOf(o intake.Outcome) int { return slices.Index(outcomes, o) }
+
+// totals returns how many streams had each outcome, the worst first, and what was copied.
+func (s importSummary) totals() string {
+	if len(s.Streams) == 0 {
+		return s.Package
+	}
+	var parts []string
+	for _, o := range outcomes {
+		if n := s.Outcomes[o]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+		}
+	}
+	return fmt.Sprintf("%s: %s: %s; %s copied", s.Package, show.Count(len(s.Streams), "stream"), strings.Join(parts, ", "), show.Size(s.Bytes))
+}
+
+func (f *importFlags) printImport(cmd *cobra.Command, done imported) error {
+	s := summarize(done)
+	return cli.Print(cmd.OutOrStdout(), f.output, importOutput{*done.status, s}, func(w io.Writer) {
+		writeImport(w, s)
+		writeTable(w, *done.status, time.Now())
+	})
+}
+
+// writeImport writes the totals and the table of streams.
+func writeImport(w io.Writer, s importSummary) {
+	if s.Package != "" {
+		cli.Row(w, "package", s.totals())
+	}
+	if s.Acknowledged != nil {
+		cli.Row(w, "acks", ackLine(*s.Acknowledged))
+	}
+	if s.Reports != nil {
+		cli.Row(w, "reports", s.Reports.String())
+	}
+	if len(s.Streams) > 0 {
+		fmt.Fprintf(w, "\nSTREAM\tRELEASE\tRESULT\tCOPIED\tREASON\n")
+		for _, stream := range s.Streams {
+			copied := ""
+			if stream.Bytes > 0 {
+				copied = show.Size(stream.Bytes)
+			}
+			cli.Row(w, stream.Name()+ownMark(stream), stream.Release, string(stream.Outcome), copied, reasonOf(string(stream.Reason), stream.Message))
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// ownMark marks the agent's own stream.
+func ownMark(s intake.Stream) string {
+	if s.Own {
+		return " (own)"
+	}
+	return ""
+}
+
+// importExit is the exit code of an import, with the reason for it: that of the pass, unless other streams were not taken.
+func importExit(cmd *cobra.Command, r agent.ImportResult) error {
+	if r.Verdict == agent.Interrupted {
+		return interrupted(cmd, r.Result)
+	}
+	err := exitOf(r.Result)
+	if e := (*cli.Error)(nil); errors.As(err, &e) && e.Code != cli.NotYet {
+		return err
+	}
+	var bad []intake.Stream
+	for _, s := range summarize(imported{result: r}).Streams {
+		if !s.Own && !s.Outcome.Good() && s.Outcome != intake.Foreign {
+			bad = append(bad, s)
+		}
+	}
+	if len(bad) == 0 {
+		return err
+	}
+	worst := bad[0]
+	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s is %s", len(bad), show.Count(len(r.Streams), "stream"), worst.Name(),
+		string(worst.Outcome)+spaced(reasonOf(string(worst.Reason), worst.Message))), streamHint(worst.Outcome))
+}
+
+// streamHint says what mends an outcome.
+func streamHint(o intake.Outcome) string {
+	switch o {
+	case intake.LacksBase:
+		return "have a complete package exported for this stream, without --since"
+	case intake.NoRoom:
+		return "make room, or raise --import-budget, and import the package again"
+	case intake.Unfinished:
+		return "import the package again: it goes on from there"
+	case intake.Older:
+		return "a newer release is here already: bring a newer package"
+	}
+	return "the others are not affected"
+}

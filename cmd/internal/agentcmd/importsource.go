@@ -1,0 +1,208 @@
+package agentcmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/medium"
+	"github.com/wherry-dev/wherry/airgap/mountpoint"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// named is what a person has named to be imported.
+type named struct {
+	name  string    // of the package, for messages; empty if there is none
+	paths []string  // absolute, or "-" for stdin
+	stdin io.Reader // nil unless it is read
+	files []string  // of the package, in order; none for an unpacked one and for stdin
+	acks  []string  // files of acknowledgements
+	// allowedExpired is why the package carries a release that had expired.
+	allowedExpired string
+}
+
+const exportHint = `"wherry airgap export" writes such a file`
+
+// open looks at what args name: what is no package is found out here, rather than in the running agent.
+func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err error) {
+	if len(args) == 1 && args[0] == medium.Stdin {
+		return openStdin(cmd)
+	}
+	for _, arg := range args {
+		path := arg
+		if arg != medium.Stdin {
+			if path, err = filepath.Abs(arg); err != nil {
+				return n, err
+			}
+		}
+		n.paths = append(n.paths, path)
+	}
+	folder := false
+	if len(args) == 1 {
+		info, err := os.Stat(args[0])
+		folder = err == nil && info.IsDir()
+	}
+	if folder {
+		n.acks = mountpoint.Acks(args[0])
+	}
+	src, err := medium.Open(medium.OS{}, nil, args...)
+	switch {
+	case folder && len(n.acks) > 0 && noPackage(err):
+		cmd.PrintErrf("note: %v\n", err)
+		return n, nil
+	case err != nil:
+		return n, sourceError(err)
+	}
+	defer src.Close()
+	n.name = src.Name()
+	for _, file := range src.Files() {
+		if file, err = filepath.Abs(file); err != nil {
+			return n, err
+		}
+		n.files = append(n.files, file)
+	}
+	r, err := src.Reader()
+	if err != nil {
+		return n, sourceError(err)
+	}
+	n.allowedExpired, err = checkPackage(n.name, r)
+	return n, err
+}
+
+// openStdin reads the head of the package from stdin, and gives it back.
+func openStdin(cmd *cobra.Command) (n named, err error) {
+	in := cmd.InOrStdin()
+	if f, ok := in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return n, cli.Fail(cli.Usage, errors.New("standard input is a terminal"), "give it a package: import - <site.tar")
+	}
+	var head bytes.Buffer
+	stdin := cli.Stdin(cmd)
+	src, err := medium.Open(medium.OS{}, io.TeeReader(stdin, &head), medium.Stdin)
+	if err != nil {
+		return n, sourceError(err)
+	}
+	n.name, n.paths = src.Name(), []string{medium.Stdin}
+	r, err := src.Reader()
+	if err != nil {
+		return n, sourceError(fmt.Errorf("%s: %w", n.name, err))
+	}
+	n.stdin = io.MultiReader(&head, stdin)
+	n.allowedExpired, err = checkPackage(n.name, r)
+	return n, err
+}
+
+// noPackage reports whether err says that a folder holds no package at all.
+func noPackage(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*archive.MissingPartsError))
+}
+
+// sourceError adds an exit code and a hint to the error of a medium.
+func sourceError(err error) error {
+	var missing *archive.MissingPartsError
+	var several *archive.SeveralError
+	switch {
+	case errors.As(err, &missing):
+		return cli.Fail(cli.Usage, err, "bring them to the same folder, or name them as well")
+	case errors.As(err, &several):
+		return cli.Fail(cli.Usage, err, "name one of them")
+	case errors.Is(err, airgap.ErrOrder):
+		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, archive.ErrFormat), errors.Is(err, fs.ErrNotExist):
+		return cli.Fail(cli.Usage, err, exportHint)
+	case errors.Is(err, fs.ErrPermission):
+		return cli.Fail(cli.Failed, err, "run the command as a user who may read it")
+	case errors.Is(err, regularfile.ErrNotRegular):
+		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENOMEDIUM):
+		return cli.Fail(cli.Failed, err, "the medium cannot be read: put it in again, or export to another one")
+	}
+	return err
+}
+
+// otherFiles says which command takes a file that is no package.
+var otherFiles = map[archive.Kind]string{
+	archive.KindReports: `"wherry hub import" takes it, where the hub is`,
+	archive.KindAcks:    "reports ack takes it; import takes it as well, if its folder is named",
+	archive.KindTrust:   "trust install takes it",
+	archive.KindOther:   exportHint,
+}
+
+// checkPackage returns an error if r is no site package, and else why it carries an expired release, if it does.
+func checkPackage(name string, r *airgap.Reader) (allowedExpired string, err error) {
+	kind := archive.KindOf(r.Index())
+	if hint, other := otherFiles[kind]; other {
+		return "", cli.Fail(cli.Usage, fmt.Errorf("%s: %w: it holds no bundle, but %s", name, airgap.ErrFormat, kind), hint)
+	}
+	if c := r.Contents(); c != nil && c.AllowExpired != "" {
+		return oneLine(c.AllowExpired), nil
+	}
+	return oneLine(r.Index().Annotations[airgap.AnnotationAllowExpired]), nil
+}
+
+// oneLine returns text from a package as one line of bounded length.
+func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
+
+func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
+
+// concatenation reads files one after the other, each opened when its turn comes. It may be read by one goroutine while
+// another one closes it.
+type concatenation struct {
+	mu    sync.Mutex
+	paths []string
+	file  *os.File
+}
+
+func (c *concatenation) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if c.file == nil {
+			if len(c.paths) == 0 {
+				return 0, io.EOF
+			}
+			f, err := regularfile.Open(c.paths[0])
+			if err != nil {
+				return 0, err
+			}
+			c.file, c.paths = f, c.paths[1:]
+		}
+		n, err := c.file.Read(p)
+		if !errors.Is(err, io.EOF) {
+			return n, err
+		}
+		if err := c.close(); err != nil || n > 0 {
+			return n, err
+		}
+	}
+}
+
+// Close closes the file that is open; there is nothing more to read then.
+func (c *concatenation) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paths = nil
+	return c.close()
+}
+
+func (c *concatenation) close() error {
+	if c.file == nil {
+		return nil
+	}
+	err := c.file.Close()
+	c.file = nil
+	return err
+}
