@@ -1,10 +1,12 @@
 package deploy
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,5 +67,61 @@ func TestTheUnitOfSystemd(t *testing.T) {
 		require.NoError(t, err, "%s", out)
 		require.NotContains(t, string(out), "Unknown", "%s", out)
 		require.NotContains(t, string(out), "host-changes.conf", "%s", out)
+	}
+}
+
+func TestTheUnitsThatTakeInMedia(t *testing.T) {
+	read := func(name string) (map[string]string, []byte) {
+		data, err := os.ReadFile("systemd/" + name)
+		require.NoError(t, err)
+		return directives(t, data), data
+	}
+	agent, _ := read("wherry-agent.service")
+	service, data := read("wherry-agent-import.service")
+	path, pathData := read("wherry-agent-import.path")
+
+	require.Equal(t, "/media/wherry", path["Path.PathExists"])
+	require.NotContains(t, path, "Path.Unit", "it starts the service of its name")
+	require.Equal(t, "/usr/local/bin/wherry-agent import --watch /media/wherry --reports reports.tar", service["Service.ExecStart"])
+	require.NotContains(t, service["Service.ExecStart"], "allow-expired", "only a person may allow that")
+	for _, unit := range []map[string]string{service, path} {
+		require.Equal(t, "wherry-agent.service", unit["Unit.PartOf"], "it ends with the agent, and does not begin it")
+		require.Equal(t, "wherry-agent.service", unit["Unit.After"])
+		require.NotContains(t, unit, "Unit.Requires")
+	}
+	require.Equal(t, "wherry-agent.service", service["Unit.Requisite"])
+	require.Equal(t, "wherry-agent.service", path["Install.WantedBy"])
+	require.Contains(t, service["Service.Environment"], "WHERRY_CONFIG=/etc/wherry/agent.yaml", "which names the state folder")
+
+	// It is confined as the agent is, and more, but for the medium that it writes.
+	confines := regexp.MustCompile(`^Service\.(Protect|Private|Restrict[A-Z]|SystemCall|NoNewPrivileges|LockPersonality|MemoryDeny)`)
+	differ := map[string]string{
+		"Service.ProtectSystem": "full", "Service.ProtectHome": "yes", "Service.PrivateNetwork": "yes", "Service.RestrictAddressFamilies": "AF_UNIX",
+	}
+	for _, name := range slices.Sorted(maps.Keys(agent)) {
+		if confines.MatchString(name) && differ[name] == "" {
+			require.Equal(t, agent[name], service[name], name)
+		}
+	}
+	for name, want := range differ {
+		require.Equal(t, want, service[name], name)
+	}
+	require.NotContains(t, service, "Service.ReadWritePaths", "its mounts would keep a medium busy")
+	require.Subset(t, strings.Fields(agent["Service.CapabilityBoundingSet"]), strings.Fields(service["Service.CapabilityBoundingSet"]))
+
+	if analyze, err := exec.LookPath("systemd-analyze"); err == nil {
+		dir := t.TempDir()
+		runnable := regexp.MustCompile("(?m)^ExecStart=.*$").ReplaceAllString(string(data), "ExecStart="+analyze+" --version")
+		other := "[Service]\nExecStart=" + analyze + " --version\n"
+		for name, content := range map[string]string{
+			"wherry-agent-import.service": runnable, "wherry-agent-import.path": string(pathData), "wherry-agent.service": other,
+		} {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+		}
+		cmd := exec.Command(analyze, "verify", filepath.Join(dir, "wherry-agent-import.path"), filepath.Join(dir, "wherry-agent-import.service"))
+		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.NotContains(t, string(out), "Unknown", "%s", out)
 	}
 }

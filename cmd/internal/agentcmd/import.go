@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,8 +43,8 @@ the hub has acknowledged are then deleted, as reports ack does. With --reports F
 written to FILE at the end.
 
 With --watch DIR the command waits for media at the mount point DIR, takes in the package of each, with
-acknowledgements and --reports as above, and prints one line for each. A bad medium does not end it; SIGTERM
-and Ctrl-C do.` + exitCodes + `
+acknowledgements and --reports as above, by the running agent, and prints one line for each. A bad medium does
+not end it; SIGTERM and Ctrl-C do.` + exitCodes + `
 
 With other streams in the package: 1 if some were taken and others not; 4 if none was and one is refused.`,
 		Example: example("import site.tar --config agent.yaml", "import /media/wherry --reports /media/wherry/reports.tar", "import - <site.tar"),
@@ -165,6 +166,8 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 		r, err = client.Import(ctx, request)
 	}
 	switch {
+	case errors.Is(err, control.ErrNotRunning) && f.watch != "":
+		err = controlError(c, err)
 	case errors.Is(err, control.ErrNotRunning):
 		request.Progress = progress.Update
 		err = withAgent(cmd, c, func(a *agent.Agent) error {
@@ -241,22 +244,26 @@ func reportsTo(cmd *cobra.Command, c *config.Config, path string) (*writtenRepor
 	return &written, nil
 }
 
-// joined returns all errors as one, with the exit code and the hint of the first; nil if there are none.
+// joined returns all errors as one, with the exit code of the first, and the first hint; nil if there are none.
 func joined(errs ...error) error {
-	var first *cli.Error
 	var all []error
+	code, hint := 0, ""
 	for _, err := range errs {
 		if err == nil {
 			continue
 		}
-		if all = append(all, err); len(all) == 1 && !errors.As(err, &first) {
-			first = &cli.Error{Code: cli.Failed}
-		}
+		all = append(all, err)
+		e := &cli.Error{Code: cli.Failed}
+		_ = errors.As(err, &e)
+		code, hint = cmp.Or(code, e.Code), cmp.Or(hint, e.Hint)
 	}
-	if len(all) < 2 {
-		return errors.Join(all...)
+	if len(all) == 0 {
+		return nil
 	}
-	return cli.Fail(first.Code, errors.Join(all...), first.Hint)
+	if len(all) == 1 {
+		return all[0]
+	}
+	return cli.Fail(code, errors.Join(all...), hint)
 }
 
 // ackLine says what came of acknowledgements.

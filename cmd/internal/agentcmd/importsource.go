@@ -129,8 +129,10 @@ func sourceError(err error) error {
 		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENOMEDIUM):
 		return cli.Fail(cli.Failed, err, "the medium cannot be read: put it in again, or export to another one")
+	case errors.As(err, new(*fs.PathError)):
+		return err
 	}
-	return err
+	return cli.Fail(cli.Usage, err, "") // such as parts of two files
 }
 
 // otherFiles says which command takes a file that is no package.

@@ -32,7 +32,9 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	cmd.PrintErrf("waiting for media at %s\n", dir)
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		cmd.PrintErrf("waiting for media at %s\n", dir)
+	}
 	err = mountpoint.Watch(cmd.Context(), dir, opts, func(_ context.Context, found mountpoint.Found) mountpoint.Outcome {
 		return f.takeFound(cmd, c, dir, found)
 	})
@@ -53,6 +55,11 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	if found.Err != nil {
 		say("%s: not taken: %v", dir, found.Err)
 		return mountpoint.Declined
+	}
+	// A watch opens no state: the agent could not begin, or begin again, while it does.
+	if _, err := agent.NewClient(c.StateDir).Status(cmd.Context()); err != nil {
+		say("%s: not taken yet: %v", dir, controlError(c, err))
+		return mountpoint.Failed
 	}
 	n := named{acks: found.Acks}
 	if found.Content != "" && !found.Again {
