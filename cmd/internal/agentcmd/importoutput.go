@@ -69,16 +69,22 @@ func rankOf(o intake.Outcome) int { return slices.Index(outcomes, o) }
 
 // totals returns how many streams had each outcome, the worst first, and what was copied.
 func (s importSummary) totals() string {
-	if len(s.Streams) == 0 {
-		return s.Package
-	}
-	var parts []string
-	for _, o := range outcomes {
-		if n := s.Outcomes[o]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, o))
+	line := s.Package
+	if len(s.Streams) == 1 {
+		line += ": " + string(s.Streams[0].Outcome)
+	} else if len(s.Streams) > 1 {
+		var parts []string
+		for _, o := range outcomes {
+			if n := s.Outcomes[o]; n > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", n, o))
+			}
 		}
+		line += ": " + show.Count(len(s.Streams), "stream") + ", " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("%s: %s: %s; %s copied", s.Package, show.Count(len(s.Streams), "stream"), strings.Join(parts, ", "), show.Size(s.Bytes))
+	if s.Bytes > 0 {
+		line += "; " + show.Size(s.Bytes) + " copied"
+	}
+	return line
 }
 
 func (f *importFlags) printImport(cmd *cobra.Command, done imported) error {
@@ -122,9 +128,18 @@ func ownMark(s intake.Stream) string {
 }
 
 // importExit is the exit code of an import, with the reason for it: that of the pass, unless other streams were not taken.
-func importExit(cmd *cobra.Command, r agent.ImportResult) error {
-	if r.Verdict == agent.Interrupted {
+// Holds says what the package holds.
+func importExit(cmd *cobra.Command, r agent.ImportResult, holds string) error {
+	own := slices.IndexFunc(r.Streams, func(s intake.Stream) bool { return s.Own && s.Outcome != intake.Foreign })
+	switch {
+	case r.Verdict == agent.Interrupted:
 		return interrupted(cmd, r.Result)
+	case r.Verdict == agent.Refused && own < 0 && holds != "":
+		c := r.Status.Cluster
+		return cli.Fail(cli.Denied, errors.New("the package has nothing for this agent: "+r.Error),
+			fmt.Sprintf("the package holds %s; this agent is %s/%s of the platform %q", holds, c.Environment, c.Type, r.Status.Platform))
+	case r.Verdict == agent.Refused && r.Status.Release.Refused == nil:
+		return cli.Fail(cli.Denied, errors.New(r.Error), "what runs keeps running")
 	}
 	err := exitOf(r.Result)
 	if e := (*cli.Error)(nil); errors.As(err, &e) && e.Code != cli.NotYet {
@@ -140,7 +155,7 @@ func importExit(cmd *cobra.Command, r agent.ImportResult) error {
 		return err
 	}
 	worst := bad[0]
-	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s is %s", len(bad), show.Count(len(r.Streams), "stream"), worst.Name(),
+	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s: %s", len(bad), show.Count(len(r.Streams), "stream"), worst.Name(),
 		string(worst.Outcome)+spaced(reasonOf(string(worst.Reason), worst.Message))), streamHint(worst.Outcome))
 }
 

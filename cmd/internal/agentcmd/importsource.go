@@ -2,16 +2,19 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -21,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -31,7 +35,8 @@ type named struct {
 	stdin io.Reader // nil unless it is read
 	files []string  // of the package, in order; none for an unpacked one and for stdin
 	acks  []string  // files of acknowledgements
-	// allowedExpired is why the package carries a release that had expired.
+	// holds names the releases in the package, and allowedExpired is why it carries one that had expired. Neither is signed.
+	holds          string
 	allowedExpired string
 }
 
@@ -79,8 +84,7 @@ func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err erro
 	if err != nil {
 		return n, sourceError(err)
 	}
-	n.allowedExpired, err = checkPackage(n.name, r)
-	return n, err
+	return n, n.describe(r)
 }
 
 // openStdin reads the head of the package from stdin, and gives it back.
@@ -101,8 +105,7 @@ func openStdin(cmd *cobra.Command) (n named, err error) {
 		return n, sourceError(fmt.Errorf("%s: %w", n.name, err))
 	}
 	n.stdin = io.MultiReader(&head, stdin)
-	n.allowedExpired, err = checkPackage(n.name, r)
-	return n, err
+	return n, n.describe(r)
 }
 
 // noPackage reports whether err says that a folder holds no package at all.
@@ -143,17 +146,31 @@ var otherFiles = map[archive.Kind]string{
 	archive.KindOther:   exportHint,
 }
 
-// checkPackage returns an error if r is no site package, and else why it carries an expired release, if it does.
-func checkPackage(name string, r *airgap.Reader) (allowedExpired string, err error) {
+// describe takes from the head of a package what people are told. It returns an error if r is no site package.
+func (n *named) describe(r *airgap.Reader) error {
 	kind := archive.KindOf(r.Index())
 	if hint, other := otherFiles[kind]; other {
-		return "", cli.Fail(cli.Usage, fmt.Errorf("%s: %w: it holds no bundle, but %s", name, airgap.ErrFormat, kind), hint)
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w: it holds no bundle, but %s", n.name, airgap.ErrFormat, kind), hint)
 	}
-	if c := r.Contents(); c != nil && c.AllowExpired != "" {
-		return oneLine(c.AllowExpired), nil
+	var streams []string
+	for _, d := range r.Index().Manifests {
+		parts := strings.Split(d.Annotations[ocispec.AnnotationRefName], "/")
+		if len(parts) == 4 && parts[0] == "bundles" {
+			streams = append(streams, oneLine(parts[1]+"/"+parts[2]))
+		}
 	}
-	return oneLine(r.Index().Annotations[airgap.AnnotationAllowExpired]), nil
+	slices.Sort(streams)
+	n.holds = show.List(slices.Compact(streams), maxNamedStreams)
+	n.allowedExpired = oneLine(r.Index().Annotations[airgap.AnnotationAllowExpired])
+	if c := r.Contents(); c != nil {
+		n.holds += fmt.Sprintf(" of the platform %q", oneLine(c.Platform))
+		n.allowedExpired = cmp.Or(oneLine(c.AllowExpired), n.allowedExpired)
+	}
+	return nil
 }
+
+// maxNamedStreams is how many streams of a package a message names.
+const maxNamedStreams = 8
 
 // oneLine returns text from a package as one line of bounded length.
 func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
