@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,15 +34,27 @@ type island struct {
 	others []*site
 	client Client // of the box
 	stop   func() // ends the box
+	later  atomic.Int64
+}
+
+// now is the clock of the site. It is set forward before an agent begins anew, whose incarnation is the second in which it does.
+func (i *island) now() time.Time { return time.Now().Add(time.Duration(i.later.Load())) }
+
+// reinstall takes the disk of an agent.
+func (i *island) reinstall(s *site) {
+	i.Helper()
+	i.later.Add(int64(time.Minute))
+	require.NoError(i, os.RemoveAll(s.dir))
+	require.NoError(i, os.RemoveAll(s.host))
 }
 
 func newIsland(t *testing.T) *island {
 	i := &island{T: t, hub: openHub(t), box: newSite(t)}
-	i.box.uid, i.box.opts.Now, i.box.opts.Interval, i.box.now = "first-box", nil, time.Hour, time.Now()
+	i.box.uid, i.box.opts.Now, i.box.opts.Interval, i.box.now = "first-box", i.now, time.Hour, time.Now()
 	i.box.opts.AcceptReports, i.box.opts.HubKey = true, i.hub.PublicKey()
 	for _, other := range []struct{ uid, clusterType string }{{"drone-2", "drone"}, {"till-1", "till"}} {
 		s := newSite(t)
-		s.uid, s.stream.ClusterType, s.now, s.opts.Now = other.uid, other.clusterType, time.Now(), nil
+		s.uid, s.stream.ClusterType, s.now, s.opts.Now = other.uid, other.clusterType, time.Now(), i.now
 		s.repo = s.repository(s.stream)
 		s.opts.HubKey = i.hub.PublicKey()
 		i.others = append(i.others, s)
@@ -57,7 +70,7 @@ func (i *island) start() {
 	e, err := serve.Open(serve.Options{Address: "127.0.0.1:0", URL: "https://first-box:5001", StateDir: i.box.dir})
 	require.NoError(i, err)
 	i.box.opts.Serve = e
-	state, err := OpenState(i.box.dir, nil)
+	state, err := OpenState(i.box.dir, i.now)
 	require.NoError(i, err)
 	ctx, cancel := context.WithCancel(i.Context())
 	ended := make(chan error, 1)
@@ -197,7 +210,7 @@ func TestOneFileEachWayForASiteOfManyClusters(t *testing.T) {
 	}
 	require.Equal(t, relay.Status{Clusters: 2, Reports: 2, Acks: 4}, i.held())
 	i.stop()
-	require.NoError(t, os.RemoveAll(i.box.dir))
+	i.reinstall(i.box)
 	i.start()
 	require.Equal(t, relay.Status{}, i.held())
 	st, err = i.client.Status(t.Context())
@@ -219,8 +232,7 @@ func TestOneFileEachWayForASiteOfManyClusters(t *testing.T) {
 
 	// A cluster that is installed anew has another key and other reports: what was acknowledged before says nothing of them.
 	till := i.others[1]
-	require.NoError(t, os.RemoveAll(till.dir))
-	require.NoError(t, os.RemoveAll(till.host))
+	i.reinstall(till)
 	r := till.once()
 	require.Equal(t, 1, r.Status.Queue.Length)
 	i.register(till, r.Status)
