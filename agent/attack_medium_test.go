@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// medium is a file of airgap.Export, taken apart.
+// medium is a file of airgap/export, taken apart.
 type medium struct {
 	names []string
 	data  map[string][]byte

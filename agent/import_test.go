@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -18,7 +18,7 @@ import (
 func (s *site) export(stream bundle.Stream) string {
 	s.t.Helper()
 	var file bytes.Buffer
-	require.NoError(s.t, airgap.Export(context.Background(), s.location(), stream.Environment, stream.ClusterType, &file))
+	require.NoError(s.t, export.Bundle(context.Background(), s.location(), stream.Environment, stream.ClusterType, &file))
 	return s.file(file.Bytes())
 }
 

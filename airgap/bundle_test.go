@@ -1,4 +1,4 @@
-package airgap
+package airgap_test
 
 import (
 	"archive/tar"
@@ -24,6 +24,9 @@ import (
 	orasoci "oras.land/oras-go/v2/content/oci"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/export"
+	"github.com/wherry-dev/wherry/airgap/packagetest"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -33,11 +36,11 @@ var drone = bundle.Stream{Platform: "default", Environment: "dev", ClusterType: 
 func TestABundleTravelsWithItsSignature(t *testing.T) {
 	from, key := publish(t, true)
 	var a, b bytes.Buffer
-	require.NoError(t, Export(context.Background(), from, "dev", "drone", &a))
-	require.NoError(t, Export(context.Background(), from, "dev", "drone", &b))
+	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &a))
+	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &b))
 	require.Equal(t, a.Bytes(), b.Bytes(), "the same bundle, the same file")
 
-	site, err := Open(write(t, a.Bytes()))
+	site, err := airgap.Open(write(t, a.Bytes()))
 	require.NoError(t, err)
 	defer site.Close()
 	require.Equal(t, []bundle.Stream{{Environment: "dev", ClusterType: "drone"}}, site.Bundles())
@@ -65,7 +68,7 @@ func TestABundleTravelsWithItsSignature(t *testing.T) {
 func TestOrdinaryToolsReadABundleFile(t *testing.T) {
 	from, _ := publish(t, true)
 	var file bytes.Buffer
-	require.NoError(t, Export(context.Background(), from, "dev", "drone", &file))
+	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &file))
 	store, err := orasoci.NewFromTar(context.Background(), write(t, file.Bytes()))
 	require.NoError(t, err)
 	var tags []string
@@ -73,38 +76,24 @@ func TestOrdinaryToolsReadABundleFile(t *testing.T) {
 		tags = append(tags, page...)
 		return nil
 	}))
-	require.Len(t, tags, 3)
+	require.Len(t, tags, 4)
+	require.Contains(t, tags, "site")
 	require.Contains(t, tags, "bundles/dev/drone/latest")
 	require.Contains(t, tags, "bundles/dev/drone/s0-7")
 }
 
-func TestAnExpiredReleaseIsExportedForAReasonAlone(t *testing.T) {
+func TestAReasonToCarryAnExpiredReleaseIsRead(t *testing.T) {
 	from, _ := publish(t, true)
-	repo, err := from.Repository(drone.Repository(), oci.Options{})
-	require.NoError(t, err)
-	export := func(opts Options) ([]byte, Exported, error) {
+	for reason, want := range map[string]string{"plant-7\n runs\x1b it": "plant-7 runs? it", "": ""} {
+		var now time.Time // judges nothing
+		if reason != "" {
+			now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+		}
+		plan, err := export.Choose(t.Context(), export.Request{From: from, Environment: "dev", Now: now, AllowExpired: reason})
+		require.NoError(t, err)
 		var file bytes.Buffer
-		done, err := ExportFrom(t.Context(), repo, repo, drone, &file, opts)
-		return file.Bytes(), done, err
-	}
-	plain, done, err := export(Options{})
-	require.NoError(t, err)
-	before, after := done.Release.ExpiresAt.Add(-time.Second), done.Release.ExpiresAt.Add(48*time.Hour)
-	fresh, _, err := export(Options{Now: before, AllowExpired: "not needed"})
-	require.NoError(t, err)
-	require.Equal(t, plain, fresh, "a reason that is not needed changes nothing")
-
-	nothing, _, err := export(Options{Now: after})
-	var refusal *bundle.Refusal
-	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, bundle.Expired, refusal.Reason)
-	require.Contains(t, refusal.Message, done.Name()+" expired 2d ago")
-	require.Empty(t, nothing)
-
-	old, _, err := export(Options{Now: after, AllowExpired: "plant-7\n runs\x1b it"})
-	require.NoError(t, err)
-	for want, file := range map[string][]byte{"plant-7 runs? it": old, "": plain} {
-		site, err := Open(write(t, file))
+		require.NoError(t, plan.Write(t.Context(), &file))
+		site, err := airgap.Open(write(t, file.Bytes()))
 		require.NoError(t, err)
 		require.Equal(t, want, site.AllowedExpired())
 		require.Len(t, site.Bundles(), 1)
@@ -112,17 +101,38 @@ func TestAnExpiredReleaseIsExportedForAReasonAlone(t *testing.T) {
 	}
 }
 
+// Packages of earlier versions have no list of contents.
+func TestAPackageWithoutAListOfContentsIsRead(t *testing.T) {
+	from, key := publish(t, true)
+	var file bytes.Buffer
+	require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &file))
+	p, err := packagetest.Parse(file.Bytes())
+	require.NoError(t, err)
+	p.ChangeIndex(func(index *ocispec.Index) { index.Manifests = index.Manifests[1:] })
+	site, err := airgap.Open(write(t, p.Bytes()))
+	require.NoError(t, err)
+	defer site.Close()
+	repo := site.Repository(drone)
+	desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
+	require.NoError(t, err)
+	_, err = bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{key}))
+	require.NoError(t, err)
+	r, err := airgap.NewReader(bytes.NewReader(p.Bytes()))
+	require.NoError(t, err)
+	require.Nil(t, r.Contents())
+}
+
 func TestWhatCannotBeExported(t *testing.T) {
 	t.Run("an unsigned bundle", func(t *testing.T) {
 		from, _ := publish(t, false)
-		err := Export(context.Background(), from, "dev", "drone", &bytes.Buffer{})
+		err := export.Bundle(context.Background(), from, "dev", "drone", &bytes.Buffer{})
 		var r *bundle.Refusal
 		require.ErrorAs(t, err, &r)
 		require.Equal(t, bundle.Unsigned, r.Reason)
 	})
 	t.Run("a bundle that is not there", func(t *testing.T) {
 		from, _ := publish(t, true)
-		require.ErrorIs(t, Export(context.Background(), from, "dev", "large", &bytes.Buffer{}), errdef.ErrNotFound)
+		require.ErrorIs(t, export.Bundle(context.Background(), from, "dev", "large", &bytes.Buffer{}), errdef.ErrNotFound)
 	})
 	t.Run("a layer that was changed", func(t *testing.T) {
 		from, _ := publish(t, true)
@@ -136,7 +146,7 @@ func TestWhatCannotBeExported(t *testing.T) {
 				require.NoError(t, os.WriteFile(path, data, 0o600))
 			}
 		}
-		err = Export(context.Background(), from, "dev", "drone", &bytes.Buffer{})
+		err = export.Bundle(context.Background(), from, "dev", "drone", &bytes.Buffer{})
 		var r *bundle.Refusal
 		require.ErrorAs(t, err, &r)
 		require.Equal(t, bundle.DigestMismatch, r.Reason)
@@ -147,7 +157,7 @@ func TestWhatCannotBeExported(t *testing.T) {
 func TestATarOfAFolderIsRead(t *testing.T) {
 	from, key := publish(t, true)
 	var file bytes.Buffer
-	require.NoError(t, Export(t.Context(), from, "dev", "drone", &file))
+	require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &file))
 	for name, test := range map[string]struct {
 		rename func(string) string
 		more   []string
@@ -165,9 +175,9 @@ func TestATarOfAFolderIsRead(t *testing.T) {
 		"a file outside, passed over": {func(s string) string { return "./" + s }, []string{"./../index.json"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			site, err := Open(write(t, renamed(t, file.Bytes(), test.rename, test.more)))
+			site, err := airgap.Open(write(t, renamed(t, file.Bytes(), test.rename, test.more)))
 			if test.says != "" {
-				require.ErrorIs(t, err, ErrFormat)
+				require.ErrorIs(t, err, airgap.ErrFormat)
 				require.ErrorContains(t, err, test.says)
 				return
 			}
@@ -211,8 +221,8 @@ func renamed(t *testing.T, data []byte, rename func(string) string, more []strin
 func TestABlobOfAnotherLengthIsRefused(t *testing.T) {
 	from, _ := publish(t, true)
 	var file bytes.Buffer
-	require.NoError(t, Export(context.Background(), from, "dev", "drone", &file))
-	site, err := Open(write(t, file.Bytes()))
+	require.NoError(t, export.Bundle(context.Background(), from, "dev", "drone", &file))
+	site, err := airgap.Open(write(t, file.Bytes()))
 	require.NoError(t, err)
 	defer site.Close()
 	repo := site.Repository(drone)

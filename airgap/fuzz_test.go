@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -72,4 +74,11 @@ func TestAnIndexOfTooManyManifestsIsRefused(t *testing.T) {
 	_, err := Open(write(t, tarOf(t, ocispec.ImageLayoutFile, layoutFile, ocispec.ImageIndexFile, index)))
 	require.ErrorIs(t, err, ErrFormat)
 	require.ErrorContains(t, err, fmt.Sprint(archive.MaxManifests+1))
+}
+
+func write(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "site.tar")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	return path
 }

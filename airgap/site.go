@@ -43,7 +43,7 @@ func openFile(path string) (*file, error) {
 
 func (f *file) Close() error { return f.opened.Close() }
 
-// Site is an opened file of Export. It may be used by several goroutines. The caller closes it.
+// Site is an opened site package. It may be used by several goroutines. The caller closes it.
 type Site struct{ layout *file }
 
 // Open opens the file at path. Its error wraps ErrFormat if the file is no OCI layout in a tar. The

@@ -1,4 +1,4 @@
-package airgap
+package airgap_test
 
 import (
 	"bytes"
@@ -10,6 +10,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -39,10 +41,10 @@ func TestAllTrustDocumentsTravelWithABundleOfAnEpoch(t *testing.T) {
 			require.NoError(t, err)
 
 			var a, b bytes.Buffer
-			require.NoError(t, Export(t.Context(), from, "dev", "drone", &a))
-			require.NoError(t, Export(t.Context(), from, "dev", "drone", &b))
+			require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &a))
+			require.NoError(t, export.Bundle(t.Context(), from, "dev", "drone", &b))
 			require.Equal(t, a.Bytes(), b.Bytes(), "the same content, the same file")
-			site, err := Open(write(t, a.Bytes()))
+			site, err := airgap.Open(write(t, a.Bytes()))
 			require.NoError(t, err)
 			defer site.Close()
 			var chain bundle.TrustChain

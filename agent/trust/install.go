@@ -86,7 +86,7 @@ func same(installed, d bundle.TrustDocument) error {
 }
 
 // ReadFile returns the envelopes in the file at path: that of one version, or all versions of a file of
-// airgap.Export. It does not verify them. The error wraps airgap.ErrFormat if the file is neither.
+// airgap/export. It does not verify them. The error wraps airgap.ErrFormat if the file is neither.
 func ReadFile(ctx context.Context, path string) ([][]byte, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {

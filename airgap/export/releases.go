@@ -173,6 +173,9 @@ func readReleases(ctx context.Context, store oci.Store, r Request, rec *record, 
 	}
 	p.Contents.Platform = found[0].Platform
 	for _, c := range found {
+		if own := c.Release.Stream(); own.Environment != c.stream.Environment || own.ClusterType != c.stream.ClusterType {
+			p.warn("the newest release of %s is one of %s/%s: agents will refuse it", c.user(), own.Environment, own.ClusterType)
+		}
 		if c.Platform != p.Contents.Platform {
 			return nil, fmt.Errorf("%s is of platform %q, and %s of %q: a package carries one platform", found[0].user(), p.Contents.Platform, c.user(), c.Platform)
 		}
@@ -207,9 +210,6 @@ func (c *chosen) readAll(ctx context.Context, d ocispec.Descriptor) error {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}
 	c.Release = v.Release
-	if got := c.Release.Stream(); got.Environment != c.stream.Environment || got.ClusterType != c.stream.ClusterType {
-		return fmt.Errorf("%s: its release is of %s/%s", c.user(), got.Environment, got.ClusterType)
-	}
 	if c.bundle, err = readDocument(ctx, c.repo, d); err != nil {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}

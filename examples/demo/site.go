@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -161,7 +162,7 @@ func (s *demonstration) carryByMedia(ctx context.Context) error {
 
 func (s *demonstration) carryIn(ctx context.Context, site *site, file string) error {
 	err := create(file, func(f *os.File) error {
-		return airgap.Export(ctx, s.prefix, site.stream.Environment, site.stream.ClusterType, f)
+		return export.Bundle(ctx, s.prefix, site.stream.Environment, site.stream.ClusterType, f)
 	})
 	if err != nil {
 		return err
