@@ -167,7 +167,7 @@ func copyFailure(ctx context.Context, err error, to oci.Location) error {
 	case errors.As(err, new(*cli.Error)):
 		return err
 	case errors.As(err, new(*copier.SparseError)):
-		return cli.Fail(cli.Failed, err, "have the registry take indexes without all of their manifests (distribution: validation.manifests.indexes.platforms: none), export the package with all platforms of the images, or copy with --without-artifacts and give agents the images by \"wherry-agent import\"")
+		return cli.Fail(cli.Failed, err, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package")
 	case errors.Is(err, archive.ErrFormat) || errors.As(err, new(*bundle.Refusal)):
 		if damaged := at.Damaged(ctx); damaged != nil {
 			return cli.Fail(cli.Failed, fmt.Errorf("%w\n%w", err, damaged), "")

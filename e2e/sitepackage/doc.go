@@ -1,0 +1,3 @@
+// Package sitepackage tests that ordinary tools read site packages: oras-go, go-containerregistry, skopeo, crane and
+// cosign, none of which knows anything of wherry. The tests have the build tag e2e and need no cluster.
+package sitepackage
