@@ -28,6 +28,7 @@
 //   - freeze: the reasons against changes to the cluster, and the guard that asks for them
 //   - health: the probes and the watchdog
 //   - identity: who the agent is
+//   - intake: the streams of site packages in the content store
 //   - lease: the Lease by which the agents of one cluster exclude each other
 //   - metrics: the page for Prometheus
 //   - outbox: the queue of reports and its sinks
@@ -65,6 +66,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
@@ -157,6 +159,8 @@ type Options struct {
 	// Carry configures how the artifacts of assignments are brought to the content store. What the agent itself knows,
 	// such as Download and Window, is set by New.
 	Carry carry.Options
+	// Intake configures what is stored of site packages. What the agent itself knows, such as Own and Trust, is set by New.
+	Intake intake.Options
 	// Named list what the content store keeps beside releases; see content.Options.
 	Named []func(*bbolt.Tx) ([]content.Named, error)
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
@@ -222,6 +226,7 @@ type process struct {
 	content    *content.Store
 	artifacts  *artifact.Store
 	carrier    *carry.Carrier
+	intake     *intake.Keeper
 	engines    *engines.Set
 	values     *sitevalues.Site
 	memory     *memoryState
@@ -270,7 +275,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		process: process{memory: &memoryState{}, freezeRest: freeze.Rest},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
-	named := append(slices.Clone(a.opts.Named), artifact.Named, a.carried)
+	named := append(slices.Clone(a.opts.Named), artifact.Named, a.namedArtifacts)
 	if a.opts.Serve != nil {
 		named = append(named, a.namedTrust)
 	}
@@ -281,7 +286,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	})
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.artifacts = artifact.New(state.db, a.content)
-	a.carrier = a.newCarrier()
+	a.carrier, a.intake = a.newCarrier(), a.newKeeper()
 	a.engines = engines.New(state.db, a.content, engines.Options{
 		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.serveTo},
 		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -120,7 +121,7 @@ func TestAttackByAnOrderInTheMemory(t *testing.T) {
 	s.onceOn(c)
 	doc, err := backup.Unpack(c.secret)
 	require.NoError(t, err)
-	doc.Orders[orderKey(s.stream)] = backup.Position{Sequence: math.MaxInt64}
+	doc.Orders[state.OrderKey(s.stream)] = backup.Position{Sequence: math.MaxInt64}
 	doc.Generation++
 	c.secret = must(doc.Encode())
 	s.bring(2, map[string]string{"b-x/f": "1"})

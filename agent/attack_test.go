@@ -165,7 +165,7 @@ type memory struct {
 func (s *siege) memory() (m memory) {
 	s.t.Helper()
 	require.NoError(s.t, s.state.db.View(func(tx *bbolt.Tx) (err error) {
-		if m.Highest, err = state.Load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
+		if m.Highest, err = state.Load[bundle.Order](tx, state.Orders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
 			m.Floor, err = trust.LoadFloor(tx, s.epoch)
 		}
 		return err

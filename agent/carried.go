@@ -10,7 +10,9 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -22,8 +24,33 @@ func (a *Agent) newCarrier() *carry.Carrier {
 	return carry.New(a.state.db, o)
 }
 
-// carried is the carrier's part of what the store names.
-func (a *Agent) carried(tx *bbolt.Tx) ([]content.Named, error) { return a.carrier.Named(tx) }
+// newKeeper returns the keeper of site packages, which shares store, trust and clock with the rest.
+func (a *Agent) newKeeper() *intake.Keeper {
+	o := a.opts.Intake
+	o.Own, o.Ring, o.Platforms = a.stream(), a.cluster.Ring, a.opts.Carry.Platforms
+	o.Trust, o.Now, o.Log = a.state.trust, a.opts.Now, a.opts.Log
+	o.Judge = func() (trust.Judge, error) {
+		by := a.judge()
+		return by, a.vouched(by)
+	}
+	o.Prune = func() error {
+		a.busy.Lock()
+		defer a.busy.Unlock()
+		p := newPass(a, scope{})
+		if err := p.remember(); err != nil {
+			return err
+		}
+		return p.prune(nil)
+	}
+	return intake.New(a.state.db, o)
+}
+
+// namedArtifacts lists what the store names of carried artifacts and of site packages.
+func (a *Agent) namedArtifacts(tx *bbolt.Tx) ([]content.Named, error) {
+	carried, err1 := a.carrier.Named(tx)
+	stored, err2 := a.intake.Named(tx)
+	return intake.Unambiguous(append(carried, stored...)), errors.Join(err1, err2)
+}
 
 // carry looks for the artifacts of the running release, and of the one that is to run once the cluster may be changed, and
 // has the missing ones brought in the background. It does nothing where no assignment has any carried.
@@ -141,6 +168,8 @@ func (p *pass) readCarried(r *state.Release) (carry.List, error) {
 // prune deletes what no release in use needs.
 func (p *pass) prune(target *state.Release) error {
 	return p.carrier.Guard(func() error {
-		return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(target))
+		return p.intake.Guard(func() error {
+			return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(target))
+		})
 	})
 }

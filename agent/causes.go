@@ -63,7 +63,7 @@ func (p *pass) behind(r *state.Release) bool {
 	if err != nil || note == nil {
 		return false
 	}
-	at, ok := note.Ahead[orderKey(p.stream())]
+	at, ok := note.Ahead[state.OrderKey(p.stream())]
 	if !ok {
 		return false
 	}

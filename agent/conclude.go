@@ -172,8 +172,9 @@ func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 // tidy deletes what no release in use needs: where others are in use than before, and once in a process, for what a
 // killed one has left.
 func (p *pass) tidy(target *state.Release, others bool) error {
-	if p.tidied && !others {
-		return nil
+	settled, err := p.intake.Settle(p.accepted, p.running)
+	if err != nil || p.tidied && !others && !settled && !p.media {
+		return err
 	}
 	p.tidied = true
 	return p.prune(target)

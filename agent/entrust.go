@@ -118,7 +118,7 @@ func (p *pass) uid() string {
 // memorable is the memory of what the state holds, but for the inventory.
 func (p *pass) memorable(tx *bbolt.Tx) (backup.Backup, error) {
 	doc := backup.Backup{Schema: backup.Schema, UID: p.uid(), Stream: p.stream(), Orders: map[string]backup.Position{}, Floors: map[string]time.Time{}}
-	err := tx.Bucket([]byte(bucketOrders)).ForEach(func(k, v []byte) error {
+	err := tx.Bucket([]byte(state.Orders)).ForEach(func(k, v []byte) error {
 		var o bundle.Order
 		err := json.Unmarshal(v, &o)
 		doc.Orders[string(k)] = backup.Position{Epoch: o.Epoch, Sequence: o.Sequence, IssuedAt: o.IssuedAt}

@@ -7,14 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
-
 	"github.com/wherry-dev/wherry/agent/intake"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
+	sitemedium "github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -22,7 +22,7 @@ import (
 type ImportRequest struct {
 	// Paths are those of one package: its file, its parts in any order, or a folder; or "-" alone for Stdin.
 	Paths []string `json:"paths"`
-	// Stdin is the package itself, read once from front to back.
+	// Stdin is the package itself, read once from front to back; nil is the process's standard input.
 	Stdin io.Reader `json:"-"`
 	// AllowExpired is why releases of the package may be taken although they have expired; empty takes none of them.
 	AllowExpired string `json:"allowExpired,omitempty"`
@@ -43,7 +43,8 @@ type ImportProgress struct {
 // read, or in a folder that its service has for itself.
 var ErrUnreadable = errors.New("the running agent cannot open the medium")
 
-// ImportResult is the outcome of the pass after an import, with that of each stream of the package.
+// ImportResult is the outcome of the pass after an import, with that of each stream of the package. The verdict is that of
+// the agent's own stream; if the package has none of it, it is bad only if nothing of the package was of use.
 type ImportResult struct {
 	Result
 	// Streams are sorted by environment and cluster type. There is none if the package could not be read.
@@ -99,56 +100,94 @@ func canOpen(paths []string) error {
 
 // importSite is Import. What is copied ends with asked, the pass with ctx. Last means that the process ends after it.
 func (a *Agent) importSite(ctx, asked context.Context, request ImportRequest, last bool) ImportResult {
-	s := scope{wait: request.Wait, allowExpired: bundle.Clip(strings.Join(strings.Fields(request.AllowExpired), " ")), last: last}
-	if len(request.Paths) != 1 {
-		return ImportResult{Result: a.result(outcome{Verdict: Broken, Err: errors.New("name one file")})}
+	request.AllowExpired = bundle.Clip(strings.Join(strings.Fields(request.AllowExpired), " "))
+	taken, err := a.takeSite(asked, request)
+	out := idle
+	if taken.Changed || taken.Releases != nil {
+		out = a.makePass(ctx, scope{
+			from: taken.Releases, documents: taken.Trust, allowExpired: request.AllowExpired, wait: request.Wait,
+			ask: true, media: true, all: true, force: true, last: last,
+		})
 	}
-	if asked.Err() != nil {
-		return ImportResult{Result: a.result(outcome{Verdict: Interrupted, Err: context.Cause(asked)})}
-	}
-	return ImportResult{Result: a.importFile(ctx, request.Paths[0], s)}
+	out = a.weigh(out, taken.Streams, importOutcome(asked, err))
+	return ImportResult{Result: a.result(out), Streams: taken.Streams}
 }
 
-func (a *Agent) importFile(ctx context.Context, path string, s scope) Result {
-	site, err := airgap.Open(path)
+// importOutcome is that of an error that has ended the reading of a package.
+func importOutcome(ctx context.Context, err error) outcome {
+	switch {
+	case err == nil:
+		return done
+	case ctx.Err() != nil:
+		return outcome{Verdict: Interrupted, Err: context.Cause(ctx)}
+	}
+	return outcome{Verdict: Broken, Err: err}
+}
+
+// takeSite stores what a package has for this agent.
+func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Result, error) {
+	in := request.Stdin
+	if in == nil {
+		in = os.Stdin
+	}
+	from, err := sitemedium.Open(sitemedium.OS{}, in, request.Paths...)
 	if err != nil {
-		return a.result(outcome{Verdict: Broken, Err: err})
+		return intake.Result{}, err
 	}
-	defer site.Close()
-	offer := a.offerOf(site)
-	if offer == nil {
-		return a.result(outcome{Verdict: Broken, Err: fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)})
+	defer from.Close()
+	r, err := from.Reader()
+	if err != nil {
+		return intake.Result{}, err
 	}
-	s.from, s.documents, s.ask, s.media, s.all, s.force = offer, site.Trust(), true, true, true, true
-	return a.result(a.makePass(ctx, s))
-}
-
-// offerOf is the part of a site's file that is meant for this agent. Where there is none, it is the
-// first other one: that is judged like any other offer, and refused for the true reason.
-func (a *Agent) offerOf(site *airgap.Site) bundle.Source {
-	var offer bundle.Source
-	for _, s := range site.Bundles() {
-		if own := s.Repository() == a.stream().Repository(); own || offer == nil {
-			offer = siteOffer{site.Repository(s), bundle.MovingTag(a.cluster.Ring)}
-			if own {
-				break
-			}
+	taken, err := a.intake.Take(ctx, r, intake.Asked{AllowExpired: request.AllowExpired, Progress: request.Progress})
+	if err == nil && len(taken.Streams) == 0 && taken.Releases == nil {
+		err = fmt.Errorf("%s: %w: it holds no bundle", from.Name(), airgap.ErrFormat)
+	}
+	if err != nil && !errors.As(err, new(*state.LocalError)) || slices.ContainsFunc(taken.Streams, damaged) {
+		if parts := from.Damaged(ctx); parts != nil { // which says more than the digest of a blob
+			err = errors.Join(err, parts)
 		}
 	}
-	return offer
+	return taken, err
 }
 
-// siteOffer answers with the latest where the ring has no tag of its own. Whether a release is for the
-// ring is said in the release.
-type siteOffer struct {
-	bundle.Source
-	ringTag string
-}
+func damaged(s intake.Stream) bool { return s.Reason == bundle.DigestMismatch }
 
-func (o siteOffer) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
-	desc, err := o.Source.Resolve(ctx, reference)
-	if reference == o.ringTag && errors.Is(err, errdef.ErrNotFound) {
-		return o.Source.Resolve(ctx, bundle.LatestTag)
+// weigh returns the outcome of an import: that of the pass, unless something of it has kept the pass from judging the
+// release for this agent. Streams are corrected by what the pass has said of the own one.
+func (a *Agent) weigh(pass outcome, streams []intake.Stream, reading outcome) outcome {
+	if pass.Verdict == Interrupted || reading.Verdict != Done && (pass.Verdict == Done || pass.Verdict == Idle) {
+		if pass.Verdict != Interrupted {
+			pass.Verdict, pass.Err = reading.Verdict, reading.Err
+		}
+		return pass
 	}
-	return desc, err
+	good := false
+	var bad *intake.Stream
+	for i := range streams {
+		s := &streams[i]
+		if s.Own && s.Outcome.Good() && pass.Verdict == Refused {
+			a.refuseOwn(s, pass)
+		}
+		good = good || s.Outcome.Good()
+		if !s.Outcome.Good() && (bad == nil || s.Own) {
+			bad = s
+		}
+	}
+	if bad != nil && (bad.Own || !good) && (pass.Verdict == Done || pass.Verdict == Idle) {
+		pass.Verdict, pass.Err = Refused, &bundle.Refusal{Reason: bad.Reason, Message: bundle.Clip(bad.Name() + ": " + bad.Message)}
+	}
+	return pass
+}
+
+// refuseOwn gives the own stream the result of the pass, which has refused its release by what is in its tree.
+func (a *Agent) refuseOwn(s *intake.Stream, pass outcome) {
+	var refusal *bundle.Refusal
+	if !errors.As(pass.Err, &refusal) {
+		return
+	}
+	s.Outcome, s.Reason, s.Message = intake.Refused, refusal.Reason, refusal.Message
+	if err := a.intake.Refuse(s.Digest); err != nil {
+		a.opts.Log.Warn("what has arrived of a refused release stays on the disk", "err", err)
+	}
 }

@@ -63,6 +63,7 @@ func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {
 	path := s.export(s.stream)
 	s.agent(func(a *Agent) {
 		a.cluster.Ring = "canary"
+		a.intake = a.newKeeper()
 		r := a.Import(context.Background(), ImportRequest{Paths: []string{path}}).Result
 		require.Equal(t, Done, r.Verdict, r.Error)
 	})

@@ -72,7 +72,7 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error 
 	}
 	note = cmp.Or(note, &backup.Note{})
 	for stream, at := range doc.Orders {
-		own, err := state.Load[bundle.Order](tx, bucketOrders, stream)
+		own, err := state.Load[bundle.Order](tx, state.Orders, stream)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error 
 			note.Ahead = map[string]backup.Position{}
 		}
 		note.Ahead[stream] = at
-		if err := state.Save(tx, bucketOrders, stream, at.Order()); err != nil {
+		if err := state.Save(tx, state.Orders, stream, at.Order()); err != nil {
 			return err
 		}
 	}
@@ -201,7 +201,7 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Recor
 // on purpose.
 func (p *pass) catchUp(tx *bbolt.Tx, next *state.Release) error {
 	note, err := backup.LoadNote(tx)
-	key := orderKey(next.Release.Stream())
+	key := state.OrderKey(next.Release.Stream())
 	if err != nil || note == nil {
 		return err
 	}
@@ -212,6 +212,3 @@ func (p *pass) catchUp(tx *bbolt.Tx, next *state.Release) error {
 	delete(note.Ahead, key)
 	return note.Save(tx)
 }
-
-// orderKey is the key of bucketOrders.
-func orderKey(s bundle.Stream) string { return s.Repository() + "@" + s.Platform }

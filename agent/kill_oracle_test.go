@@ -123,7 +123,7 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 		m.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 		m.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 		m.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
-		m.order, errs[3] = state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
+		m.order, errs[3] = state.Load[bundle.Order](tx, state.Orders, stream.Repository()+"@"+stream.Platform)
 		last, errs[4] = outbox.LoadLast(tx)
 		m.records, errs[5] = s.records.All(tx)
 		errs[6] = tx.Bucket([]byte(outbox.Buckets[0])).ForEach(func(_, envelope []byte) error {

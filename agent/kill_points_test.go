@@ -71,7 +71,14 @@ var points = []point{
 	{"fetch: rename", afterUpdate},
 	{"fetch: end of the note", afterUpdate},
 	{"fetch: all is in the store", afterUpdate},
-	{"import: the layer is in the store", afterImport},
+	{"commit of claim: before", afterImport},
+	{"commit of claim: after", afterImport},
+	{"intake: a document has arrived", afterImport},
+	{"intake: a blob has arrived", afterImport},
+	{"commit of finish: before", afterImport},
+	{"commit of finish: after", afterImport},
+	{"commit of Settle: before", afterImport},
+	{"commit of Settle: after", afterImport},
 	{"delta: it has arrived", afterDelta},
 	{"delta: the tree is made", afterDelta},
 	{"index: before", afterUpdate},
@@ -149,6 +156,10 @@ var elsewhere = map[string]string{
 	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
 	"useValues":      "TestADeathAmidValuesLeavesNothingHalf",
+	// What they forget is of no use any more, and is forgotten by the next import or pass if they do not.
+	"drop":   "TestDamageOfOneStreamLeavesTheOthers",
+	"forget": "TestANewerPackageSupersedesWhatHasArrived",
+	"Refuse": "TestATreeThatIsNotAsSignedIsForgotten",
 	// Steps for the agent's endpoint, which end a pass.
 	"keepSignature":    "TestAReleaseIsCompletedWhereverItIsCut",
 	"compressAgain":    "TestAReleaseIsCompletedWhereverItIsCut",
@@ -193,7 +204,7 @@ func (w *realm) eventOf(name string) string {
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{".", "assignments", "backup", "content", "engines", "enroll", "identity", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
+	for _, dir := range []string{".", "assignments", "backup", "content", "engines", "enroll", "identity", "intake", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
 		found, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		files = append(files, found...)

@@ -16,7 +16,7 @@ import (
 
 // declaredReasons are those that the agent itself gives.
 func declaredReasons(t *testing.T) (names []string) {
-	for _, name := range []string{"reasons.go", "assignments/reasons.go", "carry/reasons.go", "freeze/reasons.go", "../bundle/refusal.go"} {
+	for _, name := range []string{"reasons.go", "assignments/reasons.go", "carry/reasons.go", "freeze/reasons.go", "intake/reasons.go", "../bundle/refusal.go"} {
 		inspect(t, name, func(n ast.Node) {
 			if v, ok := n.(*ast.ValueSpec); ok {
 				names = append(names, literals(v.Values...)...)
@@ -109,7 +109,7 @@ func TestThePageOnOperatingHasEveryReason(t *testing.T) {
 func TestReasonsHaveOnePlace(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, below := range []string{"assignments", "backup", "carry", "engines", "enroll", "freeze", "health", "identity", "metrics", "trust", "veto"} {
+	for _, below := range []string{"assignments", "backup", "carry", "engines", "enroll", "freeze", "health", "identity", "intake", "metrics", "trust", "veto"} {
 		more, err := filepath.Glob(below + "/*.go")
 		require.NoError(t, err)
 		files = append(files, more...)

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/registries"
 	"github.com/wherry-dev/wherry/agent/relay"
@@ -105,6 +106,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	}
 	if held != (relay.Status{}) {
 		st.Relay = &held
+	}
+	if st.Streams, err = intake.ReadStatus(tx); err != nil {
+		return st, err
 	}
 	own, err := values.Load(tx)
 	st.remark(k.floor, own.Broken)

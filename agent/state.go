@@ -26,12 +26,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// The buckets of the state file.
-const (
-	bucketOrders = "orders" // stream: highest order accepted
-
-)
-
 // The records of state.Meta.
 const (
 	keyAccepted = "accepted" // release: the newest that passed verification
@@ -66,7 +60,7 @@ func newState(db *state.DB) *State {
 }
 
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = append([]string{bucketOrders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
+var buckets = append([]string{state.Orders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error
@@ -174,7 +168,7 @@ func (s *State) whole(tx *bbolt.Tx) error {
 	}
 	if accepted != nil {
 		stream := accepted.Release.Stream()
-		highest, err := state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
+		highest, err := state.Load[bundle.Order](tx, state.Orders, state.OrderKey(stream))
 		if err != nil {
 			return err
 		}

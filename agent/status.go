@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/freeze"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
@@ -49,6 +50,8 @@ type Status struct {
 	Memory *backup.Status `json:"memory,omitempty"`
 	// Carry is how the artifacts stand that are brought to the content store. Nil if no assignment has any carried.
 	Carry *carry.Status `json:"carry,omitempty"`
+	// Streams are those that site packages have brought to the content store, sorted by environment and cluster type.
+	Streams []intake.StreamStatus `json:"streams,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`

@@ -87,8 +87,8 @@ func (p *pass) excused(r bundle.Release, by trust.Judge) (string, error) {
 
 // vouched refuses to judge by an older trust document than the one that was in force in this cluster before the machine
 // was set up anew.
-func (p *pass) vouched(by trust.Judge) error {
-	note, err := backup.ReadNote(p.state.db)
+func (a *Agent) vouched(by trust.Judge) error {
+	note, err := backup.ReadNote(a.state.db)
 	if err != nil || note == nil || note.Trust <= by.Version() {
 		return err
 	}
@@ -132,7 +132,7 @@ func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
 // judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
 func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
 	err = p.state.db.View(func(tx *bbolt.Tx) (err error) {
-		highest, err = state.Load[bundle.Order](tx, bucketOrders, orderKey(s))
+		highest, err = state.Load[bundle.Order](tx, state.Orders, state.OrderKey(s))
 		if err == nil {
 			floor, err = trust.LoadFloor(tx, epoch)
 		}
@@ -161,7 +161,7 @@ func (p *pass) accept(r *state.Release, by trust.Judge) error {
 		ended, err = p.noteAccepted(tx, r)
 		return errors.Join(
 			err,
-			state.Save(tx, bucketOrders, orderKey(r.Release.Stream()), r.Order()),
+			state.Save(tx, state.Orders, state.OrderKey(r.Release.Stream()), r.Order()),
 			trust.RaiseFloor(tx, r.Release.Epoch, r.Release.IssuedAt),
 			state.Save(tx, state.Meta, keyAccepted, r),
 			state.Drop(tx, state.Meta, keyRefused),

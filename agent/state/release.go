@@ -20,6 +20,12 @@ type Release struct {
 	AllowExpired string `json:"allowExpired,omitempty"`
 }
 
+// Orders is the bucket with the highest place that was accepted of each stream, under its OrderKey. Every state file has it.
+const Orders = "orders"
+
+// OrderKey is the key of a stream in Orders.
+func OrderKey(s bundle.Stream) string { return s.Repository() + "@" + s.Platform }
+
 // Digest is that of the manifest; empty for nil.
 func (r *Release) Digest() digest.Digest {
 	if r == nil {

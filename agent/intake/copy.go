@@ -1,0 +1,324 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	orascontent "oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// walk returns what an artifact consists of, by its manifests in the package or in the store. The error is a *missingError
+// if one is in neither.
+func (t *taking) walk(ctx context.Context, root digest.Digest) (graph.Graph, error) {
+	return graph.Walk(ocispec.Descriptor{Digest: root}, t.platforms, func(d ocispec.Descriptor) ([]byte, error) {
+		if data, ok := t.held[d.Digest]; ok {
+			if digest.FromBytes(data) != d.Digest {
+				return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("manifest %s has another digest", d.Digest)}
+			}
+			return data, nil
+		}
+		desc, err := t.blobs.Resolve(ctx, d.Digest.String())
+		if errors.Is(err, errdef.ErrNotFound) {
+			return nil, &missingError{d}
+		}
+		if err != nil {
+			return nil, state.Local("store: %w", err)
+		}
+		return bundle.ReadBlob(ctx, t.blobs, desc, graph.MaxManifestBytes)
+	})
+}
+
+// passOver ends the streams whose release is stored with everything that the package carries of it.
+func (t *taking) passOver(ctx context.Context) {
+	for _, s := range t.left() {
+		if !s.stored || !t.has(s.blobs[0]) {
+			continue
+		}
+		before := len(s.content.Artifacts)
+		probe := &stream{Stream: s.Stream, offer: s.offer, place: s.place, content: s.content, blobs: s.blobs[:1:1]}
+		if t.list(ctx, probe) != nil || len(probe.content.Artifacts) != before {
+			continue
+		}
+		if missing, _ := t.missing(probe); len(missing) == 0 {
+			s.Outcome = Here
+		}
+	}
+}
+
+// storeDocuments stores the documents of releases.
+func (t *taking) storeDocuments(ctx context.Context) error {
+	for _, s := range t.left() {
+		from := s.offer.source(t.head)
+		for _, d := range s.documents {
+			data, err := bundle.ReadBlob(ctx, from, d, bundle.MaxManifestBytes)
+			if err != nil {
+				return err // it was read before
+			}
+			if err := t.storeDocument(ctx, plain(d), data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// storeDocument stores a document or a manifest.
+func (t *taking) storeDocument(ctx context.Context, d ocispec.Descriptor, data []byte) error {
+	t.documents.Lock()
+	defer t.documents.Unlock()
+	t.db.At("intake: a document has arrived")
+	if err := t.blobs.Push(ctx, d, bytes.NewReader(data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+		return state.Local("store: %w", err)
+	}
+	return nil
+}
+
+// storeTrees stores the trees of releases, which come before all blobs of artifacts.
+func (t *taking) storeTrees(ctx context.Context) error {
+	wanted := needs{}
+	for _, s := range t.left() {
+		wanted.add(s, s.blobs[0], t.has)
+	}
+	err := t.copy(ctx, wanted, func(d digest.Digest) bool { return t.parts[d] })
+	if err != nil {
+		return err
+	}
+	for _, s := range t.left() {
+		if missing, bytes := t.missing(s); len(missing) > 0 {
+			t.lacks(s, missing, bytes)
+		}
+	}
+	return nil
+}
+
+// listArtifacts reads the signed lists of artifacts, and claims those that the package carries.
+func (t *taking) listArtifacts(ctx context.Context) error {
+	all := map[*stream][]ocispec.Descriptor{}
+	for _, s := range t.left() {
+		err := t.list(ctx, s)
+		var missing *missingError
+		switch {
+		case errors.As(err, new(*state.LocalError)):
+			return err
+		case errors.As(err, &missing):
+			t.lacks(s, []ocispec.Descriptor{missing.Descriptor}, missing.Size)
+		case err != nil:
+			s.fail(err)
+		}
+		all[s] = s.blobs
+	}
+	t.checkLeftOut()
+	t.fits(all, true)
+	if len(t.left()) == 0 {
+		return nil
+	}
+	return t.claim(t.left())
+}
+
+// checkLeftOut ends the streams that leave out what is not in the store, by their signed lists.
+func (t *taking) checkLeftOut() {
+	left := t.leftOut()
+	for _, s := range t.left() {
+		missing, _ := t.missing(s)
+		missing = slices.DeleteFunc(missing, func(d ocispec.Descriptor) bool { _, out := left[d.Digest]; return !out })
+		if len(missing) > 0 {
+			t.lacks(s, missing, sum(missing))
+		}
+	}
+}
+
+// list reads the signed list of artifacts of a release from its stored tree, and adds those that the package carries.
+func (t *taking) list(ctx context.Context, s *stream) error {
+	r := s.content.Release
+	list, err := bundle.ReadArtifacts(ctx, t.blobs, r.Tree, r.Release)
+	if err != nil {
+		return err
+	}
+	before := s.content.Artifacts
+	s.content.Artifacts, s.manifests = nil, nil
+	for _, a := range list {
+		repository, tag := a.InRegistry()
+		d := digest.Digest(a.Digest)
+		if !isRepository(repository) || d.Validate() != nil || d.Algorithm() != digest.SHA256 || !t.carries(d, before) {
+			continue
+		}
+		if oci.CheckTag(tag) != nil {
+			tag = ""
+		}
+		g, err := t.walk(ctx, d)
+		if err != nil {
+			return fmt.Errorf("%s: %w", a.Reference, err)
+		}
+		s.content.Artifacts = append(s.content.Artifacts, artifact{repository, tag, g.Manifests[0]})
+		s.manifests, s.blobs = append(s.manifests, g.Manifests...), append(s.blobs, g.All()...)
+	}
+	s.manifests, s.blobs = once(s.manifests), once(s.blobs)
+	s.content.Bytes = sum(once(s.documents)) + sum(s.blobs)
+	return nil
+}
+
+// isRepository reports whether an artifact lies at HOST/NAME.
+func isRepository(repository string) bool {
+	host, name, _ := strings.Cut(repository, "/")
+	return oci.CheckHost(host) == nil && oci.CheckName(name) == nil
+}
+
+// carries reports whether an artifact of a release is one that the package says to carry, or that was stored with the same
+// release before.
+func (t *taking) carries(d digest.Digest, before []artifact) bool {
+	if t.artifacts[d] != nil || slices.ContainsFunc(before, func(a artifact) bool { return a.Manifest.Digest == d }) {
+		return true
+	}
+	return t.contents != nil && slices.ContainsFunc(t.contents.Artifacts, func(a airgap.ContentsArtifact) bool { return a.Digest == d })
+}
+
+// storeManifests stores the manifests of artifacts, so that all that they refer to is kept.
+func (t *taking) storeManifests(ctx context.Context) error {
+	for _, s := range t.left() {
+		for _, d := range s.manifests {
+			data, ok := t.held[d.Digest]
+			if !ok || t.has(d) {
+				continue
+			}
+			if err := t.storeDocument(ctx, d, data); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// storeBlobs stores the blobs of artifacts.
+func (t *taking) storeBlobs(ctx context.Context) error {
+	wanted := needs{}
+	for _, s := range t.left() {
+		for _, d := range s.blobs {
+			wanted.add(s, d, t.has)
+		}
+	}
+	return t.copy(ctx, wanted, func(digest.Digest) bool { return false })
+}
+
+// needs has the blobs that are to be copied, each with the streams that need it.
+type needs map[digest.Digest]*need
+
+type need struct {
+	ocispec.Descriptor
+	by []*stream
+}
+
+// add adds a blob that a stream needs, unless the store has it.
+func (n needs) add(s *stream, d ocispec.Descriptor, has func(ocispec.Descriptor) bool) {
+	if n[d.Digest] == nil {
+		if has(d) {
+			return
+		}
+		n[d.Digest] = &need{Descriptor: d}
+	}
+	n[d.Digest].by = append(n[d.Digest].by, s)
+}
+
+// copy copies the wanted blobs from the package to the store, until one comes of which before says that none of them comes
+// after it. A blob that is not what its digest says ends the streams that need it. What the package lacks stays in wanted.
+func (t *taking) copy(ctx context.Context, wanted needs, before func(digest.Digest) bool) error {
+	for len(wanted) > 0 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e, err := t.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		n := wanted[e.Digest]
+		if n == nil && before(e.Digest) {
+			t.back = &e
+			return nil
+		}
+		t.advance(e.Size)
+		if n == nil {
+			continue
+		}
+		delete(wanted, e.Digest)
+		if !slices.ContainsFunc(n.by, (*stream).open) {
+			continue
+		}
+		err = t.push(ctx, n.Descriptor, e.Content)
+		if errors.As(err, new(*bundle.Refusal)) {
+			t.failures[e.Digest] = err
+			for _, s := range n.by {
+				s.fail(err)
+			}
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		n.by[0].Bytes += n.Size
+		t.db.At("intake: a blob has arrived")
+	}
+	return nil
+}
+
+// advance reports the progress, after a blob of some bytes has come up.
+func (t *taking) advance(bytes int64) {
+	if t.done += bytes; t.Progress == nil {
+		return
+	}
+	total := int64(0)
+	if t.contents != nil {
+		total = max(t.contents.Bytes, t.done)
+	}
+	t.Progress(t.done, total)
+}
+
+// push stores a blob, and returns once it is on the disk. The error is a *bundle.Refusal if it is not what its digest says,
+// a *state.LocalError of this machine, or that of reading it.
+func (t *taking) push(ctx context.Context, d ocispec.Descriptor, from io.Reader) error {
+	source := &reading{ctx: ctx, from: from}
+	err := t.blobs.Push(ctx, d, source)
+	switch {
+	case err == nil, errors.Is(err, errdef.ErrAlreadyExists):
+		return nil
+	case source.err != nil:
+		return source.err
+	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData), errors.Is(err, io.ErrUnexpectedEOF):
+		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("the content of blob %s has another digest", d.Digest)}
+	}
+	return state.Local("store: %w", err)
+}
+
+// reading reads until its context ends, and remembers the error of its reader.
+type reading struct {
+	ctx  context.Context
+	from io.Reader
+	err  error
+}
+
+func (r *reading) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		r.err = context.Cause(r.ctx)
+		return 0, r.err
+	}
+	n, err := r.from.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
+}
