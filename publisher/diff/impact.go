@@ -12,9 +12,12 @@ import (
 )
 
 // RosterOf returns the clusters that a platform lists.
-func RosterOf(m *scheduler.Model) impact.Fleet {
+func RosterOf(m *scheduler.Model) impact.Fleet { return Roster(m.Clusters()) }
+
+// Roster returns listed clusters as a fleet, of which nobody knows what it runs.
+func Roster(clusters []scheduler.Cluster) impact.Fleet {
 	var f impact.Fleet
-	for _, c := range m.Clusters() {
+	for _, c := range clusters {
 		f.From = impact.FromRoster
 		f.Clusters = append(f.Clusters, impact.Cluster{Name: c.Name, UID: c.UID, ClusterType: c.ClusterType, Ring: c.Ring, Labels: c.Labels})
 	}

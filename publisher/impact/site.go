@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -63,6 +65,25 @@ func (s Site) ClusterTypes() []string {
 
 // Of returns the site's clusters of a cluster type.
 func (s Site) Of(clusterType string) []Cluster { return Fleet{Clusters: s.Clusters}.Of(clusterType) }
+
+// Common returns the releases that clusters have, by cluster type: those at which its clusters are compliant. A cluster type with a
+// cluster that is not known to have any is left out.
+func Common(clusters []Cluster) map[string][]digest.Digest {
+	releases, lacking := map[string][]digest.Digest{}, map[string]bool{}
+	for _, c := range clusters {
+		if c.Has() == "" {
+			lacking[c.ClusterType] = true
+		} else if !slices.Contains(releases[c.ClusterType], c.Has()) {
+			releases[c.ClusterType] = append(releases[c.ClusterType], c.Has())
+		}
+	}
+	for clusterType, list := range releases {
+		if slices.Sort(list); lacking[clusterType] {
+			delete(releases, clusterType)
+		}
+	}
+	return releases
+}
 
 // OfReports returns the clusters of an environment as the newest report of each says, sorted by uid. The caller has verified the
 // reports. An empty platform stands for all of them.

@@ -1,12 +1,9 @@
 package airgapcmd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -15,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/publisher/settings"
@@ -89,70 +86,35 @@ func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r export
 
 // baseOfReports reads which releases the clusters have from a file of reports.
 func (x *exporting) baseOfReports(cmd *cobra.Command, r export.Request) (*export.Base, error) {
-	envelopes, err := airgap.ReadReports(x.since)
+	keys, err := x.keys(cmd)
 	if err != nil {
-		return nil, sinceFailure(err)
-	}
-	open := openUnverified
-	if x.roster == "" {
-		cmd.PrintErrf("note: the reports in %s are not verified; pass --roster to verify them\n", x.since)
-	} else if open, err = x.verified(cmd); err != nil {
 		return nil, err
 	}
-	var reports []bundle.Report
-	for i, envelope := range envelopes {
-		report, err := open(envelope)
-		if err != nil {
-			return nil, cli.Fail(cli.Denied, fmt.Errorf("--since: report %d of %s: %w", i+1, x.since, err), "an earlier package as --since needs no reports")
-		}
-		reports = append(reports, report)
+	reports, err := flags.ReadReports(x.since, keys)
+	if errors.Is(err, airgap.ErrFormat) {
+		return nil, sinceFailure(err)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Denied, fmt.Errorf("--since: %w", err), "an earlier package as --since needs no reports")
 	}
 	return x.baseOf(impact.OfReports(reports, "", r.Environment), x.since, r.Environment)
 }
 
-// openUnverified returns the report in an envelope, whoever signed it.
-func openUnverified(envelope []byte) (bundle.Report, error) {
-	var e struct {
-		PayloadType string `json:"payloadType"`
-		Payload     []byte `json:"payload"`
+// keys returns the keys of the roster by the uids of clusters; nil, with a note, if reports are not verified.
+func (x *exporting) keys(cmd *cobra.Command) (map[string]string, error) {
+	if x.roster == "" {
+		cmd.PrintErrf("note: the reports in %s are not verified; pass --roster to verify them\n", x.since)
+		return nil, nil
 	}
-	if err := json.Unmarshal(envelope, &e); err != nil {
-		return bundle.Report{}, fmt.Errorf("envelope: %w", err)
-	}
-	if e.PayloadType != bundle.PayloadTypeReport {
-		return bundle.Report{}, fmt.Errorf("envelope holds %q, want %q", e.PayloadType, bundle.PayloadTypeReport)
-	}
-	return bundle.ParseReport(e.Payload)
-}
-
-// verified returns a function that opens the envelope of a report, and has the key of its cluster in the roster verify it.
-func (x *exporting) verified(cmd *cobra.Command) (func([]byte) (bundle.Report, error), error) {
 	clusters, err := roster.Read(cmd.Context(), x.roster)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--roster: %w", err), "give the folder of the environment with its Cluster objects")
 	}
-	keys := map[string]string{} // by uid
+	keys := map[string]string{}
 	for _, c := range clusters {
 		keys[c.UID] = c.PublicKey
 	}
-	return func(envelope []byte) (bundle.Report, error) {
-		claimed, err := openUnverified(envelope)
-		if err != nil {
-			return bundle.Report{}, err
-		}
-		if keys[claimed.Cluster.UID] == "" {
-			return bundle.Report{}, fmt.Errorf("cluster %q (%s) has no key in %s: %w", claimed.Cluster.Name, claimed.Cluster.UID, x.roster, bundle.ErrUntrusted)
-		}
-		key, err := hub.ParseReportKey([]byte(keys[claimed.Cluster.UID]))
-		if err != nil {
-			return bundle.Report{}, err
-		}
-		body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, envelope, key)
-		if err != nil {
-			return bundle.Report{}, fmt.Errorf("cluster %q: %w", claimed.Cluster.Name, err)
-		}
-		return bundle.ParseReport(body)
-	}, nil
+	return keys, nil
 }
 
 // baseOf returns the releases at which all clusters of each type are compliant, or all of the site's.
@@ -173,7 +135,7 @@ func (x *exporting) baseOf(fleet impact.Fleet, name, environment string) (*expor
 	if len(clusters) == 0 {
 		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %s has no clusters of environment %s", name, environment), "without --since the package holds everything")
 	}
-	return export.Releases(name, environment, common(clusters)), nil
+	return export.Releases(name, environment, impact.Common(clusters)), nil
 }
 
 func sitesHint(names []string) string {
@@ -182,17 +144,4 @@ func sitesHint(names []string) string {
 		return ""
 	}
 	return "its sites are " + show.List(names, shown)
-}
-
-// common returns the releases that the clusters of each type run, and none for a type of which a cluster is not compliant.
-func common(clusters []impact.Cluster) map[string][]digest.Digest {
-	releases, lacking := map[string][]digest.Digest{}, map[string]bool{}
-	for _, c := range clusters {
-		if c.Has() == "" {
-			lacking[c.ClusterType] = true
-		}
-		releases[c.ClusterType] = append(releases[c.ClusterType], c.Has())
-	}
-	maps.DeleteFunc(releases, func(ct string, _ []digest.Digest) bool { return lacking[ct] })
-	return releases
 }

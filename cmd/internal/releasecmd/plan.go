@@ -35,6 +35,7 @@ type planning struct {
 	limits      []impact.Limit
 	fleet       flags.Fleet
 	comment     commenting
+	offline     offline
 	exitCode    bool
 	options     publisher.PublishOptions
 }
@@ -43,7 +44,7 @@ type planning struct {
 func Plan() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
-		Use:   "plan [PLATFORM] [--environment NAME] [--to LOCATION (--key FILE | --trust FILE) | --against DIR]",
+		Use:   "plan [PLATFORM] [--environment NAME] [--to LOCATION (--key FILE | --trust FILE) | --against DIR | --offline]",
 		Short: "Show what publishing would change",
 		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
 and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
@@ -60,6 +61,11 @@ The clusters are the Cluster objects of the platform, or with --hub those that a
 --comment writes the plan to one comment of a change request, and updates that comment with the next plan. The token
 is read from WHERRY_FORGE_TOKEN, or the variable of the forge, such as GITHUB_TOKEN or CI_JOB_TOKEN.
 
+--offline says instead what a medium would carry to each site now: how many bytes, how many releases the site is behind,
+and until when a medium has to be imported. A site is the clusters with the same label "site"; those without it are a site
+per cluster type. What they run is said by --reports, by --hub, or by nobody: then every site needs everything. Nothing is
+rendered and nothing verified. With --exit-code it ends with 1 if some site is behind.
+
 The exit code is 1 if an assignment fails, a source cannot be read, a cluster type would not be published or a
 PlatformCheck refuses the whole, else 0, whether or not something would change. With --exit-code it is also 1 if something would change, and with
 --fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
@@ -67,7 +73,8 @@ It is 3 if the plan was printed, but could not be posted.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
   wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown
   wherry plan -e dev
-  wherry plan -e dev --link 512kbit --fail-on 'removed,clusters>10%' --comment auto`,
+  wherry plan -e dev --link 512kbit --fail-on 'removed,clusters>10%' --comment auto
+  wherry plan --offline -e prod --to oci://127.0.0.1:5000/edge --hub https://hub.example.com --link 512kbit`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.run,
 	}
@@ -90,6 +97,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(impact.LimitNames(), cobra.ShellCompDirectiveNoFileComp))
 	p.fleet.AddTo(cmd)
 	p.comment.addTo(cmd)
+	p.offline.addTo(cmd)
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -110,6 +118,12 @@ func (p *planning) run(cmd *cobra.Command, args []string) error {
 		if link, err = impact.ParseLink(p.link); err != nil {
 			return cli.Usagef("--link: %w", err)
 		}
+	}
+	if err := p.offline.check(cmd); err != nil {
+		return err
+	}
+	if p.offline.asked {
+		return p.runOffline(cmd, args, link)
 	}
 	for _, text := range p.failOn {
 		l, err := impact.ParseLimit(text)
