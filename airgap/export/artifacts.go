@@ -91,6 +91,9 @@ func merge(releases []chosen, lists []listed) []need {
 	for i, l := range lists {
 		for _, a := range l.travel {
 			repository, tag := a.InRegistry()
+			if oci.CheckTag(tag) != nil {
+				tag = ""
+			}
 			all = append(all, need{
 				airgap.ContentsArtifact{Type: a.Type, Repository: repository, Tag: tag, Digest: digest.Digest(a.Digest), UsedBy: []string{releases[i].user()}},
 				[]string{releases[i].stream.Repository()},
@@ -237,7 +240,7 @@ func (f *finder) sources(repository string) (all []source, err error) {
 	if err := errors.Join(oci.CheckHost(host), oci.CheckName(name)); err != nil {
 		return nil, err
 	}
-	add := func(at oci.Location) error {
+	add := func(at oci.Location, name string) error {
 		repo, err := at.Repository(name, f.opts)
 		if err == nil {
 			all = append(all, source{at.String(), repo})
@@ -250,14 +253,19 @@ func (f *finder) sources(repository string) (all []source, err error) {
 		case m.Host != "" && m.Host != host:
 			continue
 		case m.Host == "" && at.Host != "":
-			// The host may have a port, which a repository's name must not.
+			// Copies are below a name without a colon, and agents answer to the host with its port.
+			if copied, err := oci.MirrorName(repository); err == nil && strings.Contains(host, ":") {
+				if err := add(at, copied); err != nil {
+					return nil, err
+				}
+			}
 			at.Prefix = strings.TrimPrefix(at.Prefix+"/"+host, "/")
 		}
-		if err := add(at); err != nil {
+		if err := add(at, name); err != nil {
 			return nil, err
 		}
 	}
-	return all, add(oci.Location{Host: host})
+	return all, add(oci.Location{Host: host}, name)
 }
 
 // each calls do with one source after another until it succeeds. A place that does not answer is not asked again.
@@ -312,12 +320,15 @@ func (f *finder) manifest(ctx context.Context, repository string, d ocispec.Desc
 }
 
 // open opens a blob of an artifact.
-func (f *finder) open(ctx context.Context, repository string, d ocispec.Descriptor) (body io.ReadCloser, err error) {
-	err = f.each(ctx, repository, func(s source) (err error) {
+func (f *finder) open(ctx context.Context, n need, d ocispec.Descriptor) (body io.ReadCloser, err error) {
+	err = f.each(ctx, n.Repository, func(s source) (err error) {
 		body, err = s.Fetch(ctx, plain(d))
 		return err
 	})
-	return body, err
+	if err != nil {
+		return nil, &ArtifactError{n.Repository, n.name(), n.UsedBy, err}
+	}
+	return body, nil
 }
 
 // walk reads the manifests of artifacts.

@@ -40,7 +40,7 @@ func (p *Plan) assemble(all parts, f *finder) error {
 	for _, one := range all.artifacts {
 		for _, d := range one.Blobs {
 			if leftOut[d.Digest] == nil {
-				a.add(blob{d, func(ctx context.Context) (io.ReadCloser, error) { return f.open(ctx, one.Repository, d) }})
+				a.add(blob{d, func(ctx context.Context) (io.ReadCloser, error) { return f.open(ctx, one.need, d) }})
 			}
 		}
 	}

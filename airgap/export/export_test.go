@@ -218,12 +218,24 @@ func TestArtifactsComeFromWhereTheyAre(t *testing.T) {
 	r.ClusterTypes, r.Mirrors = []string{"robot"}, []Mirror{{At: oci.Location{Host: other.host, Prefix: "box"}}}
 	w.bytes(w.choose(r))
 
+	web = other.image("box/registry.invalid_5000/app/web", "1", "base")
+	web.Reference = "registry.invalid:5000/app/web:1"
+	w.release("truck", 1, web)
+	r.ClusterTypes = []string{"truck"}
+	w.bytes(w.choose(r))
+
 	// The unpacked package is itself a place with bundles and artifacts.
+	var err error
 	dir := t.TempDir()
 	unpack(t, data, dir)
 	r = w.request()
 	r.From, r.ClusterTypes = oci.Location{Dir: dir}, []string{"drone"}
 	require.Equal(t, data, w.bytes(w.choose(r)), "a package of an unpacked package is the same")
+	file := filepath.Join(t.TempDir(), "site.tar")
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	r.From, err = oci.Parse("oci-archive:" + file)
+	require.NoError(t, err)
+	require.Equal(t, data, w.bytes(w.choose(r)), "and of a package as well")
 }
 
 func TestParseMirror(t *testing.T) {
@@ -409,4 +421,27 @@ func TestChangedContentIsRefused(t *testing.T) {
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.DigestMismatch, refusal.Reason)
 	require.Empty(t, entries(t, out))
+}
+
+// A link that breaks costs the blob that was on its way, and no more.
+func TestAnExportGoesOnAfterABrokenLink(t *testing.T) {
+	w := newWorld(t)
+	w.release("drone", 3, w.image("app/web", "1", "base", "web"))
+	p := w.choose(w.request())
+	want := w.bytes(p)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "site.tar")
+	w.cut = layer("weblinuxarm64").String()
+	_, err := p.WriteFile(t.Context(), path, FileOptions{})
+	require.ErrorIs(t, err, oci.ErrUnreachable)
+	require.Equal(t, []string{"site.tar.partial"}, entries(t, dir))
+	w.cut = ""
+	var resumed Resumed
+	_, err = p.WriteFile(t.Context(), path, FileOptions{Resumed: func(r Resumed) { resumed = r }})
+	require.NoError(t, err)
+	require.Greater(t, resumed.Kept, int64(20_000), "the layer before")
+	require.Positive(t, resumed.Dropped)
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }

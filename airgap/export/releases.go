@@ -185,35 +185,38 @@ func readReleases(ctx context.Context, store oci.Store, r Request, rec *record, 
 
 // read reads the release with its signature: the newest for the ring, or the one with that digest.
 func (c *chosen) read(ctx context.Context, store oci.Store, wanted digest.Digest) error {
-	repo, err := store.Repository(c.stream.Repository())
-	if err != nil {
+	if err := c.readRelease(ctx, store, wanted); err != nil {
+		return err
+	}
+	var err error
+	if c.signature, err = readSignature(ctx, c.repo, c.bundle.Digest); err != nil {
+		return fmt.Errorf("%s: %w", c.user(), err)
+	}
+	return nil
+}
+
+// readRelease is read without the signature.
+func (c *chosen) readRelease(ctx context.Context, store oci.Store, wanted digest.Digest) (err error) {
+	if c.repo, err = store.Repository(c.stream.Repository()); err != nil {
 		return err
 	}
 	reference := bundle.MovingTag(c.ring)
 	if wanted != "" {
 		reference = wanted.String()
 	}
-	d, err := repo.Resolve(ctx, reference)
+	d, err := c.repo.Resolve(ctx, reference)
 	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) {
 		return &NoReleaseError{c.stream, c.ring, err}
 	}
 	if err != nil {
 		return err
 	}
-	c.repo = repo
-	return c.readAll(ctx, d)
-}
-
-func (c *chosen) readAll(ctx context.Context, d ocispec.Descriptor) error {
 	v, err := bundle.Read(ctx, c.repo, d)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}
 	c.Release = v.Release
 	if c.bundle, err = readDocument(ctx, c.repo, d); err != nil {
-		return fmt.Errorf("%s: %w", c.user(), err)
-	}
-	if c.signature, err = readSignature(ctx, c.repo, d.Digest); err != nil {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}
 	return nil

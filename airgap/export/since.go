@@ -51,8 +51,7 @@ func Releases(name, environment string, releases map[string][]digest.Digest) *Ba
 }
 
 // Package returns the base of a site that has taken the package p: what it holds, and what it had left out. It reads the
-// package as far as the manifests of its artifacts. The error is an *airgap error, or one of reading; see airgap.Reader. Name names the
-// package for people.
+// package as far as the manifests of its artifacts, and returns the errors of airgap.Reader. Name names the package for people.
 func Package(name string, p *airgap.Reader) (*Base, error) {
 	b := &Base{name: name, packaged: map[string]have{}}
 	c := p.Contents()
@@ -180,7 +179,7 @@ func (b *Base) read(ctx context.Context, r Request, store oci.Store, f *finder, 
 	var blobs map[digest.Digest]bool
 	for _, d := range list {
 		base := chosen{stream: c.stream}
-		err := base.read(ctx, store, d)
+		err := base.readRelease(ctx, store, d)
 		var own map[digest.Digest]bool
 		if err == nil {
 			own, err = base.artifactBlobs(ctx, r, f)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -29,22 +30,31 @@ import (
 
 // world is a registry with the bundles of an environment, below edge, and the artifacts that they need.
 type world struct {
-	t      *testing.T
-	server *httptest.Server
-	host   string
-	from   oci.Location
-	key    crypto.Signer
-	now    time.Time
+	t    *testing.T
+	host string
+	from oci.Location
+	key  crypto.Signer
+	now  time.Time
+	cut  string // the digest of a blob whose transfer breaks
 }
 
 func newWorld(t *testing.T) *world {
-	server := httptest.NewServer(registrytest.New(t, "memory", ""))
+	w := &world{t: t}
+	registry := registrytest.New(t, "memory", "")
+	server := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		if w.cut != "" && strings.HasSuffix(r.URL.Path, w.cut) && r.Method == http.MethodGet {
+			answer.Header().Set("Content-Length", "20000")
+			_, _ = answer.Write(make([]byte, 10_000))
+			panic(http.ErrAbortHandler)
+		}
+		registry.ServeHTTP(answer, r)
+	}))
 	t.Cleanup(server.Close)
-	host := strings.TrimPrefix(server.URL, "http://")
-	return &world{
-		t: t, server: server, host: host, from: oci.Location{Host: host, Prefix: "edge"},
-		key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), now: time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC),
-	}
+	w.host = strings.TrimPrefix(server.URL, "http://")
+	w.from = oci.Location{Host: w.host, Prefix: "edge"}
+	w.key = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	w.now = time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	return w
 }
 
 func (w *world) target(at oci.Location, name string) oci.Target {

@@ -21,7 +21,8 @@ type FileOptions struct {
 	Split int64
 	// Resumed is called once, before anything is written, if there was an unfinished file.
 	Resumed func(Resumed)
-	// Progress is called with the bytes of the file that are written, each time that some are. Nil is silent.
+	// Progress is called with the bytes of the file that are written, or were written by an earlier WriteFile and are right,
+	// each time that there are more. Nil is silent.
 	Progress func(written int64)
 	// Check is called with the finished files, in their order and under their temporary names, before they get their own.
 	// Its error deletes them.
@@ -137,7 +138,7 @@ func (p *Plan) open(ctx context.Context, path string, opts FileOptions) (*unfini
 // resume keeps what is whole of an unfinished file of the same package.
 func (p *Plan) resume(ctx context.Context, out *medium.Output, path string, opts FileOptions) (*unfinished, error) {
 	before := out.Size()
-	whole, end, err := airgap.Kept(ended{ctx, io.NewSectionReader(out, 0, before)}, p.refs, p.annotations, p.descriptors())
+	whole, end, err := airgap.Kept(&reading{ctx, io.NewSectionReader(out, 0, before), 0, opts.Progress}, p.refs, p.annotations, p.descriptors())
 	if err != nil {
 		return nil, err
 	}
@@ -186,17 +187,23 @@ func resumable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, oci.ErrUnreachable) || errors.Is(err, oci.ErrUnauthorized)
 }
 
-// ended is a reader that ends with a context.
-type ended struct {
-	ctx context.Context
-	io.Reader
+// reading reads what is written already, until ctx ends.
+type reading struct {
+	ctx    context.Context
+	r      io.Reader
+	n      int64
+	report func(int64)
 }
 
-func (e ended) Read(p []byte) (int, error) {
-	if err := e.ctx.Err(); err != nil {
+func (r *reading) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return e.Reader.Read(p)
+	n, err := r.r.Read(p)
+	if r.n += int64(n); r.report != nil {
+		r.report(r.n)
+	}
+	return n, err
 }
 
 // counter reports how many bytes were written.

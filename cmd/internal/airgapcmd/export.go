@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
@@ -315,10 +316,18 @@ func (x *exporting) write(cmd *cobra.Command, plan *export.Plan, split int64) ([
 	}
 	files, err := plan.WriteFile(cmd.Context(), x.path, opts)
 	progress.End()
-	if err != nil && cmd.Context().Err() != nil {
-		cmd.PrintErrf("note: the same command goes on with what is written; to give up, delete %s\n", x.path+".partial")
+	if left := unfinished(x.path); err != nil && len(left) > 0 && !errors.Is(err, medium.ErrBusy) {
+		cmd.PrintErrf("note: the same command goes on with what is written; to give up, delete %s\n", show.List(left, 1))
 	}
 	return files, err
+}
+
+// unfinished lists what an interrupted export to path has left.
+func unfinished(path string) []string {
+	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
+	whole, _ := filepath.Glob(literal + ".partial") // the patterns are valid
+	parts, _ := filepath.Glob(literal + ".[0-9]*.partial")
+	return append(whole, parts...)
 }
 
 // failure gives an error of the export its exit code and a hint.
