@@ -84,6 +84,32 @@ components:
 	require.Nil(t, s.ConfigMap(t, "menu"))
 }
 
+func TestARealZarfRemovesACarriedPackageOfFilesWithoutTheStore(t *testing.T) {
+	program := os.Getenv(realZarf)
+	if program == "" {
+		t.Skip(realZarf + " names no zarf")
+	}
+	s := zarftest.NewEngine(t, program, cluster.Kubeconfig)
+	private, public := keys(t)
+	store, mark := t.TempDir(), filepath.Join(t.TempDir(), "mark")
+	ref := publishAndCarry(t, program, private, store, map[string]string{"zarf.yaml": `kind: ZarfPackageConfig
+metadata: {name: shop, version: 1.0.0}
+components:
+- name: mark
+  required: true
+  actions: {onDeploy: {before: [{cmd: 'echo yes > ` + mark + `'}]}, onRemove: {before: [{cmd: 'rm ` + mark + `'}]}}
+`})
+	r, err := zarf.New(nil, zarf.Options{Program: program, Dir: t.TempDir(), Store: store, Keys: []string{filepath.Join(s.Dir, "signing", "cosign.pub"), public}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.Close()) })
+	a := s.Assign(t, "tools", prebuilt(ref))
+	requireResult(t, zarftest.Settle(t, r, a, true), bundle.Compliant, "")
+	require.FileExists(t, mark)
+	require.NoError(t, os.RemoveAll(store))
+	requireResult(t, zarftest.Gone(t, r, a.Name), bundle.Removed, "")
+	require.NoFileExists(t, mark)
+}
+
 // publishAndCarry makes and publishes a package, brings it to a store as an agent does, and ends its registry.
 func publishAndCarry(t *testing.T, program, private, store string, files map[string]string) (ref string) {
 	t.Helper()
