@@ -28,17 +28,30 @@ func KeyID(pub crypto.PublicKey) (string, error) {
 
 // SealEnvelope returns body in a DSSE envelope of the given payload type, signed by each of keys.
 func SealEnvelope(payloadType string, body []byte, keys ...crypto.Signer) ([]byte, error) {
-	var signers []dsse.Signer
+	var signers []signature.Signer
 	for _, key := range keys {
 		signer, err := signature.LoadSigner(key, crypto.SHA256)
 		if err != nil {
 			return nil, fmt.Errorf("signing key: %w", err)
 		}
-		id, err := KeyID(key.Public())
+		signers = append(signers, signer)
+	}
+	return SealEnvelopeBy(payloadType, body, signers...)
+}
+
+// SealEnvelopeBy is SealEnvelope for keys that may not be in memory, such as those of package publisher/keys.
+func SealEnvelopeBy(payloadType string, body []byte, keys ...signature.Signer) ([]byte, error) {
+	var signers []dsse.Signer
+	for _, key := range keys {
+		public, err := key.PublicKey()
+		if err != nil {
+			return nil, fmt.Errorf("signing key: %w", err)
+		}
+		id, err := KeyID(public)
 		if err != nil {
 			return nil, err
 		}
-		signers = append(signers, envelopeSigner{signer, id})
+		signers = append(signers, envelopeSigner{key, id})
 	}
 	es, err := dsse.NewEnvelopeSigner(signers...)
 	if err != nil {

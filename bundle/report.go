@@ -152,7 +152,8 @@ func ReportID(body []byte) digest.Digest { return digest.FromBytes(body) }
 type ReportClaim struct {
 	ID         digest.Digest // see ReportID
 	Cluster    ReportCluster
-	Signatures int // how many there are
+	Body       []byte // for ParseReport
+	Signatures int    // how many there are
 }
 
 // PeekReport reads an envelope without verifying it, for those who sort and count reports. With an error the claim has as
@@ -169,7 +170,7 @@ func PeekReport(envelope []byte) (c ReportClaim, err error) {
 	if err != nil {
 		return c, fmt.Errorf("payload: %w", err)
 	}
-	c.ID = ReportID(body)
+	c.ID, c.Body = ReportID(body), body
 	var claim struct {
 		Cluster ReportCluster `json:"cluster"`
 	}

@@ -1,6 +1,7 @@
 // Package roster keeps the clusters of an environment in its folder, as Cluster objects, for platforms without a hub.
 //
-// Begin with Add, which returns the changes for an agent's request. The package writes nothing.
+// Begin with Add, which returns the changes for an agent's request, or with NewReview, which reads the reports of the clusters
+// and answers them. The package writes nothing.
 package roster
 
 import (

@@ -1,4 +1,4 @@
-// Package airgapcmd has the commands that write site packages.
+// Package airgapcmd has the commands that write site packages, and read what comes back.
 package airgapcmd
 
 import "github.com/spf13/cobra"
@@ -10,6 +10,6 @@ func New() *cobra.Command {
 		Short: "Carry bundles and their artifacts to sites without a network",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newExport())
+	cmd.AddCommand(newExport(), newReports())
 	return cmd
 }
