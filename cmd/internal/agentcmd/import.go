@@ -130,7 +130,7 @@ func (f *importFlags) takeMedium(cmd *cobra.Command, c *config.Config, n named) 
 		if errs[0] != nil {
 			return done, errs
 		}
-		if errs[0] = importExit(cmd, done.result, n.holds); done.result.Verdict == agent.Interrupted {
+		if errs[0] = importExit(cmd, done.result, n.holds, c.Cluster); done.result.Verdict == agent.Interrupted {
 			return done, errs
 		}
 		done.status = &done.result.Status

@@ -97,7 +97,7 @@ func TestTheExitCodeOfAnImport(t *testing.T) {
 		},
 		"cut short": {agent.Broken, "the file is cut short", compliant, []intake.Stream{streamOf("lamp", intake.Unfinished)}, cli.Failed, "the file is cut short|"},
 	} {
-		err := importExit(&cobra.Command{}, agent.ImportResult{Result: agent.Result{Verdict: test.verdict, Error: test.err, Status: test.status}, Streams: test.streams}, `dev/drone of the platform "tea"`)
+		err := importExit(&cobra.Command{}, agent.ImportResult{Result: agent.Result{Verdict: test.verdict, Error: test.err, Status: test.status}, Streams: test.streams}, `dev/drone of the platform "tea"`, bundle.ReportCluster{})
 		if test.code == cli.OK {
 			require.NoError(t, err, name)
 			continue

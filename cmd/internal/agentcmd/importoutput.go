@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -128,16 +129,18 @@ func ownMark(s intake.Stream) string {
 }
 
 // importExit is the exit code of an import, with the reason for it: that of the pass, unless other streams were not taken.
-// Holds says what the package holds.
-func importExit(cmd *cobra.Command, r agent.ImportResult, holds string) error {
+// Holds says what the package holds, and who is this agent by its configuration.
+func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bundle.ReportCluster) error {
 	own := slices.IndexFunc(r.Streams, func(s intake.Stream) bool { return s.Own && s.Outcome != intake.Foreign })
 	switch {
 	case r.Verdict == agent.Interrupted:
 		return interrupted(cmd, r.Result)
 	case r.Verdict == agent.Refused && own < 0 && holds != "":
-		c := r.Status.Cluster
+		if c := r.Status.Cluster; c.Type != "" { // it has made a pass
+			who = bundle.ReportCluster{Platform: r.Status.Platform, Environment: c.Environment, Type: c.Type}
+		}
 		return cli.Fail(cli.Denied, errors.New("the package has nothing for this agent: "+r.Error),
-			fmt.Sprintf("the package holds %s; this agent is %s/%s of the platform %q", holds, c.Environment, c.Type, r.Status.Platform))
+			fmt.Sprintf("the package holds %s; this agent is %s/%s of the platform %q", holds, who.Environment, who.Type, who.Platform))
 	case r.Verdict == agent.Refused && r.Status.Release.Refused == nil:
 		return cli.Fail(cli.Denied, errors.New(r.Error), "what runs keeps running")
 	}

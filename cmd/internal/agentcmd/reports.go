@@ -38,7 +38,8 @@ func newReportsExportCommand() *cobra.Command {
 		Short: "Write all queued reports to a file",
 		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import" or "wherry airgap
 reports". They stay in the queue until an acknowledgement comes back; see reports ack. An agent that takes the
-reports of other agents (--serve-accept-reports) writes these too, after its own.`,
+reports of other agents (--serve-accept-reports) writes these too, after its own. With -o - the file goes to
+standard output, as from an agent in a pod.`,
 		Example: example("reports export -o reports.tar"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,6 +50,9 @@ reports of other agents (--serve-accept-reports) writes these too, after its own
 			if path == "" {
 				return cli.Usagef("no file: give -o FILE")
 			}
+			if path == medium.Stdin {
+				return writeReports(cmd.Context(), c, os.Stdout) // not the command's, which escapes
+			}
 			written, err := exportReports(cmd, c, path)
 			if err != nil {
 				return err
@@ -57,7 +61,7 @@ reports of other agents (--serve-accept-reports) writes these too, after its own
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced; - is standard output")
 	return cmd
 }
 
