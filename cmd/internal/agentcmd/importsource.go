@@ -128,8 +128,6 @@ func sourceError(err error) error {
 		return cli.Fail(cli.Usage, err, exportHint)
 	case errors.Is(err, fs.ErrPermission):
 		return cli.Fail(cli.Failed, err, "run the command as a user who may read it")
-	case errors.Is(err, regularfile.ErrNotRegular):
-		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENOMEDIUM):
 		return cli.Fail(cli.Failed, err, "the medium cannot be read: put it in again, or export to another one")
 	case errors.As(err, new(*fs.PathError)):

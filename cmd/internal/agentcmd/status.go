@@ -227,7 +227,7 @@ func refusalHint(s agent.Status) string {
 		if s.Trust != nil && s.Trust.Expired {
 			return keeps + "; the roots have to sign the next version of the trust document"
 		}
-		return keeps + "; publish again to renew it, or set the clock"
+		return keeps + "; publish again to renew it, or set the clock; a person allows those of one package: import FILE --allow-expired REASON"
 	}
 	return keeps
 }
