@@ -141,7 +141,7 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 		}
 		return cli.Fail(cli.Denied, errors.New("the package has nothing for this agent: "+r.Error),
 			fmt.Sprintf("the package holds %s; this agent is %s/%s of the platform %q", holds, who.Environment, who.Type, who.Platform))
-	case r.Verdict == agent.Refused && r.Status.Release.Refused == nil:
+	case r.Verdict == agent.Refused && r.Status.Release.Refused == nil && r.Status.Release.Held == nil:
 		return cli.Fail(cli.Denied, errors.New(r.Error), "what runs keeps running")
 	}
 	err := exitOf(r.Result)
