@@ -26,7 +26,7 @@ func (a *Agent) metrics() (metrics.Snapshot, error) {
 		Now: a.opts.Now(), Version: a.opts.Version, State: s.State, Reason: s.Reason, Items: s.Items,
 		Refused: s.Release.Refused != nil, Paused: s.Freeze != nil && s.Freeze.Reason == freeze.ReasonPaused, Held: s.Release.Held != nil,
 		Quarantined: len(s.Release.Quarantined), LastContact: s.LastContact, NextTry: s.NextTry,
-		Passes: a.passes, Traffic: a.opts.Traffic, Queue: s.Queue, Trust: s.Trust, ClockBehindSeconds: s.ClockBehindSeconds, Carry: s.Carry, Relay: s.Relay,
+		Passes: a.passes, Traffic: a.opts.Traffic, Queue: s.Queue, Trust: s.Trust, ClockBehindSeconds: s.ClockBehindSeconds, Carry: s.Carry, Relay: s.Relay, Streams: s.Streams,
 	}
 	if a.opts.Serve != nil {
 		m.Served = &a.opts.Serve.Counters

@@ -37,9 +37,13 @@ func clean(r *bundle.Report) error {
 	}
 	r.Cluster.Labels = store.PlainLabels(r.Cluster.Labels)
 	for _, release := range []*bundle.ReportRelease{r.Desired, r.Observed} {
-		if release != nil && release.Digest.Validate() != nil {
+		if release == nil {
+			continue
+		}
+		if release.Digest.Validate() != nil {
 			return fmt.Errorf("release digest %q is none", store.Clip(string(release.Digest)))
 		}
+		release.AllowExpired = store.Plain(store.Clip(release.AllowExpired))
 	}
 	r.Message = store.Plain(store.Clip(r.Message))
 	return cleanItems(r.Items)

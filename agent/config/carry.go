@@ -37,20 +37,25 @@ var storePattern = regexp.MustCompile(`^([0-9]{1,9})(MB|GB|TB|MiB|GiB|TiB)$`)
 
 var storeUnits = map[string]int64{"MB": 1e6, "GB": 1e9, "TB": 1e12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
-func setCarryBudget(c *Config, s string) error {
+func setCarryBudget(c *Config, s string) (err error) {
+	c.Carry.Budget, err = storeSize(s)
+	return err
+}
+
+// storeSize reads a number of bytes in the store.
+func storeSize(s string) (int64, error) {
 	m := storePattern.FindStringSubmatch(s)
 	if m == nil {
-		return fmt.Errorf("%q is not a size", s)
+		return 0, fmt.Errorf("%q is not a size", s)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if n == 0 || n > math.MaxInt64/storeUnits[m[2]] {
-		return fmt.Errorf("%q is too little, or too much", s)
+		return 0, fmt.Errorf("%q is too little, or too much", s)
 	}
-	c.Carry.Budget = n * storeUnits[m[2]]
-	return nil
+	return n * storeUnits[m[2]], nil
 }
 
 func setCarryPlatform(c *Config, s string) error {

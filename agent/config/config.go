@@ -41,6 +41,7 @@ type Config struct {
 	Adapters Adapters
 	Passes   Passes
 	Carry    Carry
+	Import   Import
 	// SiteValues is the place of the values that the site itself sets: a file, ConfigMapPrefix and NAMESPACE/NAME, or empty
 	// for the usual file.
 	SiteValues string

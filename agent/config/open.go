@@ -99,6 +99,7 @@ func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 		Adapter: c.Adapters.Only, Interval: c.Passes.Interval, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline,
 		AcceptReports: c.Serve.AcceptReports,
 		Window:        c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
+		Intake: c.intakeOptions(),
 	}
 	var err error
 	if o.HubKey, err = c.HubKey(); err != nil {

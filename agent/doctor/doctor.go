@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent/carry"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
@@ -163,6 +164,7 @@ func checks() []check {
 		{"store", checkTime, checkStore},
 		{"agent", checkTime, checkAgent},
 		{"carry", checkTime, checkCarry},
+		{"packages", checkTime, checkPackages},
 		{"registry", checkTime, checkRegistry},
 		{"trust", checkTime, checkTrust},
 		{"release", releaseTime, checkRelease},
@@ -197,12 +199,13 @@ type examination struct {
 	live    bool          // an agent answers here
 	// documents opens the trust documents of the registry that source is of.
 	documents func(*http.Client) (bundle.Source, error)
-	carry     *carry.Status    // of the agent's carried artifacts; nil where there are none
-	withheld  string           // the agent's last message about credentials that it did not send; empty where it has sent them
-	waiting   *outbox.Status   // nil where no state could be read
-	offered   *bundle.Verified // nil where no release could be verified
-	content   *needs.Needs     // nil where its tree could not be read
-	skew      *time.Duration   // of this machine's clock against the registry's; nil where no answer had a date
+	carry     *carry.Status         // of the agent's carried artifacts; nil where there are none
+	streams   []intake.StreamStatus // that site packages have brought
+	withheld  string                // the agent's last message about credentials that it did not send; empty where it has sent them
+	waiting   *outbox.Status        // nil where no state could be read
+	offered   *bundle.Verified      // nil where no release could be verified
+	content   *needs.Needs          // nil where its tree could not be read
+	skew      *time.Duration        // of this machine's clock against the registry's; nil where no answer had a date
 	issuedAt  time.Time
 	served    *served // nil where the cluster does not answer
 }

@@ -54,7 +54,7 @@ func (e *examination) know(s agent.Status) {
 	if s.Reason == agent.ReasonCredentialsWithheld {
 		e.withheld = s.Message
 	}
-	e.carry = s.Carry
+	e.carry, e.streams = s.Carry, s.Streams
 	if s.Release.Running != nil {
 		e.running = s.Release.Running.Digest
 	}
@@ -149,6 +149,29 @@ func checkCarry(_ context.Context, e *examination) Finding {
 		return ok("%d of %d artifacts are missing, %s", c.Missing, c.Artifacts, size(c.MissingBytes))
 	}
 	return ok("all %d artifacts are in the store, which has %s of them", c.Artifacts, size(c.StoredBytes))
+}
+
+// checkPackages looks at what site packages have brought: whether something of it is missing, and whether there is room for
+// as much again, since a release goes only once the next one is whole.
+func checkPackages(_ context.Context, e *examination) Finding {
+	var arriving []string
+	var bytes int64
+	for _, s := range e.streams {
+		if s.Arriving != "" {
+			arriving = append(arriving, s.Environment+"/"+s.ClusterType+" "+s.Arriving)
+		}
+		bytes += s.Bytes
+	}
+	free, _, known := oci.SpaceIn(e.StateDir)
+	switch {
+	case len(e.streams) == 0:
+		return Finding{}
+	case len(arriving) > 0:
+		return warned("import the same package again: it goes on", "a part of these releases may be here: %s", strings.Join(arriving, ", "))
+	case known && free < bytes:
+		return warned("make room on the disk", "site packages have brought %s, and %s are free: the next one may not fit if much of it is new", size(bytes), size(free))
+	}
+	return ok("%d streams of site packages are in the store, %s", len(e.streams), size(bytes))
 }
 
 func parts(bytes int64) string {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
@@ -53,6 +54,8 @@ type Snapshot struct {
 	StateFileBytes     int64
 	// Carry is nil if no assignment has artifacts carried.
 	Carry *carry.Status
+	// Streams are those that site packages have brought.
+	Streams []intake.StreamStatus
 }
 
 // Release is one that runs.
@@ -122,6 +125,7 @@ var allMetrics = [...]metric{
 		}
 		return []sample{{value: float64(s.Served.Bytes.Load())}}
 	}},
+	{"wherry_agent_import_stored_bytes", gauge, "Bytes of the releases that site packages have brought, with their artifacts, by stream.", storedByStream},
 	{"wherry_agent_relay_clusters", gauge, "Clusters of which reports wait here for somebody who carries them to the hub; absent where the agent takes none.", ofRelay(func(r relay.Status) float64 { return float64(r.Clusters) })},
 	{"wherry_agent_relay_reports", gauge, "These reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Reports) })},
 	{"wherry_agent_relay_bytes", gauge, "Bytes of these reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Bytes) })},
@@ -237,6 +241,13 @@ func servedByCode(s Snapshot) (all []sample) {
 	answered := s.Served.Requests()
 	for _, code := range slices.Sorted(maps.Keys(answered)) {
 		all = append(all, sample{value: float64(answered[code]), labels: []string{"code", strconv.Itoa(code)}})
+	}
+	return all
+}
+
+func storedByStream(s Snapshot) (all []sample) {
+	for _, st := range s.Streams {
+		all = append(all, sample{value: float64(st.Bytes), labels: []string{"environment", st.Environment, "cluster_type", st.ClusterType}})
 	}
 	return all
 }

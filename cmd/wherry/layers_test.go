@@ -29,8 +29,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
-			"doctor":        {"", "carry", "content", "control", "enroll", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
+			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"doctor":        {"", "carry", "content", "control", "enroll", "intake", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
 			"":          {"artifact", "assignments", "backup", "carry", "content", "control", "engines", "enroll", "freeze", "health", "identity", "intake", "lease", "metrics", "outbox", "probation", "registries", "relay", "retry", "serve", "sitevalues", "state", "trust", "veto", "window"},
@@ -44,7 +44,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"identity":  {"state"},
 			"intake":    {"content", "state", "trust"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"carry", "content", "outbox", "relay", "serve", "state", "trust"},
+			"metrics":   {"carry", "content", "intake", "outbox", "relay", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
 			"relay":     {"outbox", "state"},
 			"retry":     nil,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/carry"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/registries"
@@ -80,6 +81,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	if e := s.Endpoint; e != nil {
 		row("serves", endpointLine(e))
 	}
+	for _, st := range s.Streams {
+		row("stored", streamLine(st, now))
+	}
 	if r := s.Relay; r != nil {
 		row("relay", relayLine(r))
 	}
@@ -91,6 +95,21 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	for _, i := range s.Items {
 		cli.Row(w, i.Assignment, i.Adapter, string(i.State), ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
+}
+
+// streamLine returns what a site package has brought of a stream.
+func streamLine(s intake.StreamStatus, now time.Time) string {
+	line := s.Environment + "/" + s.ClusterType
+	if s.Release != "" {
+		line += fmt.Sprintf(" %s, %s, imported %s", s.Release, show.Size(s.Bytes), ago(*s.Since, now))
+	}
+	if s.AllowExpired != "" {
+		line += "; it had expired: " + show.Line(s.AllowExpired)
+	}
+	if s.Arriving != "" {
+		line += "; release " + s.Arriving + " is not whole yet: import its package again"
+	}
+	return line
 }
 
 // relayLine returns what waits here of other agents, and for them.
@@ -162,6 +181,9 @@ func issued(r *agent.ReleaseStatus) string {
 	s = "expired, " + s
 	if r.IssuedAt != nil && r.ExpiresAt != nil {
 		s += ", valid for " + span(int64(r.ExpiresAt.Sub(*r.IssuedAt)/time.Second))
+	}
+	if r.AllowExpired != "" {
+		s += "; allowed: " + show.Line(r.AllowExpired)
 	}
 	return s
 }
