@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -154,6 +155,9 @@ func (x *exporting) run(cmd *cobra.Command) error {
 func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.Request, err error) {
 	if x.path == "" && !x.dryRun {
 		return r, cli.Fail(cli.Usage, errors.New("missing --output"), "-o site.tar writes the package; --dry-run only prints what it would hold")
+	}
+	if info, err := os.Stat(x.path); err == nil && info.IsDir() {
+		return r, cli.Fail(cli.Usage, fmt.Errorf("--output: %s is a folder", x.path), fmt.Sprintf("-o %s writes the package into it", filepath.Join(x.path, "site.tar")))
 	}
 	if x.format != "" && x.format != "table" && x.format != "json" && x.format != "yaml" {
 		return r, cli.Usagef("--format: must be table, json or yaml")
