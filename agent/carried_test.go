@@ -34,8 +34,17 @@ type imageSite struct {
 	sizes  map[digest.Digest]int64 // of all blobs and manifests
 }
 
-func newImageSite(t *testing.T) *imageSite {
-	s := &imageSite{site: newSite(t), images: newTestRegistry(t), sizes: map[digest.Digest]int64{}}
+func newImageSite(t *testing.T) *imageSite { return newSite(t).withImages() }
+
+// withImages gives a site a registry of images.
+func (s *site) withImages() *imageSite {
+	images := &imageSite{site: s, images: newTestRegistry(s.t), sizes: map[digest.Digest]int64{}}
+	images.carries()
+	return images
+}
+
+// carries has the agent take images from the registry of images.
+func (s *imageSite) carries() {
 	s.host = strings.TrimPrefix(s.images.URL, "http://")
 	s.opts.Carry = carry.Options{
 		Platforms: graph.Platforms{"linux/amd64"},
@@ -49,7 +58,6 @@ func newImageSite(t *testing.T) *imageSite {
 		},
 	}
 	s.opts.Download.Retries = -1
-	return s
 }
 
 // push stores content in the images' registry.

@@ -43,6 +43,8 @@ type stream struct {
 	documents []ocispec.Descriptor
 	blobs     []ocispec.Descriptor // the tree, and everything of the artifacts
 	manifests []ocispec.Descriptor // those of artifacts
+	// flawed is true for a good release whose signature lacks, or has changed, something that followers read.
+	flawed bool
 	// seen is true for a release that was accepted before, and stored if it is the stored one.
 	seen, stored, claimed bool
 }
@@ -286,7 +288,9 @@ func (t *taking) judge(ctx context.Context, s *stream, by trust.Judge, untrusted
 	if s.stored { // the package may bring more artifacts of it
 		s.content = *before.Stored
 	}
-	return t.listDocuments(ctx, s, v, documents)
+	err = t.listDocuments(ctx, s, v, documents)
+	s.flawed = err != nil
+	return err
 }
 
 // tagsOf lists the moving tags of a release: those of its rings, and those that the package gives it.
@@ -394,7 +398,7 @@ func (t *taking) judges(s *stream) bool {
 	case Taken, Here, Older:
 		return true
 	case Refused:
-		return !s.claimed || t.failures[s.content.Release.Tree.Digest] != nil
+		return !s.flawed && (!s.claimed || t.failures[s.content.Release.Tree.Digest] != nil)
 	}
 	return false
 }
