@@ -94,7 +94,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
 	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
 	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
-	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone")
+	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone, and carry their cluster types unless --cluster-type names some")
 	f.StringVar(&x.siteLabel, "site-label", impact.SiteLabel, "with --site: the `LABEL` of clusters that names their site")
 	f.StringVar(&x.roster, "roster", "", "with --since: verify reports by the Cluster objects in `DIR`")
 	x.fleet.AddTo(cmd)
@@ -127,7 +127,7 @@ func (x *exporting) run(cmd *cobra.Command) error {
 		return err
 	}
 	ctx := cmd.Context()
-	if r.Since, err = x.base(cmd, s, r); err != nil {
+	if r.Since, err = x.base(cmd, s, &r); err != nil {
 		return err
 	}
 	plan, err := export.Choose(ctx, r)

@@ -21,8 +21,8 @@ import (
 // sinceHub is the value of --since that asks the hub.
 const sinceHub = "hub"
 
-// base returns what the site has by --since; nil without it.
-func (x *exporting) base(cmd *cobra.Command, s *settings.Settings, r export.Request) (*export.Base, error) {
+// base returns what the site has by --since; nil without it. It completes the cluster types of r by those of --site.
+func (x *exporting) base(cmd *cobra.Command, s *settings.Settings, r *export.Request) (*export.Base, error) {
 	for flag, value := range map[string]string{"site": x.site, "roster": x.roster} {
 		if value != "" && x.since == "" {
 			return nil, cli.Usagef("--%s needs --since", flag)
@@ -66,7 +66,7 @@ func sinceFailure(err error) error {
 }
 
 // baseOfHub asks the hub which releases the clusters have.
-func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r export.Request) (*export.Base, error) {
+func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r *export.Request) (*export.Base, error) {
 	if x.roster != "" {
 		return nil, cli.Usagef("--roster is for a file of reports: a hub has verified its own")
 	}
@@ -81,11 +81,11 @@ func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r export
 	if fleet == nil {
 		return nil, cli.Fail(cli.Failed, errors.New("--since hub: no hub says what the clusters have"), "--hub URL names the hub; --since takes an earlier package as well")
 	}
-	return x.baseOf(*fleet, "the hub", r.Environment)
+	return x.baseOf(*fleet, "the hub", r)
 }
 
 // baseOfReports reads which releases the clusters have from a file of reports.
-func (x *exporting) baseOfReports(cmd *cobra.Command, r export.Request) (*export.Base, error) {
+func (x *exporting) baseOfReports(cmd *cobra.Command, r *export.Request) (*export.Base, error) {
 	keys, err := x.keys(cmd)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (x *exporting) baseOfReports(cmd *cobra.Command, r export.Request) (*export
 	if err != nil {
 		return nil, cli.Fail(cli.Denied, fmt.Errorf("--since: %w", err), "an earlier package as --since needs no reports")
 	}
-	return x.baseOf(impact.OfReports(reports, "", r.Environment), x.since, r.Environment)
+	return x.baseOf(impact.OfReports(reports, "", r.Environment), x.since, r)
 }
 
 // keys returns the keys of the roster by the uids of clusters; nil, with a note, if reports are not verified.
@@ -118,7 +118,7 @@ func (x *exporting) keys(cmd *cobra.Command) (map[string]string, error) {
 }
 
 // baseOf returns the releases at which all clusters of each type are compliant, or all of the site's.
-func (x *exporting) baseOf(fleet impact.Fleet, name, environment string) (*export.Base, error) {
+func (x *exporting) baseOf(fleet impact.Fleet, name string, r *export.Request) (*export.Base, error) {
 	clusters := fleet.Clusters
 	if x.site != "" {
 		clusters = nil
@@ -126,16 +126,19 @@ func (x *exporting) baseOf(fleet impact.Fleet, name, environment string) (*expor
 		for _, s := range fleet.Sites(x.siteLabel) {
 			if names = append(names, s.Name); s.Name == x.site {
 				clusters = s.Clusters
+				if len(r.ClusterTypes) == 0 {
+					r.ClusterTypes = s.ClusterTypes()
+				}
 			}
 		}
 		if len(clusters) == 0 {
-			return nil, cli.Fail(cli.Failed, fmt.Errorf("--site: %s has no site %q in environment %s", name, x.site, environment), sitesHint(names))
+			return nil, cli.Fail(cli.Failed, fmt.Errorf("--site: %s has no site %q in environment %s", name, x.site, r.Environment), sitesHint(names))
 		}
 	}
 	if len(clusters) == 0 {
-		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %s has no clusters of environment %s", name, environment), "without --since the package holds everything")
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %s has no clusters of environment %s", name, r.Environment), "without --since the package holds everything")
 	}
-	return export.Releases(name, environment, impact.Common(clusters)), nil
+	return export.Releases(name, r.Environment, impact.Common(clusters)), nil
 }
 
 func sitesHint(names []string) string {
