@@ -1,6 +1,9 @@
 package config
 
 import (
+	"bytes"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -8,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
@@ -88,9 +92,44 @@ func TestEndpointsAndCopiesAreAskedFirst(t *testing.T) {
 	require.Error(t, err)
 }
 
+// TestTheAdapterDirectoryTakesWhatWasCopied has the artifact at the site's registry alone.
+func TestTheAdapterDirectoryTakesWhatWasCopied(t *testing.T) {
+	site := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(site.Close)
+	place := oci.Location{Host: strings.TrimPrefix(site.URL, "http://"), Prefix: "edge"}
+	origin := ask(t, "registry")
+	repository := origin.host() + "/models/x"
+	name, err := oci.MirrorName(repository)
+	require.NoError(t, err)
+	repo, err := place.Repository(name, oci.Options{})
+	require.NoError(t, err)
+	config := bundle.NewBlob(ocispec.MediaTypeEmptyJSON, []byte("{}"))
+	manifest := bundle.NewBlob(ocispec.MediaTypeImageManifest, []byte(`{"schemaVersion":2,"mediaType":"`+ocispec.MediaTypeImageManifest+`","config":{"mediaType":"`+
+		config.Descriptor.MediaType+`","digest":"`+config.Descriptor.Digest.String()+`","size":2},"layers":[]}`))
+	for _, b := range []bundle.Blob{config, manifest} {
+		require.NoError(t, repo.Push(t.Context(), b.Descriptor, bytes.NewReader(b.Data)))
+	}
+
+	r, err := (&Config{Registry: Registry{Locations: []oci.Location{place}}}).connect()
+	require.NoError(t, err)
+	src, err := r.artifactsOf(t.TempDir())(repository)
+	require.NoError(t, err)
+	d, err := src.Resolve(t.Context(), manifest.Descriptor.Digest.String())
+	require.NoError(t, err)
+	for _, want := range []ocispec.Descriptor{d, config.Descriptor} {
+		_, err := bundle.ReadBlob(t.Context(), src, want, 1<<10)
+		require.NoError(t, err)
+	}
+	require.Empty(t, origin.got)
+
+	_, err = src.Resolve(t.Context(), digest.FromString("other").String())
+	require.Error(t, err)
+	require.Len(t, origin.got, 1, "what the site does not have is asked for where it comes from")
+}
+
 func TestTheAdapterDirectoryTakesWhatWasCarried(t *testing.T) {
 	dir := t.TempDir()
-	registry := ask(t, "registry")
+	origin := ask(t, "registry")
 	content := `{"mediaType":"` + ocispec.MediaTypeImageManifest + `"}`
 	blob := bundle.NewBlob(ocispec.MediaTypeImageManifest, []byte(content))
 	repo, err := oci.NewLayout(filepath.Join(dir, state.StoreDir)).Repository("carried")
@@ -99,16 +138,16 @@ func TestTheAdapterDirectoryTakesWhatWasCarried(t *testing.T) {
 
 	r, err := (&Config{}).connect()
 	require.NoError(t, err)
-	src, err := r.artifactsOf(dir)(registry.host() + "/models/x")
+	src, err := r.artifactsOf(dir)(origin.host() + "/models/x")
 	require.NoError(t, err)
 	d, err := src.Resolve(t.Context(), blob.Descriptor.Digest.String())
 	require.NoError(t, err)
 	f, err := src.Fetch(t.Context(), d)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
-	require.Empty(t, registry.got)
+	require.Empty(t, origin.got)
 
 	_, err = src.Resolve(t.Context(), digest.FromString("other").String())
 	require.Error(t, err)
-	require.Len(t, registry.got, 1)
+	require.Len(t, origin.got, 1)
 }
