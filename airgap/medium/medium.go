@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // Stdin is the name that stands for standard input.
@@ -37,6 +38,9 @@ func Open(fsys archive.FS, stdin io.Reader, names ...string) (*Source, error) {
 		return &Source{stdin: stdin}, nil
 	}
 	found, err := archive.Find(fsys, names...)
+	if errors.Is(err, regularfile.ErrNotRegular) {
+		err = fmt.Errorf("%w (to read it once from front to back, name - and pass it as standard input)", err)
+	}
 	if err != nil {
 		return nil, err
 	}

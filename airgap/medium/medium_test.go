@@ -169,7 +169,7 @@ func TestPartsThatDoNotMakeAPackage(t *testing.T) {
 		}, []string{""}, "the manifest of the parts, site.tar.parts.json, lies beside none of them"},
 		{"a part that is cut short", func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "site.tar.002"), 4000))
-		}, []string{""}, "site.tar.002 has 4000 bytes instead of 4096: copy it again"},
+		}, []string{""}, "site.tar.002 (4000 bytes in place of 4096) is not as it was exported: copy it again"},
 		{"parts of two files", func(t *testing.T, dir string) {
 			writePackage(t, filepath.Join(dir, "other.tar"), 4096, other)
 		}, []string{"site.tar.001", "other.tar.002"}, "belong to two files"},
@@ -210,7 +210,7 @@ func TestADamagedPartIsNamed(t *testing.T) {
 	defer s.Close()
 	err = s.Damaged(t.Context())
 	require.ErrorIs(t, err, airgap.ErrFormat)
-	require.ErrorContains(t, err, "not as it was exported: "+parts[3]+": copy it again")
+	require.ErrorContains(t, err, parts[3]+" is not as it was exported: copy it again")
 	require.NotContains(t, err.Error(), parts[2])
 }
 

@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // Found is what a person has named: a file, parts that are one file, or the folder of an unpacked layout.
@@ -80,9 +78,6 @@ func findPartless(fsys FS, name string, notFound error) (*Found, error) {
 
 func openFile(fsys FS, name string) (*Found, error) {
 	f, err := fsys.Open(name)
-	if errors.Is(err, regularfile.ErrNotRegular) {
-		return nil, fmt.Errorf("%w (to read it once from front to back, name - and pass it as standard input)", err)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func (f *Found) openParts() error {
 			return err
 		}
 		if info.Size() != part.Bytes {
-			return fmt.Errorf("%w: %s has %d bytes instead of %d: copy it again, or it belongs to another export", ErrFormat, f.parts[i], info.Size(), part.Bytes)
+			return &DamagedError{[]string{fmt.Sprintf("%s (%d bytes in place of %d)", f.parts[i], info.Size(), part.Bytes)}}
 		}
 	}
 	return nil
@@ -211,8 +211,23 @@ func (f *Found) Damaged(ctx context.Context) error {
 	if len(damaged) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: not as it was exported: %s: copy it again, or it belongs to another export", ErrFormat, strings.Join(damaged, ", "))
+	return &DamagedError{damaged}
 }
+
+// DamagedError is the error of parts that differ from what their manifest says. It wraps ErrFormat.
+type DamagedError struct {
+	// Parts are their paths, in their order, some with the reason.
+	Parts []string
+}
+
+func (e *DamagedError) Error() string {
+	if len(e.Parts) > 1 {
+		return strings.Join(e.Parts, ", ") + " are not as they were exported: copy them again, or they belong to another export"
+	}
+	return strings.Join(e.Parts, "") + " is not as it was exported: copy it again, or it belongs to another export"
+}
+
+func (*DamagedError) Unwrap() error { return ErrFormat }
 
 // interruptible is a reader that ends with ctx.
 type interruptible struct {

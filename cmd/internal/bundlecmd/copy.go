@@ -91,7 +91,7 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	}
 	done, err := c.copy(cmd, from, destination)
 	if err != nil {
-		return copyFailure(cmd.Context(), err, destination)
+		return copyFailure(damaged(cmd.Context(), err, from), destination)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
@@ -153,8 +153,27 @@ func (c *copying) readTrusted() (err error) {
 	return err
 }
 
+// damaged names the parts that are not as they were exported, in place of the blobs in them, if content of FROM is wrong.
+func damaged(ctx context.Context, err error, from string) error {
+	var refusal *bundle.Refusal
+	if !errors.Is(err, archive.ErrFormat) && (!errors.As(err, &refusal) || refusal.Reason != bundle.DigestMismatch) {
+		return err
+	}
+	at, bad := oci.Parse(from)
+	if ref, noReference := oci.ParseReference(from); noReference == nil {
+		at, bad = ref.Location, nil
+	}
+	if bad != nil {
+		return err
+	}
+	if parts := at.Damaged(ctx); parts != nil {
+		return cli.Fail(cli.Denied, parts, "")
+	}
+	return err
+}
+
 // copyFailure is RegistryFailure for the side of the copy that err is from.
-func copyFailure(ctx context.Context, err error, to oci.Location) error {
+func copyFailure(err error, to oci.Location) error {
 	at := to
 	var failed *copier.Error
 	flag := "--to-plain-http"
@@ -168,10 +187,6 @@ func copyFailure(ctx context.Context, err error, to oci.Location) error {
 		return err
 	case errors.As(err, new(*copier.SparseError)):
 		return cli.Fail(cli.Failed, err, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package")
-	case errors.Is(err, archive.ErrFormat) || errors.As(err, new(*bundle.Refusal)):
-		if damaged := at.Damaged(ctx); damaged != nil {
-			return cli.Fail(cli.Failed, fmt.Errorf("%w\n%w", err, damaged), "")
-		}
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag))
 	case errors.Is(err, oci.ErrNoLayout) && at != to:
