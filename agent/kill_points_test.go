@@ -160,6 +160,10 @@ var elsewhere = map[string]string{
 	"drop":   "TestDamageOfOneStreamLeavesTheOthers",
 	"forget": "TestANewerPackageSupersedesWhatHasArrived",
 	"Refuse": "TestATreeThatIsNotAsSignedIsForgotten",
+	// What other agents have brought, and will bring again unless they were answered.
+	"Take":        "TestARelayAnswersForWhatIsOnTheDiskAlone",
+	"Acknowledge": "TestARelayAnswersForWhatIsOnTheDiskAlone",
+	"Drop":        "TestARelayAnswersForWhatIsOnTheDiskAlone",
 	// Steps for the agent's endpoint, which end a pass.
 	"keepSignature":    "TestAReleaseIsCompletedWhereverItIsCut",
 	"compressAgain":    "TestAReleaseIsCompletedWhereverItIsCut",

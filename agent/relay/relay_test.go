@@ -298,6 +298,44 @@ func TestAcknowledgementsAreHandedToWhoOffersWhatTheyName(t *testing.T) {
 	require.Equal(t, 2, receipt.Accepted)
 }
 
+// A process that ends before a commit has answered nobody, and one that ends after it has everything on its disk.
+func TestARelayAnswersForWhatIsOnTheDiskAlone(t *testing.T) {
+	r, db := openRelay(t, t.TempDir(), Limits{})
+	a, b := reports(t, "a", 1, 2), reports(t, "b", 1, 1)
+	take(t, r, "b", epoch, b...)
+	ended := func(at string, do func()) {
+		t.Helper()
+		db.Moment = func(moment string) {
+			if moment == at {
+				panic("the process ends")
+			}
+		}
+		require.PanicsWithValue(t, "the process ends", do)
+		db.Moment = nil
+		requireTotals(t, r)
+	}
+	bring := func() { _, _ = r.Take("a", a, hubKey.Public(), epoch) }
+	ended("commit: before", bring)
+	require.Equal(t, []string{"b-1"}, held(t, r))
+	ended("commit: after", bring)
+	require.Equal(t, []string{"a-1", "a-2", "b-1"}, held(t, r))
+	require.Equal(t, 2, take(t, r, "a", epoch, a...).Duplicates)
+
+	ack := ackFor(t, hubKey, "a", epoch, a...)
+	answer := func() { _, _ = r.Acknowledge([]Ack{ack}) }
+	ended("commit: before", answer)
+	require.Equal(t, []string{"a-1", "a-2", "b-1"}, held(t, r))
+	ended("commit: after", answer)
+	require.Equal(t, []string{"b-1"}, held(t, r))
+	require.Equal(t, []json.RawMessage{ack.Envelope}, take(t, r, "a", epoch, a...).Acks)
+
+	drop := func() { _, _ = r.Drop("b") }
+	ended("commit: before", drop)
+	require.Equal(t, []string{"b-1"}, held(t, r))
+	ended("commit: after", drop)
+	require.Empty(t, held(t, r))
+}
+
 func TestAcknowledgementsAreBounded(t *testing.T) {
 	r, _ := openRelay(t, t.TempDir(), Limits{})
 	a := reports(t, "a", 1, maxClusterAcks+3)

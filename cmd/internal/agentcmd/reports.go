@@ -162,7 +162,7 @@ func ofOthers(done outbox.Acknowledged) string {
 	if done.DeletedOfOthers+done.Waiting == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; deleted %s of other clusters, %s for them", show.Count(done.DeletedOfOthers, "report"), show.Count(done.Waiting, "acknowledgement"))
+	return fmt.Sprintf("; deleted %s of other clusters, %s kept for them", show.Count(done.DeletedOfOthers, "report"), show.Count(done.Waiting, "acknowledgement"))
 }
 
 func denied(err error) int {

@@ -116,7 +116,7 @@ func streamLine(s intake.StreamStatus, now time.Time) string {
 func relayLine(r *relay.Status) string {
 	line := fmt.Sprintf("%s of %s, %s", show.Count(r.Reports, "report"), show.Count(r.Clusters, "other cluster"), show.Size(r.Bytes))
 	if r.Acks > 0 {
-		line += ", " + show.Count(r.Acks, "acknowledgement") + " for them"
+		line += ", " + show.Count(r.Acks, "acknowledgement") + " kept for them"
 	}
 	return line
 }
