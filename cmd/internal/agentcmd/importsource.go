@@ -128,7 +128,7 @@ func sourceError(err error) error {
 		return cli.Fail(cli.Usage, err, exportHint)
 	case errors.Is(err, fs.ErrPermission):
 		return cli.Fail(cli.Failed, err, "run the command as a user who may read it")
-	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO), errors.Is(err, syscall.ENOMEDIUM):
+	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		return cli.Fail(cli.Failed, err, "the medium cannot be read: put it in again, or export to another one")
 	case errors.As(err, new(*fs.PathError)):
 		return err

@@ -21,7 +21,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 	}()
 	err = write(f)
 	if err == nil {
-		err = errors.Join(f.Chmod(0o644), f.Sync())
+		err = errors.Join(ignoreNoModes(f.Chmod(0o644)), f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
@@ -34,6 +34,14 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// ignoreNoModes ignores the error of file systems that keep no modes, such as FAT32.
+func ignoreNoModes(err error) error {
+	if errors.Is(err, os.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 func ignoreGone(err error) error {
