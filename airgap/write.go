@@ -39,14 +39,14 @@ func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[st
 }
 
 // writeBlob returns an error if the content differs from the descriptor, so that a finished file is complete.
-func writeBlob(tw *tar.Writer, b blob, buffer []byte) error {
+func writeBlob(tw *tar.Writer, b blob, buffers *buffers) error {
 	r, err := b.open()
 	if err != nil {
 		return fmt.Errorf("blob %s: %w", b.desc.Digest, err)
 	}
 	defer r.Close()
 	verifier := b.desc.Digest.Verifier()
-	if err := writeEntry(tw, archive.BlobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier), buffer); err != nil {
+	if err := writeEntry(tw, archive.BlobPath(b.desc.Digest), b.desc.Size, r, verifier, buffers); err != nil {
 		return err
 	}
 	if !verifier.Verified() {
@@ -60,12 +60,13 @@ func header(name string, size int64) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)}
 }
 
-func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader, buffer []byte) error {
+// writeEntry writes an entry with the content of r, and the same bytes to hash.
+func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader, hash io.Writer, buffers *buffers) error {
 	if err := tw.WriteHeader(header(name, size)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	// One byte beyond the size makes the tar writer return its own error for content that is too long.
-	if _, err := io.CopyBuffer(onlyWriter{tw}, onlyReader{io.LimitReader(r, size+1)}, buffer); err != nil {
+	if err := copyHashed(tw, hash, io.LimitReader(r, size+1), buffers); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	if err := tw.Flush(); err != nil {
