@@ -235,6 +235,12 @@ func (n needs) add(s *stream, d ocispec.Descriptor, has func(ocispec.Descriptor)
 // copy copies the wanted blobs from the package to the store, until one comes of which before says that none of them comes
 // after it. A blob that is not what its digest says ends the streams that need it. What the package lacks stays in wanted.
 func (t *taking) copy(ctx context.Context, wanted needs, before func(digest.Digest) bool) error {
+	w := &writers{taking: t}
+	err := t.copyBy(ctx, w, wanted, before)
+	return errors.Join(err, w.settle(0))
+}
+
+func (t *taking) copyBy(ctx context.Context, w *writers, wanted needs, before func(digest.Digest) bool) error {
 	for len(wanted) > 0 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -259,21 +265,86 @@ func (t *taking) copy(ctx context.Context, wanted needs, before func(digest.Dige
 		if !slices.ContainsFunc(n.by, (*stream).open) {
 			continue
 		}
-		err = t.push(ctx, n.Descriptor, e.Content)
-		if errors.As(err, new(*bundle.Refusal)) {
-			t.failures[e.Digest] = err
-			for _, s := range n.by {
-				s.fail(err)
-			}
-			continue
-		}
-		if err != nil {
+		if err := w.write(ctx, n, e.Content); err != nil {
 			return err
 		}
-		n.by[0].Bytes += n.Size
-		t.db.At("intake: a blob has arrived")
 	}
 	return nil
+}
+
+// maxWriting is how many blobs are on their way to the disk at a time: while one is synced, the next one is read.
+const maxWriting = 4
+
+// writers store blobs, the oldest first.
+type writers struct {
+	*taking
+	all    []*writer
+	buffer []byte
+}
+
+// writer stores one blob.
+type writer struct {
+	need *need
+	read error // of the package
+	done chan error
+}
+
+// errEnough ends the reading of a blob that cannot be stored.
+var errEnough = errors.New("the store takes no more of it")
+
+// write reads a blob and has it stored, and returns before it is on the disk. The error is that of an earlier blob, or that
+// of reading this one.
+func (w *writers) write(ctx context.Context, n *need, from io.Reader) error {
+	if err := w.settle(maxWriting - 1); err != nil {
+		return err
+	}
+	if w.buffer == nil {
+		w.buffer = make([]byte, 1<<20)
+	}
+	r, pipe := io.Pipe()
+	one := &writer{need: n, done: make(chan error, 1)}
+	w.all = append(w.all, one)
+	go func() {
+		err := w.blobs.Push(ctx, n.Descriptor, r)
+		_ = r.CloseWithError(errEnough)
+		one.done <- err
+	}()
+	source := &reading{ctx: ctx, from: from}
+	_, _ = io.CopyBuffer(pipe, source, w.buffer) // Push says what is wrong with the disk
+	one.read = source.err
+	_ = pipe.CloseWithError(source.err)
+	return source.err
+}
+
+// settle waits until at most this many blobs are on their way.
+func (w *writers) settle(atMost int) (err error) {
+	for len(w.all) > atMost {
+		one := w.all[0]
+		w.all = w.all[1:]
+		err = errors.Join(err, w.stored(one, <-one.done))
+	}
+	return err
+}
+
+// stored records that a blob is on the disk, or why it is not. A blob that could not be read is no error here.
+func (w *writers) stored(one *writer, err error) error {
+	n := one.need
+	switch {
+	case err == nil, errors.Is(err, errdef.ErrAlreadyExists):
+		n.by[0].Bytes += n.Size
+		w.db.At("intake: a blob has arrived")
+		return nil
+	case one.read != nil:
+		return nil
+	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData), errors.Is(err, io.ErrUnexpectedEOF):
+		bad := &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("the content of blob %s has another digest", n.Digest)}
+		w.failures[n.Digest] = bad
+		for _, s := range n.by {
+			s.fail(bad)
+		}
+		return nil
+	}
+	return state.Local("store: %w", err)
 }
 
 // advance reports the progress, after a blob of some bytes has come up.
@@ -286,22 +357,6 @@ func (t *taking) advance(bytes int64) {
 		total = max(t.contents.Bytes, t.done)
 	}
 	t.Progress(t.done, total)
-}
-
-// push stores a blob, and returns once it is on the disk. The error is a *bundle.Refusal if it is not what its digest says,
-// a *state.LocalError of this machine, or that of reading it.
-func (t *taking) push(ctx context.Context, d ocispec.Descriptor, from io.Reader) error {
-	source := &reading{ctx: ctx, from: from}
-	err := t.blobs.Push(ctx, d, source)
-	switch {
-	case err == nil, errors.Is(err, errdef.ErrAlreadyExists):
-		return nil
-	case source.err != nil:
-		return source.err
-	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData), errors.Is(err, io.ErrUnexpectedEOF):
-		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("the content of blob %s has another digest", d.Digest)}
-	}
-	return state.Local("store: %w", err)
 }
 
 // reading reads until its context ends, and remembers the error of its reader.
