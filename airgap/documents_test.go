@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -92,6 +93,25 @@ func TestBadDocumentFilesAreRefused(t *testing.T) {
 func TestADocumentFileMayBeMissing(t *testing.T) {
 	_, err := ReadReports(filepath.Join(t.TempDir(), "none.tar"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestVeryManyDocumentsAreSeveralArtifacts(t *testing.T) {
+	var all [][]byte
+	for i := range maxArtifactDocuments + 2 {
+		all = append(all, fmt.Appendf(nil, "%d", i))
+	}
+	path := writeFile(t, WriteReports, all)
+	store, err := oci.NewFromTar(t.Context(), path)
+	require.NoError(t, err)
+	for _, name := range []string{"reports", "reports-2"} {
+		_, err := store.Resolve(t.Context(), name)
+		require.NoError(t, err)
+	}
+	var got [][]byte
+	require.NoError(t, EachReport(path, func(envelope []byte) error { got = append(got, envelope); return nil }))
+	require.Equal(t, all, got)
+	enough := errors.New("enough")
+	require.ErrorIs(t, EachReport(path, func([]byte) error { return enough }), enough)
 }
 
 func TestTooManyDocumentsAreAnError(t *testing.T) {
