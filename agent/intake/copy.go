@@ -210,7 +210,30 @@ func (t *taking) storeBlobs(ctx context.Context) error {
 			wanted.add(s, d, t.has)
 		}
 	}
+	if err := t.storeHeld(ctx, wanted); err != nil {
+		return err
+	}
 	return t.copy(ctx, wanted, func(digest.Digest) bool { return false })
+}
+
+// storeHeld stores the wanted blobs that are in memory, since they are documents of the package as well. The package has
+// each blob once, so they do not come again. The empty config is one of them: that of the list of contents, and of
+// most artifacts that are no images.
+func (t *taking) storeHeld(ctx context.Context, wanted needs) error {
+	for d, n := range wanted {
+		data := t.held[d]
+		if d == ocispec.DescriptorEmptyJSON.Digest {
+			data = ocispec.DescriptorEmptyJSON.Data
+		}
+		if data == nil || digest.FromBytes(data) != d {
+			continue
+		}
+		if err := t.storeDocument(ctx, n.Descriptor, data); err != nil {
+			return err
+		}
+		delete(wanted, d)
+	}
+	return nil
 }
 
 // needs has the blobs that are to be copied, each with the streams that need it.
