@@ -35,7 +35,7 @@ type follower struct {
 
 // place is the location of an agent, and its stream.
 type place struct {
-	registry    string // oci://…
+	registry    string // oci://…; empty where bundles come by import only
 	clusterType string // of environment dev
 	key         string // the file with the key of releases
 	state       string // its state folder; the applied files are beside it
@@ -55,9 +55,12 @@ func (p place) flags() []string {
 	if engines == nil {
 		engines = []string{"--adapter", "directory", "--directory-root", p.applied()}
 	}
-	return slices.Concat([]string{
-		"--registry", p.registry, "--environment", "dev", "--cluster-type", p.clusterType, "--key", p.key,
-		"--state-dir", p.state,
+	var registry []string
+	if p.registry != "" {
+		registry = []string{"--registry", p.registry}
+	}
+	return slices.Concat(registry, []string{
+		"--environment", "dev", "--cluster-type", p.clusterType, "--key", p.key, "--state-dir", p.state,
 	}, engines, p.more)
 }
 

@@ -62,8 +62,9 @@ registerWithTaints: [{key: {{.Key}}, value: {{.Name}}, effect: NoSchedule}]
 // by kubelet, containerd and runc, with addresses that this machine reaches. Sandbox names the image that
 // holds a pod's namespaces open. It takes root, and no other kubelet with pods on the machine. The caller calls
 // Stop, which leaves nothing behind; what a test left behind that was killed, the next call clears. While
-// another test has the machine, StartKubelet waits.
-func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *Node, err error) {
+// another test has the machine, StartKubelet waits. Flags are more of kubelet's, such as --node-ip where the place of the
+// cluster has no route by which kubelet finds its own address.
+func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string, flags ...string) (_ *Node, err error) {
 	containerd, err := Tool("containerd") // its shim, runc and the folder cni lie beside it
 	if err != nil {
 		return nil, err
@@ -97,9 +98,9 @@ func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *No
 	if err := n.until(ctx, "has a container runtime", func(context.Context) (bool, error) { return listens(socket), nil }); err != nil {
 		return nil, err // kubelet gives up if it is not there at once
 	}
-	if err := n.run(kubelet, "--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+c.Kubeconfig,
+	if err := n.run(kubelet, append(flags, "--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+c.Kubeconfig,
 		"--root-dir="+filepath.Join(n.dir, "kubelet"), "--cert-dir="+filepath.Join(n.dir, "pki"),
-		"--hostname-override="+name, "--node-labels="+NodeKey+"="+name); err != nil {
+		"--hostname-override="+name, "--node-labels="+NodeKey+"="+name)...); err != nil {
 		return nil, err
 	}
 	return n, n.until(ctx, "is ready", n.ready)

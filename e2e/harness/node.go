@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ type Node struct {
 	Name string
 
 	client    kubernetes.Interface
+	place     Place
 	dir       string
 	processes []*process   // in the order of their start
 	release   func() error // cleans up after they have ended; may be nil
@@ -62,11 +64,11 @@ func (c *Cluster) newNode(name string) (*Node, error) {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "wherry-e2e-")
-	return &Node{Name: name, client: client, dir: dir}, err
+	return &Node{Name: name, client: client, place: c.place, dir: dir}, err
 }
 
 func (n *Node) run(path string, args ...string) error {
-	p, err := start(n.dir, path, args)
+	p, err := n.place.start(n.dir, filepath.Base(path), path, args)
 	if err == nil {
 		n.processes = append(n.processes, p)
 	}
