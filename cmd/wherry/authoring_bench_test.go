@@ -62,6 +62,7 @@ type authoring struct {
 	dir      string // with the keys and the cache
 	platform string
 	registry string
+	serving  *exec.Cmd // the registry
 	changes  int
 }
 
@@ -86,8 +87,10 @@ func (a *authoring) commit() {
 }
 
 // serve runs a registry until the benchmark ends.
-func (a *authoring) serve() {
-	cmd := a.command("registry", "serve", filepath.Join(a.dir, "registry"), "--addr", "127.0.0.1:0")
+func (a *authoring) serve() { a.serveAt("127.0.0.1:0") }
+
+func (a *authoring) serveAt(address string) {
+	cmd := a.command("registry", "serve", filepath.Join(a.dir, "registry"), "--addr", address)
 	out, err := cmd.StdoutPipe()
 	require.NoError(a, err)
 	require.NoError(a, cmd.Start())
@@ -97,7 +100,7 @@ func (a *authoring) serve() {
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	require.NoError(a, err)
-	a.registry = strings.TrimSpace(line) + "/edge"
+	a.registry, a.serving = strings.TrimSpace(line)+"/edge", cmd
 }
 
 // command is a run of the program with a cache of its own.
