@@ -41,8 +41,14 @@ type depot struct {
 // newDepot begins a test with an agent that stores all streams of its platform, and has roots to trust.
 func newDepot(t *testing.T) *depot {
 	t.Helper()
+	t.Parallel()
+	return depotFor(t)
+}
+
+func depotFor(t testing.TB) *depot {
+	t.Helper()
 	d := &depot{}
-	d.siege = besiege(t, withRoots, func(s *siege) {
+	d.siege = besieged(t, withRoots, func(s *siege) {
 		d.images = s.withImages()
 		s.opts.Intake.Others, s.opts.Intake.Platforms = true, graph.Platforms{"linux/amd64"}
 		s.opts.Intake.Space = func(string) (int64, int64, bool) { return 1 << 40, 1 << 40, true }

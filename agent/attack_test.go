@@ -77,6 +77,12 @@ var evil = map[string]string{"shop-main/config.yaml": "a: evil"}
 func besiege(t *testing.T, prepare ...func(*siege)) *siege {
 	t.Helper()
 	t.Parallel()
+	return besieged(t, prepare...)
+}
+
+// besieged is besiege for what does not run beside other tests.
+func besieged(t testing.TB, prepare ...func(*siege)) *siege {
+	t.Helper()
 	s := &siege{site: newSite(t)}
 	s.credential.Store(&auth.Credential{})
 	s.setClock(s.now)
