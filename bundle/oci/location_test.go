@@ -19,6 +19,8 @@ func TestParse(t *testing.T) {
 		{"an IPv6 address", "oci://[::1]:5000/edge", oci.Location{Host: "[::1]:5000", Prefix: "edge"}},
 		{"a slash at the end", "oci://ghcr.io/acme/", oci.Location{Host: "ghcr.io", Prefix: "acme"}},
 		{"a folder", "oci-layout:./out", oci.Location{Dir: "./out"}},
+		{"an archive", "oci-archive:/media/usb/site.tar", oci.Location{Archive: "/media/usb/site.tar"}},
+		{"an archive in parts", "oci-archive:a/site.tar.001,b/site.tar.002", oci.Location{Archive: "a/site.tar.001,b/site.tar.002"}},
 		{"a folder with a colon", "oci-layout:/media/usb:1", oci.Location{Dir: "/media/usb:1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -45,6 +47,8 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"an empty part", "oci://registry/a//b", "is not a repository name"},
 		{"dots", "oci://registry/../b", "is not a repository name"},
 		{"no folder", "oci-layout:", "names no folder"},
+		{"no file", "oci-archive:", "names no file"},
+		{"a part without a name", "oci-archive:site.tar.001,", "names no file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := oci.Parse(tc.in)
@@ -66,6 +70,8 @@ func TestParseReference(t *testing.T) {
 		{"a layout's repository", "oci-layout:/srv/out/bundles/dev/drone", oci.Reference{Location: layout, Repository: "bundles/dev/drone"}},
 		{"a layout's repository after a colon", "oci-layout:/srv/out:bundles/dev/drone:latest", oci.Reference{Location: layout, Repository: "bundles/dev/drone", Tag: "latest"}},
 		{"a layout's ref name", "oci-layout:/srv/out:bundles/dev/drone/latest", oci.Reference{Location: layout, Repository: "bundles/dev/drone/latest"}},
+		{"an archive's repository", "oci-archive:site.tar/bundles/dev/drone:12", oci.Reference{Location: oci.Location{Archive: "site.tar"}, Repository: "bundles/dev/drone", Tag: "12"}},
+		{"an archive's ref name", "oci-archive:site.tar:bundles/dev/drone/latest", oci.Reference{Location: oci.Location{Archive: "site.tar"}, Repository: "bundles/dev/drone/latest"}},
 		{"a layout's digest", "oci-layout:/srv/out/environments/dev@" + d.String(), oci.Reference{Location: layout, Repository: "environments/dev", Digest: d}},
 		{
 			"a layout below folders of that name", "oci-layout:/srv/bundles/x/bundles/dev/drone:latest",
@@ -117,4 +123,24 @@ func FuzzParseReference(f *testing.F) {
 		require.NoError(t, err, "printed as %q", r)
 		require.Equal(t, r, again)
 	})
+}
+
+func TestCopiesOfOtherRegistriesHaveNames(t *testing.T) {
+	for repository, want := range map[string]string{
+		"ghcr.io/acme/app":              "ghcr.io/acme/app",
+		"registry.plant-7:5000/team/x":  "registry.plant-7_5000/team/x",
+		"Registry.example/app":          "registry.example/app",
+		"docker.io/library/nginx":       "docker.io/library/nginx",
+		"[::1]:5000/app":                "", // no name of a repository
+		"app":                           "",
+		"registry.example/not a name/x": "",
+	} {
+		got, err := oci.MirrorName(repository)
+		if want == "" {
+			require.Error(t, err, repository)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 }
