@@ -50,6 +50,7 @@ func (s *imageSite) carries() {
 	s.opts.Carry = carry.Options{
 		Platforms: graph.Platforms{"linux/amd64"},
 		Budget:    1 << 20,
+		Space:     emptyDisk,
 		Retry:     func(int) time.Duration { return time.Hour },
 		Sources: func(_ context.Context, repository string) ([]carry.Source, error) {
 			host, name, _ := strings.Cut(repository, "/")

@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -113,12 +114,16 @@ func newSite(t testing.TB) *site {
 		TrustSource: s.trust,
 		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(s.host, directory.Options{})},
 		Download:    oci.DownloadOptions{Wait: time.Millisecond, MaxWait: time.Millisecond},
+		Intake:      intake.Options{Space: emptyDisk},
 		Version:     "v0.0.0-test",
 		Now:         func() time.Time { return s.now },
 		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	return s
 }
+
+// emptyDisk is the disk of sites, however full the machine's own one is.
+func emptyDisk(string) (free, size int64, known bool) { return 1 << 40, 1 << 40, true }
 
 // folders are what the adapter has put on the host.
 func (s *site) folders() []os.DirEntry {

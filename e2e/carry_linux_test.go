@@ -39,7 +39,7 @@ func TestAPodStartsFromTheAgentsImage(t *testing.T) {
 	s.publish()
 
 	// Nothing may be changed yet, but artifacts come.
-	r := s.pass("--veto-file", "cosign.pub", "--wait", "0s")
+	r := s.pass("--veto-file", "cosign.pub", "--wait", "0s", "--carry-budget", "1GiB")
 	require.Equal(t, 5, r.code, r.stderr)
 	require.Zero(t, s.status().Carry.Missing)
 	require.Empty(t, s.pods("shop-web"))
@@ -50,7 +50,7 @@ func TestAPodStartsFromTheAgentsImage(t *testing.T) {
 	address := listener.Addr().String()
 	require.NoError(t, listener.Close())
 	require.NoError(t, node.Mirror(host, "http://"+address))
-	f := s.start("agent", "--serve", address, "--serve-plain-http")
+	f := s.start("agent", "--serve", address, "--serve-plain-http", "--carry-budget", "1GiB")
 	require.Eventually(t, func() bool {
 		st, err := f.Status(t.Context())
 		return err == nil && st.State == bundle.Compliant
