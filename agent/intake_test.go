@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap/packagetest"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
 
 // of is the same publisher for another cluster type.
@@ -276,7 +277,7 @@ func TestAnImportGoesOnAfterAnInterruption(t *testing.T) {
 	office := s.of("office")
 	office.release(1, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": till}}, nil)
 	p := s.packed(nil, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till})).Bytes()
-	for at := 0; at < len(p)-2048; at += 1536 {
+	for at := 0; at < len(p)-2048; at += 512 * sweeptest.Every(7) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			s.t, s.dir, s.site.host = t, filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "host")
 			var r ImportResult
