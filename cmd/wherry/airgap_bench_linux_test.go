@@ -366,7 +366,7 @@ func (a *airgapBench) measured(program string, code int, args ...string) (u cost
 	return u
 }
 
-// peakInterval is the time between two looks at the peak of a process, which never falls.
+// peakInterval is the time between two looks at the peak of a process, which never falls while it runs.
 const peakInterval = 5 * time.Millisecond
 
 // peakOf is the most that a process has had resident, in bytes.
