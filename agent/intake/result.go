@@ -29,7 +29,7 @@ const (
 	Unfinished Outcome = "unfinished"
 )
 
-// Good reports whether the store has what the package offered, or something newer of it.
+// Good reports whether the store has what the package offered.
 func (o Outcome) Good() bool { return o == Taken || o == Here }
 
 // Stream is the result for one stream. Its JSON is an interface.
