@@ -15,8 +15,10 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -134,11 +136,14 @@ func (w *realm) leaveNothing() {
 		for _, d := range []digest.Digest{r.Digest(), manifest.Config.Digest, forms[form]} {
 			want["store/blobs/sha256/"+d.Encoded()] = true
 		}
+		for _, d := range w.signatureOf(s, r.Digest()) { // of what has come by a file, and is kept for going back
+			want["store/blobs/sha256/"+d.Encoded()] = true
+		}
 	}
 	want["trees/"+m.running.Release.Content.DiffID.Encoded()+"/"+bundle.AssignmentsPath] = true
-	for _, content := range w.valid[m.running.Digest()].items {
-		for path := range w.contents[content] {
-			want["contents/"+content.Encoded()+"/"+path] = true
+	for _, files := range w.valid[m.running.Digest()].items {
+		for path := range w.contents[files] {
+			want["contents/"+files.Encoded()+"/"+path] = true
 		}
 	}
 	var found []string
@@ -150,4 +155,28 @@ func (w *realm) leaveNothing() {
 		return err
 	}))
 	require.Equal(t, sortedKeys(want), found, "nothing else is on the disk")
+}
+
+// signatureOf lists what the store has of a release's signature.
+func (w *realm) signatureOf(s *State, release digest.Digest) []digest.Digest {
+	w.t.Helper()
+	var signature ocispec.Descriptor
+	require.NoError(w.t, s.db.View(func(tx *bbolt.Tx) (err error) {
+		if tx.Bucket([]byte(content.BucketSignatures)) != nil {
+			signature, err = state.Load[ocispec.Descriptor](tx, content.BucketSignatures, release.Encoded())
+		}
+		return err
+	}))
+	if signature.Digest == "" {
+		return nil
+	}
+	var m ocispec.Manifest
+	data, err := os.ReadFile(filepath.Join(w.dir, state.StoreDir, "blobs/sha256", signature.Digest.Encoded()))
+	require.NoError(w.t, err, "a signature that is known is there")
+	require.NoError(w.t, json.Unmarshal(data, &m))
+	all := []digest.Digest{signature.Digest, m.Config.Digest}
+	for _, l := range m.Layers {
+		all = append(all, l.Digest)
+	}
+	return all
 }
