@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	sitemedium "github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 )
 
 // ImportRequest names a site package, and what a person allows with it.
@@ -49,6 +50,8 @@ type ImportResult struct {
 	Result
 	// Streams are sorted by environment and cluster type. There is none if the package could not be read.
 	Streams []intake.Stream `json:"streams"`
+	// Damaged is true if the package is cut short, or has other bytes than were written.
+	Damaged bool `json:"damaged,omitempty"`
 }
 
 // Import takes in a site package: it verifies its releases, stores those that this agent is to have, and then judges and
@@ -110,7 +113,8 @@ func (a *Agent) importSite(ctx, asked context.Context, request ImportRequest, la
 		})
 	}
 	out = a.weigh(out, taken.Streams, importOutcome(asked, err))
-	return ImportResult{Result: a.result(out), Streams: taken.Streams}
+	spoiled := errors.Is(err, archive.ErrDamaged) || slices.ContainsFunc(taken.Streams, damaged)
+	return ImportResult{Result: a.result(out), Streams: taken.Streams, Damaged: spoiled}
 }
 
 // importOutcome is that of an error that has ended the reading of a package.
@@ -142,6 +146,9 @@ func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Res
 	taken, err := a.intake.Take(ctx, r, intake.Asked{AllowExpired: request.AllowExpired, Progress: request.Progress})
 	if err == nil && len(taken.Streams) == 0 && taken.Releases == nil {
 		err = fmt.Errorf("%s: %w: it holds no bundle", from.Name(), airgap.ErrFormat)
+	}
+	if errors.Is(err, archive.ErrDamaged) {
+		err = fmt.Errorf("%s: %w", from.Name(), err)
 	}
 	if err != nil && !errors.As(err, new(*state.LocalError)) || slices.ContainsFunc(taken.Streams, damaged) {
 		if parts := from.Damaged(ctx); parts != nil { // which says more than the digest of a blob

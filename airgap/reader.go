@@ -48,20 +48,33 @@ type Entry struct {
 // NewReader reads the index of the package r, and its list of contents if it has one. The error wraps ErrFormat if r is no
 // OCI layout in a tar, and ErrOrder as well if it is one that has to be read in another order. The caller closes r.
 func NewReader(r io.Reader) (*Reader, error) {
-	if _, seeks := r.(io.Seeker); !seeks {
-		buffered := bufio.NewReaderSize(r, 64<<10)
-		begins, _ := buffered.Peek(4) // the tar reader reports what is wrong
-		if remedy := archive.CompressedText(begins); remedy != "" {
-			return nil, fmt.Errorf("%w: %s", ErrFormat, remedy)
-		}
-		r = buffered
+	begins, r, err := beginning(r)
+	if err != nil {
+		return nil, err
 	}
-	s := &stream{tar: tar.NewReader(r), seen: map[string]bool{}}
+	if remedy := archive.CompressedText(begins); remedy != "" {
+		return nil, fmt.Errorf("%w: %s", ErrFormat, remedy)
+	}
+	s := &stream{tar: tar.NewReader(r), begins: begins, seen: map[string]bool{}}
 	p := &Reader{rest: s}
 	if err := p.readHead(s); err != nil {
 		return nil, err
 	}
 	return p, nil
+}
+
+// beginning returns the first bytes of a file, and the file from there on. Errors of reading are left to the tar reader.
+func beginning(r io.Reader) ([]byte, io.Reader, error) {
+	seeker, seeks := r.(io.Seeker)
+	if !seeks {
+		buffered := bufio.NewReaderSize(r, 64<<10)
+		begins, _ := buffered.Peek(archive.BeginningBytes)
+		return bytes.Clone(begins), buffered, nil
+	}
+	begins := make([]byte, archive.BeginningBytes)
+	n, _ := io.ReadFull(r, begins)
+	_, err := seeker.Seek(int64(-n), io.SeekCurrent)
+	return begins[:n], r, err
 }
 
 // Index returns the index. Its digests are valid, and its media types of bounded length.
@@ -82,8 +95,9 @@ func (p *Reader) Next() (Entry, error) {
 
 // stream is a package that is read from front to back.
 type stream struct {
-	tar  *tar.Reader
-	seen map[string]bool
+	tar    *tar.Reader
+	begins []byte // of the file
+	seen   map[string]bool
 }
 
 func (s *stream) next() (Entry, error) {
@@ -102,7 +116,10 @@ func (s *stream) next() (Entry, error) {
 func (s *stream) file() (string, *tar.Header, error) {
 	for {
 		h, err := s.tar.Next()
-		if err != nil {
+		switch {
+		case err != nil && len(s.seen) == 0:
+			return "", nil, archive.FirstHeaderError(s.begins, err)
+		case err != nil:
 			return "", nil, archive.HeaderError(err)
 		}
 		if len(s.seen) == archive.MaxEntries {
@@ -126,7 +143,7 @@ type cutShort struct{ io.Reader }
 func (c cutShort) Read(b []byte) (int, error) {
 	n, err := c.Reader.Read(b)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fmt.Errorf("%w: the file is cut short: %w", ErrFormat, err)
+		err = fmt.Errorf("%w: the file is cut short", archive.ErrDamaged)
 	}
 	return n, err
 }

@@ -39,7 +39,16 @@ const (
 )
 
 // ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
-var ErrFormat = errors.New("no usable OCI layout in a tar")
+var ErrFormat = errors.New("unusable file")
+
+// ErrDamaged is wrapped by errors about files that are a tar, but are cut short or have changed bytes between their
+// entries. Such errors are ErrFormat as well.
+var ErrDamaged error = damaged{}
+
+type damaged struct{}
+
+func (damaged) Error() string        { return "the medium or this copy is damaged" }
+func (damaged) Is(target error) bool { return target == ErrFormat }
 
 // Layout is an OCI image layout whose blobs can be read in any order. It reads a manifest only on request: oras' reader
 // for such files walks all of them first, and so fails on a changed manifest that has to be named and refused. It may be
@@ -203,6 +212,10 @@ func (t tarFile) readEntries(size int64) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case err != nil && len(seen) == 0:
+			begins := make([]byte, BeginningBytes)
+			n, _ := t.from.ReadAt(begins, 0) // else the error of the tar reader counts
+			return FirstHeaderError(begins[:n], err)
 		case err != nil:
 			return HeaderError(err)
 		case len(seen) == MaxEntries:
@@ -230,9 +243,9 @@ func (t tarFile) readEntries(size int64) error {
 func HeaderError(err error) error {
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("%w: the file is cut short", ErrFormat)
+		return fmt.Errorf("%w: the file is cut short", ErrDamaged)
 	case errors.Is(err, tar.ErrHeader):
-		return fmt.Errorf("%w: %v", ErrFormat, err)
+		return fmt.Errorf("%w: a header in the tar is invalid", ErrDamaged)
 	}
 	return err
 }
@@ -284,6 +297,21 @@ func CompressedText(begins []byte) string {
 		return ""
 	}
 	return "the file is compressed: unpack it with " + command
+}
+
+// BeginningBytes is how much of a file FirstHeaderError looks at.
+const BeginningBytes = 512
+
+// FirstHeaderError is HeaderError for a file of which nothing could be read, and which begins with these bytes: one that
+// was never a tar is not damaged.
+func FirstHeaderError(begins []byte, err error) error {
+	const magic = 257
+	wasTar := bytes.HasPrefix(begins, []byte(ocispec.ImageLayoutFile)) ||
+		len(begins) > magic && bytes.HasPrefix(begins[magic:], []byte("ustar"))
+	if err = HeaderError(err); errors.Is(err, ErrDamaged) && !wasTar {
+		return fmt.Errorf("%w: it is no tar", ErrFormat)
+	}
+	return err
 }
 
 // CheckVersion returns an error wrapping ErrFormat unless data is an oci-layout file of the known version.

@@ -69,6 +69,10 @@ func TestTheExitCodeOfAnImport(t *testing.T) {
 	refusedOwn.Outcome = intake.Refused
 	foreign := own
 	foreign.Outcome = intake.Foreign
+	damagedOwn := refusedOwn
+	damagedOwn.Reason = bundle.DigestMismatch
+	noRoom := own
+	noRoom.Outcome = intake.NoRoom
 	refusedStatus := agent.Status{State: bundle.Rejected, Release: agent.ReleaseStates{Refused: &agent.RefusedStatus{Digest: digest.FromString("x"), Reason: bundle.Unsigned}}}
 	for name, test := range map[string]struct {
 		verdict agent.Verdict
@@ -94,6 +98,18 @@ func TestTheExitCodeOfAnImport(t *testing.T) {
 			agent.Status{Platform: "coffee", Cluster: agent.ClusterStatus{Environment: "dev", Type: "drone"}},
 			[]intake.Stream{foreign},
 			cli.Denied, `the package has nothing for this agent: WrongPlatform: for tea|the package holds dev/drone of the platform "tea"; this agent is dev/drone of the platform "coffee"`,
+		},
+		"own damaged": {
+			agent.Refused, "DigestMismatch: x",
+			agent.Status{State: bundle.Pending},
+			[]intake.Stream{damagedOwn},
+			cli.Denied, "DigestMismatch: x|what runs keeps running; " + cli.DamagedHint,
+		},
+		"own without room": {
+			agent.Refused, "NoRoom: x",
+			agent.Status{State: bundle.Pending},
+			[]intake.Stream{noRoom},
+			cli.Denied, "NoRoom: x|what runs keeps running; make room, or raise --import-budget, and import the package again",
 		},
 		"cut short": {agent.Broken, "the file is cut short", compliant, []intake.Stream{streamOf("lamp", intake.Unfinished)}, cli.Failed, "the file is cut short|"},
 	} {

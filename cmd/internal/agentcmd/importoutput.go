@@ -142,7 +142,9 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 		return cli.Fail(cli.Denied, errors.New("the package has nothing for this agent: "+r.Error),
 			fmt.Sprintf("the package holds %s; this agent is %s/%s of the platform %q", holds, who.Environment, who.Type, who.Platform))
 	case r.Verdict == agent.Refused && r.Status.Release.Refused == nil && r.Status.Release.Held == nil:
-		return cli.Fail(cli.Denied, errors.New(r.Error), "what runs keeps running")
+		return cli.Fail(cli.Denied, errors.New(r.Error), ownHint(r, own))
+	case r.Verdict == agent.Broken && r.Damaged:
+		return cli.Fail(cli.Failed, errors.New(r.Error), cli.DamagedHint)
 	}
 	err := exitOf(r.Result)
 	if e := (*cli.Error)(nil); errors.As(err, &e) && e.Code != cli.NotYet {
@@ -159,12 +161,29 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 	}
 	worst := bad[0]
 	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s: %s", len(bad), show.Count(len(r.Streams), "stream"), worst.Name(),
-		string(worst.Outcome)+spaced(reasonOf(string(worst.Reason), worst.Message))), streamHint(worst.Outcome))
+		string(worst.Outcome)+spaced(reasonOf(string(worst.Reason), worst.Message))), streamHint(worst))
 }
 
-// streamHint says what mends an outcome.
-func streamHint(o intake.Outcome) string {
-	switch o {
+// ownHint says what mends an import that has changed nothing. Own is the index of the agent's own stream, -1 for none.
+func ownHint(r agent.ImportResult, own int) string {
+	const rest = "what runs keeps running"
+	if own < 0 || r.Streams[own].Outcome == intake.Refused && !isDamaged(r.Streams[own]) {
+		return rest
+	}
+	return rest + "; " + streamHint(r.Streams[own])
+}
+
+// isDamaged reports whether a stream was refused because its content is not what was written.
+func isDamaged(s intake.Stream) bool {
+	return s.Outcome == intake.Refused && s.Reason == bundle.DigestMismatch
+}
+
+// streamHint says what mends the outcome of a stream.
+func streamHint(s intake.Stream) string {
+	if isDamaged(s) {
+		return cli.DamagedHint
+	}
+	switch s.Outcome {
 	case intake.LacksBase:
 		return "have a complete package exported for this stream, without --since"
 	case intake.NoRoom:

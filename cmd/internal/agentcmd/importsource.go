@@ -124,6 +124,8 @@ func sourceError(err error) error {
 		return cli.Fail(cli.Usage, err, "name one of them")
 	case errors.Is(err, airgap.ErrOrder):
 		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, archive.ErrDamaged):
+		return cli.Fail(cli.Failed, err, cli.DamagedHint)
 	case errors.Is(err, archive.ErrFormat), errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, exportHint)
 	case errors.Is(err, fs.ErrPermission):

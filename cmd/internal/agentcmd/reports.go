@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -141,6 +143,9 @@ clusters alone is of use there.`,
 				return err
 			}
 			envelopes, err := airgap.ReadAck(args[0])
+			if errors.Is(err, archive.ErrDamaged) {
+				return cli.Fail(cli.Failed, err, cli.DamagedHint)
+			}
 			if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
 				return cli.Fail(cli.Usage, err, `"wherry hub export-ack" writes such a file`)
 			}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/spf13/cobra"
 
@@ -101,6 +103,8 @@ func (r *reading) run(cmd *cobra.Command, files []string) error {
 	for _, file := range files {
 		err := airgap.EachReport(file, func(envelope []byte) error { review.Add(envelope); return nil })
 		switch {
+		case errors.Is(err, archive.ErrDamaged):
+			return cli.Fail(cli.Failed, err, cli.DamagedHint)
 		case errors.Is(err, airgap.ErrFormat), errors.Is(err, os.ErrNotExist):
 			return cli.Fail(cli.Usage, err, `give files that "wherry-agent reports export" wrote`)
 		case err != nil:

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -59,6 +61,8 @@ func sinceFailure(err error) error {
 	switch {
 	case err == nil:
 		return nil
+	case errors.Is(err, archive.ErrDamaged):
+		return cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), cli.DamagedHint)
 	case errors.Is(err, airgap.ErrFormat):
 		return cli.Fail(cli.Usage, fmt.Errorf("--since: %w", err), `give a site package, a file of "wherry-agent reports export", or hub`)
 	}

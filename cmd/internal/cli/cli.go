@@ -44,6 +44,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// DamagedHint says what to do about a file that came by a medium and is damaged.
+const DamagedHint = "copy it again from the original, or take another medium; sha256sum shows the same for both if the copy is good"
+
 // Exit ends a command with code after it has said everything itself.
 func Exit(code int) error { return &Error{Code: code} }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/errcode"
 
@@ -46,6 +48,8 @@ func RegistryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
 	case errors.As(err, &option):
 		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, archive.ErrDamaged):
+		return cli.Fail(cli.Failed, err, cli.DamagedHint)
 	case errors.Is(err, oci.ErrReadOnly):
 		return cli.Fail(cli.Usage, err, "name a registry, oci://HOST/PREFIX, or a folder, oci-layout:DIR")
 	case errors.Is(err, oci.ErrAuthHost):

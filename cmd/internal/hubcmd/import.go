@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -114,6 +116,8 @@ func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult,
 	}, store.ViaMedia)
 	switch {
 	case unread == nil:
+	case errors.Is(unread, archive.ErrDamaged):
+		err = cli.Fail(cli.Failed, unread, cli.DamagedHint)
 	case errors.Is(unread, airgap.ErrFormat):
 		err = cli.Fail(cli.Usage, unread, `give a file that "wherry-agent reports export" wrote`)
 	case errors.Is(unread, fs.ErrNotExist):

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
+
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -158,6 +160,8 @@ func (p *planning) reported(cmd *cobra.Command, listed []scheduler.Cluster, envi
 	}
 	reports, err := flags.ReadReports(p.offline.reports, keys)
 	switch {
+	case errors.Is(err, archive.ErrDamaged):
+		return impact.Fleet{}, cli.Fail(cli.Failed, fmt.Errorf("--reports: %w", err), cli.DamagedHint)
 	case errors.Is(err, airgap.ErrFormat):
 		return impact.Fleet{}, cli.Fail(cli.Usage, fmt.Errorf("--reports: %w", err), `give a file of "wherry-agent reports export"`)
 	case errors.Is(err, bundle.ErrUntrusted):
