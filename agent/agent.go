@@ -208,6 +208,8 @@ type Agent struct {
 	source  bundle.Source // nil where bundles come by import only
 	pinned  bundle.Trust  // counts while the state holds no trust document
 	cluster bundle.ReportCluster
+	// configured is cluster as New got it. Others than passes may read it at any time.
+	configured bundle.ReportCluster
 	// instance tells this process from those before, and from those of a copy of this machine.
 	instance  string
 	opts      Options
@@ -270,7 +272,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	cluster.UID = cmp.Or(cluster.UID, state.who.Identity().UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	a := &Agent{
-		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
+		state: state, source: source, pinned: pinned, cluster: cluster, configured: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, instance: strings.ToLower(rand.Text()),
 		process: process{memory: &memoryState{}, freezeRest: freeze.Rest},
 		signals: signals{wake: make(chan struct{}, 1)},

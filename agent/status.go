@@ -152,6 +152,10 @@ func (r ReleaseStatus) Tag() string {
 func (a *Agent) Status() (Status, error) {
 	s, err := a.state.Status(a.opts.Now())
 	s.Version = a.opts.Version
+	if s.Cluster.Type == "" { // no pass has written it down yet
+		c := a.configured
+		s.Cluster, s.Platform = ClusterStatus{c.UID, c.Name, c.Type, c.Environment, c.Ring, c.Labels}, c.Platform
+	}
 	if t := a.lastContact.Load(); t != nil {
 		utc := state.Stamp(*t)
 		s.LastContact = &utc
