@@ -44,8 +44,8 @@ func ParseMirror(text string) (m Mirror, err error) {
 // need is an artifact that releases need.
 type need struct {
 	airgap.ContentsArtifact
-	// streams are the repositories of the streams that need it.
-	streams []string
+	// streams are the repositories of the streams that need it, and users names their assignments for people.
+	streams, users []string
 }
 
 func (n need) name() string {
@@ -97,6 +97,7 @@ func merge(releases []chosen, lists []listed) []need {
 			all = append(all, need{
 				airgap.ContentsArtifact{Type: a.Type, Repository: repository, Tag: tag, Digest: digest.Digest(a.Digest), UsedBy: []string{releases[i].user()}},
 				[]string{releases[i].stream.Repository()},
+				[]string{releases[i].user() + " (" + usersOf(a) + ")"},
 			})
 		}
 	}
@@ -109,6 +110,7 @@ func merge(releases []chosen, lists []listed) []need {
 		if k := len(merged); k > 0 && compare(merged[k-1], n) == 0 {
 			last := &merged[k-1]
 			last.UsedBy, last.streams = append(last.UsedBy, n.UsedBy...), append(last.streams, n.streams...)
+			last.users = append(last.users, n.users...)
 			continue
 		}
 		merged = append(merged, n)
@@ -117,6 +119,7 @@ func merge(releases []chosen, lists []listed) []need {
 		n := &merged[i]
 		n.UsedBy = slices.Compact(slices.Sorted(slices.Values(n.UsedBy)))
 		n.streams = slices.Compact(slices.Sorted(slices.Values(n.streams)))
+		n.users = slices.Compact(slices.Sorted(slices.Values(n.users)))
 	}
 	return merged
 }
@@ -177,12 +180,16 @@ func wants(a bundle.Assignment, artifact bundle.Artifact, mode Mode) bool {
 const maxUsers = 5 // in messages
 
 func textOf(clusterType string, a bundle.Artifact) string {
-	users := a.UsedBy
-	more := ""
+	return fmt.Sprintf("%s: %s %s (%s)", clusterType, a.Type, a.Reference, usersOf(a))
+}
+
+// usersOf lists the assignments that need an artifact.
+func usersOf(a bundle.Artifact) string {
+	users, more := a.UsedBy, ""
 	if n := len(users) - maxUsers; n > 0 {
 		users, more = users[:maxUsers], fmt.Sprintf(" and %d more", n)
 	}
-	return fmt.Sprintf("%s: %s %s (%s%s)", clusterType, a.Type, a.Reference, strings.Join(users, ", "), more)
+	return strings.Join(users, ", ") + more
 }
 
 func (l listed) unpinned(clusterType string) (texts []string) {
@@ -326,7 +333,7 @@ func (f *finder) open(ctx context.Context, n need, d ocispec.Descriptor) (body i
 		return err
 	})
 	if err != nil {
-		return nil, &ArtifactError{n.Repository, n.name(), n.UsedBy, err}
+		return nil, &ArtifactError{n.Repository, n.name(), n.users, err}
 	}
 	return body, nil
 }
@@ -355,7 +362,7 @@ func (f *finder) walkOne(ctx context.Context, n need, platforms graph.Platforms)
 		})
 	}
 	if err != nil {
-		return a, &ArtifactError{n.Repository, n.name(), n.UsedBy, err}
+		return a, &ArtifactError{n.Repository, n.name(), n.users, err}
 	}
 	for _, d := range a.All() {
 		a.Bytes += d.Size

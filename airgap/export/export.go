@@ -279,7 +279,7 @@ func (e *UnpinnedError) Error() string {
 type ArtifactError struct {
 	// Repository is HOST/NAME, and Name the artifact's name for people.
 	Repository, Name string
-	UsedBy           []string // as ENVIRONMENT/CLUSTER-TYPE
+	UsedBy           []string // as ENVIRONMENT/CLUSTER-TYPE (ASSIGNMENT, …)
 	Err              error
 }
 

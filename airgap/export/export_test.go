@@ -172,7 +172,7 @@ func TestWhatCannotBeExported(t *testing.T) {
 	_, err = try(types("gone"))
 	require.ErrorAs(t, err, &artifact)
 	require.ErrorIs(t, err, errdef.ErrNotFound)
-	require.Equal(t, []string{"prod/gone"}, artifact.UsedBy)
+	require.Equal(t, []string{"prod/gone (web-main)"}, artifact.UsedBy)
 	_, err = try(func(r *Request) { r.ClusterTypes, r.ImagePlatforms = []string{"drone"}, graph.Platforms{"linux/s390x"} })
 	require.ErrorAs(t, err, new(*graph.InvalidError))
 
