@@ -153,7 +153,7 @@ func (p *Reader) readHead(s *stream) error {
 		name, h, err := s.file()
 		switch {
 		case errors.Is(err, io.EOF):
-			return fmt.Errorf("%w: %s is missing", ErrFormat, want)
+			return archive.Missing(want)
 		case err != nil:
 			return err
 		case name != want:

@@ -85,7 +85,7 @@ func Open(from io.ReaderAt, size int64) (*Layout, error) {
 	for _, name := range []string{ocispec.ImageLayoutFile, ocispec.ImageIndexFile} {
 		at, ok := t.entries[name]
 		if !ok {
-			return nil, missing(name)
+			return nil, Missing(name)
 		}
 		if err := l.readHead(name, at.size, t.section(at)); err != nil {
 			return nil, err
@@ -94,7 +94,13 @@ func Open(from io.ReaderAt, size int64) (*Layout, error) {
 	return l, nil
 }
 
-func missing(name string) error { return fmt.Errorf("%w: %s is missing", ErrFormat, name) }
+// Missing is the error of a layout without oci-layout or index.json. A file that has the first alone has lost its rest.
+func Missing(name string) error {
+	if name == ocispec.ImageIndexFile {
+		return fmt.Errorf("%w: %s is missing", ErrDamaged, name)
+	}
+	return fmt.Errorf("%w: %s is missing", ErrFormat, name)
+}
 
 // readHead reads oci-layout or index.json.
 func (l *Layout) readHead(name string, size int64, r io.Reader) error {

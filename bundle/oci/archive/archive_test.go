@@ -44,6 +44,7 @@ func TestDamageIsToldFromFilesOfOthers(t *testing.T) {
 	}{
 		"cut short in the first header": {whole[:100], true},
 		"cut short in the second":       {whole[:1100], true},
+		"cut short between two":         {whole[:1024], true},
 		"a name changed":                {flipped(3), true},
 		"a later header changed":        {flipped(1024 + 110), true},
 		"a text":                        {[]byte("hello"), false},

@@ -18,7 +18,7 @@ func OpenFolder(fsys FS, dir string) (*Layout, error) {
 	for _, name := range []string{ocispec.ImageLayoutFile, ocispec.ImageIndexFile} {
 		f, err := fsys.Open(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s: %w", dir, missing(name))
+			return nil, fmt.Errorf("%s: %w", dir, Missing(name))
 		}
 		if err != nil {
 			return nil, err
