@@ -101,7 +101,7 @@ KILLS ?= 10000
 TEAMS ?= 5000
 
 soak: ## every place of each sweep (tests take a sample otherwise); hostile teams published beside others; hostile text in each field of a platform; agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
-	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./publisher/...
+	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./agent/outbox ./agent/relay ./publisher/...
 	$(GO) test -timeout 4h ./publisher -run '^TestAHostileTeamChangesNothingForOthers$$' -isolation.seeds $(TEAMS)
 	$(GO) test -timeout 4h ./cmd/wherry -run '^TestNoFieldOfAPlatformCommandsATerminal$$' -every-field
 	$(call KILL,$(KILLS),$$(( $(KILLS) / 10 )),e2e$(if $(filter 0,$(shell id -u)),$(COMMA)pods))

@@ -158,7 +158,7 @@ func TestBadMediaAreToldOnceAndNeverEndTheWatch(t *testing.T) {
 }
 
 func TestAFailureIsTriedAgainLessAndLessOften(t *testing.T) {
-	watching(t, Options{}, func(w *watched) {
+	watching(t, Options{Every: 10 * time.Second}, func(w *watched) {
 		w.says = Failed
 		w.write("site.tar", sitePackage(t, "1"))
 		require.Len(t, w.after(time.Minute), 1)
