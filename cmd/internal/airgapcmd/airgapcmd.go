@@ -7,8 +7,12 @@ import "github.com/spf13/cobra"
 func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "airgap",
-		Short: "Carry bundles and their artifacts to sites without a network",
-		Args:  cobra.NoArgs,
+		Short: "Carry releases to sites without a network, and their reports back",
+		Long: `Carry releases to sites without a network on a medium, and the compliance reports of their clusters back.
+
+"airgap export" writes the package, "wherry-agent import" takes it in at the site and writes the reports, and "wherry hub
+import" stores them; "airgap reports" shows them where there is no hub.`,
+		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newExport(), newReports())
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func newExport() *cobra.Command {
 	var x exporting
 	cmd := &cobra.Command{
 		Use:   "export [--environment E] [--cluster-type T]… [--from LOCATION] -o FILE",
-		Short: "Write a site package: bundles, their artifacts, signatures and trust, in one file",
+		Short: "Write a site package: releases with all that they need, in one file",
 		Long: `Write a site package for "wherry-agent import": the newest release of each cluster type of an environment, its
 signatures, the trust documents, the record of the environment, and the artifacts that the releases list: images, charts,
 sets of manifests and Zarf packages. The file is an OCI layout in a tar, and the same each time for the same input.
@@ -155,6 +156,9 @@ func (x *exporting) run(cmd *cobra.Command) error {
 func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.Request, err error) {
 	if x.path == "" && !x.dryRun {
 		return r, cli.Fail(cli.Usage, errors.New("missing --output"), "-o site.tar writes the package; --dry-run only prints what it would hold")
+	}
+	if x.path == "-" {
+		return r, cli.Fail(cli.Usage, errors.New("--output: a package is written to a file, not to standard output"), "-o site.tar writes the package; -o ./- a file of that name")
 	}
 	if info, err := os.Stat(x.path); err == nil && info.IsDir() {
 		return r, cli.Fail(cli.Usage, fmt.Errorf("--output: %s is a folder", x.path), fmt.Sprintf("-o %s writes the package into it", filepath.Join(x.path, "site.tar")))
@@ -366,6 +370,8 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 		return cli.Fail(cli.Failed, err, "--since leaves out what the site has; --dry-run prints what takes the space")
 	case errors.As(err, new(*export.FileSizeError)), errors.Is(err, medium.ErrFileTooLarge):
 		return cli.Fail(cli.Failed, err, "--split fat32 writes it in parts")
+	case errors.Is(err, fs.ErrNotExist) && missingFolder(x.path):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("the folder %s is missing: is the medium mounted?", filepath.Dir(x.path)))
 	case errors.Is(err, medium.ErrBusy):
 		return cli.Fail(cli.Failed, err, "wait for the other export, or write to another file")
 	case errors.As(err, &refusal) && refusal.Reason == bundle.Expired:
@@ -378,6 +384,12 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 	return flags.RegistryFailure(err, r.From)
 }
 
+// missingFolder reports whether the folder of a file is not there.
+func missingFolder(path string) bool {
+	_, err := os.Stat(filepath.Dir(path))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 func artifactFailure(err error, artifact *export.ArtifactError) error {
 	host, _, _ := strings.Cut(artifact.Repository, "/")
 	switch {
@@ -388,7 +400,7 @@ func artifactFailure(err error, artifact *export.ArtifactError) error {
 	case errors.Is(err, errdef.ErrNotFound):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("it is gone from %s: publish again, or name a place that has it with --artifact-from %s=LOCATION", host, host))
 	case errors.Is(err, oci.ErrUnreachable):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("--artifact-from %s=LOCATION names a place that has it", host))
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("repeat the command when %s answers; --artifact-from %s=LOCATION names another place that has it", host, host))
 	case errors.As(err, new(*graph.InvalidError)):
 		return cli.Fail(cli.Failed, err, "--image-platform names the platforms that the site has")
 	}

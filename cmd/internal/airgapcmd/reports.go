@@ -45,7 +45,7 @@ func newReports() *cobra.Command {
 	var r reading
 	cmd := &cobra.Command{
 		Use:   "reports FILE… [--roster DIR] [--key KEY -o FILE]",
-		Short: "Show the reports that came by media, and answer them, without a hub",
+		Short: "Show and acknowledge reports that came by media, where there is no hub",
 		Long: `Show the reports of the files of "wherry-agent reports export": how each cluster is, as of its newest report in any of
 the files, the worst first. Nothing is kept: keep the files, and give all of them, in any order. A report counts once.
 
