@@ -25,6 +25,10 @@ type ImportRequest struct {
 	Paths []string `json:"paths"`
 	// Stdin is the package itself, read once from front to back; nil is the process's standard input.
 	Stdin io.Reader `json:"-"`
+	// Opened is the package itself if this process has opened it before, with Head that was read of it and nothing after it;
+	// nil opens Paths. The caller closes it.
+	Opened *sitemedium.Source `json:"-"`
+	Head   *airgap.Reader     `json:"-"`
 	// AllowExpired is why releases of the package may be taken although they have expired; empty takes none of them.
 	AllowExpired string `json:"allowExpired,omitempty"`
 	// Wait is how long to go on observing while something is progressing.
@@ -130,18 +134,20 @@ func importOutcome(ctx context.Context, err error) outcome {
 
 // takeSite stores what a package has for this agent.
 func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Result, error) {
-	in := request.Stdin
-	if in == nil {
-		in = os.Stdin
-	}
-	from, err := sitemedium.Open(sitemedium.OS{}, in, request.Paths...)
-	if err != nil {
-		return intake.Result{}, err
-	}
-	defer from.Close()
-	r, err := from.Reader()
-	if err != nil {
-		return intake.Result{}, err
+	from, r := request.Opened, request.Head
+	if from == nil {
+		in := request.Stdin
+		if in == nil {
+			in = os.Stdin
+		}
+		var err error
+		if from, err = sitemedium.Open(sitemedium.OS{}, in, request.Paths...); err != nil {
+			return intake.Result{}, err
+		}
+		defer from.Close()
+		if r, err = from.Reader(); err != nil {
+			return intake.Result{}, err
+		}
 	}
 	taken, err := a.intake.Take(ctx, r, intake.Asked{AllowExpired: request.AllowExpired, Progress: request.Progress})
 	if err == nil && len(taken.Streams) == 0 && taken.Releases == nil {

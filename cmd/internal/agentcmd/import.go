@@ -93,6 +93,7 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 	if err != nil {
 		return err
 	}
+	defer n.close()
 	if why := n.allowedExpired; why != "" {
 		cmd.PrintErrf("note: a release in %s had expired when it was written, with --allow-expired %q\n", n.name, why)
 	}
@@ -169,7 +170,7 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	case errors.Is(err, control.ErrNotRunning) && f.watch != "":
 		err = controlError(c, err)
 	case errors.Is(err, control.ErrNotRunning):
-		request.Progress = progress.Update
+		request.Progress, request.Opened, request.Head = progress.Update, n.opened, n.head
 		err = withAgent(cmd, c, func(a *agent.Agent) error {
 			r = a.Import(ctx, request)
 			return nil

@@ -35,6 +35,9 @@ type named struct {
 	stdin io.Reader // nil unless it is read
 	files []string  // of the package, in order; none for an unpacked one and for stdin
 	acks  []string  // files of acknowledgements
+	// opened is the package, and head what describe has taken from it; nil for stdin.
+	opened *medium.Source
+	head   *airgap.Reader
 	// holds names the releases in the package, and allowedExpired is why it carries one that had expired. Neither is signed.
 	holds          string
 	allowedExpired string
@@ -42,7 +45,15 @@ type named struct {
 
 const exportHint = `"wherry airgap export" writes such a file`
 
-// open looks at what args name: what is no package is found out here, rather than in the running agent.
+// close closes the package.
+func (n named) close() {
+	if n.opened != nil {
+		_ = n.opened.Close() // it was only read
+	}
+}
+
+// open looks at what args name: what is no package is found out here, rather than in the running agent. The caller closes it
+// unless there is an error.
 func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err error) {
 	if len(args) == 1 && args[0] == medium.Stdin {
 		return openStdin(cmd)
@@ -72,19 +83,22 @@ func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err erro
 	case err != nil:
 		return n, sourceError(err)
 	}
-	defer src.Close()
-	n.name = src.Name()
+	defer func() {
+		if err != nil {
+			n.close()
+		}
+	}()
+	n.name, n.opened = src.Name(), src
 	for _, file := range src.Files() {
 		if file, err = filepath.Abs(file); err != nil {
 			return n, err
 		}
 		n.files = append(n.files, file)
 	}
-	r, err := src.Reader()
-	if err != nil {
+	if n.head, err = src.Reader(); err != nil {
 		return n, sourceError(err)
 	}
-	return n, n.describe(r)
+	return n, n.describe(n.head)
 }
 
 // openStdin reads the head of the package from stdin, and gives it back.

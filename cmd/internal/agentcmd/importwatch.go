@@ -68,6 +68,7 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 			say("%s: not taken: %v", dir, err)
 			return mountpoint.Failed
 		}
+		defer n.close()
 	}
 	one := *f
 	if one.reports != "" {
