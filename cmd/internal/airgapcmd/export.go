@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -372,6 +373,8 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 		return cli.Fail(cli.Failed, err, "--split fat32 writes it in parts")
 	case errors.Is(err, fs.ErrNotExist) && missingFolder(x.path):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("the folder %s is missing: is the medium mounted?", filepath.Dir(x.path)))
+	case errors.Is(err, syscall.EROFS):
+		return cli.Fail(cli.Failed, err, "mount the medium so that it can be written, or write to another place")
 	case errors.Is(err, medium.ErrBusy):
 		return cli.Fail(cli.Failed, err, "wait for the other export, or write to another file")
 	case errors.As(err, &refusal) && refusal.Reason == bundle.Expired:
