@@ -48,7 +48,7 @@ func Parse(s string) (Location, error) {
 	}
 	rest, ok := strings.CutPrefix(s, schemeRegistry)
 	if !ok {
-		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder, or to read oci-archive:FILE", s)
+		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry, oci-layout:DIR for a folder or, to read, oci-archive:FILE", s)
 	}
 	host, prefix, _ := strings.Cut(rest, "/")
 	if err := CheckHost(host); err != nil {

@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 
 func TestParseSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
-		{"nothing", "", "write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder"},
+		{"nothing", "", "write oci://HOST/PREFIX for a registry, oci-layout:DIR for a folder"},
 		{"no scheme", "registry.plant-7/edge", "write oci://HOST/PREFIX"},
 		{"another scheme", "https://registry.plant-7/edge", "write oci://HOST/PREFIX"},
 		{"no host", "oci:///edge", "no registry host"},
