@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"strings"
 
@@ -189,6 +190,8 @@ func copyFailure(err error, to oci.Location) error {
 		return cli.Fail(cli.Failed, err, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package")
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag))
+	case errors.Is(err, fs.ErrNotExist) && at.Archive != "":
+		return cli.Fail(cli.Failed, err, `"wherry airgap export" writes such a file`)
 	case errors.Is(err, oci.ErrNoLayout) && at != to:
 		return cli.Fail(cli.Failed, err, "is FROM the folder that was published to?")
 	}
