@@ -78,9 +78,9 @@ test: ## all tests that need no network, cluster or container runtime
 
 lint: ## go vet, staticcheck, gofumpt
 	$(GO) vet ./...
-	$(GO) vet -tags e2e,pods ./e2e/... ./reconcilers/...
+	$(GO) vet -tags e2e,pods,zarf ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
-	$(TOOL) staticcheck -tags e2e,pods ./...
+	$(TOOL) staticcheck -tags e2e,pods,zarf ./...
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
 
 vuln: ## known vulnerabilities in what wherry links; says so where their database cannot be reached
@@ -179,7 +179,7 @@ e2e-kind: ## the same tests on kind and zot in containers; says why it skips whe
 e2e-zarf: build e2e-tools ## the suite of the adapter zarf with a real one, ZARF=PATH; what it says is kept in dist/e2e
 	@test -x "$(ZARF)" || { echo 'e2e-zarf: name the program, as ZARF=/usr/local/bin/zarf' >&2; exit 2; }
 	$(E2E_ENV) WHERRY_E2E_ZARF=$(abspath $(ZARF)) WHERRY_CONFORMANCE=write \
-		$(GO) test -tags e2e -count=1 -timeout 60m -run '^(TestConformance|TestARealZarf.*)$$' -v ./reconcilers/zarf
+		$(GO) test -tags e2e,zarf -count=1 -timeout 60m -run '^(TestConformance|TestARealZarf.*)$$' -v ./reconcilers/zarf
 	@cat dist/e2e/zarf-conformance.txt
 
 image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG

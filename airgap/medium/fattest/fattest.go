@@ -119,8 +119,11 @@ func (s *Stick) now() time.Time {
 }
 
 // Open opens a file for reading.
-func (s *Stick) Open(path string) (archive.File, error) {
-	if err := s.before("open", path, false); err != nil {
+func (s *Stick) Open(path string) (archive.File, error) { return s.open(path, false) }
+
+// open opens a file that exists.
+func (s *Stick) open(path string, changes bool) (medium.File, error) {
+	if err := s.before("open", path, changes); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -152,18 +155,7 @@ func (s *Stick) Create(path string) (medium.File, error) {
 }
 
 // Reopen opens a file for reading and writing.
-func (s *Stick) Reopen(path string) (medium.File, error) {
-	if err := s.before("open", path, true); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n, err := s.find("open", path)
-	if err != nil {
-		return nil, err
-	}
-	return &handle{s, n, 0}, nil
-}
+func (s *Stick) Reopen(path string) (medium.File, error) { return s.open(path, true) }
 
 // Rename replaces a file of the new name.
 func (s *Stick) Rename(from, to string) error {
