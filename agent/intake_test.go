@@ -68,6 +68,17 @@ func (s *imageSite) packed(change func(*airgap.Contents), refs ...[]packagetest.
 	return p
 }
 
+// ofTwoTypes publishes a release of the own cluster type, whose image app has one set of layers, and one of the type office,
+// whose image till has the other. It returns what a package of both refers to, and till.
+func (s *imageSite) ofTwoTypes(app, till []string) (refs []packagetest.Ref, other ocispec.Descriptor) {
+	s.t.Helper()
+	own, other := s.image("app", "linux/amd64", app...), s.image("till", "linux/amd64", till...)
+	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": own}}, nil)
+	office := s.of("office")
+	office.release(1, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": other}}, nil)
+	return slices.Concat(bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": own, "till:1": other})), other
+}
+
 // takes imports a package in a process of its own, so to speak.
 func (s *imageSite) takes(p *packagetest.Package) (r ImportResult) {
 	s.t.Helper()
@@ -218,11 +229,8 @@ func TestATagOfTwoMeaningsIsNotServed(t *testing.T) {
 func TestAStreamWithoutItsBaseIsRefusedByName(t *testing.T) {
 	s := newImageSite(t)
 	s.opts.Intake.Others = true
-	app, till := s.image("app", "linux/amd64", "base", "app"), s.image("till", "linux/amd64", "base2", "till")
-	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
-	office := s.of("office")
-	office.release(12, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": till}}, nil)
-	full := s.packed(nil, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till}))
+	refs, till := s.ofTwoTypes([]string{"base", "app"}, []string{"base2", "till"})
+	full := s.packed(nil, refs)
 	left := digest.FromBytes(layer("base2", 1000))
 	part := s.packed(func(c *airgap.Contents) {
 		c.LeftOut = []airgap.ContentsBlob{{Digest: left, Size: 1000}}
@@ -237,7 +245,7 @@ func TestAStreamWithoutItsBaseIsRefusedByName(t *testing.T) {
 				c.Artifacts[i].UsedBy = []string{"dev/office"}
 			}
 		}
-	}, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till}))
+	}, refs)
 	part.Entries = slices.DeleteFunc(part.Entries, func(e packagetest.Entry) bool { return strings.HasSuffix(e.Name, left.Encoded()) })
 
 	r := s.takes(part)
@@ -272,11 +280,8 @@ func (c *cutReader) Read(p []byte) (int, error) {
 func TestAnImportGoesOnAfterAnInterruption(t *testing.T) {
 	s := newImageSite(t)
 	s.opts.Intake.Others = true
-	app, till := s.image("app", "linux/amd64", "base", "app"), s.image("till", "linux/amd64", "base", "till")
-	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
-	office := s.of("office")
-	office.release(1, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": till}}, nil)
-	p := s.packed(nil, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till})).Bytes()
+	refs, _ := s.ofTwoTypes([]string{"base", "app"}, []string{"base", "till"})
+	p := s.packed(nil, refs).Bytes()
 	for at := 0; at < len(p)-2048; at += 512 * sweeptest.Every(7) {
 		t.Run(fmt.Sprint(at), func(t *testing.T) {
 			s.t, s.dir, s.site.host = t, filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "host")
@@ -336,11 +341,8 @@ func TestAnUnfinishedReleaseIsForgottenAfterAMonth(t *testing.T) {
 func TestAStreamThatDoesNotFitIsRefused(t *testing.T) {
 	s := newImageSite(t)
 	s.opts.Intake.Others, s.opts.Intake.Budget = true, 3000
-	app, till := s.image("app", "linux/amd64", "1", "2", "3", "4"), s.image("till", "linux/amd64", "5", "6", "7", "8")
-	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
-	office := s.of("office")
-	office.release(1, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": till}}, nil)
-	p := s.packed(nil, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till}))
+	refs, _ := s.ofTwoTypes([]string{"1", "2", "3", "4"}, []string{"5", "6", "7", "8"})
+	p := s.packed(nil, refs)
 	r := s.takes(p)
 	require.Equal(t, []string{"dev/drone taken", "dev/office no room NoRoom"}, outcomes(r))
 	require.Contains(t, r.Streams[1].Message, "--import-budget")
@@ -386,11 +388,8 @@ func TestDamageOfOneStreamLeavesTheOthers(t *testing.T) {
 		t.Run(role, func(t *testing.T) {
 			s := newImageSite(t)
 			s.opts.Intake.Others = true
-			app, till := s.image("app", "linux/amd64", "base", "app"), s.image("till", "linux/amd64", "base", "till")
-			s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
-			office := s.of("office")
-			office.release(1, map[string]string{"desk-x/f": "7"}, needs{"desk-x": {"till:1": till}}, nil)
-			p := s.packed(nil, bundleRefs(s, office), s.imageRefs(map[string]ocispec.Descriptor{"app:1": app, "till:1": till}))
+			refs, till := s.ofTwoTypes([]string{"base", "app"}, []string{"base", "till"})
+			p := s.packed(nil, refs)
 			good := p.Clone()
 			name := p.Part("dev/office layer")
 			if blob != "" {
