@@ -152,6 +152,8 @@ func (p *Reader) readHead(s *stream) error {
 	for _, want := range []string{ocispec.ImageLayoutFile, ocispec.ImageIndexFile} {
 		name, h, err := s.file()
 		switch {
+		case errors.Is(err, io.EOF) && len(s.seen) == 0:
+			return fmt.Errorf("%w: it holds nothing", ErrFormat)
 		case errors.Is(err, io.EOF):
 			return archive.Missing(want)
 		case err != nil:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -94,7 +95,10 @@ func TestAPackageIsRefusedAtItsBeginning(t *testing.T) {
 	require.NoError(t, w.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }))
 	require.NoError(t, w.Index(nil, nil))
 	require.NoError(t, w.Close())
-	_, err := airgap.NewReader(&out)
+	_, err := airgap.NewReader(strings.NewReader(""))
+	require.ErrorIs(t, err, airgap.ErrFormat)
+	require.ErrorContains(t, err, "it holds nothing")
+	_, err = airgap.NewReader(&out)
 	require.ErrorIs(t, err, airgap.ErrOrder)
 	require.ErrorIs(t, err, airgap.ErrFormat)
 }

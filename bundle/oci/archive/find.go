@@ -49,7 +49,7 @@ func Find(fsys FS, names ...string) (*Found, error) {
 		return findParts(fsys, names)
 	}
 	if len(names) > 1 {
-		return nil, fmt.Errorf("%s: only the parts of one file can be named together", strings.Join(names, " "))
+		return nil, fmt.Errorf("%s: only the parts of one file can be named together: name one package at a time", strings.Join(names, " "))
 	}
 	return openFile(fsys, names[0])
 }

@@ -116,7 +116,7 @@ func openStdin(cmd *cobra.Command) (n named, err error) {
 	n.name, n.paths = src.Name(), []string{medium.Stdin}
 	r, err := src.Reader()
 	if err != nil {
-		return n, sourceError(fmt.Errorf("%s: %w", n.name, err))
+		return n, sourceError(err)
 	}
 	n.stdin = io.MultiReader(&head, stdin)
 	return n, n.describe(r)
