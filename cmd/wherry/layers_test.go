@@ -78,7 +78,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
-				"internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
@@ -87,6 +87,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/bundlecmd":  {"internal/cli", "internal/flags"},
 			"internal/configcmd":  {"internal/cli", "internal/flags"},
 			"internal/explaincmd": {"internal/cli", "internal/flags"},
+			"internal/fleetcmd":   {"internal/cli", "internal/flags"},
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/prompt"},
@@ -107,15 +108,25 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"":     nil,
 		},
 		"hub": {
-			"": {"admission", "store", "store/sqlite", "web"},
+			"": {"access", "admission", "api", "desired", "fleet", "store", "store/postgres", "store/sqlite", "upstream", "web"},
 
-			"admission":      {"store"},
-			"web":            {"store"},
-			"store/sqlite":   {"store", "store/timeline"},
-			"store/timeline": {"store"},
-			"store":          nil,
+			"access":    {"store"},
+			"admission": {"store"},
+			"api":       {"access", "fleet", "store"},
+			"client":    {"fleet", "store"},
+			"desired":   {"store"},
+			"fleet":     {"store"},
+			"upstream":  {"store"},
+			"web":       {"access", "fleet", "store"},
+			"store":     nil,
 
-			"store/storetest": {"store"},
+			"store/postgres":   {"store", "store/relational"},
+			"store/relational": {"store", "store/timeline"},
+			"store/sqlite":     {"store", "store/relational", "store/timeline"},
+			"store/timeline":   {"store"},
+
+			"store/postgres/pgtest": nil,
+			"store/storetest":       {"store"},
 		},
 		"publisher": {
 			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},

@@ -1,0 +1,427 @@
+// Package fleet answers questions about a fleet: what runs where, since when, against which commit, and how that is known.
+//
+// Begin with Query, and with Answers for what can be asked. Rows are of now, or of a moment in the past with Query.AsOf;
+// both are chosen, sorted, counted and paged by the same code.
+//
+// Silence is never compliance and never failure: a cluster that has not been heard of for three of its expected intervals is
+// stale, whatever it said last, and each answer has the age of its proof and the way by which that came.
+package fleet
+
+import (
+	"context"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Query chooses rows. All that is set has to hold; the zero Query chooses all.
+type Query struct {
+	// Selector is a label selector in kubectl's form, such as "region=east,gpu!=true", of the labels as registered.
+	Selector string
+	// Cluster is the name or uid of one cluster.
+	Cluster                                           string
+	Platform, Environment, Type, Ring                 string
+	Workspace, Application, Workload, Target, Adapter string
+	Version                                           string
+	Commit                                            string        // of the platform or of its environment, or the beginning of it with at least 7 digits
+	ConfigDigest, Content, Release                    digest.Digest // the beginning of the hexadecimal digits is enough, at least 7
+	Image                                             string        // a reference, a repository, or a digest
+	State                                             []bundle.State
+	Relation                                          []Relation
+	// SilentFor chooses clusters whose last word is at least that old; zero means any.
+	SilentFor time.Duration
+	// AsOf is the moment that is asked about; the zero time means now.
+	AsOf time.Time
+	// Sort names a field of the rows, with "-" before it for the reverse; empty is the order of the kind of rows.
+	Sort string
+	// After continues a list: it is the Next of the page before. Limit zero means all.
+	After string
+	Limit int
+}
+
+// Relation is how a cluster stands to the releases that are published for it.
+type Relation string
+
+// The relations. They are unknown, and absent from rows, for clusters whose environment's records the hub does not follow.
+const (
+	// Current means that it runs what it is meant to run.
+	Current Relation = "current"
+	// Behind means that it runs an older release of its stream.
+	Behind Relation = "behind"
+	// Ahead means that it runs a newer release than the one it is meant to run, such as one of a narrower ring.
+	Ahead Relation = "ahead"
+	// Foreign means that it runs a release that was never published here.
+	Foreign Relation = "foreign"
+	// Nothing means that it runs no release.
+	Nothing Relation = "nothing"
+)
+
+// Meant is what a cluster is meant to run, and how far it is from that.
+type Meant struct {
+	Release  *bundle.ReportRelease `json:"release,omitempty"` // the one that it is meant to run
+	Relation Relation              `json:"relation"`
+	// Behind counts the releases of its stream and ring after the one that runs, up to the one that is meant. BehindSince is
+	// when the first of them was issued.
+	Behind      int       `json:"behind,omitempty"`
+	BehindSince time.Time `json:"behindSince,omitzero"`
+}
+
+// Cluster is a row about a cluster.
+type Cluster struct {
+	store.ClusterStatus
+	// Meant is nil if the hub does not follow what is published for it.
+	Meant       *Meant      `json:"meant,omitempty"`
+	Proof       store.Proof `json:"proof,omitzero"`
+	Deployments int         `json:"deployments"`
+	// ProofAgeSeconds is the age of the cluster's last word at the moment that is asked about; absent without one.
+	ProofAgeSeconds int64 `json:"proofAgeSeconds,omitempty"`
+}
+
+// Clusters is a page of clusters, by name.
+type Clusters struct {
+	// AsOf is the moment of the rows.
+	AsOf     time.Time `json:"asOf,omitzero"`
+	Totals   Totals    `json:"totals"`
+	Clusters []Cluster `json:"clusters"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// Totals counts all rows that a query chooses, not only those of its page, by state.
+type Totals struct {
+	Count  int                  `json:"count"`
+	States map[bundle.State]int `json:"states"`
+	// Relations is empty for deployments.
+	Relations map[Relation]int `json:"relations,omitempty"`
+}
+
+// Deployment is a row about an assignment on a cluster.
+type Deployment struct {
+	store.DeploymentStatus
+	Application string `json:"application,omitempty"`
+	Ring        string `json:"ring,omitempty"`
+	// BaseCommit and EnvironmentCommit are of the release that runs.
+	BaseCommit        string `json:"baseCommit,omitempty"`
+	EnvironmentCommit string `json:"environmentCommit,omitempty"`
+	// Meant is the content that the assignment is meant to have; empty if that is unknown, or the assignment is not meant to
+	// be there.
+	Meant           digest.Digest `json:"meant,omitempty"`
+	Proof           store.Proof   `json:"proof,omitzero"`
+	ProofAgeSeconds int64         `json:"proofAgeSeconds,omitempty"`
+}
+
+// Deployments is a page of deployments, by cluster and assignment.
+type Deployments struct {
+	AsOf        time.Time    `json:"asOf,omitzero"`
+	Totals      Totals       `json:"totals"`
+	Deployments []Deployment `json:"deployments"`
+	Next        string       `json:"next,omitempty"`
+}
+
+// Counts is how many rows there are by one or two dimensions, such as environment and state, by those.
+type Counts struct {
+	AsOf time.Time `json:"asOf,omitzero"`
+	// Of is "clusters" or "deployments".
+	Of   string   `json:"of"`
+	By   []string `json:"by"`
+	Rows []Count  `json:"rows"`
+}
+
+// Count is one number.
+type Count struct {
+	// Values are in the order of Counts.By.
+	Values []string `json:"values"`
+	Count  int      `json:"count"`
+}
+
+// Release is a row about a published release, or one that runs and was never published here.
+type Release struct {
+	bundle.ReportRelease
+	Platform          string    `json:"platform"`
+	Environment       string    `json:"environment"`
+	Type              string    `json:"type"`
+	Rings             []string  `json:"rings,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	Message           string    `json:"message,omitempty"`
+	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
+	KeyIDs            []string  `json:"keyIDs,omitempty"`
+	// Foreign is true if it was never published here.
+	Foreign bool `json:"foreign,omitempty"`
+	// Current is true while an environment record names it as the newest of its stream or of a ring.
+	Current bool `json:"current,omitempty"`
+	// Clusters counts the clusters that are meant to run it; Compliant, Failed, Progressing, Unknown are those of them that
+	// run it, by state, and Waiting those that are known to run another. Unknown are the silent ones.
+	Clusters    int `json:"clusters"`
+	Compliant   int `json:"compliant"`
+	Progressing int `json:"progressing"`
+	Failed      int `json:"failed"`
+	Waiting     int `json:"waiting"`
+	Unknown     int `json:"unknown"`
+	// Running counts the clusters that run it, meant or not.
+	Running int `json:"running"`
+}
+
+// Releases is a page of releases, newest first.
+type Releases struct {
+	Releases []Release `json:"releases"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// Environment is a row about an environment.
+type Environment struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	// Record is the digest of the newest environment record; empty if the hub follows none.
+	Record            digest.Digest `json:"record,omitempty"`
+	BaseCommit        string        `json:"baseCommit,omitempty"`
+	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
+	IssuedAt          time.Time     `json:"issuedAt,omitzero"`
+	Incomplete        []string      `json:"incomplete,omitempty"`
+	Types             int           `json:"types"`
+	Totals            Totals        `json:"totals"`
+}
+
+// Environments is all environments, by platform and name.
+type Environments struct {
+	Environments []Environment `json:"environments"`
+}
+
+// Rollout is how far the clusters of an environment are with a commit of the platform.
+type Rollout struct {
+	AsOf        time.Time `json:"asOf,omitzero"`
+	Environment string    `json:"environment"`
+	Commit      string    `json:"commit"` // all of it
+	// Done is true if all clusters are compliant with the commit. Failed means that it will not become so by waiting alone.
+	Done        bool   `json:"done"`
+	Failed      bool   `json:"failed"`
+	Why         string `json:"why,omitempty"` // not Done, for people
+	Clusters    int    `json:"clusters"`
+	Compliant   int    `json:"compliant"`
+	Progressing int    `json:"progressing"`
+	FailedCount int    `json:"failedClusters"`
+	Waiting     int    `json:"waiting"`
+	Unknown     int    `json:"unknown"`
+	// OldestProofSeconds is the age of the oldest proof among the compliant ones.
+	OldestProofSeconds int64 `json:"oldestProofSeconds,omitempty"`
+	// Open are the clusters that are not compliant with it, worst first, at most the query's limit.
+	Open []OpenCluster `json:"open"`
+	// Types are the cluster types of the environment, by name.
+	Types []TypeRollout `json:"types"`
+}
+
+// OpenCluster is a cluster that is not compliant with a commit.
+type OpenCluster struct {
+	UID     string       `json:"uid"`
+	Cluster string       `json:"cluster"`
+	Type    string       `json:"type"`
+	Ring    string       `json:"ring,omitempty"`
+	State   bundle.State `json:"state"`
+	Was     bundle.State `json:"was,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+	// Verdict is progressing, failed, waiting or unknown.
+	Verdict  string    `json:"verdict"`
+	Release  string    `json:"release,omitempty"` // that runs, as people call it
+	LastSeen time.Time `json:"lastSeen,omitzero"`
+	Via      store.Via `json:"via,omitempty"`
+}
+
+// TypeRollout is how far the clusters of a type are with a commit.
+type TypeRollout struct {
+	Type string `json:"type"`
+	// Release is the release of the type at that commit; empty if there is none, such as where it failed.
+	Release     string `json:"release,omitempty"`
+	Incomplete  bool   `json:"incomplete,omitempty"`
+	Clusters    int    `json:"clusters"`
+	Compliant   int    `json:"compliant"`
+	Progressing int    `json:"progressing"`
+	Failed      int    `json:"failed"`
+	Waiting     int    `json:"waiting"`
+	Unknown     int    `json:"unknown"`
+}
+
+// Side is one side of a comparison.
+type Side struct {
+	Query
+	// Name is as people called it.
+	Name string
+}
+
+// Comparison is what differs between two parts of the fleet, or two moments, by workload and target.
+type Comparison struct {
+	Left  string          `json:"left"`
+	Right string          `json:"right"`
+	Same  int             `json:"same"`
+	Rows  []ComparisonRow `json:"rows"`
+}
+
+// ComparisonRow is one deployment target.
+type ComparisonRow struct {
+	Workspace string `json:"workspace,omitempty"`
+	Workload  string `json:"workload"`
+	Target    string `json:"target"`
+	// Differs names what differs: "missing left", "missing right", "version", "config", "content" or "state".
+	Differs []string `json:"differs,omitempty"`
+	// Left and Right have an entry for each combination of version, configuration and content, the most frequent first.
+	Left  []Variant `json:"left"`
+	Right []Variant `json:"right"`
+}
+
+// Variant is what some clusters run of a deployment target.
+type Variant struct {
+	Version      string        `json:"version,omitempty"`
+	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
+	Content      digest.Digest `json:"content,omitempty"`
+	Clusters     int           `json:"clusters"`
+	Compliant    int           `json:"compliant"`
+}
+
+// Drift is a deployment, or a cluster, that is not what it is meant to be.
+type Drift struct {
+	UID        string `json:"uid"`
+	Cluster    string `json:"cluster"`
+	Type       string `json:"type"`
+	Assignment string `json:"assignment,omitempty"`
+	// Kind is drifted (its reconciler says so), content, missing, extra, behind, foreign.
+	Kind    string       `json:"kind"`
+	State   bundle.State `json:"state"`
+	Meant   string       `json:"meant,omitempty"`
+	Running string       `json:"running,omitempty"`
+	Since   time.Time    `json:"since,omitzero"`
+	Message string       `json:"message,omitempty"`
+}
+
+// Drifts is all drift that a query chooses, by cluster.
+type Drifts struct {
+	AsOf   time.Time      `json:"asOf,omitzero"`
+	Kinds  map[string]int `json:"kinds"`
+	Drifts []Drift        `json:"drifts"`
+	Next   string         `json:"next,omitempty"`
+}
+
+// HistoryQuery chooses changes: of a workload, or of a cluster.
+type HistoryQuery struct {
+	Query
+	From, Until time.Time
+}
+
+// History is changes, newest first.
+type History struct {
+	Changes []HistoryRow `json:"changes"`
+	Next    string       `json:"next,omitempty"`
+}
+
+// HistoryRow is a change.
+type HistoryRow struct {
+	At          time.Time `json:"at"`
+	UID         string    `json:"uid"`
+	Cluster     string    `json:"cluster"`
+	Environment string    `json:"environment"`
+	Type        string    `json:"type"`
+	Assignment  string    `json:"assignment,omitempty"` // empty for the agent as a whole
+	Workspace   string    `json:"workspace,omitempty"`
+	Workload    string    `json:"workload,omitempty"`
+	Target      string    `json:"target,omitempty"`
+	// What names what changed: state, version, config, content, release, removed, added.
+	What       []string      `json:"what"`
+	From       HistoryPoint  `json:"from,omitzero"`
+	To         HistoryPoint  `json:"to"`
+	Rollback   bool          `json:"rollback,omitempty"` // to a release, or a version, that ran there before
+	ReceivedAt time.Time     `json:"receivedAt"`
+	Via        store.Via     `json:"via"`
+	Report     digest.Digest `json:"report"`
+}
+
+// HistoryPoint is one side of a change.
+type HistoryPoint struct {
+	State             bundle.State  `json:"state,omitempty"`
+	Reason            string        `json:"reason,omitempty"`
+	Version           string        `json:"version,omitempty"`
+	ConfigDigest      digest.Digest `json:"configDigest,omitempty"`
+	Content           digest.Digest `json:"content,omitempty"`
+	Release           digest.Digest `json:"release,omitempty"`
+	ReleaseName       string        `json:"releaseName,omitempty"`
+	BaseCommit        string        `json:"baseCommit,omitempty"`
+	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
+}
+
+// Reports is a page of the stored reports of a cluster, newest first.
+type Reports struct {
+	Cluster string   `json:"cluster"`
+	UID     string   `json:"uid"`
+	Reports []Report `json:"reports"`
+	Next    string   `json:"next,omitempty"`
+}
+
+// Report is a row about a stored report.
+type Report struct {
+	// Name is bundle.ReportTag, by which the report is asked for.
+	Name       string        `json:"name"`
+	ID         digest.Digest `json:"id"`
+	Kind       string        `json:"kind"`
+	OccurredAt time.Time     `json:"occurredAt"`
+	ReceivedAt time.Time     `json:"receivedAt"`
+	Via        store.Via     `json:"via"`
+	KeyID      string        `json:"keyID"`
+	Kept       bool          `json:"kept"` // its envelope is stored
+}
+
+// ReportDetail is a stored report with its body, and the verdict on its signature as of now.
+type ReportDetail struct {
+	Report
+	Body bundle.Report `json:"body"`
+	// Signature is "good", "former" (by a key that was replaced later), "revoked" or "bad".
+	Signature string `json:"signature"`
+	// Envelope is the signed bytes.
+	Envelope []byte `json:"envelope"`
+}
+
+// Event is a change in the fleet, for those who follow it.
+type Event struct {
+	// ID is where to go on after it.
+	ID   store.Position `json:"id"`
+	At   time.Time      `json:"at"`
+	Kind string         `json:"kind"` // change, cluster or published
+	// Change is set for changes, one event each; several may have the same ID.
+	Change *HistoryRow `json:"change,omitempty"`
+	// Cluster names the cluster that was registered, changed or retired.
+	Cluster     string        `json:"cluster,omitempty"`
+	UID         string        `json:"uid,omitempty"`
+	Platform    string        `json:"platform,omitempty"`
+	Environment string        `json:"environment,omitempty"`
+	Digest      digest.Digest `json:"digest,omitempty"`
+}
+
+// Answers is what can be asked. A *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap
+// store.ErrInvalid for a query that is not acceptable, store.ErrUnknownCluster, store.ErrUnknownRelease, store.ErrUnknownReport,
+// store.ErrForgotten, or are an *UnknownNameError.
+type Answers interface {
+	Clusters(ctx context.Context, q Query) (Clusters, error)
+	Deployments(ctx context.Context, q Query) (Deployments, error)
+	// Count counts rows of "clusters" or "deployments" by one or two of Dimensions.
+	Count(ctx context.Context, of string, by []string, q Query) (Counts, error)
+	Releases(ctx context.Context, q Query) (Releases, error)
+	// Release returns one release with the assignments that it has; d may be a beginning, or a number with an environment
+	// and a type in q.
+	Release(ctx context.Context, name string, q Query) (ReleaseDetail, error)
+	Environments(ctx context.Context, q Query) (Environments, error)
+	Rollout(ctx context.Context, environment, commit string, q Query) (Rollout, error)
+	Compare(ctx context.Context, left, right Side, onlyDiff bool) (Comparison, error)
+	Drift(ctx context.Context, q Query) (Drifts, error)
+	History(ctx context.Context, q HistoryQuery) (History, error)
+	Reports(ctx context.Context, cluster string, q Query) (Reports, error)
+	// Report returns one report of a cluster, by its name or id.
+	Report(ctx context.Context, cluster, name string) (ReportDetail, error)
+	// Events calls each with the events after a position, and goes on until ctx ends or each returns an error. A position of
+	// -1 begins with the next event.
+	Events(ctx context.Context, after store.Position, q Query, each func(Event) error) error
+}
+
+// ReleaseDetail is a release with what it has.
+type ReleaseDetail struct {
+	Release
+	Assignments []bundle.Assignment `json:"assignments"`
+	Artifacts   []bundle.Artifact   `json:"artifacts"`
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+var (
+	// ErrUnknownAccess means that there is no access token of that id or name.
+	ErrUnknownAccess = errors.New("no such access token")
+	// ErrOtherKey means that the database belongs to a hub with another key.
+	ErrOtherKey = errors.New("belongs to a hub with another key")
+)
+
+// AccessToken lets a person or a machine use the hub. Its secret is not kept.
+type AccessToken struct {
+	// ID is the public part of the token, and Hash the SHA-256 of its secret.
+	ID   string `json:"id"`
+	Hash []byte `json:"-"`
+	// Name says who uses it, as the audit log shows it.
+	Name string `json:"name"`
+	Role string `json:"role"` // of package hub/access
+	AccessScope
+	CreatedAt time.Time `json:"createdAt"`
+	// ExpiresAt is zero for a token that does not expire.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	// RevokedAt is zero unless it was revoked.
+	RevokedAt time.Time `json:"revokedAt,omitzero"`
+	// UsedAt is the time of the last use, to the hour; zero before the first.
+	UsedAt time.Time `json:"usedAt,omitzero"`
+}
+
+// AccessScope restricts a token to a part of the fleet. All that are set have to hold. The zero AccessScope is the whole
+// fleet.
+type AccessScope struct {
+	Environments []string `json:"environments,omitempty"`
+	Workspaces   []string `json:"workspaces,omitempty"`
+	// Selector is a label selector, in kubectl's form, of the labels as registered.
+	Selector string `json:"selector,omitempty"`
+}
+
+// AuditEntry is a write or an override, who did it, and when.
+type AuditEntry struct {
+	Position int64     `json:"position"`
+	At       time.Time `json:"at"`
+	// Actor is the name of the access token, with its id; "local" for commands on the hub's folder; or the uid of a cluster.
+	Actor string `json:"actor"`
+	// Action is a verb and a kind, such as "retire cluster"; Object is its name.
+	Action string `json:"action"`
+	Object string `json:"object"`
+	// Reason is why, as given. Detail has no secrets.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	// Environment and Workspace are those of the object, for scopes; empty if it belongs to none.
+	Environment string `json:"environment,omitempty"`
+	Workspace   string `json:"workspace,omitempty"`
+}
+
+// Access keeps access tokens and the audit log.
+type Access interface {
+	// AddAccess keeps a new token. The error wraps ErrExists if a token of that id, or one that is in force with that name,
+	// is there.
+	AddAccess(ctx context.Context, t AccessToken) error
+	// AccessToken returns the token of this id. The error wraps ErrUnknownAccess.
+	AccessToken(ctx context.Context, id string) (AccessToken, error)
+	// AccessTokens returns all tokens, newest first.
+	AccessTokens(ctx context.Context) ([]AccessToken, error)
+	// RevokeAccess makes the token of this id or name useless, and returns it. The error wraps ErrUnknownAccess.
+	RevokeAccess(ctx context.Context, idOrName string) (AccessToken, error)
+	// UseAccess notes that the token was used at a time, if the noted one is an hour older.
+	UseAccess(ctx context.Context, id string, at time.Time) error
+	// Audit appends to the audit log.
+	Audit(ctx context.Context, e AuditEntry) error
+	// AuditLog returns the entries after a position, oldest first, at most limit.
+	AuditLog(ctx context.Context, after int64, limit int) ([]AuditEntry, error)
+	// PinKey notes that the database belongs to the hub whose key has this id. The error wraps ErrOtherKey if it belongs to
+	// another.
+	PinKey(ctx context.Context, keyID string) error
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Scope restricts which clusters are read. The zero Scope is all of them.
+type Scope struct {
+	// UIDs chooses clusters by uid; nil means all.
+	UIDs                        []string
+	Platform, Environment, Type string
+	// Workspace, Workload and Assignment choose deployments, and the clusters that have one.
+	Workspace, Workload, Assignment string
+	// WithoutDeployments leaves ClusterState.Deployments empty.
+	WithoutDeployments bool
+	// WithRetired includes clusters that were retired.
+	WithRetired bool
+}
+
+// ClusterState is a registered cluster with its deployments, as of its newest report, or as of a time.
+type ClusterState struct {
+	Registration
+	// Change is the newest change of the feed that the state includes.
+	Change Position
+	// Newest is the newest report. All below are its values, and zero without one.
+	State           bundle.State
+	Reason, Message string
+	Since           time.Time
+	Desired         *bundle.ReportRelease
+	Observed        *bundle.ReportRelease
+	AgentVersion    string
+	Claims          bundle.ReportCluster
+	Proof           Proof
+	// LastSeen is the time at which the cluster was last known to be alive; see timeline.Present.
+	LastSeen time.Time
+	// Deployments are those that the newest report lists, by assignment.
+	Deployments []Deployment
+}
+
+// Proof is the report from which a state is known.
+type Proof struct {
+	Report digest.Digest `json:"report,omitempty"` // bundle.ReportID
+	At     Order         `json:"-"`
+	// OccurredAt is the agent's clock, ReceivedAt the hub's.
+	OccurredAt time.Time `json:"occurredAt,omitzero"`
+	ReceivedAt time.Time `json:"receivedAt,omitzero"`
+	Via        Via       `json:"via,omitempty"`
+}
+
+// Deployment is an assignment on a cluster.
+type Deployment struct {
+	Assignment                               string
+	Workspace, Application, Workload, Target string
+	Adapter                                  string
+	State                                    bundle.State
+	Reason, Message                          string
+	Since                                    time.Time
+	Version, Revision                        string
+	ConfigDigest, Content, SiteValues        digest.Digest
+	Failures                                 int64
+	Floating                                 bool
+}
+
+// Past reads whole states, of now and of then.
+type Past interface {
+	// Scan calls each with the registered clusters that s chooses, by name, as one consistent read. Each may keep what it
+	// gets. An error of each ends the scan and is returned.
+	Scan(ctx context.Context, s Scope, each func(ClusterState) error) error
+	// ScanAt is Scan as of a time: the clusters that were registered then, with the identity and labels of then, and the
+	// values of the last report, in order, whose time was not after it. A report's time is that of the agent's clock, but
+	// not later than it was received. The error wraps ErrForgotten if retention has removed what it needs.
+	ScanAt(ctx context.Context, at time.Time, s Scope, each func(ClusterState) error) error
+	// Transitions returns changes, newest first.
+	Transitions(ctx context.Context, f TransitionFilter) (TransitionList, error)
+}
+
+// TransitionFilter chooses changes. The zero filter chooses all, newest first.
+type TransitionFilter struct {
+	Scope
+	// From and Until bound the time of the change, From included; zero means no bound.
+	From, Until time.Time
+	// WholeAgent chooses changes of agents as a whole; false, those of assignments.
+	WholeAgent bool
+	// After continues a list: it is the Next of the page before. Limit zero means DefaultLimit.
+	After string
+	Limit int
+}
+
+// DefaultLimit is the number of rows of a page whose filter has no limit.
+const DefaultLimit = 500
+
+// TransitionList is a page of changes.
+type TransitionList struct {
+	Transitions []Change
+	Next        string
+}
+
+// Change is a change of one assignment on one cluster, or of an agent as a whole, with what there was before.
+type Change struct {
+	UID, Cluster, Environment, Type string
+	// Assignment is empty for the agent as a whole.
+	Assignment                               string
+	Workspace, Application, Workload, Target string
+	From, To                                 Point
+	Proof                                    Proof
+}
+
+// Point is one side of a Change. The zero Point is that of an assignment that was not there.
+type Point struct {
+	State                         bundle.State
+	Reason                        string
+	Version, Revision             string
+	ConfigDigest, Content         digest.Digest
+	Failures                      int64
+	Release                       digest.Digest // that ran
+	BaseCommit, EnvironmentCommit string        // of that release, empty if unknown
+}
