@@ -9,6 +9,7 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -35,11 +36,35 @@ type Query struct {
 	SilentFor time.Duration
 	// AsOf is the moment that is asked about; the zero time means now.
 	AsOf time.Time
-	// Sort names a field of the rows, with "-" before it for the reverse; empty is the order of the kind of rows.
+	// Sort names a field of the rows, one of ClusterSorts or DeploymentSorts, with "-" before it for the reverse; empty is
+	// the order of the kind of rows. Rows that are equal in it are in that order.
 	Sort string
 	// After continues a list: it is the Next of the page before. Limit zero means all.
 	After string
 	Limit int
+}
+
+// ClusterSorts and DeploymentSorts are the fields that rows can be sorted by. "state" has the worst first, see Severity;
+// "lastSeen" the longest silent first, and before these what was never heard of; "since" the oldest first; "behind" those
+// that are the most releases behind first.
+var (
+	ClusterSorts    = []string{"name", "state", "environment", "type", "ring", "lastSeen", "since", "behind"}
+	DeploymentSorts = []string{"cluster", "assignment", "workspace", "workload", "version", "state", "lastSeen", "since"}
+)
+
+// Severity returns the place of a state among all states, the worst first. States that are not known come before the
+// compliant one.
+func Severity(s bundle.State) int {
+	if i := slices.Index(bySeverity, s); i >= 0 {
+		return i
+	}
+	return len(bySeverity) - 2
+}
+
+// bySeverity is all states, the worst first: what is broken, what nobody knows, what goes on.
+var bySeverity = []bundle.State{
+	bundle.Failed, bundle.Rejected, bundle.Drifted, store.Stale, store.Unreported, bundle.Suspended, bundle.Pending,
+	bundle.Pulling, bundle.Verifying, bundle.Applying, bundle.Progressing, bundle.Removed, bundle.Compliant,
 }
 
 // Relation is how a cluster stands to the releases that are published for it.
@@ -76,6 +101,11 @@ type Cluster struct {
 	Meant       *Meant      `json:"meant,omitempty"`
 	Proof       store.Proof `json:"proof,omitzero"`
 	Deployments int         `json:"deployments"`
+	// KeyIDs names the keys in force, ExpectedSeconds is the longest usual time between two reports, AddedAt the time of
+	// registration.
+	KeyIDs          []string  `json:"keyIDs,omitempty"`
+	ExpectedSeconds int64     `json:"expectedSeconds,omitempty"`
+	AddedAt         time.Time `json:"addedAt,omitzero"`
 	// ProofAgeSeconds is the age of the cluster's last word at the moment that is asked about; absent without one.
 	ProofAgeSeconds int64 `json:"proofAgeSeconds,omitempty"`
 }
@@ -165,6 +195,8 @@ type Release struct {
 
 // Releases is a page of releases, newest first.
 type Releases struct {
+	// Count is the number of all releases that the query chooses.
+	Count    int       `json:"count"`
 	Releases []Release `json:"releases"`
 	Next     string    `json:"next,omitempty"`
 }
