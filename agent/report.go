@@ -105,7 +105,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		if s == nil {
 			return nil
 		}
-		r := &bundle.ReportRelease{Digest: s.Digest, Epoch: s.Epoch, Sequence: s.Sequence, Number: s.Number, BaseCommit: s.BaseCommit, Expired: s.Expired, AllowExpired: s.AllowExpired}
+		r := &bundle.ReportRelease{Digest: s.Digest, Epoch: s.Epoch, Sequence: s.Sequence, Number: s.Number, BaseCommit: s.BaseCommit, EnvironmentCommit: s.EnvironmentCommit, Expired: s.Expired, AllowExpired: s.AllowExpired}
 		if s.IssuedAt != nil {
 			r.IssuedAt = *s.IssuedAt
 		}

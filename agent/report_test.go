@@ -105,7 +105,10 @@ func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 	s.now = s.now.Add(31 * time.Minute)
 	require.Equal(t, 2, s.once().Status.Queue.Length)
 	s.agent(func(a *Agent) { require.Equal(t, bundle.Heartbeat, openReports(t, a)[1].Kind) })
-	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	d := s.draft(2, map[string]string{"a-x/f": "2"})
+	d.Release.EnvironmentCommit = "facade"
+	d.ChangeList = func(as []bundle.Assignment) { as[0].Application = "till" }
+	s.publish(d)
 	s.once()
 
 	s.agent(func(a *Agent) {
@@ -124,7 +127,9 @@ func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 		require.Equal(t, bundle.Compliant, last.State)
 		require.EqualValues(t, 2, last.Observed.Sequence)
 		require.Equal(t, "c0ffee", last.Desired.BaseCommit)
+		require.Equal(t, "facade", last.Desired.EnvironmentCommit)
 		require.Equal(t, "a-x", last.Items[0].Assignment)
+		require.Equal(t, "till", last.Items[0].Application)
 		require.NotEmpty(t, last.Items[0].Revision)
 	})
 }

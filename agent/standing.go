@@ -119,6 +119,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 func (k known) items() []bundle.Item {
 	items := make([]bundle.Item, 0, len(k.records))
 	for _, r := range k.records {
+		r.Item.Application = r.Spec.Application // so that records of older versions have it too
 		items = append(items, r.Item)
 	}
 	return items

@@ -123,9 +123,10 @@ type ReleaseStatus struct {
 	// AllowExpired is why a person has let it be accepted although it had expired; empty if it had not.
 	AllowExpired string `json:"allowExpired,omitempty"`
 	// AgeSeconds is the time since it was issued.
-	AgeSeconds int64         `json:"ageSeconds,omitempty"`
-	BaseCommit string        `json:"baseCommit,omitempty"`
-	Content    digest.Digest `json:"content,omitempty"` // of the tree
+	AgeSeconds        int64         `json:"ageSeconds,omitempty"`
+	BaseCommit        string        `json:"baseCommit,omitempty"`
+	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
+	Content           digest.Digest `json:"content,omitempty"` // of the tree
 	// Rings are those that the release is for; none is all.
 	Rings []string `json:"rings,omitempty"`
 }
@@ -247,7 +248,8 @@ func releaseStatus(r *state.Release, now time.Time) *ReleaseStatus {
 	d := r.Release
 	return &ReleaseStatus{
 		Digest: r.Digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
-		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
+		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit,
+		EnvironmentCommit: d.EnvironmentCommit, Content: d.Content.DiffID,
 		Rings: d.Rings, AllowExpired: r.AllowExpired,
 	}
 }

@@ -91,6 +91,8 @@ type ReportRelease struct {
 	Sequence   int64         `json:"sequence"`
 	Number     int64         `json:"number,omitempty"` // see Release.Number
 	BaseCommit string        `json:"baseCommit,omitempty"`
+	// EnvironmentCommit is absent in reports of older agents.
+	EnvironmentCommit string `json:"environmentCommit,omitempty"`
 	// IssuedAt is the release's time of issue; zero if unknown.
 	IssuedAt time.Time `json:"issuedAt,omitzero"`
 	Expired  bool      `json:"expired,omitempty"`
@@ -102,11 +104,13 @@ type ReportRelease struct {
 type Item struct {
 	Assignment string `json:"assignment"`
 	Workspace  string `json:"workspace,omitempty"`
-	Workload   string `json:"workload"`
-	Target     string `json:"target"`
-	Adapter    string `json:"adapter,omitempty"`
-	State      State  `json:"state"`
-	Reason     string `json:"reason,omitempty"`
+	// Application is absent in reports of older agents.
+	Application string `json:"application,omitempty"`
+	Workload    string `json:"workload"`
+	Target      string `json:"target"`
+	Adapter     string `json:"adapter,omitempty"`
+	State       State  `json:"state"`
+	Reason      string `json:"reason,omitempty"`
 	// Message is the engine's own words, at most MaxMessageBytes.
 	Message      string        `json:"message,omitempty"`
 	Since        time.Time     `json:"since"`

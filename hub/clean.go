@@ -43,6 +43,7 @@ func clean(r *bundle.Report) error {
 		if release.Digest.Validate() != nil {
 			return fmt.Errorf("release digest %q is none", store.Clip(string(release.Digest)))
 		}
+		release.BaseCommit, release.EnvironmentCommit = store.Plain(store.Clip(release.BaseCommit)), store.Plain(store.Clip(release.EnvironmentCommit))
 		release.AllowExpired = store.Plain(store.Clip(release.AllowExpired))
 	}
 	r.Message = store.Plain(store.Clip(r.Message))
@@ -56,11 +57,11 @@ func cleanItems(items []bundle.Item) error {
 		if !word.MatchString(string(it.State)) {
 			return fmt.Errorf("item %d: state %q is no word", i, store.Clip(string(it.State)))
 		}
-		config, content := string(it.ConfigDigest), string(it.Content)
-		if err := cleanTexts(&it.Assignment, &it.Workspace, &it.Workload, &it.Target, &it.Adapter, &it.Reason, &it.Version, &it.Revision, &config, &content); err != nil {
+		config, content, values := string(it.ConfigDigest), string(it.Content), string(it.SiteValues)
+		if err := cleanTexts(&it.Assignment, &it.Workspace, &it.Application, &it.Workload, &it.Target, &it.Adapter, &it.Reason, &it.Version, &it.Revision, &config, &content, &values); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
-		it.ConfigDigest, it.Content = digest.Digest(config), digest.Digest(content)
+		it.ConfigDigest, it.Content, it.SiteValues = digest.Digest(config), digest.Digest(content), digest.Digest(values)
 		it.Message, it.Failures = store.Plain(store.Clip(it.Message)), max(it.Failures, 0)
 		if it.Assignment == "" || seen[it.Assignment] {
 			return fmt.Errorf("item %d: assignment %q is empty or listed twice", i, it.Assignment)
