@@ -10,8 +10,8 @@
 // end up the same; several processes may use one store.
 //
 // A store verifies no signature and trusts its caller, which passes only reports signed with a key of their cluster, with
-// plain texts. Implementations are in folders of their own, such as hub/store/sqlite; package timeline holds
-// the part of Ingest that they have in common.
+// plain texts. Package relational is the implementation, for the databases in hub/store/sqlite and hub/store/postgres; package
+// timeline holds the part of Ingest that knows no database.
 package store
 
 import (

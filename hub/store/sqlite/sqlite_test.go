@@ -22,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/relational"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
@@ -169,7 +170,7 @@ func writeFixture(t *testing.T, fixture string, steps []string) {
 func TestADatabaseOfTheFutureIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hub.db")
 	d := open(t, path)
-	_, err := d.writer.conn.ExecContext(t.Context(), "PRAGMA user_version = 99")
+	_, err := d.conn.ExecContext(t.Context(), "PRAGMA user_version = 99")
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
 	_, err = Open(path, Options{})
@@ -181,7 +182,7 @@ func TestJobsShareATransactionAndFailAlone(t *testing.T) {
 	hold, held := make(chan struct{}), make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		_ = d.writer.do(context.Background(), func(context.Context, *conn) error {
+		_ = d.Do(context.Background(), func(context.Context, *relational.Conn) error {
 			close(held)
 			<-hold
 			return nil
@@ -191,9 +192,9 @@ func TestJobsShareATransactionAndFailAlone(t *testing.T) {
 	errs := make([]error, 10)
 	for i := range errs {
 		wg.Go(func() {
-			errs[i] = d.writer.do(context.Background(), func(ctx context.Context, c *conn) error {
-				_, err := c.exec(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
-					VALUES (?, ?, '', '', '', '', '{}', 1, 1)`, fmt.Sprint("uid-", i), fmt.Sprint("name-", i/2))
+			errs[i] = d.Do(context.Background(), func(ctx context.Context, c *relational.Conn) error {
+				_, err := c.Exec(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+					VALUES ($1, $2, '', '', '', '', '{}', 1, 1)`, fmt.Sprint("uid-", i), fmt.Sprint("name-", i/2))
 				return err
 			})
 		})
@@ -229,7 +230,7 @@ func TestAFailedCommitStoresNothing(t *testing.T) {
 // failCommits has SQLite turn every commit of the writer into a rollback.
 func failCommits(t *testing.T, d *DB, fail bool) {
 	t.Helper()
-	require.NoError(t, d.writer.conn.Raw(func(c any) error {
+	require.NoError(t, d.conn.Raw(func(c any) error {
 		var verdict int32
 		if fail {
 			verdict = 1
@@ -246,7 +247,7 @@ func TestAFullDiskStoresNothing(t *testing.T) {
 	var pages int
 	require.NoError(t, d.read.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
 	limit := func(pages int) {
-		_, err := d.writer.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+		_, err := d.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages))
 		require.NoError(t, err)
 	}
 	limit(pages)
@@ -278,7 +279,7 @@ func TestCommitsAreSynced(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "hub.db"))
 	for pragma, want := range map[string]string{"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1"} {
 		var got string
-		require.NoError(t, d.writer.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
+		require.NoError(t, d.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got))
 		require.Equal(t, want, got, pragma)
 	}
 	var readOnly int

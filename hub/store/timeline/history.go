@@ -1,6 +1,6 @@
 // Package timeline computes the changes of one report: in the present of its cluster, and in the history.
 //
-// It is the part of store.Store's Ingest that every implementation has in common, and knows no database. Begin with
+// It is the part of store.Store's Ingest that knows no database. Begin with
 // Values and Diff for the history, and with Present for the cluster as of its newest report. An implementation reads
 // the rows, calls these functions, and writes the results.
 //

@@ -1,10 +1,11 @@
-package sqlite
+package relational
 
 import (
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -18,19 +19,19 @@ func (d *DB) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, e
 	}
 	q := d.selection(f, "c.state")
 	if f.Workload != "" {
-		q.and("EXISTS (SELECT 1 FROM deployment d WHERE d.cluster_id = c.id AND d.listed = 1 AND d.workload = :workload)",
-			sql.Named("workload", f.Workload))
+		q.and("EXISTS (SELECT 1 FROM deployment d WHERE d.cluster_id = c.id AND d.listed = 1 AND d.workload = " + q.arg(f.Workload) + ")")
 	}
 	if f.After != "" {
-		q.and("c.name > :after", sql.Named("after", f.After))
+		q.and("c.name > " + q.arg(f.After))
 	}
-	rows, err := d.read.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
+	end := q.end("c.name", f.Limit)
+	rows, err := d.read.query(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
 			`+stateNow("c.state")+`, c.state, c.reason, c.message, c.state_since,
 			c.desired_digest, c.desired_epoch, c.desired_sequence, c.desired_number, c.observed_digest, c.observed_epoch, c.observed_sequence, c.observed_number, c.expired,
 			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts, coalesce(c.shared_since, 0), c.shared_how
-		FROM cluster c`+q.end("c.name", f.Limit), q.args...)
+		FROM cluster c`+end, q.args...)
 	if err != nil {
-		return store.ClusterList{}, classify(err)
+		return store.ClusterList{}, d.classify(err)
 	}
 	defer rows.Close()
 	list := store.ClusterList{Clusters: []store.ClusterStatus{}}
@@ -45,7 +46,7 @@ func (d *DB) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, e
 		list.Clusters = list.Clusters[:f.Limit]
 		list.Next = list.Clusters[f.Limit-1].Name
 	}
-	return list, classify(rows.Err())
+	return list, d.classify(rows.Err())
 }
 
 func scanCluster(rows *sql.Rows) (store.ClusterStatus, error) {
@@ -91,17 +92,18 @@ func (d *DB) Deployments(ctx context.Context, f store.Filter) (store.DeploymentL
 	q := d.selection(f, "d.state")
 	q.and("d.listed = 1")
 	if f.Workload != "" {
-		q.and("d.workload = :workload", sql.Named("workload", f.Workload))
+		q.and("d.workload = " + q.arg(f.Workload))
 	}
 	if f.After != "" {
 		cluster, assignment, _ := strings.Cut(f.After, "/")
-		q.and("(c.name, d.assignment) > (:cluster, :assignment)", sql.Named("cluster", cluster), sql.Named("assignment", assignment))
+		q.and("(c.name, d.assignment) > (" + q.arg(cluster) + ", " + q.arg(assignment) + ")")
 	}
-	rows, err := d.read.QueryContext(ctx, `SELECT c.name, c.uid, c.environment, c.type, d.assignment, d.workspace, d.workload, d.target, d.adapter,
+	end := q.end("c.name, d.assignment", f.Limit)
+	rows, err := d.read.query(ctx, `SELECT c.name, c.uid, c.environment, c.type, d.assignment, d.workspace, d.workload, d.target, d.adapter,
 			`+stateNow("d.state")+`, d.state, d.reason, d.message, d.since, d.version, d.config, d.content, d.revision, d.failures, d.floating, c.observed_digest
-		FROM cluster c JOIN deployment d ON d.cluster_id = c.id`+q.end("c.name, d.assignment", f.Limit), q.args...)
+		FROM cluster c JOIN deployment d ON d.cluster_id = c.id`+end, q.args...)
 	if err != nil {
-		return store.DeploymentList{}, classify(err)
+		return store.DeploymentList{}, d.classify(err)
 	}
 	defer rows.Close()
 	list := store.DeploymentList{Deployments: []store.DeploymentStatus{}}
@@ -122,12 +124,13 @@ func (d *DB) Deployments(ctx context.Context, f store.Filter) (store.DeploymentL
 		last := list.Deployments[f.Limit-1]
 		list.Next = last.Cluster + "/" + last.Assignment
 	}
-	return list, classify(rows.Err())
+	return list, d.classify(rows.Err())
 }
 
-// stateNow returns the SQL for the state at :now of cluster c, or of a row of it with the given state.
+// stateNow returns the SQL for the state, at the time that is the first argument, of cluster c, or of a row of it with the
+// given state.
 func stateNow(state string) string {
-	return `CASE WHEN c.last_seen IS NULL THEN 'unreported' WHEN c.last_seen < :now - 3 * c.expected THEN 'stale' ELSE ` + state + ` END`
+	return `CASE WHEN c.last_seen IS NULL THEN 'unreported' WHEN c.last_seen < $1 - 3 * c.expected THEN 'stale' ELSE ` + state + ` END`
 }
 
 // selection is the WHERE clause of a query in the making, with its arguments.
@@ -138,34 +141,34 @@ type selection struct {
 
 // selection begins a query with the conditions that clusters and deployments have in common; state is the row's own.
 func (d *DB) selection(f store.Filter, state string) *selection {
-	q := &selection{args: []any{sql.Named("now", store.Millis(d.now()))}}
+	q := &selection{args: []any{store.Millis(d.now())}}
 	q.and("c.removed_at IS NULL")
 	if f.Environment != "" {
-		q.and("c.environment = :environment", sql.Named("environment", f.Environment))
+		q.and("c.environment = " + q.arg(f.Environment))
 	}
 	if f.Type != "" {
-		q.and("c.type = :type", sql.Named("type", f.Type))
+		q.and("c.type = " + q.arg(f.Type))
 	}
 	if f.State != "" {
-		q.and(stateNow(state)+" = :state", sql.Named("state", string(f.State)))
+		q.and(stateNow(state) + " = " + q.arg(string(f.State)))
 	}
 	return q
 }
 
-// and adds a condition with its arguments.
-func (q *selection) and(condition string, args ...sql.NamedArg) {
-	q.conditions = append(q.conditions, condition)
-	for _, a := range args {
-		q.args = append(q.args, a)
-	}
+// arg adds an argument, and returns its parameter.
+func (q *selection) arg(v any) string {
+	q.args = append(q.args, v)
+	return "$" + strconv.Itoa(len(q.args))
 }
+
+func (q *selection) and(condition string) { q.conditions = append(q.conditions, condition) }
 
 // end returns the clause, the order, and a limit of one row more than wanted, which tells whether there
 // are more.
 func (q *selection) end(order string, limit int) string {
 	s := " WHERE " + strings.Join(q.conditions, " AND ") + " ORDER BY " + order
 	if limit > 0 {
-		s += fmt.Sprintf(" LIMIT %d", limit+1)
+		s += " LIMIT " + q.arg(int64(limit)+1)
 	}
 	return s
 }

@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -28,9 +28,9 @@ func (d *DB) AddToken(ctx context.Context, id string, key crypto.PublicKey, s st
 	if err != nil {
 		return err
 	}
-	return d.writer.do(ctx, func(ctx context.Context, db *conn) error {
-		_, err := db.exec(ctx, `INSERT INTO token (id, public_key, type, environment, ring, labels, uses, created_at, expires_at)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		_, err := db.Exec(ctx, `INSERT INTO token (id, public_key, type, environment, ring, labels, uses, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
 			id, der, s.Type, s.Environment, s.Ring, string(labels), s.Uses, store.Millis(now), store.Millis(s.ExpiresAt))
 		return err
 	})
@@ -43,14 +43,14 @@ func (d *DB) Tokens(ctx context.Context) ([]store.Token, error) {
 	for _, t := range found {
 		all = append(all, t.Token)
 	}
-	return all, classify(err)
+	return all, d.classify(err)
 }
 
 // RevokeToken implements store.Store.
 func (d *DB) RevokeToken(ctx context.Context, id string) error {
 	now := store.Millis(d.now())
-	return d.writer.do(ctx, func(ctx context.Context, db *conn) error {
-		n, err := db.exec(ctx, `UPDATE token SET revoked_at = coalesce(revoked_at, ?) WHERE id = ?`, now, id)
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		n, err := db.Exec(ctx, `UPDATE token SET revoked_at = coalesce(revoked_at, $1) WHERE id = $2`, now, id)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("token %q: %w", id, store.ErrUnknownToken)
 		}
@@ -65,7 +65,7 @@ type tokenRow struct {
 }
 
 func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) ([]tokenRow, error) {
-	rows, err := db.QueryContext(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at,
+	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at,
 			(SELECT count(*) FROM token_use u WHERE u.token_id = t.id)
 		FROM token t WHERE `+where, args...)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *DB) Enroll(ctx context.Context, c store.Cluster, token string, decide f
 	if err != nil {
 		return err
 	}
-	return d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		s, err := d.standing(ctx, db, c, kid, token)
 		if err != nil {
 			return err
@@ -121,7 +121,7 @@ func (d *DB) Enroll(ctx context.Context, c store.Cluster, token string, decide f
 			}
 		}
 		if grant.Use {
-			_, err = db.exec(ctx, `INSERT INTO token_use (token_id, kid, uid, used_at) VALUES (?, ?, ?, ?)`, token, kid, c.UID, now)
+			_, err = db.Exec(ctx, `INSERT INTO token_use (token_id, kid, uid, used_at) VALUES ($1, $2, $3, $4)`, token, kid, c.UID, now)
 		}
 		return err
 	})
@@ -129,14 +129,14 @@ func (d *DB) Enroll(ctx context.Context, c store.Cluster, token string, decide f
 
 // standing reads the facts of which Enroll's caller decides.
 func (d *DB) standing(ctx context.Context, db querier, c store.Cluster, kid, token string) (s store.Standing, err error) {
-	found, err := d.tokens(ctx, db, `t.id = ?`, token)
+	found, err := d.tokens(ctx, db, `t.id = $1`, token)
 	if err != nil || len(found) == 0 {
 		return s, err
 	}
 	s.Token, s.TokenKey = &found[0].Token, found[0].key
-	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM token_use WHERE token_id = ?1 AND kid = ?2),
+	if err := db.row(ctx, `SELECT EXISTS (SELECT 1 FROM token_use WHERE token_id = $1 AND kid = $2),
 			EXISTS (SELECT 1 FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
-				WHERE k.kid = ?2 AND c.uid = ?3 AND k.revoked_at IS NULL AND c.removed_at IS NULL)`, token, kid, c.UID).Scan(&s.Used, &s.InForce); err != nil {
+				WHERE k.kid = $2 AND c.uid = $3 AND k.revoked_at IS NULL AND c.removed_at IS NULL)`, token, kid, c.UID).Scan(&s.Used, &s.InForce); err != nil {
 		return s, err
 	}
 	if s.Retired, err = retirement(ctx, db, c.UID, kid); err != nil {
@@ -156,8 +156,8 @@ func (d *DB) standing(ctx context.Context, db querier, c store.Cluster, kid, tok
 func retirement(ctx context.Context, db querier, uid, kid string) (*store.RetiredError, error) {
 	var r store.RetiredError
 	var at int64
-	err := db.QueryRowContext(ctx, `SELECT c.uid, c.retired_at, c.retired_reason FROM cluster c
-		WHERE c.retired_at IS NOT NULL AND (c.uid = ?1 OR EXISTS (SELECT 1 FROM cluster_key k WHERE k.cluster_id = c.id AND k.kid = ?2))
+	err := db.row(ctx, `SELECT c.uid, c.retired_at, c.retired_reason FROM cluster c
+		WHERE c.retired_at IS NOT NULL AND (c.uid = $1 OR EXISTS (SELECT 1 FROM cluster_key k WHERE k.cluster_id = c.id AND k.kid = $2))
 		LIMIT 1`, uid, kid).Scan(&r.UID, &at, &r.Reason)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -176,7 +176,7 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 	if err != nil {
 		return err
 	}
-	return d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		cluster, keys, err := keysOf(ctx, db, r.UID)
 		if err != nil {
 			return err
@@ -188,11 +188,11 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 		if change, err := decide(keys, taken); err != nil || !change {
 			return err
 		}
-		if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = ?, until_incarnation = ?, until_seq = ? WHERE cluster_id = ? AND kid = ?`,
+		if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = $1, until_incarnation = $2, until_seq = $3 WHERE cluster_id = $4 AND kid = $5`,
 			store.Millis(d.now()), r.Until.Incarnation, r.Until.Seq, cluster, r.Former); err != nil {
 			return err
 		}
-		if _, err := db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)`, cluster, kid, der); err != nil {
+		if _, err := db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)`, cluster, kid, der); err != nil {
 			return fmt.Errorf("keep key %s: %w", kid, err)
 		}
 		return forgetShared(ctx, db, cluster, r.Until)
@@ -202,15 +202,15 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 // Keys implements store.Store.
 func (d *DB) Keys(ctx context.Context, uid string) (store.Keys, error) {
 	_, k, err := keysOf(ctx, d.read, uid)
-	return k, classify(err)
+	return k, d.classify(err)
 }
 
 // keysOf also returns the cluster's row.
 func keysOf(ctx context.Context, db querier, uid string) (cluster int64, k store.Keys, err error) {
 	k = store.Keys{Current: map[string]crypto.PublicKey{}, Former: map[string]store.FormerKey{}}
-	rows, err := db.QueryContext(ctx, `SELECT c.id, c.removed_at, c.retired_at, c.retired_reason, k.kid, k.public_key, k.revoked_at, k.until_incarnation, k.until_seq
+	rows, err := db.query(ctx, `SELECT c.id, c.removed_at, c.retired_at, c.retired_reason, k.kid, k.public_key, k.revoked_at, k.until_incarnation, k.until_seq
 		FROM cluster c LEFT JOIN cluster_key k ON k.cluster_id = c.id AND (k.revoked_at IS NULL OR k.until_seq IS NOT NULL)
-		WHERE c.uid = ?`, uid)
+		WHERE c.uid = $1`, uid)
 	if err != nil {
 		return 0, k, err
 	}

@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 		return false, err
 	}
 	now := store.Millis(d.now())
-	err = d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+	err = d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		if err := checkFree(ctx, db, c, kid); err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 func (d *DB) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
 	var r store.Registration
 	now := store.Millis(d.now())
-	err := d.writer.do(ctx, func(ctx context.Context, db *conn) (err error) {
+	err := d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
 			return err
 		}
@@ -75,46 +75,46 @@ func (d *DB) RetireCluster(ctx context.Context, nameOrUID, reason string) (store
 	reason = store.Plain(store.Clip(reason))
 	var r store.Registration
 	now := store.Millis(d.now())
-	err := d.writer.do(ctx, func(ctx context.Context, db *conn) (err error) {
+	err := d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil || r.RetiredAt != nil {
 			return err
 		}
 		if err := endRegistration(ctx, db, r.UID, now); err != nil {
 			return err
 		}
-		_, err = db.exec(ctx, `UPDATE cluster SET retired_at = ?, retired_reason = ? WHERE uid = ?`, now, reason, r.UID)
+		_, err = db.Exec(ctx, `UPDATE cluster SET retired_at = $1, retired_reason = $2 WHERE uid = $3`, now, reason, r.UID)
 		return err
 	})
 	return r, err
 }
 
 // endRegistration revokes all keys of a cluster, which is not listed any more.
-func endRegistration(ctx context.Context, db *conn, uid string, now int64) error {
-	_, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL
-		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?)`, now, uid)
+func endRegistration(ctx context.Context, db *Conn, uid string, now int64) error {
+	_, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL
+		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = $2)`, now, uid)
 	if err != nil {
 		return err
 	}
-	_, err = db.exec(ctx, `UPDATE cluster SET removed_at = ?, retired_at = NULL, retired_reason = '' WHERE uid = ?`, now, uid)
+	_, err = db.Exec(ctx, `UPDATE cluster SET removed_at = $1, retired_at = NULL, retired_reason = '' WHERE uid = $2`, now, uid)
 	return err
 }
 
 // Registrations implements store.Store.
 func (d *DB) Registrations(ctx context.Context) ([]store.Registration, error) {
 	all, err := registrations(ctx, d.read, allClusters)
-	return all, classify(err)
+	return all, d.classify(err)
 }
 
 // RetiredClusters implements store.Store.
 func (d *DB) RetiredClusters(ctx context.Context) ([]store.Registration, error) {
 	all, err := registrations(ctx, d.read, allRetired)
-	return all, classify(err)
+	return all, d.classify(err)
 }
 
 // Registration implements store.Store.
 func (d *DB) Registration(ctx context.Context, nameOrUID string) (store.Registration, error) {
 	r, err := findRegistration(ctx, d.read, nameOrUID)
-	return r, classify(err)
+	return r, d.classify(err)
 }
 
 // Registered implements store.Store.
@@ -124,7 +124,7 @@ func (d *DB) Registered(ctx context.Context, uid string) (store.Registration, er
 		err = fmt.Errorf("cluster %q: %w", uid, store.ErrUnknownCluster)
 	}
 	if err != nil {
-		return store.Registration{}, classify(err)
+		return store.Registration{}, d.classify(err)
 	}
 	return found[0], nil
 }
@@ -132,15 +132,15 @@ func (d *DB) Registered(ctx context.Context, uid string) (store.Registration, er
 // checkFree returns an error wrapping ErrExists if name or key belong to a cluster of another uid.
 func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) error {
 	var other string
-	err := db.QueryRowContext(ctx, `SELECT uid FROM cluster WHERE name = ? AND uid <> ? AND removed_at IS NULL`, c.Name, c.UID).Scan(&other)
+	err := db.row(ctx, `SELECT uid FROM cluster WHERE name = $1 AND uid <> $2 AND removed_at IS NULL`, c.Name, c.UID).Scan(&other)
 	if err == nil {
 		return fmt.Errorf("cluster name %s: %w, for uid %s", c.Name, store.ErrExists, other)
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	err = db.QueryRowContext(ctx, `SELECT c.name FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
-		WHERE k.kid = ? AND k.revoked_at IS NULL AND c.uid <> ?`, kid, c.UID).Scan(&other)
+	err = db.row(ctx, `SELECT c.name FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
+		WHERE k.kid = $1 AND k.revoked_at IS NULL AND c.uid <> $2`, kid, c.UID).Scan(&other)
 	if err == nil {
 		return fmt.Errorf("key %s: %w, for cluster %s: each agent needs a key of its own", kid, store.ErrExists, other)
 	}
@@ -151,7 +151,7 @@ func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) err
 }
 
 // writeRegistration writes a registration. It changes nothing that was reported.
-func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid string, now int64) error {
+func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid string, now int64) error {
 	labels, err := json.Marshal(c.Labels)
 	if err != nil {
 		return err
@@ -161,8 +161,8 @@ func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid strin
 		return err
 	}
 	var id int64
-	err = db.QueryRowContext(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+	err = db.row(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, platform = excluded.platform, type = excluded.type,
 			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
 			removed_at = NULL, retired_at = NULL, retired_reason = ''
@@ -171,10 +171,10 @@ func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid strin
 	if err != nil {
 		return err
 	}
-	if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = ? AND kid <> ?`, now, id, kid); err != nil {
+	if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = $2 AND kid <> $3`, now, id, kid); err != nil {
 		return err
 	}
-	if _, err = db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)
+	if _, err = db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)
 		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
 		return err
 	}
@@ -185,14 +185,14 @@ func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid strin
 const (
 	allClusters     = `c.removed_at IS NULL ORDER BY c.name`
 	allRetired      = `c.retired_at IS NOT NULL ORDER BY c.name, c.id`
-	clusterByUID    = `c.removed_at IS NULL AND c.uid = ?1`
-	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = ?1 OR c.uid = ?1) ORDER BY c.removed_at IS NULL DESC, c.name = ?1 DESC, c.id DESC LIMIT 1`
+	clusterByUID    = `c.removed_at IS NULL AND c.uid = $1`
+	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = $1 OR c.uid = $1) ORDER BY (c.removed_at IS NULL) DESC, (c.name = $1) DESC, c.id DESC LIMIT 1`
 )
 
 func registrations(ctx context.Context, db querier, where string, args ...any) ([]store.Registration, error) {
-	rows, err := db.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts, c.incarnation, c.seq,
+	rows, err := db.query(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts, c.incarnation, c.seq,
 			c.retired_at, c.retired_reason, c.shared_since, c.shared_how,
-			coalesce((SELECT group_concat(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
+			coalesce((SELECT string_agg(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
 		FROM cluster c WHERE `+where, args...)
 	if err != nil {
 		return nil, err

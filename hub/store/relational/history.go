@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -16,9 +16,9 @@ type entry struct {
 }
 
 // writeTransition appends to the history. A row that this report has already stays: the report itself wrote it.
-func writeTransition(ctx context.Context, db *conn, cluster int64, assignment string, at entry, v timeline.Value) error {
-	_, err := db.exec(ctx, `INSERT INTO transition (cluster_id, assignment, incarnation, seq, state, reason, version, config, content, revision, failures, occurred_at, received_at, report_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+func writeTransition(ctx context.Context, db *Conn, cluster int64, assignment string, at entry, v timeline.Value) error {
+	_, err := db.Exec(ctx, `INSERT INTO transition (cluster_id, assignment, incarnation, seq, state, reason, version, config, content, revision, failures, occurred_at, received_at, report_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (cluster_id, assignment, incarnation, seq) DO NOTHING`,
 		cluster, assignment, at.Incarnation, at.Seq, v.State, v.Reason, v.Version, v.Config, v.Content, v.Revision, v.Failures,
 		at.occurred, at.received, at.report)
@@ -28,8 +28,8 @@ func writeTransition(ctx context.Context, db *conn, cluster int64, assignment st
 // reportAfter returns the stored report that follows o.
 func reportAfter(ctx context.Context, db querier, cluster int64, o store.Order) (entry, error) {
 	var e entry
-	err := db.QueryRowContext(ctx, `SELECT incarnation, seq, occurred_at, received_at, id FROM report
-		WHERE cluster_id = ? AND (incarnation, seq) > (?, ?) ORDER BY incarnation, seq LIMIT 1`,
+	err := db.row(ctx, `SELECT incarnation, seq, occurred_at, received_at, id FROM report
+		WHERE cluster_id = $1 AND (incarnation, seq) > ($2, $3) ORDER BY incarnation, seq LIMIT 1`,
 		cluster, o.Incarnation, o.Seq).Scan(&e.Incarnation, &e.Seq, &e.occurred, &e.received, &e.report)
 	return e, err
 }
@@ -37,10 +37,10 @@ func reportAfter(ctx context.Context, db querier, cluster int64, o store.Order) 
 // valuesBefore returns the values as of the stored report before o. One index lookup finds each: every
 // assignment that the cluster ever had keeps a row in deployment.
 func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order) (map[string]timeline.Value, error) {
-	rows, err := db.QueryContext(ctx, `SELECT t.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.failures
-		FROM (SELECT assignment FROM deployment WHERE cluster_id = ?1 UNION ALL SELECT '') a
+	rows, err := db.query(ctx, `SELECT t.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.failures
+		FROM (SELECT assignment FROM deployment WHERE cluster_id = $1 UNION ALL SELECT '') a
 		JOIN transition t ON t.id = (SELECT id FROM transition
-			WHERE cluster_id = ?1 AND assignment = a.assignment AND (incarnation, seq) < (?2, ?3)
+			WHERE cluster_id = $1 AND assignment = a.assignment AND (incarnation, seq) < ($2, $3)
 			ORDER BY incarnation DESC, seq DESC LIMIT 1)`, cluster, o.Incarnation, o.Seq)
 	if err != nil {
 		return nil, err
@@ -60,10 +60,10 @@ func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order)
 
 // History implements store.Store.
 func (d *DB) History(ctx context.Context, uid string) (all []store.Transition, err error) {
-	rows, err := d.read.QueryContext(ctx, `SELECT t.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
-		FROM transition t JOIN cluster c ON c.id = t.cluster_id WHERE c.uid = ? ORDER BY t.assignment, t.incarnation, t.seq`, uid)
+	rows, err := d.read.query(ctx, `SELECT t.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
+		FROM transition t JOIN cluster c ON c.id = t.cluster_id WHERE c.uid = $1 ORDER BY t.assignment, t.incarnation, t.seq`, uid)
 	if err != nil {
-		return nil, classify(err)
+		return nil, d.classify(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -75,5 +75,5 @@ func (d *DB) History(ctx context.Context, uid string) (all []store.Transition, e
 		t.State = bundle.State(state)
 		all = append(all, t)
 	}
-	return all, classify(rows.Err())
+	return all, d.classify(rows.Err())
 }

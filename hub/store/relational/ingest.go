@@ -1,4 +1,4 @@
-package sqlite
+package relational
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func (d *DB) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
 	})
 	now := d.now()
 	var done store.Outcome
-	err := d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+	err := d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		in := &intake{db: db, via: b.Via, now: now}
 		var err error
 		if in.cluster, err = loadCluster(ctx, db, b.UID); err != nil {
@@ -52,7 +52,7 @@ func (d *DB) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
 
 // intake adds reports of one cluster within one transaction.
 type intake struct {
-	db      *conn
+	db      *Conn
 	cluster *clusterRow
 	via     store.Via
 	now     time.Time
@@ -119,10 +119,10 @@ func (in *intake) addLate(ctx context.Context, at entry, after map[string]timeli
 func (in *intake) record(ctx context.Context, index int, r store.Report) (fresh bool, err error) {
 	owed := in.via == store.ViaMedia
 	agent := r.Body.Agent
-	n, err := in.db.exec(ctx, `INSERT INTO report (id, cluster_id, incarnation, seq, kind, occurred_at, received_at, via, kid, ack_owed)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+	n, err := in.db.Exec(ctx, `INSERT INTO report (id, cluster_id, incarnation, seq, kind, occurred_at, received_at, via, kid, ack_owed)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
 		string(r.ID), in.cluster.id, agent.Incarnation, agent.Seq, string(r.Body.Kind),
-		store.Millis(r.Body.OccurredAt), store.Millis(in.now), string(in.via), r.KeyID, owed)
+		store.Millis(r.Body.OccurredAt), store.Millis(in.now), string(in.via), r.KeyID, bit(owed))
 	if err != nil {
 		return false, err
 	}
@@ -132,7 +132,7 @@ func (in *intake) record(ctx context.Context, index int, r store.Report) (fresh 
 		return true, in.noteInstance(ctx, agent)
 	}
 	var known bool
-	if err := in.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM report WHERE id = ?)`, string(r.ID)).Scan(&known); err != nil {
+	if err := in.db.row(ctx, `SELECT EXISTS (SELECT 1 FROM report WHERE id = $1)`, string(r.ID)).Scan(&known); err != nil {
 		return false, err
 	}
 	if !known {
@@ -142,25 +142,25 @@ func (in *intake) record(ctx context.Context, index int, r store.Report) (fresh 
 	in.done.Duplicates++
 	in.done.Stored = append(in.done.Stored, r.ID)
 	if owed { // it came again, so the former acknowledgement never arrived
-		_, err = in.db.exec(ctx, `UPDATE report SET ack_owed = 1 WHERE id = ?`, string(r.ID))
+		_, err = in.db.Exec(ctx, `UPDATE report SET ack_owed = 1 WHERE id = $1`, string(r.ID))
 	}
 	return false, err
 }
 
 // Has implements store.Store.
 func (d *DB) Has(ctx context.Context, uid string, at store.Order) (known bool, err error) {
-	err = d.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM report r JOIN cluster c ON c.id = r.cluster_id
-		WHERE c.uid = ? AND r.incarnation = ? AND r.seq = ?)`, uid, at.Incarnation, at.Seq).Scan(&known)
-	return known, classify(err)
+	err = d.read.row(ctx, `SELECT EXISTS (SELECT 1 FROM report r JOIN cluster c ON c.id = r.cluster_id
+		WHERE c.uid = $1 AND r.incarnation = $2 AND r.seq = $3)`, uid, at.Incarnation, at.Seq).Scan(&known)
+	return known, d.classify(err)
 }
 
 // From implements store.Store.
 func (d *DB) From(ctx context.Context, uid string, at store.Order, limit int) (ids []digest.Digest, err error) {
-	rows, err := d.read.QueryContext(ctx, `SELECT r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
-		WHERE c.uid = ? AND (r.incarnation, r.seq) >= (?, ?) ORDER BY r.incarnation, r.seq LIMIT ?`,
+	rows, err := d.read.query(ctx, `SELECT r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
+		WHERE c.uid = $1 AND (r.incarnation, r.seq) >= ($2, $3) ORDER BY r.incarnation, r.seq LIMIT $4`,
 		uid, at.Incarnation, at.Seq, limit)
 	if err != nil {
-		return nil, classify(err)
+		return nil, d.classify(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -170,15 +170,15 @@ func (d *DB) From(ctx context.Context, uid string, at store.Order, limit int) (i
 		}
 		ids = append(ids, digest.Digest(id))
 	}
-	return ids, classify(rows.Err())
+	return ids, d.classify(rows.Err())
 }
 
 // Owed implements store.Store.
 func (d *DB) Owed(ctx context.Context) (all []store.Owed, err error) {
-	rows, err := d.read.QueryContext(ctx, `SELECT c.uid, r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
+	rows, err := d.read.query(ctx, `SELECT c.uid, r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
 		WHERE r.ack_owed = 1 ORDER BY c.name, c.id, r.incarnation, r.seq`)
 	if err != nil {
-		return nil, classify(err)
+		return nil, d.classify(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -192,14 +192,14 @@ func (d *DB) Owed(ctx context.Context) (all []store.Owed, err error) {
 		last := &all[len(all)-1]
 		last.IDs = append(last.IDs, digest.Digest(id))
 	}
-	return all, classify(rows.Err())
+	return all, d.classify(rows.Err())
 }
 
 // Settle implements store.Store.
 func (d *DB) Settle(ctx context.Context, ids []digest.Digest) error {
-	return d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		for _, id := range ids {
-			if _, err := db.exec(ctx, `UPDATE report SET ack_owed = 0 WHERE id = ?`, string(id)); err != nil {
+			if _, err := db.Exec(ctx, `UPDATE report SET ack_owed = 0 WHERE id = $1`, string(id)); err != nil {
 				return err
 			}
 		}
@@ -221,10 +221,10 @@ type clusterRow struct {
 func loadCluster(ctx context.Context, db querier, uid string) (*clusterRow, error) {
 	p := &clusterRow{}
 	var seen sql.NullInt64
-	err := db.QueryRowContext(ctx, `SELECT id, incarnation, seq, state, reason, message, state_since,
+	err := db.row(ctx, `SELECT id, incarnation, seq, state, reason, message, state_since,
 			desired_digest, desired_epoch, desired_sequence, desired_number, observed_digest, observed_epoch, observed_sequence, observed_number, expired,
 			agent_version, claims, last_seen, conflicts, shared_how, cleared_incarnation, cleared_seq
-		FROM cluster WHERE uid = ? AND removed_at IS NULL`, uid).Scan(
+		FROM cluster WHERE uid = $1 AND removed_at IS NULL`, uid).Scan(
 		&p.id, &p.Incarnation, &p.Seq, &p.Agent.State, &p.Agent.Reason, &p.Message, &p.Since,
 		&p.Desired.Digest, &p.Desired.Epoch, &p.Desired.Sequence, &p.Desired.Number,
 		&p.Observed.Digest, &p.Observed.Epoch, &p.Observed.Sequence, &p.Observed.Number, &p.Observed.Expired,
@@ -245,8 +245,8 @@ func (p *clusterRow) loadDeployments(ctx context.Context, db querier) error {
 	if p.loaded {
 		return nil
 	}
-	rows, err := db.QueryContext(ctx, `SELECT assignment, workspace, workload, target, adapter, state, reason, message, since,
-		version, config, content, revision, failures, floating, listed FROM deployment WHERE cluster_id = ?`, p.id)
+	rows, err := db.query(ctx, `SELECT assignment, workspace, workload, target, adapter, state, reason, message, since,
+		version, config, content, revision, failures, floating, listed FROM deployment WHERE cluster_id = $1`, p.id)
 	if err != nil {
 		return err
 	}
@@ -265,42 +265,42 @@ func (p *clusterRow) loadDeployments(ctx context.Context, db querier) error {
 	return rows.Err()
 }
 
-func writeDeployment(ctx context.Context, db *conn, cluster int64, name string, d timeline.Deployment) error {
-	_, err := db.exec(ctx, `INSERT INTO deployment (cluster_id, assignment, workspace, workload, target, adapter, state, reason, message, since,
+func writeDeployment(ctx context.Context, db *Conn, cluster int64, name string, d timeline.Deployment) error {
+	_, err := db.Exec(ctx, `INSERT INTO deployment (cluster_id, assignment, workspace, workload, target, adapter, state, reason, message, since,
 			version, config, content, revision, failures, floating, listed)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
 		ON CONFLICT (cluster_id, assignment) DO UPDATE SET workspace = excluded.workspace, workload = excluded.workload,
 			target = excluded.target, adapter = excluded.adapter, state = excluded.state, reason = excluded.reason,
 			message = excluded.message, since = excluded.since, version = excluded.version, config = excluded.config,
 			content = excluded.content, revision = excluded.revision, failures = excluded.failures, floating = excluded.floating, listed = excluded.listed`,
 		cluster, name, d.Workspace, d.Workload, d.Target, d.Adapter, d.State, d.Reason, d.Message, d.Since,
-		d.Version, d.Config, d.Content, d.Revision, d.Failures, d.Floating, d.Listed)
+		d.Version, d.Config, d.Content, d.Revision, d.Failures, bit(d.Floating), bit(d.Listed))
 	return err
 }
 
 // remember gives an assignment that only history knows a row that is not listed.
-func (p *clusterRow) remember(ctx context.Context, db *conn, assignment string) error {
+func (p *clusterRow) remember(ctx context.Context, db *Conn, assignment string) error {
 	if assignment == timeline.WholeAgent {
 		return nil
 	}
-	_, err := db.exec(ctx, `INSERT INTO deployment (cluster_id, assignment, workspace, workload, target, adapter, state, reason, message, since,
+	_, err := db.Exec(ctx, `INSERT INTO deployment (cluster_id, assignment, workspace, workload, target, adapter, state, reason, message, since,
 			version, config, content, revision, floating, listed)
-		VALUES (?, ?, '', '', '', '', ?, ?, '', 0, '', '', '', '', FALSE, FALSE)
+		VALUES ($1, $2, '', '', '', '', $3, $4, '', 0, '', '', '', '', 0, 0)
 		ON CONFLICT (cluster_id, assignment) DO NOTHING`, p.id, assignment, timeline.Gone.State, timeline.Gone.Reason)
 	p.loaded = false
 	return err
 }
 
 // save writes the cluster's row.
-func (p *clusterRow) save(ctx context.Context, db *conn) error {
-	_, err := db.exec(ctx, `UPDATE cluster SET incarnation = ?, seq = ?, state = ?, reason = ?, message = ?, state_since = ?,
-			desired_digest = ?, desired_epoch = ?, desired_sequence = ?, desired_number = ?,
-			observed_digest = ?, observed_epoch = ?, observed_sequence = ?, observed_number = ?, expired = ?,
-			agent_version = ?, claims = ?, last_seen = ?, conflicts = ?
-		WHERE id = ?`,
+func (p *clusterRow) save(ctx context.Context, db *Conn) error {
+	_, err := db.Exec(ctx, `UPDATE cluster SET incarnation = $1, seq = $2, state = $3, reason = $4, message = $5, state_since = $6,
+			desired_digest = $7, desired_epoch = $8, desired_sequence = $9, desired_number = $10,
+			observed_digest = $11, observed_epoch = $12, observed_sequence = $13, observed_number = $14, expired = $15,
+			agent_version = $16, claims = $17, last_seen = $18, conflicts = $19
+		WHERE id = $20`,
 		p.Incarnation, p.Seq, p.Agent.State, p.Agent.Reason, p.Message, p.Since,
 		string(p.Desired.Digest), p.Desired.Epoch, p.Desired.Sequence, p.Desired.Number,
-		string(p.Observed.Digest), p.Observed.Epoch, p.Observed.Sequence, p.Observed.Number, p.Observed.Expired,
+		string(p.Observed.Digest), p.Observed.Epoch, p.Observed.Sequence, p.Observed.Number, bit(p.Observed.Expired),
 		p.AgentVersion, p.Claims, sql.NullInt64{Int64: p.LastSeen, Valid: p.EverReported}, p.conflicts, p.id)
 	return err
 }

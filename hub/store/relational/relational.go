@@ -1,0 +1,250 @@
+// Package relational is a store.Store in a relational database. It alone has the queries.
+//
+// Begin with New. The queries are in SQL that SQLite and PostgreSQL both understand, with the parameters $1, $2 and so on; a
+// Dialect has what differs. The tables, and how a database is opened, migrated and copied, are in the packages of the
+// databases, such as hub/store/sqlite.
+//
+// All writes of a process go through one connection. Units of work that wait for it share a transaction, so that one sync to
+// disk serves hundreds of them. Each still fails alone. The writing transactions of several processes follow one another.
+//
+// # SQL that both understand
+//
+// Truth values are the integers 0 and 1, times are store.Millis, and text is compared by its bytes. Numbers are BIGINT in
+// PostgreSQL. Use ON CONFLICT, RETURNING, string_agg and comparisons of rows; avoid min and max of two values, implicit
+// conversions, and literals of truth values.
+package relational
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Dialect has what differs between databases. Only Begin and Connect are required.
+type Dialect struct {
+	// Connect returns a connection that writes, to a database whose tables are up to date. It is called again once Lost has
+	// reported an error of the one before.
+	Connect func(ctx context.Context) (*sql.Conn, error)
+	// Begin are the statements that begin a transaction that writes. From then on until its end no other process writes, so that
+	// what is read in it stays true, and positions in the feed rise in the order of commits.
+	Begin []string
+	// Rewrite returns a query, with $1, $2 … as its parameters, as the driver expects it.
+	Rewrite func(query string) string
+	// Classify wraps an error in the sentinel that callers of a store branch on, if there is one.
+	Classify func(error) error
+	// Lost reports whether an error means that a connection is of no use any more. Nil means that none is.
+	Lost func(error) bool
+	// Damage reads the whole database, and returns an error that wraps store.ErrCorrupt if it is damaged.
+	Damage func(ctx context.Context, read *sql.DB) error
+}
+
+// Options are the optional parts of a DB; the zero value works.
+type Options struct {
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// DB is an open database. It implements store.Store.
+type DB struct {
+	now     func() time.Time
+	dialect Dialect
+	read    *pool
+	writer  *writer
+}
+
+var _ store.Store = (*DB)(nil)
+
+// New returns a store of a database with a pool of connections that only read, and a connection of d that writes. The store
+// closes both. With an error the caller closes read.
+func New(ctx context.Context, read *sql.DB, d Dialect, o Options) (*DB, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if d.Rewrite == nil {
+		d.Rewrite = func(query string) string { return query }
+	}
+	if d.Classify == nil {
+		d.Classify = func(err error) error { return err }
+	}
+	if d.Lost == nil {
+		d.Lost = func(error) bool { return false }
+	}
+	w, err := openWriter(ctx, &d)
+	if err != nil {
+		return nil, d.Classify(err)
+	}
+	return &DB{now: o.Now, dialect: d, read: &pool{db: read, rewrite: d.Rewrite}, writer: w}, nil
+}
+
+// Close implements store.Store.
+func (d *DB) Close() error {
+	return errors.Join(d.read.close(), d.writer.close())
+}
+
+// Do runs a unit of work in a transaction that writes, and returns nil once that is on disk. A unit of work that fails
+// changes nothing and does not disturb the others. It may be run more than once. If ctx ends first, whether it ran is not
+// known.
+func (d *DB) Do(ctx context.Context, run func(context.Context, *Conn) error) error {
+	return d.classify(d.writer.do(ctx, run))
+}
+
+func (d *DB) classify(err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.dialect.Classify(err)
+}
+
+// Check implements store.Store.
+func (d *DB) Check(ctx context.Context) error {
+	if d.dialect.Damage == nil {
+		return nil
+	}
+	if err := d.dialect.Damage(ctx, d.read.db); err != nil {
+		return fmt.Errorf("hub database: %w", d.classify(err))
+	}
+	return nil
+}
+
+// Ready implements store.Store.
+func (d *DB) Ready(ctx context.Context) error {
+	// Beginning and ending a transaction is the proof; nothing is to be changed.
+	return d.Do(ctx, func(context.Context, *Conn) error { return nil })
+}
+
+// querier is the part of a database that reads need: the pool of readers, or the writer's connection. Each prepares a query
+// once, so that queries are few and constant.
+type querier interface {
+	query(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	row(ctx context.Context, query string, args ...any) row
+}
+
+// row is the result of a query for at most one row.
+type row struct {
+	*sql.Row
+	err error
+}
+
+// Scan is sql.Row.Scan.
+func (r row) Scan(dest ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.Row.Scan(dest...)
+}
+
+// pool is connections that only read.
+type pool struct {
+	db         *sql.DB
+	rewrite    func(string) string
+	statements sync.Map // of queries, *sql.Stmt
+}
+
+func (p *pool) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := p.statements.Load(query); ok {
+		return s.(*sql.Stmt), nil
+	}
+	s, err := p.db.PrepareContext(ctx, p.rewrite(query))
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, query)
+	}
+	if first, loaded := p.statements.LoadOrStore(query, s); loaded {
+		return first.(*sql.Stmt), s.Close()
+	}
+	return s, nil
+}
+
+func (p *pool) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := p.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+func (p *pool) row(ctx context.Context, query string, args ...any) row {
+	s, err := p.prepare(ctx, query)
+	if err != nil {
+		return row{err: err}
+	}
+	return row{Row: s.QueryRowContext(ctx, args...)}
+}
+
+func (p *pool) close() error {
+	var err error
+	p.statements.Range(func(_, s any) bool {
+		err = errors.Join(err, s.(*sql.Stmt).Close())
+		return true
+	})
+	return errors.Join(err, p.db.Close())
+}
+
+// Conn is a connection that prepares each statement once.
+type Conn struct {
+	conn       *sql.Conn
+	rewrite    func(string) string
+	statements map[string]*sql.Stmt
+}
+
+func (c *Conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.statements[query]; ok {
+		return s, nil
+	}
+	s, err := c.conn.PrepareContext(ctx, c.rewrite(query))
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, query)
+	}
+	c.statements[query] = s
+	return s, nil
+}
+
+// close closes the statements, which would keep the database open, and gives the connection back.
+func (c *Conn) close() error {
+	var err error
+	for _, s := range c.statements {
+		err = errors.Join(err, s.Close())
+	}
+	return errors.Join(err, c.conn.Close())
+}
+
+// Exec returns the number of rows changed.
+func (c *Conn) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (c *Conn) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+func (c *Conn) row(ctx context.Context, query string, args ...any) row {
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return row{err: err}
+	}
+	return row{Row: s.QueryRowContext(ctx, args...)}
+}
+
+// bit is a truth value in a database.
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

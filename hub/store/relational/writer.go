@@ -1,0 +1,184 @@
+package relational
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// writer owns the one connection that writes. Jobs that wait while a transaction is being synced share
+// the next one: a sync costs the same for one report and for hundreds.
+type writer struct {
+	dialect *Dialect
+	conn    *Conn // nil while there is none; only the loop uses it
+	jobs    chan job
+	cancel  context.CancelFunc
+	stopped chan struct{}
+}
+
+// job is a unit of work, and the channel for its error.
+type job struct {
+	run  func(context.Context, *Conn) error
+	done chan error // holds one, so that the writer does not wait for a caller that has gone
+}
+
+// maxGroup bounds the jobs of one transaction.
+const maxGroup = 64
+
+func openWriter(ctx context.Context, d *Dialect) (*writer, error) {
+	w := &writer{dialect: d, jobs: make(chan job), stopped: make(chan struct{})}
+	if err := w.connect(ctx); err != nil {
+		return nil, err
+	}
+	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go w.loop(ctx)
+	return w, nil
+}
+
+// connect makes a connection unless there is one.
+func (w *writer) connect(ctx context.Context) error {
+	if w.conn != nil {
+		return nil
+	}
+	c, err := w.dialect.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	w.conn = &Conn{conn: c, rewrite: w.dialect.Rewrite, statements: map[string]*sql.Stmt{}}
+	return nil
+}
+
+// disconnect gives the connection back. Its error tells nothing new if the connection was lost.
+func (w *writer) disconnect() error {
+	if w.conn == nil {
+		return nil
+	}
+	err := w.conn.close()
+	w.conn = nil
+	return err
+}
+
+// close ends the loop after the transaction it is in. Jobs that wait get ErrClosed.
+func (w *writer) close() error {
+	w.cancel()
+	<-w.stopped
+	return w.disconnect()
+}
+
+func (w *writer) do(ctx context.Context, run func(context.Context, *Conn) error) error {
+	j := job{run, make(chan error, 1)}
+	select {
+	case w.jobs <- j:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-w.stopped:
+		return store.ErrClosed
+	}
+	select {
+	case err := <-j.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (w *writer) loop(ctx context.Context) {
+	defer close(w.stopped)
+	for {
+		select {
+		case j := <-w.jobs:
+			w.commit(context.WithoutCancel(ctx), w.gather(j))
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// gather adds to the first job those that wait already.
+func (w *writer) gather(first job) []job {
+	group := []job{first}
+	for len(group) < maxGroup {
+		select {
+		case j := <-w.jobs:
+			group = append(group, j)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit runs a group in one transaction and answers every job only after its end. A connection that was lost before
+// anything was asked to be committed is replaced once.
+func (w *writer) commit(ctx context.Context, group []job) {
+	failed, committing, err := w.attempt(ctx, group)
+	if err != nil && !committing && w.dialect.Lost(err) {
+		failed, _, err = w.attempt(ctx, group)
+	}
+	for i, j := range group {
+		if err != nil {
+			failed[i] = err
+		}
+		j.done <- failed[i]
+	}
+}
+
+// attempt runs a group in one transaction. If err is nil, all writes of the jobs that have not failed are on disk; else none
+// are, unless committing is true and the connection was lost.
+func (w *writer) attempt(ctx context.Context, group []job) (failed []error, committing bool, err error) {
+	failed = make([]error, len(group))
+	if err := w.connect(ctx); err != nil {
+		return failed, false, err
+	}
+	committing, err = w.transaction(ctx, func() error {
+		for i, j := range group {
+			var fatal error
+			if failed[i], fatal = w.isolate(ctx, j); fatal != nil {
+				return fatal
+			}
+		}
+		return nil
+	})
+	if err != nil && w.dialect.Lost(err) {
+		_ = w.disconnect()
+	}
+	return failed, committing, err
+}
+
+// transaction runs do between the statements that begin and end one.
+func (w *writer) transaction(ctx context.Context, do func() error) (committing bool, err error) {
+	for _, statement := range w.dialect.Begin {
+		if _, err = w.conn.Exec(ctx, statement); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = do()
+	}
+	if err == nil {
+		committing = true
+		if _, err = w.conn.Exec(ctx, "COMMIT"); err == nil {
+			return true, nil
+		}
+	}
+	// A database has rolled back by itself after some errors, and then this one fails.
+	_, _ = w.conn.Exec(ctx, "ROLLBACK")
+	return committing, err
+}
+
+// isolate runs one job so that its failure undoes its own writes alone. A fatal error means that the
+// transaction itself is lost, as after a full disk.
+func (w *writer) isolate(ctx context.Context, j job) (failed, fatal error) {
+	if _, err := w.conn.Exec(ctx, "SAVEPOINT job"); err != nil {
+		return nil, err
+	}
+	if failed = j.run(ctx, w.conn); failed != nil {
+		if _, err := w.conn.Exec(ctx, "ROLLBACK TO SAVEPOINT job"); err != nil {
+			return nil, errors.Join(failed, err)
+		}
+	}
+	_, fatal = w.conn.Exec(ctx, "RELEASE SAVEPOINT job")
+	return failed, fatal
+}
