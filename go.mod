@@ -16,6 +16,7 @@ require (
 	github.com/google/cel-go v0.29.2
 	github.com/google/certificate-transparency-go v1.3.2
 	github.com/google/go-containerregistry v0.20.7
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/klauspost/compress v1.19.1
 	github.com/mitchellh/copystructure v1.2.0
 	github.com/mitchellh/hashstructure v1.1.0
@@ -138,6 +139,8 @@ require (
 	github.com/in-toto/attestation v1.1.2 // indirect
 	github.com/in-toto/in-toto-golang v0.9.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
 	github.com/jbenet/go-context v0.0.0-20150711004518-d14ea06fba99 // indirect
 	github.com/jedisct1/go-minisign v0.0.0-20230811132847-661be99b8267 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
