@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,6 +58,46 @@ func execute(t *testing.T, dir, path string, args ...string) ran {
 		require.NoError(t, err)
 	}
 	r := ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-	t.Logf("%s %s\nexit %d\n%s%s", filepath.Base(path), strings.Join(args, " "), r.code, r.stderr, r.stdout)
+	logs.add(t, fmt.Sprintf("%s %s\nexit %d\n%s%s", filepath.Base(path), strings.Join(args, " "), r.code, r.stderr, r.stdout))
 	return r
+}
+
+// logs is what programs have said.
+var logs = transcript{said: map[*testing.T][]string{}}
+
+// transcript keeps what the programs of each test have said, for the case that it fails. A long log hides the failure, so
+// only the last programs are shown in full.
+type transcript struct {
+	mu   sync.Mutex
+	said map[*testing.T][]string
+}
+
+// shownInFull is the number of programs of a failed test whose output is shown, the last ones.
+const shownInFull = 6
+
+func (l *transcript) add(t *testing.T, text string) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.said[t]; !known {
+		t.Cleanup(func() { l.show(t) })
+	}
+	l.said[t] = append(l.said[t], text)
+}
+
+func (l *transcript) show(t *testing.T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said := l.said[t]
+	delete(l.said, t)
+	if !t.Failed() {
+		return
+	}
+	for i, text := range said {
+		if i < len(said)-shownInFull {
+			lines := strings.SplitN(text, "\n", 3)
+			text = strings.Join(lines[:min(2, len(lines))], ": ")
+		}
+		t.Log(text)
+	}
 }
