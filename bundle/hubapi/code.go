@@ -29,6 +29,15 @@ const (
 	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
 )
 
+// The codes of requests of people and machines that ask about the fleet, or change what is registered.
+const (
+	CodeUnauthenticated Code = "Unauthenticated" // no access token, or one that is not valid
+	CodeForbidden       Code = "Forbidden"       // the token's role or scope does not allow it
+	CodeNotFound        Code = "NotFound"        // there is no such thing, or it is outside the token's scope
+	CodeUnknownName     Code = "UnknownName"     // a name in the query is not known
+	CodeForgotten       Code = "Forgotten"       // it is older than what the hub keeps
+)
+
 // The codes of requests for enrollment, beside CodeRetired, CodeKeyReplaced and some above.
 const (
 	CodeBadToken     Code = "BadToken" // there is no such token, or its key has not signed
@@ -48,6 +57,12 @@ func (c Code) Status() int {
 	switch c {
 	case CodeBadRequest:
 		return http.StatusBadRequest
+	case CodeUnauthenticated:
+		return http.StatusUnauthorized
+	case CodeNotFound, CodeUnknownName:
+		return http.StatusNotFound
+	case CodeForgotten:
+		return http.StatusGone
 	case CodeTooSlow:
 		return http.StatusRequestTimeout
 	case CodeTooLarge:

@@ -16,6 +16,8 @@ import (
 func TestCodes(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/hub.md")
 	require.NoError(t, err)
+	reference, err := os.ReadFile("../../docs/reference/hub.md")
+	require.NoError(t, err)
 	for _, tc := range []struct {
 		code                 Code
 		status               int
@@ -36,6 +38,11 @@ func TestCodes(t *testing.T) {
 		{CodeTooSlow, 408, true, false},
 		{CodeWrongHost, 421, true, false},
 		{CodeUnavailable, 503, true, false},
+		{CodeUnauthenticated, 401, true, false},
+		{CodeForbidden, 403, true, false},
+		{CodeNotFound, 404, true, false},
+		{CodeUnknownName, 404, true, false},
+		{CodeForgotten, 410, true, false},
 		{CodeBadToken, 403, true, false},
 		{CodeTokenExpired, 403, true, false},
 		{CodeTokenUsed, 403, true, false},
@@ -48,7 +55,7 @@ func TestCodes(t *testing.T) {
 		require.Equal(t, tc.status, tc.code.Status(), tc.code)
 		require.Equal(t, tc.permanent, tc.code.Permanent(), tc.code)
 		require.Equal(t, tc.untrusted, tc.code.Untrusted(), tc.code)
-		require.Contains(t, string(docs), "`"+string(tc.code)+"`", "docs/hub.md explains every code")
+		require.Contains(t, string(docs)+string(reference), "`"+string(tc.code)+"`", "the documentation explains every code")
 	}
 }
 

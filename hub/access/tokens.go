@@ -1,0 +1,204 @@
+package access
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// MaxTokenTime bounds how long an access token may be good. Zero, for no end, is allowed too.
+const MaxTokenTime = 10 * 366 * 24 * time.Hour
+
+// maxTokenName bounds a token's name, in bytes.
+const maxTokenName = 128
+
+// useEvery is how old the noted last use of a token may become.
+const useEvery = time.Hour
+
+// Tokens makes, checks and revokes the access tokens of a store. It is a Source.
+type Tokens struct {
+	Store store.Access
+	// Now is nil for time.Now.
+	Now func() time.Time
+	// Log is nil for silence.
+	Log *slog.Logger
+}
+
+// Request describes a new token.
+type Request struct {
+	// Name says who uses it: a person or a machine.
+	Name string
+	Role Role
+	store.AccessScope
+	// ExpiresAt is zero for a token that does not expire.
+	ExpiresAt time.Time
+}
+
+// Create makes a token, which only the caller has, and notes that in the audit log. The error wraps store.ErrInvalid or
+// store.ErrExists.
+func (t Tokens) Create(ctx context.Context, r Request) (Token, store.AccessToken, error) {
+	if err := r.check(t.now()); err != nil {
+		return Token{}, store.AccessToken{}, err
+	}
+	secret := newToken()
+	kept := store.AccessToken{
+		ID: secret.ID(), Hash: secret.Hash(), Name: r.Name, Role: string(r.Role), AccessScope: r.AccessScope,
+		CreatedAt: t.now().UTC(), ExpiresAt: r.ExpiresAt,
+	}
+	if err := t.Store.AddAccess(ctx, kept); err != nil {
+		return Token{}, store.AccessToken{}, err
+	}
+	detail := "role " + kept.Role
+	if s := r.describe(); s != "" {
+		detail += ", " + s
+	}
+	err := Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: kept.Name + " (" + kept.ID + ")", Detail: detail})
+	return secret, kept, err
+}
+
+// Revoke makes the token of this id or name useless, and notes that in the audit log. The error wraps store.ErrUnknownAccess.
+func (t Tokens) Revoke(ctx context.Context, idOrName string) (store.AccessToken, error) {
+	if parsed, err := ParseToken(idOrName); err == nil { // a person may paste a leaked token instead of its id
+		idOrName = parsed.ID()
+	}
+	kept, err := t.Store.RevokeAccess(ctx, idOrName)
+	if err != nil {
+		return kept, err
+	}
+	return kept, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "revoke access token", Object: kept.Name + " (" + kept.ID + ")"})
+}
+
+func (r Request) check(now time.Time) error {
+	if r.Name == "" || len(r.Name) > maxTokenName || r.Name != store.Plain(r.Name) || strings.TrimSpace(r.Name) != r.Name || r.Name == Local {
+		return fmt.Errorf("access token: %w: name %q: it is 1 to %d characters, without control characters, and not %q", store.ErrInvalid, store.Plain(store.Clip(r.Name)), maxTokenName, Local)
+	}
+	if _, err := ParseRole(string(r.Role)); err != nil {
+		return err
+	}
+	scope, err := ParseScope(r.AccessScope)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Role == Admin && !scope.Whole():
+		return fmt.Errorf("access token: %w: role admin has no scope, since it makes tokens for others", store.ErrInvalid)
+	case r.Role == Operator && len(r.Workspaces) > 0:
+		return fmt.Errorf("access token: %w: role operator takes no workspaces, since clusters belong to none", store.ErrInvalid)
+	case !r.ExpiresAt.IsZero() && (!r.ExpiresAt.After(now) || r.ExpiresAt.Sub(now) > MaxTokenTime):
+		return fmt.Errorf("access token: %w: it has to expire within ten years from now, or never", store.ErrInvalid)
+	}
+	return nil
+}
+
+func (r Request) describe() string {
+	var parts []string
+	if len(r.Environments) > 0 {
+		parts = append(parts, "environments "+strings.Join(r.Environments, ","))
+	}
+	if len(r.Workspaces) > 0 {
+		parts = append(parts, "workspaces "+strings.Join(r.Workspaces, ","))
+	}
+	if r.Selector != "" {
+		parts = append(parts, "selector "+r.Selector)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Identify implements Source: it takes a token as Bearer, or as the password of Basic for requests that change nothing. A
+// browser sends Basic on its own accord, also for a form on a page of another site.
+func (t Tokens) Identify(r *http.Request) (Identity, error) {
+	headers := r.Header.Values("Authorization")
+	if len(headers) == 0 {
+		return Identity{}, ErrNoCredentials
+	}
+	if len(headers) > 1 {
+		return Identity{}, unauthenticated("the request has more than one Authorization header")
+	}
+	kind, value, _ := strings.Cut(headers[0], " ")
+	switch {
+	case strings.EqualFold(kind, "Bearer"):
+	case strings.EqualFold(kind, "Basic"):
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return Identity{}, unauthenticated("Basic authorization is for pages alone; send the token as Bearer")
+		}
+		_, password, ok := r.BasicAuth()
+		if !ok {
+			return Identity{}, unauthenticated("the Basic authorization is damaged")
+		}
+		value = password
+	default:
+		return Identity{}, unauthenticated("send an access token, as Bearer")
+	}
+	token, err := ParseToken(value)
+	if err != nil {
+		return Identity{}, unauthenticated("the access token is not one of this hub's")
+	}
+	return t.Check(r.Context(), token)
+}
+
+// Check returns the identity of a token's owner, as of now. The error is a *hubapi.Error with CodeUnauthenticated, or the
+// store's. Whoever has not the secret does not learn whether a token of the id exists, nor how much of the secret is right.
+func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
+	kept, err := t.Store.AccessToken(ctx, token.ID())
+	known := err == nil && len(kept.Hash) == sha256.Size
+	if err != nil && !errors.Is(err, store.ErrUnknownAccess) {
+		return Identity{}, err
+	}
+	if !known {
+		kept.Hash = make([]byte, sha256.Size)
+	}
+	if subtle.ConstantTimeCompare(kept.Hash, token.Hash()) != 1 || !known {
+		return Identity{}, unauthenticated("the access token is not one of this hub's")
+	}
+	now := t.now()
+	switch {
+	case !kept.RevokedAt.IsZero():
+		return Identity{}, unauthenticated("access token %s was revoked", kept.ID)
+	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):
+		return Identity{}, unauthenticated("access token %s has expired", kept.ID)
+	}
+	identity, err := IdentityOf(kept)
+	if err != nil { // the database was changed by hand, or by a newer version: no scope is not the whole fleet
+		return Identity{}, fmt.Errorf("access token %s: %w", kept.ID, err)
+	}
+	if now.Sub(kept.UsedAt) >= useEvery {
+		if err := t.Store.UseAccess(ctx, kept.ID, now); err != nil && t.Log != nil {
+			t.Log.Warn("use of an access token not noted", "token", kept.ID, "err", err)
+		}
+	}
+	return identity, nil
+}
+
+// IdentityOf returns the identity that a kept token gives. The error says that its role or scope is not valid; it does not
+// wrap store.ErrInvalid, since no caller is at fault.
+func IdentityOf(kept store.AccessToken) (Identity, error) {
+	scope, err := ParseScope(kept.AccessScope)
+	if err != nil {
+		return Identity{}, errors.New(err.Error())
+	}
+	role, err := ParseRole(kept.Role)
+	if err != nil {
+		return Identity{}, errors.New(err.Error())
+	}
+	return Identity{Name: kept.Name, ID: kept.ID, Role: role, Scope: scope, ExpiresAt: kept.ExpiresAt}, nil
+}
+
+func (t Tokens) now() time.Time {
+	if t.Now == nil {
+		return time.Now()
+	}
+	return t.Now()
+}
+
+func unauthenticated(format string, args ...any) error {
+	return &hubapi.Error{Code: hubapi.CodeUnauthenticated, Message: fmt.Sprintf(format, args...)}
+}
