@@ -155,10 +155,25 @@ type Error struct {
 	Code Code `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`
+	// Kind is what was not found, such as "cluster" or "environment", with CodeNotFound and CodeUnknownName. Name is the name
+	// that nothing has, and Known are names of the same kind, at most MaxKnown, the nearest first.
+	Kind  string   `json:"kind,omitempty"`
+	Name  string   `json:"name,omitempty"`
+	Known []string `json:"known,omitempty"`
 	// RetryAfter is the time after which the same request may be sent again; zero means unknown. It travels in the
 	// header Retry-After.
 	RetryAfter time.Duration `json:"-"`
 }
+
+// The kinds of things in Error.Kind that callers branch on.
+const (
+	KindCluster = "cluster"
+	KindRelease = "release"
+	KindReport  = "report"
+)
+
+// MaxKnown bounds Error.Known.
+const MaxKnown = 64
 
 func (e *Error) Error() string { return e.Message }
 

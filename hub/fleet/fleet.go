@@ -418,6 +418,8 @@ type Event struct {
 	Kind string         `json:"kind"` // change, cluster or published
 	// Change is set for changes, one event each; several may have the same ID.
 	Change *HistoryRow `json:"change,omitempty"`
+	// More is true if more events of the same ID follow.
+	More bool `json:"more,omitempty"`
 	// Cluster names the cluster that was registered, changed or retired.
 	Cluster     string        `json:"cluster,omitempty"`
 	UID         string        `json:"uid,omitempty"`
@@ -428,7 +430,7 @@ type Event struct {
 
 // Answers is what can be asked. A *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap
 // store.ErrInvalid for a query that is not acceptable, store.ErrUnknownCluster, store.ErrUnknownRelease, store.ErrUnknownReport,
-// store.ErrForgotten, or are an *UnknownNameError.
+// store.ErrForgotten, or are a *store.UnknownNameError.
 type Answers interface {
 	Clusters(ctx context.Context, q Query) (Clusters, error)
 	Deployments(ctx context.Context, q Query) (Deployments, error)

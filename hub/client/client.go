@@ -1,0 +1,320 @@
+// Package client asks a hub over HTTP. Begin with Client, which implements fleet.Answers.
+//
+// Answers are bounded, and all their texts are plain, fit for a terminal, whatever the other side sends. Fields that this
+// version does not know are ignored. An access token is sent to the hub's own address and to no other.
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Client is fleet.Answers of the hub at a URL. The errors of answers are those of fleet.Answers, or a *hubapi.Error for
+// what else the hub refuses. It may be used by several goroutines.
+type Client struct {
+	// URL is the hub's address, such as http://127.0.0.1:8080. It may have a path, behind a proxy.
+	URL string
+	// Token is an access token; empty for none.
+	Token string
+	// HTTP is nil for http.DefaultClient. Its timeout does not hold for Events.
+	HTTP *http.Client
+}
+
+var _ fleet.Answers = Client{}
+
+const (
+	// maxAnswerBytes bounds one answer, maxListBytes all pages of a list.
+	maxAnswerBytes = 64 << 20
+	maxListBytes   = 2 << 30
+	// maxErrorBytes bounds the body of an answer that is an error.
+	maxErrorBytes = 64 << 10
+)
+
+// Clusters implements fleet.Answers.
+func (c Client) Clusters(ctx context.Context, q fleet.Query) (fleet.Clusters, error) {
+	var all fleet.Clusters
+	next, err := pages(ctx, c, "v1/clusters", q, q.Values(), func(p fleet.Clusters, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Clusters = append(all.Clusters, p.Clusters...)
+		}
+		return len(p.Clusters), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// Deployments implements fleet.Answers.
+func (c Client) Deployments(ctx context.Context, q fleet.Query) (fleet.Deployments, error) {
+	var all fleet.Deployments
+	next, err := pages(ctx, c, "v1/deployments", q, q.Values(), func(p fleet.Deployments, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Deployments = append(all.Deployments, p.Deployments...)
+		}
+		return len(p.Deployments), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// Count implements fleet.Answers.
+func (c Client) Count(ctx context.Context, of string, by []string, q fleet.Query) (fleet.Counts, error) {
+	var answer fleet.Counts
+	values := q.Values()
+	values.Set("of", of)
+	values.Set("by", strings.Join(by, ","))
+	return answer, c.get(ctx, "v1/counts", values, &answer)
+}
+
+// Releases implements fleet.Answers.
+func (c Client) Releases(ctx context.Context, q fleet.Query) (fleet.Releases, error) {
+	var all fleet.Releases
+	next, err := pages(ctx, c, "v1/releases", q, q.Values(), func(p fleet.Releases, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Releases = append(all.Releases, p.Releases...)
+		}
+		return len(p.Releases), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// Release implements fleet.Answers.
+func (c Client) Release(ctx context.Context, name string, q fleet.Query) (fleet.ReleaseDetail, error) {
+	var answer fleet.ReleaseDetail
+	return answer, c.get(ctx, "v1/releases/"+url.PathEscape(name), q.Values(), &answer)
+}
+
+// Environments implements fleet.Answers.
+func (c Client) Environments(ctx context.Context, q fleet.Query) (fleet.Environments, error) {
+	var answer fleet.Environments
+	return answer, c.get(ctx, "v1/environments", q.Values(), &answer)
+}
+
+// Rollout implements fleet.Answers. Without a limit, it lists at most fleet.MaxRows open clusters.
+func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.Query) (fleet.Rollout, error) {
+	var answer fleet.Rollout
+	if q.Limit == 0 {
+		q.Limit = fleet.MaxRows
+	}
+	values := q.Values()
+	values.Set("environment", environment)
+	values.Set("commit", commit)
+	return answer, c.get(ctx, "v1/rollout", values, &answer)
+}
+
+// Compare implements fleet.Answers.
+func (c Client) Compare(ctx context.Context, left, right fleet.Side, onlyDiff bool) (fleet.Comparison, error) {
+	var answer fleet.Comparison
+	values := url.Values{"left": {left.Values().Encode()}, "right": {right.Values().Encode()}}
+	if onlyDiff {
+		values.Set("onlyDiff", "true")
+	}
+	if err := c.get(ctx, "v1/compare", values, &answer); err != nil {
+		return answer, err
+	}
+	answer.Left, answer.Right = left.Name, right.Name
+	return answer, nil
+}
+
+// Drift implements fleet.Answers.
+func (c Client) Drift(ctx context.Context, q fleet.Query) (fleet.Drifts, error) {
+	var all fleet.Drifts
+	next, err := pages(ctx, c, "v1/drift", q, q.Values(), func(p fleet.Drifts, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Drifts = append(all.Drifts, p.Drifts...)
+		}
+		return len(p.Drifts), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// History implements fleet.Answers.
+func (c Client) History(ctx context.Context, q fleet.HistoryQuery) (fleet.History, error) {
+	var all fleet.History
+	values := q.Values()
+	for name, at := range map[string]time.Time{"from": q.From, "until": q.Until} {
+		if !at.IsZero() {
+			values.Set(name, fleet.FormatMoment(at))
+		}
+	}
+	next, err := pages(ctx, c, "v1/history", q.Query, values, func(p fleet.History, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Changes = append(all.Changes, p.Changes...)
+		}
+		return len(p.Changes), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// Reports implements fleet.Answers.
+func (c Client) Reports(ctx context.Context, cluster string, q fleet.Query) (fleet.Reports, error) {
+	var all fleet.Reports
+	next, err := pages(ctx, c, "v1/clusters/"+url.PathEscape(cluster)+"/reports", q, q.Values(), func(p fleet.Reports, first bool) (int, string) {
+		if first {
+			all = p
+		} else {
+			all.Reports = append(all.Reports, p.Reports...)
+		}
+		return len(p.Reports), p.Next
+	})
+	all.Next = next
+	return all, err
+}
+
+// Report implements fleet.Answers.
+func (c Client) Report(ctx context.Context, cluster, name string) (fleet.ReportDetail, error) {
+	var answer fleet.ReportDetail
+	return answer, c.get(ctx, "v1/clusters/"+url.PathEscape(cluster)+"/reports/"+url.PathEscape(name), nil, &answer)
+}
+
+// pages asks for the pages of a list until there are as many rows as q wants; add takes a page, and returns the number of
+// its rows and where the next one begins. It returns where the list goes on; empty at its end.
+func pages[T any](ctx context.Context, c Client, path string, q fleet.Query, values url.Values, add func(page T, first bool) (int, string)) (string, error) {
+	budget := int64(maxListBytes)
+	for have, after := 0, q.After; ; {
+		limit := fleet.MaxRows
+		if q.Limit > 0 {
+			limit = min(limit, q.Limit-have)
+		}
+		values.Set("limit", strconv.Itoa(limit))
+		if after != "" {
+			values.Set("after", after)
+		}
+		var page T
+		read, err := c.getBounded(ctx, path, values, &page, min(maxAnswerBytes, budget))
+		if err != nil {
+			return "", err
+		}
+		budget -= read
+		rows, next := add(page, have == 0)
+		if have += rows; next == "" || rows == 0 || next == after || q.Limit > 0 && have >= q.Limit {
+			return next, nil
+		}
+		after = next
+	}
+}
+
+func (c Client) get(ctx context.Context, path string, values url.Values, into any) error {
+	_, err := c.getBounded(ctx, path, values, into, maxAnswerBytes)
+	return err
+}
+
+// getBounded asks for one answer of at most so many bytes, and returns how many it had.
+func (c Client) getBounded(ctx context.Context, path string, values url.Values, into any, most int64) (int64, error) {
+	answer, err := c.do(ctx, c.client(), path, values, hubapi.ContentType)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most+1))
+	if err != nil {
+		return 0, c.wrap(reasonOf(err))
+	}
+	if int64(len(body)) > most {
+		return 0, c.wrap(errors.New("the answer is too large; choose fewer rows, or give a limit"))
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return 0, c.wrap(errors.New(store.Plain("the answer is not a hub's: " + err.Error())))
+	}
+	fleet.Plain(into)
+	return int64(len(body)), nil
+}
+
+// do sends a request and returns the answer, whose status is 200. The caller closes its body.
+func (c Client) do(ctx context.Context, client *http.Client, path string, values url.Values, accept string, headers ...string) (*http.Response, error) {
+	base, err := url.Parse(c.URL)
+	if err != nil || base.Host == "" || base.User != nil || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("hub URL %q: %w: it looks like http://HOST:PORT", redacted(base, c.URL), store.ErrInvalid)
+	}
+	u := base.JoinPath(path)
+	u.RawQuery = values.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, c.wrap(err)
+	}
+	request.Header.Set("Accept", accept)
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		request.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, c.wrap(reasonOf(err))
+	}
+	if answer.StatusCode != http.StatusOK {
+		defer answer.Body.Close()
+		body, _ := io.ReadAll(io.LimitReader(answer.Body, maxErrorBytes)) // what has come is as good
+		return nil, c.wrap(errorOf(answer, body))
+	}
+	return answer, nil
+}
+
+// client returns the client for requests, which follows no redirect to another place: a token is for one hub.
+func (c Client) client() *http.Client {
+	client := http.Client{}
+	if c.HTTP != nil {
+		client = *c.HTTP
+	}
+	follow := client.CheckRedirect
+	client.CheckRedirect = func(next *http.Request, via []*http.Request) error {
+		if first := via[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme {
+			return fmt.Errorf("it redirects to %s://%s; give that URL if it is the hub's", next.URL.Scheme, next.URL.Host)
+		}
+		if follow != nil {
+			return follow(next, via)
+		}
+		if len(via) >= maxRedirects {
+			return fmt.Errorf("it redirects more than %d times", maxRedirects)
+		}
+		return nil
+	}
+	return &client
+}
+
+const maxRedirects = 5
+
+// wrap says which hub an error is of.
+func (c Client) wrap(err error) error { return fmt.Errorf("hub %s: %w", store.Plain(c.URL), err) }
+
+// redacted returns a URL for an error, without a password.
+func redacted(u *url.URL, text string) string {
+	if u == nil || u.User == nil {
+		return store.Plain(store.Clip(text))
+	}
+	return u.Redacted()
+}
+
+// reasonOf returns the reason of a failed request, without the whole address that it repeats.
+func reasonOf(err error) error {
+	var failed *url.Error
+	if errors.As(err, &failed) {
+		return failed.Err
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// errorOf returns the error of an answer whose status is not 200.
+func errorOf(answer *http.Response, body []byte) error {
+	var e hubapi.Error
+	if json.Unmarshal(body, &e) == nil && e.Message != "" {
+		e.RetryAfter = hubapi.RetryAfter(answer.Header, time.Now())
+		return refusal(&e)
+	}
+	said := fmt.Sprintf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	if text, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); text != "" && text[0] != '<' { // a proxy, or a port that speaks TLS
+		said += ": " + store.Clip(text)
+	}
+	return errors.New(store.Plain(said))
+}
+
+// refusal returns what fleet.Answers promises for a hub's error, or the error itself.
+func refusal(e *hubapi.Error) error {
+	fleet.Plain(e)
+	e.Message = store.Clip(e.Message)
+	e.Known = e.Known[:min(len(e.Known), hubapi.MaxKnown)]
+	var meant error
+	switch {
+	case e.Code == hubapi.CodeUnknownName:
+		return &store.UnknownNameError{Kind: e.Kind, Name: e.Name, Known: e.Known}
+	case e.Code == hubapi.CodeBadRequest:
+		meant = store.ErrInvalid
+	case e.Code == hubapi.CodeForgotten:
+		meant = store.ErrForgotten
+	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindCluster:
+		meant = store.ErrUnknownCluster
+	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindRelease:
+		meant = store.ErrUnknownRelease
+	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindReport:
+		meant = store.ErrUnknownReport
+	default:
+		return e
+	}
+	return &answered{refused: e, meant: meant}
+}
+
+// answered is a hub's error that means one of this program's.
+type answered struct {
+	refused *hubapi.Error
+	meant   error
+}
+
+func (a *answered) Error() string { return a.refused.Message }
+
+// Unwrap returns both.
+func (a *answered) Unwrap() []error { return []error{a.refused, a.meant} }
