@@ -33,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/private"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
@@ -56,6 +57,10 @@ type Options struct {
 	Admission admission.Options
 	// Hosts are the names, beside localhost, by which a hub that listens on loopback may be asked for.
 	Hosts []string
+	// Anonymous takes requests without an access token for a viewer's. Serve then needs a listener on loopback.
+	Anonymous bool
+	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
+	RequestsPerMinute int
 }
 
 // Hub is an open hub. It may be used by several goroutines.
@@ -71,6 +76,9 @@ type Hub struct {
 	enroller enroller
 	gate     *admission.Gate
 	hosts    []string
+
+	guard     *access.Guard
+	anonymous bool
 }
 
 // Open opens the hub in dir, and makes folder, key and database if they are missing. The caller closes it. The error
@@ -111,13 +119,31 @@ func Open(dir string, o Options) (*Hub, error) {
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	sign := signer{key, o.Now}
-	return &Hub{
+	h := &Hub{
 		Registry: s, Fleet: s, store: s, log: o.Log,
-		intake:   intake{store: s, sign: sign, log: o.Log},
-		enroller: enroller{store: s, sign: sign, log: o.Log},
-		gate:     admission.New(o.Admission),
-		hosts:    o.Hosts,
+		intake:    intake{store: s, sign: sign, log: o.Log},
+		enroller:  enroller{store: s, sign: sign, log: o.Log},
+		gate:      admission.New(o.Admission),
+		hosts:     o.Hosts,
+		anonymous: o.Anonymous,
 	}
+	h.guard = access.NewGuard(access.Options{
+		Sources: h.sources(s, o), Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute,
+	})
+	return h
+}
+
+// sources say who sends a request.
+func (h *Hub) sources(s store.Store, o Options) []access.Source {
+	kept, ok := s.(store.Access)
+	if !ok { // a store without access tokens is open, as it has been
+		return []access.Source{access.Anonymous{}}
+	}
+	all := []access.Source{access.Tokens{Store: kept, Now: o.Now, Log: o.Log}}
+	if o.Anonymous {
+		all = append(all, access.Anonymous{})
+	}
+	return all
 }
 
 // Close waits for running writes and closes the database.

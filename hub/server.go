@@ -10,17 +10,20 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // Serve answers on l, which it closes, until ctx ends; then it lets running requests finish for ten
-// seconds. It returns nil for such an end.
+// seconds. It returns nil for such an end. A hub with Options.Anonymous serves on loopback alone.
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	handler := h.Handler()
 	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() {
 		handler = admission.OnlyNamed(h.hosts, handler)
+	} else if ok && h.anonymous {
+		return errors.Join(fmt.Errorf("%s is not a loopback address, and anybody may read what this hub serves: %w", l.Addr(), store.ErrInvalid), l.Close())
 	}
 	server := &http.Server{
 		Handler: handler,
@@ -50,25 +53,33 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// Handler answers agents and people; docs/hub.md lists the routes.
+// Handler answers agents and people; docs/reference/hub.md lists the routes.
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
-	now := h.enroller.sign.now
-	agents := api{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
-	mux.HandleFunc(hubapi.ReportsPattern, agents.postReports)
-	mux.HandleFunc(hubapi.EnrollPattern, agents.postEnroll)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", h.getReady)
-	web.Handle(mux, h.Fleet, now, h.fail)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+	for _, r := range h.routes() {
+		mux.Handle(r.Pattern, h.guard.Require(r.Permission, r.Handler))
+	}
+	return access.Headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
 		_ = control.SetWriteDeadline(time.Now().Add(admission.MaxAnswerTime))
 		mux.ServeHTTP(w, r)
 		if r.ContentLength != 0 && w.Header().Get("Connection") != "close" {
 			_ = control.SetReadDeadline(time.Now().Add(admission.MaxDrainTime))
 		}
-	})
+	}))
+}
+
+// routes are all routes of a hub, with what each needs.
+func (h *Hub) routes() []access.Route {
+	now := h.enroller.sign.now
+	agents := api{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
+	routes := []access.Route{
+		{Pattern: hubapi.ReportsPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postReports)},
+		{Pattern: hubapi.EnrollPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postEnroll)},
+		{Pattern: "GET /healthz", Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })},
+		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
+	}
+	return append(routes, web.Routes(h.Fleet, now, h.fail)...)
 }
 
 func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {

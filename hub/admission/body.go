@@ -116,7 +116,7 @@ func (b *incoming) failed(err error) error {
 // calls done. The error is a *hubapi.Error, or wraps store.ErrInvalid.
 func (g *Gate) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (all []byte, done func(), err error) {
 	b := &incoming{control: http.NewResponseController(w), begun: time.Now()}
-	place := g.bodies.take(g.clientOf(r), b.yield)
+	place := g.bodies.take(g.ClientOf(r), b.yield)
 	defer func() {
 		b.end()
 		if err != nil {

@@ -28,9 +28,9 @@ func (g *Gate) addressOf(remote string) string {
 	return network(peer.Addr())
 }
 
-// clientOf returns addressOf the client of a request. If a trusted proxy passes the request on, the client is the last
+// ClientOf returns the group that the client of a request is counted in; empty for none. If a trusted proxy passes the request on, the client is the last
 // address in X-Forwarded-For that is not such a proxy's; anybody may have invented those before it.
-func (g *Gate) clientOf(r *http.Request) string {
+func (g *Gate) ClientOf(r *http.Request) string {
 	if direct := g.addressOf(r.RemoteAddr); direct != "" {
 		return direct
 	}

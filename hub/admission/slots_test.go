@@ -80,6 +80,6 @@ func TestAddressesThatBodiesAreCountedBy(t *testing.T) {
 		if tt.forwarded != "" {
 			r.Header.Set("X-Forwarded-For", tt.forwarded)
 		}
-		require.Equal(t, tt.want, g.clientOf(r), tt.name)
+		require.Equal(t, tt.want, g.ClientOf(r), tt.name)
 	}
 }

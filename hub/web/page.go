@@ -101,8 +101,6 @@ func (s *site) showFleet(w http.ResponseWriter, r *http.Request, kind string, re
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
-	w.Header().Set("Referrer-Policy", "no-referrer")
 	_, _ = html.WriteTo(w) // the other side has gone
 }
 

@@ -34,13 +34,16 @@ func (f *fake) Deployments(_ context.Context, filter store.Filter) (store.Deploy
 
 func ask(f *fake, path string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
-	Handle(mux, f, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
+	routes := Routes(f, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
 		status := http.StatusTeapot
 		if errors.Is(err, store.ErrInvalid) {
 			status = http.StatusBadRequest
 		}
 		http.Error(w, err.Error(), status)
 	})
+	for _, r := range routes {
+		mux.Handle(r.Pattern, r.Handler)
+	}
 	w := httptest.NewRecorder()
 	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 	return w
