@@ -202,8 +202,8 @@ bench-authoring: build ## figures of lint, plan and publish of 100 000 assignmen
 bench-airgap: build ## figures of site packages with 2 GiB of images, beside cp and sync of the same bytes; on Linux, with 10 GiB free in TMPDIR, some minutes
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkAirgap$$' -benchtime 1x -timeout 20m
 
-bench-hub: ## figures of a hub that takes reports over HTTP; half a minute
-	$(GO) test ./hub -run '^$$' -bench '^BenchmarkIngest$$' -benchtime 1x
+bench-hub: build ## figures of a hub that takes reports and answers with a million deployments stored; some minutes; BENCH_HUB=ingest-durable is one of them, BENCH_HUB_FLAGS=-hub-full drains 100 000 agents
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkHub$$/$(BENCH_HUB)' -benchtime 1x -timeout 60m $(if $(BENCH_HUB_FLAGS),-args $(BENCH_HUB_FLAGS))
 
 # Of what the end-to-end tests run, only these stand beside the agent.
 BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))

@@ -11,14 +11,16 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/wherry-dev/wherry/e2e/hubload"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 func TestMain(m *testing.M) {
 	config := filepath.Join("etc", "agent.yaml") // of the script's folder, not of the machine
 	testscript.Main(m, map[string]func(){
-		"wherry":       func() { os.Exit(run(os.Args[1:], config)) },
+		"wherry":       func() { os.Exit(profiled(func() int { return run(os.Args[1:], config) })) },
 		"wherry-agent": func() { os.Exit(run(append([]string{"agent"}, os.Args[1:]...), config)) }, // the same commands
+		"hubload":      func() { os.Exit(hubload.Main()) },
 	})
 }
 
