@@ -84,8 +84,11 @@ type TransitionFilter struct {
 	Scope
 	// From and Until bound the time of the change, From included; zero means no bound.
 	From, Until time.Time
-	// WholeAgent chooses changes of agents as a whole; false, those of assignments.
-	WholeAgent bool
+	// WholeAgent chooses changes of agents as a whole; false, those of assignments. Both chooses both.
+	WholeAgent, Both bool
+	// First and Last bound the places of the reports, themselves included; the zero Order means no bound. They are for one
+	// cluster.
+	First, Last Order
 	// After continues a list: it is the Next of the page before. Limit zero means DefaultLimit.
 	After string
 	Limit int
