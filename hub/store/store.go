@@ -44,13 +44,15 @@ var (
 	ErrUnknownToken = errors.New("no such token")
 	// ErrRetired means that a cluster was retired, and its key with it. Errors that wrap it are *RetiredError.
 	ErrRetired = errors.New("retired")
+	// ErrUnavailable means that the database is away, restarting, locked or too slow: try again later.
+	ErrUnavailable = errors.New("the database is not available")
 	// ErrClosed means that the store has been closed.
 	ErrClosed = errors.New("hub is closed")
 )
 
 // Store is a hub's database. It may be used by several goroutines.
 //
-// Besides those that a method names, errors are ErrClosed, ErrCorrupt, the context's, fs.ErrPermission, syscall.ENOSPC
+// Besides those that a method names, errors are ErrClosed, ErrCorrupt, ErrUnavailable, the context's, fs.ErrPermission, syscall.ENOSPC
 // or the database's own. If ctx ends while a method writes, whether it has written is not known.
 type Store interface {
 	Registry

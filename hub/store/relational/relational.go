@@ -39,6 +39,11 @@ type Dialect struct {
 	Classify func(error) error
 	// Lost reports whether an error means that a connection is of no use any more. Nil means that none is.
 	Lost func(error) bool
+	// Stale reports whether an error may mean that a connection was lost since it was used last, so that a read is tried again
+	// at once, on another. Nil means that it does not.
+	Stale func(error) bool
+	// Timeout bounds a transaction that writes; zero means no bound. A connection whose transaction takes longer is lost.
+	Timeout time.Duration
 	// Damage reads the whole database, and returns an error that wraps store.ErrCorrupt if it is damaged.
 	Damage func(ctx context.Context, read *sql.DB) error
 }
@@ -74,11 +79,14 @@ func New(ctx context.Context, read *sql.DB, d Dialect, o Options) (*DB, error) {
 	if d.Lost == nil {
 		d.Lost = func(error) bool { return false }
 	}
+	if d.Stale == nil {
+		d.Stale = func(error) bool { return false }
+	}
 	w, err := openWriter(ctx, &d)
 	if err != nil {
 		return nil, d.Classify(err)
 	}
-	return &DB{now: o.Now, dialect: d, read: &pool{db: read, rewrite: d.Rewrite}, writer: w}, nil
+	return &DB{now: o.Now, dialect: d, read: &pool{db: read, rewrite: d.Rewrite, stale: d.Stale}, writer: w}, nil
 }
 
 // Close implements store.Store.
@@ -142,8 +150,12 @@ func (r row) Scan(dest ...any) error {
 type pool struct {
 	db         *sql.DB
 	rewrite    func(string) string
+	stale      func(error) bool
 	statements sync.Map // of queries, *sql.Stmt
 }
+
+// maxStale bounds the connections that one read finds lost: there may be as many as the pool has.
+const maxStale = 10
 
 func (p *pool) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := p.statements.Load(query); ok {
@@ -159,20 +171,31 @@ func (p *pool) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-func (p *pool) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	s, err := p.prepare(ctx, query)
-	if err != nil {
-		return nil, err
+func (p *pool) query(ctx context.Context, query string, args ...any) (rows *sql.Rows, err error) {
+	for range maxStale {
+		var s *sql.Stmt
+		if s, err = p.prepare(ctx, query); err == nil {
+			rows, err = s.QueryContext(ctx, args...)
+		}
+		if err == nil || !p.stale(err) {
+			break
+		}
 	}
-	return s.QueryContext(ctx, args...)
+	return rows, err
 }
 
-func (p *pool) row(ctx context.Context, query string, args ...any) row {
-	s, err := p.prepare(ctx, query)
-	if err != nil {
-		return row{err: err}
+func (p *pool) row(ctx context.Context, query string, args ...any) (r row) {
+	for range maxStale {
+		var s *sql.Stmt
+		if s, r.err = p.prepare(ctx, query); r.err == nil {
+			r.Row = s.QueryRowContext(ctx, args...)
+			r.err = r.Err()
+		}
+		if r.err == nil || !p.stale(r.err) {
+			break
+		}
 	}
-	return row{Row: s.QueryRowContext(ctx, args...)}
+	return r
 }
 
 func (p *pool) close() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -129,8 +130,13 @@ func (w *writer) commit(ctx context.Context, group []job) {
 // are, unless committing is true and the connection was lost.
 func (w *writer) attempt(ctx context.Context, group []job) (failed []error, committing bool, err error) {
 	failed = make([]error, len(group))
+	if w.dialect.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, w.dialect.Timeout)
+		defer cancel()
+	}
 	if err := w.connect(ctx); err != nil {
-		return failed, false, err
+		return failed, false, w.late(ctx, err)
 	}
 	committing, err = w.transaction(ctx, func() error {
 		for i, j := range group {
@@ -141,10 +147,18 @@ func (w *writer) attempt(ctx context.Context, group []job) (failed []error, comm
 		}
 		return nil
 	})
-	if err != nil && w.dialect.Lost(err) {
+	if err != nil && (w.dialect.Lost(err) || ctx.Err() != nil) {
 		_ = w.disconnect()
 	}
-	return failed, committing, err
+	return failed, committing, w.late(ctx, err)
+}
+
+// late tells an error that the writer's own bound has caused from one of a caller's.
+func (w *writer) late(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("%w: no answer within %s", store.ErrUnavailable, w.dialect.Timeout)
 }
 
 // transaction runs do between the statements that begin and end one.

@@ -1,0 +1,12 @@
+package postgres
+
+import _ "embed"
+
+// The steps of the schema. Step n leads to version n. They are numbered on their own, and not as SQLite's.
+var (
+	//go:embed schema.sql
+	schema1 string
+)
+
+// schema returns the steps of the schema.
+func schema() []string { return []string{schema1} }
