@@ -29,7 +29,7 @@ A registry may name a token service at another host, which the credentials then 
 its registered domain that is as it should be. Before they go anywhere else, the command asks at a terminal,
 and without one says so and goes on, unless --auth-host is given or the registry named another host at the
 last login. A host that has worked is recorded beside docker's config.json, in wherry-auth-hosts.json, for
-later commands; wherry logout deletes it.`,
+later commands; wherry logout deletes it. "wherry login hub" is for a hub.`,
 		Example: `  wherry login registry.plant-7:5000
   wherry login registry.plant-7:5000 --username publisher --password-stdin < token`,
 		Args: cobra.ExactArgs(1),
@@ -59,6 +59,7 @@ later commands; wherry logout deletes it.`,
 	cmd.Flags().StringVarP(&user, "username", "u", "", "the user's `NAME`; asked for where it is not given")
 	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
 	registry.AddTo(cmd)
+	cmd.AddCommand(newLoginHubCommand())
 	return cmd
 }
 
@@ -92,7 +93,7 @@ func login(cmd *cobra.Command, host, user, password string, options oci.Options)
 }
 
 func newLogoutCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:     "logout HOST",
 		Short:   "Forget the credentials for a registry",
 		Example: "  wherry logout registry.plant-7:5000",
@@ -109,6 +110,8 @@ func newLogoutCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.AddCommand(newLogoutHubCommand())
+	return cmd
 }
 
 // hostOf takes a location for its host.

@@ -15,6 +15,9 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
+// AdminTokenFile is the file in a hub's folder with the first access token, of role admin, for commands on the hub's machine.
+const AdminTokenFile = "admin.token"
+
 // MaxTokenTime bounds how long an access token may be good. Zero, for no end, is allowed too.
 const MaxTokenTime = 10 * 366 * 24 * time.Hour
 

@@ -246,13 +246,18 @@ func (c Client) getBounded(ctx context.Context, path string, values url.Values, 
 
 // do sends a request and returns the answer, whose status is 200. The caller closes its body.
 func (c Client) do(ctx context.Context, client *http.Client, path string, values url.Values, accept string, headers ...string) (*http.Response, error) {
+	return c.send(ctx, client, http.MethodGet, path, values, nil, accept, headers...)
+}
+
+// send is do with a method and a body.
+func (c Client) send(ctx context.Context, client *http.Client, method, path string, values url.Values, body io.Reader, accept string, headers ...string) (*http.Response, error) {
 	base, err := url.Parse(c.URL)
 	if err != nil || base.Host == "" || base.User != nil || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("hub URL %q: %w: it looks like http://HOST:PORT", redacted(base, c.URL), store.ErrInvalid)
 	}
 	u := base.JoinPath(path)
 	u.RawQuery = values.Encode()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	request, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, c.wrap(err)
 	}

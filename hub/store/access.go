@@ -57,6 +57,23 @@ type AuditEntry struct {
 	Workspace   string `json:"workspace,omitempty"`
 }
 
+// The bodies of answers about access tokens and the audit log.
+type (
+	// AccessTokenList is all access tokens, newest first.
+	AccessTokenList struct {
+		Access []AccessToken `json:"access"`
+	}
+	// CreatedAccess is a new access token with its secret, which is told only once.
+	CreatedAccess struct {
+		Token  string      `json:"token"`
+		Access AccessToken `json:"access"`
+	}
+	// AuditList is entries of the audit log, oldest first.
+	AuditList struct {
+		Entries []AuditEntry `json:"entries"`
+	}
+)
+
 // Access keeps access tokens and the audit log.
 type Access interface {
 	// AddAccess keeps a new token. The error wraps ErrExists if a token of that id, or one that is in force with that name,

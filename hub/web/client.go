@@ -22,6 +22,8 @@ import (
 type Client struct {
 	// URL is the hub's address, such as http://127.0.0.1:8080.
 	URL string
+	// Token is an access token; empty for none.
+	Token string
 	// HTTP is nil for http.DefaultClient.
 	HTTP *http.Client
 }
@@ -85,6 +87,9 @@ func (c Client) get(ctx context.Context, path string, f store.Filter, into any) 
 	if err != nil {
 		return err
 	}
+	if c.Token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.Token)
+	}
 	client := c.HTTP
 	if client == nil {
 		client = http.DefaultClient
@@ -117,7 +122,7 @@ func answerError(status int, body []byte) error {
 		if e.Code == hubapi.CodeBadRequest {
 			return fmt.Errorf("%w: %s", store.ErrInvalid, store.Plain(store.Clip(e.Message)))
 		}
-		return errors.New(store.Plain(store.Clip(e.Message)))
+		return &hubapi.Error{Code: e.Code, Message: store.Plain(store.Clip(e.Message))}
 	}
 	said := fmt.Sprintf("it answered %d %s", status, http.StatusText(status))
 	if text, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); text != "" && text[0] != '<' { // a proxy, or a port that speaks TLS

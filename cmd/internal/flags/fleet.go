@@ -2,17 +2,15 @@ package flags
 
 import (
 	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"net/url"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
-	"github.com/wherry-dev/wherry/hub/web"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -21,15 +19,16 @@ import (
 
 // Fleet holds the flags for the hub that knows the clusters of an environment.
 type Fleet struct {
-	url, authorities string
-	preset           bool // a setting gives the URL: then a hub that does not answer is no error
+	url, authorities, tokenFile string
+	preset                      bool // a setting gives the URL: then a hub that does not answer is no error
 }
 
-// AddTo adds --hub and --tls-ca.
+// AddTo adds --hub, --tls-ca and --token-file.
 func (f *Fleet) AddTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "hub", "", "count the clusters of the hub at this `URL` in place of the platform's Cluster objects")
 	cmd.Flags().StringVar(&f.authorities, "tls-ca", "", "with --hub: authorities that are trusted beside the system's, a `FILE` in PEM")
-	cli.NotEmpty(cmd, "hub", "tls-ca")
+	cmd.Flags().StringVar(&f.tokenFile, "token-file", "", "with --hub: "+HubTokenFlag)
+	cli.NotEmpty(cmd, "hub", "tls-ca", "token-file")
 }
 
 // Default takes the settings' hub if no flag names one.
@@ -51,9 +50,6 @@ func (f *Fleet) Of(cmd *cobra.Command, built platform.Built, named string) (*imp
 	return f.Clusters(cmd, cmp.Or(built.Result.Platform, named, publisher.DefaultPlatform), built.Result.Environment)
 }
 
-// hubTimeout bounds one request to a hub.
-const hubTimeout = 30 * time.Second
-
 // Clusters returns the clusters of an environment of a platform, or of all platforms if that is empty, as the hub knows them;
 // nil without a hub. If the hub of
 // the settings does not answer, it prints a note and returns nil as well.
@@ -64,10 +60,13 @@ func (f *Fleet) Clusters(cmd *cobra.Command, platform, environment string) (*imp
 	if u, err := url.Parse(f.url); err != nil || u.User != nil { // without the value, which may hold credentials
 		return nil, cli.Usagef("--hub must be a URL such as https://hub.example.com, without credentials")
 	}
-	clusters, err := f.ask(cmd.Context(), environment)
+	clusters, err := f.ask(cmd, environment)
 	if err != nil && f.preset {
 		cmd.PrintErrf("note: the hub does not say which clusters there are: %s\n", cli.Indented(err.Error()))
 		return nil, nil
+	}
+	if said := (*cli.Error)(nil); errors.As(err, &said) {
+		return nil, cli.Fail(said.Code, fmt.Errorf("--hub: %w", said.Err), said.Hint)
 	}
 	if err != nil {
 		return nil, cli.Fail(cli.Failed, fmt.Errorf("--hub: %w", err), "leave --hub out to count the Cluster objects of the platform")
@@ -86,12 +85,14 @@ func (f *Fleet) Clusters(cmd *cobra.Command, platform, environment string) (*imp
 	return all, nil
 }
 
-func (f *Fleet) ask(ctx context.Context, environment string) ([]store.ClusterStatus, error) {
-	client, err := oci.NewHTTPClient(oci.Network{CAFile: f.authorities})
+func (f *Fleet) ask(cmd *cobra.Command, environment string) ([]fleet.Cluster, error) {
+	from, err := NewHubClient(cmd, f.url, f.authorities, f.tokenFile)
 	if err != nil {
 		return nil, err
 	}
-	client.Timeout = hubTimeout
-	list, err := web.Client{URL: f.url, HTTP: client}.Clusters(ctx, store.Filter{Environment: environment})
-	return list.Clusters, err
+	list, err := from.Clusters(cmd.Context(), fleet.Query{Environment: environment})
+	if errors.As(err, new(*store.UnknownNameError)) {
+		return nil, nil // the first clusters of an environment are still to come
+	}
+	return list.Clusters, HubFailure(err, f.url)
 }

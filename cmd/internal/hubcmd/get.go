@@ -38,8 +38,8 @@ type fleet interface {
 
 // getFlags are the flags for all kinds of rows.
 type getFlags struct {
-	url, dir, authorities, format string
-	filter                        store.Filter
+	url, dir, authorities, tokenFile, format string
+	filter                                   store.Filter
 }
 
 // Get returns the command wherry get.
@@ -60,6 +60,7 @@ it reported last.`,
 	f.StringVar(&g.url, "hub", "", "the hub's `URL`")
 	f.StringVar(&g.dir, "data", "", "the hub's `FOLDER`")
 	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM; with --hub")
+	f.StringVar(&g.tokenFile, "token-file", "", flags.HubTokenFlag)
 	f.StringVarP(&g.filter.Environment, "environment", "e", "", "only the environment `NAME`")
 	f.StringVar(&g.filter.Type, "type", "", "only this cluster `TYPE`")
 	f.StringVar(&g.filter.Workload, "workload", "", "only the workload `NAME`, or clusters with it")
@@ -84,7 +85,7 @@ func newGetClustersCommand(g *getFlags) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list store.ClusterList
-			err := g.ask(func(from fleet) (err error) {
+			err := g.ask(cmd, func(from fleet) (err error) {
 				if list, err = from.Clusters(cmd.Context(), g.filter); err == nil && len(list.Clusters) == 0 {
 					err = g.known(cmd, from)
 				}
@@ -109,7 +110,7 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list store.DeploymentList
-			err := g.ask(func(from fleet) (err error) {
+			err := g.ask(cmd, func(from fleet) (err error) {
 				if list, err = from.Deployments(cmd.Context(), g.filter); err == nil && len(list.Deployments) == 0 {
 					err = g.known(cmd, from)
 				}
@@ -126,7 +127,7 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 }
 
 // ask opens the hub that the flags choose.
-func (g *getFlags) ask(use func(fleet) error) error {
+func (g *getFlags) ask(cmd *cobra.Command, use func(fleet) error) error {
 	if g.url != "" && g.dir != "" {
 		return cli.Usagef("--hub and --data name two hubs")
 	}
@@ -158,7 +159,11 @@ func (g *getFlags) ask(use func(fleet) error) error {
 		return cli.Fail(cli.Usage, fmt.Errorf("--tls-ca: %w", err), "")
 	}
 	client.Timeout = 30 * time.Second
-	err = use(web.Client{URL: url, HTTP: client})
+	token, err := flags.HubToken(cmd, g.tokenFile, url)
+	if err != nil {
+		return err
+	}
+	err = flags.HubFailure(use(web.Client{URL: url, Token: token, HTTP: client}), url)
 	var said *cli.Error
 	hint := oci.CertificateHint(err)
 	switch {

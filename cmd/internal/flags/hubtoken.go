@@ -1,0 +1,227 @@
+package flags
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/client"
+)
+
+const (
+	// hubTokenVariable holds an access token.
+	hubTokenVariable = "WHERRY_HUB_TOKEN"
+	// HubDataVariable names the hub's folder where --data does not.
+	HubDataVariable = "WHERRY_HUB_DATA"
+	// HubTokenFlag is the text of --token-file.
+	HubTokenFlag = "read the hub's access token from the first line of this `FILE`, or - for stdin (else $" + hubTokenVariable + ", else what \"wherry login hub\" stored)"
+	// maxTokenFile bounds a file with a token, maxLoginsFile the one with all that were stored.
+	maxTokenFile  = 4 << 10
+	maxLoginsFile = 1 << 20
+)
+
+// HubToken returns the access token for the hub at a URL: that of the file, if one is given with --token-file; else that of
+// WHERRY_HUB_TOKEN, of "wherry login hub", or, for a hub on this machine, the admin token in its folder, which is the one of
+// WHERRY_HUB_DATA or ./hub. It is empty if there is none.
+func HubToken(cmd *cobra.Command, file, hub string) (string, error) {
+	if file != "" {
+		data, err := cli.ReadInput(cmd, file, maxTokenFile)
+		if err != nil {
+			return "", cli.Fail(cli.Usage, fmt.Errorf("--token-file: %w", err), "")
+		}
+		return accessToken("--token-file "+file, data)
+	}
+	if set := os.Getenv(hubTokenVariable); set != "" {
+		return accessToken("$"+hubTokenVariable, []byte(set))
+	}
+	logins, err := readHubLogins()
+	if err != nil {
+		return "", err
+	}
+	if stored := logins.Hubs[hubKey(hub)]; stored != "" {
+		return accessToken(logins.file, []byte(stored))
+	}
+	u, err := url.Parse(hub)
+	if err != nil || !loopback.Is(u.Host) {
+		return "", nil
+	}
+	file = filepath.Join(cmp.Or(os.Getenv(HubDataVariable), "hub"), access.AdminTokenFile)
+	data, err := regularfile.Read(file, maxTokenFile)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) { // the hub of another folder, or of another user
+		return "", nil
+	}
+	if err != nil {
+		return "", cli.Fail(cli.Failed, err, "")
+	}
+	return accessToken(file, data)
+}
+
+// accessToken returns the token in the first line of a text that came from a place.
+func accessToken(from string, data []byte) (string, error) {
+	line, _, _ := bytes.Cut(data, []byte("\n"))
+	token, err := access.ParseToken(string(line))
+	if err != nil {
+		return "", cli.Fail(cli.Usage, fmt.Errorf("%s: %w", from, err), `"wherry hub access create" makes one`)
+	}
+	return token.Reveal(), nil
+}
+
+// HubFailure gives an error of the hub at a URL that is about the access token its exit code and hint; other errors stay.
+func HubFailure(err error, hub string) error {
+	var said *cli.Error
+	var refused *hubapi.Error
+	if err == nil || errors.As(err, &said) || !errors.As(err, &refused) {
+		return err
+	}
+	switch refused.Code {
+	case hubapi.CodeUnauthenticated:
+		return cli.Fail(cli.Denied, err, fmt.Sprintf("give --token-file or $%s, or run %q; for a hub on this machine, $%s names its folder", hubTokenVariable, "wherry login hub "+hub, HubDataVariable))
+	case hubapi.CodeForbidden:
+		return cli.Fail(cli.Denied, err, `ask an admin of the hub for a token with that role; "wherry hub access create" makes one`)
+	}
+	return err
+}
+
+// NewHubClient returns a client of the hub at a URL, with its access token.
+func NewHubClient(cmd *cobra.Command, hub, authorities, tokenFile string) (client.Client, error) {
+	token, err := HubToken(cmd, tokenFile, hub)
+	if err != nil {
+		return client.Client{}, err
+	}
+	c, err := NewHubHTTP(hub, authorities)
+	c.Token = token
+	return c, err
+}
+
+// hubTimeout bounds one request to a hub.
+const hubTimeout = 30 * time.Second
+
+// NewHubHTTP returns a client of the hub at a URL without a token. It trusts these authorities beside the system's.
+func NewHubHTTP(hub, authorities string) (client.Client, error) {
+	h, err := oci.NewHTTPClient(oci.Network{CAFile: authorities})
+	if err != nil {
+		return client.Client{}, cli.Fail(cli.Usage, fmt.Errorf("--tls-ca: %w", err), "")
+	}
+	h.Timeout = hubTimeout
+	return client.Client{URL: hub, HTTP: h}, nil
+}
+
+// hubLogins are the tokens that were stored, by hubKey.
+type hubLogins struct {
+	Hubs map[string]string `json:"hubs"`
+	file string
+}
+
+func readHubLogins() (hubLogins, error) {
+	all := hubLogins{Hubs: map[string]string{}}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return all, nil // without a home, nothing is stored
+	}
+	all.file = filepath.Join(dir, "wherry", "hub-tokens.json")
+	data, err := regularfile.Read(all.file, maxLoginsFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &all)
+	}
+	if err != nil {
+		return all, cli.Fail(cli.Failed, fmt.Errorf("%s: %w", all.file, err), `remove the file, and run "wherry login hub" again`)
+	}
+	return all, nil
+}
+
+// StoreHubLogin keeps a token for the hub at a URL in a file that its owner alone can read.
+func StoreHubLogin(hub, token string) error {
+	all, err := readHubLogins()
+	if err != nil {
+		return err
+	}
+	all.Hubs[hubKey(hub)] = token
+	return all.write()
+}
+
+// ForgetHubLogin removes what StoreHubLogin kept, and reports whether there was something.
+func ForgetHubLogin(hub string) (bool, error) {
+	all, err := readHubLogins()
+	if err != nil || all.Hubs[hubKey(hub)] == "" {
+		return false, err
+	}
+	delete(all.Hubs, hubKey(hub))
+	return true, all.write()
+}
+
+// HubLogins returns the URLs for which a token is stored.
+func HubLogins() []string {
+	all, _ := readHubLogins() // none, for completion
+	return slices.Sorted(maps.Keys(all.Hubs))
+}
+
+// write replaces the file as a whole or not at all.
+func (l hubLogins) write() error {
+	if l.file == "" {
+		return cli.Fail(cli.Failed, errors.New("there is no folder for a person's configuration"), "set HOME or XDG_CONFIG_HOME")
+	}
+	data, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(l.file)
+	err = os.MkdirAll(dir, 0o700)
+	if err == nil {
+		err = replaceFile(dir, l.file, append(data, '\n'))
+	}
+	if err != nil {
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", dir))
+	}
+	return nil
+}
+
+func replaceFile(dir, file string, data []byte) error {
+	temp, err := os.CreateTemp(dir, ".hub-tokens.*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	err = errors.Join(err, temp.Sync(), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(temp.Name()))
+	}
+	return nil
+}
+
+// hubKey returns the one form of a hub's URL by which its token is kept.
+func hubKey(hub string) string {
+	u, err := url.Parse(hub)
+	if err != nil {
+		return hub
+	}
+	host, port := strings.ToLower(u.Hostname()), u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + net.JoinHostPort(host, port) + strings.TrimRight(u.EscapedPath(), "/")
+}

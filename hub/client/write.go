@@ -1,0 +1,76 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// WhoAmI returns the access token that the hub knows the client by.
+func (c Client) WhoAmI(ctx context.Context) (store.AccessToken, error) {
+	var answer store.AccessToken
+	return answer, c.get(ctx, "v1/whoami", nil, &answer)
+}
+
+// AccessTokens returns all access tokens, newest first.
+func (c Client) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
+	var answer store.AccessTokenList
+	return answer.Access, c.get(ctx, "v1/access", nil, &answer)
+}
+
+// CreateAccess makes an access token and returns its secret, which the hub does not keep, and what it keeps.
+func (c Client) CreateAccess(ctx context.Context, t store.AccessToken) (string, store.AccessToken, error) {
+	var answer store.CreatedAccess
+	err := c.write(ctx, http.MethodPost, "v1/access", nil, t, &answer)
+	return answer.Token, answer.Access, err
+}
+
+// RevokeAccess makes the access token of this id or name useless, and returns it.
+func (c Client) RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error) {
+	var answer store.AccessToken
+	return answer, c.write(ctx, http.MethodDelete, "v1/access/"+url.PathEscape(idOrName), nil, nil, &answer)
+}
+
+// AuditLog returns the entries of the audit log after a position, oldest first, at most limit.
+func (c Client) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
+	var answer store.AuditList
+	values := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
+	return answer.Entries, c.get(ctx, "v1/audit", values, &answer)
+}
+
+// write sends a request that changes something, with a body unless that is nil. A redirect is not followed.
+func (c Client) write(ctx context.Context, method, path string, values url.Values, body, into any) error {
+	var sent io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		sent = bytes.NewReader(data)
+	}
+	client := c.client()
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return errors.New("it redirects; give the hub's own URL") }
+	answer, err := c.send(ctx, client, method, path, values, sent, hubapi.ContentType, "Content-Type", hubapi.ContentType)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))
+	if err != nil {
+		return c.wrap(reasonOf(err))
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return c.wrap(errors.New(store.Plain("the answer is not a hub's: " + err.Error())))
+	}
+	fleet.Plain(into)
+	return nil
+}
