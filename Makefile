@@ -98,12 +98,14 @@ e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIV
 # Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.
 KILL = $(GO) test ./agent -tags $(3) -count=1 -timeout 3h -v -run 'AKilledAgent|LosesItsPower|ADiskThat' -args -kills $(1) -power-cuts $(2)
 KILLS ?= 10000
+HUB_KILLS ?= 200
 TEAMS ?= 5000
 
-soak: ## every place of each sweep (tests take a sample otherwise); hostile teams published beside others; hostile text in each field of a platform; agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
+soak: ## every place of each sweep (tests take a sample otherwise); hostile teams published beside others; hostile text in each field of a platform; hubs killed HUB_KILLS times under load; agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
 	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./agent/outbox ./agent/relay ./publisher/...
 	$(GO) test -timeout 4h ./publisher -run '^TestAHostileTeamChangesNothingForOthers$$' -isolation.seeds $(TEAMS)
 	$(GO) test -timeout 4h ./cmd/wherry -run '^TestNoFieldOfAPlatformCommandsATerminal$$' -every-field
+	$(GO) test -timeout 4h ./cmd/wherry -run '^TestAKilledHub' -hub-kills $(HUB_KILLS)
 	$(call KILL,$(KILLS),$$(( $(KILLS) / 10 )),e2e$(if $(filter 0,$(shell id -u)),$(COMMA)pods))
 
 # Said at once, and not after all has been built.
