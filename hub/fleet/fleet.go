@@ -5,6 +5,10 @@
 //
 // Silence is never compliance and never failure: a cluster that has not been heard of for three of its expected intervals is
 // stale, whatever it said last, and each answer has the age of its proof and the way by which that came.
+//
+// A Fleet keeps the present of all clusters in memory and follows the feed of its store; begin with Open. A View is what
+// one may see of it, and has the answers. Memory is bounded by the fleet: a deployment takes 48 bytes, texts are kept once,
+// and messages stay in the database.
 package fleet
 
 import (
@@ -46,10 +50,17 @@ type Query struct {
 
 // ClusterSorts and DeploymentSorts are the fields that rows can be sorted by. "state" has the worst first, see Severity;
 // "lastSeen" the longest silent first, and before these what was never heard of; "since" the oldest first; "behind" those
-// that are the most releases behind first.
+// that are the most releases behind first, "failures" those that failed most often, "deployments" the clusters with the most;
+// "release" is by sequence. "label:KEY" sorts by the value of a label.
 var (
-	ClusterSorts    = []string{"name", "state", "environment", "type", "ring", "lastSeen", "since", "behind"}
-	DeploymentSorts = []string{"cluster", "assignment", "workspace", "workload", "version", "state", "lastSeen", "since"}
+	ClusterSorts = []string{
+		"name", "state", "environment", "type", "ring", "lastSeen", "since", "behind",
+		"uid", "platform", "reason", "relation", "release", "commit", "agentVersion", "deployments",
+	}
+	DeploymentSorts = []string{
+		"cluster", "assignment", "workspace", "workload", "version", "state", "lastSeen", "since",
+		"application", "target", "adapter", "environment", "type", "ring", "reason", "config", "content", "failures", "release", "commit",
+	}
 )
 
 // Severity returns the place of a state among all states, the worst first. States that are not known come before the
@@ -112,8 +123,10 @@ type Cluster struct {
 
 // Clusters is a page of clusters, by name.
 type Clusters struct {
-	// AsOf is the moment of the rows.
+	// AsOf is the moment of the rows; zero for now. ReadAt is zero but while the hub cannot read its database: then the
+	// answer is from its memory, as of that time.
 	AsOf     time.Time `json:"asOf,omitzero"`
+	ReadAt   time.Time `json:"readAt,omitzero"`
 	Totals   Totals    `json:"totals"`
 	Clusters []Cluster `json:"clusters"`
 	Next     string    `json:"next,omitempty"`
@@ -145,6 +158,7 @@ type Deployment struct {
 // Deployments is a page of deployments, by cluster and assignment.
 type Deployments struct {
 	AsOf        time.Time    `json:"asOf,omitzero"`
+	ReadAt      time.Time    `json:"readAt,omitzero"` // see Clusters
 	Totals      Totals       `json:"totals"`
 	Deployments []Deployment `json:"deployments"`
 	Next        string       `json:"next,omitempty"`
@@ -152,7 +166,8 @@ type Deployments struct {
 
 // Counts is how many rows there are by one or two dimensions, such as environment and state, by those.
 type Counts struct {
-	AsOf time.Time `json:"asOf,omitzero"`
+	AsOf   time.Time `json:"asOf,omitzero"`
+	ReadAt time.Time `json:"readAt,omitzero"` // see Clusters
 	// Of is "clusters" or "deployments".
 	Of   string   `json:"of"`
 	By   []string `json:"by"`
@@ -283,10 +298,11 @@ type Side struct {
 
 // Comparison is what differs between two parts of the fleet, or two moments, by workload and target.
 type Comparison struct {
-	Left  string          `json:"left"`
-	Right string          `json:"right"`
-	Same  int             `json:"same"`
-	Rows  []ComparisonRow `json:"rows"`
+	ReadAt time.Time       `json:"readAt,omitzero"` // see Clusters
+	Left   string          `json:"left"`
+	Right  string          `json:"right"`
+	Same   int             `json:"same"`
+	Rows   []ComparisonRow `json:"rows"`
 }
 
 // ComparisonRow is one deployment target.
@@ -428,7 +444,7 @@ type Event struct {
 	Digest      digest.Digest `json:"digest,omitempty"`
 }
 
-// Answers is what can be asked. A *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap
+// Answers is what can be asked. A *View of a *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap
 // store.ErrInvalid for a query that is not acceptable, store.ErrUnknownCluster, store.ErrUnknownRelease, store.ErrUnknownReport,
 // store.ErrForgotten, or are a *store.UnknownNameError.
 type Answers interface {

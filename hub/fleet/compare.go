@@ -1,0 +1,154 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// point is a deployment target, by texts: two moments have other handles.
+type point struct{ workspace, workload, target string }
+
+// variant is what runs, by texts.
+type variant struct{ version, config, content string }
+
+// number counts clusters.
+type number struct{ clusters, compliant int }
+
+// Compare implements Answers.
+func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Comparison, error) {
+	c := Comparison{Left: left.Name, Right: right.Name, Rows: []ComparisonRow{}}
+	var sides [2]map[point]map[variant]number
+	for i, q := range []Query{left.Query, right.Query} {
+		q.After, q.Sort, q.Limit = "", "", 0
+		m, done, err := v.moment(ctx, q, true)
+		if err != nil {
+			return c, err
+		}
+		sides[i], err = m.variants(ctx, q)
+		done()
+		if err != nil {
+			return c, err
+		}
+		if c.ReadAt.IsZero() {
+			c.ReadAt = m.readAt
+		}
+	}
+	points := map[point]bool{}
+	for _, side := range sides {
+		for p := range side {
+			points[p] = true
+		}
+	}
+	for p := range points {
+		row := ComparisonRow{Workspace: p.workspace, Workload: p.workload, Target: p.target, Left: variants(sides[0][p]), Right: variants(sides[1][p])}
+		row.Differs = differs(row.Left, row.Right)
+		if len(row.Differs) == 0 {
+			c.Same++
+			if onlyDiff {
+				continue
+			}
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	slices.SortFunc(c.Rows, func(a, b ComparisonRow) int {
+		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Workload, b.Workload), strings.Compare(a.Target, b.Target))
+	})
+	return c, nil
+}
+
+// variants counts what runs of each deployment target.
+func (m *moment) variants(ctx context.Context, q Query) (map[point]map[variant]number, error) {
+	c, err := m.choose(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	type key struct{ kind, version, config, content uint32 }
+	counts := map[key]number{}
+	for r, d := range c.deployments() {
+		k := key{d.kind, d.version, d.config, d.content}
+		n := counts[k]
+		n.clusters++
+		if r.stateOf(d) == compliantState {
+			n.compliant++
+		}
+		counts[k] = n
+	}
+	if len(counts) == 0 {
+		return nil, m.checkNames(ctx, q)
+	}
+	all := map[point]map[variant]number{}
+	for k, n := range counts {
+		of := m.snapshot.kinds[k.kind]
+		p := point{m.texts[of.workspace], m.texts[of.workload], m.texts[of.target]}
+		if all[p] == nil {
+			all[p] = map[variant]number{}
+		}
+		v := variant{m.texts[k.version], m.texts[k.config], m.texts[k.content]}
+		sum := all[p][v]
+		all[p][v] = number{sum.clusters + n.clusters, sum.compliant + n.compliant}
+	}
+	return all, nil
+}
+
+// variants returns what runs, the most frequent first.
+func variants(of map[variant]number) []Variant {
+	all := make([]Variant, 0, len(of))
+	for v, n := range of {
+		all = append(all, Variant{Version: v.version, ConfigDigest: digest.Digest(v.config), Content: digest.Digest(v.content), Clusters: n.clusters, Compliant: n.compliant})
+	}
+	slices.SortFunc(all, func(a, b Variant) int {
+		return cmp.Or(cmp.Compare(b.Clusters, a.Clusters), strings.Compare(a.Version, b.Version), cmp.Compare(a.ConfigDigest, b.ConfigDigest), cmp.Compare(a.Content, b.Content))
+	})
+	return all
+}
+
+// differs names what differs between two sides of a deployment target. How many clusters run it does not count.
+func differs(left, right []Variant) (names []string) {
+	switch {
+	case len(left) == 0:
+		return []string{"missing left"}
+	case len(right) == 0:
+		return []string{"missing right"}
+	}
+	if !sameSet(left, right, func(v Variant) variant { return variant{version: v.Version} }) {
+		names = append(names, "version")
+	}
+	if !sameSet(left, right, func(v Variant) variant { return variant{config: string(v.ConfigDigest)} }) {
+		names = append(names, "config")
+	}
+	// Content differs wherever version or configuration do.
+	if len(names) == 0 && !sameSet(left, right, func(v Variant) variant { return variant{v.Version, string(v.ConfigDigest), string(v.Content)} }) {
+		names = append(names, "content")
+	}
+	if wellDone(left) != wellDone(right) {
+		names = append(names, "state")
+	}
+	return names
+}
+
+// sameSet reports whether both sides have the same values.
+func sameSet(left, right []Variant, of func(Variant) variant) bool {
+	values := func(side []Variant) map[variant]bool {
+		set := map[variant]bool{}
+		for _, v := range side {
+			set[of(v)] = true
+		}
+		return set
+	}
+	l, r := values(left), values(right)
+	for v := range l {
+		if !r[v] {
+			return false
+		}
+	}
+	return len(l) == len(r)
+}
+
+// wellDone reports whether all clusters of a side are compliant.
+func wellDone(side []Variant) bool {
+	return !slices.ContainsFunc(side, func(v Variant) bool { return v.Compliant < v.Clusters })
+}

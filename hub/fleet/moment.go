@@ -1,0 +1,201 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// moment is the fleet at one time, as far as a View sees it. It belongs to one question, and is not for several goroutines.
+type moment struct {
+	*snapshot
+	view *View
+	// at decides what is silent; asOf is zero for now; readAt is the time of the rows if the database cannot be read.
+	at, asOf, readAt time.Time
+	sight            *sight
+	meanings         map[stream]*Meant
+	// push is what the rows were restricted to when they were read.
+	push store.Scope
+}
+
+// stream is all that decides what a cluster is meant to run, and how it stands to that.
+type stream struct{ platform, environment, typ, ring, observed uint32 }
+
+// row is a cluster that a View sees.
+type row struct {
+	*cluster
+	m *moment
+	// reported is its state in its last report, state the one that counts now.
+	reportedState, state uint32
+}
+
+// moment returns the fleet as of the time of q. If deployments, only those that q chooses are needed. The caller calls done
+// when it needs the rows no more.
+func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment, done func(), err error) {
+	m, done = &moment{view: v, at: v.fleet.now(), asOf: q.AsOf}, func() {}
+	if m.asOf.IsZero() {
+		if m.snapshot, m.readAt, err = v.fleet.present(ctx); err != nil {
+			return nil, nil, err
+		}
+		m.sight = v.scope.on(m.snapshot)
+		return m, done, nil
+	}
+	if m.asOf.After(m.at) {
+		return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
+	}
+	m.at = m.asOf
+	// A fleet of then takes as much memory as the one of now, so there is one at a time.
+	if done, err = v.fleet.oneAsOf(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err = m.readThen(ctx, q, deployments); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return m, done, nil
+}
+
+// oneAsOf waits until no other question holds a fleet of then.
+func (f *Fleet) oneAsOf(ctx context.Context) (done func(), err error) {
+	select {
+	case f.asOf <- struct{}{}:
+		return func() { <-f.asOf }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// readThen reads the clusters that the query may choose.
+func (m *moment) readThen(ctx context.Context, q Query, deployments bool) (err error) {
+	if q.Cluster != "" {
+		// Few clusters have changed their name, so that those of now are tried first.
+		m.push = store.Scope{UIDs: m.view.fleet.uids(q.Cluster)}
+		if m.snapshot, err = m.view.fleet.then(ctx, m.asOf, m.push); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(m.clusters, func(c *cluster) bool { return c.name == q.Cluster }) {
+			m.sight = m.view.scope.on(m.snapshot)
+			return nil
+		}
+	}
+	m.push = store.Scope{Environment: q.Environment, Type: q.Type}
+	if m.push.Environment == "" && len(m.view.scope.environments) == 1 {
+		m.push.Environment = m.view.scope.environments[0]
+	}
+	if deployments {
+		m.push.Workspace, m.push.Workload = q.Workspace, q.Workload
+	}
+	if m.snapshot, err = m.view.fleet.then(ctx, m.asOf, m.push); err != nil {
+		return err
+	}
+	m.sight = m.view.scope.on(m.snapshot)
+	return nil
+}
+
+// uids returns the uids that a name or uid may mean.
+func (f *Fleet) uids(nameOrUID string) []string {
+	uids := []string{nameOrUID}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for i, _ := slices.BinarySearchFunc(f.order, nameOrUID, func(c *cluster, name string) int { return strings.Compare(c.name, name) }); i < len(f.order) && f.order[i].name == nameOrUID; i++ {
+		uids = append(uids, f.order[i].uid)
+	}
+	return uids
+}
+
+// see returns the row of a cluster, if the view sees it.
+func (m *moment) see(c *cluster) (row, bool) {
+	reported, seen := m.sight.cluster(c)
+	if !seen {
+		return row{}, false
+	}
+	r := row{cluster: c, m: m, reportedState: reported, state: reported}
+	switch {
+	case !c.reported:
+		r.state = unreportedState
+	case c.lastSeen < m.at.UnixMilli()-3*c.expected:
+		r.state = staleState
+	}
+	return r, true
+}
+
+// rows returns all clusters that the view sees, by name. A row is valid until the next one.
+func (m *moment) rows() iter.Seq[*row] {
+	return func(yield func(*row) bool) {
+		var r row
+		for _, c := range m.clusters {
+			var seen bool
+			if r, seen = m.see(c); seen && !yield(&r) {
+				return
+			}
+		}
+	}
+}
+
+// all returns the deployments of a cluster that the view sees, by assignment.
+func (r *row) all() iter.Seq[*deployment] {
+	return func(yield func(*deployment) bool) {
+		for i := range r.deployments {
+			if d := &r.deployments[i]; r.m.sight.deployment(d) && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// silent reports whether the last reported states no longer count.
+func (r *row) silent() bool { return r.state == staleState || r.state == unreportedState }
+
+// stateOf returns the state of a deployment that counts now.
+func (r *row) stateOf(d *deployment) uint32 {
+	if r.silent() {
+		return r.state
+	}
+	return d.state
+}
+
+// was returns the state that was reported last of a cluster, or of a deployment, that is stale now.
+func (r *row) was(reported uint32) bundle.State {
+	if r.state != staleState {
+		return ""
+	}
+	return bundle.State(r.m.texts[reported])
+}
+
+// meant returns what a cluster is meant to run; nil if nobody knows. The result is shared.
+func (r *row) meant() *Meant {
+	m := r.m
+	of := stream{r.platform, r.environment, r.typ, r.ring, r.observed}
+	meant, known := m.meanings[of]
+	if !known {
+		if m.meanings == nil {
+			m.meanings = map[stream]*Meant{}
+		}
+		id := store.Identity{Platform: m.texts[of.platform], Environment: m.texts[of.environment], Type: m.texts[of.typ], Ring: m.texts[of.ring]}
+		meant = m.published.meantOf(id, m.release(of.observed))
+		m.meanings[of] = meant
+	}
+	return meant
+}
+
+// relation returns how a cluster stands to what is published for it; empty if nobody knows.
+func (r *row) relation() Relation {
+	if meant := r.meant(); meant != nil {
+		return meant.Relation
+	}
+	return ""
+}
+
+// age returns the seconds since the last word of a cluster, zero without one.
+func (r *row) age() int64 {
+	if !r.reported {
+		return 0
+	}
+	return max(0, (r.m.at.UnixMilli()-r.lastSeen)/1000)
+}

@@ -1,0 +1,132 @@
+package fleet
+
+import (
+	"cmp"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// cluster is a registered cluster as of its newest report. It is never changed: a report makes a new one. Texts are handles
+// of the tables, times are store.Millis. Messages are not here: they are read for the rows that are shown.
+type cluster struct {
+	uid, name                        string
+	platform, environment, typ, ring uint32
+	labels                           []label // by key
+	expected                         int64   // between two reports, in milliseconds
+	added                            int64
+	change                           store.Position
+
+	// What follows is zero before the first report.
+	newest            store.Order
+	reported          bool
+	message           bool // it has one
+	state, reason     uint32
+	since             int64
+	desired, observed uint32 // releases
+	agentVersion      uint32
+	mismatch          uint32
+	conflicts         int
+	shared            int64
+	sharedHow         uint32
+	lastSeen          int64
+
+	report             [32]byte // the digest
+	occurred, received int64
+	via                uint32
+
+	deployments []deployment // by assignment
+}
+
+type label struct{ key, value uint32 }
+
+// deployment is an assignment on a cluster, in 48 bytes without a pointer: a fleet has a million.
+type deployment struct {
+	since, failures          int64
+	kind                     uint32
+	state, reason            uint32
+	version, config, content uint32
+	revision                 uint32
+	floating, message        bool
+}
+
+// pack returns s in the form of the tables.
+func (t *tables) pack(s store.ClusterState) *cluster {
+	named := store.ClusterStatus{Identity: s.Identity}
+	reported := s.Newest != store.Order{} || !s.LastSeen.IsZero()
+	if reported && s.Claims.UID != "" {
+		named.Compare(s.Claims)
+	}
+	text := t.texts.put
+	c := &cluster{
+		uid: s.UID, name: s.Name, platform: text(named.Platform), environment: text(s.Environment), typ: text(s.Type), ring: text(named.Ring),
+		expected: cmp.Or(s.ExpectedInterval, time.Duration(s.ExpectedSeconds)*time.Second, store.DefaultExpectedInterval).Milliseconds(),
+		added:    store.Millis(s.AddedAt), change: s.Change,
+		newest: s.Newest, reported: reported, message: s.Message != "", state: text(string(s.State)), reason: text(s.Reason), since: store.Millis(s.Since),
+		desired: t.release(s.Desired), observed: t.release(s.Observed), agentVersion: text(s.AgentVersion), mismatch: text(named.Mismatch),
+		conflicts: s.Conflicts, sharedHow: text(s.SharedHow), lastSeen: store.Millis(s.LastSeen),
+		occurred: store.Millis(s.Proof.OccurredAt), received: store.Millis(s.Proof.ReceivedAt), via: text(string(s.Proof.Via)),
+	}
+	if s.SharedSince != nil {
+		c.shared = store.Millis(*s.SharedSince)
+	}
+	if s.Proof.Report.Algorithm() == digest.SHA256 && s.Proof.Report.Validate() == nil {
+		_, _ = hex.Decode(c.report[:], []byte(s.Proof.Report.Encoded()))
+	}
+	if len(s.Labels) > 0 {
+		c.labels = make([]label, 0, len(s.Labels))
+		for _, k := range slices.Sorted(maps.Keys(s.Labels)) {
+			c.labels = append(c.labels, label{text(k), text(s.Labels[k])})
+		}
+	}
+	if len(s.Deployments) == 0 {
+		return c
+	}
+	c.deployments = make([]deployment, len(s.Deployments))
+	for i := range s.Deployments {
+		d := &s.Deployments[i]
+		c.deployments[i] = deployment{
+			kind:  t.kinds.put(kind{text(d.Assignment), text(d.Workspace), text(d.Application), text(d.Workload), text(d.Target), text(d.Adapter)}),
+			state: text(string(d.State)), reason: text(d.Reason), since: store.Millis(d.Since), failures: d.Failures,
+			version: text(d.Version), config: text(string(d.ConfigDigest)), content: text(string(d.Content)), revision: text(d.Revision),
+			floating: d.Floating, message: d.Message != "",
+		}
+	}
+	byAssignment := func(a, b deployment) int {
+		return strings.Compare(t.texts.values[t.kinds.values[a.kind].assignment], t.texts.values[t.kinds.values[b.kind].assignment])
+	}
+	if !slices.IsSortedFunc(c.deployments, byAssignment) {
+		slices.SortFunc(c.deployments, byAssignment)
+	}
+	return c
+}
+
+// release returns the handle of a release; zero for none.
+func (t *tables) release(r *bundle.ReportRelease) uint32 {
+	if r == nil {
+		return 0
+	}
+	v := *r
+	v.IssuedAt = v.IssuedAt.UTC() // equal times are equal values then
+	return t.releases.put(v)
+}
+
+// proof returns the digest of the newest report.
+func (c *cluster) proof() digest.Digest {
+	if c.report == [32]byte{} {
+		return ""
+	}
+	return digest.NewDigestFromBytes(digest.SHA256, c.report[:])
+}
+
+// byName orders clusters.
+func byName(a, b *cluster) int {
+	return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.uid, b.uid))
+}

@@ -1,0 +1,53 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// The answers that are not there yet.
+
+// Releases implements Answers.
+func (v *View) Releases(context.Context, Query) (Releases, error) {
+	return Releases{}, errors.ErrUnsupported
+}
+
+// Release implements Answers.
+func (v *View) Release(context.Context, string, Query) (ReleaseDetail, error) {
+	return ReleaseDetail{}, errors.ErrUnsupported
+}
+
+// Environments implements Answers.
+func (v *View) Environments(context.Context, Query) (Environments, error) {
+	return Environments{}, errors.ErrUnsupported
+}
+
+// Rollout implements Answers.
+func (v *View) Rollout(context.Context, string, string, Query) (Rollout, error) {
+	return Rollout{}, errors.ErrUnsupported
+}
+
+// Drift implements Answers.
+func (v *View) Drift(context.Context, Query) (Drifts, error) { return Drifts{}, errors.ErrUnsupported }
+
+// History implements Answers.
+func (v *View) History(context.Context, HistoryQuery) (History, error) {
+	return History{}, errors.ErrUnsupported
+}
+
+// Reports implements Answers.
+func (v *View) Reports(context.Context, string, Query) (Reports, error) {
+	return Reports{}, errors.ErrUnsupported
+}
+
+// Report implements Answers.
+func (v *View) Report(context.Context, string, string) (ReportDetail, error) {
+	return ReportDetail{}, errors.ErrUnsupported
+}
+
+// Events implements Answers.
+func (v *View) Events(context.Context, store.Position, Query, func(Event) error) error {
+	return errors.ErrUnsupported
+}
