@@ -63,8 +63,9 @@ type Evidence interface {
 	// Envelope returns the envelope of a stored report. The error wraps ErrForgotten if only its number is still kept, and
 	// ErrUnknownReport if there is none at that place.
 	Envelope(ctx context.Context, uid string, at Order) ([]byte, error)
-	// Envelopes calls each with the stored envelopes that came after a position, in the order of arrival.
-	Envelopes(ctx context.Context, after Position, each func(StoredEnvelope) error) error
+	// Envelopes calls each with the stored envelopes that came after a position, in the order of arrival; of one cluster if
+	// uid is not empty. It holds no transaction open while each works. An error of each ends it and is returned.
+	Envelopes(ctx context.Context, after Position, uid string, each func(StoredEnvelope) error) error
 	// Trim removes envelopes, and changes of the history, that are older than a time, in small transactions, and returns
 	// what it has removed. The present stays, as does for each assignment the last change before the time, so that
 	// ScanAt works from there on. Reports whose acknowledgement is owed stay.
