@@ -108,6 +108,7 @@ func (f *follower) stream(ctx context.Context) error {
 	lines.Buffer(nil, maxEventBytes)
 	var kind string
 	var data []byte
+	id := int64(-1)
 	for lines.Scan() {
 		f.lines++
 		quiet.Reset(maxSilence)
@@ -121,16 +122,18 @@ func (f *follower) stream(ctx context.Context) error {
 			case "data":
 				data = append(data[:0], value...) // a hub sends one line
 			case "id":
-				if at, err := strconv.ParseInt(string(value), 10, 64); err == nil && f.at < 0 {
-					f.at = store.Position(at)
+				if at, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+					id = at
 				}
 			}
 			continue
 		}
-		if err := f.take(kind, data, &replayed); err != nil {
+		if len(data) == 0 && id >= 0 {
+			f.at, f.partly, f.seen = store.Position(id), 0, 0 // how far the stream is
+		} else if err := f.take(kind, data, &replayed); err != nil {
 			return err
 		}
-		kind, data = "", data[:0]
+		kind, data, id = "", data[:0], -1
 	}
 	err = lines.Err()
 	if err == nil {

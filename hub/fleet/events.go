@@ -1,6 +1,11 @@
 package fleet
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
 
 // The form of events over HTTP, as server-sent events.
 const (
@@ -11,3 +16,11 @@ const (
 	// Heartbeat is the longest time in which a hub sends nothing.
 	Heartbeat = 15 * time.Second
 )
+
+// Follower is Answers that also say how far a stream of events is.
+type Follower interface {
+	Answers
+	// Follow is Events, which also calls at with positions of which all events have been given: first with the one that it
+	// begins after, as soon as the query has proven acceptable, and later where only events passed that q does not choose.
+	Follow(ctx context.Context, after store.Position, q Query, each func(Event) error, at func(store.Position) error) error
+}

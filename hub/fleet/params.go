@@ -172,7 +172,7 @@ func ParseQuery(values url.Values, now time.Time, others ...string) (Query, erro
 		}
 		p, ok := known[name]
 		if !ok {
-			return Query{}, unknownParameter(name, others)
+			return Query{}, UnknownParameter(name, append(Parameters(), others...))
 		}
 		most := maxParameter
 		if p.long {
@@ -283,13 +283,14 @@ func ParseDuration(s string) (time.Duration, error) {
 // maxDays bounds a number of days or weeks; a Duration has room for 15,000 weeks.
 const maxDays = 15_000
 
-// unknownParameter names the parameter that was probably meant.
-func unknownParameter(name string, others []string) error {
+// UnknownParameter returns the error of a parameter that is none of the known ones. It names the one that was probably meant,
+// and wraps store.ErrInvalid.
+func UnknownParameter(name string, known []string) error {
 	hint := ""
-	if near := similar.To(name, append(Parameters(), others...)); near != "" {
+	if near := similar.To(name, known); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	}
-	return invalid("unknown parameter %q%s", store.Clip(store.Plain(name)), hint)
+	return invalid("unknown parameter %q%s", store.Plain(store.Clip(name)), hint)
 }
 
 // checkValues refuses values that are too many, too long, or would not stay what they are on a terminal.

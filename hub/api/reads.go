@@ -1,0 +1,247 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/fleet"
+)
+
+// read is a route that reads.
+type read struct {
+	path       string
+	permission access.Permission
+	summary    string
+	// only are the parameters of fleet.Query that it takes; nil for all.
+	only []string
+	// more are the parameters that it reads itself.
+	more []Parameter
+	// answer is a value of the type that it answers with, rows the JSON name of its list, which CSV and NDJSON have; empty for
+	// none.
+	answer any
+	rows   string
+	// ask is nil for the stream of events.
+	ask func(ctx context.Context, from fleet.Answers, r asked) (any, error)
+}
+
+// Parameter is a parameter of a route, for the document.
+type Parameter struct {
+	Name, About string
+	Required    bool
+	// Example is a value that the route takes.
+	Example string
+}
+
+// parameters names all parameters of the route.
+func (r read) parameters() []string {
+	names := r.only
+	if r.only == nil {
+		names = append(fleet.Parameters(), "l")
+	}
+	return append(slices.Clone(names), r.others()...)
+}
+
+func (r read) others() (names []string) {
+	for _, p := range r.more {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// paged reports whether the answer is bounded by a limit.
+func (r read) paged() bool { return slices.Contains(r.parameters(), "limit") }
+
+// without are all parameters of fleet.Query but some.
+func without(names ...string) []string {
+	return slices.DeleteFunc(append(fleet.Parameters(), "l"), func(name string) bool { return slices.Contains(names, name) })
+}
+
+// ClusterDetail is a cluster with its deployments.
+type ClusterDetail struct {
+	Cluster     fleet.Cluster      `json:"cluster"`
+	Deployments []fleet.Deployment `json:"deployments"`
+	// Next continues the deployments.
+	Next string `json:"next,omitempty"`
+}
+
+// reads returns the one table of the routes that read the fleet.
+func reads() []read {
+	return []read{
+		{
+			path: "/v1/clusters", permission: access.Read, summary: "Clusters, by name, with totals of all that the query chooses",
+			answer: fleet.Clusters{}, rows: "clusters",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Clusters(ctx, r.query)
+			},
+		},
+		{
+			path: "/v1/clusters/{cluster}", permission: access.Read, summary: "One cluster, by name or uid, with its deployments",
+			only: []string{"asOf", "after", "limit"}, answer: ClusterDetail{}, ask: askCluster,
+		},
+		{
+			path: "/v1/clusters/{cluster}/reports", permission: access.ReadWhole, summary: "The stored reports of a cluster, newest first",
+			only: []string{"after", "limit"}, answer: fleet.Reports{}, rows: "reports",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Reports(ctx, r.PathValue("cluster"), r.query)
+			},
+		},
+		{
+			path: "/v1/clusters/{cluster}/reports/{report}", permission: access.ReadWhole, summary: "One report, by its name or id, with its envelope and the verdict on its signature",
+			only: []string{}, answer: fleet.ReportDetail{},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Report(ctx, r.PathValue("cluster"), r.PathValue("report"))
+			},
+		},
+		{
+			path: "/v1/deployments", permission: access.Read, summary: "What runs on clusters, by cluster and assignment, with totals of all that the query chooses",
+			answer: fleet.Deployments{}, rows: "deployments",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Deployments(ctx, r.query)
+			},
+		},
+		{
+			path: "/v1/counts", permission: access.Read, summary: "How many clusters or deployments there are by one or two dimensions",
+			only: without("after", "limit", "sort"), answer: fleet.Counts{}, rows: "rows",
+			more: []Parameter{
+				{Name: "of", About: "clusters (the default) or deployments", Example: "clusters"},
+				{Name: "by", About: "one or two dimensions, with a comma between them", Required: true, Example: "environment,state"},
+			},
+			ask: askCounts,
+		},
+		{
+			path: "/v1/releases", permission: access.Read, summary: "Releases, newest first, and how far the clusters are with them",
+			answer: fleet.Releases{}, rows: "releases",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Releases(ctx, r.query)
+			},
+		},
+		{
+			path: "/v1/releases/{release}", permission: access.Read, summary: "One release, by its digest, the beginning of it, or its number in a stream",
+			only: without("after", "limit", "sort"), answer: fleet.ReleaseDetail{},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Release(ctx, r.PathValue("release"), r.query)
+			},
+		},
+		{
+			path: "/v1/environments", permission: access.Read, summary: "Environments, by platform and name",
+			only: without("after", "limit", "sort"), answer: fleet.Environments{}, rows: "environments",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Environments(ctx, r.query)
+			},
+		},
+		{
+			path: "/v1/rollout", permission: access.Read, summary: "How far the clusters of an environment are with a commit of the platform",
+			only: without("after", "sort", "environment", "commit"), answer: fleet.Rollout{},
+			more: []Parameter{
+				{Name: "environment", About: "the environment", Required: true, Example: "prod"},
+				{Name: "commit", About: "the commit, or its beginning with at least 7 digits", Required: true, Example: "c0ffee1"},
+			},
+			ask: askRollout,
+		},
+		{
+			path: "/v1/compare", permission: access.Read, summary: "What differs between two parts of the fleet, or two moments, by workload and target",
+			only: []string{}, answer: fleet.Comparison{}, rows: "rows",
+			more: []Parameter{
+				{Name: "left", About: "a query string, escaped, or the name of an environment", Required: true, Example: "environment=stage"},
+				{Name: "right", About: "the other side", Required: true, Example: "environment=prod&asOf=24h"},
+				{Name: "onlyDiff", About: "true leaves out what is the same", Example: "true"},
+			},
+			ask: askCompare,
+		},
+		{
+			path: "/v1/drift", permission: access.Read, summary: "What is not as it is meant to be, by cluster",
+			answer: fleet.Drifts{}, rows: "drifts",
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) { return from.Drift(ctx, r.query) },
+		},
+		{
+			path: "/v1/history", permission: access.Read, summary: "Changes of a workload, or of a cluster, newest first",
+			only: without("asOf", "silentFor", "sort"), answer: fleet.History{}, rows: "changes",
+			more: []Parameter{
+				{Name: "from", About: "the earliest change: a time, or a duration back from now", Example: "30d"},
+				{Name: "until", About: "only changes before that time", Example: "0s"},
+			},
+			ask: askHistory,
+		},
+		{
+			path: "/v1/events", permission: access.Read, summary: "Changes as they come, as server-sent events; the header Last-Event-ID, or after, goes on from a position",
+			only: without("asOf", "silentFor", "sort", "limit"), answer: fleet.Event{},
+		},
+	}
+}
+
+func askCluster(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	name := r.PathValue("cluster")
+	clusters, err := from.Clusters(ctx, fleet.Query{Cluster: name, AsOf: r.query.AsOf, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(clusters.Clusters) == 0 {
+		return nil, &hubapi.Error{Code: hubapi.CodeNotFound, Kind: hubapi.KindCluster, Name: name, Message: "there is no such cluster"}
+	}
+	q := r.query
+	q.Cluster = clusters.Clusters[0].UID
+	deployments, err := from.Deployments(ctx, q)
+	return ClusterDetail{clusters.Clusters[0], deployments.Deployments, deployments.Next}, err
+}
+
+func askCounts(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	of := r.values.Get("of")
+	if of == "" {
+		of = "clusters"
+	}
+	var by []string
+	for name := range strings.SplitSeq(r.values.Get("by"), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			by = append(by, name)
+		}
+	}
+	return from.Count(ctx, of, by, r.query)
+}
+
+func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	environment, commit := r.values.Get("environment"), r.values.Get("commit")
+	if environment == "" || commit == "" {
+		return nil, invalid("parameters environment and commit are needed")
+	}
+	return from.Rollout(ctx, environment, commit, r.query)
+}
+
+func askCompare(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	var sides [2]fleet.Side
+	for i, name := range []string{"left", "right"} {
+		if r.values.Get(name) == "" {
+			return nil, invalid("parameters left and right are needed")
+		}
+		var err error
+		if sides[i], err = fleet.ParseSide(r.values.Get(name), r.now); err != nil {
+			return nil, err
+		}
+	}
+	onlyDiff := false
+	if v := r.values.Get("onlyDiff"); v != "" {
+		var err error
+		if onlyDiff, err = strconv.ParseBool(v); err != nil {
+			return nil, invalid("parameter onlyDiff: %q is neither true nor false", v)
+		}
+	}
+	return from.Compare(ctx, sides[0], sides[1], onlyDiff)
+}
+
+func askHistory(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	q := fleet.HistoryQuery{Query: r.query}
+	for name, field := range map[string]*time.Time{"from": &q.From, "until": &q.Until} {
+		if v := r.values.Get(name); v != "" {
+			at, err := fleet.ParseMoment(v, r.now)
+			if err != nil {
+				return nil, invalid("parameter %s: %s", name, err)
+			}
+			*field = at
+		}
+	}
+	return from.History(ctx, q)
+}
