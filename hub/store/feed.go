@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"time"
 
@@ -66,6 +67,11 @@ type Evidence interface {
 	// Envelopes calls each with the stored envelopes that came after a position, in the order of arrival; of one cluster if
 	// uid is not empty. It holds no transaction open while each works. An error of each ends it and is returned.
 	Envelopes(ctx context.Context, after Position, uid string, each func(StoredEnvelope) error) error
+	// Place returns the place of the cluster's stored report with this id. The error wraps ErrUnknownReport.
+	Place(ctx context.Context, uid string, id digest.Digest) (Order, error)
+	// SigningKeys returns all keys that were ever registered for the cluster, by id. They outlive the registration. The error
+	// wraps ErrUnknownCluster.
+	SigningKeys(ctx context.Context, uid string) ([]SigningKey, error)
 	// Trim removes envelopes, and changes of the history, that are older than a time, in small transactions, and returns
 	// what it has removed. The present stays, as does for each assignment the last change before the time, so that
 	// ScanAt works from there on. Reports whose acknowledgement is owed stay.
@@ -76,6 +82,17 @@ type Evidence interface {
 
 // ErrUnknownReport means that no report of that place is stored.
 var ErrUnknownReport = errors.New("no such report")
+
+// SigningKey is a key that may have signed reports of a cluster.
+type SigningKey struct {
+	ID  string // bundle.KeyID
+	Key crypto.PublicKey
+	// Until is the place of the last report that a replaced key may have signed, and zero for other keys.
+	Until Order
+	// RevokedAt is zero for a key in force, and the time of the replacement for a replaced one. A key with RevokedAt and
+	// without Until speaks for nothing any more.
+	RevokedAt time.Time
+}
 
 // ReportFilter chooses stored reports.
 type ReportFilter struct {
