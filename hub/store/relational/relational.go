@@ -62,7 +62,11 @@ type DB struct {
 	writer  *writer
 }
 
-var _ store.Store = (*DB)(nil)
+var (
+	_ store.Store     = (*DB)(nil)
+	_ store.Access    = (*DB)(nil)
+	_ store.Published = (*DB)(nil)
+)
 
 // New returns a store of a database with a pool of connections that only read, and a connection of d that writes. The store
 // closes both. With an error the caller closes read.

@@ -34,6 +34,8 @@ func Run(t *testing.T, open Open) {
 		{"reports", reportTests()},
 		{"history", historyTests()},
 		{"fleet", fleetTests()},
+		{"published", publishedTests()},
+		{"access", accessTests()},
 		{"life", lifeTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {

@@ -1,0 +1,169 @@
+package relational
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// AddAccess implements store.Access.
+func (d *DB) AddAccess(ctx context.Context, t store.AccessToken) error {
+	scope, err := json.Marshal(t.AccessScope)
+	if err != nil {
+		return err
+	}
+	now := store.Millis(d.now())
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		var other string
+		err := db.row(ctx, `SELECT id FROM access_token WHERE id = $1 OR (name = $2 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)) LIMIT 1`, t.ID, t.Name, now).Scan(&other)
+		switch {
+		case err == nil:
+			return fmt.Errorf("access token of %s: %w, with the id %s", t.Name, store.ErrExists, other)
+		case !errors.Is(err, sql.ErrNoRows):
+			return err
+		}
+		if _, err := db.Exec(ctx, `INSERT INTO access_token (id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			t.ID, t.Hash, t.Name, t.Role, string(scope), store.Millis(t.CreatedAt), store.Millis(t.ExpiresAt), store.Millis(t.RevokedAt), store.Millis(t.UsedAt)); err != nil {
+			return err
+		}
+		return announce(ctx, db, now, store.FeedEntry{Kind: store.FeedAccess})
+	})
+}
+
+// AccessToken implements store.Access.
+func (d *DB) AccessToken(ctx context.Context, id string) (store.AccessToken, error) {
+	t, err := accessToken(ctx, d.read, `id = $1`, id)
+	return t, d.classify(err)
+}
+
+// AccessTokens implements store.Access.
+func (d *DB) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
+	all, err := accessTokens(ctx, d.read, `TRUE ORDER BY created_at DESC, id`)
+	return all, d.classify(err)
+}
+
+// RevokeAccess implements store.Access. An id is preferred to a name, and a token in force to one that was revoked.
+func (d *DB) RevokeAccess(ctx context.Context, idOrName string) (t store.AccessToken, err error) {
+	now := store.Millis(d.now())
+	err = d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
+		t, err = accessToken(ctx, db, `id = $1 OR name = $1 ORDER BY (id = $1) DESC, (revoked_at = 0) DESC, created_at DESC, id LIMIT 1`, idOrName)
+		if err != nil || !t.RevokedAt.IsZero() {
+			return err
+		}
+		t.RevokedAt = store.Moment(now)
+		if _, err := db.Exec(ctx, `UPDATE access_token SET revoked_at = $1 WHERE id = $2`, now, t.ID); err != nil {
+			return err
+		}
+		return announce(ctx, db, now, store.FeedEntry{Kind: store.FeedAccess})
+	})
+	if err != nil {
+		return store.AccessToken{}, err
+	}
+	return t, nil
+}
+
+// useEvery is the age, in milliseconds, from which on the noted last use of an access token is written again.
+const useEvery = 60 * 60 * 1000
+
+// UseAccess implements store.Access.
+func (d *DB) UseAccess(ctx context.Context, id string, at time.Time) error {
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		_, err := db.Exec(ctx, `UPDATE access_token SET used_at = $1 WHERE id = $2 AND used_at <= $3`, store.Millis(at), id, store.Millis(at)-useEvery)
+		return err
+	})
+}
+
+func accessToken(ctx context.Context, db querier, where, idOrName string) (store.AccessToken, error) {
+	found, err := accessTokens(ctx, db, where, idOrName)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%q: %w", idOrName, store.ErrUnknownAccess)
+	}
+	if err != nil {
+		return store.AccessToken{}, err
+	}
+	return found[0], nil
+}
+
+func accessTokens(ctx context.Context, db querier, where string, args ...any) ([]store.AccessToken, error) {
+	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at FROM access_token WHERE `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []store.AccessToken{}
+	for rows.Next() {
+		var t store.AccessToken
+		var scope string
+		var created, expires, revoked, used int64
+		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(scope), &t.AccessScope); err != nil {
+			return nil, fmt.Errorf("scope of access token %s: %w: %v", t.ID, store.ErrCorrupt, err)
+		}
+		t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.UsedAt = store.Moment(created), store.Moment(expires), store.Moment(revoked), store.Moment(used)
+		all = append(all, t)
+	}
+	return all, rows.Err()
+}
+
+// Audit implements store.Access.
+func (d *DB) Audit(ctx context.Context, e store.AuditEntry) error {
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		_, err := db.Exec(ctx, `INSERT INTO audit (at, actor, action, object, reason, detail, environment, workspace) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			store.Millis(e.At), e.Actor, e.Action, e.Object, e.Reason, e.Detail, e.Environment, e.Workspace)
+		return err
+	})
+}
+
+// AuditLog implements store.Access.
+func (d *DB) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
+	rows, err := d.read.query(ctx, `SELECT position, at, actor, action, object, reason, detail, environment, workspace FROM audit
+		WHERE position > $1 ORDER BY position LIMIT $2`, after, limit)
+	if err != nil {
+		return nil, d.classify(err)
+	}
+	defer rows.Close()
+	all := []store.AuditEntry{}
+	for rows.Next() {
+		var e store.AuditEntry
+		var at int64
+		if err := rows.Scan(&e.Position, &at, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail, &e.Environment, &e.Workspace); err != nil {
+			return nil, d.classify(err)
+		}
+		e.At = store.Moment(at)
+		all = append(all, e)
+	}
+	return all, d.classify(rows.Err())
+}
+
+// PinKey implements store.Access.
+func (d *DB) PinKey(ctx context.Context, keyID string) error {
+	// A database that may not be written, and has its key already, can be read.
+	pinned, err := pinnedKey(ctx, d.read)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
+			if _, err := db.Exec(ctx, `INSERT INTO owner (id, kid) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`, keyID); err != nil {
+				return err
+			}
+			pinned, err = pinnedKey(ctx, db)
+			return err
+		})
+	}
+	if err != nil {
+		return d.classify(err)
+	}
+	if pinned != keyID {
+		return fmt.Errorf("the database %w: %s, and this one is %s", store.ErrOtherKey, pinned, keyID)
+	}
+	return nil
+}
+
+func pinnedKey(ctx context.Context, db querier) (kid string, err error) {
+	return kid, db.row(ctx, `SELECT kid FROM owner WHERE id = 1`).Scan(&kid)
+}
