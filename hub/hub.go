@@ -51,6 +51,8 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
+	// Login makes all routes for people need an access token.
+	Login bool
 	// MustExist makes Open fail with ErrNoHub instead of making a new hub.
 	MustExist bool
 	// Admission bounds the work that strangers and agents may cause.
@@ -136,7 +138,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 // sources say who sends a request.
 func (h *Hub) sources(s store.Store, o Options) []access.Source {
 	kept, ok := s.(store.Access)
-	if !ok { // a store without access tokens is open, as it has been
+	if !ok || !o.Login { // it is open, as it has been
 		return []access.Source{access.Anonymous{}}
 	}
 	all := []access.Source{access.Tokens{Store: kept, Now: o.Now, Log: o.Log}}
