@@ -1,0 +1,118 @@
+package fleetcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Events returns the command wherry events.
+func Events() *cobra.Command { return newEventsCommand(new(source)) }
+
+func newEventsCommand(s *source) *cobra.Command {
+	var (
+		q      query
+		f      format
+		follow bool
+		after  int64
+	)
+	cmd := &cobra.Command{
+		Use:   "events [-f] [--after ID]",
+		Short: "Show changes in the fleet as they come",
+		Long: `Show changes in the fleet in the order in which the hub learned of them: what changed on clusters, which were registered,
+changed or retired, and what was published. Without -f, those that are stored are shown, after --after or from the
+oldest that the hub keeps. With -f, the command goes on with each that comes, and begins with the next one unless
+--after is given. To go on after an interruption, give the ID of the last event.
+
+` + askHelp,
+		Example: "  wherry events -f --environment prod\n  wherry events --after 1204 -o ndjson",
+		Args:    cobra.NoArgs,
+	}
+	s.addTo(cmd)
+	q.addChoosing(cmd, "state", "as-of")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the events that come")
+	cmd.Flags().Int64Var(&after, "after", 0, "begin after the event with this `ID`")
+	addFormat(cmd, &f, []format{asTable, asNDJSON})
+	s.completeNames(cmd, &q)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if after < 0 {
+			return cli.Usagef("--after %d: it is the ID of an event", after)
+		}
+		if err := q.finish(cmd.Flags(), s.now()); err != nil {
+			return err
+		}
+		from := store.Position(after)
+		if follow && !cmd.Flags().Changed("after") {
+			from = -1
+		}
+		write := func(e fleet.Event) error { return writeEvent(cmd, f, e) }
+		return s.ask(cmd, func(a fleet.Answers) error {
+			if follow {
+				return a.Events(cmd.Context(), from, q.Query, write)
+			}
+			return stored(cmd.Context(), a, from, q.Query, write)
+		})
+	}
+	return cmd
+}
+
+// stored calls write with the events that are stored already. They have all come once none has come for a moment.
+func stored(ctx context.Context, a fleet.Answers, from store.Position, q fleet.Query, write func(fleet.Event) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	quiet := time.AfterFunc(quietTime, func() { cancel(errQuiet) })
+	defer quiet.Stop()
+	err := a.Events(ctx, from, q, func(e fleet.Event) error {
+		quiet.Reset(quietTime)
+		return write(e)
+	})
+	if errors.Is(context.Cause(ctx), errQuiet) {
+		return nil
+	}
+	return err
+}
+
+// quietTime is how long no stored event comes after the last one.
+const quietTime = 2 * time.Second
+
+var errQuiet = errors.New("all stored events have come")
+
+func writeEvent(cmd *cobra.Command, f format, e fleet.Event) error {
+	if f == asNDJSON {
+		enc := json.NewEncoder(cmd.OutOrStdout())
+		enc.SetEscapeHTML(false)
+		return enc.Encode(e)
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%d  %s  %s\n", e.ID, e.At.UTC().Format("2006-01-02 15:04:05 UTC"), show.Line(eventText(e)))
+	return err
+}
+
+// eventText is an event in one line.
+func eventText(e fleet.Event) string {
+	switch {
+	case e.Change != nil:
+		what := e.Change.Cluster
+		if e.Change.Assignment != "" {
+			what += "/" + e.Change.Assignment
+		}
+		text := what + ": " + changeText(*e.Change)
+		if v := e.Change.Via; v != "" && v != store.ViaHTTP {
+			text += ", by " + way(v)
+		}
+		return text
+	case e.Kind == "published":
+		return fmt.Sprintf("published for %s of %s: %s", e.Environment, e.Platform, short(e.Digest))
+	case e.Cluster != "" || e.UID != "":
+		return "registration of " + joined(", uid ", e.Cluster, e.UID) + " changed"
+	}
+	return e.Kind
+}

@@ -1,0 +1,296 @@
+package fleetcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// RolloutStatus returns the command wherry rollout status.
+func RolloutStatus() *cobra.Command { return newRolloutStatusCommand(new(source)) }
+
+// How rollout status --watch asks again.
+const (
+	// settle is the time after a change until the hub is asked, so that many changes are one question.
+	settle = time.Second
+	// lookAgain is the longest time without a question: clusters become stale without an event.
+	lookAgain = time.Minute
+	// openRows is how many open clusters are shown on a terminal.
+	openRows = 20
+)
+
+// watching holds the flags of rollout status.
+type watching struct {
+	*source
+	query
+	format  format
+	watch   bool
+	timeout string
+}
+
+func newRolloutStatusCommand(s *source) *cobra.Command {
+	w := &watching{source: s}
+	cmd := &cobra.Command{
+		Use:   "status --environment NAME --commit COMMIT [--watch] [--timeout DURATION]",
+		Short: "Show how far the clusters of an environment are with a commit of the platform",
+		Long: `Show how far the clusters of an environment are with a commit of the platform, or of the environment's branch: how many
+are compliant with it, and of the others which failed, which are silent and for how long, which wait, and which are
+under way. A silent cluster is unknown, whatever it said last.
+
+The exit code is 0 once all clusters are compliant, 1 if that will not come by waiting alone, and 5 if it has not come
+yet. --watch waits for 0 or 1, at most for --timeout, after which the exit code is 5.
+
+The hub knows what is published from "wherry hub serve --watch LOCATION" or "wherry publish --hub URL".
+
+` + askHelp,
+		Example: `  wherry rollout status --environment prod --commit 3f2a9c1
+  wherry rollout status --environment prod --commit $(git rev-parse HEAD) --watch --timeout 2h
+  wherry rollout status -e prod --commit 3f2a9c1 --ring canary -o json`,
+		Args: cobra.NoArgs,
+		RunE: w.run,
+	}
+	s.addTo(cmd)
+	w.addChoosing(cmd, "cluster", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "release", "image", "state")
+	f := cmd.Flags()
+	f.BoolVar(&w.watch, "watch", false, "wait until all are compliant, or some failed")
+	f.StringVar(&w.timeout, "timeout", "", "with --watch: wait for this `DURATION` at most, such as 2h (default without end)")
+	cli.NotEmpty(cmd, "timeout")
+	w.addLimit(cmd)
+	f.Lookup("limit").Usage = fmt.Sprintf("print `N` open clusters at most; 0 is all (default %d on a terminal, else 0)", openRows)
+	addFormat(cmd, &w.format, documentFormats)
+	s.completeNames(cmd, &w.query)
+	_ = cmd.MarkFlagRequired("environment")
+	_ = cmd.MarkFlagRequired("commit")
+	return cmd
+}
+
+func (w *watching) run(cmd *cobra.Command, _ []string) error {
+	if err := w.finish(cmd.Flags(), w.now()); err != nil {
+		return err
+	}
+	ctx := cmd.Context()
+	switch {
+	case w.timeout != "" && !w.watch:
+		return cli.Usagef("--timeout is for --watch, which is not given")
+	case w.watch && !w.AsOf.IsZero():
+		return cli.Usagef("--watch follows what comes, and --as-of is about the past")
+	case w.timeout != "":
+		limit, err := duration.Parse(w.timeout)
+		if err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--timeout: %w", err), "")
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errTimeout)
+		defer cancel()
+	}
+	width := 0
+	if w.format == asTable {
+		width = w.width()
+	}
+	q := w.Query
+	q.Environment, q.Commit = "", ""
+	if q.Limit = w.limit; width > 0 && !w.limited {
+		q.Limit = openRows
+	}
+	screen := &screen{out: cmd.OutOrStdout(), redraw: w.watch && width > 0, width: width}
+	var last fleet.Rollout
+	err := w.ask(cmd, func(a fleet.Answers) (err error) {
+		last, err = w.follow(ctx, a, q, screen)
+		return err
+	})
+	timedOut := errors.Is(context.Cause(ctx), errTimeout)
+	if err != nil && !timedOut {
+		return w.explain(err)
+	}
+	if last.Environment == "" { // it ended before the first answer
+		return cli.Fail(cli.NotYet, fmt.Errorf("the hub did not answer within %s", w.timeout), "")
+	}
+	if w.format != asTable {
+		if err := document(cmd.OutOrStdout(), w.format, last); err != nil {
+			return err
+		}
+	}
+	switch {
+	case last.Done:
+		return nil
+	case last.Failed:
+		return cli.Exit(cli.No)
+	}
+	if timedOut {
+		return cli.Fail(cli.NotYet, fmt.Errorf("not all clusters are compliant after %s", w.timeout), "")
+	}
+	return cli.Exit(cli.NotYet)
+}
+
+var errTimeout = errors.New("--timeout has passed")
+
+// explain gives an error its exit code and hint.
+func (w *watching) explain(err error) error {
+	if errors.Is(err, store.ErrUnknownRelease) {
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("wherry get releases --environment %s shows the commits that the hub knows", w.Environment))
+	}
+	return err
+}
+
+// follow asks how far the clusters are, and with --watch again after changes, until they are done or failed.
+func (w *watching) follow(ctx context.Context, a fleet.Answers, q fleet.Query, screen *screen) (last fleet.Rollout, err error) {
+	var changes <-chan struct{}
+	if w.watch {
+		var stop func()
+		changes, stop = w.changes(ctx, a)
+		defer stop()
+	}
+	for {
+		next, err := a.Rollout(ctx, w.Environment, w.Commit, q)
+		if err != nil {
+			return last, err
+		}
+		if last = next; w.format == asTable {
+			if err := screen.show(last, w.moment(last)); err != nil {
+				return last, err
+			}
+		}
+		if !w.watch || last.Done || last.Failed {
+			return last, nil
+		}
+		select {
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-changes:
+		case <-time.After(lookAgain):
+		}
+		select { // what comes at once is one question
+		case <-ctx.Done():
+			return last, ctx.Err()
+		case <-time.After(settle):
+		}
+	}
+}
+
+// moment is the moment of an answer.
+func (w *watching) moment(r fleet.Rollout) time.Time {
+	if !w.AsOf.IsZero() {
+		return w.AsOf
+	}
+	if !r.AsOf.IsZero() {
+		return r.AsOf
+	}
+	return w.now()
+}
+
+// changes tells of changes in the environment until stop is called. If the hub tells of none, the caller asks again by
+// itself.
+func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	tell, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = a.Events(ctx, -1, fleet.Query{Environment: w.Environment}, func(fleet.Event) error {
+			select {
+			case tell <- struct{}{}:
+			default:
+			}
+			return nil
+		})
+	}()
+	return tell, func() { cancel(); <-ended }
+}
+
+// screen shows how far a rollout is: again in the same place on a terminal, else a line for each change.
+type screen struct {
+	out    io.Writer
+	redraw bool
+	width  int
+	lines  int    // that the last picture took
+	said   string // the last line
+}
+
+func (s *screen) show(r fleet.Rollout, now time.Time) error {
+	sheet := &sheet{width: s.width}
+	writeRollout(sheet, r, now)
+	text := sheet.String()
+	if s.redraw {
+		if s.lines > 0 { // past the writer that escapes what terminals obey
+			fmt.Fprintf(os.Stdout, "\x1b[%dA\x1b[J", s.lines)
+		}
+		s.lines = screenLines(text, s.width)
+		_, err := io.WriteString(s.out, text)
+		return err
+	}
+	line, _, _ := strings.Cut(text, "\n")
+	if s.said == "" || r.Done || r.Failed {
+		s.said = line
+		_, err := io.WriteString(s.out, text)
+		return err
+	}
+	if line == s.said {
+		return nil
+	}
+	s.said = line
+	_, err := fmt.Fprintln(s.out, line)
+	return err
+}
+
+// screenLines counts the lines that a text takes on a terminal, which breaks those that are too long.
+func screenLines(text string, width int) (n int) {
+	for line := range strings.Lines(text) {
+		n += max(1, (len([]rune(strings.TrimRight(line, "\n")))+width-1)/max(1, width))
+	}
+	return n
+}
+
+func writeRollout(w *sheet, r fleet.Rollout, now time.Time) {
+	head := fmt.Sprintf("%s at %s: ", r.Environment, short(r.Commit))
+	if r.Clusters == 0 {
+		head += "no clusters"
+	} else {
+		head += progress(r.Clusters, r.Compliant, r.Progressing, r.FailedCount, r.Waiting, r.Unknown)
+	}
+	if r.OldestProofSeconds > 0 {
+		head += " · oldest proof " + longAge(time.Duration(r.OldestProofSeconds)*time.Second)
+	}
+	fmt.Fprintln(w, head)
+	if r.Why != "" {
+		w.value("Why", r.Why)
+	}
+	if len(r.Types) > 0 {
+		t := &table{headers: []string{"TYPE", "RELEASE", "CLUSTERS", "COMPLIANT", "PROGRESSING", "FAILED", "WAITING", "UNKNOWN"}, flexible: make([]bool, 8)}
+		for _, x := range r.Types {
+			release := x.Release
+			if x.Incomplete {
+				release = joined(", ", cmp.Or(release, "none"), "incomplete")
+			}
+			t.add(x.Type, release, number(x.Clusters), number(x.Compliant), number(x.Progressing), number(x.Failed), number(x.Waiting), number(x.Unknown))
+		}
+		w.table("By type", t)
+	}
+	if len(r.Open) == 0 {
+		return
+	}
+	t := &table{headers: []string{"CLUSTER", "TYPE", "VERDICT", "STATE", "REASON", "RELEASE", "LAST SEEN"}, flexible: []bool{false, false, false, false, true, false, false}}
+	for _, c := range r.Open {
+		t.add(c.Cluster, joined(", ring ", c.Type, c.Ring), c.Verdict, stateText(c.State, c.Was), reasonText(c.Reason, c.Message), c.Release, heard(c.LastSeen, c.Via, now))
+	}
+	w.table("Open clusters", t)
+	if more := r.Clusters - r.Compliant - len(r.Open); more > 0 {
+		fmt.Fprintf(w, "… and %s more; --limit 0 shows all\n", number(more))
+	}
+}
+
+// stateText is a state as people read it.
+func stateText(state, was bundle.State) string {
+	return fleet.Cluster{ClusterStatus: store.ClusterStatus{State: state, Was: was}}.ShownState()
+}

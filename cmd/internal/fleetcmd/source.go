@@ -1,0 +1,179 @@
+package fleetcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/similar"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// The hub that is asked without flags.
+const (
+	urlVariable = "WHERRY_HUB"
+	defaultURL  = "http://127.0.0.1:8080"
+)
+
+// askHelp explains which hub is asked.
+const askHelp = `--hub asks a hub by its URL, else $WHERRY_HUB; --data reads a hub's folder, else $WHERRY_HUB_DATA, also
+while it serves. Without any of them, the hub of wherry.yaml is asked, else of the context in use; else the folder ./hub is read if a hub is there, else ` + defaultURL + ` asked.`
+
+// source is the flags for the hub that is asked.
+type source struct {
+	url, dir, authorities, tokenFile string
+
+	// answers, clock and columns stand in for the hub that the flags choose, the time, and the width of the terminal, in
+	// tests.
+	answers fleet.Answers
+	clock   func() time.Time
+	columns func() int
+}
+
+func (s *source) now() time.Time {
+	if s.clock != nil {
+		return s.clock()
+	}
+	return time.Now().UTC()
+}
+
+// width returns the width of the terminal, and zero if there is none.
+func (s *source) width() int {
+	if s.columns != nil {
+		return s.columns()
+	}
+	return terminalWidth()
+}
+
+// ask opens the hub that the flags choose, for the time of use.
+func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
+	if s.answers != nil {
+		return failure(use(s.answers), "")
+	}
+	url, dir, err := s.choose()
+	switch {
+	case err != nil:
+		return err
+	case dir != "":
+		return askFolder(cmd.Context(), dir, use)
+	}
+	c, err := flags.NewHubClient(cmd, url, s.authorities, s.tokenFile)
+	if err != nil {
+		return err
+	}
+	return failure(flags.HubFailure(use(c), url), startHint)
+}
+
+// askFolder reads a hub's folder in this process.
+func askFolder(ctx context.Context, dir string, use func(fleet.Answers) error) error {
+	h, err := hub.Open(dir, hub.Options{MustExist: true})
+	if err != nil {
+		return failure(err, "")
+	}
+	answers, err := folderAnswers(ctx, h)
+	if err == nil {
+		err = use(answers)
+	}
+	return failure(errors.Join(err, h.Close()), "")
+}
+
+func folderAnswers(context.Context, *hub.Hub) (fleet.Answers, error) {
+	return nil, errors.ErrUnsupported
+}
+
+// isDenied reports whether a hub refuses to answer whoever asks.
+func isDenied(err error) bool {
+	var refused *hubapi.Error
+	return errors.As(err, &refused) && (refused.Code == hubapi.CodeUnauthenticated || refused.Code == hubapi.CodeForbidden)
+}
+
+// addTo adds --hub, --data, --tls-ca and --token-file.
+func (s *source) addTo(cmd *cobra.Command) {
+	f := cmd.PersistentFlags()
+	f.StringVar(&s.url, "hub", "", "the hub's `URL`")
+	f.StringVar(&s.dir, "data", "", "the hub's `FOLDER`")
+	f.StringVar(&s.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM; with --hub")
+	f.StringVar(&s.tokenFile, "token-file", "", flags.HubTokenFlag)
+}
+
+// choose returns the URL, or the folder, of the hub that is asked.
+func (s *source) choose() (url, dir string, err error) {
+	if s.url != "" && s.dir != "" {
+		return "", "", cli.Usagef("--hub and --data name two hubs")
+	}
+	url, dir = s.url, s.dir
+	if url == "" && dir == "" {
+		url, dir = os.Getenv(urlVariable), os.Getenv(flags.HubDataVariable)
+	}
+	if url == "" && dir == "" {
+		settings, err := flags.Settings()
+		if err != nil {
+			return "", "", err
+		}
+		url = settings.Hub.Text
+	}
+	if url == "" && dir == "" {
+		url = defaultURL
+		if _, err := os.Stat(filepath.Join("hub", hub.DatabaseFile)); err == nil {
+			dir = "hub"
+		}
+	}
+	if dir != "" && s.authorities != "" {
+		return "", "", cli.Fail(cli.Usage, fmt.Errorf("--tls-ca is for a hub's URL, and %s is a folder", dir), "give --hub URL, or leave --tls-ca out")
+	}
+	if dir != "" && s.tokenFile != "" {
+		return "", "", cli.Fail(cli.Usage, fmt.Errorf("--token-file is for a hub's URL, and %s is a folder", dir), "give --hub URL, or leave --token-file out")
+	}
+	return url, dir, nil
+}
+
+// failure gives an error of a question its exit code and a hint.
+func failure(err error, otherwise string) error {
+	var said *cli.Error
+	var unknown *store.UnknownNameError
+	switch {
+	case err == nil || errors.As(err, &said):
+		return err
+	case errors.As(err, &unknown):
+		return cli.Fail(cli.Failed, err, nearHint(unknown.Name, unknown.Known))
+	case isDenied(err):
+		return cli.Fail(cli.Denied, err, "")
+	case errors.Is(err, store.ErrInvalid):
+		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, store.ErrForgotten):
+		return cli.Fail(cli.Failed, err, "ask about a later moment; the hub's --history says how long it keeps changes, --retention how long reports")
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return cli.Fail(cli.Failed, err, cmp.Or(oci.CertificateHint(err), otherwise))
+}
+
+// startHint is the hint of a hub that does not answer.
+const startHint = `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`
+
+// maxNames bounds the names in a hint.
+const maxNames = 8
+
+// nearHint is the hint of a name that nothing has.
+func nearHint(name string, known []string) string {
+	if near := similar.To(name, known); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	if n := len(known); n > 0 && n <= maxNames {
+		return "known: " + strings.Join(known, ", ")
+	}
+	return ""
+}
