@@ -3,6 +3,7 @@ package fleetcmd
 import (
 	"bytes"
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -87,11 +88,12 @@ type terminal struct {
 	make    func(*source) *cobra.Command
 	answers fleet.Answers
 	width   int
-	ctx     context.Context
+	// ctx, if not nil, is the context of a command without signals, which bubbles of synctest do not end.
+	ctx context.Context
 }
 
 // run runs the command and returns what it prints, and its exit code.
-func (m terminal) run(args ...string) (out, errors string, code int) {
+func (m terminal) run(args ...string) (out, errs string, code int) {
 	s := &source{answers: m.answers, clock: func() time.Time { return noon }, columns: func() int { return m.width }}
 	root := &cobra.Command{Use: "wherry"}
 	cmd := m.make(s)
@@ -100,11 +102,20 @@ func (m terminal) run(args ...string) (out, errors string, code int) {
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	root.SetArgs(append([]string{cmd.Name()}, args...))
-	if m.ctx != nil {
-		root.SetContext(m.ctx)
+	if m.ctx == nil {
+		code = cli.Main(root)
+		return stdout.String(), stderr.String(), code
 	}
-	code = cli.Main(root)
-	return stdout.String(), stderr.String(), code
+	root.SilenceErrors, root.SilenceUsage = true, true
+	err := root.ExecuteContext(m.ctx)
+	var said *cli.Error
+	switch {
+	case err == nil:
+		return stdout.String(), "", cli.OK
+	case errors.As(err, &said):
+		return stdout.String(), err.Error(), said.Code
+	}
+	return stdout.String(), err.Error(), cli.Failed
 }
 
 // digestOf returns a digest that begins with the digits.
