@@ -156,10 +156,10 @@ type Error struct {
 	// Message is for people.
 	Message string `json:"error"`
 	// Kind is what was not found, such as "cluster" or "environment", with CodeNotFound and CodeUnknownName. Name is the name
-	// that nothing has, and Known are names of the same kind, at most MaxKnown, the nearest first.
-	Kind  string   `json:"kind,omitempty"`
-	Name  string   `json:"name,omitempty"`
-	Known []string `json:"known,omitempty"`
+	// that nothing has, and Near are names of the same kind that are near, the nearest first.
+	Kind string   `json:"kind,omitempty"`
+	Name string   `json:"name,omitempty"`
+	Near []string `json:"near,omitempty"`
 	// RetryAfter is the time after which the same request may be sent again; zero means unknown. It travels in the
 	// header Retry-After.
 	RetryAfter time.Duration `json:"-"`
@@ -171,9 +171,6 @@ const (
 	KindRelease = "release"
 	KindReport  = "report"
 )
-
-// MaxKnown bounds Error.Known.
-const MaxKnown = 64
 
 func (e *Error) Error() string { return e.Message }
 

@@ -10,6 +10,7 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -214,13 +215,13 @@ const retry = 30 * time.Second
 // ErrorOf returns how an error of fleet.Answers is answered; nil if it is the hub's own fault.
 func ErrorOf(err error) *hubapi.Error {
 	var refused *hubapi.Error
-	var unknown *store.UnknownNameError
+	var unknown *fleet.UnknownNameError
 	said := &hubapi.Error{Message: store.Plain(store.Clip(err.Error()))}
 	switch {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &unknown):
-		return unknownName(unknown)
+		said.Code, said.Kind, said.Name, said.Near = hubapi.CodeUnknownName, unknown.Kind, store.Plain(store.Clip(unknown.Name)), unknown.Near
 	case errors.Is(err, store.ErrUnknownCluster):
 		said.Code, said.Kind = hubapi.CodeNotFound, hubapi.KindCluster
 	case errors.Is(err, store.ErrUnknownRelease):
@@ -235,6 +236,10 @@ func ErrorOf(err error) *hubapi.Error {
 		return nil
 	}
 	return said
+}
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", store.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 func sorted(values url.Values) []string {

@@ -38,6 +38,8 @@ const (
 	// maxAnswerBytes bounds one answer, maxListBytes all pages of a list.
 	maxAnswerBytes = 64 << 20
 	maxListBytes   = 2 << 30
+	// minPageBytes is what a page counts for at least, so that empty ones have an end.
+	minPageBytes = 4 << 10
 	// maxErrorBytes bounds the body of an answer that is an error.
 	maxErrorBytes = 64 << 10
 )
@@ -195,7 +197,7 @@ func (c Client) Report(ctx context.Context, cluster, name string) (fleet.ReportD
 // its rows and where the next one begins. It returns where the list goes on; empty at its end.
 func pages[T any](ctx context.Context, c Client, path string, q fleet.Query, values url.Values, add func(page T, first bool) (int, string)) (string, error) {
 	budget := int64(maxListBytes)
-	for have, after := 0, q.After; ; {
+	for have, asked, after := 0, 0, q.After; ; asked++ {
 		limit := fleet.MaxRows
 		if q.Limit > 0 {
 			limit = min(limit, q.Limit-have)
@@ -204,19 +206,24 @@ func pages[T any](ctx context.Context, c Client, path string, q fleet.Query, val
 		if after != "" {
 			values.Set("after", after)
 		}
+		if budget <= 0 {
+			return "", c.wrap(errTooLarge)
+		}
 		var page T
 		read, err := c.getBounded(ctx, path, values, &page, min(maxAnswerBytes, budget))
 		if err != nil {
 			return "", err
 		}
-		budget -= read
-		rows, next := add(page, have == 0)
-		if have += rows; next == "" || rows == 0 || next == after || q.Limit > 0 && have >= q.Limit {
+		budget -= max(read, minPageBytes)
+		rows, next := add(page, asked == 0)
+		if have += rows; next == "" || next == after || q.Limit > 0 && have >= q.Limit {
 			return next, nil
 		}
 		after = next
 	}
 }
+
+var errTooLarge = errors.New("the answer is too large; choose fewer rows, or give a limit")
 
 func (c Client) get(ctx context.Context, path string, values url.Values, into any) error {
 	_, err := c.getBounded(ctx, path, values, into, maxAnswerBytes)
@@ -235,7 +242,7 @@ func (c Client) getBounded(ctx context.Context, path string, values url.Values, 
 		return 0, c.wrap(reasonOf(err))
 	}
 	if int64(len(body)) > most {
-		return 0, c.wrap(errors.New("the answer is too large; choose fewer rows, or give a limit"))
+		return 0, c.wrap(errTooLarge)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return 0, c.wrap(errors.New(store.Plain("the answer is not a hub's: " + err.Error())))

@@ -27,15 +27,18 @@ func errorOf(answer *http.Response, body []byte) error {
 	return errors.New(store.Plain(said))
 }
 
+// maxNear bounds the names that an error suggests.
+const maxNear = 64
+
 // refusal returns what fleet.Answers promises for a hub's error, or the error itself.
 func refusal(e *hubapi.Error) error {
 	fleet.Plain(e)
 	e.Message = store.Clip(e.Message)
-	e.Known = e.Known[:min(len(e.Known), hubapi.MaxKnown)]
+	e.Near = e.Near[:min(len(e.Near), maxNear)]
 	var meant error
 	switch {
 	case e.Code == hubapi.CodeUnknownName:
-		return &store.UnknownNameError{Kind: e.Kind, Name: e.Name, Known: e.Known}
+		return &fleet.UnknownNameError{Kind: e.Kind, Name: e.Name, Near: e.Near}
 	case e.Code == hubapi.CodeBadRequest:
 		meant = store.ErrInvalid
 	case e.Code == hubapi.CodeForgotten:

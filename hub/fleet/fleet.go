@@ -370,6 +370,7 @@ type HistoryRow struct {
 	Type        string    `json:"type"`
 	Assignment  string    `json:"assignment,omitempty"` // empty for the agent as a whole
 	Workspace   string    `json:"workspace,omitempty"`
+	Application string    `json:"application,omitempty"`
 	Workload    string    `json:"workload,omitempty"`
 	Target      string    `json:"target,omitempty"`
 	// What names what changed: state, version, config, content, release, removed, added.
@@ -446,7 +447,7 @@ type Event struct {
 
 // Answers is what can be asked. A *View of a *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap
 // store.ErrInvalid for a query that is not acceptable, store.ErrUnknownCluster, store.ErrUnknownRelease, store.ErrUnknownReport,
-// store.ErrForgotten, or are a *store.UnknownNameError.
+// store.ErrForgotten, or are an *UnknownNameError.
 type Answers interface {
 	Clusters(ctx context.Context, q Query) (Clusters, error)
 	Deployments(ctx context.Context, q Query) (Deployments, error)

@@ -58,6 +58,7 @@ type Fleet struct {
 	snapshot *snapshot
 
 	contents contents
+	recent   recent
 }
 
 // snapshot is the present of one moment. Nothing in it changes.

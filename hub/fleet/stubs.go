@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"errors"
-
-	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // The answers that are not there yet.
@@ -31,23 +29,3 @@ func (v *View) Rollout(context.Context, string, string, Query) (Rollout, error) 
 
 // Drift implements Answers.
 func (v *View) Drift(context.Context, Query) (Drifts, error) { return Drifts{}, errors.ErrUnsupported }
-
-// History implements Answers.
-func (v *View) History(context.Context, HistoryQuery) (History, error) {
-	return History{}, errors.ErrUnsupported
-}
-
-// Reports implements Answers.
-func (v *View) Reports(context.Context, string, Query) (Reports, error) {
-	return Reports{}, errors.ErrUnsupported
-}
-
-// Report implements Answers.
-func (v *View) Report(context.Context, string, string) (ReportDetail, error) {
-	return ReportDetail{}, errors.ErrUnsupported
-}
-
-// Events implements Answers.
-func (v *View) Events(context.Context, store.Position, Query, func(Event) error) error {
-	return errors.ErrUnsupported
-}
