@@ -108,7 +108,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"":     nil,
 		},
 		"hub": {
-			"": {"access", "admission", "api", "desired", "fleet", "store", "store/postgres", "store/sqlite", "upstream", "web"},
+			"": {"access", "admission", "api", "desired", "fleet", "manage", "store", "store/postgres", "store/sqlite", "upstream", "web"},
 
 			"access":    {"store"},
 			"admission": {"store"},
@@ -116,6 +116,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"client":    {"fleet", "store"},
 			"desired":   {"store"},
 			"fleet":     {"store"},
+			"manage":    {"access", "store"},
 			"upstream":  {"store"},
 			"web":       {"access", "fleet", "store"},
 			"store":     nil,

@@ -1,0 +1,184 @@
+// Package manage is the routes of a hub that change what is registered: clusters, enrollment tokens, access tokens; and the
+// audit log of that.
+//
+// Begin with Manager, and put its Routes behind the guard of package access. Bodies and answers are JSON. Each request acts
+// within the scope of whoever sends it: what is outside of that is answered as what does not exist. Each change is in the
+// audit log before it is answered. Who works on the hub's folder needs none of this.
+package manage
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Registry is what can be changed. Each change that it makes is in the audit log.
+type Registry interface {
+	store.Registry
+	// Registered returns the registered cluster of this uid. The error wraps store.ErrUnknownCluster.
+	Registered(ctx context.Context, uid string) (store.Registration, error)
+	// CreateToken makes an enrollment token.
+	CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error)
+}
+
+// Manager answers the requests.
+type Manager struct {
+	Registry Registry
+	Tokens   access.Tokens
+	// ParseKey reads the public half of an agent's report key in PEM. The error wraps store.ErrInvalid.
+	ParseKey func(pem []byte) (ed25519.PublicKey, error)
+	// Fail answers a request for which the hub itself has failed.
+	Fail func(http.ResponseWriter, *http.Request, error)
+}
+
+// Bounds of requests and answers.
+const (
+	maxBody     = 64 << 10
+	maxBodyTime = 30 * time.Second
+	// MaxAuditRows is the most entries of one answer.
+	MaxAuditRows = 1000
+)
+
+// Routes returns the routes, with what each needs.
+func (m Manager) Routes() []access.Route {
+	route := func(pattern string, p access.Permission, answer func(*http.Request) (any, error)) access.Route {
+		return access.Route{Pattern: pattern, Permission: p, Handler: m.handler(answer)}
+	}
+	return []access.Route{
+		route("GET /v1/whoami", access.Login, m.whoAmI),
+		route("POST /v1/clusters", access.Operate, m.addCluster),
+		route("DELETE /v1/clusters/{cluster}", access.Operate, m.removeCluster),
+		route("POST /v1/clusters/{cluster}/retire", access.Operate, m.retireCluster),
+		route("POST /v1/clusters/{cluster}/unshare", access.Operate, m.unshareCluster),
+		route("GET /v1/tokens", access.Operate, m.listTokens),
+		route("POST /v1/tokens", access.Operate, m.createToken),
+		route("DELETE /v1/tokens/{token}", access.Operate, m.revokeToken),
+		route("GET /v1/access", access.Administer, m.listAccess),
+		route("POST /v1/access", access.Administer, m.createAccess),
+		route("DELETE /v1/access/{token}", access.Administer, m.revokeAccess),
+		route("GET /v1/audit", access.Administer, m.audit),
+	}
+}
+
+func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(maxBodyTime)) // not supported in tests without a connection
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		value, err := answer(r)
+		if err == nil {
+			hubapi.WriteJSON(w, http.StatusOK, value)
+			return
+		}
+		if refused := refusal(err); refused != nil {
+			refused.Write(w)
+			return
+		}
+		m.Fail(w, r, err)
+	})
+}
+
+// refusal returns the answer for an error that is not the hub's own; nil for others.
+func refusal(err error) *hubapi.Error {
+	var refused *hubapi.Error
+	say := func(code hubapi.Code, kind string) *hubapi.Error {
+		return &hubapi.Error{Code: code, Message: store.Plain(store.Clip(err.Error())), Kind: kind}
+	}
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, new(*http.MaxBytesError)):
+		return &hubapi.Error{Code: hubapi.CodeTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", maxBody)}
+	case errors.Is(err, store.ErrUnknownCluster):
+		return say(hubapi.CodeNotFound, hubapi.KindCluster)
+	case errors.Is(err, store.ErrUnknownToken), errors.Is(err, store.ErrUnknownAccess):
+		return say(hubapi.CodeNotFound, "token")
+	case errors.Is(err, store.ErrInvalid):
+		return say(hubapi.CodeBadRequest, "")
+	case errors.Is(err, store.ErrExists):
+		return say(hubapi.CodeExists, "")
+	}
+	return nil
+}
+
+// bodyOf decodes the request's body. An empty one is allowed if there is nothing that has to be in it.
+func bodyOf(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("something follows the first value")
+	}
+	if err == nil || errors.Is(err, io.EOF) || errors.As(err, new(*http.MaxBytesError)) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", store.ErrInvalid, store.Plain(store.Clip(err.Error())))
+}
+
+// required is bodyOf for a body that may not be empty.
+func required(r *http.Request, into any) error {
+	err := bodyOf(r, into)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w: the request has no body", store.ErrInvalid)
+	}
+	return err
+}
+
+func (m Manager) whoAmI(r *http.Request) (any, error) {
+	who, _ := access.From(r.Context())
+	return store.AccessToken{ID: who.ID, Name: who.Name, Role: string(who.Role), AccessScope: who.AccessScope, ExpiresAt: who.ExpiresAt}, nil
+}
+
+func (m Manager) listAccess(r *http.Request) (any, error) {
+	all, err := m.Tokens.Store.AccessTokens(r.Context())
+	if all == nil {
+		all = []store.AccessToken{}
+	}
+	return store.AccessTokenList{Access: all}, err
+}
+
+func (m Manager) createAccess(r *http.Request) (any, error) {
+	var wanted struct {
+		Name string `json:"name"`
+		Role string `json:"role"`
+		store.AccessScope
+		ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	}
+	if err := required(r, &wanted); err != nil {
+		return nil, err
+	}
+	secret, kept, err := m.Tokens.Create(r.Context(), access.Request{Name: wanted.Name, Role: access.Role(wanted.Role), AccessScope: wanted.AccessScope, ExpiresAt: wanted.ExpiresAt})
+	return store.CreatedAccess{Token: secret.Reveal(), Access: kept}, err
+}
+
+func (m Manager) revokeAccess(r *http.Request) (any, error) {
+	return m.Tokens.Revoke(r.Context(), r.PathValue("token"))
+}
+
+func (m Manager) audit(r *http.Request) (any, error) {
+	after, limit := int64(0), int64(MaxAuditRows)
+	for name, into := range map[string]*int64{"after": &after, "limit": &limit} {
+		if s := r.URL.Query().Get(name); s != "" {
+			n, err := strconv.ParseInt(s, 10, 64)
+			if err != nil || n < 0 {
+				return nil, fmt.Errorf("%w: %s %q is no number", store.ErrInvalid, name, store.Plain(store.Clip(s)))
+			}
+			*into = n
+		}
+	}
+	entries, err := m.Tokens.Store.AuditLog(r.Context(), after, int(min(max(limit, 1), MaxAuditRows)))
+	if entries == nil {
+		entries = []store.AuditEntry{}
+	}
+	return store.AuditList{Entries: entries}, err
+}
