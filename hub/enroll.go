@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -52,17 +53,35 @@ func (e enroller) enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	done, detail := "", ""
 	switch {
 	case r.Former != "":
-		err = e.rotate(ctx, r, c.Key)
+		var changed bool
+		if changed, err = e.rotate(ctx, r, c.Key); changed {
+			done = "replace key of cluster"
+		}
 	case r.Token != "":
-		err = e.store.Enroll(ctx, c, r.Token, func(s store.Standing) (store.Grant, error) { return judge(s, c, r.Token, envelope) })
+		var g store.Grant
+		err = e.store.Enroll(ctx, c, r.Token, func(s store.Standing) (_ store.Grant, err error) {
+			g, err = judge(s, c, r.Token, envelope)
+			return g, err
+		})
+		if g.Use {
+			done, detail = "enroll cluster", "by token "+r.Token
+		}
 	default:
 		err = refuse(hubapi.CodeBadToken, "the request carries no token; a person can register it with %q", "wherry hub clusters add --request FILE")
 	}
 	if err != nil {
 		e.log.Warn("enrollment refused", "cluster", store.Plain(store.Clip(r.Cluster.UID)), "token", store.Plain(store.Clip(r.Token)), "err", err)
 		return nil, err
+	}
+	if done != "" {
+		agent := access.With(ctx, access.Identity{Name: c.UID})
+		err = access.Note(agent, e.store, store.AuditEntry{At: e.sign.now(), Action: done, Object: c.Name + " (" + c.UID + ")", Detail: detail, Environment: c.Environment})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return e.answer(ctx, r.Cluster.UID, id)
 }
@@ -186,18 +205,19 @@ func joined(a, b map[string]string) map[string]string {
 
 // rotate puts a new key in the place of the former one that has signed the request as well. Reports up to the place that
 // the request names may still come, signed by the former key.
-func (e enroller) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed25519.PublicKey) error {
+func (e enroller) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed25519.PublicKey) (changed bool, err error) {
 	_, former, err := r.Keys()
 	if err != nil {
-		return badRequest("%v", err)
+		return false, badRequest("%v", err)
 	}
 	formerID, err1 := bundle.KeyID(former)
 	kid, err2 := bundle.KeyID(key)
 	if err1 != nil || err2 != nil || formerID == kid {
-		return badRequest("the former key and the new one have to be two")
+		return false, badRequest("the former key and the new one have to be two")
 	}
 	change := store.Rotation{UID: r.Cluster.UID, Former: formerID, Key: key, Until: store.OrderOf(r.Agent)}
-	return e.store.Rotate(ctx, change, func(keys store.Keys, taken error) (bool, error) {
+	err = e.store.Rotate(ctx, change, func(keys store.Keys, taken error) (bool, error) {
+		changed = false
 		_, again := keys.Current[kid]
 		_, replaced := keys.Former[formerID]
 		_, inForce := keys.Current[formerID]
@@ -211,6 +231,8 @@ func (e enroller) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed
 		case taken != nil:
 			return false, refuse(hubapi.CodeExists, "%v", taken)
 		}
+		changed = true
 		return true, nil
 	})
+	return changed && err == nil, err
 }

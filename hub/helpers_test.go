@@ -28,7 +28,7 @@ func newHub(t testing.TB) (*Hub, *storetest.Clock) {
 
 func openHub(t testing.TB, dir string, c *storetest.Clock) *Hub {
 	t.Helper()
-	h, err := Open(dir, Options{Now: c.Now})
+	h, err := Open(dir, Options{Now: c.Now, Anonymous: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close() })
 	return h

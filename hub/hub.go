@@ -9,8 +9,7 @@
 // one; so a crash at any point loses nothing. Repeats change nothing. Reports are ordered by the (incarnation, seq) that
 // the agent gave them: a late one adds to the history and never changes the present.
 //
-// Limits: it keeps no copy of a report's envelope, it never contacts a cluster, and everyone who reaches its
-// address may read the fleet.
+// Limits: it keeps no copy of a report's envelope, and it never contacts a cluster.
 //
 // The parts have folders of their own: store is the database behind an interface, admission bounds the work that strangers
 // and agents may cause, web shows the fleet. Package bundle/hubapi is the protocol between agents and a hub.
@@ -51,15 +50,14 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
-	// Login makes all routes for people need an access token.
-	Login bool
 	// MustExist makes Open fail with ErrNoHub instead of making a new hub.
 	MustExist bool
 	// Admission bounds the work that strangers and agents may cause.
 	Admission admission.Options
 	// Hosts are the names, beside localhost, by which a hub that listens on loopback may be asked for.
 	Hosts []string
-	// Anonymous takes requests without an access token for a viewer's. Serve then needs a listener on loopback.
+	// Anonymous takes requests without an access token for a viewer's. Serve then needs a listener on loopback. Without it,
+	// they are refused, but for those of agents.
 	Anonymous bool
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
@@ -79,7 +77,9 @@ type Hub struct {
 	gate     *admission.Gate
 	hosts    []string
 
+	dir       string
 	guard     *access.Guard
+	tokens    access.Tokens
 	anonymous bool
 }
 
@@ -101,7 +101,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	err = private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile)...)
+	err = private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile, access.AdminTokenFile)...)
 	if errors.Is(err, fs.ErrPermission) {
 		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
 	} else if err != nil {
@@ -115,37 +115,42 @@ func Open(dir string, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub database %s: %w", path, err)
 	}
-	return join(db, key, o), nil
+	h := join(db, key, o)
+	h.dir = dir
+	return h, nil
 }
 
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	sign := signer{key, o.Now}
 	h := &Hub{
-		Registry: s, Fleet: s, store: s, log: o.Log,
+		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
 		intake:    intake{store: s, sign: sign, log: o.Log},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
 		gate:      admission.New(o.Admission),
 		hosts:     o.Hosts,
+		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,
 	}
+	sources := []access.Source{h.tokens}
+	if o.Anonymous {
+		sources = append(sources, access.Anonymous{})
+	}
 	h.guard = access.NewGuard(access.Options{
-		Sources: h.sources(s, o), Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute,
+		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute,
 	})
 	return h
 }
 
-// sources say who sends a request.
-func (h *Hub) sources(s store.Store, o Options) []access.Source {
-	kept, ok := s.(store.Access)
-	if !ok || !o.Login { // it is open, as it has been
-		return []access.Source{access.Anonymous{}}
-	}
-	all := []access.Source{access.Tokens{Store: kept, Now: o.Now, Log: o.Log}}
-	if o.Anonymous {
-		all = append(all, access.Anonymous{})
-	}
-	return all
+// Access returns the access tokens.
+func (h *Hub) Access() access.Tokens { return h.tokens }
+
+// FirstAccess makes the first access token of a hub that has none, of role admin, and keeps it in the hub's folder. It returns
+// its secret, or the zero Token if the hub has tokens already.
+func (h *Hub) FirstAccess(ctx context.Context) (access.Token, error) {
+	return h.tokens.First(ctx, filepath.Join(h.dir, access.AdminTokenFile), func(path string, data []byte) error {
+		return writeFile(path, data, 0o600, os.Link)
+	})
 }
 
 // Close waits for running writes and closes the database.
@@ -216,5 +221,17 @@ func (h *Hub) AnswerRequest(ctx context.Context, uid string, request digest.Dige
 // CreateToken makes a token and returns it with its secret, which the hub does not keep. The error wraps
 // store.ErrInvalid.
 func (h *Hub) CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error) {
-	return h.enroller.createToken(ctx, s)
+	token, err := h.enroller.createToken(ctx, s)
+	if err != nil {
+		return token, err
+	}
+	return token, access.Note(ctx, h.store, store.AuditEntry{
+		At: h.enroller.sign.now(), Action: "create enrollment token", Object: token.ID(), Environment: s.Environment,
+		Detail: fmt.Sprintf("type %s, %d uses, until %s", s.Type, max(s.Uses, 1), s.ExpiresAt.UTC().Format(time.RFC3339)),
+	})
+}
+
+// Registered returns the registered cluster of this uid. The error wraps store.ErrUnknownCluster.
+func (h *Hub) Registered(ctx context.Context, uid string) (store.Registration, error) {
+	return h.store.Registered(ctx, uid)
 }

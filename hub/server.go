@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/manage"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/web"
 )
@@ -79,7 +81,8 @@ func (h *Hub) routes() []access.Route {
 		{Pattern: "GET /healthz", Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })},
 		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
 	}
-	return append(routes, web.Routes(h.Fleet, now, h.fail)...)
+	manager := manage.Manager{Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail}
+	return slices.Concat(routes, web.Routes(h.Fleet, now, h.fail), manager.Routes())
 }
 
 func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {

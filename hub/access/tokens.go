@@ -6,12 +6,15 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -79,6 +82,49 @@ func (t Tokens) Revoke(ctx context.Context, idOrName string) (store.AccessToken,
 	}
 	return kept, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "revoke access token", Object: kept.Name + " (" + kept.ID + ")"})
 }
+
+// adminName is the name of the first token.
+const adminName = "admin"
+
+// First makes the first token, of role admin, if the store has none, and keeps it in a file: whoever may read that works on
+// the hub's machine. It returns the zero Token if there are tokens already. Place writes the file, and fails with fs.ErrExist
+// if it is there. A file that a crash has left is used: its token is not in the store yet.
+func (t Tokens) First(ctx context.Context, file string, place func(path string, data []byte) error) (Token, error) {
+	all, err := t.Store.AccessTokens(ctx)
+	if err != nil || len(all) > 0 {
+		return Token{}, err
+	}
+	secret := newToken()
+	err = place(file, []byte(secret.Reveal()+"\n"))
+	if errors.Is(err, fs.ErrExist) {
+		var data []byte
+		if data, err = regularfile.Read(file, maxTokenFile); err == nil {
+			secret, err = ParseToken(string(data))
+		}
+	}
+	if err != nil {
+		return Token{}, fmt.Errorf("%s: %w", file, err)
+	}
+	err = t.Store.AddAccess(ctx, store.AccessToken{ID: secret.ID(), Hash: secret.Hash(), Name: adminName, Role: string(Admin), CreatedAt: t.now().UTC()})
+	if errors.Is(err, store.ErrExists) { // another hub of the same database, or of the same folder, was faster
+		return Token{}, t.forget(ctx, secret, file)
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	return secret, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: adminName + " (" + secret.ID() + ")", Detail: "role admin, the first"})
+}
+
+// forget removes the file of a token that is not in the store.
+func (t Tokens) forget(ctx context.Context, secret Token, file string) error {
+	if _, err := t.Store.AccessToken(ctx, secret.ID()); !errors.Is(err, store.ErrUnknownAccess) {
+		return err
+	}
+	return os.Remove(file)
+}
+
+// maxTokenFile bounds the file with a token.
+const maxTokenFile = 4 << 10
 
 func (r Request) check(now time.Time) error {
 	if r.Name == "" || len(r.Name) > maxTokenName || r.Name != store.Plain(r.Name) || strings.TrimSpace(r.Name) != r.Name || r.Name == Local {

@@ -59,6 +59,7 @@ type Store interface {
 	Fleet
 	Reports
 	Enrollment
+	Access
 
 	// Ready returns nil if the database can be written now.
 	Ready(ctx context.Context) error

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -16,14 +17,15 @@ import (
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 )
 
 // serving holds the flags of hub serve.
 type serving struct {
 	addr, certificate, key string
-	insecure               bool
-	perMinute              int
+	insecure, anonymous    bool
+	perMinute, requests    int
 	quota                  admission.Quota
 	proxies, hosts         []string
 }
@@ -37,12 +39,17 @@ func newServeCommand(dir *string) *cobra.Command {
 database and key. Once it listens, its URL is printed.
 
 Reports are signed by the agents and acknowledgements by the hub, so neither can be forged on the way.
-They are not secret without TLS, though, and whoever reaches the address may read the fleet: on other
-addresses than this machine's own, serve asks for a certificate, or for --insecure-http.
+They are not secret without TLS, though, and neither are access tokens: on other addresses than this
+machine's own, serve asks for a certificate, or for --insecure-http.
+
+People and machines need an access token to ask or to change anything. The first start makes one of role
+admin, prints it once, and keeps it in the file admin.token of the hub's folder, where commands on this
+machine find it. "wherry hub access create" makes more. Agents need none.
 
 On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
 given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
-passes its own host name on needs it too.`,
+passes its own host name on needs it too. With --anonymous, which only a loopback address takes, requests
+without a token may read.`,
 		Example: `  wherry hub serve
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
 		Args: cobra.NoArgs,
@@ -59,6 +66,13 @@ passes its own host name on needs it too.`,
 			defer listener.Close()
 			options.Log = log
 			return withHub(*dir, options, func(h *hub.Hub) error {
+				first, err := h.FirstAccess(cmd.Context())
+				if err != nil {
+					return err
+				}
+				if first.ID() != "" {
+					cmd.PrintErrf("admin token, printed only once and kept in %s: %s\n", filepath.Join(*dir, access.AdminTokenFile), first.Reveal())
+				}
 				return serve(cmd.Context(), h, listener, func() error {
 					log.Info("hub is ready", "url", url, "data", *dir)
 					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
@@ -73,6 +87,8 @@ passes its own host name on needs it too.`,
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
+	cmd.Flags().BoolVar(&s.anonymous, "anonymous", false, "on a loopback address, let requests without an access token read")
+	cmd.Flags().IntVar(&s.requests, "requests-per-minute", access.DefaultRequestsPerMinute, "take at most this `NUMBER` of requests a minute with one access token, and from one address; those of agents do not count")
 	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
 	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
 	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
@@ -86,12 +102,12 @@ func (s serving) options() (hub.Options, error) {
 	for _, f := range []struct {
 		name  string
 		value int
-	}{{"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
+	}{{"requests-per-minute", s.requests}, {"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
 		if f.value < 1 {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, RequestsPerMinute: s.requests}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
@@ -128,6 +144,9 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	if s.certificate == "" && !s.insecure && !loopback.Is(host) {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
 			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
+	}
+	if s.anonymous && !loopback.Is(host) {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--anonymous: other machines can reach --addr %s", s.addr), "leave --anonymous out, and give people access tokens")
 	}
 	var config *tls.Config
 	if s.certificate != "" {
