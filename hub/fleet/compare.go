@@ -66,32 +66,29 @@ func (m *moment) variants(ctx context.Context, q Query) (map[point]map[variant]n
 	if err != nil {
 		return nil, err
 	}
-	type key struct{ kind, version, config, content uint32 }
-	counts := map[key]number{}
+	var all counts // of clusters, and above 32 bits of compliant ones
 	for r, d := range c.deployments() {
-		k := key{d.kind, d.version, d.config, d.content}
-		n := counts[k]
-		n.clusters++
+		n := uint64(1)
 		if r.stateOf(d) == compliantState {
-			n.compliant++
+			n += 1 << 32
 		}
-		counts[k] = n
+		all.add(key{pair([2]uint32{d.kind, d.version}), pair([2]uint32{d.config, d.content})}, n)
 	}
-	if len(counts) == 0 {
+	if all.used == 0 {
 		return nil, m.checkNames(ctx, q)
 	}
-	all := map[point]map[variant]number{}
-	for k, n := range counts {
-		of := m.snapshot.kinds[k.kind]
+	points := map[point]map[variant]number{}
+	for k, n := range all.all() {
+		of := m.snapshot.kinds[k[0]>>32]
 		p := point{m.texts[of.workspace], m.texts[of.workload], m.texts[of.target]}
-		if all[p] == nil {
-			all[p] = map[variant]number{}
+		if points[p] == nil {
+			points[p] = map[variant]number{}
 		}
-		v := variant{m.texts[k.version], m.texts[k.config], m.texts[k.content]}
-		sum := all[p][v]
-		all[p][v] = number{sum.clusters + n.clusters, sum.compliant + n.compliant}
+		v := variant{m.texts[uint32(k[0])], m.texts[k[1]>>32], m.texts[uint32(k[1])]} //nolint:gosec // the halves
+		sum := points[p][v]
+		points[p][v] = number{sum.clusters + int(uint32(n)), sum.compliant + int(n>>32)} //nolint:gosec // of clusters
 	}
-	return all, nil
+	return points, nil
 }
 
 // variants returns what runs, the most frequent first.

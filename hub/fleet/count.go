@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -19,51 +21,64 @@ var Dimensions = []string{
 
 // dimension is a value of rows.
 type dimension struct {
-	// ofCluster returns the value of a cluster; nil if only deployments have it.
-	ofCluster func(*row) string
+	// ofCluster returns the handle of the value of a cluster, and text the value itself where that is not among the texts.
+	// Both are nil if only deployments have it.
+	ofCluster func(*row) uint32
+	text      func(*row) string
 	// ofDeployment returns the handle of the value of a deployment; nil if it is the one of its cluster.
 	ofDeployment func(*row, *deployment) uint32
+}
+
+// ofClusters reports whether clusters have a value of their own.
+func (d dimension) ofClusters() bool { return d.ofCluster != nil || d.text != nil }
+
+// value returns the value of a cluster.
+func (d dimension) value(r *row) string {
+	if d.text != nil {
+		return d.text(r)
+	}
+	return r.m.texts[d.ofCluster(r)]
 }
 
 // dimensionOf returns the dimension of this name. The error wraps store.ErrInvalid.
 func dimensionOf(name string) (dimension, error) {
 	if key, is := strings.CutPrefix(name, "label:"); is && key != "" && len(key) <= store.MaxText {
-		return dimension{ofCluster: func(r *row) string { return r.label(key) }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.label(key) }}, nil
 	}
 	ofKind := func(of func(kind) uint32) dimension {
 		return dimension{ofDeployment: func(r *row, d *deployment) uint32 { return of(r.m.snapshot.kinds[d.kind]) }}
 	}
 	switch name {
 	case "environment":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.environment] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.environment }}, nil
 	case "type":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.typ] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.typ }}, nil
 	case "ring":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.ring] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.ring }}, nil
 	case "platform":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.platform] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.platform }}, nil
 	case "relation":
-		return dimension{ofCluster: func(r *row) string { return string(r.relation()) }}, nil
+		return dimension{text: func(r *row) string { return string(r.relation()) }}, nil
 	case "release":
-		return dimension{ofCluster: func(r *row) string { return string(r.m.snapshot.releases[r.observed].Digest) }}, nil
+		return dimension{text: func(r *row) string { return string(r.m.snapshot.releases[r.observed].Digest) }}, nil
 	case "commit":
-		return dimension{ofCluster: func(r *row) string { base, _ := r.m.commits(r.observed); return base }}, nil
+		return dimension{text: func(r *row) string { base, _ := r.m.commits(r.observed); return base }}, nil
 	case "agentVersion":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.agentVersion] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.agentVersion }}, nil
 	case "via":
-		return dimension{ofCluster: func(r *row) string { return r.m.texts[r.via] }}, nil
+		return dimension{ofCluster: func(r *row) uint32 { return r.via }}, nil
 	case "state":
 		return dimension{
-			ofCluster:    func(r *row) string { return r.m.texts[r.state] },
+			ofCluster:    func(r *row) uint32 { return r.state },
 			ofDeployment: func(r *row, d *deployment) uint32 { return r.stateOf(d) },
 		}, nil
 	case "reason":
 		return dimension{
-			ofCluster: func(r *row) string {
+			ofCluster: func(r *row) uint32 {
 				if !r.m.sight.whole() {
-					return ""
+					return noText
 				}
-				return r.m.texts[r.reason]
+				return r.reason
 			},
 			ofDeployment: func(_ *row, d *deployment) uint32 { return d.reason },
 		}, nil
@@ -91,56 +106,57 @@ func dimensionOf(name string) (dimension, error) {
 
 // Count implements Answers. A cluster counts once for each value that it has; its state and reason are its own.
 func (v *View) Count(ctx context.Context, of string, by []string, q Query) (Counts, error) {
-	counts := Counts{Of: of, By: by, Rows: []Count{}}
+	answer := Counts{Of: of, By: by, Rows: []Count{}}
 	if len(by) < 1 || len(by) > 2 {
-		return counts, fmt.Errorf("count by %d dimensions: %w: one or two", len(by), store.ErrInvalid)
+		return answer, fmt.Errorf("count by %d dimensions: %w: one or two", len(by), store.ErrInvalid)
 	}
 	if of != "clusters" && of != "deployments" {
-		return counts, fmt.Errorf("count of %q: %w: clusters or deployments", store.Plain(store.Clip(of)), store.ErrInvalid)
+		return answer, fmt.Errorf("count of %q: %w: clusters or deployments", store.Plain(store.Clip(of)), store.ErrInvalid)
 	}
-	dimensions := make([]dimension, 2)
+	dimensions := make([]dimension, len(by))
 	for i, name := range by {
 		var err error
 		if dimensions[i], err = dimensionOf(name); err != nil {
-			return counts, err
+			return answer, err
 		}
 	}
 	m, done, err := v.moment(ctx, q, of == "deployments")
 	if err != nil {
-		return counts, err
+		return answer, err
 	}
 	defer done()
 	c, err := m.choose(ctx, q)
 	if err != nil {
-		return counts, err
+		return answer, err
 	}
-	n := &counter{m: m, codes: map[string]uint32{}}
-	for i, d := range dimensions[:len(by)] {
-		n.dimensions[i] = d
-	}
+	n := &counter{m: m, dimensions: dimensions, codes: map[string]uint32{}}
 	if of == "clusters" {
 		n.clusters(c)
 	} else {
 		n.deployments(c)
 	}
-	counts.AsOf, counts.ReadAt = m.asOf, m.readAt
-	if counts.Rows = n.rows(len(by)); len(counts.Rows) == 0 {
-		return counts, m.checkNames(ctx, q)
+	answer.AsOf, answer.ReadAt = m.asOf, m.readAt
+	if answer.Rows = n.rows(); len(answer.Rows) == 0 {
+		return answer, m.checkNames(ctx, q)
 	}
-	return counts, nil
+	return answer, nil
 }
 
 // counter counts pairs of codes: handles of texts, or above those the codes of other values.
 type counter struct {
 	m          *moment
-	dimensions [2]dimension
+	dimensions []dimension
 	codes      map[string]uint32
 	values     []string
-	counts     pairs
+	counts     counts
 }
 
-// code returns the code of a value of a cluster.
-func (n *counter) code(s string) uint32 {
+// code returns the code of the value of a cluster in a dimension.
+func (n *counter) code(d dimension, r *row) uint32 {
+	if d.ofCluster != nil {
+		return d.ofCluster(r)
+	}
+	s := d.text(r)
 	code, known := n.codes[s]
 	if !known {
 		code = uint32(len(n.m.texts) + len(n.values)) //nolint:gosec // less than 2^32 rows
@@ -156,6 +172,9 @@ func (n *counter) value(code uint32) string {
 	return n.m.texts[code]
 }
 
+// pair is two codes.
+func pair(codes [2]uint32) uint64 { return uint64(codes[0])<<32 | uint64(codes[1]) }
+
 func (n *counter) deployments(c *choice) {
 	var fixed [2]uint32 // of the cluster
 	var last *cluster
@@ -163,18 +182,18 @@ func (n *counter) deployments(c *choice) {
 		if r.cluster != last {
 			last = r.cluster
 			for i, of := range n.dimensions {
-				if of.ofDeployment == nil && of.ofCluster != nil {
-					fixed[i] = n.code(of.ofCluster(r))
+				if of.ofDeployment == nil {
+					fixed[i] = n.code(of, r)
 				}
 			}
 		}
-		pair := fixed
+		codes := fixed
 		for i, of := range n.dimensions {
 			if of.ofDeployment != nil {
-				pair[i] = of.ofDeployment(r, d)
+				codes[i] = of.ofDeployment(r, d)
 			}
 		}
-		n.counts.add(uint64(pair[0])<<32|uint64(pair[1]), 1)
+		n.counts.add(key{pair(codes)}, 1)
 	}
 }
 
@@ -184,15 +203,14 @@ func (n *counter) clusters(c *choice) {
 		var fixed [2]uint32
 		perDeployment := false
 		for i, of := range n.dimensions {
-			switch {
-			case of.ofCluster != nil:
-				fixed[i] = n.code(of.ofCluster(r))
-			case of.ofDeployment != nil:
+			if of.ofClusters() {
+				fixed[i] = n.code(of, r)
+			} else {
 				perDeployment = true
 			}
 		}
 		if !perDeployment {
-			n.counts.add(uint64(fixed[0])<<32|uint64(fixed[1]), 1)
+			n.counts.add(key{pair(fixed)}, 1)
 			continue
 		}
 		had = had[:0]
@@ -200,80 +218,128 @@ func (n *counter) clusters(c *choice) {
 			if !c.deployment(r, d) {
 				continue
 			}
-			pair := fixed
+			codes := fixed
 			for i, of := range n.dimensions {
-				if of.ofCluster == nil && of.ofDeployment != nil {
-					pair[i] = of.ofDeployment(r, d)
+				if !of.ofClusters() {
+					codes[i] = of.ofDeployment(r, d)
 				}
 			}
-			had = append(had, uint64(pair[0])<<32|uint64(pair[1]))
+			had = append(had, pair(codes))
 		}
 		slices.Sort(had)
-		for _, pair := range slices.Compact(had) {
-			n.counts.add(pair, 1)
+		for _, p := range slices.Compact(had) {
+			n.counts.add(key{p}, 1)
 		}
 	}
 }
 
 // rows returns the counts, by their values.
-func (n *counter) rows(dimensions int) []Count {
-	rows := []Count{}
-	for i, count := range n.counts.counts {
-		if count == 0 {
-			continue
-		}
-		pair := n.counts.keys[i]
-		values := []string{n.value(uint32(pair >> 32)), n.value(uint32(pair))} //nolint:gosec // its halves
-		rows = append(rows, Count{values[:dimensions], count})
+func (n *counter) rows() []Count {
+	type ranked struct {
+		ranks uint64
+		key   uint64
+		count uint64
 	}
-	slices.SortFunc(rows, func(a, b Count) int {
-		return slices.CompareFunc(a.Values, b.Values, cmp.Compare[string])
-	})
+	ranks := [2]map[uint32]uint32{n.ranks(func(k key) uint32 { return uint32(k[0] >> 32) }), n.ranks(func(k key) uint32 { return uint32(k[0]) })} //nolint:gosec // its halves
+	all := make([]ranked, 0, n.counts.used)
+	for k, count := range n.counts.all() {
+		high, low := uint32(k[0]>>32), uint32(k[0]) //nolint:gosec // its halves
+		all = append(all, ranked{pair([2]uint32{ranks[0][high], ranks[1][low]}), k[0], count})
+	}
+	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.ranks, b.ranks) })
+	rows := make([]Count, 0, len(all))
+	values := make([]string, 0, len(all)*len(n.dimensions))
+	for _, r := range all {
+		codes := [2]uint32{uint32(r.key >> 32), uint32(r.key)} //nolint:gosec // its halves
+		from := len(values)
+		for i := range n.dimensions {
+			values = append(values, n.value(codes[i]))
+		}
+		rows = append(rows, Count{values[from:len(values):len(values)], int(r.count)}) //nolint:gosec // of rows
+	}
 	return rows
 }
 
-// pairs counts pairs in an open table, which is several times faster than a map.
-type pairs struct {
-	keys   []uint64
-	counts []int
-	used   int
-	last   int // where the last pair is: rows that are near have the same
+// ranks returns the place of each code among all of its dimension, in the order of their values.
+func (n *counter) ranks(of func(key) uint32) map[uint32]uint32 {
+	type named struct {
+		name string
+		code uint32
+	}
+	ranks, all := map[uint32]uint32{}, []named{}
+	for k := range n.counts.all() {
+		code := of(k)
+		if _, known := ranks[code]; !known {
+			ranks[code], all = 0, append(all, named{n.value(code), code})
+		}
+	}
+	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	for i, v := range all {
+		ranks[v.code] = uint32(i) //nolint:gosec // less than 2^32 rows
+	}
+	return ranks
 }
 
-func (p *pairs) add(pair uint64, n int) {
-	if len(p.keys) > 0 && p.keys[p.last] == pair && p.counts[p.last] > 0 {
+// key is up to four handles.
+type key [2]uint64
+
+// counts counts keys in an open table, which is several times faster than a map.
+type counts struct {
+	keys   []key
+	counts []uint64
+	used   int
+	last   int // the place of the last key: rows that are near have the same
+}
+
+// all returns the keys with their counts.
+func (p *counts) all() iter.Seq2[key, uint64] {
+	return func(yield func(key, uint64) bool) {
+		for i, n := range p.counts {
+			if n > 0 && !yield(p.keys[i], n) {
+				return
+			}
+		}
+	}
+}
+
+func (p *counts) add(k key, n uint64) {
+	if p.used > 0 && p.keys[p.last] == k {
 		p.counts[p.last] += n
 		return
 	}
 	if 2*p.used >= len(p.keys) {
 		p.grow()
 	}
-	i := p.place(pair)
+	i := p.place(k)
 	if p.counts[i] == 0 {
-		p.keys[i] = pair
+		p.keys[i] = k
 		p.used++
 	}
 	p.counts[i] += n
 	p.last = i
 }
 
-func (p *pairs) place(pair uint64) int {
+func (p *counts) place(k key) int {
 	mask := len(p.keys) - 1
-	i := int((pair*0x9E3779B97F4A7C15)>>32) & mask //nolint:gosec // a hash
-	for p.counts[i] != 0 && p.keys[i] != pair {
+	high, low := bits.Mul64(k[0]^0x9E3779B97F4A7C15, k[1]^0xBF58476D1CE4E5B9)
+	i := int(high^low) & mask //nolint:gosec // a hash
+	for p.counts[i] != 0 && p.keys[i] != k {
 		i = (i + 1) & mask
 	}
 	return i
 }
 
-func (p *pairs) grow() {
+func (p *counts) grow() {
 	keys, counts := p.keys, p.counts
 	size := max(64, 2*len(keys))
-	p.keys, p.counts, p.last = make([]uint64, size), make([]int, size), 0
+	p.keys, p.counts = make([]key, size), make([]uint64, size)
 	for i, n := range counts {
 		if n > 0 {
 			at := p.place(keys[i])
 			p.keys[at], p.counts[at] = keys[i], n
 		}
+	}
+	if p.used > 0 {
+		p.last = p.place(keys[p.last])
 	}
 }

@@ -147,14 +147,14 @@ func (r *row) count() int {
 	return n
 }
 
-// label returns the value of a label, empty without it.
-func (r *row) label(key string) string {
+// label returns the value of a label, no text without it.
+func (r *row) label(key string) uint32 {
 	for _, l := range r.labels {
 		if r.m.texts[l.key] == key {
-			return r.m.texts[l.value]
+			return l.value
 		}
 	}
-	return ""
+	return noText
 }
 
 // identity returns the identity of a cluster.

@@ -162,7 +162,7 @@ func digestTest(what, wanted string) (func(string) bool, error) {
 	if !whole {
 		algorithm, digits = "", algorithm
 	}
-	if len(digits) < minBeginning || strings.Trim(digits, "0123456789abcdef") != "" {
+	if len(digits) < minBeginning || whole && strings.Trim(algorithm, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || strings.Trim(digits, "0123456789abcdef") != "" {
 		return nil, fmt.Errorf("%s %q: %w: it is a digest, or the first %d or more of its hexadecimal digits", what, store.Plain(store.Clip(wanted)), store.ErrInvalid, minBeginning)
 	}
 	return func(s string) bool {

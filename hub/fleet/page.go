@@ -25,7 +25,7 @@ func fieldOf(name string, deployments bool) (field, error) {
 		known = DeploymentSorts
 	}
 	if key, is := strings.CutPrefix(name, "label:"); is {
-		return field{text: func(r *row, _ *deployment) string { return r.label(key) }}, nil
+		return field{text: func(r *row, _ *deployment) string { return r.m.texts[r.label(key)] }}, nil
 	}
 	if !slices.Contains(known, name) {
 		return field{}, fmt.Errorf("sort %q: %w: it is one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(known, ", "))
@@ -79,7 +79,7 @@ func fieldOf(name string, deployments bool) (field, error) {
 	if d.ofDeployment != nil && deployments {
 		return field{text: func(r *row, of *deployment) string { return r.m.texts[d.ofDeployment(r, of)] }}, nil
 	}
-	return field{text: func(r *row, _ *deployment) string { return d.ofCluster(r) }}, nil
+	return field{text: func(r *row, _ *deployment) string { return d.value(r) }}, nil
 }
 
 // severities are Severity of knownStates.

@@ -77,7 +77,7 @@ func (t *tables) pack(s store.ClusterState) *cluster {
 	if s.SharedSince != nil {
 		c.shared = store.Millis(*s.SharedSince)
 	}
-	if s.Proof.Report.Algorithm() == digest.SHA256 && s.Proof.Report.Validate() == nil {
+	if s.Proof.Report.Validate() == nil && s.Proof.Report.Algorithm() == digest.SHA256 {
 		_, _ = hex.Decode(c.report[:], []byte(s.Proof.Report.Encoded()))
 	}
 	if len(s.Labels) > 0 {
