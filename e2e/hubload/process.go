@@ -14,7 +14,7 @@ import (
 )
 
 // Lifted are the arguments by which "wherry hub serve" takes whatever comes: quotas and pace are not what is measured.
-var Lifted = []string{"--reports-per-minute", "2000000000", "--cluster-reports-per-hour", "2000000000", "--cluster-bytes-per-hour", "2000000000"}
+var Lifted = []string{"--requests-per-minute", "2000000000", "--reports-per-minute", "2000000000", "--cluster-reports-per-hour", "2000000000", "--cluster-bytes-per-hour", "2000000000"}
 
 // Hub is the process of a hub that serves.
 type Hub struct {
