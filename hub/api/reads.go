@@ -37,6 +37,62 @@ type Parameter struct {
 	Example string
 }
 
+// Operation is what the document says of a route that reads.
+type Operation struct {
+	// Pattern is that of the route.
+	Pattern, Summary string
+	Parameters       []Parameter
+	// Answer is a value of the type that the route answers with. Lists are also answered as CSV and NDJSON.
+	Answer any
+	List   bool
+	// Stream is true for an answer of server-sent events, each of which is an Answer.
+	Stream bool
+}
+
+// Operations returns the routes that read the fleet, for the document.
+func Operations() (all []Operation) {
+	for _, r := range reads() {
+		o := Operation{Pattern: "GET " + r.path, Summary: r.summary, Answer: r.answer, List: r.rows != "", Stream: r.ask == nil}
+		o.Parameters = append(o.Parameters, r.more...)
+		for _, name := range r.parameters() {
+			if about, ok := chooses[name]; ok && !slices.Contains(r.others(), name) {
+				about.Name = name
+				o.Parameters = append(o.Parameters, about)
+			}
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// chooses says what the parameters of fleet.Query choose.
+var chooses = map[string]Parameter{
+	"selector":    {About: "a label selector as kubectl's, of the labels as registered; l for short", Example: "region=east,gpu!=true"},
+	"cluster":     {About: "the name or uid of one cluster", Example: "plant-7"},
+	"platform":    {About: "the platform", Example: "shop"},
+	"environment": {About: "the environment", Example: "dev"},
+	"type":        {About: "the cluster type", Example: "drone"},
+	"ring":        {About: "the ring", Example: "canary"},
+	"workspace":   {About: "the workspace of deployments, or clusters that have one", Example: "kaizen"},
+	"application": {About: "the application", Example: "till"},
+	"workload":    {About: "the workload", Example: "drone"},
+	"target":      {About: "the deployment target", Example: "main"},
+	"adapter":     {About: "the reconciler", Example: "flux"},
+	"version":     {About: "the version of the workload", Example: "1.2.0"},
+	"commit":      {About: "a commit of the platform or of its environment, or its beginning with at least 7 digits", Example: "c0ffee1"},
+	"config":      {About: "the digest of the composed configuration, or its beginning with at least 7 digits", Example: "1234567"},
+	"content":     {About: "the digest of the assignment's files, or its beginning", Example: "1234567"},
+	"release":     {About: "the digest of the release that runs, or its beginning", Example: "1234567"},
+	"image":       {About: "an image that the release has: a reference, a repository, or a digest", Example: "registry.example/till:1.2.0"},
+	"state":       {About: "states, repeated or with commas between them", Example: "failed,stale"},
+	"relation":    {About: "how clusters stand to what they are meant to run: current, behind, ahead, foreign, nothing", Example: "behind,foreign"},
+	"silentFor":   {About: "clusters whose last word is at least that old", Example: "7d"},
+	"asOf":        {About: "the moment that is asked about: a time in RFC 3339, a day, or a duration back from now", Example: "24h"},
+	"sort":        {About: "the field to sort by, with - before it for the reverse", Example: "-state"},
+	"after":       {About: "continues a list: the next of the page before"},
+	"limit":       {About: "the rows of one page; 500 if absent, at most 1000", Example: "100"},
+}
+
 // parameters names all parameters of the route.
 func (r read) parameters() []string {
 	names := r.only
