@@ -2,7 +2,8 @@
 //
 // Begin with Open, register clusters with AddCluster, then Serve. A hub is one process and one folder: a database and
 // the hub's own Ed25519 key. Other processes may open the same folder at the same time, to register a cluster or to
-// import reports while the hub serves.
+// import reports while the hub serves. The database may be on a PostgreSQL server, and belong to several processes on several
+// machines that have the same key.
 //
 // Guarantees: a report is stored only if a key registered for its own cluster signed it. An acknowledgement,
 // signed by the hub's key, is given only for reports whose transaction is on disk, and an agent deletes nothing without
@@ -35,6 +36,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
 
@@ -44,8 +46,15 @@ var ErrNoHub = errors.New("holds no hub")
 // DatabaseFile is the database's name in a hub's folder.
 const DatabaseFile = "hub.db"
 
+// ErrNoKey means that there is no key for the hub that a database belongs to.
+var ErrNoKey = errors.New("there is no key")
+
 // Options are the optional parts of a hub; the zero value works.
 type Options struct {
+	// Database is the URL of a PostgreSQL database; see postgres.Open. Empty means a file in the hub's folder.
+	Database string
+	// KeyFile is a file with the hub's private key; empty means KeyFile in the folder, which is made if the hub is new.
+	KeyFile string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log is nil for silence.
@@ -84,16 +93,10 @@ type Hub struct {
 }
 
 // Open opens the hub in dir, and makes folder, key and database if they are missing. The caller closes it. The error
-// wraps ErrNoHub, store.ErrCorrupt or store.ErrNewer.
+// wraps ErrNoHub, ErrNoKey, store.ErrCorrupt, store.ErrNewer, store.ErrOtherKey, or those of postgres.Open.
 func Open(dir string, o Options) (*Hub, error) {
-	path := filepath.Join(dir, DatabaseFile)
-	_, err := os.Stat(path)
-	exists := !errors.Is(err, fs.ErrNotExist)
-	if o.MustExist && !exists {
+	if _, err := os.Stat(filepath.Join(dir, DatabaseFile)); o.Database == "" && o.MustExist && errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("folder %s %w", dir, ErrNoHub)
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -101,24 +104,91 @@ func Open(dir string, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	err = private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile, access.AdminTokenFile)...)
-	if errors.Is(err, fs.ErrPermission) {
-		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
-	} else if err != nil {
+	if err := o.keepPrivate(dir); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	key, err := loadKey(dir, exists)
-	if err != nil {
-		return nil, fmt.Errorf("hub key: %w", err)
+	open := o.openFile
+	if o.Database != "" {
+		open = o.openServer
 	}
-	db, err := sqlite.Open(path, sqlite.Options{Now: o.Now})
+	db, key, err := open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("hub database %s: %w", path, err)
+		return nil, err
+	}
+	kid, err := bundle.KeyID(key.Public())
+	if err == nil {
+		err = db.PinKey(context.Background(), kid)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hub: %w", err), db.Close())
 	}
 	h := join(db, key, o)
 	h.dir = dir
 	return h, nil
 }
+
+// keepPrivate makes the hub's folder, and takes other users' rights on it.
+func (o Options) keepPrivate(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	err := private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile, access.AdminTokenFile)...)
+	if errors.Is(err, fs.ErrPermission) {
+		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
+		return nil
+	}
+	return err
+}
+
+// database is a store that knows which hub it belongs to.
+type database interface {
+	store.Store
+	store.Access
+}
+
+// openFile opens the database in the hub's folder, and the hub's key. A new hub's key is written first: a database without one
+// is damaged.
+func (o Options) openFile(dir string) (database, ed25519.PrivateKey, error) {
+	path := filepath.Join(dir, DatabaseFile)
+	_, err := os.Stat(path)
+	key, err := o.loadKey(dir, !errors.Is(err, fs.ErrNotExist))
+	if err != nil {
+		return nil, nil, fmt.Errorf("hub key: %w", err)
+	}
+	db, err := sqlite.Open(path, sqlite.Options{Now: o.Now})
+	if err != nil {
+		return nil, nil, fmt.Errorf("hub database %s: %w", path, err)
+	}
+	return db, key, nil
+}
+
+// openServer opens the database on a server, and the hub's key. The database knows whether the hub is new.
+func (o Options) openServer(dir string) (database, ed25519.PrivateKey, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), openTime)
+	defer cancel()
+	db, err := postgres.Open(ctx, o.Database, postgres.Options{Now: o.Now})
+	if err != nil {
+		return nil, nil, err
+	}
+	pinned, err := db.PinnedKey(ctx)
+	if err == nil && pinned == "" && o.MustExist {
+		err = fmt.Errorf("database %s %w", postgres.Name(o.Database), ErrNoHub)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	key, err := o.loadKey(dir, pinned != "")
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("hub key: %w", err), db.Close())
+	}
+	return db, key, nil
+}
+
+// openTime bounds the time in which a database on a server is opened, and its tables are brought up to date.
+const openTime = 5 * time.Minute
+
+// DatabaseName returns the URL of a database as logs and errors show it, without its password.
+func DatabaseName(url string) string { return postgres.Name(url) }
 
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {

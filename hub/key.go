@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -24,10 +25,15 @@ const (
 
 // loadKey reads the hub's key, and makes one for a new hub. An existing hub had a key: agents have pinned it, and would
 // keep their reports for ever if another took its place.
-func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
-	path := filepath.Join(dir, KeyFile)
+func (o Options) loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
+	path := cmp.Or(o.KeyFile, filepath.Join(dir, KeyFile))
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		if exists {
+		switch {
+		case o.KeyFile != "":
+			return nil, fmt.Errorf("%w: %s does not exist", ErrNoKey, path)
+		case exists && o.Database != "":
+			return nil, fmt.Errorf("%w: the database belongs to a hub, and %s does not exist", ErrNoKey, path)
+		case exists:
 			return nil, fmt.Errorf("%s: %w: it is missing beside the database", path, store.ErrCorrupt)
 		}
 		if err := makeKey(path); err != nil {

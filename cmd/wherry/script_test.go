@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/wherry-dev/wherry/e2e/hubload"
+	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
@@ -25,8 +27,9 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,
-// those that other files describe, and four more:
+// those that other files describe, and five more:
 //
+//	postgres VAR                    makes a database on a PostgreSQL server; $VAR is its URL
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
 //	gitworktree DIR BRANCH VAR      commits all of DIR to the repository in it, made if need be; $VAR is the commit
@@ -56,6 +59,18 @@ func scriptParams(t *testing.T) testscript.Params {
 			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
+			"postgres": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg || len(args) != 1 {
+					ts.Fatalf("usage: postgres VAR")
+				}
+				ts.Setenv(args[0], pgtest.URL(t))
+			},
+		},
+		Condition: func(condition string) (bool, error) {
+			if condition == "postgres" {
+				return pgtest.Installed(), nil
+			}
+			return false, fmt.Errorf("unknown condition %s", condition)
 		},
 	}
 }

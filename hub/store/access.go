@@ -94,4 +94,6 @@ type Access interface {
 	// PinKey notes that the database belongs to the hub whose key has this id. The error wraps ErrOtherKey if it belongs to
 	// another.
 	PinKey(ctx context.Context, keyID string) error
+	// PinnedKey returns the id of the key of the hub that the database belongs to; empty if it belongs to none yet.
+	PinnedKey(ctx context.Context) (string, error)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-func newClustersAddCommand(dir *string) *cobra.Command {
+func newClustersAddCommand(dir *location) *cobra.Command {
 	var r registration
 	var request requestFlags
 	var replace bool
@@ -61,7 +61,7 @@ has lost its old one, give --replace; former keys are then refused.`,
 	return cmd
 }
 
-func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, replace bool) error {
+func addCluster(cmd *cobra.Command, h *hub.Hub, dir location, c store.Cluster, replace bool) error {
 	add := h.AddCluster
 	if replace {
 		add = h.ReplaceCluster
@@ -79,7 +79,7 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, rep
 }
 
 // addRoster registers the clusters of an environment's folder that report.
-func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args []string, replace bool) error {
+func addRoster(cmd *cobra.Command, dir location, folder string, flags *registration, args []string, replace bool) error {
 	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" {
 		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-func newClustersCommand(dir *string) *cobra.Command {
+func newClustersCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clusters",
 		Short: "Register the clusters whose reports the hub takes",
@@ -26,7 +26,7 @@ func newClustersCommand(dir *string) *cobra.Command {
 	return cmd
 }
 
-func newClustersListCommand(dir *string) *cobra.Command {
+func newClustersListCommand(dir *location) *cobra.Command {
 	return listing[store.Registration]{
 		kind:  "clusters",
 		short: "List what is registered",
@@ -67,7 +67,7 @@ func retired(r store.Registration) string {
 }
 
 // change changes the registration of the cluster with this name or uid, and prints the outcome that do returns.
-func change(cmd *cobra.Command, dir, name string, do func(*hub.Hub) (c store.Identity, outcome string, err error)) error {
+func change(cmd *cobra.Command, dir location, name string, do func(*hub.Hub) (c store.Identity, outcome string, err error)) error {
 	return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 		c, outcome, err := do(h)
 		if err != nil {
@@ -79,7 +79,7 @@ func change(cmd *cobra.Command, dir, name string, do func(*hub.Hub) (c store.Ide
 }
 
 // printCluster prints what has happened to a cluster of the hub in dir.
-func printCluster(cmd *cobra.Command, dir string, c store.Identity, outcome string) {
+func printCluster(cmd *cobra.Command, dir location, c store.Identity, outcome string) {
 	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, outcome)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 )
 
-func newExportAckCommand(dir *string) *cobra.Command {
+func newExportAckCommand(dir *location) *cobra.Command {
 	var out, format string
 	var clusters []string
 	var silentFor time.Duration

@@ -152,7 +152,7 @@ func (g *getFlags) ask(cmd *cobra.Command, use func(fleet) error) error {
 		return cli.Fail(cli.Usage, fmt.Errorf("--tls-ca is for a hub's URL, and %s is a folder", dir), "give --hub URL, or leave --tls-ca out")
 	}
 	if dir != "" {
-		return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error { return use(h) })
+		return withHub(location{folder: dir}, hub.Options{MustExist: true}, func(h *hub.Hub) error { return use(h) })
 	}
 	client, err := oci.NewHTTPClient(oci.Network{CAFile: g.authorities})
 	if err != nil {

@@ -3,11 +3,9 @@
 package hubcmd
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -18,19 +16,19 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// dataVariable names the hub's folder where --data does not.
-const dataVariable = "WHERRY_HUB_DATA"
-
 // Command returns the command wherry hub.
 func Command() *cobra.Command {
-	var dir string
+	var dir location
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Collect compliance reports and show the fleet",
 		Long: `Collect compliance reports and show the fleet. A hub is one process and one folder, which holds its
-database and its key. The other commands here work on that folder, also while the hub serves.`,
+database and its key. The other commands here work on that folder, also while the hub serves.
+
+With --database the hub keeps its data in PostgreSQL, and the folder has the key alone. Several hubs may serve one database,
+on several machines: give all of them the same key.`,
 	}
-	cmd.PersistentFlags().StringVar(&dir, "data", cmp.Or(os.Getenv(dataVariable), "hub"), "the hub's `FOLDER`, else $"+dataVariable)
+	dir.flags(cmd)
 	cmd.AddCommand(
 		newClustersCommand(&dir),
 		newExportAckCommand(&dir),
@@ -42,12 +40,13 @@ database and its key. The other commands here work on that folder, also while th
 	return cmd
 }
 
-// withHub opens the hub in dir for the time of use.
-func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
-	if dir == "" {
-		return cli.Usagef("--data is empty: it names the hub's folder")
+// withHub opens the hub at dir for the time of use.
+func withHub(dir location, o hub.Options, use func(*hub.Hub) error) error {
+	o, err := dir.options(o)
+	if err != nil {
+		return err
 	}
-	h, err := hub.Open(dir, o)
+	h, err := hub.Open(dir.folder, o)
 	if err != nil {
 		return failure(err, dir)
 	}
@@ -55,8 +54,8 @@ func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
 	return failure(errors.Join(err, h.Close()), dir)
 }
 
-// failure gives an error of the hub in dir its exit code and a hint.
-func failure(err error, dir string) error {
+// failure gives an error of the hub at dir its exit code and a hint.
+func failure(err error, dir location) error {
 	var said *cli.Error
 	var refused *hubapi.Error
 	switch {
@@ -64,6 +63,10 @@ func failure(err error, dir string) error {
 		return err
 	case errors.Is(err, hub.ErrNoHub):
 		return cli.Fail(cli.Usage, err, fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve"))
+	case errors.Is(err, store.ErrOtherKey):
+		return cli.Fail(cli.Usage, err, "give the key of the hub that the database belongs to with --key, or another database")
+	case errors.Is(err, hub.ErrNoKey):
+		return cli.Fail(cli.Usage, err, "copy hub.key from the folder of a hub that has it, or give it with --key")
 	case errors.Is(err, store.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, store.ErrExists):
@@ -76,6 +79,10 @@ func failure(err error, dir string) error {
 		return cli.Fail(cli.Denied, err, "")
 	case errors.Is(err, store.ErrNewer):
 		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
+	case errors.Is(err, store.ErrUnavailable):
+		return cli.Fail(cli.Failed, err, "see whether the database server runs and can be reached from here, and try again; nothing that was acknowledged is lost")
+	case errors.Is(err, fs.ErrPermission) && dir.isServer():
+		return cli.Fail(cli.Failed, err, "the database's user needs to log in, to write, and to make tables the first time; --database-file and PGPASSFILE give a password")
 	case errors.Is(err, store.ErrCorrupt):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir))
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrNotExist):

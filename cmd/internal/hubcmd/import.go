@@ -29,7 +29,7 @@ type imported struct {
 	hub.ImportResult
 }
 
-func newImportCommand(dir *string) *cobra.Command {
+func newImportCommand(dir *location) *cobra.Command {
 	var format string
 	var registry flags.Registry
 	cmd := &cobra.Command{

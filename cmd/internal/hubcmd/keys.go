@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 )
 
-func newKeysCommand(dir *string) *cobra.Command {
+func newKeysCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{Use: "keys", Short: "Show the key that the hub signs acknowledgements with"}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "show",

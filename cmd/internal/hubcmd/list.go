@@ -19,7 +19,7 @@ type listing[T any] struct {
 	table             func(io.Writer, []T)
 }
 
-func (l listing[T]) command(dir *string) *cobra.Command {
+func (l listing[T]) command(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "list",

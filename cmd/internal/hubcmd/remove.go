@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-func newClustersRemoveCommand(dir *string) *cobra.Command {
+func newClustersRemoveCommand(dir *location) *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME|UID",
 		Short:   "End a cluster's registration as if it had never been",

@@ -30,7 +30,7 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 }
 
 // register registers the cluster of a request, or replaces the key of one.
-func (f *requestFlags) register(cmd *cobra.Command, dir string, flags *registration, args []string, replace bool) error {
+func (f *requestFlags) register(cmd *cobra.Command, dir location, flags *registration, args []string, replace bool) error {
 	envelope, err := readInput(cmd, f.file)
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-func newClustersRetireCommand(dir *string) *cobra.Command {
+func newClustersRetireCommand(dir *location) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "retire NAME|UID",

@@ -30,7 +30,7 @@ type serving struct {
 	proxies, hosts         []string
 }
 
-func newServeCommand(dir *string) *cobra.Command {
+func newServeCommand(dir *location) *cobra.Command {
 	var s serving
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -71,10 +71,10 @@ without a token may read.`,
 					return err
 				}
 				if first.ID() != "" {
-					cmd.PrintErrf("admin token, printed only once and kept in %s: %s\n", filepath.Join(*dir, access.AdminTokenFile), first.Reveal())
+					cmd.PrintErrf("admin token, printed only once and kept in %s: %s\n", filepath.Join(dir.folder, access.AdminTokenFile), first.Reveal())
 				}
 				return serve(cmd.Context(), h, listener, func() error {
-					log.Info("hub is ready", "url", url, "data", *dir)
+					log.Info("hub is ready", "url", url, "data", dir.String())
 					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
 						return cli.Fail(cli.Failed, fmt.Errorf("print the URL: %w", err), "")
 					}

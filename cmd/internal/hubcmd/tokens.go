@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-func newTokensCommand(dir *string) *cobra.Command {
+func newTokensCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokens",
 		Short: "Make tokens by which agents register themselves",
@@ -26,7 +26,7 @@ func newTokensCommand(dir *string) *cobra.Command {
 	return cmd
 }
 
-func newTokensCreateCommand(dir *string) *cobra.Command {
+func newTokensCreateCommand(dir *location) *cobra.Command {
 	var s store.TokenScope
 	var expires time.Duration
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 	return cmd
 }
 
-func newTokensListCommand(dir *string) *cobra.Command {
+func newTokensListCommand(dir *location) *cobra.Command {
 	return listing[store.Token]{
 		kind:  "tokens",
 		short: "List the tokens, without their secrets",
@@ -88,7 +88,7 @@ func tokenTable(w io.Writer, all []store.Token) {
 	}
 }
 
-func newTokensRevokeCommand(dir *string) *cobra.Command {
+func newTokensRevokeCommand(dir *location) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Make a token useless; what it has registered stays registered",

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-func newClustersUnshareCommand(dir *string) *cobra.Command {
+func newClustersUnshareCommand(dir *location) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unshare NAME|UID",
 		Short: "Say that one agent alone has a cluster's identity again",

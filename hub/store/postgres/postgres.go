@@ -134,6 +134,9 @@ func Name(url string) string {
 	if err != nil {
 		return "postgres"
 	}
+	if strings.HasPrefix(c.Host, "/") { // the folder of a socket
+		return fmt.Sprintf("postgres:///%s?host=%s", c.Database, c.Host)
+	}
 	return fmt.Sprintf("postgres://%s/%s", c.Host, c.Database)
 }
 

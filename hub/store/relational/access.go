@@ -146,7 +146,7 @@ func (d *DB) AuditLog(ctx context.Context, after int64, limit int) ([]store.Audi
 func (d *DB) PinKey(ctx context.Context, keyID string) error {
 	// A database that may not be written, and has its key already, can be read.
 	pinned, err := pinnedKey(ctx, d.read)
-	if errors.Is(err, sql.ErrNoRows) {
+	if err == nil && pinned == "" {
 		err = d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 			if _, err := db.Exec(ctx, `INSERT INTO owner (id, kid) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`, keyID); err != nil {
 				return err
@@ -164,6 +164,17 @@ func (d *DB) PinKey(ctx context.Context, keyID string) error {
 	return nil
 }
 
+// PinnedKey implements store.Access.
+func (d *DB) PinnedKey(ctx context.Context) (string, error) {
+	kid, err := pinnedKey(ctx, d.read)
+	return kid, d.classify(err)
+}
+
+// pinnedKey returns the key of the hub that the database belongs to; empty if it belongs to none.
 func pinnedKey(ctx context.Context, db querier) (kid string, err error) {
-	return kid, db.row(ctx, `SELECT kid FROM owner WHERE id = 1`).Scan(&kid)
+	err = db.row(ctx, `SELECT kid FROM owner WHERE id = 1`).Scan(&kid)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return kid, err
 }

@@ -128,6 +128,9 @@ func accessTests() []test {
 			require.Equal(t, want, got)
 		}},
 		{"a database belongs to the hub of one key", func(t *testing.T, f *fixture) {
+			pinned, err := f.access().PinnedKey(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, pinned)
 			var started sync.WaitGroup
 			for range 4 { // the first starts of several
 				other := f.again()
@@ -141,6 +144,9 @@ func accessTests() []test {
 			require.NoError(t, f.access().PinKey(t.Context(), "mine"))
 			require.ErrorIs(t, f.access().PinKey(t.Context(), "other"), store.ErrOtherKey)
 			require.ErrorIs(t, f.again().access().PinKey(t.Context(), "other"), store.ErrOtherKey)
+			pinned, err = f.access().PinnedKey(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, "mine", pinned)
 		}},
 	}
 }

@@ -35,17 +35,23 @@ const startTime = time.Minute
 // User is the server's superuser, who needs no password.
 const User = "wherry"
 
-// Require skips the test, or fails it, if PostgreSQL is not installed.
+// Require skips the test if PostgreSQL is not installed.
 func Require(t testing.TB) {
 	t.Helper()
 	if _, err := programs(); err == nil {
 		return
 	}
 	const why = "PostgreSQL is not installed: there is no /usr/lib/postgresql/*/bin/postgres, and none in $PATH"
-	if slices.Contains(strings.Split(os.Getenv("WHERRY_REQUIRE"), ","), "postgres") {
+	if Installed() {
 		t.Fatal(why)
 	}
 	t.Skip(why)
+}
+
+// Installed reports whether PostgreSQL is installed, or has to be, for $WHERRY_REQUIRE.
+func Installed() bool {
+	_, err := programs()
+	return err == nil || slices.Contains(strings.Split(os.Getenv("WHERRY_REQUIRE"), ","), "postgres")
 }
 
 // URL returns the URL of a new, empty database on the shared server. It is dropped when the test ends.
