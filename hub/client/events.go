@@ -40,6 +40,9 @@ func (c Client) Events(ctx context.Context, after store.Position, q fleet.Query,
 		if f.ended != nil {
 			return f.ended
 		}
+		if !q.AsOf.IsZero() && errors.Is(err, errEnd) {
+			return nil
+		}
 		if f.lines == 0 || !passing(err) {
 			return err
 		}
@@ -55,6 +58,9 @@ func (c Client) Events(ctx context.Context, after store.Position, q fleet.Query,
 		}
 	}
 }
+
+// errEnd means that the hub has ended a stream.
+var errEnd = fmt.Errorf("the stream of events has ended: %w", io.ErrUnexpectedEOF)
 
 // passing reports whether asking again may help.
 func passing(err error) bool {
@@ -137,7 +143,7 @@ func (f *follower) stream(ctx context.Context) error {
 	}
 	err = lines.Err()
 	if err == nil {
-		err = io.ErrUnexpectedEOF
+		err = errEnd
 	}
 	return f.client.wrap(reasonOf(err))
 }

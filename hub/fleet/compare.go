@@ -37,15 +37,9 @@ func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Co
 			c.ReadAt = m.readAt
 		}
 	}
-	points := map[point]bool{}
-	for _, side := range sides {
-		for p := range side {
-			points[p] = true
-		}
-	}
-	for p := range points {
-		row := ComparisonRow{Workspace: p.workspace, Workload: p.workload, Target: p.target, Left: variants(sides[0][p]), Right: variants(sides[1][p])}
-		row.Differs = differs(row.Left, row.Right)
+	for _, p := range matching(sides[0], sides[1]) {
+		row := ComparisonRow{Workspace: p.workspace, Workload: p.workload, Target: p.target, RightTarget: p.right, Left: variants(sides[0][p.point]), Right: variants(sides[1][p.onRight()])}
+		row.Differs = differs(row.Left, row.Right, p.right == "")
 		if len(row.Differs) == 0 {
 			c.Same++
 			if onlyDiff {
@@ -58,6 +52,50 @@ func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Co
 		return cmp.Or(strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Workload, b.Workload), strings.Compare(a.Target, b.Target))
 	})
 	return c, nil
+}
+
+// pair is a deployment target, with its name on the right side if that is another.
+type pair struct {
+	point
+	right string
+}
+
+func (p pair) onRight() point {
+	if p.right == "" {
+		return p.point
+	}
+	return point{p.workspace, p.workload, p.right}
+}
+
+// matching returns the deployment targets of both sides. Environments often have targets of their own: if a workload has one
+// target that is on the left side alone and one that is on the right side alone, these are compared.
+func matching(left, right map[point]map[variant]number) (all []pair) {
+	type workload struct{ workspace, workload string }
+	alone := map[workload][2][]string{}
+	only := func(side int, of, other map[point]map[variant]number) {
+		for p := range of {
+			if _, both := other[p]; !both {
+				w := workload{p.workspace, p.workload}
+				names := alone[w]
+				names[side] = append(names[side], p.target)
+				alone[w] = names
+			} else if side == 0 {
+				all = append(all, pair{point: p})
+			}
+		}
+	}
+	only(0, left, right)
+	only(1, right, left)
+	for w, names := range alone {
+		if len(names[0]) == 1 && len(names[1]) == 1 {
+			all = append(all, pair{point{w.workspace, w.workload, names[0][0]}, names[1][0]})
+			continue
+		}
+		for _, target := range slices.Concat(names[0], names[1]) {
+			all = append(all, pair{point: point{w.workspace, w.workload, target}})
+		}
+	}
+	return all
 }
 
 // variants counts what runs of each deployment target.
@@ -103,8 +141,9 @@ func variants(of map[variant]number) []Variant {
 	return all
 }
 
-// differs names what differs between two sides of a deployment target. How many clusters run it does not count.
-func differs(left, right []Variant) (names []string) {
+// differs names what differs between two sides of a deployment target. How many clusters run it does not count, nor the
+// content of different targets, whose names are in it.
+func differs(left, right []Variant, sameTarget bool) (names []string) {
 	switch {
 	case len(left) == 0:
 		return []string{"missing left"}
@@ -118,7 +157,7 @@ func differs(left, right []Variant) (names []string) {
 		names = append(names, "config")
 	}
 	// Content differs wherever version or configuration do.
-	if len(names) == 0 && !sameSet(left, right, func(v Variant) variant { return variant{v.Version, string(v.ConfigDigest), string(v.Content)} }) {
+	if sameTarget && len(names) == 0 && !sameSet(left, right, func(v Variant) variant { return variant{v.Version, string(v.ConfigDigest), string(v.Content)} }) {
 		names = append(names, "content")
 	}
 	if wellDone(left) != wellDone(right) {

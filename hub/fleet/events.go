@@ -48,7 +48,8 @@ const eventsAtOnce = 500
 
 // Follow implements Follower.
 func (v *View) Follow(ctx context.Context, after store.Position, q Query, each func(Event) error, at func(store.Position) error) error {
-	q.After, q.Limit = "", 0
+	toEnd := !q.AsOf.IsZero()
+	q.After, q.Limit, q.AsOf = "", 0, time.Time{}
 	test, err := v.changeTest(q)
 	if err != nil {
 		return err
@@ -95,6 +96,9 @@ func (v *View) Follow(ctx context.Context, after store.Position, q Query, each f
 			}
 		}
 		if len(entries) == 0 {
+			if toEnd {
+				return nil
+			}
 			if err := from.Await(ctx, after); err != nil {
 				return err
 			}

@@ -310,6 +310,9 @@ type ComparisonRow struct {
 	Workspace string `json:"workspace,omitempty"`
 	Workload  string `json:"workload"`
 	Target    string `json:"target"`
+	// RightTarget is the target of the right side, if the workload has one target that is on the left side alone and one that
+	// is on the right side alone; empty otherwise.
+	RightTarget string `json:"rightTarget,omitempty"`
 	// Differs names what differs: "missing left", "missing right", "version", "config", "content" or "state".
 	Differs []string `json:"differs,omitempty"`
 	// Left and Right have an entry for each combination of version, configuration and content, the most frequent first.
@@ -466,7 +469,8 @@ type Answers interface {
 	// Report returns one report of a cluster, by its name or id.
 	Report(ctx context.Context, cluster, name string) (ReportDetail, error)
 	// Events calls each with the events after a position, and goes on until ctx ends or each returns an error. A position of
-	// -1 begins with the next event.
+	// -1 begins with the next event. If q.AsOf is set, whatever it is, Events returns nil after the last event that is stored
+	// already.
 	Events(ctx context.Context, after store.Position, q Query, each func(Event) error) error
 }
 

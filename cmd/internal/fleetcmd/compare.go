@@ -104,7 +104,7 @@ func printComparison(cmd *cobra.Command, f format, c fleet.Comparison, width int
 	columns := []column[fleet.ComparisonRow]{
 		wideText("WORKSPACE", func(r fleet.ComparisonRow) string { return r.Workspace }),
 		text("WORKLOAD", func(r fleet.ComparisonRow) string { return r.Workload }),
-		text("TARGET", func(r fleet.ComparisonRow) string { return r.Target }),
+		text("TARGET", func(r fleet.ComparisonRow) string { return joined(" / ", r.Target, r.RightTarget) }),
 		text("DIFFERS", func(r fleet.ComparisonRow) string { return strings.Join(r.Differs, ", ") }),
 		{header: strings.ToUpper(c.Left), flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Left, r.Differs) }},
 		{header: strings.ToUpper(c.Right), flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Right, r.Differs) }},

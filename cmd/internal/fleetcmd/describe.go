@@ -44,7 +44,7 @@ type describer struct {
 // newDescriber returns the flags, added to cmd. With are those that choose.
 func newDescriber(cmd *cobra.Command, s *source, with ...string) *describer {
 	d := &describer{source: s}
-	without := []string{"state"}
+	without := []string{"state", "relation", "silent-for"}
 	for _, c := range choosing {
 		if !slices.Contains(with, c.name) {
 			without = append(without, c.name)

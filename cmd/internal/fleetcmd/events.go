@@ -1,11 +1,8 @@
 package fleetcmd
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +35,7 @@ oldest that the hub keeps. With -f, the command goes on with each that comes, an
 		Args:    cobra.NoArgs,
 	}
 	s.addTo(cmd)
-	q.addChoosing(cmd, "state", "as-of")
+	q.addChoosing(cmd, ofPresent...)
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with the events that come")
 	cmd.Flags().Int64Var(&after, "after", 0, "begin after the event with this `ID`")
 	addFormat(cmd, &f, []format{asTable, asNDJSON})
@@ -56,35 +53,14 @@ oldest that the hub keeps. With -f, the command goes on with each that comes, an
 		}
 		write := func(e fleet.Event) error { return writeEvent(cmd, f, e) }
 		return s.ask(cmd, func(a fleet.Answers) error {
-			if follow {
-				return a.Events(cmd.Context(), from, q.Query, write)
+			if !follow {
+				q.AsOf = s.now()
 			}
-			return stored(cmd.Context(), a, from, q.Query, write)
+			return a.Events(cmd.Context(), from, q.Query, write)
 		})
 	}
 	return cmd
 }
-
-// stored calls write with the events that are stored already. They have all come once none has come for a moment.
-func stored(ctx context.Context, a fleet.Answers, from store.Position, q fleet.Query, write func(fleet.Event) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(quietTime, func() { cancel(errQuiet) })
-	defer quiet.Stop()
-	err := a.Events(ctx, from, q, func(e fleet.Event) error {
-		quiet.Reset(quietTime)
-		return write(e)
-	})
-	if errors.Is(context.Cause(ctx), errQuiet) {
-		return nil
-	}
-	return err
-}
-
-// quietTime is how long no stored event comes after the last one.
-const quietTime = 2 * time.Second
-
-var errQuiet = errors.New("all stored events have come")
 
 func writeEvent(cmd *cobra.Command, f format, e fleet.Event) error {
 	if f == asNDJSON {

@@ -239,7 +239,7 @@ The hub knows what is published from "wherry hub serve --watch LOCATION" or "whe
 		Example: "  wherry get releases --environment prod --type drone\n  wherry get releases -o json",
 		Args:    cobra.NoArgs,
 	}
-	l := newLister(cmd, s, nil, "cluster", "ring", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "selector", "state", "as-of")
+	l := newLister(cmd, s, nil, "cluster", "ring", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "selector", "state", "relation", "silent-for", "as-of")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list(cmd, l, releaseKind) }
 	return cmd
 }
@@ -328,7 +328,7 @@ func newGetEnvironments(s *source) *cobra.Command {
 		Example: "  wherry get environments\n  wherry get environments -o json",
 		Args:    cobra.NoArgs,
 	}
-	l := newLister(cmd, s, nil, "cluster", "type", "ring", "workspace", "application", "workload", "target", "adapter", "version", "commit", "config", "content", "release", "image", "selector", "state", "as-of")
+	l := newLister(cmd, s, nil, "cluster", "type", "ring", "workspace", "application", "workload", "target", "adapter", "version", "commit", "config", "content", "release", "image", "selector", "state", "relation", "silent-for", "as-of")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return list(cmd, l, environmentKind) }
 	return cmd
 }
@@ -384,7 +384,7 @@ by which way, and whose key signed it. "wherry describe report CLUSTER/NAME" sho
 		Example: "  wherry get reports plant-7 --limit 20\n  wherry get reports plant-7 -o csv",
 		Args:    cobra.MaximumNArgs(1),
 	}
-	without := []string{"as-of", "state"}
+	without := []string{"as-of", "state", "relation", "silent-for"}
 	for _, c := range choosing {
 		if c.name != "cluster" {
 			without = append(without, c.name)

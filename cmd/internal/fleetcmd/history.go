@@ -35,7 +35,7 @@ way the hub learned of it.
 		Args: cobra.MaximumNArgs(1),
 	}
 	s.addTo(cmd)
-	l := newLister(cmd, s, nil, "state", "as-of")
+	l := newLister(cmd, s, nil, ofPresent...)
 	f := cmd.Flags()
 	f.StringVar(&since, "since", "", "only changes after a `TIME`, such as 2026-11-01 or 7d")
 	f.StringVar(&until, "until", "", "only changes before a `TIME`")

@@ -60,15 +60,22 @@ func (q *query) addChoosing(cmd *cobra.Command, without ...string) {
 			cli.NotEmpty(cmd, c.name)
 		}
 	}
-	if !slices.Contains(without, "state") {
+	has := func(name string) bool { return !slices.Contains(without, name) }
+	if has("state") {
 		f.StringSliceVar(&q.states, "state", nil, "only these `STATES`, such as failed,stale")
-		f.StringSliceVar(&q.relations, "relation", nil, "only what stands like this to what it is meant to run: `RELATIONS` such as behind,foreign")
-		f.StringVar(&q.silentFor, "silent-for", "", "only clusters whose last word is at least this `DURATION` old, such as 7d")
-		cli.NotEmpty(cmd, "state", "relation", "silent-for")
+		cli.NotEmpty(cmd, "state")
 		_ = cmd.RegisterFlagCompletionFunc("state", listCompletion(words(store.States())))
+	}
+	if has("relation") {
+		f.StringSliceVar(&q.relations, "relation", nil, "only what stands like this to what it is meant to run: `RELATIONS` such as behind,foreign")
+		cli.NotEmpty(cmd, "relation")
 		_ = cmd.RegisterFlagCompletionFunc("relation", listCompletion(words(relations)))
 	}
-	if !slices.Contains(without, "as-of") {
+	if has("silent-for") {
+		f.StringVar(&q.silentFor, "silent-for", "", "only clusters whose last word is at least this `DURATION` old, such as 7d")
+		cli.NotEmpty(cmd, "silent-for")
+	}
+	if has("as-of") {
 		f.StringVar(&q.asOf, "as-of", "", "as it was at a `TIME`: 2026-11-01, 2026-11-01T14:00:00Z, or 24h for a day ago")
 		cli.NotEmpty(cmd, "as-of")
 	}
@@ -115,6 +122,9 @@ func (q *query) addLimit(cmd *cobra.Command) {
 
 // terminalRows is the limit of lists on a terminal.
 const terminalRows = 100
+
+// ofPresent are the flags that choose among what is there, and not among changes.
+var ofPresent = []string{"relation", "silent-for", "as-of", "image", "adapter"}
 
 // relations lists how clusters stand to what is published.
 var relations = []fleet.Relation{fleet.Current, fleet.Behind, fleet.Ahead, fleet.Foreign, fleet.Nothing}
@@ -175,5 +185,5 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 	if t.After(now) {
 		return t, cli.Usagef("%s %s: it is in the future", flag, text)
 	}
-	return t.Truncate(time.Second), nil
+	return t, nil
 }

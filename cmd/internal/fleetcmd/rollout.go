@@ -63,7 +63,7 @@ The hub knows what is published from "wherry hub serve --watch LOCATION" or "whe
 		RunE: w.run,
 	}
 	s.addTo(cmd)
-	w.addChoosing(cmd, "cluster", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "release", "image", "state")
+	w.addChoosing(cmd, "cluster", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "release", "image", "state", "relation", "silent-for")
 	f := cmd.Flags()
 	f.BoolVar(&w.watch, "watch", false, "wait until all are compliant, or some failed")
 	f.StringVar(&w.timeout, "timeout", "", "with --watch: wait for this `DURATION` at most, such as 2h (default without end)")
