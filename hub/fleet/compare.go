@@ -54,13 +54,13 @@ func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Co
 	return c, nil
 }
 
-// pair is a deployment target, with its name on the right side if that is another.
-type pair struct {
+// counterpart is a deployment target, with its name on the right side if that is another.
+type counterpart struct {
 	point
 	right string
 }
 
-func (p pair) onRight() point {
+func (p counterpart) onRight() point {
 	if p.right == "" {
 		return p.point
 	}
@@ -69,7 +69,7 @@ func (p pair) onRight() point {
 
 // matching returns the deployment targets of both sides. Environments often have targets of their own: if a workload has one
 // target that is on the left side alone and one that is on the right side alone, these are compared.
-func matching(left, right map[point]map[variant]number) (all []pair) {
+func matching(left, right map[point]map[variant]number) (all []counterpart) {
 	type workload struct{ workspace, workload string }
 	alone := map[workload][2][]string{}
 	only := func(side int, of, other map[point]map[variant]number) {
@@ -80,7 +80,7 @@ func matching(left, right map[point]map[variant]number) (all []pair) {
 				names[side] = append(names[side], p.target)
 				alone[w] = names
 			} else if side == 0 {
-				all = append(all, pair{point: p})
+				all = append(all, counterpart{point: p})
 			}
 		}
 	}
@@ -88,11 +88,11 @@ func matching(left, right map[point]map[variant]number) (all []pair) {
 	only(1, right, left)
 	for w, names := range alone {
 		if len(names[0]) == 1 && len(names[1]) == 1 {
-			all = append(all, pair{point{w.workspace, w.workload, names[0][0]}, names[1][0]})
+			all = append(all, counterpart{point{w.workspace, w.workload, names[0][0]}, names[1][0]})
 			continue
 		}
 		for _, target := range slices.Concat(names[0], names[1]) {
-			all = append(all, pair{point: point{w.workspace, w.workload, target}})
+			all = append(all, counterpart{point: point{w.workspace, w.workload, target}})
 		}
 	}
 	return all
