@@ -1,15 +1,18 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -410,11 +413,11 @@ func TestTheFeedIsFollowed(t *testing.T) {
 	}
 	require.Equal(t, 10, count())
 
-	m.scanned = 0
+	m.scanned.Store(0)
 	state := m.put(randomCluster(r, 10))
 	v.fleet.Apply(state)
 	v.fleet.catchUp(t.Context())
-	require.Zero(t, m.scanned, "what was applied is not read again")
+	require.Zero(t, m.scanned.Load(), "what was applied is not read again")
 	require.Equal(t, 11, count())
 
 	m.remove("uid-10")
@@ -459,4 +462,54 @@ func TestTextsThatNobodyUsesAreForgotten(t *testing.T) {
 	require.Equal(t, again, list)
 	require.Less(t, len(v.fleet.tables.texts.values), 2*slack)
 	require.Equal(t, len(v.fleet.tables.texts.handles), v.fleet.tables.texts.size())
+}
+
+func TestAQuestionSeesWhatWasStoredBeforeIt(t *testing.T) {
+	m := newMemory()
+	v := all(t, m)
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	ctx, stop := context.WithCancel(t.Context())
+	running.Go(func() { assert.NoError(t, v.fleet.Run(ctx)) })
+	for w := range 3 {
+		running.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(w), 8))
+			for n := range 150 {
+				c := randomCluster(r, 3*n+w)
+				state := m.put(c)
+				if r.IntN(2) == 0 {
+					v.fleet.Apply(state)
+				}
+				got, err := v.Clusters(t.Context(), Query{Cluster: c.UID})
+				if assert.NoError(t, err) {
+					assert.Equal(t, c.AgentVersion, got.Clusters[0].AgentVersion)
+				}
+				if r.IntN(4) == 0 {
+					m.remove(c.UID)
+					_, err = v.Clusters(t.Context(), Query{Cluster: c.UID})
+					assert.ErrorIs(t, err, store.ErrUnknownCluster)
+				}
+			}
+			if w == 0 {
+				close(done)
+			}
+		})
+	}
+	for open := true; open; {
+		select {
+		case <-done:
+			open = false
+		default:
+		}
+		list, err := v.Deployments(t.Context(), Query{Sort: "version", State: store.States()})
+		require.NoError(t, err)
+		require.Len(t, list.Deployments, list.Totals.Count)
+		n := 0
+		for _, c := range list.Totals.States {
+			n += c
+		}
+		require.Equal(t, list.Totals.Count, n)
+	}
+	stop()
+	running.Wait()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ type memory struct {
 	releases []store.PublishedRelease
 	records  []store.PublishedRecord
 	broken   error
-	scanned  int // clusters
+	scanned  atomic.Int64 // clusters
 }
 
 func newMemory(states ...store.ClusterState) *memory {
@@ -150,7 +151,7 @@ func (m *memory) scan(all []store.ClusterState, s store.Scope, each func(store.C
 		if s.WithoutDeployments {
 			c.Deployments = nil
 		}
-		m.scanned++
+		m.scanned.Add(1)
 		if err := each(c); err != nil {
 			return err
 		}
