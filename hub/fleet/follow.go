@@ -30,6 +30,8 @@ type Options struct {
 	// Patience bounds how long a question waits for the database before it is answered from memory. Zero means five
 	// seconds.
 	Patience time.Duration
+	// Once is for one who asks once: each question reads what it needs from the database, and nothing is kept.
+	Once bool
 }
 
 // Fleet is the present of all clusters in memory. It follows the feed of its store, and may be used by several
@@ -42,6 +44,7 @@ type Fleet struct {
 	now      func() time.Time
 	log      *slog.Logger
 	patience time.Duration
+	once     bool
 	// following is held by the one that reads the feed, asOf by the one that keeps a moment of the past in memory.
 	following, asOf chan struct{}
 
@@ -74,7 +77,7 @@ type snapshot struct {
 // that came since the one before.
 func Open(ctx context.Context, from Source, o Options) (*Fleet, error) {
 	f := &Fleet{
-		source: from, now: o.Now, log: o.Log, patience: cmp.Or(o.Patience, 5*time.Second),
+		source: from, now: o.Now, log: o.Log, patience: cmp.Or(o.Patience, 5*time.Second), once: o.Once,
 		following: make(chan struct{}, 1), asOf: make(chan struct{}, 1),
 	}
 	if f.now == nil {
@@ -137,11 +140,13 @@ func (f *Fleet) load(ctx context.Context) error {
 		return err
 	}
 	t, byUID, order := newTables(), map[string]*cluster{}, []*cluster{}
-	err = f.source.Scan(ctx, store.Scope{}, func(s store.ClusterState) error {
-		c := t.pack(s)
-		byUID[c.uid], order = c, append(order, c)
-		return nil
-	})
+	if !f.once {
+		err = f.source.Scan(ctx, store.Scope{}, func(s store.ClusterState) error {
+			c := t.pack(s)
+			byUID[c.uid], order = c, append(order, c)
+			return nil
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -344,13 +349,14 @@ func (t *tables) snapshot(clusters []*cluster, p *published) *snapshot {
 	return &snapshot{clusters: clusters, texts: t.texts.values, kinds: t.kinds.values, releases: t.releases.values, published: p}
 }
 
-// then returns the fleet as of a time: the clusters that push chooses, which are at least those that are asked about.
+// then returns the fleet as of a time, zero for now: the clusters that push chooses, which are at least those that are asked
+// about.
 func (f *Fleet) then(ctx context.Context, at time.Time, push store.Scope) (*snapshot, error) {
 	f.mu.RLock()
 	p := f.published
 	f.mu.RUnlock()
 	t, all := newTables(), []*cluster{}
-	err := f.source.ScanAt(ctx, at, push, func(s store.ClusterState) error {
+	err := f.scan(ctx, at, push, func(s store.ClusterState) error {
 		all = append(all, t.pack(s))
 		return nil
 	})
@@ -358,5 +364,16 @@ func (f *Fleet) then(ctx context.Context, at time.Time, push store.Scope) (*snap
 		return nil, err
 	}
 	slices.SortFunc(all, byName)
-	return t.snapshot(all, p.at(at)), nil
+	if !at.IsZero() {
+		p = p.at(at)
+	}
+	return t.snapshot(all, p), nil
+}
+
+// scan reads clusters from the database as of a time, zero for now.
+func (f *Fleet) scan(ctx context.Context, at time.Time, s store.Scope, each func(store.ClusterState) error) error {
+	if at.IsZero() {
+		return f.source.Scan(ctx, s, each)
+	}
+	return f.source.ScanAt(ctx, at, s, each)
 }

@@ -242,14 +242,6 @@ func (m *moment) unread(ctx context.Context, err error) error {
 	return nil
 }
 
-// scan reads clusters from the database as of the moment.
-func (m *moment) scan(ctx context.Context, s store.Scope, each func(store.ClusterState) error) error {
-	if m.asOf.IsZero() {
-		return m.view.fleet.source.Scan(ctx, s, each)
-	}
-	return m.view.fleet.source.ScanAt(ctx, m.asOf, s, each)
-}
-
 // fillClusters adds what only the database has.
 func (m *moment) fillClusters(ctx context.Context, rows []Cluster) error {
 	if len(rows) == 0 {
@@ -259,7 +251,7 @@ func (m *moment) fillClusters(ctx context.Context, rows []Cluster) error {
 	for i := range rows {
 		at[rows[i].UID], uids = i, append(uids, rows[i].UID)
 	}
-	return m.unread(ctx, m.scan(ctx, store.Scope{UIDs: uids, WithoutDeployments: true}, func(s store.ClusterState) error {
+	return m.unread(ctx, m.view.fleet.scan(ctx, m.asOf, store.Scope{UIDs: uids, WithoutDeployments: true}, func(s store.ClusterState) error {
 		i, wanted := at[s.UID]
 		if !wanted {
 			return nil
@@ -289,7 +281,7 @@ func (m *moment) fillDeployments(ctx context.Context, from []found, rows []Deplo
 		return nil
 	}
 	slices.Sort(uids)
-	return m.unread(ctx, m.scan(ctx, store.Scope{UIDs: slices.Compact(uids)}, func(s store.ClusterState) error {
+	return m.unread(ctx, m.view.fleet.scan(ctx, m.asOf, store.Scope{UIDs: slices.Compact(uids)}, func(s store.ClusterState) error {
 		for i := range s.Deployments {
 			d := &s.Deployments[i]
 			// A newer report may be there by now.

@@ -39,7 +39,7 @@ type row struct {
 // when it needs the rows no more.
 func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment, done func(), err error) {
 	m, done = &moment{view: v, at: v.fleet.now(), asOf: q.AsOf}, func() {}
-	if m.asOf.IsZero() {
+	if m.asOf.IsZero() && !v.fleet.once {
 		if m.snapshot, m.readAt, err = v.fleet.present(ctx); err != nil {
 			return nil, nil, err
 		}
@@ -49,7 +49,9 @@ func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment
 	if m.asOf.After(m.at) {
 		return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
 	}
-	m.at = m.asOf
+	if !m.asOf.IsZero() {
+		m.at = m.asOf
+	}
 	// A fleet of then takes as much memory as the one of now, so there is one at a time.
 	if done, err = v.fleet.oneAsOf(ctx); err != nil {
 		return nil, nil, err
@@ -84,11 +86,14 @@ func (m *moment) readThen(ctx context.Context, q Query, deployments bool) (err e
 			return nil
 		}
 	}
-	m.push = store.Scope{Environment: q.Environment, Type: q.Type}
+	m.push = store.Scope{}
+	if q.Cluster == "" { // else it is to be found, whatever the other conditions are
+		m.push = store.Scope{Environment: q.Environment, Type: q.Type}
+	}
 	if m.push.Environment == "" && len(m.view.scope.environments) == 1 {
 		m.push.Environment = m.view.scope.environments[0]
 	}
-	if deployments {
+	if deployments && q.Cluster == "" {
 		m.push.Workspace, m.push.Workload = q.Workspace, q.Workload
 	}
 	if m.snapshot, err = m.view.fleet.then(ctx, m.asOf, m.push); err != nil {

@@ -35,7 +35,7 @@ func (m *moment) checkNames(ctx context.Context, q Query) error {
 	if q.Environment == "" && q.Type == "" && q.Workspace == "" && q.Workload == "" {
 		return nil
 	}
-	if !m.asOf.IsZero() && (m.push.Environment != "" || m.push.Type != "" || m.push.Workspace != "" || m.push.Workload != "" || m.push.UIDs != nil) {
+	if m.push.Environment+m.push.Type+m.push.Workspace+m.push.Workload != "" || m.push.UIDs != nil {
 		all := *m
 		all.push = store.Scope{}
 		var err error
