@@ -1,0 +1,254 @@
+// Package metrics renders the page of metrics that a hub serves to Prometheus, and keeps its counters.
+//
+// Counters count while the hub works; a Snapshot adds how the hub stands, and Page renders both. No metric has a label for a
+// cluster or a workload: the number of lines depends on the number of environments and cluster types, up to a bound, and on
+// nothing that agents say. docs/hub.md lists the metrics.
+package metrics
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// MaxNames bounds the environments, and the cluster types, that a page names. The others are counted together, as Others.
+const MaxNames = 500
+
+// Others is the name of what is beyond MaxNames.
+const Others = "(others)"
+
+// Upper bounds of the groups in which durations are counted, in seconds.
+var bounds = [...]float64{0.005, 0.025, 0.1, 0.25, 1, 2.5, 10, 60}
+
+// Counters count since the process began. The zero Counters is ready. It may be used by several goroutines.
+type Counters struct {
+	mu         sync.Mutex
+	stored     map[store.Via]int64
+	duplicates int64
+	rejected   map[hubapi.Code]int64
+	refused    map[hubapi.Code]int64
+	requests   map[route]*durations
+	trimmed    store.Trimmed
+}
+
+type route struct{ pattern, class string }
+
+type durations struct {
+	groups  [len(bounds)]int64 // not those of groups below
+	n       int64
+	seconds float64
+}
+
+// Stored counts reports that were stored, or were already.
+func (c *Counters) Stored(via store.Via, accepted, duplicates int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stored == nil {
+		c.stored = map[store.Via]int64{}
+	}
+	c.stored[via] += int64(accepted)
+	c.duplicates += int64(duplicates)
+}
+
+// Rejected counts a report that was refused.
+func (c *Counters) Rejected(code hubapi.Code) { c.count(&c.rejected, code) }
+
+// Refused counts a request that was refused as a whole.
+func (c *Counters) Refused(code hubapi.Code) { c.count(&c.refused, code) }
+
+func (c *Counters) count(in *map[hubapi.Code]int64, code hubapi.Code) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if *in == nil {
+		*in = map[hubapi.Code]int64{}
+	}
+	(*in)[code]++
+}
+
+// Answered counts a request by the pattern of its route, and its status. Pattern is empty if there is no such route.
+func (c *Counters) Answered(pattern string, status int, took time.Duration) {
+	if pattern == "" {
+		pattern = "none"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests == nil {
+		c.requests = map[route]*durations{}
+	}
+	at := route{pattern, fmt.Sprintf("%dxx", status/100)}
+	d := c.requests[at]
+	if d == nil {
+		d = &durations{}
+		c.requests[at] = d
+	}
+	d.n++
+	d.seconds += took.Seconds()
+	for i, bound := range bounds {
+		if took.Seconds() <= bound {
+			d.groups[i]++
+			return
+		}
+	}
+}
+
+// Trimmed counts what retention has removed.
+func (c *Counters) Trimmed(t store.Trimmed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trimmed.Envelopes += t.Envelopes
+	c.trimmed.Transitions += t.Transitions
+}
+
+// Clusters is how many clusters of an environment, or of a type, are in a state.
+type Clusters struct {
+	Name, State string
+	Count       int
+}
+
+// Snapshot is how a hub stands. What is nil, or negative, is not shown.
+type Snapshot struct {
+	Version string
+	// Environments and Types count clusters.
+	Environments, Types []Clusters
+	// End is the position of the newest change in the database, and Applied that of the newest that this process shows.
+	End, Applied store.Position
+	Upstream     *Upstream
+	// DatabaseBytes is the size of the database.
+	DatabaseBytes int64
+}
+
+// Upstream is how forwarding to another hub stands.
+type Upstream struct {
+	Position store.Position
+	// BehindSeconds is the age of the oldest report that was not forwarded.
+	BehindSeconds      float64
+	Forwarded, Refused int64
+	Waiting            map[hubapi.Code]int
+	Failing            bool
+}
+
+// Page returns the metrics in Prometheus' text format; see ContentType.
+func (c *Counters) Page(s Snapshot) []byte {
+	var p page
+	p.write("wherry_hub_build_info", gauge, "1, with the versions of the hub and of Go.", sample{value: 1, labels: []string{"version", s.Version, "go", runtime.Version()}})
+	p.write("wherry_hub_clusters", gauge, "Registered clusters, by environment and state.", clusters("environment", s.Environments)...)
+	p.write("wherry_hub_clusters_by_type", gauge, "Registered clusters, by cluster type and state.", clusters("type", s.Types)...)
+	c.write(&p)
+	if s.End >= 0 {
+		p.write("wherry_hub_feed_position", gauge, "Position of the newest change in the database.", one(float64(s.End)))
+	}
+	if s.End >= 0 && s.Applied >= 0 {
+		p.write("wherry_hub_feed_lag", gauge, "Changes that the database has and this process does not show yet.", one(max(0, float64(s.End-s.Applied))))
+	}
+	s.Upstream.write(&p)
+	if s.DatabaseBytes >= 0 {
+		p.write("wherry_hub_database_bytes", gauge, "Size of the database.", one(float64(s.DatabaseBytes)))
+	}
+	process(&p)
+	return p.Bytes()
+}
+
+// write writes the counters.
+func (c *Counters) write(p *page) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var stored []sample
+	for _, via := range []store.Via{store.ViaHTTP, store.ViaMedia, store.ViaRegistry} {
+		stored = append(stored, sample{value: float64(c.stored[via]), labels: []string{"via", string(via)}})
+	}
+	p.write("wherry_hub_reports_stored_total", counter, "Reports that were stored, by the way by which they came.", stored...)
+	p.write("wherry_hub_reports_duplicate_total", counter, "Reports that came again.", one(float64(c.duplicates)))
+	p.write("wherry_hub_reports_rejected_total", counter, "Reports that were refused, by the reason.", codes(c.rejected)...)
+	p.write("wherry_hub_requests_refused_total", counter, "Requests that were refused as a whole, by the code.", codes(c.refused)...)
+	p.write("wherry_hub_request_duration_seconds", histogram, "How long requests took, by their route and the class of their status.", durationsOf(c.requests)...)
+	p.write("wherry_hub_trimmed_envelopes_total", counter, "Envelopes that retention has removed.", one(float64(c.trimmed.Envelopes)))
+	p.write("wherry_hub_trimmed_changes_total", counter, "Changes of the history that retention has removed.", one(float64(c.trimmed.Transitions)))
+}
+
+// write writes how forwarding stands; nothing for nil.
+func (u *Upstream) write(p *page) {
+	if u == nil {
+		return
+	}
+	waiting := map[hubapi.Code]int64{hubapi.CodeUnknownCluster: 0}
+	for code, n := range u.Waiting {
+		waiting[code] = int64(n)
+	}
+	failing := 0.0
+	if u.Failing {
+		failing = 1
+	}
+	p.write("wherry_hub_upstream_position", gauge, "Position up to which everything is forwarded, refused or waiting.", one(float64(u.Position)))
+	p.write("wherry_hub_upstream_behind_seconds", gauge, "Age of the oldest report that is not forwarded; 0 if there is none.", one(u.BehindSeconds))
+	p.write("wherry_hub_upstream_failing", gauge, "1 while the upper hub does not take reports.", one(failing))
+	p.write("wherry_hub_upstream_forwarded_total", counter, "Reports that the upper hub has acknowledged.", one(float64(u.Forwarded)))
+	p.write("wherry_hub_upstream_refused_total", counter, "Reports that the upper hub refuses for good.", one(float64(u.Refused)))
+	p.write("wherry_hub_upstream_waiting_clusters", gauge, "Clusters whose reports wait, by the reason.", codes(waiting)...)
+}
+
+func one(value float64) sample { return sample{value: value} }
+
+// codes returns a sample for each code.
+func codes(counts map[hubapi.Code]int64) (all []sample) {
+	for _, code := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, sample{value: float64(counts[code]), labels: []string{"code", string(code)}})
+	}
+	return all
+}
+
+// clusters returns a sample for each row, of the first MaxNames names in their order, and of all others together.
+func clusters(label string, rows []Clusters) (all []sample) {
+	names, others := map[string]bool{}, map[string]int{}
+	for _, r := range rows {
+		if !names[r.Name] && len(names) == MaxNames {
+			others[r.State] += r.Count
+			continue
+		}
+		names[r.Name] = true
+		all = append(all, sample{value: float64(r.Count), labels: []string{label, r.Name, "state", r.State}})
+	}
+	for _, state := range slices.Sorted(maps.Keys(others)) {
+		all = append(all, sample{value: float64(others[state]), labels: []string{label, Others, "state", state}})
+	}
+	return all
+}
+
+func durationsOf(requests map[route]*durations) (all []sample) {
+	routes := slices.SortedFunc(maps.Keys(requests), func(a, b route) int {
+		return slices.Compare([]string{a.pattern, a.class}, []string{b.pattern, b.class})
+	})
+	for _, r := range routes {
+		d, labels, sum := requests[r], []string{"route", r.pattern, "status", r.class}, int64(0)
+		for i, bound := range bounds {
+			sum += d.groups[i]
+			all = append(all, sample{suffix: "_bucket", value: float64(sum), labels: append(slices.Clone(labels), "le", fmt.Sprint(bound))})
+		}
+		all = append(all,
+			sample{suffix: "_bucket", value: float64(d.n), labels: append(slices.Clone(labels), "le", "+Inf")},
+			sample{suffix: "_sum", value: d.seconds, labels: labels},
+			sample{suffix: "_count", value: float64(d.n), labels: labels})
+	}
+	return all
+}
+
+// process writes the metrics of the process. The names are those of Prometheus' own client library for Go, which dashboards know.
+func process(p *page) {
+	if data, err := os.ReadFile("/proc/self/statm"); err == nil {
+		var size, resident int64 // pages, proc(5)
+		if _, err := fmt.Sscan(string(data), &size, &resident); err == nil {
+			p.write("process_resident_memory_bytes", gauge, "Resident memory; absent where the system has no /proc.", one(float64(resident*int64(os.Getpagesize()))))
+		}
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	p.write("go_gc_heap_live_bytes", gauge, "What the last garbage collection has left.", one(float64(live[0].Value.Uint64())))
+	p.write("go_goroutines", gauge, "Goroutines that exist.", one(float64(runtime.NumGoroutine())))
+}

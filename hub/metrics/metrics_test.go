@@ -1,0 +1,66 @@
+package metrics
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+func TestPage(t *testing.T) {
+	var c Counters
+	c.Stored(store.ViaHTTP, 3, 1)
+	c.Rejected(hubapi.CodeConflict)
+	c.Refused(hubapi.CodeOverQuota)
+	c.Refused(hubapi.CodeOverQuota)
+	c.Answered("GET /v1/clusters", 200, 20*time.Millisecond)
+	c.Answered("GET /v1/clusters", 200, 2*time.Minute)
+	c.Answered("", 404, time.Millisecond)
+	c.Trimmed(store.Trimmed{Envelopes: 7, Transitions: 2})
+	page := string(c.Page(Snapshot{
+		Version: "v1", End: 12, Applied: 10, DatabaseBytes: 4096,
+		Environments: []Clusters{{"pr\"od", "compliant", 5}, {"stage", "failed", 1}},
+		Types:        []Clusters{{"drone", "compliant", 6}},
+		Upstream:     &Upstream{Position: 9, BehindSeconds: 1.5, Forwarded: 8, Waiting: map[hubapi.Code]int{hubapi.CodeUnknownCluster: 2}, Failing: true},
+	}))
+	for _, line := range []string{
+		`wherry_hub_clusters{environment="pr\"od",state="compliant"} 5`,
+		`wherry_hub_clusters_by_type{type="drone",state="compliant"} 6`,
+		`wherry_hub_reports_stored_total{via="http"} 3`,
+		`wherry_hub_reports_stored_total{via="media"} 0`,
+		`wherry_hub_reports_duplicate_total 1`,
+		`wherry_hub_reports_rejected_total{code="Conflict"} 1`,
+		`wherry_hub_requests_refused_total{code="OverQuota"} 2`,
+		`wherry_hub_request_duration_seconds_bucket{route="GET /v1/clusters",status="2xx",le="0.025"} 1`,
+		`wherry_hub_request_duration_seconds_bucket{route="GET /v1/clusters",status="2xx",le="60"} 1`,
+		`wherry_hub_request_duration_seconds_bucket{route="GET /v1/clusters",status="2xx",le="+Inf"} 2`,
+		`wherry_hub_request_duration_seconds_count{route="none",status="4xx"} 1`,
+		`wherry_hub_trimmed_envelopes_total 7`,
+		`wherry_hub_feed_position 12`,
+		`wherry_hub_feed_lag 2`,
+		`wherry_hub_upstream_waiting_clusters{code="UnknownCluster"} 2`,
+		`wherry_hub_upstream_behind_seconds 1.5`,
+		`wherry_hub_database_bytes 4096`,
+	} {
+		require.Contains(t, page, "\n"+line+"\n")
+	}
+}
+
+func TestALargeFleetHasAPageOfBoundedSize(t *testing.T) {
+	var many []Clusters
+	for i := range 10 * MaxNames {
+		for _, state := range store.States() {
+			many = append(many, Clusters{fmt.Sprintf("type-%05d", i), string(state), 2})
+		}
+	}
+	page := string((&Counters{}).Page(Snapshot{Types: many, DatabaseBytes: -1, End: -1}))
+	require.LessOrEqual(t, strings.Count(page, "wherry_hub_clusters_by_type{"), (MaxNames+1)*len(store.States()))
+	require.Contains(t, page, fmt.Sprintf(`wherry_hub_clusters_by_type{type="(others)",state="failed"} %d`, 9*MaxNames*2))
+	require.NotContains(t, page, "wherry_hub_database_bytes")
+	require.NotContains(t, page, "wherry_hub_upstream")
+}
