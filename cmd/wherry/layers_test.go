@@ -108,7 +108,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"":     nil,
 		},
 		"hub": {
-			"": {"access", "admission", "api", "desired", "fleet", "manage", "store", "store/postgres", "store/sqlite", "upstream", "web"},
+			"": {"access", "admission", "api", "desired", "fleet", "manage", "metrics", "store", "store/postgres", "store/sqlite", "upkeep", "upstream", "web"},
 
 			"access":    {"store"},
 			"admission": {"store"},
@@ -117,6 +117,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"desired":   {"store"},
 			"fleet":     {"store"},
 			"manage":    {"access", "store"},
+			"metrics":   {"store"},
+			"upkeep":    {"fleet", "store"},
 			"upstream":  {"store"},
 			"web":       {"access", "fleet", "store"},
 			"store":     nil,
