@@ -174,6 +174,8 @@ type Report struct {
 	ID    digest.Digest // bundle.ReportID
 	KeyID string        // of the key that signed it
 	Body  bundle.Report
+	// Envelope is the signed bytes, as they came. Without it the store keeps what the report says, and no proof.
+	Envelope []byte
 }
 
 // Batch is reports of one cluster, in any order.
@@ -195,6 +197,10 @@ type Outcome struct {
 	// SharedNow is true if this batch has shown it first.
 	SharedHow string
 	SharedNow bool
+	// State is the cluster as of the commit, nil if the batch has changed nothing. State.Change is the position of the batch in
+	// the feed. Who keeps states in memory can take it in place of reading the entry, unless it has a later one of the cluster
+	// already: two commits may be told of in another order.
+	State *ClusterState
 }
 
 // Transition is a change of one assignment, or of the agent as a whole.

@@ -114,14 +114,14 @@ func (d *DB) Enroll(ctx context.Context, c store.Cluster, token string, decide f
 		if err != nil {
 			return err
 		}
-		now := store.Millis(d.now())
+		now := d.now()
 		if grant.Register != nil {
 			if err := writeRegistration(ctx, db, *grant.Register, kid, now); err != nil {
 				return err
 			}
 		}
 		if grant.Use {
-			_, err = db.Exec(ctx, `INSERT INTO token_use (token_id, kid, uid, used_at) VALUES ($1, $2, $3, $4)`, token, kid, c.UID, now)
+			_, err = db.Exec(ctx, `INSERT INTO token_use (token_id, kid, uid, used_at) VALUES ($1, $2, $3, $4)`, token, kid, c.UID, store.Millis(now))
 		}
 		return err
 	})
@@ -195,7 +195,10 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 		if _, err := db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)`, cluster, kid, der); err != nil {
 			return fmt.Errorf("keep key %s: %w", kid, err)
 		}
-		return forgetShared(ctx, db, cluster, r.Until)
+		if err := forgetShared(ctx, db, cluster, r.Until); err != nil {
+			return err
+		}
+		return touch(ctx, db, d.now(), cluster)
 	})
 }
 

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
 
 // Clusters implements store.Store.
@@ -27,9 +27,8 @@ func (d *DB) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, e
 	end := q.end("c.name", f.Limit)
 	rows, err := d.read.query(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
 			`+stateNow("c.state")+`, c.state, c.reason, c.message, c.state_since,
-			c.desired_digest, c.desired_epoch, c.desired_sequence, c.desired_number, c.observed_digest, c.observed_epoch, c.observed_sequence, c.observed_number, c.expired,
-			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts, coalesce(c.shared_since, 0), c.shared_how
-		FROM cluster c`+end, q.args...)
+			coalesce(a.content, ''), c.incarnation, c.seq, coalesce(c.last_seen, 0), c.conflicts, coalesce(c.shared_since, 0), c.shared_how
+		FROM cluster c LEFT JOIN about a ON a.id = c.about_id`+end, q.args...)
 	if err != nil {
 		return store.ClusterList{}, d.classify(err)
 	}
@@ -51,36 +50,29 @@ func (d *DB) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, e
 
 func scanCluster(rows *sql.Rows) (store.ClusterStatus, error) {
 	var c store.ClusterStatus
-	var desired, observed bundle.ReportRelease
+	var about timeline.About
 	var since, seen, shared int64
-	var labels, claims string
+	var labels, content string
 	err := rows.Scan(&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &labels,
 		&c.State, &c.Was, &c.Reason, &c.Message, &since,
-		&desired.Digest, &desired.Epoch, &desired.Sequence, &desired.Number, &observed.Digest, &observed.Epoch, &observed.Sequence, &observed.Number, &observed.Expired,
-		&c.AgentVersion, &c.Incarnation, &c.Seq, &seen, &claims, &c.Conflicts, &shared, &c.SharedHow)
+		&content, &c.Incarnation, &c.Seq, &seen, &c.Conflicts, &shared, &c.SharedHow)
 	if err != nil {
 		return c, err
 	}
 	if err := json.Unmarshal([]byte(labels), &c.Labels); err != nil {
 		return c, fmt.Errorf("labels of cluster %s: %w: %v", c.Name, store.ErrCorrupt, err)
 	}
-	if claims != "" {
-		var claimed bundle.ReportCluster
-		if err := json.Unmarshal([]byte(claims), &claimed); err != nil {
-			return c, fmt.Errorf("claims of cluster %s: %w: %v", c.Name, store.ErrCorrupt, err)
+	if content != "" {
+		if err := parseAbout(content, &about); err != nil {
+			return c, fmt.Errorf("cluster %s: %w", c.Name, err)
 		}
-		c.Compare(claimed)
+		c.Desired, c.Observed, c.AgentVersion = about.Desired, about.Observed, about.AgentVersion
+		c.Compare(about.Claims)
 	}
 	if c.State != store.Stale {
 		c.Was = ""
 	}
 	c.Since, c.LastSeen, c.SharedSince = store.Moment(since), store.Moment(seen), store.Moment(shared)
-	if desired.Digest != "" {
-		c.Desired = &desired
-	}
-	if observed.Digest != "" {
-		c.Observed = &observed
-	}
 	return c, nil
 }
 
@@ -100,7 +92,7 @@ func (d *DB) Deployments(ctx context.Context, f store.Filter) (store.DeploymentL
 	}
 	end := q.end("c.name, d.assignment", f.Limit)
 	rows, err := d.read.query(ctx, `SELECT c.name, c.uid, c.environment, c.type, d.assignment, d.workspace, d.workload, d.target, d.adapter,
-			`+stateNow("d.state")+`, d.state, d.reason, d.message, d.since, d.version, d.config, d.content, d.revision, d.failures, d.floating, c.observed_digest
+			`+stateNow("d.state")+`, d.state, d.reason, d.message, CASE WHEN d.since > c.received_at AND c.received_at > 0 THEN c.received_at ELSE d.since END, d.version, d.config, d.content, d.revision, d.failures, d.floating, c.observed_digest
 		FROM cluster c JOIN deployment d ON d.cluster_id = c.id`+end, q.args...)
 	if err != nil {
 		return store.DeploymentList{}, d.classify(err)

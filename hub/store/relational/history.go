@@ -2,46 +2,39 @@ package relational
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
 
-// entry is the report that a transition belongs to.
-type entry struct {
-	store.Order
-	occurred, received int64
-	report             string
-}
+func stateOf(s string) bundle.State { return bundle.State(s) }
 
-// writeTransition appends to the history. A row that this report has already stays: the report itself wrote it.
-func writeTransition(ctx context.Context, db *Conn, cluster int64, assignment string, at entry, v timeline.Value) error {
-	_, err := db.Exec(ctx, `INSERT INTO transition (cluster_id, assignment, incarnation, seq, state, reason, version, config, content, revision, failures, occurred_at, received_at, report_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-		ON CONFLICT (cluster_id, assignment, incarnation, seq) DO NOTHING`,
-		cluster, assignment, at.Incarnation, at.Seq, v.State, v.Reason, v.Version, v.Config, v.Content, v.Revision, v.Failures,
-		at.occurred, at.received, at.report)
-	return err
-}
+// The reports beside a place.
+const (
+	after  = `SELECT incarnation, seq, id, occurred_at, received_at, via FROM report WHERE cluster_id = $1 AND (incarnation, seq) > ($2, $3) ORDER BY incarnation, seq LIMIT 1`
+	before = `SELECT incarnation, seq, id, occurred_at, received_at, via FROM report WHERE cluster_id = $1 AND (incarnation, seq) < ($2, $3) ORDER BY incarnation DESC, seq DESC LIMIT 1`
+)
 
-// reportAfter returns the stored report that follows o.
-func reportAfter(ctx context.Context, db querier, cluster int64, o store.Order) (entry, error) {
-	var e entry
-	err := db.row(ctx, `SELECT incarnation, seq, occurred_at, received_at, id FROM report
-		WHERE cluster_id = $1 AND (incarnation, seq) > ($2, $3) ORDER BY incarnation, seq LIMIT 1`,
-		cluster, o.Incarnation, o.Seq).Scan(&e.Incarnation, &e.Seq, &e.occurred, &e.received, &e.report)
-	return e, err
+// reportBeside returns the stored report after or before a place.
+func reportBeside(ctx context.Context, db querier, cluster int64, o store.Order, query string) (p store.Proof, err error) {
+	var id []byte
+	var occurred, received int64
+	err = db.row(ctx, query, cluster, o.Incarnation, o.Seq).Scan(&p.At.Incarnation, &p.At.Seq, &id, &occurred, &received, &p.Via)
+	p.Report, p.OccurredAt, p.ReceivedAt = reportID(id), store.Moment(occurred), store.Moment(received)
+	return p, err
 }
 
 // valuesBefore returns the values as of the stored report before o. One index lookup finds each: every
 // assignment that the cluster ever had keeps a row in deployment.
 func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order) (map[string]timeline.Value, error) {
-	rows, err := db.query(ctx, `SELECT t.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.failures
-		FROM (SELECT assignment FROM deployment WHERE cluster_id = $1 UNION ALL SELECT '') a
-		JOIN transition t ON t.id = (SELECT id FROM transition
-			WHERE cluster_id = $1 AND assignment = a.assignment AND (incarnation, seq) < ($2, $3)
-			ORDER BY incarnation DESC, seq DESC LIMIT 1)`, cluster, o.Incarnation, o.Seq)
+	rows, err := db.query(ctx, `SELECT d.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.site_values, t.failures, t.since, coalesce(a.content, '')
+		FROM deployment d
+		JOIN transition t ON t.deployment_id = d.id AND (t.incarnation, t.seq) = (SELECT x.incarnation, x.seq FROM transition x
+			WHERE x.deployment_id = d.id AND (x.incarnation, x.seq) < ($2, $3) ORDER BY x.incarnation DESC, x.seq DESC LIMIT 1)
+		LEFT JOIN about a ON a.id = t.about_id
+		WHERE d.cluster_id = $1`, cluster, o.Incarnation, o.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +43,7 @@ func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order)
 	for rows.Next() {
 		var name string
 		var v timeline.Value
-		if err := rows.Scan(&name, &v.State, &v.Reason, &v.Version, &v.Config, &v.Content, &v.Revision, &v.Failures); err != nil {
+		if err := scanValue(rows, &v, &name); err != nil {
 			return nil, err
 		}
 		values[name] = v
@@ -58,21 +51,25 @@ func valuesBefore(ctx context.Context, db querier, cluster int64, o store.Order)
 	return values, rows.Err()
 }
 
+// scanValue scans the columns of a value after others.
+func scanValue(rows *sql.Rows, v *timeline.Value, others ...any) error {
+	return rows.Scan(append(others, &v.State, &v.Reason, &v.Version, &v.Config, &v.Content, &v.Revision, &v.SiteValues, &v.Failures, &v.Since, &v.About)...)
+}
+
 // History implements store.Store.
 func (d *DB) History(ctx context.Context, uid string) (all []store.Transition, err error) {
-	rows, err := d.read.query(ctx, `SELECT t.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
-		FROM transition t JOIN cluster c ON c.id = t.cluster_id WHERE c.uid = $1 ORDER BY t.assignment, t.incarnation, t.seq`, uid)
+	rows, err := d.read.query(ctx, `SELECT d.assignment, t.incarnation, t.seq, t.state, t.reason, t.failures
+		FROM cluster c JOIN deployment d ON d.cluster_id = c.id JOIN transition t ON t.deployment_id = d.id
+		WHERE c.uid = $1 ORDER BY d.assignment, t.incarnation, t.seq`, uid)
 	if err != nil {
 		return nil, d.classify(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var t store.Transition
-		var state string
-		if err := rows.Scan(&t.Assignment, &t.At.Incarnation, &t.At.Seq, &state, &t.Reason, &t.Failures); err != nil {
+		if err := rows.Scan(&t.Assignment, &t.At.Incarnation, &t.At.Seq, &t.State, &t.Reason, &t.Failures); err != nil {
 			return nil, err
 		}
-		t.State = bundle.State(state)
 		all = append(all, t)
 	}
 	return all, d.classify(rows.Err())

@@ -191,8 +191,3 @@ func unpack(data []byte, v any) error {
 	}
 	return json.NewDecoder(z).Decode(v)
 }
-
-// announce writes an entry of the feed, in the transaction of the change.
-func announce(context.Context, *Conn, int64, store.FeedEntry) error {
-	return nil // until the feed has its table
-}

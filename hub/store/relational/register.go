@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 	if err != nil {
 		return false, err
 	}
-	now := store.Millis(d.now())
+	now := d.now()
 	err = d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		if err := checkFree(ctx, db, c, kid); err != nil {
 			return err
@@ -57,12 +58,12 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 // RemoveCluster implements store.Store.
 func (d *DB) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
 	var r store.Registration
-	now := store.Millis(d.now())
+	now := d.now()
 	err := d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
 			return err
 		}
-		return endRegistration(ctx, db, r.UID, now)
+		return endRegistration(ctx, db, r.UID, now, nil)
 	})
 	if err != nil {
 		return store.Registration{}, err
@@ -74,29 +75,39 @@ func (d *DB) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registr
 func (d *DB) RetireCluster(ctx context.Context, nameOrUID, reason string) (store.Registration, error) {
 	reason = store.Plain(store.Clip(reason))
 	var r store.Registration
-	now := store.Millis(d.now())
+	now := d.now()
 	err := d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil || r.RetiredAt != nil {
 			return err
 		}
-		if err := endRegistration(ctx, db, r.UID, now); err != nil {
-			return err
-		}
-		_, err = db.Exec(ctx, `UPDATE cluster SET retired_at = $1, retired_reason = $2 WHERE uid = $3`, now, reason, r.UID)
-		return err
+		return endRegistration(ctx, db, r.UID, now, &reason)
 	})
 	return r, err
 }
 
-// endRegistration revokes all keys of a cluster, which is not listed any more.
-func endRegistration(ctx context.Context, db *Conn, uid string, now int64) error {
-	_, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL
-		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = $2)`, now, uid)
+// endRegistration revokes all keys of a cluster, which is not listed any more. It is retired if there is a reason.
+func endRegistration(ctx context.Context, db *Conn, uid string, now time.Time, reason *string) error {
+	var id int64
+	if err := db.row(ctx, `SELECT id FROM cluster WHERE uid = $1`, uid).Scan(&id); err != nil {
+		return err
+	}
+	at := store.Millis(now)
+	_, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = $2`, at, id)
 	if err != nil {
 		return err
 	}
-	_, err = db.Exec(ctx, `UPDATE cluster SET removed_at = $1, retired_at = NULL, retired_reason = '' WHERE uid = $2`, now, uid)
-	return err
+	var retired sql.NullInt64
+	var why string
+	if reason != nil {
+		retired, why = sql.NullInt64{Int64: at, Valid: true}, *reason
+	}
+	if _, err := db.Exec(ctx, `UPDATE cluster SET removed_at = $1, retired_at = $2, retired_reason = $3 WHERE id = $4`, at, retired, why, id); err != nil {
+		return err
+	}
+	if err := writeIdentity(ctx, db, id, nil, at); err != nil {
+		return err
+	}
+	return touch(ctx, db, now, id)
 }
 
 // Registrations implements store.Store.
@@ -151,7 +162,8 @@ func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) err
 }
 
 // writeRegistration writes a registration. It changes nothing that was reported.
-func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid string, now int64) error {
+func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid string, now time.Time) error {
+	c.ExpectedInterval = cmp.Or(c.ExpectedInterval, store.DefaultExpectedInterval)
 	labels, err := json.Marshal(c.Labels)
 	if err != nil {
 		return err
@@ -167,24 +179,67 @@ func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid strin
 			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
 			removed_at = NULL, retired_at = NULL, retired_reason = ''
 		RETURNING id`,
-		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), cmp.Or(c.ExpectedInterval, store.DefaultExpectedInterval).Milliseconds(), now).Scan(&id)
+		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), c.ExpectedInterval.Milliseconds(), store.Millis(now)).Scan(&id)
 	if err != nil {
 		return err
 	}
-	if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = $2 AND kid <> $3`, now, id, kid); err != nil {
+	if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = $2 AND kid <> $3`, store.Millis(now), id, kid); err != nil {
 		return err
 	}
 	if _, err = db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)
 		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
 		return err
 	}
-	return forgetShared(ctx, db, id, store.Order{})
+	if err := writeIdentity(ctx, db, id, &c, store.Millis(now)); err != nil {
+		return err
+	}
+	if err := forgetShared(ctx, db, id, store.Order{}); err != nil {
+		return err
+	}
+	return touch(ctx, db, now, id)
+}
+
+// writeIdentity adds to the history that from now on a cluster is registered as c, or no more if c is nil.
+func writeIdentity(ctx context.Context, db *Conn, id int64, c *store.Cluster, now int64) error {
+	// A clock that was set back does not make anything end before its beginning.
+	for _, end := range []string{
+		`UPDATE identity SET until = CASE WHEN since > $1 THEN since ELSE $1 END WHERE cluster_id = $2 AND until IS NULL`,
+		`UPDATE label SET until = CASE WHEN since > $1 THEN since ELSE $1 END WHERE cluster_id = $2 AND until IS NULL`,
+	} {
+		if _, err := db.Exec(ctx, end, now, id); err != nil {
+			return err
+		}
+	}
+	if c == nil {
+		return nil
+	}
+	var last int64
+	if err := db.row(ctx, `SELECT coalesce(max(until), 0) FROM identity WHERE cluster_id = $1`, id).Scan(&last); err != nil {
+		return err
+	}
+	since := max(now, last)
+	_, err := db.Exec(ctx, `INSERT INTO identity (cluster_id, since, until, name, platform, type, environment, ring, expected) VALUES ($1, $2, NULL, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT (cluster_id, since) DO UPDATE SET until = NULL, name = excluded.name, platform = excluded.platform, type = excluded.type,
+			environment = excluded.environment, ring = excluded.ring, expected = excluded.expected`,
+		id, since, c.Name, c.Platform, c.Type, c.Environment, c.Ring, c.ExpectedInterval.Milliseconds())
+	if err != nil {
+		return err
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.Labels)) {
+		_, err := db.Exec(ctx, `INSERT INTO label (cluster_id, key, since, until, value) VALUES ($1, $2, $3, NULL, $4)
+			ON CONFLICT (cluster_id, key, since) DO UPDATE SET until = NULL, value = excluded.value`, id, key, since, c.Labels[key])
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // The conditions by which registrations are read. A name is preferred to a uid.
 const (
 	allClusters     = `c.removed_at IS NULL ORDER BY c.name`
 	allRetired      = `c.retired_at IS NOT NULL ORDER BY c.name, c.id`
+	clusterByID     = `c.id = $1`
 	clusterByUID    = `c.removed_at IS NULL AND c.uid = $1`
 	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = $1 OR c.uid = $1) ORDER BY (c.removed_at IS NULL) DESC, (c.name = $1) DESC, c.id DESC LIMIT 1`
 )

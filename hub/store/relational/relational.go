@@ -19,6 +19,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,6 +62,7 @@ type DB struct {
 	dialect Dialect
 	read    *pool
 	writer  *writer
+	recent  recent
 }
 
 var (
@@ -102,8 +105,10 @@ func (d *DB) Close() error {
 // changes nothing and does not disturb the others. It may be run more than once. If ctx ends first, whether it ran is not
 // known.
 func (d *DB) Do(ctx context.Context, run func(context.Context, *Conn) error) error {
-	return d.classify(d.writer.do(ctx, run))
+	return d.run(ctx, job{run: run})
 }
+
+func (d *DB) run(ctx context.Context, j job) error { return d.classify(d.writer.do(ctx, j)) }
 
 func (d *DB) classify(err error) error {
 	if err == nil {
@@ -216,6 +221,7 @@ type Conn struct {
 	conn       *sql.Conn
 	rewrite    func(string) string
 	statements map[string]*sql.Stmt
+	insertions map[sized]string
 }
 
 func (c *Conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
@@ -266,6 +272,82 @@ func (c *Conn) row(ctx context.Context, query string, args ...any) row {
 		return row{err: err}
 	}
 	return row{Row: s.QueryRowContext(ctx, args...)}
+}
+
+// insertion is a statement that inserts rows.
+type insertion struct {
+	into    string // table and columns
+	columns int
+	end     string // what follows the values
+}
+
+// sized is an insertion of so many rows.
+type sized struct {
+	insertion
+	rows int
+}
+
+func (s sized) sql() string {
+	var b strings.Builder
+	b.WriteString("INSERT INTO " + s.into + " VALUES ")
+	n := 0
+	for r := range s.rows {
+		if r > 0 {
+			b.WriteString(", ")
+		}
+		for c := range s.columns {
+			n++
+			b.WriteString([]string{", $", "($"}[bit(c == 0)] + strconv.Itoa(n))
+		}
+		b.WriteString(")")
+	}
+	return b.String() + " " + s.end
+}
+
+// insert inserts rows, whose values follow one another, several with each statement. Each is called with the rows that the
+// insertion returns.
+func (c *Conn) insert(ctx context.Context, i insertion, values []any, each func(*sql.Rows) error) error {
+	for len(values) > 0 {
+		rows := 1
+		for _, n := range []int{32, 8, 3} {
+			if len(values) >= n*i.columns {
+				rows = n
+				break
+			}
+		}
+		s := sized{i, rows}
+		query, ok := c.insertions[s]
+		if !ok {
+			query = s.sql()
+			c.insertions[s] = query
+		}
+		args := values[:rows*i.columns]
+		values = values[rows*i.columns:]
+		if each == nil {
+			if _, err := c.Exec(ctx, query, args...); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.each(ctx, query, args, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Conn) each(ctx context.Context, query string, args []any, each func(*sql.Rows) error) error {
+	rows, err := c.query(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // bit is a truth value in a database.

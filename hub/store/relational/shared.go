@@ -1,72 +1,130 @@
 package relational
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
-	"errors"
+	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
 
-// noteInstance notes which process of an agent has made a report, and finds two that take turns.
-func (in *intake) noteInstance(ctx context.Context, a bundle.ReportAgent) error {
-	if a.Instance == "" || in.cluster.clears(store.OrderOf(a)) {
+// process is a process of a cluster's agent, with the numbers of the first and last report that it has made.
+type process struct {
+	incarnation int64
+	instance    string
+	first, last int64
+	changed     bool // since it was read
+}
+
+// noteProcess notes which process of an agent has made a report, and finds two that take turns.
+func (in *intake) noteProcess(ctx context.Context, a bundle.ReportAgent) error {
+	c := in.cluster
+	if a.Instance == "" || c.clears(store.OrderOf(a)) {
 		return nil // of an older agent, or from before the suspicion was cleared
 	}
-	n, err := in.db.Exec(ctx, `INSERT INTO instance (cluster_id, incarnation, instance, first_seq, last_seq) VALUES ($1, $2, $3, $4, $4)
-		ON CONFLICT DO NOTHING`, in.cluster.id, a.Incarnation, a.Instance, a.Seq)
-	if err != nil {
+	if err := c.loadProcesses(ctx, in.db); err != nil {
 		return err
 	}
-	if n == 1 {
-		_, err = in.db.Exec(ctx, `DELETE FROM instance WHERE cluster_id = $1 AND (incarnation, instance) NOT IN
-			(SELECT incarnation, instance FROM instance WHERE cluster_id = $1 ORDER BY incarnation DESC, last_seq DESC LIMIT $2)`, in.cluster.id, timeline.MaxProcesses)
-	} else {
-		_, err = in.db.Exec(ctx, `UPDATE instance SET first_seq = CASE WHEN first_seq > $4 THEN $4 ELSE first_seq END,
-			last_seq = CASE WHEN last_seq < $4 THEN $4 ELSE last_seq END
-			WHERE cluster_id = $1 AND incarnation = $2 AND instance = $3`, in.cluster.id, a.Incarnation, a.Instance, a.Seq)
+	i := slices.IndexFunc(c.processes, func(p process) bool { return p.incarnation == a.Incarnation && p.instance == a.Instance })
+	if i < 0 {
+		i = len(c.processes)
+		c.processes = append(c.processes, process{incarnation: a.Incarnation, instance: a.Instance, first: a.Seq, last: a.Seq})
 	}
-	if err != nil {
+	p := &c.processes[i]
+	p.first, p.last, p.changed = min(p.first, a.Seq), max(p.last, a.Seq), true
+	me := *p
+	if err := in.forgetProcesses(ctx); err != nil {
 		return err
 	}
-	var first, last int64
-	err = in.db.row(ctx, `SELECT o.first_seq, o.last_seq FROM instance m
-		JOIN instance o ON o.cluster_id = m.cluster_id AND o.incarnation = m.incarnation AND o.instance <> m.instance
-		WHERE m.cluster_id = $1 AND m.incarnation = $2 AND m.instance = $3 AND o.first_seq < m.last_seq AND m.first_seq < o.last_seq LIMIT 1`,
-		in.cluster.id, a.Incarnation, a.Instance).Scan(&first, &last)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
+	for _, o := range c.processes {
+		if o.incarnation == me.incarnation && o.instance != me.instance && o.first < me.last && me.first < o.last {
+			in.share(timeline.TakeTurns(a.Seq, o.first, o.last))
+			break
+		}
+	}
+	return nil
+}
+
+// loadProcesses reads the processes unless they are there.
+func (c *clusterRow) loadProcesses(ctx context.Context, db querier) error {
+	if c.processesLoaded {
 		return nil
-	case err != nil:
+	}
+	rows, err := db.query(ctx, `SELECT incarnation, instance, first_seq, last_seq FROM instance WHERE cluster_id = $1`, c.id)
+	if err != nil {
 		return err
 	}
-	return in.share(ctx, timeline.TakeTurns(a.Seq, first, last))
+	defer rows.Close()
+	for rows.Next() {
+		var p process
+		if err := rows.Scan(&p.incarnation, &p.instance, &p.first, &p.last); err != nil {
+			return err
+		}
+		c.processes = append(c.processes, p)
+	}
+	c.processesLoaded = rows.Err() == nil
+	return rows.Err()
+}
+
+// forgetProcesses removes the oldest processes beyond timeline.MaxProcesses.
+func (in *intake) forgetProcesses(ctx context.Context) error {
+	c := in.cluster
+	if len(c.processes) <= timeline.MaxProcesses {
+		return nil
+	}
+	slices.SortStableFunc(c.processes, func(a, b process) int {
+		return cmp.Or(cmp.Compare(b.incarnation, a.incarnation), cmp.Compare(b.last, a.last))
+	})
+	for _, p := range c.processes[timeline.MaxProcesses:] {
+		if _, err := in.db.Exec(ctx, `DELETE FROM instance WHERE cluster_id = $1 AND incarnation = $2 AND instance = $3`, c.id, p.incarnation, p.instance); err != nil {
+			return err
+		}
+	}
+	c.processes = c.processes[:timeline.MaxProcesses]
+	return nil
+}
+
+// saveProcesses writes the processes that have changed.
+func (in *intake) saveProcesses(ctx context.Context) error {
+	for i := range in.cluster.processes {
+		p := &in.cluster.processes[i]
+		if !p.changed {
+			continue
+		}
+		_, err := in.db.Exec(ctx, `INSERT INTO instance (cluster_id, incarnation, instance, first_seq, last_seq) VALUES ($1, $2, $3, $4, $5)
+			ON CONFLICT (cluster_id, incarnation, instance) DO UPDATE SET first_seq = excluded.first_seq, last_seq = excluded.last_seq`,
+			in.cluster.id, p.incarnation, p.instance, p.first, p.last)
+		if err != nil {
+			return err
+		}
+		p.changed = false
+	}
+	return nil
 }
 
 // conflict notes that another report with the number of this one is stored.
-func (in *intake) conflict(ctx context.Context, a bundle.ReportAgent) error {
+func (in *intake) conflict(a bundle.ReportAgent) {
 	if in.cluster.clears(store.OrderOf(a)) {
-		return nil
+		return
 	}
-	in.cluster.conflicts++
-	return in.share(ctx, timeline.SameNumber(store.OrderOf(a)))
+	in.cluster.registration.Conflicts++
+	in.changed = true
+	in.share(timeline.SameNumber(store.OrderOf(a)))
 }
 
 // clears reports whether a report at o raises no suspicion, because a person or a new key has ended it since.
-func (p *clusterRow) clears(o store.Order) bool { return o.Compare(p.cleared) <= 0 }
+func (c *clusterRow) clears(o store.Order) bool { return o.Compare(c.cleared) <= 0 }
 
 // share notes that two agents share the cluster's identity, and how that shows.
-func (in *intake) share(ctx context.Context, how string) error {
-	if in.cluster.sharedHow == "" {
-		in.cluster.sharedHow = how
+func (in *intake) share(how string) {
+	r := &in.cluster.registration
+	if r.SharedSince != nil {
+		return
 	}
-	n, err := in.db.Exec(ctx, `UPDATE cluster SET shared_since = $1, shared_how = $2 WHERE id = $3 AND shared_since IS NULL`, store.Millis(in.now), how, in.cluster.id)
-	if err == nil && n == 1 {
-		in.done.SharedNow = true
-	}
-	return err
+	since := store.Moment(store.Millis(in.now))
+	r.SharedSince, r.SharedHow, in.done.SharedNow = &since, how, true
 }
 
 // forgetShared ends the suspicion that two agents share the cluster's identity. The reports that are stored, and those
@@ -90,6 +148,7 @@ func forgetShared(ctx context.Context, db *Conn, cluster int64, upTo store.Order
 // Unshare implements store.Store.
 func (d *DB) Unshare(ctx context.Context, nameOrUID string) (store.Registration, error) {
 	var r store.Registration
+	now := d.now()
 	err := d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
 			return err
@@ -98,7 +157,10 @@ func (d *DB) Unshare(ctx context.Context, nameOrUID string) (store.Registration,
 		if err := db.row(ctx, `SELECT id FROM cluster WHERE uid = $1`, r.UID).Scan(&id); err != nil {
 			return err
 		}
-		return forgetShared(ctx, db, id, store.Order{})
+		if err := forgetShared(ctx, db, id, store.Order{}); err != nil {
+			return err
+		}
+		return touch(ctx, db, now, id)
 	})
 	return r, err
 }

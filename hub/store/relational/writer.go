@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -17,19 +18,24 @@ type writer struct {
 	jobs    chan job
 	cancel  context.CancelFunc
 	stopped chan struct{}
+
+	mu   sync.Mutex
+	wake chan struct{} // closed with the next commit
 }
 
 // job is a unit of work, and the channel for its error.
 type job struct {
-	run  func(context.Context, *Conn) error
-	done chan error // holds one, so that the writer does not wait for a caller that has gone
+	run func(context.Context, *Conn) error
+	// committed is called, unless it is nil, after the writes of run are on disk, in the order of the jobs.
+	committed func()
+	done      chan error // holds one, so that the writer does not wait for a caller that has gone
 }
 
 // maxGroup bounds the jobs of one transaction.
 const maxGroup = 64
 
 func openWriter(ctx context.Context, d *Dialect) (*writer, error) {
-	w := &writer{dialect: d, jobs: make(chan job), stopped: make(chan struct{})}
+	w := &writer{dialect: d, jobs: make(chan job), stopped: make(chan struct{}), wake: make(chan struct{})}
 	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -47,7 +53,7 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.conn = &Conn{conn: c, rewrite: w.dialect.Rewrite, statements: map[string]*sql.Stmt{}}
+	w.conn = &Conn{conn: c, rewrite: w.dialect.Rewrite, statements: map[string]*sql.Stmt{}, insertions: map[sized]string{}}
 	return nil
 }
 
@@ -68,8 +74,23 @@ func (w *writer) close() error {
 	return w.disconnect()
 }
 
-func (w *writer) do(ctx context.Context, run func(context.Context, *Conn) error) error {
-	j := job{run, make(chan error, 1)}
+// woken returns a channel that is closed with the next commit.
+func (w *writer) woken() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.wake
+}
+
+// tell wakes those who wait for a commit.
+func (w *writer) tell() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.wake)
+	w.wake = make(chan struct{})
+}
+
+func (w *writer) do(ctx context.Context, j job) error {
+	j.done = make(chan error, 1)
 	select {
 	case w.jobs <- j:
 	case <-ctx.Done():
@@ -122,7 +143,13 @@ func (w *writer) commit(ctx context.Context, group []job) {
 		if err != nil {
 			failed[i] = err
 		}
+		if failed[i] == nil && j.committed != nil {
+			j.committed()
+		}
 		j.done <- failed[i]
+	}
+	if err == nil {
+		w.tell()
 	}
 }
 

@@ -121,12 +121,14 @@ var (
 	schema3 string
 	//go:embed schema4.sql
 	schema4 string
+	//go:embed schema5.sql
+	schema5 string
 	//go:embed schema6.sql
 	schema6 string
 )
 
 // schema returns the steps of the schema.
-func schema() []string { return []string{schema1, schema2, schema3, schema4, schema6} }
+func schema() []string { return []string{schema1, schema2, schema3, schema4, schema5, schema6} }
 
 // dataSource returns the driver's name of the database at path. Other processes may hold the write lock for
 // the length of a transaction; busy_timeout, in milliseconds, waits for them.

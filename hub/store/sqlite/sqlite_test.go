@@ -108,6 +108,7 @@ func TestADatabaseOfBeforeIsBroughtUpToDate(t *testing.T) {
 			history, err := d.History(t.Context(), "uid-plant-7")
 			require.NoError(t, err)
 			require.Equal(t, []store.Transition{
+				{At: store.Order{Incarnation: 1, Seq: 2}, State: bundle.Compliant},
 				{Assignment: "drone-main", At: store.Order{Incarnation: 1, Seq: 1}, State: bundle.Compliant},
 				{Assignment: "drone-main", At: store.Order{Incarnation: 1, Seq: 2}, State: bundle.Failed, Failures: 2},
 			}, history)

@@ -1,8 +1,8 @@
 // Package timeline computes the changes of one report: in the present of its cluster, and in the history.
 //
-// It is the part of store.Store's Ingest that knows no database. Begin with
-// Values and Diff for the history, and with Present for the cluster as of its newest report. An implementation reads
-// the rows, calls these functions, and writes the results.
+// It is the part of store.Store's Ingest that knows no database. Begin with Present.Advance for a report that is the newest of
+// its cluster, and with Values and Diff for one that is late. An implementation reads the rows, calls these functions, and
+// writes the results.
 //
 // The history keeps, for each assignment, a row at each report that changed it, so that the value as of a report is that
 // of the last row at or before it. A late report is compared with the one before it in order. Its
@@ -11,10 +11,12 @@
 package timeline
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // WholeAgent stands for the agent itself, beside its assignments.
@@ -22,29 +24,64 @@ const WholeAgent = ""
 
 // Value is the state of one assignment, or of the agent, as of a report.
 type Value struct {
-	State, Reason, Version, Config, Content, Revision string
-	Failures                                          int64
+	State, Reason, Version, Config, Content, Revision, SiteValues string
+	Failures                                                      int64
+	// Since is the agent's time, as store.Millis; zero for WholeAgent.
+	Since int64
+	// About is that of the report, as JSON, for WholeAgent alone.
+	About string
 }
 
 // Gone is the value of an assignment that a report does not list.
 var Gone = Value{State: string(bundle.Removed), Reason: "NotListed"}
 
+// About is what a report says of its agent beside the state.
+type About struct {
+	Desired      *bundle.ReportRelease `json:"desired,omitempty"`
+	Observed     *bundle.ReportRelease `json:"observed,omitempty"`
+	AgentVersion string                `json:"agentVersion,omitempty"`
+	Claims       bundle.ReportCluster  `json:"claims"`
+}
+
+// aboutOf returns what a report says of its agent.
+func aboutOf(r *bundle.Report) About {
+	return About{Desired: r.Desired, Observed: r.Observed, AgentVersion: r.Agent.Version, Claims: r.Cluster}
+}
+
+func (a *About) json() (string, error) {
+	data, err := json.Marshal(a)
+	return string(data), err
+}
+
 // Values returns the values that a report gives, by assignment. For WholeAgent, Content is the digest of the running
 // release.
-func Values(r bundle.Report) map[string]Value {
+func Values(r *bundle.Report) (map[string]Value, error) {
+	about := aboutOf(r)
+	text, err := about.json()
+	if err != nil {
+		return nil, err
+	}
 	values := make(map[string]Value, len(r.Items)+1)
-	agent := Value{State: string(r.State), Reason: r.Reason}
+	values[WholeAgent] = agentValue(r, text)
+	for i := range r.Items {
+		values[r.Items[i].Assignment] = itemValue(&r.Items[i])
+	}
+	return values, nil
+}
+
+func agentValue(r *bundle.Report, about string) Value {
+	v := Value{State: string(r.State), Reason: r.Reason, About: about}
 	if r.Observed != nil {
-		agent.Content = string(r.Observed.Digest)
+		v.Content = string(r.Observed.Digest)
 	}
-	values[WholeAgent] = agent
-	for _, it := range r.Items {
-		values[it.Assignment] = Value{
-			State: string(it.State), Reason: it.Reason, Version: it.Version,
-			Config: string(it.ConfigDigest), Content: string(it.Content), Revision: it.Revision, Failures: it.Failures,
-		}
+	return v
+}
+
+func itemValue(it *bundle.Item) Value {
+	return Value{
+		State: string(it.State), Reason: it.Reason, Version: it.Version, Config: string(it.ConfigDigest), Content: string(it.Content),
+		Revision: it.Revision, SiteValues: string(it.SiteValues), Failures: it.Failures, Since: store.Millis(it.Since),
 	}
-	return values
 }
 
 // Change is a difference between two reports.

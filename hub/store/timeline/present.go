@@ -1,8 +1,9 @@
 package timeline
 
 import (
-	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -13,33 +14,34 @@ import (
 // reported.
 type Present struct {
 	store.Order
-	Agent             Value
-	Message           string
-	Since             int64
-	Desired, Observed bundle.ReportRelease // zero without one
-	AgentVersion      string
-	Claims            string // the report's cluster, as JSON
+	Agent   Value
+	Message string
+	// Since is the time of the report that first had the agent's state.
+	Since int64
+	// About is parsed from Agent.About.
+	About
 	// LastSeen is zero until EverReported.
 	LastSeen     int64
 	EverReported bool
-	// Deployments holds every assignment that the cluster ever had. An implementation reads them before it calls Values
-	// or Advance.
-	Deployments map[string]Deployment
+	// Deployments has every assignment that the cluster ever had, by assignment. An implementation reads them before it calls
+	// Advance.
+	Deployments []*Deployment
 }
 
 // Deployment is one assignment as of the newest report.
 type Deployment struct {
-	Workspace, Workload, Target, Adapter string
+	// ID is the implementation's; zero for a new one.
+	ID                                                            int64
+	Assignment, Workspace, Application, Workload, Target, Adapter string
 	Value
 	Message  string
-	Since    int64
 	Floating bool
 	Listed   bool // by the newest report
 }
 
 // See records that the cluster is alive. A report that came by media, or by a registry, proves so only for the time at
 // which the agent wrote it.
-func (p *Present) See(r bundle.Report, via store.Via, now time.Time) {
+func (p *Present) See(r *bundle.Report, via store.Via, now time.Time) {
 	at := now
 	if via != store.ViaHTTP && r.OccurredAt.Before(now) {
 		at = r.OccurredAt
@@ -47,63 +49,111 @@ func (p *Present) See(r bundle.Report, via store.Via, now time.Time) {
 	p.LastSeen, p.EverReported = max(p.LastSeen, store.Millis(at)), true
 }
 
-// Values returns the values as of the newest report.
-func (p *Present) Values() map[string]Value {
-	values := make(map[string]Value, len(p.Deployments)+1)
-	if p.Order != (store.Order{}) {
-		values[WholeAgent] = p.Agent
-	}
-	for name, d := range p.Deployments {
-		values[name] = d.Value
-	}
-	return values
+// Advanced is what a report has changed in the present. Each is also a change of the history, unless it is in Shown alone.
+type Advanced struct {
+	// Agent is true if the value of the agent as a whole has changed.
+	Agent bool
+	// Values are the deployments whose values have changed, by assignment.
+	Values []*Deployment
+	// Shown are the deployments of which anything has changed, by assignment.
+	Shown []*Deployment
 }
 
-// Advance makes r the newest report, and returns the names of the deployments that have changed, sorted.
-func (p *Present) Advance(r bundle.Report, now time.Time) (changed []string, err error) {
-	claims, err := json.Marshal(r.Cluster)
-	if err != nil {
-		return nil, err
-	}
-	occurred := min(store.Millis(r.OccurredAt), store.Millis(now))
-	if string(r.State) != p.Agent.State {
-		p.Since = occurred
-	}
-	values := Values(r)
-	p.Order, p.Agent, p.Message, p.AgentVersion = store.OrderOf(r.Agent), values[WholeAgent], r.Message, r.Agent.Version
-	p.Desired, p.Observed, p.Claims = releaseOf(r.Desired), releaseOf(r.Observed), string(claims)
-	if p.Deployments == nil {
-		p.Deployments = make(map[string]Deployment, len(r.Items))
-	}
-	set := func(name string, d Deployment) {
-		if before, known := p.Deployments[name]; !known || before != d {
-			p.Deployments[name] = d
-			changed = append(changed, name)
+// Advance makes r, which an agent made after all reports before, the newest report.
+func (p *Present) Advance(r *bundle.Report, now time.Time) (a Advanced, err error) {
+	about := p.Agent.About
+	if next := aboutOf(r); p.Order == (store.Order{}) || about == "" || !p.About.equal(&next) {
+		if about, err = next.json(); err != nil {
+			return a, err
 		}
+		p.About = next
 	}
-	for _, it := range r.Items {
-		set(it.Assignment, Deployment{
-			Workspace: it.Workspace, Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, Value: values[it.Assignment],
-			Message: it.Message, Since: min(store.Millis(it.Since), store.Millis(now)), Floating: it.Floating, Listed: true,
-		})
+	if string(r.State) != p.Agent.State || p.Order == (store.Order{}) {
+		p.Since = min(store.Millis(r.OccurredAt), store.Millis(now))
 	}
-	for name, d := range p.Deployments {
-		if _, listed := values[name]; listed || !d.Listed {
-			continue
-		}
-		d.Listed, d.Message, d.Since = false, "", occurred
-		if d.State != Gone.State {
-			d.Value = Gone
-		}
-		set(name, d)
+	value := agentValue(r, about)
+	a.Agent = value != p.Agent || p.Order == (store.Order{})
+	p.Order, p.Agent, p.Message = store.OrderOf(r.Agent), value, r.Message
+	byAssignment := func(x, y bundle.Item) int { return strings.Compare(x.Assignment, y.Assignment) }
+	items := r.Items
+	if !slices.IsSortedFunc(items, byAssignment) {
+		items = slices.SortedFunc(slices.Values(items), byAssignment)
 	}
-	slices.Sort(changed)
-	return changed, nil
+	p.merge(items, &a)
+	return a, nil
 }
 
-func releaseOf(r *bundle.ReportRelease) bundle.ReportRelease {
-	if r == nil {
-		return bundle.ReportRelease{}
+// merge walks over the deployments and the items of the newest report, which are both sorted.
+func (p *Present) merge(items []bundle.Item, a *Advanced) {
+	var fresh []*Deployment
+	i := 0
+	for _, d := range p.Deployments {
+		for i < len(items) && items[i].Assignment < d.Assignment {
+			fresh = append(fresh, &Deployment{Assignment: items[i].Assignment, Value: Gone})
+			fresh[len(fresh)-1].set(&items[i], a)
+			i++
+		}
+		if i < len(items) && items[i].Assignment == d.Assignment {
+			d.set(&items[i], a)
+			i++
+		} else {
+			d.unlist(a)
+		}
 	}
-	return *r
+	for ; i < len(items); i++ {
+		fresh = append(fresh, &Deployment{Assignment: items[i].Assignment, Value: Gone})
+		fresh[len(fresh)-1].set(&items[i], a)
+	}
+	if len(fresh) > 0 {
+		p.Deployments = append(p.Deployments, fresh...)
+		slices.SortFunc(p.Deployments, func(x, y *Deployment) int { return strings.Compare(x.Assignment, y.Assignment) })
+	}
+}
+
+// set gives a deployment the values of an item.
+func (d *Deployment) set(it *bundle.Item, a *Advanced) {
+	value := itemValue(it)
+	changed := d.Value != value || d.ID == 0 && !d.Listed
+	shown := changed || !d.Listed || d.Message != it.Message || d.Floating != it.Floating || d.Workspace != it.Workspace ||
+		d.Application != it.Application || d.Workload != it.Workload || d.Target != it.Target || d.Adapter != it.Adapter
+	if !shown {
+		return
+	}
+	d.Workspace, d.Application, d.Workload, d.Target, d.Adapter = it.Workspace, it.Application, it.Workload, it.Target, it.Adapter
+	d.Value, d.Message, d.Floating, d.Listed = value, it.Message, it.Floating, true
+	a.Shown = append(a.Shown, d)
+	if changed {
+		a.Values = append(a.Values, d)
+	}
+}
+
+// unlist notes that the newest report does not list a deployment.
+func (d *Deployment) unlist(a *Advanced) {
+	if !d.Listed {
+		return
+	}
+	d.Listed, d.Message = false, ""
+	a.Shown = append(a.Shown, d)
+	if d.State != Gone.State {
+		d.Value = Gone
+		a.Values = append(a.Values, d)
+	}
+}
+
+func (a *About) equal(b *About) bool {
+	return a.AgentVersion == b.AgentVersion && sameRelease(a.Desired, b.Desired) && sameRelease(a.Observed, b.Observed) && sameClaims(&a.Claims, &b.Claims)
+}
+
+func sameRelease(a, b *bundle.ReportRelease) bool {
+	if a == nil || b == nil || !a.IssuedAt.Equal(b.IssuedAt) {
+		return a == b
+	}
+	x, y := *a, *b
+	x.IssuedAt, y.IssuedAt = time.Time{}, time.Time{}
+	return x == y
+}
+
+func sameClaims(a, b *bundle.ReportCluster) bool {
+	return a.UID == b.UID && a.Name == b.Name && a.Platform == b.Platform && a.Type == b.Type && a.Environment == b.Environment && a.Ring == b.Ring &&
+		maps.Equal(a.Labels, b.Labels)
 }

@@ -40,25 +40,42 @@ func TestDiff(t *testing.T) {
 
 func TestAdvanceTellsWhichDeploymentsChanged(t *testing.T) {
 	var p Present
-	require.Empty(t, p.Values())
-	changed, err := p.Advance(report(1, map[string]bundle.State{"b": bundle.Compliant, "a": bundle.Failed}), epoch)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b"}, changed)
-	require.Len(t, p.Values(), 3, "and the agent as a whole")
+	advance := func(at time.Time, seq int64, states map[string]bundle.State) (agent bool, values, shown []string) {
+		r := report(seq, states)
+		a, err := p.Advance(&r, at)
+		require.NoError(t, err)
+		for i, d := range a.Shown {
+			d.ID = int64(i + 1)
+		}
+		return a.Agent, names(a.Values), names(a.Shown)
+	}
+	agent, values, shown := advance(epoch, 1, map[string]bundle.State{"b": bundle.Compliant, "a": bundle.Failed})
+	require.True(t, agent)
+	require.Equal(t, []string{"a", "b"}, values)
+	require.Equal(t, values, shown)
 
-	changed, err = p.Advance(report(2, map[string]bundle.State{"b": bundle.Compliant, "a": bundle.Failed}), epoch.Add(time.Hour))
-	require.NoError(t, err)
-	require.Empty(t, changed, "nothing to write")
+	agent, values, shown = advance(epoch.Add(time.Hour), 2, map[string]bundle.State{"b": bundle.Compliant, "a": bundle.Failed})
+	require.False(t, agent)
+	require.Empty(t, append(values, shown...), "nothing to write")
 	require.Equal(t, store.Order{Incarnation: 1, Seq: 2}, p.Order)
 	require.Equal(t, store.Millis(epoch), p.Since, "the state has not changed since")
 
-	changed, err = p.Advance(report(3, map[string]bundle.State{"a": bundle.Compliant}), epoch.Add(time.Hour))
-	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b"}, changed)
-	require.Equal(t, Deployment{Value: Gone, Since: store.Millis(epoch)}, p.Deployments["b"])
-	changed, err = p.Advance(report(4, map[string]bundle.State{"a": bundle.Compliant}), epoch.Add(time.Hour))
-	require.NoError(t, err)
-	require.Empty(t, changed, "it was gone before")
+	_, values, _ = advance(epoch.Add(time.Hour), 3, map[string]bundle.State{"a": bundle.Compliant})
+	require.Equal(t, []string{"a", "b"}, values)
+	require.Equal(t, Gone, p.Deployments[1].Value)
+	require.False(t, p.Deployments[1].Listed)
+	_, values, shown = advance(epoch.Add(time.Hour), 4, map[string]bundle.State{"a": bundle.Compliant})
+	require.Empty(t, append(values, shown...), "it was gone before")
+	_, values, _ = advance(epoch.Add(time.Hour), 5, map[string]bundle.State{"a": bundle.Compliant, "aa": bundle.Compliant, "c": bundle.Compliant})
+	require.Equal(t, []string{"aa", "c"}, values)
+	require.Equal(t, []string{"a", "aa", "b", "c"}, names(p.Deployments), "by assignment")
+}
+
+func names(all []*Deployment) (names []string) {
+	for _, d := range all {
+		names = append(names, d.Assignment)
+	}
+	return names
 }
 
 func TestWhenAClusterWasSeen(t *testing.T) {
@@ -74,10 +91,10 @@ func TestWhenAClusterWasSeen(t *testing.T) {
 		{"by a registry", store.ViaRegistry, epoch.Add(-time.Hour), epoch.Add(-time.Hour)},
 	} {
 		var p Present
-		p.See(bundle.Report{OccurredAt: tt.occurred}, tt.via, epoch)
+		p.See(&bundle.Report{OccurredAt: tt.occurred}, tt.via, epoch)
 		require.True(t, p.EverReported)
 		require.Equal(t, store.Millis(tt.want), p.LastSeen, tt.name)
-		p.See(bundle.Report{OccurredAt: epoch.Add(-24 * time.Hour)}, store.ViaMedia, epoch)
+		p.See(&bundle.Report{OccurredAt: epoch.Add(-24 * time.Hour)}, store.ViaMedia, epoch)
 		require.Equal(t, store.Millis(tt.want), p.LastSeen, "it never falls")
 	}
 }
