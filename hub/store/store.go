@@ -59,6 +59,10 @@ type Store interface {
 	Fleet
 	Reports
 	Enrollment
+	Past
+	Feed
+	Evidence
+	Published
 	Access
 
 	// Ready returns nil if the database can be written now.

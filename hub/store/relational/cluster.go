@@ -36,7 +36,8 @@ type clusterRow struct {
 // loadCluster reads the registered cluster of this uid. The error wraps store.ErrUnknownCluster.
 func (d *DB) loadCluster(ctx context.Context, db *Conn, uid string) (*clusterRow, error) {
 	var id, change int64
-	err := db.row(ctx, `SELECT id, change FROM cluster WHERE uid = $1 AND removed_at IS NULL`, uid).Scan(&id, &change)
+	var kept store.Order
+	err := db.row(ctx, `SELECT id, change, kept_incarnation, kept_seq FROM cluster WHERE uid = $1 AND removed_at IS NULL`, uid).Scan(&id, &change, &kept.Incarnation, &kept.Seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("cluster %q: %w", uid, store.ErrUnknownCluster)
 	}
@@ -44,6 +45,7 @@ func (d *DB) loadCluster(ctx context.Context, db *Conn, uid string) (*clusterRow
 		return nil, err
 	}
 	if c := d.recent.take(id); c != nil && c.change == store.Position(change) && change > 0 {
+		c.kept = kept // Trim changes it alone
 		return c, nil
 	}
 	return readCluster(ctx, db, id)

@@ -245,34 +245,16 @@ const (
 )
 
 func registrations(ctx context.Context, db querier, where string, args ...any) ([]store.Registration, error) {
-	rows, err := db.query(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts, c.incarnation, c.seq,
-			c.retired_at, c.retired_reason, c.shared_since, c.shared_how,
-			coalesce((SELECT string_agg(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
-		FROM cluster c WHERE `+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	all := []store.Registration{}
-	for rows.Next() {
+	err := each(ctx, db, `SELECT `+registrationColumns+` FROM cluster c WHERE `+where, args, func(rows *sql.Rows) error {
 		var r store.Registration
-		var labels, kids string
-		var expected, added int64
-		var retired, shared sql.NullInt64
-		if err := rows.Scan(&r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts, &r.Newest.Incarnation, &r.Newest.Seq,
-			&retired, &r.RetiredReason, &shared, &r.SharedHow, &kids); err != nil {
-			return nil, err
+		if err := scanRegistration(rows, &r); err != nil {
+			return err
 		}
-		if err := json.Unmarshal([]byte(labels), &r.Labels); err != nil {
-			return nil, fmt.Errorf("labels of cluster %s: %w: %v", r.Name, store.ErrCorrupt, err)
-		}
-		r.ExpectedInterval = time.Duration(expected) * time.Millisecond
-		r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, store.Moment(added), strings.Fields(kids)
-		r.RetiredAt, r.SharedSince = momentOf(retired), momentOf(shared)
-		slices.Sort(r.KeyIDs)
 		all = append(all, r)
-	}
-	return all, rows.Err()
+		return nil
+	})
+	return all, err
 }
 
 func findRegistration(ctx context.Context, db querier, nameOrUID string) (store.Registration, error) {
@@ -284,6 +266,31 @@ func findRegistration(ctx context.Context, db querier, nameOrUID string) (store.
 		return store.Registration{}, fmt.Errorf("cluster %q: %w", nameOrUID, store.ErrUnknownCluster)
 	}
 	return found[0], nil
+}
+
+// registrationColumns are those of scanRegistration, of cluster c.
+const registrationColumns = `c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts, c.incarnation, c.seq,
+	c.retired_at, c.retired_reason, c.shared_since, c.shared_how,
+	coalesce((SELECT string_agg(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')`
+
+// scanRegistration scans a registration after others.
+func scanRegistration(rows *sql.Rows, r *store.Registration, others ...any) error {
+	var labels, kids string
+	var expected, added int64
+	var retired, shared sql.NullInt64
+	err := rows.Scan(append(others, &r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts, &r.Newest.Incarnation, &r.Newest.Seq,
+		&retired, &r.RetiredReason, &shared, &r.SharedHow, &kids)...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(labels), &r.Labels); err != nil {
+		return fmt.Errorf("labels of cluster %s: %w: %v", r.Name, store.ErrCorrupt, err)
+	}
+	r.ExpectedInterval = time.Duration(expected) * time.Millisecond
+	r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, store.Moment(added), strings.Fields(kids)
+	r.RetiredAt, r.SharedSince = momentOf(retired), momentOf(shared)
+	slices.Sort(r.KeyIDs)
+	return nil
 }
 
 // momentOf is store.Moment for a column that may be NULL.

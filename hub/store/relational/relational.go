@@ -69,6 +69,9 @@ var (
 	_ store.Store     = (*DB)(nil)
 	_ store.Access    = (*DB)(nil)
 	_ store.Published = (*DB)(nil)
+	_ store.Past      = (*DB)(nil)
+	_ store.Feed      = (*DB)(nil)
+	_ store.Evidence  = (*DB)(nil)
 )
 
 // New returns a store of a database with a pool of connections that only read, and a connection of d that writes. The store
