@@ -28,7 +28,7 @@ func (c Client) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
 }
 
 // CreateAccess makes an access token and returns its secret, which the hub does not keep, and what it keeps.
-func (c Client) CreateAccess(ctx context.Context, t store.AccessToken) (string, store.AccessToken, error) {
+func (c Client) CreateAccess(ctx context.Context, t store.NewAccess) (string, store.AccessToken, error) {
 	var answer store.CreatedAccess
 	err := c.write(ctx, http.MethodPost, "v1/access", nil, t, &answer)
 	return answer.Token, answer.Access, err

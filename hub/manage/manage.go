@@ -148,12 +148,7 @@ func (m Manager) listAccess(r *http.Request) (any, error) {
 }
 
 func (m Manager) createAccess(r *http.Request) (any, error) {
-	var wanted struct {
-		Name string `json:"name"`
-		Role string `json:"role"`
-		store.AccessScope
-		ExpiresAt time.Time `json:"expiresAt,omitzero"`
-	}
+	var wanted store.NewAccess
 	if err := required(r, &wanted); err != nil {
 		return nil, err
 	}

@@ -57,8 +57,15 @@ type AuditEntry struct {
 	Workspace   string `json:"workspace,omitempty"`
 }
 
-// The bodies of answers about access tokens and the audit log.
+// The bodies of requests and answers about access tokens and the audit log.
 type (
+	// NewAccess describes a new access token; the fields are those of AccessToken.
+	NewAccess struct {
+		Name string `json:"name"`
+		Role string `json:"role"`
+		AccessScope
+		ExpiresAt time.Time `json:"expiresAt,omitzero"`
+	}
 	// AccessTokenList is all access tokens, newest first.
 	AccessTokenList struct {
 		Access []AccessToken `json:"access"`

@@ -30,6 +30,8 @@ on several machines: give all of them the same key.`,
 	}
 	dir.flags(cmd)
 	cmd.AddCommand(
+		newAccessCommand(&dir),
+		newAuditCommand(&dir),
 		newClustersCommand(&dir),
 		newExportAckCommand(&dir),
 		newImportCommand(&dir),

@@ -1,0 +1,297 @@
+package hubcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/client"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// administration is the access tokens and the audit log of a hub: of its folder, or over HTTP.
+type administration interface {
+	AccessTokens(ctx context.Context) ([]store.AccessToken, error)
+	CreateAccess(ctx context.Context, t store.NewAccess) (secret string, kept store.AccessToken, err error)
+	RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error)
+	AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error)
+}
+
+var _ administration = client.Client{}
+
+// local is the administration of a hub's folder.
+type local struct{ access.Tokens }
+
+func (l local) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
+	return l.Store.AccessTokens(ctx)
+}
+
+func (l local) CreateAccess(ctx context.Context, t store.NewAccess) (string, store.AccessToken, error) {
+	secret, kept, err := l.Create(ctx, access.Request{Name: t.Name, Role: access.Role(t.Role), AccessScope: t.AccessScope, ExpiresAt: t.ExpiresAt})
+	return secret.Reveal(), kept, err
+}
+
+func (l local) RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error) {
+	return l.Revoke(ctx, idOrName)
+}
+
+func (l local) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
+	return l.Store.AuditLog(ctx, after, limit)
+}
+
+// administrator holds the flags that choose a hub by its folder or by its URL.
+type administrator struct {
+	dir                         *string
+	url, authorities, tokenFile string
+}
+
+func (a *administrator) addTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&a.url, "hub", "", "work on the hub at this `URL` in place of a folder")
+	f.StringVar(&a.authorities, "tls-ca", "", "with --hub: authorities that are trusted beside the system's, a `FILE` in PEM")
+	f.StringVar(&a.tokenFile, "token-file", "", "with --hub: "+flags.HubTokenFlag)
+	cli.NotEmpty(cmd, "hub", "tls-ca", "token-file")
+}
+
+// name is what messages call the hub.
+func (a *administrator) name() string {
+	if a.url != "" {
+		return a.url
+	}
+	return *a.dir
+}
+
+// with opens the hub that the flags choose for the time of use.
+func (a *administrator) with(cmd *cobra.Command, use func(administration) error) error {
+	switch {
+	case a.url != "" && cmd.Flags().Changed("data"):
+		return cli.Usagef("--hub and --data name two hubs")
+	case a.url == "" && a.tokenFile+a.authorities != "":
+		return cli.Usagef("--token-file and --tls-ca are for a hub's URL: give --hub, or leave them out")
+	case a.url == "":
+		return withHub(*a.dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+			return accessFailure(use(local{h.Access()}))
+		})
+	}
+	c, err := flags.NewHubClient(cmd, a.url, a.authorities, a.tokenFile)
+	if err != nil {
+		return err
+	}
+	return remoteFailure(accessFailure(use(c)), a.url)
+}
+
+// accessFailure gives errors about access tokens their exit codes and hints.
+func accessFailure(err error) error {
+	var refused *hubapi.Error
+	switch {
+	case errors.Is(err, store.ErrUnknownAccess), errors.As(err, &refused) && refused.Code == hubapi.CodeNotFound:
+		return cli.Fail(cli.No, err, `"wherry hub access list" shows those that there are`)
+	case errors.Is(err, store.ErrExists), errors.As(err, &refused) && refused.Code == hubapi.CodeExists:
+		return cli.Fail(cli.No, err, `choose another name, or revoke that one first with "wherry hub access revoke"`)
+	}
+	return err
+}
+
+// remoteFailure gives an error of the hub at a URL its exit code and a hint.
+func remoteFailure(err error, url string) error {
+	err = flags.HubFailure(err, url)
+	var said *cli.Error
+	switch {
+	case err == nil || errors.As(err, &said):
+		return err
+	case errors.Is(err, store.ErrInvalid):
+		return cli.Fail(cli.Usage, err, "")
+	}
+	return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
+}
+
+func newAccessCommand(dir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "access",
+		Short: "Make access tokens for people and machines",
+		Long: `Make access tokens for people and machines, which ask a hub or change what it has registered. Agents need none:
+they are registered with "wherry hub tokens" or "wherry hub clusters add".`,
+	}
+	cmd.AddCommand(newAccessCreateCommand(dir), newAccessListCommand(dir), newAccessRevokeCommand(dir))
+	return cmd
+}
+
+func newAccessCreateCommand(dir *string) *cobra.Command {
+	a := administrator{dir: dir}
+	var wanted store.NewAccess
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "create NAME --role ROLE",
+		Short: "Make an access token and print it, which is done only once",
+		Long: `Make an access token and print it, which is done only once: the hub keeps nothing from which it could be made
+again. NAME says who uses it, as the audit log shows it. Its owner gives it to "wherry login hub URL".
+
+A viewer reads. An operator also registers, retires and unshares clusters, and makes enrollment tokens. A
+publisher also passes releases to the hub, and an approver decides at gates. An admin may do everything, and
+makes access tokens.
+
+--environment, --workspace and --selector restrict what the token reads and changes, and all that are given
+have to hold. The selector is of labels as registered. What is outside is not shown, counted or told from
+what does not exist. An admin has no such scope, and an operator no workspaces.
+
+On the hub's own folder this needs no token, which helps where the last admin token is lost.`,
+		Example: `  wherry hub access create ann --role viewer --environment prod --expires 90d > ann.token
+  wherry hub access create promote --role publisher -e stage -e prod --hub https://hub.example.com
+  wherry hub access create east --role operator -l 'region=east'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := access.ParseRole(wanted.Role); err != nil {
+				return cli.Fail(cli.Usage, fmt.Errorf("--role: %w", err), "")
+			}
+			if _, err := access.ParseScope(wanted.AccessScope); err != nil {
+				return cli.Fail(cli.Usage, err, "")
+			}
+			wanted.Name = args[0]
+			if cmd.Flags().Changed("expires") {
+				wanted.ExpiresAt = time.Now().Add(expires)
+			}
+			var secret string
+			var kept store.AccessToken
+			err := a.with(cmd, func(to administration) (err error) {
+				secret, kept, err = to.CreateAccess(cmd.Context(), wanted)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s: access token %s of %s, role %s, %s; %s\n", a.name(), kept.ID, kept.Name, kept.Role, scopeText(kept.AccessScope), expiryText(kept))
+			if _, err := fmt.Fprintln(cmd.OutOrStdout(), secret); err != nil {
+				return cli.Fail(cli.Failed, fmt.Errorf("print access token %s: %w", kept.ID, err), fmt.Sprintf("nobody has it; \"wherry hub access revoke %s\", and make another", kept.ID))
+			}
+			return nil
+		},
+	}
+	a.addTo(cmd)
+	f := cmd.Flags()
+	var roles []string
+	for _, r := range access.Roles() {
+		roles = append(roles, string(r))
+	}
+	f.StringVar(&wanted.Role, "role", "", "the `ROLE`: "+strings.Join(roles, ", ")+" (required)")
+	f.StringSliceVarP(&wanted.Environments, "environment", "e", nil, "only this environment's `NAME` (repeatable)")
+	f.StringSliceVar(&wanted.Workspaces, "workspace", nil, "only deployments of this workspace's `NAME` (repeatable)")
+	f.StringVarP(&wanted.Selector, "selector", "l", "", "only clusters with these labels, a `SELECTOR` such as region=east,gpu!=true")
+	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good, such as 90d; without it, until it is revoked")
+	_ = cmd.MarkFlagRequired("role")
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
+	return cmd
+}
+
+func scopeText(s store.AccessScope) string {
+	var parts []string
+	if len(s.Environments) > 0 {
+		parts = append(parts, "environment "+strings.Join(s.Environments, ","))
+	}
+	if len(s.Workspaces) > 0 {
+		parts = append(parts, "workspace "+strings.Join(s.Workspaces, ","))
+	}
+	if s.Selector != "" {
+		parts = append(parts, s.Selector)
+	}
+	if len(parts) == 0 {
+		return "the whole fleet"
+	}
+	return strings.Join(parts, "; ")
+}
+
+func expiryText(t store.AccessToken) string {
+	if t.ExpiresAt.IsZero() {
+		return "good until it is revoked"
+	}
+	return "good until " + t.ExpiresAt.UTC().Format(time.RFC3339)
+}
+
+// accessState is the state of a token at a time, as the table shows it.
+func accessState(t store.AccessToken, now time.Time) string {
+	switch {
+	case !t.RevokedAt.IsZero():
+		return "revoked"
+	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
+		return "expired"
+	}
+	return "good"
+}
+
+func newAccessListCommand(dir *string) *cobra.Command {
+	a := administrator{dir: dir}
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the access tokens, without their secrets",
+		Long:    "List the access tokens, without their secrets, the newest first. The last use is noted once an hour.",
+		Example: "  wherry hub access list\n  wherry hub access list --hub https://hub.example.com -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all := []store.AccessToken{}
+			err := a.with(cmd, func(of administration) (err error) {
+				all, err = of.AccessTokens(cmd.Context())
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), format, store.AccessTokenList{Access: all}, func(w io.Writer) { accessTable(w, all, time.Now()) })
+		},
+	}
+	a.addTo(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func accessTable(w io.Writer, all []store.AccessToken, now time.Time) {
+	fmt.Fprintln(w, "TOKEN\tNAME\tROLE\tSCOPE\tEXPIRES\tLAST USED\tSTATE")
+	stamp := func(t time.Time, none string) string {
+		if t.IsZero() {
+			return none
+		}
+		return t.UTC().Format(time.RFC3339)
+	}
+	for _, t := range all {
+		cli.Row(w, t.ID, t.Name, t.Role, scopeText(t.AccessScope), stamp(t.ExpiresAt, "never"), stamp(t.UsedAt, "never"), accessState(t, now))
+	}
+}
+
+func newAccessRevokeCommand(dir *string) *cobra.Command {
+	a := administrator{dir: dir}
+	cmd := &cobra.Command{
+		Use:     "revoke NAME|ID",
+		Short:   "Make an access token useless",
+		Long:    "Make an access token useless, at once and for all hubs of the same database. It may be given as its owner has it.",
+		Example: "  wherry hub access revoke ann\n  wherry hub access revoke 4be1c9a07f21 --hub https://hub.example.com",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			which := args[0]
+			if t, err := access.ParseToken(which); err == nil { // which then goes into no URL
+				which = t.ID()
+			}
+			return a.with(cmd, func(of administration) error {
+				kept, err := of.RevokeAccess(cmd.Context(), which)
+				if err != nil {
+					return err
+				}
+				cmd.PrintErrf("%s: access token %s of %s revoked\n", a.name(), kept.ID, kept.Name)
+				return nil
+			})
+		},
+	}
+	a.addTo(cmd)
+	return cmd
+}
