@@ -79,3 +79,4 @@ func (m *memory) Audit(_ context.Context, e store.AuditEntry) error {
 
 func (m *memory) AuditLog(context.Context, int64, int) ([]store.AuditEntry, error) { return m.log, nil }
 func (m *memory) PinKey(context.Context, string) error                             { return nil }
+func (m *memory) PinnedKey(context.Context) (string, error)                        { return "", nil }

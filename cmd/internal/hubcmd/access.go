@@ -53,7 +53,7 @@ func (l local) AuditLog(ctx context.Context, after int64, limit int) ([]store.Au
 
 // administrator holds the flags that choose a hub by its folder or by its URL.
 type administrator struct {
-	dir                         *string
+	dir                         *location
 	url, authorities, tokenFile string
 }
 
@@ -70,13 +70,13 @@ func (a *administrator) name() string {
 	if a.url != "" {
 		return a.url
 	}
-	return *a.dir
+	return a.dir.String()
 }
 
 // with opens the hub that the flags choose for the time of use.
 func (a *administrator) with(cmd *cobra.Command, use func(administration) error) error {
 	switch {
-	case a.url != "" && cmd.Flags().Changed("data"):
+	case a.url != "" && (cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file")):
 		return cli.Usagef("--hub and --data name two hubs")
 	case a.url == "" && a.tokenFile+a.authorities != "":
 		return cli.Usagef("--token-file and --tls-ca are for a hub's URL: give --hub, or leave them out")
@@ -117,7 +117,7 @@ func remoteFailure(err error, url string) error {
 	return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
 }
 
-func newAccessCommand(dir *string) *cobra.Command {
+func newAccessCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "access",
 		Short: "Make access tokens for people and machines",
@@ -128,7 +128,7 @@ they are registered with "wherry hub tokens" or "wherry hub clusters add".`,
 	return cmd
 }
 
-func newAccessCreateCommand(dir *string) *cobra.Command {
+func newAccessCreateCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	var wanted store.NewAccess
 	var expires time.Duration
@@ -230,7 +230,7 @@ func accessState(t store.AccessToken, now time.Time) string {
 	return "good"
 }
 
-func newAccessListCommand(dir *string) *cobra.Command {
+func newAccessListCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	var format string
 	cmd := &cobra.Command{
@@ -269,7 +269,7 @@ func accessTable(w io.Writer, all []store.AccessToken, now time.Time) {
 	}
 }
 
-func newAccessRevokeCommand(dir *string) *cobra.Command {
+func newAccessRevokeCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	cmd := &cobra.Command{
 		Use:     "revoke NAME|ID",

@@ -16,7 +16,7 @@ import (
 // auditPage is the number of entries that are read at once.
 const auditPage = 1000
 
-func newAuditCommand(dir *string) *cobra.Command {
+func newAuditCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	format, since := "table", ""
 	cmd := &cobra.Command{
