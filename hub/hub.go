@@ -35,6 +35,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/private"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
@@ -70,6 +71,8 @@ type Options struct {
 	Anonymous bool
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
+	// Version is shown among the metrics.
+	Version string
 }
 
 // Hub is an open hub. It may be used by several goroutines.
@@ -90,6 +93,9 @@ type Hub struct {
 	guard     *access.Guard
 	tokens    access.Tokens
 	anonymous bool
+
+	version  string
+	counters *metrics.Counters
 }
 
 // Open opens the hub in dir, and makes folder, key and database if they are missing. The caller closes it. The error
@@ -192,15 +198,17 @@ func DatabaseName(url string) string { return postgres.Name(url) }
 
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
-	sign := signer{key, o.Now}
+	sign, counters := signer{key, o.Now}, &metrics.Counters{}
 	h := &Hub{
 		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
-		intake:    intake{store: s, sign: sign, log: o.Log},
+		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
 		gate:      admission.New(o.Admission),
 		hosts:     o.Hosts,
 		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,
+		version:   o.Version,
+		counters:  counters,
 	}
 	sources := []access.Source{h.tokens}
 	if o.Anonymous {

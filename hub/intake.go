@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -18,6 +19,8 @@ type intake struct {
 	store store.Store
 	sign  signer
 	log   *slog.Logger
+
+	counters *metrics.Counters
 }
 
 // taken is the result of storing reports of one cluster.
@@ -45,6 +48,7 @@ func (in intake) keep(ctx context.Context, uid string, verified []received, reje
 	}
 	slices.SortFunc(t.rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	for _, r := range t.rejected {
+		in.counters.Rejected(r.Reason)
 		in.log.Warn("report refused", "cluster", uid, "report", r.ID, "reason", r.Reason, "message", r.Message)
 	}
 	return t, nil
@@ -69,6 +73,7 @@ func (in intake) ingest(ctx context.Context, uid string, verified []received, vi
 		t.rejected = append(t.rejected, *u.reject(hubapi.CodeConflict,
 			"another report with incarnation %d and seq %d is stored; do two agents share this identity?", r.Body.Agent.Incarnation, r.Body.Agent.Seq))
 	}
+	in.counters.Stored(via, done.Accepted, done.Duplicates)
 	if done.SharedNow {
 		in.log.Warn("two agents share an identity", "cluster", uid, "how", done.SharedHow)
 	}

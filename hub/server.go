@@ -61,10 +61,11 @@ func (h *Hub) Handler() http.Handler {
 	for _, r := range h.routes() {
 		mux.Handle(r.Pattern, h.guard.Require(r.Permission, r.Handler))
 	}
+	observed := h.observe(mux)
 	return access.Headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
 		_ = control.SetWriteDeadline(time.Now().Add(admission.MaxAnswerTime))
-		mux.ServeHTTP(w, r)
+		observed.ServeHTTP(w, r)
 		if r.ContentLength != 0 && w.Header().Get("Connection") != "close" {
 			_ = control.SetReadDeadline(time.Now().Add(admission.MaxDrainTime))
 		}
@@ -80,6 +81,7 @@ func (h *Hub) routes() []access.Route {
 		{Pattern: hubapi.EnrollPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postEnroll)},
 		{Pattern: "GET /healthz", Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })},
 		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
+		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},
 	}
 	manager := manage.Manager{Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail}
 	return slices.Concat(routes, web.Routes(h.Fleet, now, h.fail), manager.Routes())
@@ -113,6 +115,7 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 		h.log.Error("request not answered", "path", r.URL.Path, "err", err)
 		refused = &hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the hub's database cannot be used; try again later", RetryAfter: unavailableRetry}
 	}
+	h.counters.Refused(refused.Code)
 	refused.Write(w)
 }
 

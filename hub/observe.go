@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/wherry-dev/wherry/hub/metrics"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/sqlite"
+)
+
+// eventsPattern is the route whose answers end when the client has enough: its durations say nothing.
+const eventsPattern = "GET /v1/events"
+
+// observe counts the requests that next answers. A mux notes the pattern of its route in the request.
+func (h *Hub) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began, answer := time.Now(), &answer{ResponseWriter: w, status: http.StatusOK}
+		next.ServeHTTP(answer, r)
+		if r.Pattern != eventsPattern {
+			h.counters.Answered(r.Pattern, answer.status, time.Since(began))
+		}
+	})
+}
+
+// answer notes the status of an answer.
+type answer struct {
+	http.ResponseWriter
+	status int
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.status = status
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// getMetrics answers Prometheus.
+func (h *Hub) getMetrics(w http.ResponseWriter, r *http.Request) {
+	s, err := h.snapshot(r.Context())
+	if err != nil {
+		h.log.Error("metrics are not complete", "err", err)
+	}
+	w.Header().Set("Content-Type", metrics.ContentType)
+	_, _ = w.Write(h.counters.Page(s)) // the client may have gone
+}
+
+// snapshot returns how the hub stands. What the database does not say is left out: metrics are needed most when it is away.
+func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
+	s := metrics.Snapshot{Version: h.version, End: -1, Applied: -1, DatabaseBytes: h.databaseBytes()}
+	var err error
+	if feed, ok := h.store.(store.Feed); ok {
+		if s.End, err = feed.End(ctx); err != nil {
+			s.End = -1
+		}
+	}
+	return s, err
+}
+
+// databaseBytes returns the size of the database's files; -1 if it is not in the hub's folder.
+func (h *Hub) databaseBytes() int64 {
+	n := int64(-1)
+	for _, name := range sqlite.Files(DatabaseFile) {
+		if info, err := os.Stat(filepath.Join(h.dir, name)); err == nil {
+			n = max(n, 0) + info.Size()
+		}
+	}
+	return n
+}
