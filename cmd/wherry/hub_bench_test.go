@@ -14,6 +14,9 @@ import (
 
 	"github.com/wherry-dev/wherry/e2e/hubload"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/postgres"
+	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
 
@@ -41,6 +44,11 @@ func BenchmarkHub(b *testing.B) {
 			newBenchHub(b).ingest("ingest-durable", benchBatch, benchBatch)
 		}
 	})
+	b.Run("ingest-durable-postgres", func(b *testing.B) {
+		for range b.N {
+			newPostgresBenchHub(b).ingest("ingest-durable-postgres", benchBatch, benchBatch)
+		}
+	})
 	b.Run("ingest-single", func(b *testing.B) {
 		for range b.N {
 			newBenchHub(b).ingest("ingest-single", 15, 1)
@@ -62,10 +70,11 @@ func figure(b *testing.B, name string, value float64, unit string) {
 	fmt.Printf(format, name, value, unit)
 }
 
-// benchHub is the folder of a hub that does not serve yet.
+// benchHub is the folder of a hub that does not serve yet, and the URL of its database unless that is in the folder.
 type benchHub struct {
 	*testing.B
-	dir string
+	dir      string
+	database string
 }
 
 func newBenchHub(b *testing.B) benchHub {
@@ -73,12 +82,28 @@ func newBenchHub(b *testing.B) benchHub {
 	h, err := hub.Open(dir, hub.Options{})
 	require.NoError(b, err)
 	require.NoError(b, h.Close())
-	return benchHub{b, dir}
+	return benchHub{B: b, dir: dir}
+}
+
+// newPostgresBenchHub has PostgreSQL sync each commit to disk, as it does by default.
+func newPostgresBenchHub(b *testing.B) benchHub {
+	server := pgtest.Start(b, "fsync=on", "full_page_writes=on", "shared_buffers=128MB", "max_wal_size=1GB")
+	o := benchHub{B: b, dir: filepath.Join(b.TempDir(), "hub"), database: server.URL(b)}
+	h, err := hub.Open(o.dir, hub.Options{Database: o.database})
+	require.NoError(b, err)
+	require.NoError(b, h.Close())
+	return o
 }
 
 // withStore opens the database itself, past the hub.
-func (b benchHub) withStore(use func(*sqlite.DB)) {
-	db, err := sqlite.Open(filepath.Join(b.dir, hub.DatabaseFile), sqlite.Options{})
+func (b benchHub) withStore(use func(store.Store)) {
+	var db store.Store
+	var err error
+	if b.database != "" {
+		db, err = postgres.Open(b.Context(), b.database, postgres.Options{})
+	} else {
+		db, err = sqlite.Open(filepath.Join(b.dir, hub.DatabaseFile), sqlite.Options{})
+	}
 	require.NoError(b, err)
 	use(db)
 	require.NoError(b, db.Close())
@@ -94,6 +119,9 @@ func (b benchHub) serve(args ...string) *hubload.Hub {
 	if *hubProfile != "" {
 		program = exec.Command("wherry") // see TestMain
 		program.Env = append(os.Environ(), profileVariable+"="+*hubProfile)
+	}
+	if b.database != "" {
+		args = append(args, "--database", b.database)
 	}
 	h, err := hubload.Begin(program, b.dir, append(args, hubload.Lifted...)...)
 	require.NoError(b, err)
@@ -118,7 +146,7 @@ func benchFleet(seed string, items int, reports int64) hubload.Fleet {
 // ingest has each cluster send so many reports, and checks that all are stored.
 func (b benchHub) ingest(name string, reports int64, perRequest int) {
 	f := benchFleet("load", 20, reports)
-	b.withStore(func(db *sqlite.DB) { require.NoError(b, f.Register(b.Context(), db, 0, benchClusters)) })
+	b.withStore(func(db store.Store) { require.NoError(b, f.Register(b.Context(), db, 0, benchClusters)) })
 	h := b.serve()
 	r, err := b.generator(h, hubload.Order{Fleet: f, Until: benchClusters, First: 1, Last: reports, PerRequest: perRequest}).Run()
 	require.NoError(b, err, h.Log())
@@ -132,7 +160,7 @@ func (b benchHub) ingest(name string, reports int64, perRequest int) {
 
 // stored is the oracle: each report is stored once.
 func (b benchHub) stored(f hubload.Fleet, clusters int, first, last int64) {
-	b.withStore(func(db *sqlite.DB) {
+	b.withStore(func(db store.Store) {
 		missing, err := f.Missing(b.Context(), db, 0, clusters, first, last)
 		require.NoError(b, err)
 		require.Empty(b, missing)
@@ -148,7 +176,7 @@ func (b benchHub) drain() {
 		agents, silent, suffix = 100_000, 0, "-full"
 	}
 	sending, resting := benchFleet("drain", 20, queued+1), benchFleet("rest", deployed, 1)
-	b.withStore(func(db *sqlite.DB) {
+	b.withStore(func(db store.Store) {
 		began := time.Now()
 		require.NoError(b, resting.Register(b.Context(), db, 0, silent))
 		require.NoError(b, resting.Fill(b.Context(), db, 0, silent, 1))
