@@ -58,7 +58,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 // Handler answers agents and people; docs/reference/hub.md lists the routes.
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for _, r := range h.routes() {
+	for _, r := range h.Routes() {
 		mux.Handle(r.Pattern, h.guard.Require(r.Permission, r.Handler))
 	}
 	observed := h.observe(mux)
@@ -72,8 +72,8 @@ func (h *Hub) Handler() http.Handler {
 	}))
 }
 
-// routes are all routes of a hub, with what each needs.
-func (h *Hub) routes() []access.Route {
+// Routes are all routes of a hub, with what each needs.
+func (h *Hub) Routes() []access.Route {
 	now := h.enroller.sign.now
 	agents := api{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
 	routes := []access.Route{
