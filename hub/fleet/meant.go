@@ -1,16 +1,199 @@
 package fleet
 
 import (
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // meantIndex finds what clusters are meant to run.
-type meantIndex struct{}
+type meantIndex struct {
+	// environments are by stream, without a cluster type; named has the same by the name of the environment.
+	environments map[bundle.Stream]*environmentIndex
+	named        map[string][]*environmentIndex
+	// streams are the releases of each stream, oldest first.
+	streams map[bundle.Stream][]*store.PublishedRelease
+}
+
+// environmentIndex is an environment of a platform of which there is a record.
+type environmentIndex struct {
+	bundle.Stream // without a cluster type
+	// records are oldest first; there is at least one.
+	records []*store.PublishedRecord
+	// bases and environments are the places of the first record with a commit of the base, and of the environment.
+	bases, environments map[string]int
+	// vouched names the releases of which a record says that their cluster type is complete, by digest.
+	vouched map[digest.Digest]bool
+}
+
+// commits are those of the base and of the environment that something was made from.
+type commits struct{ base, environment string }
+
+func (e *environmentIndex) newest() *store.PublishedRecord { return e.records[len(e.records)-1] }
 
 // newMeantIndex returns the index of all that p has.
-func newMeantIndex(*published) meantIndex { return meantIndex{} }
+func newMeantIndex(p *published) meantIndex {
+	x := meantIndex{
+		environments: map[bundle.Stream]*environmentIndex{}, named: map[string][]*environmentIndex{}, streams: map[bundle.Stream][]*store.PublishedRelease{},
+	}
+	for _, r := range p.ordered {
+		x.streams[r.Stream()] = append(x.streams[r.Stream()], r)
+	}
+	for _, r := range p.records {
+		at := bundle.Stream{Platform: r.Platform, Environment: r.Environment}
+		e := x.environments[at]
+		if e == nil {
+			e = &environmentIndex{Stream: at, bases: map[string]int{}, environments: map[string]int{}, vouched: map[digest.Digest]bool{}}
+			x.environments[at], x.named[at.Environment] = e, append(x.named[at.Environment], e)
+		}
+		putFirst(e.bases, r.BaseCommit, len(e.records))
+		putFirst(e.environments, r.EnvironmentCommit, len(e.records))
+		e.records = append(e.records, r)
+		p.vouch(e, r)
+	}
+	return x
+}
+
+// putFirst notes the place of a commit, if there is one and it is not there yet.
+func putFirst(places map[string]int, commit string, at int) {
+	if _, known := places[commit]; !known && commit != "" {
+		places[commit] = at
+	}
+}
+
+// vouch notes the releases of which a record says that they are complete: those that were made from its commits, and those
+// that have the content of these commits, of the cluster types that it does not name as incomplete.
+func (p *published) vouch(e *environmentIndex, record *store.PublishedRecord) {
+	for _, typ := range record.Types() {
+		if slices.Contains(record.Incomplete, typ) {
+			continue
+		}
+		newest := p.newestOf(record, typ)
+		for _, d := range record.ReleasesOf(typ) {
+			r := p.releases[d]
+			if r != nil && (r == newest || commitsOf(r) == commits{record.BaseCommit, record.EnvironmentCommit}) {
+				e.vouched[d] = true
+			}
+		}
+	}
+}
+
+// newestOf returns the newest of the releases that a record names for a cluster type; nil if none of them is known. It has
+// the content of the record's commits if the cluster type is complete: a ring that is wider than those that were published
+// to keeps an older release.
+func (p *published) newestOf(record *store.PublishedRecord, typ string) (newest *store.PublishedRelease) {
+	for _, d := range record.ReleasesOf(typ) {
+		if r := p.releases[d]; r != nil && (newest == nil || releaseOrder(r).Compare(releaseOrder(newest)) > 0) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+func commitsOf(r *store.PublishedRelease) commits { return commits{r.BaseCommit, r.EnvironmentCommit} }
+
+func releaseOrder(r *store.PublishedRelease) bundle.Order { return bundle.OrderOf(r.Release, r.Digest) }
+
+// mayTake reports whether agents of a ring may take a release; an empty ring means agents without one.
+func mayTake(r *store.PublishedRelease, ring string) bool {
+	return len(r.Rings) == 0 || slices.Contains(r.Rings, ring)
+}
+
+// environmentOf returns the environment of a cluster; nil if there are no records of it. A cluster that is registered
+// without a platform belongs to the only one that has the environment or, of several, to the only one that has its type.
+func (x *meantIndex) environmentOf(id store.Identity) *environmentIndex {
+	if id.Platform != "" {
+		return x.environments[bundle.Stream{Platform: id.Platform, Environment: id.Environment}]
+	}
+	all := x.named[id.Environment]
+	if len(all) > 1 {
+		all = slices.DeleteFunc(slices.Clone(all), func(e *environmentIndex) bool { return !slices.Contains(e.newest().Types(), id.Type) })
+	}
+	if len(all) != 1 {
+		return nil
+	}
+	return all[0]
+}
+
+// releaseFor returns the release that a record means for agents of a cluster type and ring; empty if there is none. Agents
+// of a ring that the record does not name, or may not take its release, are meant to have the newest that they may take: so
+// do agents follow them.
+func (p *published) releaseFor(e *environmentIndex, record *store.PublishedRecord, typ, ring string) digest.Digest {
+	named := record.ReleaseOf(typ, ring)
+	if named == "" && len(record.Rings[typ]) == 0 {
+		named = record.ClusterTypes[typ]
+	}
+	r := p.releases[named]
+	if named != "" && (r == nil || mayTake(r, ring)) {
+		return named
+	}
+	all := p.index.streams[bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: typ}]
+	for _, other := range slices.Backward(all) {
+		if mayTake(other, ring) && (r == nil || releaseOrder(other).Compare(releaseOrder(r)) <= 0) {
+			return other.Digest
+		}
+	}
+	return ""
+}
 
 // meantOf returns what a cluster that runs observed is meant to run; nil if nobody knows. Only platform, environment, type
 // and ring of the identity are set; observed may be nil. The result is shared.
-func (p *published) meantOf(store.Identity, *bundle.ReportRelease) *Meant { return nil }
+func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *Meant {
+	e := p.index.environmentOf(id)
+	if e == nil {
+		return nil
+	}
+	m := &Meant{Relation: Nothing}
+	named := p.releaseFor(e, e.newest(), id.Type, id.Ring)
+	meant := p.releases[named]
+	switch {
+	case meant != nil:
+		m.Release = reportRelease(meant)
+	case named != "":
+		m.Release = &bundle.ReportRelease{Digest: named}
+	}
+	if observed == nil {
+		return m
+	}
+	runs := p.releases[observed.Digest]
+	stream := bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: id.Type}
+	switch {
+	case observed.Digest == named:
+		m.Relation = Current
+	case runs == nil || runs.Stream() != stream:
+		m.Relation = Foreign
+	case named == "" || meant != nil && releaseOrder(runs).Compare(releaseOrder(meant)) > 0:
+		m.Relation = Ahead
+	default:
+		m.Relation = Behind
+		p.countBehind(m, runs, meant, id.Ring)
+		if meant == nil { // the record names it, and the hub has not learned it
+			if m.Behind++; m.BehindSince.IsZero() {
+				m.BehindSince = e.newest().IssuedAt
+			}
+		}
+	}
+	return m
+}
+
+// countBehind counts the releases after the one that runs, up to the one that is meant, or to the newest if that is nil.
+func (p *published) countBehind(m *Meant, runs, meant *store.PublishedRelease, ring string) {
+	for _, r := range p.index.streams[runs.Stream()] {
+		if releaseOrder(r).Compare(releaseOrder(runs)) <= 0 || meant != nil && releaseOrder(r).Compare(releaseOrder(meant)) > 0 || !mayTake(r, ring) {
+			continue
+		}
+		if m.Behind++; m.Behind == 1 {
+			m.BehindSince = r.IssuedAt
+		}
+	}
+}
+
+func reportRelease(r *store.PublishedRelease) *bundle.ReportRelease {
+	return &bundle.ReportRelease{
+		Digest: r.Digest, Epoch: r.Epoch, Sequence: r.Sequence, Number: r.Number,
+		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, IssuedAt: r.IssuedAt,
+	}
+}

@@ -22,10 +22,5 @@ func (v *View) Environments(context.Context, Query) (Environments, error) {
 	return Environments{}, errors.ErrUnsupported
 }
 
-// Rollout implements Answers.
-func (v *View) Rollout(context.Context, string, string, Query) (Rollout, error) {
-	return Rollout{}, errors.ErrUnsupported
-}
-
 // Drift implements Answers.
 func (v *View) Drift(context.Context, Query) (Drifts, error) { return Drifts{}, errors.ErrUnsupported }

@@ -1,0 +1,367 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// The verdicts on a cluster, of OpenCluster.Verdict.
+const (
+	// VerdictFailed means that the cluster has failed at the commit, or has refused it.
+	VerdictFailed = "failed"
+	// VerdictUnknown means that the cluster is silent.
+	VerdictUnknown = "unknown"
+	// VerdictWaiting means that it is known to run another release.
+	VerdictWaiting = "waiting"
+	// VerdictProgressing means that it has a release of the commit, or is getting it, and is not compliant yet.
+	VerdictProgressing = "progressing"
+
+	verdictCompliant = "compliant"
+)
+
+// verdicts are those of clusters that are not compliant, the worst first.
+var verdicts = []string{VerdictFailed, VerdictUnknown, VerdictWaiting, VerdictProgressing}
+
+// Rollout implements Answers.
+//
+// A cluster is compliant with a commit if it is not silent, its state is compliant, and it runs a complete release of its
+// type that has the commit. A release has a commit if it was made from it, if it has the same content as the type's release
+// at that commit (a type that a commit does not change keeps its release), or if it was made from commits that were published
+// later for the first time. So a return to an earlier commit is not compliant with a later one. A release is complete if
+// a record says so: nothing of its type was held, left out, dropped or not published.
+//
+// Done needs one cluster at least, and that no type is incomplete at the commit; its newest record counts. All clusters of
+// the environment count, those of types and rings without a release at the commit too.
+func (v *View) Rollout(ctx context.Context, environment, commit string, q Query) (Rollout, error) {
+	q.Environment, q.Commit = environment, ""
+	limit := q.Limit
+	q.Limit, q.Sort, q.After = 0, "", ""
+	if err := checkRollout(q); err != nil {
+		return Rollout{}, err
+	}
+	m, done, err := v.moment(ctx, q, false)
+	if err != nil {
+		return Rollout{}, err
+	}
+	defer done()
+	chosen, err := m.choose(ctx, q)
+	if err != nil {
+		return Rollout{}, err
+	}
+	targets, whole, err := m.published.targetsOf(q, commit)
+	if err != nil {
+		return Rollout{}, err
+	}
+	out := rolloutCount{m: m, targets: targets, types: map[string]*TypeRollout{}}
+	for r := range chosen.clusters() {
+		out.add(r)
+	}
+	if out.clusters == 0 {
+		if err := m.checkNames(ctx, q); err != nil {
+			return Rollout{}, err
+		}
+	}
+	if v.seesAllOf(q) {
+		out.addTypes(q.Type)
+	}
+	answer := Rollout{
+		AsOf: m.asOf, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
+		Compliant: out.counts[verdictCompliant], Progressing: out.counts[VerdictProgressing], FailedCount: out.counts[VerdictFailed],
+		Waiting: out.counts[VerdictWaiting], Unknown: out.counts[VerdictUnknown],
+		OldestProofSeconds: out.oldest, Types: out.typeRows(),
+	}
+	answer.conclude(targets)
+	answer.Open, err = out.openRows(ctx, limit)
+	return answer, err
+}
+
+// checkRollout returns an error for conditions that would leave out the clusters that are not as they should be.
+func checkRollout(q Query) error {
+	for name, given := range map[string]bool{
+		"state": len(q.State) > 0, "relation": len(q.Relation) > 0, "silentFor": q.SilentFor != 0, "release": q.Release != "", "version": q.Version != "",
+		"config": q.ConfigDigest != "", "content": q.Content != "", "image": q.Image != "",
+	} {
+		if given {
+			return fmt.Errorf("%s: %w: a rollout counts all clusters, whatever they run", name, store.ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// seesAllOf reports whether a view has all clusters of the types that a query chooses.
+func (v *View) seesAllOf(q Query) bool {
+	only := Query{Environment: q.Environment, Platform: q.Platform, Type: q.Type, AsOf: q.AsOf}
+	return len(v.scope.workspaces) == 0 && len(v.scope.selector) == 0 && fmt.Sprint(q) == fmt.Sprint(only)
+}
+
+// target is what a commit is for an environment of a platform.
+type target struct {
+	*environmentIndex
+	published *published
+	commit    string // all of it
+	// last is the newest record with the commit.
+	last *store.PublishedRecord
+	// contents are the trees of each cluster type at the commit, where it was complete.
+	contents map[string]map[digest.Digest]bool
+}
+
+// targetsOf returns the targets of a commit, by environment, and the whole commit; none if it was not published. The error
+// wraps store.ErrInvalid.
+func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*target, string, error) {
+	holds, err := commitTest(wanted)
+	if err != nil {
+		return nil, "", err
+	}
+	targets, whole := map[*environmentIndex]*target{}, map[string]bool{}
+	for _, e := range p.index.named[q.Environment] {
+		if q.Platform != "" && e.Platform != q.Platform {
+			continue
+		}
+		for _, record := range e.records {
+			found := ""
+			for _, c := range []string{record.BaseCommit, record.EnvironmentCommit} {
+				if holds(c) {
+					found, whole[c] = c, true
+				}
+			}
+			if found == "" {
+				continue
+			}
+			t := targets[e]
+			if t == nil {
+				t = &target{environmentIndex: e, published: p, commit: found, contents: map[string]map[digest.Digest]bool{}}
+				targets[e] = t
+			}
+			t.add(record)
+		}
+	}
+	all := slices.Sorted(maps.Keys(whole))
+	switch len(all) {
+	case 0:
+		return nil, "", nil
+	case 1:
+		return targets, all[0], nil
+	}
+	return nil, "", fmt.Errorf("commit %q: %w: it is the beginning of several, such as %s and %s", store.Plain(wanted), store.ErrInvalid, all[0], all[1])
+}
+
+func (t *target) add(record *store.PublishedRecord) {
+	t.last = record
+	for _, typ := range record.Types() {
+		if newest := t.published.newestOf(record, typ); newest != nil && !slices.Contains(record.Incomplete, typ) {
+			if t.contents[typ] == nil {
+				t.contents[typ] = map[digest.Digest]bool{}
+			}
+			t.contents[typ][newest.Content.DiffID] = true
+		}
+	}
+}
+
+// has reports whether a release of a type has the commit, and is complete.
+func (t *target) has(typ string, d digest.Digest) bool {
+	r := t.published.releases[d]
+	if r == nil || r.Stream() != (bundle.Stream{Platform: t.Platform, Environment: t.Environment, ClusterType: typ}) {
+		return false
+	}
+	if t.contents[typ][r.Content.DiffID] {
+		return true
+	}
+	return t.includes(commitsOf(r)) && t.vouched[d]
+}
+
+// includes reports whether commits are those of the target, or were published later for the first time. A commit of the base
+// is compared with those of the base, one of the environment with those of the environment.
+func (t *target) includes(c commits) bool {
+	later := func(places map[string]int, commit string) bool {
+		from, is := places[t.commit]
+		at, known := places[commit]
+		return is && known && at >= from
+	}
+	return later(t.bases, c.base) || later(t.environments, c.environment)
+}
+
+// isPast reports whether the environment went back to commits that were published before this one for the first time.
+func (t *target) isPast() bool {
+	now := t.newest()
+	return !t.includes(commits{now.BaseCommit, now.EnvironmentCommit})
+}
+
+// rolloutCount counts the clusters of a rollout.
+type rolloutCount struct {
+	m        *moment
+	targets  map[*environmentIndex]*target
+	clusters int
+	counts   map[string]int // by verdict
+	oldest   int64
+	types    map[string]*TypeRollout
+	open     []openRow
+}
+
+type openRow struct {
+	cluster *cluster
+	verdict string
+	seen    int64
+}
+
+func (c *rolloutCount) add(r *row) {
+	t := c.targets[c.m.published.index.environmentOf(r.place())]
+	if t == nil && len(c.targets) > 0 && c.m.published.index.environmentOf(r.place()) != nil {
+		return // of another platform, which has no such commit
+	}
+	verdict := r.verdict(t)
+	if c.counts == nil {
+		c.counts = map[string]int{}
+	}
+	c.clusters++
+	c.counts[verdict]++
+	row := c.typeRow(c.m.texts[r.typ])
+	row.Clusters++
+	switch verdict {
+	case verdictCompliant:
+		row.Compliant++
+		c.oldest = max(c.oldest, r.age())
+		return
+	case VerdictProgressing:
+		row.Progressing++
+	case VerdictFailed:
+		row.Failed++
+	case VerdictWaiting:
+		row.Waiting++
+	case VerdictUnknown:
+		row.Unknown++
+	}
+	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
+}
+
+// place returns the part of a cluster's identity that says what it is meant to run.
+func (r *row) place() store.Identity {
+	t := r.m.texts
+	return store.Identity{Platform: t[r.platform], Environment: t[r.environment], Type: t[r.typ], Ring: t[r.ring]}
+}
+
+// verdict is how far a cluster is with a commit. A nil target is that of a commit that was not published.
+func (r *row) verdict(t *target) string {
+	if r.silent() {
+		return VerdictUnknown
+	}
+	if t == nil {
+		return VerdictWaiting
+	}
+	typ := r.m.texts[r.typ]
+	runs := t.has(typ, r.m.snapshot.releases[r.observed].Digest)
+	offered := t.has(typ, r.m.snapshot.releases[r.desired].Digest)
+	switch state := bundle.State(r.m.texts[r.state]); {
+	case runs && state == bundle.Compliant:
+		return verdictCompliant
+	case !runs && !offered:
+		return VerdictWaiting
+	case state == bundle.Failed || state == bundle.Rejected:
+		return VerdictFailed
+	default:
+		return VerdictProgressing
+	}
+}
+
+func (c *rolloutCount) typeRow(name string) *TypeRollout {
+	row := c.types[name]
+	if row == nil {
+		row = &TypeRollout{Type: name}
+		for _, t := range c.targets {
+			if r := t.published.newestOf(t.last, name); r != nil {
+				row.Release = bundle.ReleaseName(r.Number, r.Digest)
+			}
+			row.Incomplete = row.Incomplete || slices.Contains(t.last.Incomplete, name)
+		}
+		c.types[name] = row
+	}
+	return row
+}
+
+// addTypes adds the types of the commit that have no clusters; only that of a name, if it is not empty.
+func (c *rolloutCount) addTypes(only string) {
+	for _, t := range c.targets {
+		for _, name := range append(t.last.Types(), t.last.Incomplete...) {
+			if only == "" || only == name {
+				c.typeRow(name)
+			}
+		}
+	}
+}
+
+func (c *rolloutCount) typeRows() []TypeRollout {
+	rows := make([]TypeRollout, 0, len(c.types))
+	for _, name := range slices.Sorted(maps.Keys(c.types)) {
+		rows = append(rows, *c.types[name])
+	}
+	return rows
+}
+
+// conclude sets Done, Failed and Why.
+func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
+	var incomplete []string
+	for _, t := range a.Types {
+		if t.Incomplete {
+			incomplete = append(incomplete, t.Type)
+		}
+	}
+	past := false
+	for _, t := range targets {
+		past = past || t.isPast()
+	}
+	var why []string
+	add := func(given bool, format string, args ...any) {
+		if given {
+			why = append(why, fmt.Sprintf(format, args...))
+		}
+	}
+	add(len(targets) == 0, "the commit is not published in environment %s", a.Environment)
+	add(len(incomplete) > 0, "incomplete at the commit: %s", strings.Join(incomplete, ", "))
+	add(past, "the environment has gone back to an earlier commit")
+	add(a.Clusters == 0, "no cluster is registered for it")
+	add(a.FailedCount > 0, "%d failed", a.FailedCount)
+	add(a.Waiting > 0, "%d run another release", a.Waiting)
+	add(a.Progressing > 0, "%d in progress", a.Progressing)
+	add(a.Unknown > 0, "%d silent", a.Unknown)
+	a.Why = strings.Join(why, "; ")
+	a.Done = len(why) == 0
+	a.Failed = a.FailedCount > 0 || len(incomplete) > 0 || past
+}
+
+// openRows returns the clusters that are not compliant, the worst and the longest silent first, at most limit; zero means all.
+func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, error) {
+	slices.SortStableFunc(c.open, func(a, b openRow) int {
+		return cmp.Or(cmp.Compare(slices.Index(verdicts, a.verdict), slices.Index(verdicts, b.verdict)), cmp.Compare(a.seen, b.seen))
+	})
+	if limit > 0 && len(c.open) > limit {
+		c.open = c.open[:limit]
+	}
+	rows := make([]Cluster, 0, len(c.open))
+	for _, o := range c.open {
+		r, _ := c.m.see(o.cluster)
+		rows = append(rows, r.status())
+	}
+	if err := c.m.fillClusters(ctx, rows); err != nil {
+		return nil, err
+	}
+	open := make([]OpenCluster, 0, len(rows))
+	for i, r := range rows {
+		one := OpenCluster{
+			UID: r.UID, Cluster: r.Name, Type: r.Type, Ring: r.Ring, State: r.State, Was: r.Was, Reason: r.Reason, Message: r.Message,
+			Verdict: c.open[i].verdict, LastSeen: r.LastSeen, Via: r.Proof.Via,
+		}
+		if r.Observed != nil {
+			one.Release = bundle.ReleaseName(r.Observed.Number, r.Observed.Digest)
+		}
+		open = append(open, one)
+	}
+	return open, nil
+}
