@@ -198,12 +198,12 @@ func DatabaseName(url string) string { return postgres.Name(url) }
 
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
-	sign, counters := signer{key, o.Now}, &metrics.Counters{}
+	sign, counters, gate := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission)
 	h := &Hub{
 		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
-		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters},
+		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota())},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
-		gate:      admission.New(o.Admission),
+		gate:      gate,
 		hosts:     o.Hosts,
 		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,

@@ -19,6 +19,7 @@ type intake struct {
 	store store.Store
 	sign  signer
 	log   *slog.Logger
+	quota store.Quota // of what comes over HTTP
 
 	counters *metrics.Counters
 }
@@ -56,6 +57,9 @@ func (in intake) keep(ctx context.Context, uid string, verified []received, reje
 
 func (in intake) ingest(ctx context.Context, uid string, verified []received, via store.Via, t *taken) error {
 	b := store.Batch{UID: uid, Via: via}
+	if via == store.ViaHTTP { // the other ways are walked by people
+		b.Quota = in.quota
+	}
 	for _, r := range verified {
 		b.Reports = append(b.Reports, r.Report)
 		if store.OrderOf(r.Body.Agent).Compare(store.OrderOf(t.newest)) >= 0 {

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -84,6 +85,11 @@ func (a api) store(ctx context.Context, uid string, all []unopened) (taken, erro
 		return taken{}, err
 	}
 	t, err := a.intake.keep(ctx, uid, verified, refused, store.ViaHTTP)
+	var over *store.QuotaError
+	if errors.As(err, &over) {
+		settle(true) // one that comes again at once is refused without the database
+		return t, admission.OverQuota(over)
+	}
 	settle(err == nil)
 	return t, err
 }

@@ -5,7 +5,8 @@
 // BeginEnrollment bound the work at one time. Once reports are verified, Charge limits each cluster to its share of the
 // hub's rate and to its quota, so that one key cannot fill the database; strangers do not use up either.
 //
-// Errors are *hubapi.Error, ready to be sent, unless a method says otherwise. Limits hold for one process, and a restart fills all quotas.
+// Errors are *hubapi.Error, ready to be sent, unless a method says otherwise. Limits hold for one process, and a restart fills all
+// quotas here. The store keeps them for all processes: see store.Quota and OverQuota.
 package admission
 
 import (
@@ -67,6 +68,9 @@ func New(o Options) *Gate {
 func (g *Gate) ConnState(c net.Conn, state http.ConnState) {
 	g.idle.watch(g.addressOf(c.RemoteAddr().String()), c, state)
 }
+
+// Quota returns the bounds of one cluster.
+func (g *Gate) Quota() Quota { return g.pacer.quota }
 
 // Check returns an error if the cluster may send nothing now.
 func (g *Gate) Check(uid string, now time.Time) error { return g.pacer.check(uid, now) }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // DefaultReportsPerMinute is the default number of reports that a hub asks for in all: less than a seventh of the rate at
@@ -38,6 +39,9 @@ func overQuota(bound string, wait time.Duration) *hubapi.Error {
 		Message: fmt.Sprintf("the cluster has reached its bound of %s; nothing was stored, send it again later", bound),
 	}
 }
+
+// OverQuota returns the answer to a cluster that has used up its quota in the store.
+func OverQuota(e *store.QuotaError) *hubapi.Error { return overQuota(e.Bound, e.Wait) }
 
 // pacer divides the hub's rate among the agents that are sending, and limits each to its share and to its quota.
 type pacer struct {

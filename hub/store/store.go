@@ -121,7 +121,7 @@ type Reports interface {
 	// Keys returns the keys that may sign for the cluster. The error wraps ErrUnknownCluster, or is a *RetiredError.
 	Keys(ctx context.Context, uid string) (Keys, error)
 	// Ingest stores reports of one cluster in one transaction, oldest first. Repeats change nothing. The error wraps
-	// ErrUnknownCluster.
+	// ErrUnknownCluster, or is a *QuotaError.
 	Ingest(ctx context.Context, b Batch) (Outcome, error)
 	// Has reports whether a report of the cluster at that place is stored.
 	Has(ctx context.Context, uid string, at Order) (bool, error)
@@ -187,6 +187,25 @@ type Batch struct {
 	UID     string
 	Via     Via
 	Reports []Report
+	// Quota bounds what the cluster may send, in all processes of the store; see QuotaError.
+	Quota Quota
+}
+
+// Quota bounds the new reports of one cluster: so many at once, and as many again in each hour. Zero is no bound.
+type Quota struct {
+	Reports int
+	Bytes   int // of envelopes
+}
+
+// QuotaError means that a cluster has used up its quota. Nothing of its batch was stored.
+type QuotaError struct {
+	UID   string
+	Bound string        // for people, such as "2000 reports an hour"
+	Wait  time.Duration // until it may send again
+}
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("cluster %q has reached its bound of %s", e.UID, e.Bound)
 }
 
 // Outcome is the result of a Batch.

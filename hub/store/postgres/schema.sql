@@ -38,7 +38,9 @@ CREATE TABLE cluster (
   via                 TEXT   COLLATE "C" NOT NULL DEFAULT '',
   fell                BIGINT NOT NULL DEFAULT 0,
   kept_incarnation    BIGINT NOT NULL DEFAULT 0,
-  kept_seq            BIGINT NOT NULL DEFAULT 0
+  kept_seq            BIGINT NOT NULL DEFAULT 0,
+  spent_reports       BIGINT NOT NULL DEFAULT 0,
+  spent_bytes         BIGINT NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70); -- each report changes the row
 CREATE UNIQUE INDEX cluster_name ON cluster (name) WHERE removed_at IS NULL;
 

@@ -27,6 +27,7 @@ type clusterRow struct {
 	aboutID int64 // of Agent.About; zero without one
 	fell    bool  // the times of reports have fallen, from one to the next
 	cleared store.Order
+	spent   spent
 	kept    store.Order // retention has removed the reports before it
 	// processes of the agent, newest first, once they are loaded.
 	processes       []process
@@ -67,10 +68,10 @@ func readCluster(ctx context.Context, db querier, id int64) (*clusterRow, error)
 	var content sql.NullString
 	var report []byte
 	err = db.row(ctx, `SELECT c.change, c.state, c.reason, c.message, c.state_since, c.observed_digest, c.last_seen, c.about_id, a.content,
-			c.report_id, c.occurred_at, c.received_at, c.via, c.fell, c.cleared_incarnation, c.cleared_seq, c.kept_incarnation, c.kept_seq
+			c.report_id, c.occurred_at, c.received_at, c.via, c.fell, c.cleared_incarnation, c.cleared_seq, c.kept_incarnation, c.kept_seq, c.spent_reports, c.spent_bytes
 		FROM cluster c LEFT JOIN about a ON a.id = c.about_id WHERE c.id = $1`, id).Scan(
 		&c.change, &c.Agent.State, &c.Agent.Reason, &c.Message, &c.Since, &c.Agent.Content, &seen, &about, &content,
-		&report, &occurred, &received, &c.proof.Via, &c.fell, &c.cleared.Incarnation, &c.cleared.Seq, &c.kept.Incarnation, &c.kept.Seq)
+		&report, &occurred, &received, &c.proof.Via, &c.fell, &c.cleared.Incarnation, &c.cleared.Seq, &c.kept.Incarnation, &c.kept.Seq, &c.spent.reports, &c.spent.bytes)
 	if err != nil {
 		return nil, err
 	}
@@ -176,12 +177,12 @@ func (c *clusterRow) save(ctx context.Context, db *Conn) error {
 	}
 	_, err := db.Exec(ctx, `UPDATE cluster SET change = $2, incarnation = $3, seq = $4, state = $5, reason = $6, message = $7, state_since = $8, observed_digest = $9,
 			last_seen = $10, about_id = $11, report_id = $12, occurred_at = $13, received_at = $14, via = $15, fell = $16,
-			conflicts = $17, shared_since = $18, shared_how = $19
+			conflicts = $17, shared_since = $18, shared_how = $19, spent_reports = $20, spent_bytes = $21
 		WHERE id = $1`,
 		c.id, int64(c.change), c.Incarnation, c.Seq, c.Agent.State, c.Agent.Reason, c.Message, c.Since, c.Agent.Content,
 		sql.NullInt64{Int64: c.LastSeen, Valid: c.EverReported}, sql.NullInt64{Int64: c.aboutID, Valid: c.aboutID != 0},
 		idBytes(c.proof.Report), store.Millis(c.proof.OccurredAt), store.Millis(c.proof.ReceivedAt), string(c.proof.Via), bit(c.fell),
-		int64(r.Conflicts), shared, r.SharedHow)
+		int64(r.Conflicts), shared, r.SharedHow, c.spent.reports, c.spent.bytes)
 	return err
 }
 

@@ -43,7 +43,7 @@ func (d *DB) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
 	var in *intake
 	err = d.run(ctx, job{
 		run: func(ctx context.Context, db *Conn) error {
-			in = &intake{db: db, via: b.Via, now: now, reports: reports, index: inOrder, body: body}
+			in = &intake{db: db, via: b.Via, quota: b.Quota, now: now, reports: reports, index: inOrder, body: body}
 			var err error
 			if in.cluster, err = d.loadCluster(ctx, db, b.UID); err != nil {
 				return err
@@ -66,6 +66,7 @@ type intake struct {
 	db      *Conn
 	cluster *clusterRow
 	via     store.Via
+	quota   store.Quota
 	now     time.Time
 	reports []store.Report // in order
 	index   []int          // of each in the batch
@@ -83,6 +84,9 @@ type intake struct {
 func (in *intake) take(ctx context.Context) error {
 	fresh, err := in.sort(ctx)
 	if err != nil {
+		return err
+	}
+	if err := in.charge(fresh); err != nil {
 		return err
 	}
 	if err := in.announce(ctx, fresh); err != nil {

@@ -1,4 +1,4 @@
--- "PRAGMA user_version" 6: what the fleet is meant to run, who may use the hub, and which hub the database is of.
+-- "PRAGMA user_version" 6: what the fleet is meant to run, who may use the hub, which hub the database is of, and quotas.
 
 -- Releases whose signatures were verified. They are never changed and never removed.
 CREATE TABLE published_release (
@@ -60,3 +60,7 @@ CREATE TABLE owner (
   id  INTEGER PRIMARY KEY CHECK (id = 1),
   kid TEXT    NOT NULL
 ) STRICT;
+
+-- When a cluster has all of its quota again, in microseconds since 1970.
+ALTER TABLE cluster ADD COLUMN spent_reports INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cluster ADD COLUMN spent_bytes   INTEGER NOT NULL DEFAULT 0;

@@ -23,6 +23,45 @@ func made(c store.Cluster, instance string, seq int64) store.Report {
 
 func reportTests() []test {
 	return []test{
+		{"a cluster has one quota in all processes, and repeats take nothing from it", func(t *testing.T, f *fixture) {
+			all := f.added("plant-7", "other")
+			c := all[0]
+			quota := store.Quota{Reports: 10, Bytes: 1000}
+			take := func(f *fixture, first, last int64) error {
+				b := store.Batch{UID: c.UID, Via: store.ViaHTTP, Quota: quota}
+				for seq := first; seq <= last; seq++ {
+					r := reportOf(c, order(1, seq))
+					r.Envelope = make([]byte, 10)
+					b.Reports = append(b.Reports, r)
+				}
+				_, err := f.Ingest(t.Context(), b)
+				return err
+			}
+			other := f.again()
+			require.NoError(t, take(f, 1, 4))
+			require.NoError(t, take(other, 5, 9))
+			require.NoError(t, take(f, 1, 9), "repeats")
+			require.NoError(t, take(f, 10, 12), "one batch may overdraw it")
+			var over *store.QuotaError
+			require.ErrorAs(t, take(other, 13, 13), &over)
+			require.Equal(t, &store.QuotaError{UID: c.UID, Bound: "10 reports an hour", Wait: 12*time.Minute + time.Second}, over)
+			require.NoError(t, take(other, 1, 12), "repeats are answered all the same")
+			has, err := f.Has(t.Context(), c.UID, order(1, 13))
+			require.NoError(t, err)
+			require.False(t, has)
+			f.clock.Add(12 * time.Minute)
+			require.ErrorAs(t, take(f.again(), 13, 13), &over, "nothing is left yet")
+			f.clock.Add(time.Second)
+			require.NoError(t, take(f.again(), 13, 13), "after a restart too")
+
+			quota.Reports = 0
+			f.clock.Add(time.Hour)
+			require.NoError(t, take(f, 14, 120), "by bytes")
+			require.ErrorAs(t, take(f, 121, 121), &over)
+			require.Equal(t, "1000 bytes an hour", over.Bound)
+			quota.Bytes = 0
+			require.NoError(t, take(f, 121, 121), "no bound")
+		}},
 		{"a batch is stored oldest first, whatever its order", aBatchIsStoredOldestFirstWhateverItsOrder},
 		{"repeats change nothing", repeatsChangeNothing},
 		{"another report with a number that is taken is a conflict", anotherReportWithANumberThatIsTakenIsAConflict},
