@@ -49,7 +49,7 @@ CREATE TABLE label (
   PRIMARY KEY (cluster_id, key, since)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO label SELECT c.id, l.key, c.added_at, CASE WHEN c.removed_at IS NULL THEN NULL ELSE max(c.added_at, c.removed_at) END, l.value
-  FROM cluster c, json_each(c.labels) l;
+  FROM cluster c, json_each(c.labels) l WHERE l.key IS NOT NULL; -- "null" is no labels
 CREATE INDEX label_value ON label (key, value) WHERE until IS NULL;
 
 -- What reports say of an agent beside its state, as JSON (timeline.About). It changes seldom.

@@ -36,6 +36,9 @@ func Run(t *testing.T, open Open) {
 		{"fleet", fleetTests()},
 		{"published", publishedTests()},
 		{"access", accessTests()},
+		{"past", pastTests()},
+		{"feed", feedTests()},
+		{"evidence", evidenceTests()},
 		{"life", lifeTests()},
 	} {
 		t.Run(group.name, func(t *testing.T) {
