@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
+	"github.com/wherry-dev/wherry/hub/store/relational"
 )
 
 func open(t testing.TB, url string) *postgres.DB {
@@ -216,4 +217,36 @@ func TestAConnectionThatIsLostInAUnitOfWork(t *testing.T) {
 
 func key() ed25519.PublicKey {
 	return ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
+}
+
+// A process that stands still in the middle of a transaction does not keep the others from writing for ever.
+func TestAProcessThatStandsStill(t *testing.T) {
+	at := pgtest.URL(t)
+	parsed, err := url.Parse(at)
+	require.NoError(t, err)
+	q := parsed.Query()
+	q.Set("idle_in_transaction_session_timeout", "50")
+	parsed.RawQuery = q.Encode()
+	still, other := open(t, parsed.String()), open(t, at)
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	tries := 0
+	go func() {
+		ended <- still.Do(context.Background(), func(ctx context.Context, c *relational.Conn) error {
+			if tries++; tries == 1 {
+				close(begun)
+				<-goOn
+			}
+			_, err := c.Exec(ctx, "UPDATE token SET uses = uses + 1")
+			return err
+		})
+	}()
+	<-begun
+	require.NoError(t, other.AddToken(t.Context(), "x", key(), token("x")))
+	close(goOn)
+	require.NoError(t, <-ended, "it is run again")
+	require.Equal(t, 2, tries)
+	tokens, err := other.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 2, tokens[0].Uses, "once")
 }
