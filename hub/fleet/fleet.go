@@ -89,7 +89,7 @@ const (
 	Behind Relation = "behind"
 	// Ahead means that it runs a newer release than the one it is meant to run, such as one of a narrower ring.
 	Ahead Relation = "ahead"
-	// Foreign means that it runs a release that was never published here.
+	// Foreign means that it runs a release that was never published here, or not for its cluster type.
 	Foreign Relation = "foreign"
 	// Nothing means that it runs no release.
 	Nothing Relation = "nothing"
