@@ -92,6 +92,7 @@ type Hub struct {
 	dir       string
 	guard     *access.Guard
 	tokens    access.Tokens
+	present   present
 	anonymous bool
 
 	version  string

@@ -1,0 +1,44 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// present is the present of all clusters in memory, from the first question on.
+type present struct {
+	mu   sync.Mutex
+	kept *fleet.Fleet
+}
+
+// Answers returns what can be asked about the part of the fleet that a scope allows; the zero scope is all of it. The first
+// call reads the present of all clusters into memory, and Serve follows it from there.
+func (h *Hub) Answers(ctx context.Context, s store.AccessScope) (*fleet.View, error) {
+	f, err := h.readPresent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return f.View(s)
+}
+
+func (h *Hub) readPresent(ctx context.Context) (*fleet.Fleet, error) {
+	h.present.mu.Lock()
+	defer h.present.mu.Unlock()
+	if h.present.kept != nil {
+		return h.present.kept, nil
+	}
+	source, ok := h.store.(fleet.Source)
+	if !ok {
+		return nil, fmt.Errorf("the fleet's past: %w", errors.ErrUnsupported)
+	}
+	f, err := fleet.Open(ctx, source, fleet.Options{Now: h.enroller.sign.now, Log: h.log})
+	if err == nil {
+		h.present.kept = f
+	}
+	return f, err
+}
