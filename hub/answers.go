@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
+	"time"
 
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -41,4 +44,29 @@ func (h *Hub) readPresent(ctx context.Context) (*fleet.Fleet, error) {
 		h.present.kept = f
 	}
 	return f, err
+}
+
+// answersFor returns what whoever sends a request may ask.
+func (h *Hub) answersFor(r *http.Request) (fleet.Answers, error) {
+	return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
+}
+
+// followPresent reads the present into memory and keeps it up to date until ctx ends.
+func (h *Hub) followPresent(ctx context.Context) {
+	for {
+		f, err := h.readPresent(ctx)
+		if err == nil {
+			_ = f.Run(ctx) // it ends with ctx alone
+			return
+		}
+		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+			return
+		}
+		h.log.Error("the fleet cannot be read", "err", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(unavailableRetry):
+		}
+	}
 }

@@ -35,6 +35,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/private"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
@@ -93,6 +94,7 @@ type Hub struct {
 	guard     *access.Guard
 	tokens    access.Tokens
 	present   present
+	reads     *api.API
 	anonymous bool
 
 	version  string
@@ -218,6 +220,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	h.guard = access.NewGuard(access.Options{
 		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute,
 	})
+	h.reads = api.New(api.Options{Answers: h.answersFor, Now: o.Now, Log: o.Log})
 	return h
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/web"
 )
 
-// fleet returns a hub with the clusters of storetest.Fleet.
-func fleet(t *testing.T) *Hub {
+// fleetHub returns a hub with the clusters of storetest.Fleet.
+func fleetHub(t *testing.T) *Hub {
 	t.Helper()
 	h, c := newHub(t)
 	storetest.Fleet(c, func(id store.Identity, items ...bundle.Item) {
@@ -50,7 +50,7 @@ func deploymentNames(list store.DeploymentList) string {
 }
 
 func TestSilentClustersAreStale(t *testing.T) {
-	h := fleet(t)
+	h := fleetHub(t)
 	list, err := h.Clusters(t.Context(), store.Filter{Environment: "prod"})
 	require.NoError(t, err)
 	require.Equal(t, store.Stale, list.Clusters[0].State)
@@ -107,7 +107,7 @@ func TestClocksThatAreOff(t *testing.T) {
 }
 
 func TestListsOverHTTPPageByPage(t *testing.T) {
-	h := fleet(t)
+	h := fleetHub(t)
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
 

@@ -18,8 +18,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// api answers agents.
-type api struct {
+// agentAPI answers agents.
+type agentAPI struct {
 	intake   intake
 	enroller enroller
 	gate     *admission.Gate
@@ -27,7 +27,7 @@ type api struct {
 	fail     func(http.ResponseWriter, *http.Request, error)
 }
 
-func (a api) postReports(w http.ResponseWriter, r *http.Request) {
+func (a agentAPI) postReports(w http.ResponseWriter, r *http.Request) {
 	receipt, err := a.takeReports(w, r)
 	if err != nil {
 		a.fail(w, r, err)
@@ -37,7 +37,7 @@ func (a api) postReports(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeReports verifies and stores the reports of a request. All reports that the receipt acknowledges are on disk.
-func (a api) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi.Receipt, err error) {
+func (a agentAPI) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi.Receipt, err error) {
 	ctx, uid := r.Context(), r.PathValue("uid")
 	if _, err := a.intake.keyring(ctx, uid); err != nil {
 		return receipt, err // without reading the body of a stranger
@@ -67,7 +67,7 @@ func (a api) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi
 }
 
 // store verifies and stores reports, and charges them to the cluster.
-func (a api) store(ctx context.Context, uid string, all []unopened) (taken, error) {
+func (a agentAPI) store(ctx context.Context, uid string, all []unopened) (taken, error) {
 	keys, err := a.intake.keyring(ctx, uid) // again: the body may have taken minutes
 	if err != nil {
 		return taken{}, err
@@ -95,7 +95,7 @@ func (a api) store(ctx context.Context, uid string, all []unopened) (taken, erro
 }
 
 // receiptOf returns the answer to a request. The error is a *hubapi.Error if no key in force has signed any of it.
-func (a api) receiptOf(uid string, t taken, unread []hubapi.Rejection) (hubapi.Receipt, error) {
+func (a agentAPI) receiptOf(uid string, t taken, unread []hubapi.Rejection) (hubapi.Receipt, error) {
 	receipt := hubapi.Receipt{
 		Accepted: t.accepted, Duplicates: t.duplicates, Identity: t.hint(), Pace: a.gate.Pace(uid, a.now()),
 		Rejected: append(append([]hubapi.Rejection{}, unread...), t.rejected...),
@@ -157,7 +157,7 @@ func inflate(body []byte) ([]byte, error) {
 	return inflated, nil
 }
 
-func (a api) postEnroll(w http.ResponseWriter, r *http.Request) {
+func (a agentAPI) postEnroll(w http.ResponseWriter, r *http.Request) {
 	body, done, err := a.gate.ReadBody(w, r, bundle.MaxEnrollmentBytes)
 	if err != nil {
 		a.fail(w, r, err)

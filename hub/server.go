@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -39,6 +40,12 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
 		ConnState:      h.gate.ConnState,
 	}
+	server.RegisterOnShutdown(h.reads.End)
+	following, stop := context.WithCancel(ctx)
+	var follows sync.WaitGroup
+	follows.Go(func() { h.followPresent(following) })
+	defer follows.Wait()
+	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	select {
@@ -72,10 +79,10 @@ func (h *Hub) Handler() http.Handler {
 	}))
 }
 
-// Routes are all routes of a hub, with what each needs.
+// Routes returns all routes of a hub, with what each needs.
 func (h *Hub) Routes() []access.Route {
 	now := h.enroller.sign.now
-	agents := api{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
+	agents := agentAPI{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
 	routes := []access.Route{
 		{Pattern: hubapi.ReportsPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postReports)},
 		{Pattern: hubapi.EnrollPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postEnroll)},
@@ -84,7 +91,7 @@ func (h *Hub) Routes() []access.Route {
 		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},
 	}
 	manager := manage.Manager{Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail}
-	return slices.Concat(routes, web.Routes(h.Fleet, now, h.fail), manager.Routes())
+	return slices.Concat(routes, h.reads.Routes(), web.Routes(h.answersFor, now, h.fail), manager.Routes())
 }
 
 func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {

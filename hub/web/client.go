@@ -28,8 +28,14 @@ type Client struct {
 	HTTP *http.Client
 }
 
-// maxAnswerBytes bounds one page of a list.
-const maxAnswerBytes = 32 << 20
+const (
+	// maxAnswerBytes bounds one page of a list, which has maxRows rows.
+	maxAnswerBytes = 32 << 20
+	maxRows        = 1000
+
+	clusterListPath    = "/v1/clusters"
+	deploymentListPath = "/v1/deployments"
+)
 
 // Clusters implements store.Fleet.
 func (c Client) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, error) {

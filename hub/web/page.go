@@ -2,14 +2,19 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
+	"errors"
 	"html/template"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -27,27 +32,42 @@ func assets() fs.FS {
 
 // site shows one fleet.
 type site struct {
-	fleet store.Fleet
-	now   func() time.Time
-	fail  func(http.ResponseWriter, *http.Request, error)
-	page  *template.Template
+	answers func(*http.Request) (fleet.Answers, error)
+	now     func() time.Time
+	fail    func(http.ResponseWriter, *http.Request, error)
+	page    *template.Template
 }
 
 // fleetPage is the data of assets/fleet.html: rows of one kind.
 type fleetPage struct {
-	Kind        string
-	Kinds       []kindLink
-	Filter      store.Filter
-	Filtered    bool
-	States      []bundle.State
-	Clusters    []store.ClusterStatus
-	Deployments []store.DeploymentStatus
-	Next        string // a link, empty on the last page
-	Now         time.Time
+	Kind     string
+	Kinds    []link
+	Query    fleet.Query
+	State    bundle.State // the one that is chosen, if it is one
+	Filtered bool
+	States   []bundle.State
+	// Totals count all rows that the query chooses, those of a state with a link to its rows.
+	Count       int
+	Totals      []total
+	Clusters    []fleet.Cluster
+	Deployments []fleet.Deployment
+	// Unknown is set instead of rows if the query has a name that nothing has.
+	Unknown *fleet.UnknownNameError
+	Next    string // a link, empty on the last page
+	JSON    string // a link
+	Now     time.Time
+	// ReadAt is zero but while the database cannot be read.
+	ReadAt time.Time
 }
 
-// kindLink leads to the rows of a kind, chosen by the same filter.
-type kindLink struct{ Name, Link string }
+type (
+	link  struct{ Name, Link string }
+	total struct {
+		Name  string
+		Count int
+		Link  string
+	}
+)
 
 // The kinds of rows, and where their pages are.
 const (
@@ -57,51 +77,93 @@ const (
 	deploymentsPath = "/deployments"
 )
 
+// defaultRows is the number of rows of one page.
+const defaultRows = 500
+
 func (s *site) getClusters(w http.ResponseWriter, r *http.Request) {
-	s.showFleet(w, r, clustersKind, func(p *fleetPage) (next string, err error) {
-		list, err := s.fleet.Clusters(r.Context(), p.Filter)
-		p.Clusters = list.Clusters
-		return list.Next, err
+	s.showFleet(w, r, clustersKind, func(from fleet.Answers, p *fleetPage) (fleet.Totals, string, error) {
+		list, err := from.Clusters(r.Context(), p.Query)
+		p.Clusters, p.ReadAt = list.Clusters, list.ReadAt
+		return list.Totals, list.Next, err
 	})
 }
 
 func (s *site) getDeployments(w http.ResponseWriter, r *http.Request) {
-	s.showFleet(w, r, deploymentsKind, func(p *fleetPage) (next string, err error) {
-		list, err := s.fleet.Deployments(r.Context(), p.Filter)
-		p.Deployments = list.Deployments
-		return list.Next, err
+	s.showFleet(w, r, deploymentsKind, func(from fleet.Answers, p *fleetPage) (fleet.Totals, string, error) {
+		list, err := from.Deployments(r.Context(), p.Query)
+		p.Deployments, p.ReadAt = list.Deployments, list.ReadAt
+		return list.Totals, list.Next, err
 	})
 }
 
-// showFleet shows the rows that read fills in. The page works without a script, and all that agents said is
-// escaped.
-func (s *site) showFleet(w http.ResponseWriter, r *http.Request, kind string, read func(*fleetPage) (next string, err error)) {
-	f, err := filterOf(r)
+// showFleet shows the rows that read fills in. The page works without a script, and all that agents said is escaped.
+func (s *site) showFleet(w http.ResponseWriter, r *http.Request, kind string, read func(fleet.Answers, *fleetPage) (totals fleet.Totals, next string, err error)) {
+	values := r.URL.Query()
+	q, err := fleet.ParseQuery(values, s.now())
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	page := fleetPage{Kind: kind, Filter: f, States: store.States(), Now: s.now().UTC()}
-	page.Filtered = f.Environment+f.Type+f.Workload+string(f.State)+f.After != ""
-	next, err := read(&page)
+	page := fleetPage{Kind: kind, Query: q, States: store.States(), Now: s.now().UTC()}
+	limit := page.Query.Limit
+	page.Query.Limit = 0
+	page.Filtered = len(page.Query.Values()) > 0
+	page.Query.Limit = min(cmp.Or(limit, defaultRows), fleet.MaxRows)
+	if len(q.State) == 1 {
+		page.State = q.State[0]
+	}
+	from, err := s.answers(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
-	q := r.URL.Query()
-	if next != "" {
-		q.Set("after", next)
-		page.Next = linkTo(r.URL.Path, q)
+	status := http.StatusOK
+	totals, next, err := read(from, &page)
+	if errors.As(err, &page.Unknown) {
+		status = http.StatusNotFound
+	} else if err != nil {
+		s.fail(w, r, err)
+		return
 	}
-	q.Del("after")
-	page.Kinds = []kindLink{{clustersKind, linkTo(clustersPath, q)}, {deploymentsKind, linkTo(deploymentsPath, q)}}
+	page.addLinks(r.URL.Path, values, totals, next)
 	var html bytes.Buffer
 	if err := s.page.Execute(&html, page); err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = html.WriteTo(w) // the other side has gone
+}
+
+// addLinks adds what leads on from a page.
+func (p *fleetPage) addLinks(path string, values url.Values, totals fleet.Totals, next string) {
+	for name := range values {
+		values[name] = slices.DeleteFunc(values[name], func(v string) bool { return v == "" })
+	}
+	to := func(path, name, value string) string {
+		with := maps.Clone(values)
+		if with.Set(name, value); value == "" {
+			with.Del(name)
+		}
+		return linkTo(path, with)
+	}
+	if next != "" {
+		p.Next = to(path, "after", next)
+	}
+	values.Del("after")
+	p.Kinds = []link{{clustersKind, linkTo(clustersPath, values)}, {deploymentsKind, linkTo(deploymentsPath, values)}}
+	p.JSON = linkTo("/v1/"+p.Kind, values)
+	p.Count = totals.Count
+	states := slices.SortedFunc(maps.Keys(totals.States), func(a, b bundle.State) int {
+		return cmp.Or(cmp.Compare(fleet.Severity(a), fleet.Severity(b)), cmp.Compare(a, b))
+	})
+	for _, state := range states {
+		p.Totals = append(p.Totals, total{string(state), totals.States[state], to(path, "state", string(state))})
+	}
+	for _, r := range slices.Sorted(maps.Keys(totals.Relations)) {
+		p.Totals = append(p.Totals, total{string(r), totals.Relations[r], to(path, "relation", string(r))})
+	}
 }
 
 func linkTo(path string, q url.Values) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -18,30 +19,44 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // fake is a fleet of one cluster, or an error.
 type fake struct {
-	asked store.Filter
+	fleet.Answers
+	asked fleet.Query
 	err   error
 }
 
-func (f *fake) Clusters(_ context.Context, filter store.Filter) (store.ClusterList, error) {
-	f.asked = filter
-	return store.ClusterList{Clusters: []store.ClusterStatus{{Identity: store.Identity{Name: "<plant-7>"}, State: bundle.Compliant}}, Next: "plant-7"}, f.err
+func (f *fake) Clusters(_ context.Context, q fleet.Query) (fleet.Clusters, error) {
+	f.asked = q
+	if f.err != nil {
+		return fleet.Clusters{}, f.err
+	}
+	return fleet.Clusters{
+		Totals: fleet.Totals{
+			Count: 7, States: map[bundle.State]int{bundle.Compliant: 4, bundle.Failed: 2, store.Stale: 1},
+			Relations: map[fleet.Relation]int{fleet.Behind: 3},
+		},
+		Clusters: []fleet.Cluster{{
+			ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "u&7", Name: "<plant-7>"}, State: bundle.Compliant, Observed: &bundle.ReportRelease{Number: 12}},
+			Meant:         &fleet.Meant{Relation: fleet.Behind, Behind: 2},
+		}},
+		Next: "plant-7",
+	}, nil
 }
 
-func (f *fake) Deployments(_ context.Context, filter store.Filter) (store.DeploymentList, error) {
-	f.asked = filter
-	return store.DeploymentList{Deployments: []store.DeploymentStatus{}}, f.err
+func (f *fake) Deployments(_ context.Context, q fleet.Query) (fleet.Deployments, error) {
+	f.asked = q
+	return fleet.Deployments{}, f.err
 }
 
 func ask(f *fake, path string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
-	routes := Routes(f, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
+	answers := func(*http.Request) (fleet.Answers, error) { return f, nil }
+	for _, r := range Routes(answers, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
 		status := http.StatusTeapot
 		if errors.Is(err, store.ErrInvalid) {
 			status = http.StatusBadRequest
 		}
 		http.Error(w, err.Error(), status)
-	})
-	for _, r := range routes {
+	}) {
 		mux.Handle(r.Pattern, r.Handler)
 	}
 	w := httptest.NewRecorder()
@@ -49,14 +64,15 @@ func ask(f *fake, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-func TestARequestBecomesAFilter(t *testing.T) {
-	for _, path := range []string{"/", "/deployments", "/v1/clusters", "/v1/deployments"} {
-		for query, want := range map[string]store.Filter{
+func TestARequestBecomesAQuery(t *testing.T) {
+	for _, path := range []string{"/", "/deployments"} {
+		for query, want := range map[string]fleet.Query{
 			"":            {Limit: defaultRows},
 			"?limit=7":    {Limit: 7},
-			"?limit=9999": {Limit: maxRows},
-			"?environment=dev&type=drone&workload=till&state=failed&after=x": {
-				Environment: "dev", Type: "drone", Workload: "till", State: bundle.Failed, After: "x", Limit: defaultRows,
+			"?limit=9999": {Limit: fleet.MaxRows},
+			"?environment=dev&type=drone&workload=till&state=failed&after=x&selector=&asOf=24h": {
+				Environment: "dev", Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows,
+				AsOf: epoch.Add(-24 * time.Hour),
 			},
 		} {
 			f := &fake{}
@@ -64,14 +80,26 @@ func TestARequestBecomesAFilter(t *testing.T) {
 			require.Equal(t, want, f.asked, path+query)
 		}
 		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?limit=x%1b").Code)
+		require.Equal(t, http.StatusBadRequest, ask(&fake{}, path+"?typ=x").Code)
 		require.Equal(t, http.StatusTeapot, ask(&fake{err: errors.New("broken")}, path).Code, "the caller answers")
 	}
 }
 
 func TestPagesEscapeAndLink(t *testing.T) {
-	html := ask(&fake{}, "/?type=drone").Body.String()
-	require.Contains(t, html, "&lt;plant-7&gt;")
+	html := ask(&fake{}, "/?type=drone&environment=").Body.String()
+	require.Contains(t, html, `<a href="/deployments?cluster=u%267">&lt;plant-7&gt;</a>`)
 	require.Contains(t, html, `href="/?after=plant-7&amp;type=drone"`)
+	require.Contains(t, html, "behind 2")
+	require.Contains(t, html, `<p class="totals">7 clusters: <a class="state" data-state="failed" href="/?state=failed&amp;type=drone">2 failed</a>`+
+		` <a class="state" data-state="stale" href="/?state=stale&amp;type=drone">1 stale</a> <a class="state" data-state="compliant" href="/?state=compliant&amp;type=drone">4 compliant</a>`+
+		` <a class="state" data-state="behind" href="/?relation=behind&amp;type=drone">3 behind</a></p>`)
+	require.Contains(t, html, `href="/v1/clusters?type=drone"`)
 	require.Contains(t, ask(&fake{}, "/deployments?type=drone").Body.String(), "No deployments match.")
 	require.Contains(t, ask(&fake{}, "/deployments").Body.String(), "No cluster reports a deployment.")
+}
+
+func TestAnUnknownNameIsSaidWithThoseThatAreNear(t *testing.T) {
+	w := ask(&fake{err: &fleet.UnknownNameError{Kind: "workload", Name: "<b>", Near: []string{"web", "<i>"}}}, "/?workload=%3Cb%3E")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Contains(t, w.Body.String(), `No clusters match: the hub knows no workload &#34;&lt;b&gt;&#34;. Known: web, &lt;i&gt;.`)
 }
