@@ -85,7 +85,7 @@ func answers(t *testing.T, v *View, q Query, by []string, sorts [2]string) (all 
 }
 
 func TestAScopeShowsWhatThereWouldBeWithoutTheRest(t *testing.T) {
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		fleet, s := randomFleet(r, 25), randomScope(r)
 		v, left := viewOf(t, newMemory(fleet...), s), all(t, newMemory(within(t, fleet, s)...))
@@ -105,7 +105,7 @@ func TestAScopeShowsWhatThereWouldBeWithoutTheRest(t *testing.T) {
 }
 
 func TestTheFleetAsOfATimeIsThePresentThatThereWas(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		fleet, s := randomFleet(r, 25), randomScope(r)
 		m, now := newMemory(fleet...), start
