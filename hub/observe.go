@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
 
@@ -52,7 +53,7 @@ func (h *Hub) getMetrics(w http.ResponseWriter, r *http.Request) {
 
 // snapshot returns how the hub stands. What the database does not say is left out: metrics are needed most when it is away.
 func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
-	s := metrics.Snapshot{Version: h.version, End: -1, Applied: -1, DatabaseBytes: h.databaseBytes()}
+	s := metrics.Snapshot{Version: h.version, End: -1, Applied: -1, DatabaseBytes: h.databaseBytes(ctx)}
 	var err error
 	if feed, ok := h.store.(store.Feed); ok {
 		if s.End, err = feed.End(ctx); err != nil {
@@ -62,9 +63,15 @@ func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 	return s, err
 }
 
-// databaseBytes returns the size of the database's files; -1 if it is not in the hub's folder.
-func (h *Hub) databaseBytes() int64 {
+// databaseBytes returns the size of the database; -1 if it is not known.
+func (h *Hub) databaseBytes(ctx context.Context) int64 {
 	n := int64(-1)
+	if server, ok := h.store.(*postgres.DB); ok {
+		if size, err := server.Size(ctx); err == nil {
+			n = size
+		}
+		return n
+	}
 	for _, name := range sqlite.Files(DatabaseFile) {
 		if info, err := os.Stat(filepath.Join(h.dir, name)); err == nil {
 			n = max(n, 0) + info.Size()

@@ -94,6 +94,9 @@ func TestAServerThatIsRestarted(t *testing.T) {
 	require.NoError(t, d.Ready(ctx))
 	require.NoError(t, d.AddToken(ctx, "after", key(), token("after")))
 	require.Equal(t, []string{"after", "before"}, ids(t, d))
+	size, err := d.Size(ctx)
+	require.NoError(t, err)
+	require.Positive(t, size)
 
 	// A connection that was lost while nobody used it costs no call.
 	s.Restart(t)

@@ -9,6 +9,8 @@
 // the middle of a unit of work, it is run again on another; if it is lost while PostgreSQL commits, whether it has is not known,
 // and the error is reported. A store of reports makes that harmless: they are sent again, and repeats change nothing.
 //
+// Check reads nothing: PostgreSQL verifies what it reads, if its cluster was made with checksums, and has tools to read all.
+//
 // Errors wrap store.ErrUnavailable while the database is away, restarting, locked or too slow. The next call tries again.
 package postgres
 
@@ -56,7 +58,7 @@ const (
 // DB is an open database. It implements store.Store.
 type DB struct {
 	*relational.DB
-	write *sql.DB
+	read, write *sql.DB
 }
 
 var _ store.Store = (*DB)(nil)
@@ -75,8 +77,8 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{write: stdlib.OpenDB(*forWriting(config))}
 	read := stdlib.OpenDB(*forReading(config))
+	d := &DB{read: read, write: stdlib.OpenDB(*forWriting(config))}
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
 	read.SetConnMaxIdleTime(idleTime)
@@ -97,6 +99,15 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 
 // Close implements store.Store.
 func (d *DB) Close() error { return errors.Join(d.DB.Close(), d.write.Close()) }
+
+// Size returns the size of the database on the server's disk, in bytes.
+func (d *DB) Size(ctx context.Context) (size int64, err error) {
+	err = d.read.QueryRowContext(ctx, "SELECT pg_database_size(current_database())").Scan(&size)
+	if err != nil {
+		return 0, fmt.Errorf("hub database: %w", classify(err))
+	}
+	return size, nil
+}
 
 // connect opens the connection that writes, to tables that are up to date.
 func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
