@@ -40,6 +40,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
+	"github.com/wherry-dev/wherry/hub/upstream"
 )
 
 // ErrNoHub means that a folder holds no hub.
@@ -99,6 +100,8 @@ type Hub struct {
 
 	version  string
 	counters *metrics.Counters
+	// forwarder is nil unless the hub has an upper one.
+	forwarder *upstream.Forwarder
 }
 
 // Open opens the hub in dir, and makes folder, key and database if they are missing. The caller closes it. The error

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/hub/metrics"
-	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
@@ -55,9 +54,14 @@ func (h *Hub) getMetrics(w http.ResponseWriter, r *http.Request) {
 func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 	s := metrics.Snapshot{Version: h.version, End: -1, Applied: -1, DatabaseBytes: h.databaseBytes(ctx)}
 	var err error
-	if feed, ok := h.store.(store.Feed); ok {
-		if s.End, err = feed.End(ctx); err != nil {
-			s.End = -1
+	if s.End, err = h.store.End(ctx); err != nil {
+		s.End = -1
+	}
+	if h.forwarder != nil {
+		u := h.forwarder.Status()
+		s.Upstream = &metrics.Upstream{Position: u.Position, Forwarded: u.Forwarded, Refused: u.RefusedCount, Waiting: u.Waiting, Failing: u.Failed != ""}
+		if !u.Behind.IsZero() {
+			s.Upstream.BehindSeconds = max(0, h.enroller.sign.now().Sub(u.Behind).Seconds())
 		}
 	}
 	return s, err

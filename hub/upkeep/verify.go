@@ -90,6 +90,7 @@ type verifier struct {
 	batch    []store.StoredEnvelope
 	each     func(Finding) error
 	progress func(int64)
+	bytes    int64
 	done     Verified
 }
 
@@ -117,6 +118,7 @@ func (v *verifier) flush(ctx context.Context) error {
 	}
 	all.Wait()
 	for i, e := range v.batch {
+		v.bytes += int64(len(e.Envelope))
 		switch verdicts[i] {
 		case fleet.SignatureGood:
 			v.done.Good++
@@ -133,7 +135,7 @@ func (v *verifier) flush(ctx context.Context) error {
 	}
 	v.batch = v.batch[:0]
 	if v.progress != nil {
-		v.progress(v.done.Reports())
+		v.progress(v.bytes)
 	}
 	return nil
 }

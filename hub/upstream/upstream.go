@@ -99,6 +99,7 @@ type Forwarder struct {
 	mu     sync.Mutex
 	state  state
 	behind time.Time // of the oldest envelope that was read and not forwarded yet
+	looked bool      // and so behind is known
 	failed string
 	acked  time.Time
 }
@@ -144,6 +145,8 @@ type Status struct {
 	// Behind is when the oldest report that is not forwarded was stored here; zero if there is none. Those that wait do not
 	// count.
 	Behind time.Time `json:"behind,omitzero"`
+	// Read is true once it is known whether there is one.
+	Read bool `json:"-"`
 	// Waiting counts clusters by the reason for which their reports wait.
 	Waiting map[hubapi.Code]int `json:"waiting,omitempty"`
 	// Forwarded and RefusedCount count reports since the first.
@@ -193,7 +196,7 @@ func (f *Forwarder) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := Status{
-		Upstream: f.url, Position: f.state.Position, Behind: f.behind, Forwarded: f.state.Forwarded,
+		Upstream: f.url, Position: f.state.Position, Behind: f.behind, Read: f.looked, Forwarded: f.state.Forwarded,
 		RefusedCount: f.state.RefusedCount, Refused: slices.Clone(f.state.Refused), AckedAt: f.acked, Failed: f.failed,
 	}
 	for _, w := range f.state.Waiting {
@@ -385,7 +388,7 @@ func (f *Forwarder) forward(ctx context.Context) (more bool, err error) {
 		return false, err
 	}
 	f.mu.Lock()
-	f.behind = time.Time{}
+	f.behind, f.looked = time.Time{}, true
 	if len(w.envelopes) > 0 {
 		f.behind = w.envelopes[0].ReceivedAt
 	}

@@ -32,12 +32,17 @@ on several machines: give all of them the same key.`,
 	cmd.AddCommand(
 		newAccessCommand(&dir),
 		newAuditCommand(&dir),
+		newBackupCommand(&dir),
 		newClustersCommand(&dir),
 		newExportAckCommand(&dir),
+		newForwardCommand(&dir),
 		newImportCommand(&dir),
 		newKeysCommand(&dir),
+		newRestoreCommand(&dir),
 		newServeCommand(&dir),
 		newTokensCommand(&dir),
+		newTrimCommand(&dir),
+		newVerifyCommand(&dir),
 	)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package hubcmd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle/certificate"
 	"github.com/wherry-dev/wherry/bundle/loopback"
@@ -19,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/upkeep"
 )
 
 // serving holds the flags of hub serve.
@@ -28,6 +31,8 @@ type serving struct {
 	perMinute, requests    int
 	quota                  admission.Quota
 	proxies, hosts         []string
+	retention              upkeep.Retention
+	upper                  upper
 }
 
 func newServeCommand(dir *location) *cobra.Command {
@@ -73,7 +78,11 @@ without a token may read.`,
 				if first.ID() != "" {
 					cmd.PrintErrf("admin token, printed only once and kept in %s: %s\n", filepath.Join(dir.folder, access.AdminTokenFile), first.Reveal())
 				}
-				return serve(cmd.Context(), h, listener, func() error {
+				background, err := s.background(h)
+				if err != nil {
+					return err
+				}
+				return serve(cmd.Context(), h, listener, background, func() error {
 					log.Info("hub is ready", "url", url, "data", dir.String())
 					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
 						return cli.Fail(cli.Failed, fmt.Errorf("print the URL: %w", err), "")
@@ -94,11 +103,17 @@ without a token may read.`,
 	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
 	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
+	retentionFlags(cmd.Flags(), &s.retention)
+	s.upper.flags(cmd.Flags())
+	cli.NotEmpty(cmd, "upstream", "upstream-key", "upstream-tls-ca")
 	return cmd
 }
 
 // options returns the flags for package hub.
 func (s serving) options() (hub.Options, error) {
+	if err := cmp.Or(checkRetention(s.retention), s.upper.check()); err != nil {
+		return hub.Options{}, err
+	}
 	for _, f := range []struct {
 		name  string
 		value int
@@ -107,7 +122,7 @@ func (s serving) options() (hub.Options, error) {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, RequestsPerMinute: s.requests}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, RequestsPerMinute: s.requests, Version: cli.Version()}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
@@ -121,15 +136,32 @@ func (s serving) options() (hub.Options, error) {
 	return o, nil
 }
 
-// serve checks the database, calls ready, and serves until ctx ends.
-func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() error) error {
+// background returns the work that goes on while the hub serves.
+func (s serving) background(h *hub.Hub) (all []func(context.Context) error, err error) {
+	if s.upper.url != "" { // before retention, which keeps what was not forwarded
+		f, err := s.upper.forwarder(h)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f.Run)
+	}
+	return append(all, func(ctx context.Context) error { return h.Retain(ctx, s.retention) }), nil
+}
+
+// serve checks the database, calls ready, and serves until ctx ends, with the work in the background.
+func serve(ctx context.Context, h *hub.Hub, listener net.Listener, background []func(context.Context) error, ready func() error) error {
 	if err := h.Check(ctx); err != nil {
 		return err
 	}
 	if err := ready(); err != nil {
 		return err
 	}
-	return h.Serve(ctx, listener)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, work := range background {
+		g.Go(func() error { return work(ctx) })
+	}
+	g.Go(func() error { return h.Serve(ctx, listener) })
+	return g.Wait()
 }
 
 // listen opens the address, with TLS if a certificate is given, and returns its URL.
