@@ -87,7 +87,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/bundlecmd":  {"internal/cli", "internal/flags"},
 			"internal/configcmd":  {"internal/cli", "internal/flags"},
 			"internal/explaincmd": {"internal/cli", "internal/flags"},
-			"internal/fleetcmd":   {"internal/cli", "internal/flags"},
+			"internal/fleetcmd":   {"internal/cli", "internal/flags", "internal/hubcmd"},
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/prompt"},

@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/configcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
+	"github.com/wherry-dev/wherry/cmd/internal/fleetcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/installcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
@@ -53,15 +54,20 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		airgapcmd.New(),
 		bundlecmd.Command(),
 		newCodeownersCommand(),
+		fleetcmd.Compare(),
 		configcmd.Command(),
 		configcmd.Context(),
 		deltacmd.New(delta.Make),
 		newDemoCommand(),
+		fleetcmd.Describe(),
 		bundlecmd.Diff(),
+		fleetcmd.Drift(),
 		authorcmd.Edit(),
+		fleetcmd.Events(),
 		explaincmd.Command(),
 		authorcmd.Format(),
-		hubcmd.Get(),
+		fleetcmd.Get(),
+		fleetcmd.History(),
 		hubcmd.Command(),
 		newImportCommand(),
 		authorcmd.Init(),
@@ -78,7 +84,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newRenderCommand(),
 		authorcmd.Remove(),
 		bundlecmd.Releases(),
-		releasecmd.Rollout(),
+		newRolloutCommand(),
 		hubcmd.Roster(),
 		newScheduleCommand(),
 		newSchemaCommand(),
@@ -91,7 +97,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 	cli.SectionUsage(root)
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
-		case "render", "lint", "plan", "explain", "schedule":
+		case "render", "lint", "plan", "explain", "schedule", "compare", "describe", "drift", "events", "get", "history":
 			cli.EndsWithin(stopReading, cmd)
 		case "publish":
 			cli.EndsWithin(stopPublishing, cmd)
@@ -100,11 +106,18 @@ func newRootCommand(agentConfig string) *cobra.Command {
 	return root
 }
 
+// newRolloutCommand returns wherry rollout: what brings releases through rings, and how far they are.
+func newRolloutCommand() *cobra.Command {
+	cmd := releasecmd.Rollout()
+	cmd.AddCommand(fleetcmd.RolloutStatus())
+	return cmd
+}
+
 // groups are the sections of the list of commands. Commands of none of them are listed at the end.
 var groups = []struct{ id, title, commands string }{
 	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
 	{"publish", "Publish:", "airgap bundle publish registry releases rollout sign verify"},
-	{"fleet", "Install agents and watch the fleet:", "get hub install roster"},
+	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster"},
 	{"access", "Keys and access:", "context keys login logout trust"},
 }
 

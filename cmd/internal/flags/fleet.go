@@ -10,7 +10,6 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/fleet"
-	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -91,7 +90,7 @@ func (f *Fleet) ask(cmd *cobra.Command, environment string) ([]fleet.Cluster, er
 		return nil, err
 	}
 	list, err := from.Clusters(cmd.Context(), fleet.Query{Environment: environment})
-	if errors.As(err, new(*store.UnknownNameError)) {
+	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return nil, nil // the first clusters of an environment are still to come
 	}
 	return list.Clusters, HubFailure(err, f.url)

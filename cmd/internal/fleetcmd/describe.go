@@ -182,7 +182,7 @@ func clusterDetails(ctx context.Context, a fleet.Answers, name string, q fleet.Q
 // unknownCluster is the error of a name that no cluster has.
 func unknownCluster(ctx context.Context, a fleet.Answers, name string) error {
 	known := clusterNames(ctx, a, fleet.Query{}, "")
-	return &store.UnknownNameError{Kind: "cluster", Name: name, Known: known}
+	return &fleet.UnknownNameError{Kind: "cluster", Name: name, Near: known}
 }
 
 // unknownClusterHint gives an error of a cluster that does not exist the names that are near.
@@ -530,7 +530,7 @@ func newDescribeEnvironment(s *source) *cobra.Command {
 			}
 			switch {
 			case len(found) == 0:
-				return v, &store.UnknownNameError{Kind: "environment", Name: args[0], Known: known}
+				return v, &fleet.UnknownNameError{Kind: "environment", Name: args[0], Near: known}
 			case len(found) > 1:
 				return v, cli.Fail(cli.Usage, fmt.Errorf("%d platforms have an environment %q", len(found), args[0]), "give --platform: "+strings.Join(found, ", "))
 			}

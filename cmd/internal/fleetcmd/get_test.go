@@ -179,8 +179,8 @@ func TestErrorsOfTheHubHaveCodesAndHints(t *testing.T) {
 		code int
 		want string
 	}{
-		{&store.UnknownNameError{Kind: "environment", Name: "prdo", Known: []string{"dev", "prod"}}, cli.Failed, "hint: did you mean prod?"},
-		{&store.UnknownNameError{Kind: "environment", Name: "x", Known: []string{"dev", "prod"}}, cli.Failed, "hint: known: dev, prod"},
+		{&fleet.UnknownNameError{Kind: "environment", Name: "prdo", Near: []string{"dev", "prod"}}, cli.Failed, "hint: did you mean prod?"},
+		{&fleet.UnknownNameError{Kind: "environment", Name: "x", Near: []string{"dev", "prod"}}, cli.Failed, "hint: known: dev, prod"},
 		{fmt.Errorf("selector: %w", store.ErrInvalid), cli.Usage, "selector"},
 		{store.ErrForgotten, cli.Failed, "hint: ask about a later moment"},
 		{&hubapi.Error{Code: hubapi.CodeForbidden, Message: "no"}, cli.Denied, "no"},

@@ -123,7 +123,7 @@ func subject(ctx context.Context, a fleet.Answers, name string, q fleet.Query) (
 		return name, "", nil
 	}
 	clusters, err := a.Clusters(ctx, fleet.Query{Cluster: name, Limit: 1})
-	if err != nil && !errors.As(err, new(*store.UnknownNameError)) && !errors.Is(err, store.ErrUnknownCluster) {
+	if err != nil && !errors.As(err, new(*fleet.UnknownNameError)) && !errors.Is(err, store.ErrUnknownCluster) {
 		return "", "", err
 	}
 	isCluster := err == nil && len(clusters.Clusters) > 0
@@ -146,7 +146,7 @@ func subject(ctx context.Context, a fleet.Answers, name string, q fleet.Query) (
 	}
 	known := append(all, clusterNames(ctx, a, fleet.Query{}, "")...)
 	slices.Sort(known)
-	return "", "", &store.UnknownNameError{Kind: "cluster or workload", Name: name, Known: known}
+	return "", "", &fleet.UnknownNameError{Kind: "cluster or workload", Name: name, Near: known}
 }
 
 // changeText says what changed.

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -79,19 +80,13 @@ func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 
 // askFolder reads a hub's folder in this process.
 func askFolder(ctx context.Context, dir string, use func(fleet.Answers) error) error {
-	h, err := hub.Open(dir, hub.Options{MustExist: true})
-	if err != nil {
+	return hubcmd.WithFolder(dir, func(h *hub.Hub) error {
+		answers, err := h.Answers(ctx, store.AccessScope{})
+		if err == nil {
+			err = use(answers)
+		}
 		return failure(err, "")
-	}
-	answers, err := folderAnswers(ctx, h)
-	if err == nil {
-		err = use(answers)
-	}
-	return failure(errors.Join(err, h.Close()), "")
-}
-
-func folderAnswers(context.Context, *hub.Hub) (fleet.Answers, error) {
-	return nil, errors.ErrUnsupported
+	})
 }
 
 // isDenied reports whether a hub refuses to answer whoever asks.
@@ -143,12 +138,12 @@ func (s *source) choose() (url, dir string, err error) {
 // failure gives an error of a question its exit code and a hint.
 func failure(err error, otherwise string) error {
 	var said *cli.Error
-	var unknown *store.UnknownNameError
+	var unknown *fleet.UnknownNameError
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
 	case errors.As(err, &unknown):
-		return cli.Fail(cli.Failed, err, nearHint(unknown.Name, unknown.Known))
+		return cli.Fail(cli.Failed, err, nearHint(unknown.Name, unknown.Near))
 	case isDenied(err):
 		return cli.Fail(cli.Denied, err, "")
 	case errors.Is(err, store.ErrInvalid):

@@ -1,5 +1,5 @@
-// Package hubcmd holds the commands about the clusters of a fleet: wherry hub …, which works on a hub's folder, wherry get,
-// which asks a hub, and wherry roster, for platforms without one. Begin with Command.
+// Package hubcmd holds the commands about the clusters of a fleet: wherry hub …, which works on a hub's folder, and wherry
+// roster, for platforms without one. Begin with Command.
 package hubcmd
 
 import (
@@ -59,6 +59,11 @@ func withHub(dir location, o hub.Options, use func(*hub.Hub) error) error {
 	}
 	err = use(h)
 	return failure(errors.Join(err, h.Close()), dir)
+}
+
+// WithFolder opens the hub of a folder, which has to exist, for the time of use.
+func WithFolder(folder string, use func(*hub.Hub) error) error {
+	return withHub(location{folder: folder}, hub.Options{MustExist: true}, use)
 }
 
 // failure gives an error of the hub at dir its exit code and a hint.
