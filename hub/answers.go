@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/wherry-dev/wherry/hub/access"
@@ -15,8 +16,15 @@ import (
 
 // present is the present of all clusters in memory, from the first question on.
 type present struct {
-	mu   sync.Mutex
-	kept *fleet.Fleet
+	opening sync.Mutex
+	kept    atomic.Pointer[fleet.Fleet]
+}
+
+// apply takes the state of a cluster that was just stored, so that it need not be read.
+func (p *present) apply(s *store.ClusterState) {
+	if f := p.kept.Load(); f != nil && s != nil {
+		f.Apply(*s)
+	}
 }
 
 // Answers returns what can be asked about the part of the fleet that a scope allows; the zero scope is all of it. The first
@@ -30,10 +38,13 @@ func (h *Hub) Answers(ctx context.Context, s store.AccessScope) (*fleet.View, er
 }
 
 func (h *Hub) readPresent(ctx context.Context) (*fleet.Fleet, error) {
-	h.present.mu.Lock()
-	defer h.present.mu.Unlock()
-	if h.present.kept != nil {
-		return h.present.kept, nil
+	if f := h.present.kept.Load(); f != nil {
+		return f, nil
+	}
+	h.present.opening.Lock()
+	defer h.present.opening.Unlock()
+	if f := h.present.kept.Load(); f != nil {
+		return f, nil
 	}
 	source, ok := h.store.(fleet.Source)
 	if !ok {
@@ -41,7 +52,7 @@ func (h *Hub) readPresent(ctx context.Context) (*fleet.Fleet, error) {
 	}
 	f, err := fleet.Open(ctx, source, fleet.Options{Now: h.enroller.sign.now, Log: h.log})
 	if err == nil {
-		h.present.kept = f
+		h.present.kept.Store(f)
 	}
 	return f, err
 }

@@ -94,7 +94,7 @@ type Hub struct {
 	dir       string
 	guard     *access.Guard
 	tokens    access.Tokens
-	present   present
+	present   *present
 	reads     *api.API
 	anonymous bool
 
@@ -204,12 +204,13 @@ func DatabaseName(url string) string { return postgres.Name(url) }
 
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
-	sign, counters, gate := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission)
+	sign, counters, gate, known := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission), &present{}
 	h := &Hub{
 		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
-		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota())},
+		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota()), present: known},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
 		gate:      gate,
+		present:   known,
 		hosts:     o.Hosts,
 		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,

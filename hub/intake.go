@@ -22,6 +22,7 @@ type intake struct {
 	quota store.Quota // of what comes over HTTP
 
 	counters *metrics.Counters
+	present  *present
 }
 
 // taken is the result of storing reports of one cluster.
@@ -70,6 +71,7 @@ func (in intake) ingest(ctx context.Context, uid string, verified []received, vi
 	if err != nil {
 		return err
 	}
+	in.present.apply(done.State)
 	t.accepted, t.duplicates, t.stored, t.sharedHow = done.Accepted, done.Duplicates, done.Stored, done.SharedHow
 	for _, i := range done.Conflicts {
 		r := verified[i]

@@ -45,8 +45,9 @@ type Fleet struct {
 	log      *slog.Logger
 	patience time.Duration
 	once     bool
-	// following is held by the one that reads the feed, asOf by the one that keeps a moment of the past in memory.
+	// following is held by the one that reads the feed, asOf by the one that has a moment of the past in memory, and uses kept.
 	following, asOf chan struct{}
+	kept            keptMoment
 
 	mu        sync.RWMutex
 	tables    *tables
@@ -368,6 +369,48 @@ func (f *Fleet) then(ctx context.Context, at time.Time, push store.Scope) (*snap
 		p = p.at(at)
 	}
 	return t.snapshot(all, p), nil
+}
+
+// keptMoment is the fleet of then that a list was made from, for its further pages: reading it takes long.
+type keptMoment struct {
+	mu    sync.Mutex
+	at    time.Time
+	push  store.Scope // without UIDs
+	all   *snapshot
+	until *time.Timer
+}
+
+// keepFor is how long a fleet of then is kept after a page.
+const keepFor = time.Minute
+
+// thenKept is then. Further pages of a list are of the fleet that the page before has read, if it is still there.
+func (f *Fleet) thenKept(ctx context.Context, at time.Time, push store.Scope, further bool) (*snapshot, error) {
+	k := &f.kept
+	k.mu.Lock()
+	all := k.all
+	same := all != nil && k.at.Equal(at) && k.push.Environment == push.Environment && k.push.Type == push.Type && k.push.Workspace == push.Workspace && k.push.Workload == push.Workload
+	if !same || !further {
+		all, k.all = nil, nil // before there is another one
+	}
+	k.mu.Unlock()
+	if all == nil {
+		var err error
+		if all, err = f.then(ctx, at, push); err != nil {
+			return nil, err
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.at, k.push, k.all = at, push, all
+	if k.until != nil {
+		k.until.Stop()
+	}
+	k.until = time.AfterFunc(keepFor, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.all = nil
+	})
+	return all, nil
 }
 
 // scan reads clusters from the database as of a time, zero for now.

@@ -46,10 +46,15 @@ func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment
 		m.sight = v.scope.on(m.snapshot)
 		return m, done, nil
 	}
-	if m.asOf.After(m.at) {
-		return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
-	}
 	if !m.asOf.IsZero() {
+		if c, err := parseCursor(q.After, q.Sort); err != nil {
+			return nil, nil, err
+		} else if c != nil && c.At > 0 {
+			m.asOf = store.Moment(c.At)
+		}
+		if m.asOf.After(m.at.Add(maxSkew)) {
+			return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
+		}
 		m.at = m.asOf
 	}
 	// A fleet of then takes as much memory as the one of now, so there is one at a time.
@@ -96,7 +101,8 @@ func (m *moment) readThen(ctx context.Context, q Query, deployments bool) (err e
 	if deployments && q.Cluster == "" {
 		m.push.Workspace, m.push.Workload = q.Workspace, q.Workload
 	}
-	if m.snapshot, err = m.view.fleet.then(ctx, m.asOf, m.push); err != nil {
+	m.snapshot, err = m.view.fleet.thenKept(ctx, m.asOf, m.push, q.After != "")
+	if err != nil {
 		return err
 	}
 	m.sight = m.view.scope.on(m.snapshot)

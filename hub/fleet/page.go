@@ -97,6 +97,8 @@ type cursor struct {
 	Number     int64  `json:"n,omitempty"`
 	Cluster    string `json:"c"`
 	Assignment string `json:"a,omitempty"`
+	// At is the moment of the list, in milliseconds; zero for now. All its pages are of the same.
+	At int64 `json:"m,omitempty"`
 }
 
 // maxCursor bounds Query.After, in bytes.
@@ -223,5 +225,5 @@ func (p *pager) page() (rows []found, next string) {
 	}
 	rows = p.rows[:p.limit]
 	last := &rows[p.limit-1]
-	return rows, cursor{p.name, last.text, last.number, last.cluster.name, p.assignment(last)}.String()
+	return rows, cursor{p.name, last.text, last.number, last.cluster.name, p.assignment(last), store.Millis(p.m.asOf)}.String()
 }

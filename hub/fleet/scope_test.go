@@ -39,6 +39,28 @@ func within(t *testing.T, fleet []store.ClusterState, s store.AccessScope) []sto
 	return left
 }
 
+func TestPagesOfAMomentAreOfOneMoment(t *testing.T) {
+	fleet := randomFleet(rand.New(rand.NewPCG(1, 9)), 12)
+	m := newMemory(fleet...)
+	then := start.Add(-time.Hour)
+	m.then[then.UnixMilli()] = fleet
+	v := all(t, m)
+	q := Query{AsOf: then, Limit: 5, Sort: "-state"}
+	whole, err := v.Clusters(t.Context(), Query{AsOf: then, Sort: "-state"})
+	require.NoError(t, err)
+	var pages []Cluster
+	for range 3 {
+		page, err := v.Clusters(t.Context(), q)
+		require.NoError(t, err)
+		require.True(t, page.AsOf.Equal(then))
+		pages = append(pages, page.Clusters...)
+		// As of an hour ago, said a minute later.
+		q.After, q.AsOf = page.Next, q.AsOf.Add(time.Minute)
+	}
+	require.Empty(t, q.After)
+	require.Equal(t, whole.Clusters, pages)
+}
+
 func randomScope(r *rand.Rand) (s store.AccessScope) {
 	if r.IntN(2) == 0 {
 		s.Environments = someEnvironments[:1+r.IntN(2)]
@@ -61,19 +83,19 @@ func answers(t *testing.T, v *View, q Query, by []string, sorts [2]string) (all 
 	if c.Next != "" {
 		clusters.After = c.Next
 		next, err := v.Clusters(t.Context(), clusters)
-		next.AsOf = time.Time{}
+		next.AsOf, next.Next = time.Time{}, ""
 		add(next, err)
 	}
-	c.AsOf = time.Time{}
+	c.AsOf, c.Next = time.Time{}, "" // which has the moment too
 	add(c, err)
 	d, err := v.Deployments(t.Context(), deployments)
 	if d.Next != "" {
 		deployments.After = d.Next
 		next, err := v.Deployments(t.Context(), deployments)
-		next.AsOf = time.Time{}
+		next.AsOf, next.Next = time.Time{}, ""
 		add(next, err)
 	}
-	d.AsOf = time.Time{}
+	d.AsOf, d.Next = time.Time{}, ""
 	add(d, err)
 	for _, of := range []string{"clusters", "deployments"} {
 		n, err := v.Count(t.Context(), of, by, q)
