@@ -171,7 +171,7 @@ func reads() []read {
 		},
 		{
 			path: "/v1/releases", permission: access.Read, summary: "Releases, newest first, and how far the clusters are with them",
-			answer: fleet.Releases{}, rows: "releases",
+			only: without("sort"), answer: fleet.Releases{}, rows: "releases",
 			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 				return from.Releases(ctx, r.query)
 			},
@@ -192,7 +192,8 @@ func reads() []read {
 		},
 		{
 			path: "/v1/rollout", permission: access.Read, summary: "How far the clusters of an environment are with a commit of the platform",
-			only: without("after", "sort", "environment", "commit"), answer: fleet.Rollout{},
+			only:   without("after", "sort", "environment", "commit", "state", "relation", "silentFor", "release", "version", "config", "content", "image"),
+			answer: fleet.Rollout{},
 			more: []Parameter{
 				{Name: "environment", About: "the environment", Required: true, Example: "prod"},
 				{Name: "commit", About: "the commit, or its beginning with at least 7 digits", Required: true, Example: "c0ffee1"},
@@ -216,7 +217,7 @@ func reads() []read {
 		},
 		{
 			path: "/v1/history", permission: access.Read, summary: "Changes of a workload, or of a cluster, newest first",
-			only: without("asOf", "silentFor", "sort"), answer: fleet.History{}, rows: "changes",
+			only: without("asOf", "silentFor", "sort", "adapter", "image", "relation"), answer: fleet.History{}, rows: "changes",
 			more: []Parameter{
 				{Name: "from", About: "the earliest change: a time, or a duration back from now", Example: "30d"},
 				{Name: "until", About: "only changes before that time", Example: "0s"},
@@ -225,7 +226,7 @@ func reads() []read {
 		},
 		{
 			path: "/v1/events", permission: access.Read, summary: "Changes as they come, as server-sent events; the header Last-Event-ID, or after, goes on from a position",
-			only: without("asOf", "silentFor", "sort", "limit"), answer: fleet.Event{},
+			only: without("asOf", "silentFor", "sort", "adapter", "image", "relation", "limit"), answer: fleet.Event{},
 		},
 	}
 }
