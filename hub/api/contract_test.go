@@ -34,6 +34,7 @@ import (
 // world is a hub with data that serves, and an access token of role admin.
 type world struct {
 	*testing.T
+	dir    string
 	hub    *hub.Hub
 	clock  *storetest.Clock
 	server *httptest.Server
@@ -46,7 +47,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	dir := t.TempDir()
-	w := &world{T: t, clock: storetest.NewClock(), keys: map[string]ed25519.PrivateKey{}}
+	w := &world{T: t, dir: dir, clock: storetest.NewClock(), keys: map[string]ed25519.PrivateKey{}}
 	var err error
 	w.hub, err = hub.Open(dir, hub.Options{Now: w.clock.Now})
 	require.NoError(t, err)

@@ -1,0 +1,144 @@
+package api_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/client"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
+)
+
+// TestAClientAnswersAsTheHubDoes asks the hub's own answers and a client over HTTP, with small pages.
+func TestAClientAnswersAsTheHubDoes(t *testing.T) {
+	w := newWorld(t)
+	here, err := w.hub.Answers(t.Context(), store.AccessScope{})
+	require.NoError(t, err)
+	there := client.Client{URL: w.server.URL + "/", Token: w.token}
+	ctx := t.Context()
+	release := storetest.Release(2)
+	side := func(environment string) fleet.Side {
+		return fleet.Side{Query: fleet.Query{Environment: environment}, Name: environment}
+	}
+	enough := errors.New("enough")
+	for name, ask := range map[string]func(fleet.Answers) (any, error){
+		"clusters":         func(a fleet.Answers) (any, error) { return a.Clusters(ctx, fleet.Query{}) },
+		"clusters, sorted": func(a fleet.Answers) (any, error) { return a.Clusters(ctx, fleet.Query{Sort: "-state", Limit: 3}) },
+		"clusters, selected": func(a fleet.Answers) (any, error) {
+			return a.Clusters(ctx, fleet.Query{Selector: "site in (a-good,b-bad)", State: []bundle.State{bundle.Failed, bundle.Drifted}})
+		},
+		"clusters, of then": func(a fleet.Answers) (any, error) {
+			return a.Clusters(ctx, fleet.Query{AsOf: storetest.Epoch.Add(time.Hour)})
+		},
+		"deployments":        func(a fleet.Answers) (any, error) { return a.Deployments(ctx, fleet.Query{Workload: "drone"}) },
+		"an unknown name":    func(a fleet.Answers) (any, error) { return a.Deployments(ctx, fleet.Query{Workload: "drnoe"}) },
+		"an unknown cluster": func(a fleet.Answers) (any, error) { return a.Clusters(ctx, fleet.Query{Cluster: "nowhere"}) },
+		"a bad selector":     func(a fleet.Answers) (any, error) { return a.Clusters(ctx, fleet.Query{Selector: "a in ("}) },
+		"counts": func(a fleet.Answers) (any, error) {
+			return a.Count(ctx, "deployments", []string{"environment", "state"}, fleet.Query{})
+		},
+		"releases": func(a fleet.Answers) (any, error) { return a.Releases(ctx, fleet.Query{}) },
+		"a release": func(a fleet.Answers) (any, error) {
+			return a.Release(ctx, release.Digest.Encoded()[:10], fleet.Query{})
+		},
+		"a release by its number": func(a fleet.Answers) (any, error) {
+			return a.Release(ctx, "2", fleet.Query{Environment: "dev", Type: "drone"})
+		},
+		"an unknown release":    func(a fleet.Answers) (any, error) { return a.Release(ctx, "0123456789", fleet.Query{}) },
+		"environments":          func(a fleet.Answers) (any, error) { return a.Environments(ctx, fleet.Query{}) },
+		"a rollout":             func(a fleet.Answers) (any, error) { return a.Rollout(ctx, "dev", release.BaseCommit, fleet.Query{}) },
+		"a comparison":          func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), false) },
+		"a comparison, differs": func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), true) },
+		"drift":                 func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
+		"history": func(a fleet.Answers) (any, error) {
+			return a.History(ctx, fleet.HistoryQuery{Query: fleet.Query{Workload: "drone"}})
+		},
+		"history of a cluster": func(a fleet.Answers) (any, error) {
+			return a.History(ctx, fleet.HistoryQuery{Query: fleet.Query{Cluster: "a-good"}, From: storetest.Epoch, Until: w.clock.Now()})
+		},
+		"reports":           func(a fleet.Answers) (any, error) { return a.Reports(ctx, "a-good", fleet.Query{}) },
+		"reports, one":      func(a fleet.Answers) (any, error) { return a.Reports(ctx, "a-good", fleet.Query{Limit: 1}) },
+		"a report":          func(a fleet.Answers) (any, error) { return a.Report(ctx, "a-good", "r1-2") },
+		"an unknown report": func(a fleet.Answers) (any, error) { return a.Report(ctx, "a-good", "r1-99") },
+		"events": func(a fleet.Answers) (any, error) {
+			var all []fleet.Event
+			err := a.Events(ctx, 0, fleet.Query{Environment: "dev"}, func(e fleet.Event) error {
+				if all = append(all, e); e.Change != nil && e.Change.To.Version == "1.1.0" {
+					return enough
+				}
+				return nil
+			})
+			require.ErrorIs(t, err, enough)
+			return all, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, wantErr := ask(here)
+			got, err := ask(there)
+			if wantErr != nil {
+				require.Error(t, err)
+				requireSameError(t, wantErr, err)
+				return
+			}
+			require.NoError(t, err)
+			wantJSON, err := json.Marshal(want)
+			require.NoError(t, err)
+			gotJSON, err := json.Marshal(got)
+			require.NoError(t, err)
+			require.JSONEq(t, string(wantJSON), string(gotJSON))
+			require.NotEqual(t, "null", string(gotJSON))
+		})
+	}
+}
+
+// requireSameError requires that callers can test for the same.
+func requireSameError(t *testing.T, want, got error) {
+	t.Helper()
+	var here, there *fleet.UnknownNameError
+	if errors.As(want, &here) {
+		require.ErrorAs(t, got, &there)
+		require.Equal(t, here, there)
+		return
+	}
+	for _, e := range []error{store.ErrInvalid, store.ErrUnknownCluster, store.ErrUnknownRelease, store.ErrUnknownReport, store.ErrForgotten} {
+		require.Equal(t, errors.Is(want, e), errors.Is(got, e), "%v: %v, %v", e, want, got)
+	}
+}
+
+func TestHubsOfOneDatabaseShowTheSameEvents(t *testing.T) {
+	w := newWorld(t)
+	other, err := hub.Open(w.dir, hub.Options{Now: w.clock.Now})
+	require.NoError(t, err)
+	defer other.Close()
+	follow := func(h *hub.Hub, until string) <-chan []string {
+		told := make(chan []string, 1)
+		v, err := h.Answers(t.Context(), store.AccessScope{})
+		require.NoError(t, err)
+		go func() {
+			var all []string
+			_ = v.Events(t.Context(), 0, fleet.Query{}, func(e fleet.Event) error {
+				data, err := json.Marshal(e)
+				if all = append(all, string(data)); err != nil || e.Change != nil && e.Change.To.Version == until {
+					return errors.New("enough")
+				}
+				return nil
+			})
+			told <- all
+		}()
+		return told
+	}
+	here, there := follow(w.hub, "9.9.9"), follow(other, "9.9.9")
+	item := storetest.Item("drone", bundle.Compliant)
+	item.Version = "9.9.9"
+	id := storetest.Identity("c-new")
+	r := storetest.Snapshot(id, store.Order{Incarnation: 1, Seq: 1}, item)
+	w.report(id, r)
+	require.Equal(t, <-here, <-there)
+}
