@@ -93,7 +93,7 @@ func failure(err error, dir location) error {
 		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
 	case errors.Is(err, store.ErrUnavailable):
 		return cli.Fail(cli.Failed, err, "see whether the database server runs and can be reached from here, and try again; nothing that was acknowledged is lost")
-	case errors.Is(err, fs.ErrPermission) && dir.isServer():
+	case errors.Is(err, fs.ErrPermission) && dir.isServer() && !errors.As(err, new(*fs.PathError)):
 		return cli.Fail(cli.Failed, err, "the database's user needs to log in, to write, and to make tables the first time; --database-file and PGPASSFILE give a password")
 	case errors.Is(err, store.ErrCorrupt):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir))

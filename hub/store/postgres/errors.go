@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -23,8 +24,31 @@ func classify(err error) error {
 	if sentinel == nil || errors.Is(err, sentinel) {
 		return err
 	}
-	return fmt.Errorf("%w: %w", sentinel, err)
+	return fmt.Errorf("%w: %w", sentinel, oneLine(err))
 }
+
+// lineError is an error that has a line for each address that was tried, several times over, in one line.
+type lineError struct{ err error }
+
+func oneLine(err error) error {
+	if !errors.As(err, new(*pgconn.ConnectError)) {
+		return err
+	}
+	return lineError{err}
+}
+
+func (e lineError) Error() string {
+	first, rest, _ := strings.Cut(e.err.Error(), "\n")
+	var tried []string
+	for line := range strings.SplitSeq(rest, "\n") {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(tried, line) {
+			tried = append(tried, line)
+		}
+	}
+	return strings.TrimSpace(first + " " + strings.Join(tried, "; "))
+}
+
+func (e lineError) Unwrap() error { return e.err }
 
 func sentinelOf(err error) error {
 	var e *pgconn.PgError

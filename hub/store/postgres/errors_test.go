@@ -57,6 +57,7 @@ func TestAPasswordIsInNoError(t *testing.T) {
 		want      error
 	}{
 		{"the server is away", strings.Replace(good, "host=", "password=s3cret&host=/nowhere", 1), store.ErrUnavailable},
+		{"the server is away, on an address that is tried with TLS and without", "postgres://hub:s3cret@127.0.0.1:1/hub", store.ErrUnavailable},
 		{"the database is not there", strings.Replace(good, "/t", "/other", 1) + "&password=s3cret", store.ErrUnavailable},
 		{"the user is not there", strings.Replace(good, pgtest.User+"@", "nobody:s3cret@", 1), fs.ErrPermission},
 	} {
@@ -64,8 +65,10 @@ func TestAPasswordIsInNoError(t *testing.T) {
 			_, err := postgres.Open(t.Context(), tt.url, postgres.Options{})
 			require.ErrorIs(t, err, tt.want)
 			require.NotContains(t, err.Error(), "s3cret")
+			require.NotContains(t, err.Error(), "\n")
 		})
 	}
+	require.Equal(t, "postgres://db.example:5433/hub", postgres.Name("postgres://db.example:5433/hub"))
 	require.NotContains(t, postgres.Name("postgres://hub:s3cret@db.example:5432/hub?password=s3cret"), "s3cret")
 	require.Equal(t, "postgres://db.example/hub", postgres.Name("postgres://hub:s3cret@db.example:5432/hub"))
 }

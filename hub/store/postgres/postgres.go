@@ -20,6 +20,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,7 +150,11 @@ func Name(url string) string {
 	if strings.HasPrefix(c.Host, "/") { // the folder of a socket
 		return fmt.Sprintf("postgres:///%s?host=%s", c.Database, c.Host)
 	}
-	return fmt.Sprintf("postgres://%s/%s", c.Host, c.Database)
+	host := c.Host
+	if c.Port != 5432 {
+		host = net.JoinHostPort(host, strconv.Itoa(int(c.Port)))
+	}
+	return fmt.Sprintf("postgres://%s/%s", host, c.Database)
 }
 
 // forWriting returns the settings of the connection that writes. What the URL sets stays.
