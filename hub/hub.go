@@ -36,6 +36,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/api"
+	"github.com/wherry-dev/wherry/hub/desired"
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
@@ -73,6 +74,10 @@ type Options struct {
 	Anonymous bool
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
+	// Trust says whose releases the hub learns; the zero value learns none. Watch has the locations that it follows while
+	// it serves; its other fields but OCI and Interval are set by Open.
+	Trust desired.Trust
+	Watch desired.Options
 	// Version is shown among the metrics.
 	Version string
 }
@@ -91,6 +96,7 @@ type Hub struct {
 	gate     *admission.Gate
 	hosts    []string
 
+	published publications
 	dir       string
 	guard     *access.Guard
 	tokens    access.Tokens
@@ -212,6 +218,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		gate:      gate,
 		present:   known,
 		hosts:     o.Hosts,
+		published: newPublications(s, o),
 		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,
 		version:   o.Version,

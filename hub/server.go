@@ -44,6 +44,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	following, stop := context.WithCancel(ctx)
 	var follows sync.WaitGroup
 	follows.Go(func() { h.followPresent(following) })
+	follows.Go(func() { h.followReleases(following) })
 	defer follows.Wait()
 	defer stop()
 	ended := make(chan error, 1)
@@ -86,6 +87,7 @@ func (h *Hub) Routes() []access.Route {
 	routes := []access.Route{
 		{Pattern: hubapi.ReportsPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postReports)},
 		{Pattern: hubapi.EnrollPattern, Permission: access.Open, Handler: http.HandlerFunc(agents.postEnroll)},
+		{Pattern: hubapi.ReleasesPattern, Permission: access.Publish, Handler: http.HandlerFunc(h.postReleases)},
 		{Pattern: "GET /healthz", Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })},
 		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
 		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},

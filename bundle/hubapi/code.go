@@ -36,6 +36,7 @@ const (
 	CodeNotFound        Code = "NotFound"        // there is no such thing, or it is outside the token's scope
 	CodeUnknownName     Code = "UnknownName"     // a name in the query is not known
 	CodeForgotten       Code = "Forgotten"       // it is older than what the hub keeps
+	CodeUntrusted       Code = "Untrusted"       // releases whose signatures the hub does not trust
 )
 
 // The codes of requests for enrollment, beside CodeRetired, CodeKeyReplaced and some above.

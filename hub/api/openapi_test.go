@@ -75,6 +75,7 @@ func operations() (all []operation) {
 		api.Parameter{Name: "limit", About: "the entries of one answer, at most 1000", Example: "10"})
 	add(hubapi.ReportsPattern, "Bring reports, which their agent has signed", hubapi.Reports{}, hubapi.Receipt{})
 	add(hubapi.EnrollPattern, "Ask to be registered, with a signed envelope", json.RawMessage{}, hubapi.Enrolled{})
+	add(hubapi.ReleasesPattern, "Bring an environment record and its releases, which a publisher has signed", binaryBody(hubapi.ArchiveContentType), hubapi.Learned{})
 	add("GET /openapi.json", "This document", nil, json.RawMessage{})
 	text("GET /healthz", "Answers while the process lives", "text/plain")
 	text("GET /readyz", "Answers while the database takes writes", "text/plain")
@@ -192,13 +193,20 @@ func (d *documenter) operation(method, path string, o operation) object {
 		"responses": object{"200": object{"description": "OK", "content": content}, "default": object{"$ref": "#/components/responses/Refused"}},
 	}
 	if o.body != nil {
-		made["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": d.schemaOf(reflect.TypeOf(o.body))}}}
+		content := object{"application/json": object{"schema": d.schemaOf(reflect.TypeOf(o.body))}}
+		if kind, binary := o.body.(binaryBody); binary {
+			content = object{string(kind): object{}}
+		}
+		made["requestBody"] = object{"required": true, "content": content}
 	}
 	if open[o.Pattern] {
 		made["security"] = []any{}
 	}
 	return made
 }
+
+// binaryBody is the media type of a request that is not JSON.
+type binaryBody string
 
 // open are the routes that need no access token.
 var open = map[string]bool{

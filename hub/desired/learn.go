@@ -14,47 +14,23 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // Learned is what was learned from an environment record.
 type Learned struct {
-	Platform    string        `json:"platform"`
-	Environment string        `json:"environment"`
-	Record      digest.Digest `json:"record"`
-	// New is true if the record was not stored before.
-	New bool `json:"new"`
-	// Newest is true if no newer record of the environment is stored.
-	Newest bool `json:"newest"`
-	// Releases counts the releases that were stored.
-	Releases int `json:"releases"`
-	// Refused lists the releases that the record names and that are not stored.
-	Refused []RefusedRelease `json:"refused,omitempty"`
-
+	hubapi.Learned
 	// streams are those of the record, and changed those with a release that was stored.
 	streams, changed []bundle.Stream
 }
-
-// RefusedRelease is a release that a record names and that is not stored.
-type RefusedRelease struct {
-	ClusterType string        `json:"clusterType"`
-	Digest      digest.Digest `json:"digest"`
-	// Reason is a bundle.Reason, or "Missing" if the content is not there.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	// Missing is the digest of the content that is not there.
-	Missing digest.Digest `json:"missing,omitempty"`
-}
-
-// Missing is the RefusedRelease.Reason of content that is not there.
-const Missing = "Missing"
 
 // learn verifies the record at desc with the releases that it names, and stores what is new. May, if it is not nil, is asked
 // before anything is stored. The record is stored even if some of its releases are refused, since its signature covers their
 // digests; of an archive it is not stored as long as content of them is missing. The error is a *bundle.Refusal if the
 // record is refused.
 func (f *Follower) learn(ctx context.Context, at place, environment string, desc ocispec.Descriptor, may func(platform, environment string) error) (Learned, error) {
-	done := Learned{Environment: environment, Record: desc.Digest}
+	done := Learned{Learned: hubapi.Learned{Environment: environment, Record: desc.Digest}}
 	if err := f.load(ctx); err != nil {
 		return done, err
 	}
@@ -78,7 +54,7 @@ func (f *Follower) learn(ctx context.Context, at place, environment string, desc
 	r := claimed.Record
 	done.streams = streamsOf(r)
 	if f.hasAll(desc.Digest, r) {
-		done.Newest = f.isNewest(r, desc.Digest)
+		done.Stored, done.Newest = true, f.isNewest(r, desc.Digest)
 		return done, nil
 	}
 	j, err := f.judgeOf(ctx, at, done.Platform)
@@ -94,12 +70,13 @@ func (f *Follower) learn(ctx context.Context, at place, environment string, desc
 			return done, err
 		}
 	}
-	if _, sent := at.(inArchive); sent && slices.ContainsFunc(done.Refused, func(r RefusedRelease) bool { return r.Missing != "" }) {
+	if _, sent := at.(inArchive); sent && len(done.MissingContent()) > 0 {
 		return done, nil
 	}
 	if done.New, err = f.storeRecord(ctx, record); err != nil {
 		return done, err
 	}
+	done.Stored = true
 	if done.Newest = f.isNewest(r, desc.Digest); done.New {
 		f.log.Info("environment record learned", "platform", done.Platform, "environment", environment, "digest", desc.Digest, "newest", done.Newest, "releases", done.Releases)
 	}
@@ -185,7 +162,7 @@ func (f *Follower) learnReleases(ctx context.Context, at place, s bundle.Stream,
 	}
 	repo, err := at.repository(s.Repository())
 	if err != nil {
-		done.Refused = append(done.Refused, RefusedRelease{s.ClusterType, named[0], string(bundle.BadContent), bundle.Clip(err.Error()), ""})
+		done.Refused = append(done.Refused, hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: named[0], Reason: string(bundle.BadContent), Message: bundle.Clip(err.Error())})
 		return nil
 	}
 	var all []store.PublishedRelease
@@ -224,7 +201,7 @@ func (f *Follower) storeReleases(ctx context.Context, all []store.PublishedRelea
 
 // readRelease verifies the release that a tag or digest names, and reads what it has. Refused says why it is not to be
 // stored; the error is that of a place that does not answer, or of the store.
-func (f *Follower) readRelease(ctx context.Context, repo repository, s bundle.Stream, reference string, j judge) (r store.PublishedRelease, refused *RefusedRelease, err error) {
+func (f *Follower) readRelease(ctx context.Context, repo repository, s bundle.Stream, reference string, j judge) (r store.PublishedRelease, refused *hubapi.RefusedRelease, err error) {
 	var missing digest.Digest
 	desc, err := repo.Resolve(ctx, reference)
 	if err == nil {
@@ -237,9 +214,9 @@ func (f *Follower) readRelease(ctx context.Context, repo repository, s bundle.St
 	case err == nil:
 		return r, nil, nil
 	case errors.As(err, &refusal):
-		return r, &RefusedRelease{s.ClusterType, desc.Digest, string(refusal.Reason), refusal.Message, ""}, nil
+		return r, &hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: desc.Digest, Reason: string(refusal.Reason), Message: refusal.Message}, nil
 	case errors.Is(err, errdef.ErrNotFound):
-		return r, &RefusedRelease{s.ClusterType, desc.Digest, Missing, bundle.Clip(err.Error()), missing}, nil
+		return r, &hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: desc.Digest, Reason: hubapi.ReasonMissing, Message: bundle.Clip(err.Error()), Missing: missing}, nil
 	}
 	return r, nil, err
 }
@@ -323,7 +300,7 @@ func (f *Follower) learnEarlierOf(ctx context.Context, at place, s bundle.Stream
 			err = f.learnEarlierRecord(ctx, repo, s, tag, j)
 		} else {
 			var r store.PublishedRelease
-			var refused *RefusedRelease
+			var refused *hubapi.RefusedRelease
 			if r, refused, err = f.readRelease(ctx, repo, s, tag, j); err == nil && refused == nil {
 				_, err = f.storeReleases(ctx, []store.PublishedRelease{r})
 			}
