@@ -37,6 +37,7 @@ type serving struct {
 
 func newServeCommand(dir *location) *cobra.Command {
 	var s serving
+	var watch watching
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Take reports over HTTP and show the fleet",
@@ -54,12 +55,20 @@ machine find it. "wherry hub access create" makes more. Agents need none.
 On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
 given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
 passes its own host name on needs it too. With --anonymous, which only a loopback address takes, requests
-without a token may read.`,
+without a token may read.
+
+With --watch the hub follows what is published at a location, so that it knows what each cluster is meant to
+run; "wherry publish --hub" brings that to a hub that reaches no registry. Either needs --trust or
+--trust-key: only releases that these cover are learned, as agents judge them.`,
 		Example: `  wherry hub serve
-  wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
+  wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub
+  wherry hub serve --watch oci://127.0.0.1:5000/edge --trust trust.v1.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options, err := s.options()
+			if err == nil {
+				err = watch.apply(&options)
+			}
 			if err != nil {
 				return err
 			}
@@ -102,6 +111,7 @@ without a token may read.`,
 	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
 	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
 	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
+	watch.addTo(cmd)
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
 	retentionFlags(cmd.Flags(), &s.retention)
 	s.upper.flags(cmd.Flags())
