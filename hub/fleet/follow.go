@@ -30,8 +30,6 @@ type Options struct {
 	// Patience bounds how long a question waits for the database before it is answered from memory. Zero means five
 	// seconds.
 	Patience time.Duration
-	// Once is for one who asks once: each question reads what it needs from the database, and nothing is kept.
-	Once bool
 }
 
 // Fleet is the present of all clusters in memory. It follows the feed of its store, and may be used by several
@@ -44,7 +42,6 @@ type Fleet struct {
 	now      func() time.Time
 	log      *slog.Logger
 	patience time.Duration
-	once     bool
 	// following is held by the one that reads the feed, asOf by the one that has a moment of the past in memory, and uses kept.
 	following, asOf chan struct{}
 	kept            keptMoment
@@ -78,7 +75,7 @@ type snapshot struct {
 // that came since the one before.
 func Open(ctx context.Context, from Source, o Options) (*Fleet, error) {
 	f := &Fleet{
-		source: from, now: o.Now, log: o.Log, patience: cmp.Or(o.Patience, 5*time.Second), once: o.Once,
+		source: from, now: o.Now, log: o.Log, patience: cmp.Or(o.Patience, 5*time.Second),
 		following: make(chan struct{}, 1), asOf: make(chan struct{}, 1),
 	}
 	if f.now == nil {
@@ -93,8 +90,13 @@ func Open(ctx context.Context, from Source, o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// retry is the pause after a read of the database that failed.
-const retry = time.Second
+const (
+	// retry is the pause after a read of the database that failed.
+	retry = time.Second
+	// settle is the pause between a change and the reading of the feed. By then most changes of this process were applied,
+	// and need not be read.
+	settle = 250 * time.Millisecond
+)
 
 // Run follows the changes until ctx ends, and returns nil then.
 func (f *Fleet) Run(ctx context.Context) error {
@@ -106,15 +108,14 @@ func (f *Fleet) Run(ctx context.Context) error {
 			f.mu.RUnlock()
 			err = f.source.Await(ctx, position)
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
+		pause := settle
 		if err != nil {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-time.After(retry):
-			}
+			pause = retry
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
 		}
 	}
 }
@@ -141,13 +142,11 @@ func (f *Fleet) load(ctx context.Context) error {
 		return err
 	}
 	t, byUID, order := newTables(), map[string]*cluster{}, []*cluster{}
-	if !f.once {
-		err = f.source.Scan(ctx, store.Scope{}, func(s store.ClusterState) error {
-			c := t.pack(s)
-			byUID[c.uid], order = c, append(order, c)
-			return nil
-		})
-	}
+	err = f.source.Scan(ctx, store.Scope{}, func(s store.ClusterState) error {
+		c := t.pack(s)
+		byUID[c.uid], order = c, append(order, c)
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -350,14 +349,13 @@ func (t *tables) snapshot(clusters []*cluster, p *published) *snapshot {
 	return &snapshot{clusters: clusters, texts: t.texts.values, kinds: t.kinds.values, releases: t.releases.values, published: p}
 }
 
-// then returns the fleet as of a time, zero for now: the clusters that push chooses, which are at least those that are asked
-// about.
+// then returns the fleet as of a time: the clusters that push chooses, which are at least those that are asked about.
 func (f *Fleet) then(ctx context.Context, at time.Time, push store.Scope) (*snapshot, error) {
 	f.mu.RLock()
 	p := f.published
 	f.mu.RUnlock()
 	t, all := newTables(), []*cluster{}
-	err := f.scan(ctx, at, push, func(s store.ClusterState) error {
+	err := f.source.ScanAt(ctx, at, push, func(s store.ClusterState) error {
 		all = append(all, t.pack(s))
 		return nil
 	})
@@ -365,10 +363,7 @@ func (f *Fleet) then(ctx context.Context, at time.Time, push store.Scope) (*snap
 		return nil, err
 	}
 	slices.SortFunc(all, byName)
-	if !at.IsZero() {
-		p = p.at(at)
-	}
-	return t.snapshot(all, p), nil
+	return t.snapshot(all, p.at(at)), nil
 }
 
 // keptMoment is the fleet of then that a list was made from, for its further pages: reading it takes long.

@@ -39,24 +39,22 @@ type row struct {
 // when it needs the rows no more.
 func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment, done func(), err error) {
 	m, done = &moment{view: v, at: v.fleet.now(), asOf: q.AsOf}, func() {}
-	if m.asOf.IsZero() && !v.fleet.once {
+	if m.asOf.IsZero() {
 		if m.snapshot, m.readAt, err = v.fleet.present(ctx); err != nil {
 			return nil, nil, err
 		}
 		m.sight = v.scope.on(m.snapshot)
 		return m, done, nil
 	}
-	if !m.asOf.IsZero() {
-		if c, err := parseCursor(q.After, q.Sort); err != nil {
-			return nil, nil, err
-		} else if c != nil && c.At > 0 {
-			m.asOf = store.Moment(c.At)
-		}
-		if m.asOf.After(m.at.Add(maxSkew)) {
-			return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
-		}
-		m.at = m.asOf
+	if c, err := parseCursor(q.After, q.Sort); err != nil {
+		return nil, nil, err
+	} else if c != nil && c.At > 0 {
+		m.asOf = store.Moment(c.At)
 	}
+	if m.asOf.After(m.at.Add(maxSkew)) {
+		return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
+	}
+	m.at = m.asOf
 	// A fleet of then takes as much memory as the one of now, so there is one at a time.
 	if done, err = v.fleet.oneAsOf(ctx); err != nil {
 		return nil, nil, err

@@ -375,6 +375,12 @@ func TestSidesAreComparedByDeploymentTarget(t *testing.T) {
 }
 
 func TestQuestionsAreAnsweredWithoutTheDatabase(t *testing.T) {
+	for name, broken := range map[string]error{"gone": errors.New("gone"), "hanging": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) { answeredWithout(t, broken) })
+	}
+}
+
+func answeredWithout(t *testing.T, broken error) {
 	m := newMemory(randomFleet(rand.New(rand.NewPCG(5, 5)), 10)...)
 	now := start
 	f, err := Open(t.Context(), m, Options{Now: func() time.Time { return now }})
@@ -384,7 +390,8 @@ func TestQuestionsAreAnsweredWithoutTheDatabase(t *testing.T) {
 	before, err := v.Clusters(t.Context(), Query{})
 	require.NoError(t, err)
 	require.Zero(t, before.ReadAt)
-	m.fail(errors.New("gone"))
+	m.fail(broken)
+	f.patience = time.Millisecond
 	now = now.Add(time.Minute)
 	list, err := v.Clusters(t.Context(), Query{})
 	require.NoError(t, err)
@@ -394,6 +401,7 @@ func TestQuestionsAreAnsweredWithoutTheDatabase(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, start, deployments.ReadAt.UTC())
 	m.fail(nil)
+	f.patience = time.Minute
 	m.put(randomCluster(rand.New(rand.NewPCG(1, 1)), 50))
 	now = now.Add(time.Minute)
 	list, err = v.Clusters(t.Context(), Query{})

@@ -111,17 +111,12 @@ func TestAScopeShowsWhatThereWouldBeWithoutTheRest(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		fleet, s := randomFleet(r, 25), randomScope(r)
 		v, left := viewOf(t, newMemory(fleet...), s), all(t, newMemory(within(t, fleet, s)...))
-		f, err := Open(t.Context(), newMemory(fleet...), Options{Now: func() time.Time { return start }, Once: true})
-		require.NoError(t, err)
-		once, err := f.View(s)
-		require.NoError(t, err)
 		for range 3 {
 			q := randomQuery(r)
 			q.Limit = r.IntN(8)
 			by, sorts := []string{pick(r, Dimensions), pick(r, Dimensions)}, [2]string{pick(r, ClusterSorts), pick(r, DeploymentSorts)}
 			want := answers(t, left, q, by, sorts)
 			require.Equal(t, want, answers(t, v, q, by, sorts), "seed %d: scope %+v, query %+v", seed, s, q)
-			require.Equal(t, want, answers(t, once, q, by, sorts), "seed %d: scope %+v, query %+v", seed, s, q)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -79,9 +80,12 @@ func (m *memory) fail(err error) {
 	m.broken = err
 }
 
-func (m *memory) End(context.Context) (store.Position, error) {
+func (m *memory) End(ctx context.Context) (store.Position, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if errors.Is(m.broken, context.DeadlineExceeded) { // it hangs
+		<-ctx.Done()
+	}
 	return m.end, m.broken
 }
 
