@@ -2,7 +2,6 @@ package hub
 
 import (
 	"fmt"
-	"regexp"
 
 	"github.com/opencontainers/go-digest"
 
@@ -13,12 +12,20 @@ import (
 // maxItems bounds the items of a report.
 const maxItems = 20_000
 
-// word is the form of states and kinds. A newer agent may have more of them than this version knows.
-var word = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
+// isWord reports whether s has the form of states and kinds: 1 to 32 small letters and hyphens that begin with a letter. A newer
+// agent may have more of them than this version knows.
+func isWord(s string) bool {
+	for i := range len(s) {
+		if (s[i] < 'a' || s[i] > 'z') && (s[i] != '-' || i == 0) {
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 32
+}
 
 // clean checks the values of a report and makes its texts plain. Agents are not trusted to be kind.
 func clean(r *bundle.Report) error {
-	if !word.MatchString(string(r.State)) || !word.MatchString(string(r.Kind)) {
+	if !isWord(string(r.State)) || !isWord(string(r.Kind)) {
 		return fmt.Errorf("state %q and kind %q are not both a word", r.State, r.Kind)
 	}
 	if len(r.Items) > maxItems {
@@ -54,7 +61,7 @@ func cleanItems(items []bundle.Item) error {
 	seen := make(map[string]bool, len(items))
 	for i := range items {
 		it := &items[i]
-		if !word.MatchString(string(it.State)) {
+		if !isWord(string(it.State)) {
 			return fmt.Errorf("item %d: state %q is no word", i, store.Clip(string(it.State)))
 		}
 		config, content, values := string(it.ConfigDigest), string(it.Content), string(it.SiteValues)

@@ -124,6 +124,9 @@ func parseReports(uid, encoding string, body []byte) (all []unopened, rejected [
 	default:
 		return nil, nil, badRequest("content encoding %q: send gzip or none", encoding)
 	}
+	if all, ok := usualReports(uid, body); ok {
+		return all, nil, nil
+	}
 	var request hubapi.Reports
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, nil, badRequest("body: %v", err)
@@ -140,6 +143,30 @@ func parseReports(uid, encoding string, body []byte) (all []unopened, rejected [
 		all = append(all, u)
 	}
 	return all, rejected, nil
+}
+
+// usualReports reads a body that is written as agents write it, with the usual envelopes alone. Others take a JSON parser.
+func usualReports(uid string, body []byte) (all []unopened, ok bool) {
+	rest, ok := bytes.CutPrefix(bytes.TrimSpace(body), []byte(`{"reports":[`))
+	if !ok {
+		return nil, false
+	}
+	for {
+		e, next, ok := bundle.ParseUsualEnvelope(bundle.PayloadTypeReport, rest)
+		envelope := rest[:len(rest)-len(next)]
+		if !ok || len(envelope) > bundle.MaxReportBytes || len(all) == hubapi.MaxReports {
+			return nil, false
+		}
+		u, _ := unopened{index: len(all), envelope: envelope, cluster: uid}.claiming(e)
+		all = append(all, u)
+		switch {
+		case string(next) == "]}":
+			return all, true
+		case len(next) == 0 || next[0] != ',':
+			return nil, false
+		}
+		rest = next[1:]
+	}
 }
 
 func inflate(body []byte) ([]byte, error) {

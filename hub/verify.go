@@ -2,6 +2,7 @@ package hub
 
 import (
 	"crypto"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type unopened struct {
 	id       digest.Digest // of the payload
 	cluster  string        // the uid it was sent as, or claims
 	keyIDs   []string      // as claimed
+	// usual is the envelope, parsed, if it is in the form in which agents write it.
+	usual *bundle.UsualEnvelope
 }
 
 // peek reads an envelope as far as its payload. It was sent as the cluster of the given uid; without one, as the cluster
@@ -40,6 +43,9 @@ func peek(index int, envelope []byte, uid string) (unopened, *hubapi.Rejection) 
 	u := unopened{index: index, envelope: envelope, cluster: uid}
 	if len(envelope) > bundle.MaxReportBytes {
 		return u, u.reject(hubapi.CodeTooLarge, "it has %d bytes, at most %d", len(envelope), bundle.MaxReportBytes)
+	}
+	if e, rest, ok := bundle.ParseUsualEnvelope(bundle.PayloadTypeReport, envelope); ok && len(rest) == 0 {
+		return u.claiming(e)
 	}
 	var e dsse.Envelope
 	if err := json.Unmarshal(envelope, &e); err != nil {
@@ -55,8 +61,19 @@ func peek(index int, envelope []byte, uid string) (unopened, *hubapi.Rejection) 
 	if err != nil {
 		return u, u.reject(hubapi.CodeBadReport, "payload: %v", err)
 	}
+	return u.of(payload)
+}
+
+// claiming completes an envelope in the usual form.
+func (u unopened) claiming(e bundle.UsualEnvelope) (unopened, *hubapi.Rejection) {
+	u.usual, u.keyIDs = &e, []string{e.KeyID}
+	return u.of(e.Body)
+}
+
+// of sets what follows from the payload.
+func (u unopened) of(payload []byte) (unopened, *hubapi.Rejection) {
 	u.id = bundle.ReportID(payload)
-	if uid != "" {
+	if u.cluster != "" {
 		return u, nil
 	}
 	var claim struct {
@@ -112,7 +129,7 @@ func (keys keyring) open(u unopened) (received, *hubapi.Rejection) {
 	if err := clean(&report); err != nil {
 		return received{}, u.reject(hubapi.CodeBadReport, "%v", err)
 	}
-	return received{Report: store.Report{ID: bundle.ReportID(body), KeyID: kid, Body: report, Envelope: u.envelope}, index: u.index, size: len(u.envelope)}, nil
+	return received{Report: store.Report{ID: u.id, KeyID: kid, Body: report, Envelope: u.envelope}, index: u.index, size: len(u.envelope)}, nil
 }
 
 // replacedMessage tells an agent why its key counts no more.
@@ -121,6 +138,11 @@ const replacedMessage = "its key was replaced by a newer one of the same agent: 
 // verify returns the body of an envelope that a key of the ring has signed, and that key's id. Until is not nil if the key
 // speaks only for the reports up to there.
 func (k keyring) verify(u unopened) (body []byte, kid string, until *store.Order, refused *hubapi.Rejection) {
+	if u.usual != nil {
+		if key, ok := k.Current[u.usual.KeyID].(ed25519.PublicKey); ok && u.usual.SignedBy(key) {
+			return u.usual.Body, u.usual.KeyID, nil, nil
+		}
+	}
 	claimed := func(id string) bool { return slices.Contains(u.keyIDs, id) }
 	var current []crypto.PublicKey
 	named := false

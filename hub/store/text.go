@@ -13,6 +13,9 @@ import (
 // characters, and replaces line breaks and tabs by spaces. All text of agents becomes plain before it is
 // stored, and all text of another hub before it is shown.
 func Plain(s string) string {
+	if isPlain(s) {
+		return s
+	}
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\n' || r == '\r' || r == '\t':
@@ -22,6 +25,16 @@ func Plain(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// isPlain reports whether s has printable ASCII alone, as nearly all text of agents has.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // PlainLabels returns labels with plain keys and values; nil if there are none.
@@ -38,6 +51,9 @@ func PlainLabels(labels map[string]string) map[string]string {
 
 // Clip returns s, cut to bundle.MaxMessageBytes.
 func Clip(s string) string {
+	if len(s) <= bundle.MaxMessageBytes && isPlain(s) {
+		return s
+	}
 	return strings.ToValidUTF8(s[:min(len(s), bundle.MaxMessageBytes)], "")
 }
 

@@ -1,14 +1,13 @@
 package relational
 
 import (
-	"bytes"
-	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -19,18 +18,8 @@ const (
 	usualForm = 1 // key id and signature, each after its length, and the payload
 )
 
-// The parts of the usual form around payload, key id and signature.
-const (
-	beforePayload   = `{"payloadType":"application/vnd.wherry.report.v1+json","payload":"`
-	beforeKeyID     = `","signatures":[{"keyid":"`
-	beforeSignature = `","sig":"`
-	afterSignature  = `"}]}`
-)
-
 // maxBody bounds the envelopes of a batch, in bytes, before compression.
 const maxBody = 1 << 30
-
-var strict = base64.StdEncoding.Strict()
 
 // zstdWriter and zstdReader may be used by several goroutines at once.
 var (
@@ -67,29 +56,13 @@ func appendEnvelope(to, envelope []byte) []byte {
 	if len(envelope) == 0 {
 		return to
 	}
-	payload, rest, ok := cut(envelope, beforePayload, beforeKeyID)
-	keyID, rest, ok2 := cut(rest, "", beforeSignature)
-	signature, rest, ok3 := cut(rest, "", afterSignature)
-	from := len(to)
-	if ok && ok2 && ok3 && len(rest) == 0 && len(keyID) < 256 {
-		if sig, err := strict.AppendDecode(nil, signature); err == nil && len(sig) < 256 {
-			to = append(to, usualForm, byte(len(keyID)))
-			to = append(to, keyID...)
-			to = append(append(to, byte(len(sig))), sig...)
-			if to, err = strict.AppendDecode(to, payload); err == nil && bytes.Equal(rebuilt(to[from+1:]), envelope) {
-				return to
-			}
-		}
+	e, rest, ok := bundle.ParseUsualEnvelope(bundle.PayloadTypeReport, envelope)
+	if !ok || len(rest) > 0 || len(e.KeyID) > 255 || len(e.Signature) > 255 {
+		return append(append(to, plainForm), envelope...)
 	}
-	return append(append(to[:from], plainForm), envelope...)
-}
-
-// cut returns what is between two texts, and what is after the second.
-func cut(s []byte, before, after string) (between, rest []byte, ok bool) {
-	if !bytes.HasPrefix(s, []byte(before)) {
-		return nil, nil, false
-	}
-	return bytes.Cut(s[len(before):], []byte(after))
+	to = append(append(to, usualForm, byte(len(e.KeyID))), e.KeyID...)
+	to = append(append(to, byte(len(e.Signature))), e.Signature...)
+	return append(to, e.Body...)
 }
 
 // rebuilt returns the envelope that is kept in the usual form; nil if that is damaged.
@@ -101,11 +74,8 @@ func rebuilt(kept []byte) []byte {
 		}
 		texts[i], kept = kept[1:1+int(kept[0])], kept[1+int(kept[0]):]
 	}
-	all := make([]byte, 0, len(kept)*4/3+400)
-	all = strict.AppendEncode(append(all, beforePayload...), kept)
-	all = append(append(all, beforeKeyID...), texts[0]...)
-	all = strict.AppendEncode(append(all, beforeSignature...), texts[1])
-	return append(all, afterSignature...)
+	e := bundle.UsualEnvelope{PayloadType: bundle.PayloadTypeReport, KeyID: string(texts[0]), Signature: texts[1], Body: kept}
+	return e.AppendTo(make([]byte, 0, len(kept)*4/3+400))
 }
 
 // unpackEnvelopes returns the envelopes of a batch. Those of reports without one are nil.

@@ -132,12 +132,19 @@ func (w *writer) gather(first job) []job {
 	return group
 }
 
-// commit runs a group in one transaction and answers every job only after its end. A connection that was lost before
-// anything was asked to be committed is replaced once.
+// errJob means that a job has failed, in a transaction whose jobs cannot fail alone.
+var errJob = errors.New("one of several units of work has failed")
+
+// commit runs a group in one transaction and answers every job only after its end. Savepoints, which let a job fail alone, are
+// made only if one has failed without them. A connection that was lost before anything was asked to be committed is replaced
+// once.
 func (w *writer) commit(ctx context.Context, group []job) {
-	failed, committing, err := w.attempt(ctx, group)
+	failed, committing, err := w.attempt(ctx, group, w.together)
+	if errors.Is(err, errJob) {
+		failed, committing, err = w.attempt(ctx, group, w.isolate)
+	}
 	if err != nil && !committing && w.dialect.Lost(err) {
-		failed, _, err = w.attempt(ctx, group)
+		failed, _, err = w.attempt(ctx, group, w.isolate)
 	}
 	for i, j := range group {
 		if err != nil {
@@ -155,7 +162,7 @@ func (w *writer) commit(ctx context.Context, group []job) {
 
 // attempt runs a group in one transaction. If err is nil, all writes of the jobs that have not failed are on disk; else none
 // are, unless committing is true and the connection was lost.
-func (w *writer) attempt(ctx context.Context, group []job) (failed []error, committing bool, err error) {
+func (w *writer) attempt(ctx context.Context, group []job, run func(context.Context, job) (failed, fatal error)) (failed []error, committing bool, err error) {
 	failed = make([]error, len(group))
 	if w.dialect.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -168,7 +175,7 @@ func (w *writer) attempt(ctx context.Context, group []job) (failed []error, comm
 	committing, err = w.transaction(ctx, func() error {
 		for i, j := range group {
 			var fatal error
-			if failed[i], fatal = w.isolate(ctx, j); fatal != nil {
+			if failed[i], fatal = run(ctx, j); fatal != nil {
 				return fatal
 			}
 		}
@@ -207,6 +214,14 @@ func (w *writer) transaction(ctx context.Context, do func() error) (committing b
 	// A database has rolled back by itself after some errors, and then this one fails.
 	_, _ = w.conn.Exec(ctx, "ROLLBACK")
 	return committing, err
+}
+
+// together runs one job so that its failure is that of all.
+func (w *writer) together(ctx context.Context, j job) (failed, fatal error) {
+	if err := j.run(ctx, w.conn); err != nil {
+		return err, fmt.Errorf("%w: %w", errJob, err)
+	}
+	return nil, nil
 }
 
 // isolate runs one job so that its failure undoes its own writes alone. A fatal error means that the
