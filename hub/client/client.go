@@ -5,6 +5,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,8 @@ type Client struct {
 	Token string
 	// HTTP is nil for http.DefaultClient. Its timeout does not hold for Events.
 	HTTP *http.Client
+
+	maxList int64 // in place of maxListBytes; zero for that
 }
 
 var _ fleet.Answers = Client{}
@@ -196,7 +199,7 @@ func (c Client) Report(ctx context.Context, cluster, name string) (fleet.ReportD
 // pages asks for the pages of a list until there are as many rows as q wants; add takes a page, and returns the number of
 // its rows and where the next one begins. It returns where the list goes on; empty at its end.
 func pages[T any](ctx context.Context, c Client, path string, q fleet.Query, values url.Values, add func(page T, first bool) (int, string)) (string, error) {
-	budget := int64(maxListBytes)
+	budget := cmp.Or(c.maxList, maxListBytes)
 	for have, asked, after := 0, 0, q.After; ; asked++ {
 		limit := fleet.MaxRows
 		if q.Limit > 0 {
