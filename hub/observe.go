@@ -2,12 +2,15 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/metrics"
+	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
@@ -54,6 +57,9 @@ func (h *Hub) getMetrics(w http.ResponseWriter, r *http.Request) {
 func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 	s := metrics.Snapshot{Version: h.version, End: -1, Applied: -1, DatabaseBytes: h.databaseBytes(ctx)}
 	var err error
+	if f, err := h.readPresent(ctx); err == nil {
+		s.Applied = f.Position()
+	}
 	if s.End, err = h.store.End(ctx); err != nil {
 		s.End = -1
 	}
@@ -64,7 +70,25 @@ func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 			s.Upstream.BehindSeconds = max(0, h.enroller.sign.now().Sub(u.Behind).Seconds())
 		}
 	}
-	return s, err
+	counted, countErr := h.countClusters(ctx, "environment")
+	s.Environments = counted
+	if countErr == nil {
+		s.Types, countErr = h.countClusters(ctx, "type")
+	}
+	return s, errors.Join(err, countErr)
+}
+
+// countClusters counts the clusters by one of their values and by state.
+func (h *Hub) countClusters(ctx context.Context, by string) (all []metrics.Clusters, err error) {
+	view, err := h.Answers(ctx, store.AccessScope{})
+	if err != nil {
+		return nil, err
+	}
+	counts, err := view.Count(ctx, "clusters", []string{by, "state"}, fleet.Query{})
+	for _, r := range counts.Rows {
+		all = append(all, metrics.Clusters{Name: r.Values[0], State: r.Values[1], Count: r.Count})
+	}
+	return all, err
 }
 
 // databaseBytes returns the size of the database; -1 if it is not known.

@@ -30,6 +30,8 @@ func TestMetricsCountWhatTheHubHasDone(t *testing.T) {
 	w = httptest.NewRecorder()
 	h.getMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
+		`wherry_hub_clusters{environment="dev",state="compliant"} 1`,
+		`wherry_hub_clusters_by_type{type="drone",state="compliant"} 1`,
 		`wherry_hub_reports_stored_total{via="http"} 3`,
 		`wherry_hub_reports_stored_total{via="media"} 1`,
 		`wherry_hub_reports_duplicate_total 1`,
@@ -41,5 +43,7 @@ func TestMetricsCountWhatTheHubHasDone(t *testing.T) {
 		require.Contains(t, w.Body.String(), "\n"+line+"\n")
 	}
 	require.Contains(t, w.Body.String(), "\nwherry_hub_database_bytes ")
+	require.Contains(t, w.Body.String(), "\nwherry_hub_feed_position ")
+	require.Contains(t, w.Body.String(), "\nwherry_hub_feed_lag 0\n")
 	require.NotContains(t, w.Body.String(), "plant-7")
 }

@@ -42,4 +42,5 @@ func TestAKilledHubOfSeveralAndAKilledPostgres(t *testing.T) {
 			k.kill(i)
 		}
 	})
+	k.verify("--data", first, "--database", url)
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,7 @@ func TestAKilledHubHasStoredWhatItAcknowledged(t *testing.T) {
 	k := newKilling(t, open)
 	k.start = func(int) (*hubload.Hub, error) { return hubload.Serve("wherry", dir, hubload.Lifted...) }
 	k.run(1, *hubKills, func(*rand.Rand) { k.kill(0) })
+	k.verify("--data", dir)
 }
 
 // killing is hubs that are killed under load, and the agents that send to them.
@@ -248,4 +250,11 @@ func (k *killing) check(all bool) {
 	if err := s.Close(); err != nil {
 		k.Errorf("close: %v", err)
 	}
+}
+
+// verify has the command of that name read everything.
+func (k *killing) verify(args ...string) {
+	out, err := exec.Command("wherry", append([]string{"hub", "verify"}, args...)...).CombinedOutput()
+	require.NoError(k, err, "%s", out)
+	require.Contains(k, string(out), fmt.Sprintf("%d good, 0 former, 0 revoked, 0 bad; 0 differences", k.acked.Load()))
 }

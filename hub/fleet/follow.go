@@ -103,10 +103,7 @@ func (f *Fleet) Run(ctx context.Context) error {
 	for {
 		err := f.catchUp(ctx)
 		if err == nil {
-			f.mu.RLock()
-			position := f.position
-			f.mu.RUnlock()
-			err = f.source.Await(ctx, position)
+			err = f.source.Await(ctx, f.Position())
 		}
 		pause := settle
 		if err != nil {
@@ -118,6 +115,13 @@ func (f *Fleet) Run(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// Position returns the newest change of the feed that the fleet in memory has.
+func (f *Fleet) Position() store.Position {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.position
 }
 
 // Apply takes the state of a cluster from who has just stored it, so that it need not be read. A state that is older than
