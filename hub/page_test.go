@@ -2,21 +2,17 @@ package hub
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
-	"github.com/wherry-dev/wherry/hub/web"
 )
 
 func page(h *Hub, path string) *httptest.ResponseRecorder {
@@ -90,18 +86,6 @@ func TestHostileTextStaysText(t *testing.T) {
 		}
 	}
 	require.Contains(t, page(h, "/v1/deployments").Body.String(), `"revision":"a b c"`)
-
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		what := strings.TrimPrefix(r.URL.Path, "/v1/")
-		fmt.Fprintf(w, `{"%s":[{"name":"x\u001b[2J","cluster":"x\u001b[2J","state":"a\u009b","labels":{"\u001b":"\u202e"},"observed":{"digest":"\u001b"}}]}`, what)
-	}))
-	defer server.Close()
-	clusters, err := web.Client{URL: server.URL}.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	deployments, err := web.Client{URL: server.URL}.Deployments(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	said := fmt.Sprint(clusters, *clusters.Clusters[0].Observed, deployments)
-	require.Equal(t, said, store.Plain(said), "what another hub says is made plain as well")
 }
 
 func TestHealth(t *testing.T) {
@@ -115,6 +99,8 @@ func TestHealth(t *testing.T) {
 
 func TestServeEndsWithItsContext(t *testing.T) {
 	h, _ := newHub(t)
+	token, err := h.FirstAccess(t.Context())
+	require.NoError(t, err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +110,17 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	require.NoError(t, err)
 	_, _ = io.Copy(io.Discard, answer.Body)
 	answer.Body.Close()
+	request, err := http.NewRequest(http.MethodGet, "http://"+l.Addr().String()+"/v1/events", nil)
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+token.Reveal())
+	events, err := http.DefaultClient.Do(request)
+	require.NoError(t, err)
+	defer events.Body.Close()
+	require.Equal(t, http.StatusOK, events.StatusCode)
 	cancel()
+	told, err := io.ReadAll(events.Body)
+	require.NoError(t, err, "a stream ends in good order")
+	require.Contains(t, string(told), "the hub is being stopped")
 	select {
 	case err := <-ended:
 		require.NoError(t, err)

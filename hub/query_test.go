@@ -2,7 +2,6 @@ package hub
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
-	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // fleetHub returns a hub with the clusters of storetest.Fleet.
@@ -143,60 +141,4 @@ func get(t *testing.T, url string, status int, into any) {
 	defer answer.Body.Close()
 	require.Equal(t, status, answer.StatusCode)
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(into))
-}
-
-func TestClientReadsAllPages(t *testing.T) {
-	h, _ := newHub(t)
-	for i := range 3 {
-		a := newAgent(t, fmt.Sprintf("plant-%d", i))
-		a.register(t, h)
-		post(t, h, a.UID, a.seal(t, a.report(1, 1, storetest.Item("drone", bundle.Compliant))))
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		q.Set("limit", "2")
-		r.URL.RawQuery = q.Encode()
-		h.Handler().ServeHTTP(w, r)
-	}))
-	defer server.Close()
-	client := web.Client{URL: server.URL + "/"}
-
-	want, err := h.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	got, err := client.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	wantDeployments, err := h.Deployments(t.Context(), store.Filter{Workload: "drone"})
-	require.NoError(t, err)
-	gotDeployments, err := client.Deployments(t.Context(), store.Filter{Workload: "drone"})
-	require.NoError(t, err)
-	require.Equal(t, wantDeployments, gotDeployments)
-
-	_, err = client.Clusters(t.Context(), store.Filter{State: "complaint"})
-	require.ErrorIs(t, err, store.ErrInvalid)
-	for _, url := range []string{"", "localhost:8080", "ftp://x", "http://"} {
-		_, err = web.Client{URL: url}.Clusters(t.Context(), store.Filter{})
-		require.ErrorIs(t, err, store.ErrInvalid, url)
-	}
-}
-
-func TestAnswersThatAreNoHubs(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "deployments") {
-			http.Error(w, "\x1b[2J", http.StatusTeapot)
-			return
-		}
-		fmt.Fprint(w, "<html>")
-	}))
-	defer server.Close()
-	_, err := web.Client{URL: server.URL}.Clusters(t.Context(), store.Filter{})
-	require.ErrorContains(t, err, "not a hub's")
-	_, err = web.Client{URL: server.URL}.Deployments(t.Context(), store.Filter{})
-	require.ErrorContains(t, err, "418")
-	require.NotContains(t, err.Error(), "\x1b")
-
-	secure := httptest.NewTLSServer(http.NotFoundHandler())
-	defer secure.Close()
-	_, err = web.Client{URL: strings.Replace(secure.URL, "https", "http", 1)}.Clusters(t.Context(), store.Filter{})
-	require.ErrorContains(t, err, "it answered 400 Bad Request: Client sent an HTTP request to an HTTPS server.")
 }

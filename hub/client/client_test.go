@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -147,6 +148,13 @@ func TestErrorsAreThoseOfAnswers(t *testing.T) {
 	require.ErrorContains(t, ask(502, "<html>"), "it answered 502 Bad Gateway")
 	require.ErrorContains(t, ask(200, "<html>"), "not a hub's")
 	require.ErrorContains(t, ask(200, `{"body": 7}`), "not a hub's")
+
+	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	defer secure.Close()
+	_, err := Client{URL: strings.Replace(secure.URL, "https", "http", 1)}.Environments(t.Context(), fleet.Query{})
+	require.ErrorContains(t, err, "it answered 400 Bad Request: Client sent an HTTP request to an HTTPS server.")
 }
 
 // events returns a hub that answers each connection with one of the given streams, and what those asked for.
