@@ -143,6 +143,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/chart":         {"giveup"},
 			"embed/kustomization": {"giveup"},
 
+			"announce":     {"releases"},
 			"deltas":       {"pack", "releases", "standing"},
 			"signing":      {"keys", "releases"},
 			"standing":     {"catalog", "releases", "trust", "usage"},

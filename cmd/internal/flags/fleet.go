@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/impact"
@@ -35,6 +36,25 @@ func (f *Fleet) Default(s *settings.Settings) {
 	if f.url == "" {
 		f.url, f.preset = s.Hub.Text, true
 	}
+}
+
+// AddSending is AddTo for a command that also sends to the hub what it has done.
+func (f *Fleet) AddSending(cmd *cobra.Command, usage string) {
+	f.AddTo(cmd)
+	cmd.Flags().Lookup("hub").Usage = usage
+}
+
+// Given returns the URL of --hub; empty if the flag is not given, whatever the settings say.
+func (f *Fleet) Given() string {
+	if f.preset {
+		return ""
+	}
+	return f.url
+}
+
+// Client returns a client of the hub, with its access token.
+func (f *Fleet) Client(cmd *cobra.Command) (client.Client, error) {
+	return NewHubClient(cmd, f.url, f.authorities, f.tokenFile)
 }
 
 // Preset reports whether the hub, if there is one, is that of the settings.

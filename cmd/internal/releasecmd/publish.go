@@ -59,6 +59,11 @@ A rule of the platform about publications, a PlatformCheck, may refuse the whole
 and the exit code is 4. One about objects fails the assignments that it refuses. Clusters are counted in the
 Cluster objects of the platform, or with --hub in a hub.
 
+With --hub the hub also gets what was published, signatures and all, so that it knows what clusters are meant
+to run even if it does not reach the registry; it needs an access token of role publisher. If the hub cannot be
+reached or refuses it, a warning says so, and the exit code stays that of the publication: publish again to
+repeat it.
+
 Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
 tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
 does not exit with 0 has nothing published, and the exit code is 4.
@@ -98,7 +103,7 @@ that asks for, from a timer, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
-	p.fleet.AddTo(cmd)
+	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
 	cli.NotEmpty(cmd, "trust", "message")
 	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
 	return cmd
@@ -183,6 +188,7 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	if p.options.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
+	p.tellHub(cmd, done, to)
 	return conclude(cmd, done, to, p.trust, p.source.Strict)
 }
 

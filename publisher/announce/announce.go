@@ -1,0 +1,199 @@
+// Package announce packs what was published in an environment, for a hub that may not reach the registry.
+//
+// Begin with Read, which reads the newest record with everything that proves it, and write the Publication. The hub verifies
+// all of it: what is packed is the signed content itself, in an OCI layout with the names that it has at the location.
+package announce
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+// Publication is an environment record with the releases that it names, their signatures, and the trust documents.
+type Publication struct {
+	named []ocispec.Descriptor // of the index
+	blobs []bundle.Blob
+	// layers are the trees of the releases, by digest, with where they are.
+	layers map[digest.Digest]layer
+}
+
+type layer struct {
+	ocispec.Descriptor
+	from oci.Target
+}
+
+// Read reads the record of an environment with that digest, and what belongs to it. A release that is not there is left out;
+// the hub says so.
+func Read(ctx context.Context, from oci.Store, environment string, record digest.Digest) (*Publication, error) {
+	p := &Publication{layers: map[digest.Digest]layer{}}
+	name := bundle.EnvironmentRepository(environment)
+	repo, err := from.Repository(name)
+	if err != nil {
+		return nil, err
+	}
+	desc, err := repo.Resolve(ctx, record.String())
+	if err != nil {
+		return nil, err
+	}
+	r, err := releases.ReadRecord(ctx, repo, desc)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.add(ctx, repo, name, desc, bundle.LatestTag, r.Tag()); err != nil {
+		return nil, err
+	}
+	for _, typ := range r.Types() {
+		stream := bundle.Stream{Platform: r.Platform, Environment: environment, ClusterType: typ}
+		if err := p.addReleases(ctx, from, stream.Repository(), r.ReleasesOf(typ)); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.addTrust(ctx, from)
+}
+
+func (p *Publication) addReleases(ctx context.Context, from oci.Store, name string, all []digest.Digest) error {
+	repo, err := from.Repository(name)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		desc, err := repo.Resolve(ctx, d.String())
+		if errors.Is(err, errdef.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m, r, err := releases.ReadRelease(ctx, repo, desc)
+		if err != nil {
+			return err
+		}
+		p.layers[m.Layers[0].Digest] = layer{m.Layers[0], repo}
+		if err := p.add(ctx, repo, name, desc, r.Tag()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addTrust adds all trust documents of the location.
+func (p *Publication) addTrust(ctx context.Context, from oci.Store) error {
+	repo, err := from.Repository(bundle.TrustRepository)
+	if err != nil {
+		return err
+	}
+	for version := int64(1); version <= bundle.MaxTrustVersions; version++ {
+		desc, err := repo.Resolve(ctx, bundle.TrustTag(version))
+		if errors.Is(err, errdef.ErrNotFound) || errors.Is(err, oci.ErrUnauthorized) { // as some registries answer for missing content
+			return nil
+		}
+		if err == nil {
+			err = p.addManifest(ctx, repo, bundle.TrustRepository, desc, bundle.TrustTag(version))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds a manifest under tags, with its signature.
+func (p *Publication) add(ctx context.Context, repo oci.Target, name string, desc ocispec.Descriptor, tags ...string) error {
+	if err := p.addManifest(ctx, repo, name, desc, tags...); err != nil {
+		return err
+	}
+	tag := bundle.SignatureTag(desc.Digest)
+	signature, err := repo.Resolve(ctx, tag)
+	if err != nil {
+		return err
+	}
+	return p.addManifest(ctx, repo, name, signature, tag)
+}
+
+// addManifest adds a manifest and what it names, but for trees.
+func (p *Publication) addManifest(ctx context.Context, repo oci.Target, name string, desc ocispec.Descriptor, tags ...string) error {
+	data, err := bundle.ReadBlob(ctx, repo, desc, bundle.MaxManifestBytes)
+	if err != nil {
+		return err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return fmt.Errorf("manifest %s: %w", desc.Digest, err)
+	}
+	for _, tag := range tags {
+		named := ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}
+		named.Annotations = map[string]string{ocispec.AnnotationRefName: name + "/" + tag}
+		p.named = append(p.named, named)
+	}
+	p.blobs = append(p.blobs, bundle.Blob{Descriptor: desc, Data: data})
+	for _, part := range append([]ocispec.Descriptor{m.Config}, m.Layers...) {
+		if part.MediaType == bundle.MediaTypeTree || part.Size > bundle.MaxEnvironmentBytes || m.ArtifactType == bundle.MediaTypeBundle && part.Digest != m.Config.Digest {
+			continue // a tree, or a delta
+		}
+		data, err := bundle.ReadBlob(ctx, repo, part, bundle.MaxEnvironmentBytes)
+		if err != nil {
+			return err
+		}
+		part.Data, part.Annotations = nil, nil
+		p.blobs = append(p.blobs, bundle.Blob{Descriptor: part, Data: data})
+	}
+	return nil
+}
+
+// Size returns the length of what Write writes, in bytes.
+func (p *Publication) Size(trees []digest.Digest) (int64, error) {
+	var all []ocispec.Descriptor
+	for _, b := range p.blobs {
+		all = append(all, b.Descriptor)
+	}
+	for _, d := range trees {
+		if l, ok := p.layers[d]; ok {
+			all = append(all, l.Descriptor)
+		}
+	}
+	seen := map[digest.Digest]bool{}
+	all = slices.DeleteFunc(all, func(d ocispec.Descriptor) bool {
+		before := seen[d.Digest]
+		seen[d.Digest] = true
+		return before
+	})
+	return airgap.Size(p.named, nil, all)
+}
+
+// Write writes the publication as an OCI layout in a tar, with the trees of these digests, which the hub has asked for.
+func (p *Publication) Write(ctx context.Context, w io.Writer, trees []digest.Digest) error {
+	out := airgap.NewWriter(w)
+	if err := out.Index(p.named, nil); err != nil {
+		return err
+	}
+	for _, b := range p.blobs {
+		err := out.Blob(b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil })
+		if err != nil {
+			return err
+		}
+	}
+	for _, d := range trees {
+		l, ok := p.layers[d]
+		if !ok {
+			continue
+		}
+		if err := out.Blob(l.Descriptor, func() (io.ReadCloser, error) { return l.from.Fetch(ctx, l.Descriptor) }); err != nil {
+			return err
+		}
+	}
+	return out.Close()
+}
