@@ -41,10 +41,10 @@ func (h *Hub) Retain(ctx context.Context, r upkeep.Retention) error {
 }
 
 // Forwarder returns what forwards to the hub at url, whose acknowledgements that key verifies. It goes on from where it was, as
-// UpstreamFile in the hub's folder says. Call it before Serve and Retain. A hub has one.
-func (h *Hub) Forwarder(url string, key crypto.PublicKey, client *http.Client) (*upstream.Forwarder, error) {
+// UpstreamFile in the hub's folder says, or begins anew. Call it before Serve and Retain. A hub has one.
+func (h *Hub) Forwarder(url string, key crypto.PublicKey, client *http.Client, anew bool) (*upstream.Forwarder, error) {
 	f, err := upstream.New(url, key, h.store, memoryFile(filepath.Join(h.dir, UpstreamFile)), upstream.Options{
-		Client: client, Now: h.enroller.sign.now, Log: h.log,
+		Client: client, Now: h.enroller.sign.now, Log: h.log, Anew: anew,
 	})
 	h.forwarder = f
 	return f, err

@@ -84,6 +84,8 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
+	// Anew forgets what was forwarded, such as when the upper hub has lost its database.
+	Anew bool
 }
 
 // Forwarder passes envelopes on. Run and Once may not be called at the same time; Status may.
@@ -182,7 +184,7 @@ func New(url string, key crypto.PublicKey, from Source, memory Memory, o Options
 	if err != nil {
 		return nil, fmt.Errorf("upstream: read what was forwarded: %w", err)
 	}
-	if f.state.Upstream != url {
+	if f.state.Upstream != url || o.Anew {
 		f.state = state{Upstream: url}
 	}
 	if f.state.Waiting == nil {

@@ -44,7 +44,7 @@ func (u upper) check() error {
 }
 
 // forwarder returns the forwarder that the flags name.
-func (u upper) forwarder(h *hub.Hub) (*upstream.Forwarder, error) {
+func (u upper) forwarder(h *hub.Hub, anew bool) (*upstream.Forwarder, error) {
 	key, err := readHubKey(u.key)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (u upper) forwarder(h *hub.Hub) (*upstream.Forwarder, error) {
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--upstream-tls-ca: %w", err), "")
 	}
-	f, err := h.Forwarder(u.url, key, client)
+	f, err := h.Forwarder(u.url, key, client, anew)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "--upstream is a URL such as https://hub.example.com")
 	}
@@ -85,6 +85,7 @@ func newForwardCommand(dir *location) *cobra.Command {
 	var u upper
 	var file, format string
 	var after int64
+	var anew bool
 	cmd := &cobra.Command{
 		Use:   "forward {--upstream URL --upstream-key FILE | --to-file FILE}",
 		Short: "Forward the signed reports to another hub, once",
@@ -93,7 +94,7 @@ hub takes them as from the agents, so the clusters have to be registered there w
 serve --upstream" does the same all the time.
 
 With --upstream it goes on from where it was before, and remembers only what the upper hub has acknowledged
-with its signature. Reports of clusters that are not known there wait, and are tried again. What is refused for
+with its signature; --anew forgets that. Reports of clusters that are not known there wait, and are tried again. What is refused for
 good is printed, once.
 
 With --to-file it writes a file for "wherry hub import" at the upper hub, and prints a position. The next file may
@@ -108,6 +109,8 @@ and 3 if the upper hub cannot be reached.`,
 			switch {
 			case (u.url == "") == (file == ""):
 				return cli.Usagef("give --upstream or --to-file")
+			case file != "" && anew:
+				return cli.Usagef("--anew is for --upstream")
 			case file == "" && cmd.Flags().Changed("after"):
 				return cli.Usagef("--after is for --to-file")
 			}
@@ -118,20 +121,21 @@ and 3 if the upper hub cannot be reached.`,
 				if file != "" {
 					return forwardToFile(cmd, h, file, store.Position(after))
 				}
-				return forwardOnce(cmd, h, u, format)
+				return forwardOnce(cmd, h, u, anew, format)
 			})
 		},
 	}
 	u.flags(cmd.Flags())
 	cmd.Flags().StringVar(&file, "to-file", "", "write the reports to `FILE`, which is replaced")
+	cmd.Flags().BoolVar(&anew, "anew", false, "with --upstream: forward all reports that are kept, also those that the upper hub has acknowledged, such as when it has lost its database")
 	cmd.Flags().Int64Var(&after, "after", 0, "with --to-file: only reports that were stored after this `POSITION`, as an earlier run has printed it")
 	cli.NotEmpty(cmd, "upstream", "upstream-key", "upstream-tls-ca", "to-file")
 	cli.OutputFlag(cmd, &format)
 	return cmd
 }
 
-func forwardOnce(cmd *cobra.Command, h *hub.Hub, u upper, format string) error {
-	f, err := u.forwarder(h)
+func forwardOnce(cmd *cobra.Command, h *hub.Hub, u upper, anew bool, format string) error {
+	f, err := u.forwarder(h, anew)
 	if err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (s serving) options() (hub.Options, error) {
 // background returns the work that goes on while the hub serves.
 func (s serving) background(h *hub.Hub) (all []func(context.Context) error, err error) {
 	if s.upper.url != "" { // before retention, which keeps what was not forwarded
-		f, err := s.upper.forwarder(h)
+		f, err := s.upper.forwarder(h, false)
 		if err != nil {
 			return nil, err
 		}
