@@ -66,7 +66,7 @@ func (e enroller) enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 			g, err = judge(s, c, r.Token, envelope)
 			return g, err
 		})
-		if g.Use {
+		if g.Use || g.Register != nil {
 			done, detail = "enroll cluster", "by token "+r.Token
 		}
 	default:
@@ -134,20 +134,25 @@ func judge(s store.Standing, c store.Cluster, token string, envelope []byte) (st
 	switch {
 	case s.Used && s.InForce:
 		return store.Grant{}, nil // the answer was lost, and is only given again
+	case s.Used && s.Returns: // which uses nothing up
+		if err := scopeAdmits(*s.Token, c); err != nil {
+			return store.Grant{}, err
+		}
 	case s.Used:
 		return store.Grant{}, refuse(hubapi.CodeTokenUsed, "token %s has registered this key before, and the registration has been changed or ended since", token)
-	}
-	if err := admits(*s.Token, c); err != nil {
-		return store.Grant{}, err
+	default:
+		if err := admits(*s.Token, c); err != nil {
+			return store.Grant{}, err
+		}
 	}
 	switch {
-	case s.Retired != nil: // only a person brings it back
+	case s.Retired != nil && !s.Returns: // only a person brings it back
 		return store.Grant{}, refuse(hubapi.CodeRetired, "%v; %s", s.Retired, fmt.Sprintf("%q brings it back", "wherry hub clusters add"))
 	case s.Taken != nil:
 		return store.Grant{}, refuse(hubapi.CodeExists, "%v", s.Taken)
 	case s.Registered == nil:
 		c.Labels = joined(c.Labels, s.Token.Labels)
-		return store.Grant{Use: true, Register: &c}, nil
+		return store.Grant{Use: !s.Used, Register: &c}, nil
 	case !s.Registered.HasKey(keyID(c)):
 		return store.Grant{}, refuse(hubapi.CodeExists, "cluster uid %s is registered as %s, with another key", c.UID, s.Registered.Name)
 	case s.Registered.Type != c.Type || s.Registered.Environment != c.Environment:
@@ -181,6 +186,11 @@ func admits(t store.Token, c store.Cluster) error {
 	case store.TokenUsedUp:
 		return refuse(hubapi.CodeTokenUsed, "token %s has been used up", t.ID)
 	}
+	return scopeAdmits(t, c)
+}
+
+// scopeAdmits returns a *hubapi.Error if the token is not for such a cluster.
+func scopeAdmits(t store.Token, c store.Cluster) error {
 	for _, s := range []struct{ what, token, agent string }{
 		{"cluster type", t.Type, c.Type}, {"environment", t.Environment, c.Environment}, {"ring", t.Ring, c.Ring},
 	} {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"crypto"
 	"crypto/rsa"
 	"encoding/json"
@@ -10,6 +11,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -371,4 +373,77 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 	a.register(t, h)
 	status, _, _ = post(t, h, a.UID, a.seal(t, a.report(1, 3)))
 	require.Equal(t, http.StatusOK, status)
+}
+
+// A development cluster that is deleted goes by itself, and comes back with the token that registered it.
+func TestAnEphemeralClusterGoesAndComesBack(t *testing.T) {
+	h, c := newHub(t)
+	token := newToken(t, h, func(s *store.TokenScope) { s.EphemeralSeconds = 2 * 60 * 60 })
+	a := newAgent(t, "kind-7")
+	_, refused := enroll(t, h, a.request(t, token))
+	require.Empty(t, refused.Code)
+	c.Add(time.Hour)
+	status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1)))
+	require.Equal(t, http.StatusOK, status)
+	c.Add(3 * time.Hour)
+	_, err := h.store.RetireSilent(t.Context())
+	require.NoError(t, err)
+	_, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
+	require.Equal(t, hubapi.CodeRetired, e.Code)
+	require.Contains(t, e.Message, "silent for more than 2h")
+
+	_, refused = enroll(t, h, a.request(t, token))
+	require.Empty(t, refused, "the same key uses nothing up, of a token with one use")
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, receipt.Accepted)
+	require.Zero(t, onlyToken(t, h).Left)
+
+	c.Add(3 * time.Hour)
+	_, err = h.store.RetireSilent(t.Context())
+	require.NoError(t, err)
+	_, refused = enroll(t, h, a.heir(t).request(t, token))
+	require.Equal(t, hubapi.CodeTokenUsed, refused.Code, "another key is another use")
+	_, refused = enroll(t, h, a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) { r.Cluster.Type = "robot" }))
+	require.Equal(t, hubapi.CodeWrongScope, refused.Code)
+	c.Add(24 * time.Hour)
+	_, refused = enroll(t, h, a.request(t, token))
+	require.Equal(t, hubapi.CodeTokenUsed, refused.Code, "it has expired")
+
+	log, err := h.store.AuditLog(t.Context(), 0, 100)
+	require.NoError(t, err)
+	var lines []string
+	for _, e := range log {
+		lines = append(lines, e.Actor+": "+e.Action)
+	}
+	require.Equal(t, []string{
+		"local: create enrollment token", a.UID + ": enroll cluster", "hub: retire cluster", a.UID + ": enroll cluster", "hub: retire cluster",
+	}, lines)
+}
+
+// A hub that serves looks for silent clusters by itself.
+func TestAHubThatServesRetiresSilentClusters(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		h, err := Open(dir, Options{Anonymous: true})
+		require.NoError(t, err)
+		token := newToken(t, h, func(s *store.TokenScope) { s.EphemeralSeconds = 2 * 60 * 60 })
+		a := newAgent(t, "kind-7")
+		_, err = h.Enroll(t.Context(), a.request(t, token))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			h.retireSilent(ctx)
+			close(ended)
+		}()
+		time.Sleep(2*time.Hour - time.Second)
+		require.Len(t, registered(t, h), 1)
+		require.Nil(t, registered(t, h)[0].RetiredAt)
+		time.Sleep(2 * time.Minute)
+		require.NotNil(t, registered(t, h)[0].RetiredAt)
+		cancel()
+		<-ended
+		require.NoError(t, h.Close())
+	})
 }

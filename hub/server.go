@@ -45,6 +45,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	var follows sync.WaitGroup
 	follows.Go(func() { h.followPresent(following) })
 	follows.Go(func() { h.followReleases(following) })
+	follows.Go(func() { h.retireSilent(following) })
 	defer follows.Wait()
 	defer stop()
 	ended := make(chan error, 1)
@@ -61,6 +62,29 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	}
 	<-ended
 	return nil
+}
+
+// retireEvery is how often the hub looks for ephemeral clusters that have been silent for too long.
+const retireEvery = time.Minute
+
+// retireSilent retires such clusters until ctx ends.
+func (h *Hub) retireSilent(ctx context.Context) {
+	again := time.NewTicker(retireEvery)
+	defer again.Stop()
+	for {
+		gone, err := h.store.RetireSilent(ctx)
+		for _, c := range gone {
+			h.log.Info("ephemeral cluster retired, for it was silent", "cluster", c.Name, "uid", c.UID)
+		}
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("silent clusters not retired", "err", err)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Handler answers agents and people; docs/reference/hub.md lists the routes.

@@ -147,6 +147,10 @@ type Enrollment interface {
 	// ErrExists if the new key belongs to another cluster. Reports up to r.Until may still be signed by the former key.
 	// The error is that of Keys, or of decide.
 	Rotate(ctx context.Context, r Rotation, decide func(k Keys, taken error) (bool, error)) error
+	// RetireSilent retires the clusters of ephemeral tokens that have been silent for too long, and returns them, as they
+	// were. For each, the reason and the entry of the audit log are written in the transaction that retires it; of several
+	// processes, one does so.
+	RetireSilent(ctx context.Context) ([]Registration, error)
 	// Registered returns the registered cluster of this uid. The error wraps ErrUnknownCluster.
 	Registered(ctx context.Context, uid string) (Registration, error)
 }
@@ -283,6 +287,9 @@ type Standing struct {
 	// Used means that the token has registered the agent's key before, and InForce that the key speaks for the agent's
 	// uid now.
 	Used, InForce bool
+	// Returns means that the token, which is ephemeral and still good but for its uses, has registered the uid, which was
+	// retired for its silence alone.
+	Returns bool
 	// Retired is not nil if the uid, or the key, is that of a retired cluster.
 	Retired *RetiredError
 	// Taken wraps ErrExists if the name or the key belong to a cluster of another uid.

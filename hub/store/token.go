@@ -17,6 +17,9 @@ type TokenScope struct {
 	Uses int `json:"uses"`
 	// ExpiresAt is the time at which the token expires.
 	ExpiresAt time.Time `json:"expiresAt"`
+	// EphemeralSeconds is how long a cluster that the token has registered may be silent before it is retired; zero means
+	// for ever.
+	EphemeralSeconds int64 `json:"ephemeralSeconds,omitempty"`
 }
 
 // Token is a token as a store keeps it, without its secret.
@@ -46,6 +49,9 @@ const (
 	MaxTokenTime = 366 * 24 * time.Hour
 	// MaxTokenUses bounds the agents of one token. Larger fleets take several, so that one can be revoked.
 	MaxTokenUses = 10_000
+	// MinEphemeral and MaxEphemeral bound how long an ephemeral cluster may be silent.
+	MinEphemeral = time.Minute
+	MaxEphemeral = 366 * 24 * time.Hour
 )
 
 // Check returns an error wrapping ErrInvalid that names the first value that is not acceptable for a new token.
@@ -57,6 +63,8 @@ func (s TokenScope) Check(now time.Time) error {
 		return fmt.Errorf("token: %w: it has %d uses, 1 to %d are allowed", ErrInvalid, s.Uses, MaxTokenUses)
 	case !s.ExpiresAt.After(now) || s.ExpiresAt.Sub(now) > MaxTokenTime:
 		return fmt.Errorf("token: %w: it has to expire within %d days from now", ErrInvalid, MaxTokenTime/(24*time.Hour))
+	case s.EphemeralSeconds != 0 && (s.EphemeralSeconds < int64(MinEphemeral/time.Second) || s.EphemeralSeconds > int64(MaxEphemeral/time.Second)):
+		return fmt.Errorf("token: %w: its clusters are ephemeral for %d seconds; from a minute to %d days are allowed", ErrInvalid, s.EphemeralSeconds, MaxEphemeral/(24*time.Hour))
 	}
 	return checkTexts("token", s.Labels, s.Type, s.Environment, s.Ring)
 }

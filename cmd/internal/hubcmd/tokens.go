@@ -28,22 +28,30 @@ func newTokensCommand(dir *location) *cobra.Command {
 
 func newTokensCreateCommand(dir *location) *cobra.Command {
 	var s store.TokenScope
-	var expires time.Duration
+	var expires, ephemeral time.Duration
 	cmd := &cobra.Command{
 		Use:   "create --cluster-type TYPE",
 		Short: "Make a token and print it, which is done only once",
 		Long: `Make a token and print it, which is done only once: the hub keeps nothing from which it could be made again.
 
 "wherry-agent enroll" takes it, for an agent of this cluster type. Whoever has a token may register such an
-agent until it expires: give it to the site as a file, and not in a mail that stays.`,
+agent until it expires: give it to the site as a file, and not in a mail that stays.
+
+With --ephemeral, a cluster that it registers is retired by the hub once it has been silent for that long, as
+development clusters are that are deleted and made again. One that comes back may enroll again with the same
+token, as long as that has not expired. Take a time that is well above the one between two reports.`,
 		Example: `  wherry hub tokens create --cluster-type drone --environment prod --expires 24h > plant-7.token
-  wherry hub tokens create --cluster-type drone --ring canary --label site=north --uses 20`,
+  wherry hub tokens create --cluster-type drone --ring canary --label site=north --uses 20
+  wherry hub tokens create --cluster-type kind --environment dev --uses 100 --expires 30d --ephemeral 2d`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.Uses < 1 {
 				return cli.Usagef("--uses: %d is less than 1", s.Uses)
 			}
 			s.ExpiresAt = time.Now().Add(expires)
+			if s.EphemeralSeconds = int64(ephemeral / time.Second); s.EphemeralSeconds == 0 && cmd.Flags().Changed("ephemeral") {
+				return cli.Usagef("--ephemeral: %s is too short", ephemeral)
+			}
 			var token bundle.EnrollToken
 			err := withHub(*dir, hub.Options{}, func(h *hub.Hub) (err error) {
 				token, err = h.CreateToken(cmd.Context(), s)
@@ -68,6 +76,7 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 	f.IntVar(&s.Uses, "uses", 1, "the `NUMBER` of clusters that it registers")
 	expires = 24 * time.Hour
 	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good")
+	f.Var((*duration.Value)(&ephemeral), "ephemeral", "retire each cluster that it registers once it has been silent for this `TIME`, such as 2d")
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd
 }
@@ -82,10 +91,18 @@ func newTokensListCommand(dir *location) *cobra.Command {
 }
 
 func tokenTable(w io.Writer, all []store.Token) {
-	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
+	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEPHEMERAL\tEXPIRES\tSTATE")
 	for _, t := range all {
-		cli.Row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
+		cli.Row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), ephemeralText(t), t.ExpiresAt.Format(time.RFC3339), string(t.State))
 	}
+}
+
+func ephemeralText(t store.Token) string {
+	if t.EphemeralSeconds == 0 {
+		return ""
+	}
+	d := duration.Value(time.Duration(t.EphemeralSeconds) * time.Second)
+	return d.String()
 }
 
 func newTokensRevokeCommand(dir *location) *cobra.Command {

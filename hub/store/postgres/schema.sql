@@ -179,7 +179,16 @@ CREATE TABLE token (
   uses        BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   expires_at  BIGINT NOT NULL,
-  revoked_at  BIGINT
+  revoked_at  BIGINT,
+  ephemeral   BIGINT NOT NULL DEFAULT 0
+);
+
+CREATE TABLE ephemeral (
+  cluster_id BIGINT PRIMARY KEY REFERENCES cluster (id),
+  token_id   TEXT   COLLATE "C" NOT NULL REFERENCES token (id),
+  lasts      BIGINT NOT NULL,
+  since      BIGINT NOT NULL,
+  silenced   BIGINT NOT NULL
 );
 
 CREATE TABLE token_use (

@@ -114,11 +114,13 @@ func accessTokens(ctx context.Context, db querier, where string, args ...any) ([
 
 // Audit implements store.Access.
 func (d *DB) Audit(ctx context.Context, e store.AuditEntry) error {
-	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
-		_, err := db.Exec(ctx, `INSERT INTO audit (at, actor, action, object, reason, detail, environment, workspace) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-			store.Millis(e.At), e.Actor, e.Action, e.Object, e.Reason, e.Detail, e.Environment, e.Workspace)
-		return err
-	})
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error { return writeAudit(ctx, db, e) })
+}
+
+func writeAudit(ctx context.Context, db *Conn, e store.AuditEntry) error {
+	_, err := db.Exec(ctx, `INSERT INTO audit (at, actor, action, object, reason, detail, environment, workspace) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		store.Millis(e.At), e.Actor, e.Action, e.Object, e.Reason, e.Detail, e.Environment, e.Workspace)
+	return err
 }
 
 // AuditLog implements store.Access.

@@ -29,9 +29,9 @@ func (d *DB) AddToken(ctx context.Context, id string, key crypto.PublicKey, s st
 		return err
 	}
 	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
-		_, err := db.Exec(ctx, `INSERT INTO token (id, public_key, type, environment, ring, labels, uses, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			id, der, s.Type, s.Environment, s.Ring, string(labels), s.Uses, store.Millis(now), store.Millis(s.ExpiresAt))
+		_, err := db.Exec(ctx, `INSERT INTO token (id, public_key, type, environment, ring, labels, uses, created_at, expires_at, ephemeral)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			id, der, s.Type, s.Environment, s.Ring, string(labels), s.Uses, store.Millis(now), store.Millis(s.ExpiresAt), s.EphemeralSeconds*1000)
 		return err
 	})
 }
@@ -65,7 +65,7 @@ type tokenRow struct {
 }
 
 func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) ([]tokenRow, error) {
-	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at,
+	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at, t.ephemeral,
 			(SELECT count(*) FROM token_use u WHERE u.token_id = t.id)
 		FROM token t WHERE `+where, args...)
 	if err != nil {
@@ -77,10 +77,10 @@ func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) 
 		var t tokenRow
 		var der []byte
 		var labels string
-		var created, expires int64
+		var created, expires, ephemeral int64
 		var revoked sql.NullInt64
 		var used int
-		if err := rows.Scan(&t.ID, &der, &t.Type, &t.Environment, &t.Ring, &labels, &t.Uses, &created, &expires, &revoked, &used); err != nil {
+		if err := rows.Scan(&t.ID, &der, &t.Type, &t.Environment, &t.Ring, &labels, &t.Uses, &created, &expires, &revoked, &ephemeral, &used); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(labels), &t.Labels); err != nil {
@@ -89,6 +89,7 @@ func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) 
 		if t.key, err = bundle.ParsePublicKey(der); err != nil {
 			return nil, fmt.Errorf("token %s: %w: %v", t.ID, store.ErrCorrupt, err)
 		}
+		t.EphemeralSeconds = ephemeral / 1000
 		t.CreatedAt, t.ExpiresAt, t.Left = store.Moment(created), store.Moment(expires), max(0, t.Uses-used)
 		t.State = t.StateOf(t.Left, revoked.Valid, d.now())
 		all = append(all, t)
@@ -119,6 +120,11 @@ func (d *DB) Enroll(ctx context.Context, c store.Cluster, token string, decide f
 			if err := writeRegistration(ctx, db, *grant.Register, kid, now); err != nil {
 				return err
 			}
+			if s.Token != nil && s.Token.EphemeralSeconds > 0 {
+				if err := beginEphemeral(ctx, db, grant.Register.UID, s.Token, now); err != nil {
+					return err
+				}
+			}
 		}
 		if grant.Use {
 			_, err = db.Exec(ctx, `INSERT INTO token_use (token_id, kid, uid, used_at) VALUES ($1, $2, $3, $4)`, token, kid, c.UID, store.Millis(now))
@@ -141,6 +147,11 @@ func (d *DB) standing(ctx context.Context, db querier, c store.Cluster, kid, tok
 	}
 	if s.Retired, err = retirement(ctx, db, c.UID, kid); err != nil {
 		return s, err
+	}
+	if t := s.Token; s.Retired != nil && t.EphemeralSeconds > 0 && t.State != store.TokenRevoked && d.now().Before(t.ExpiresAt) {
+		if s.Returns, err = returns(ctx, db, c.UID, kid, token); err != nil {
+			return s, err
+		}
 	}
 	if s.Taken = checkFree(ctx, db, c, kid); s.Taken != nil && !errors.Is(s.Taken, store.ErrExists) {
 		return s, s.Taken

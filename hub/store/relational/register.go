@@ -50,7 +50,10 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 			}
 		}
 		changed = true
-		return writeRegistration(ctx, db, c, kid, now)
+		if err := writeRegistration(ctx, db, c, kid, now); err != nil {
+			return err
+		}
+		return endEphemeral(ctx, db, c.UID)
 	})
 	return changed && err == nil, err
 }
@@ -63,7 +66,10 @@ func (d *DB) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registr
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
 			return err
 		}
-		return endRegistration(ctx, db, r.UID, now, nil)
+		if err := endRegistration(ctx, db, r.UID, now, nil); err != nil {
+			return err
+		}
+		return endEphemeral(ctx, db, r.UID)
 	})
 	if err != nil {
 		return store.Registration{}, err
@@ -80,7 +86,10 @@ func (d *DB) RetireCluster(ctx context.Context, nameOrUID, reason string) (store
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil || r.RetiredAt != nil {
 			return err
 		}
-		return endRegistration(ctx, db, r.UID, now, &reason)
+		if err := endRegistration(ctx, db, r.UID, now, &reason); err != nil {
+			return err
+		}
+		return endEphemeral(ctx, db, r.UID)
 	})
 	return r, err
 }

@@ -64,3 +64,15 @@ CREATE TABLE owner (
 -- When a cluster has all of its quota again, in microseconds since 1970.
 ALTER TABLE cluster ADD COLUMN spent_reports INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE cluster ADD COLUMN spent_bytes   INTEGER NOT NULL DEFAULT 0;
+
+-- How long, in milliseconds, a cluster that a token registers may be silent before it is retired; 0 for ever.
+ALTER TABLE token ADD COLUMN ephemeral INTEGER NOT NULL DEFAULT 0;
+
+-- Clusters that such tokens have registered. A person who registers, retires or removes a cluster ends that.
+CREATE TABLE ephemeral (
+  cluster_id INTEGER PRIMARY KEY REFERENCES cluster (id),
+  token_id   TEXT    NOT NULL REFERENCES token (id),
+  lasts      INTEGER NOT NULL, -- as token.ephemeral
+  since      INTEGER NOT NULL, -- when the token registered it
+  silenced   INTEGER NOT NULL  -- 1 while it is retired for its silence
+) STRICT;

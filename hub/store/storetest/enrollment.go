@@ -55,6 +55,8 @@ func enrollmentTests() []test {
 		{"an enrollment registers what was granted", anEnrollmentRegistersWhatWasGranted},
 		{"an enrollment that is refused changes nothing", anEnrollmentThatIsRefusedChangesNothing},
 		{"many agents at once get no more uses than there are", manyAgentsAtOnceGetNoMoreUsesThanThereAre},
+		{"an ephemeral cluster that is silent is retired once", anEphemeralClusterThatIsSilentIsRetiredOnce},
+		{"a person decides about an ephemeral cluster", aPersonDecidesAboutAnEphemeralCluster},
 		{"a rotated key speaks for what came before", aRotatedKeySpeaksForWhatCameBefore},
 		{"a rotation that is refused changes nothing", aRotationThatIsRefusedChangesNothing},
 	}
@@ -249,4 +251,110 @@ func aRotationThatIsRefusedChangesNothing(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	r.UID = all[0].UID
 	require.ErrorIs(t, f.Rotate(t.Context(), r, never), store.ErrRetired)
+}
+
+// ephemeral makes a token whose clusters may be silent for two hours, and registers clusters with it.
+func (f *fixture) ephemeral(token string, all ...store.Cluster) {
+	f.t.Helper()
+	s := scope()
+	s.Uses, s.EphemeralSeconds = 10, 2*60*60
+	f.token(token, s)
+	for _, c := range all {
+		f.granted(c, token, store.Grant{Use: true, Register: &c})
+	}
+}
+
+// silent retires the silent clusters, and returns their names.
+func (f *fixture) silent() []string {
+	f.t.Helper()
+	gone, err := f.RetireSilent(f.t.Context())
+	require.NoError(f.t, err)
+	return names(gone)
+}
+
+func anEphemeralClusterThatIsSilentIsRetiredOnce(t *testing.T, f *fixture) {
+	never, heard, stays := cluster("never", 1), cluster("heard", 2), cluster("stays", 3)
+	f.ephemeral("e1", never, heard)
+	all, err := f.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, int64(7200), all[0].EphemeralSeconds)
+	f.token("t1", scope())
+	f.granted(stays, "t1", store.Grant{Use: true, Register: &stays})
+	f.clock.Add(time.Hour)
+	f.ingested(heard, reportOf(heard, store.Order{Incarnation: 1, Seq: 1}))
+	require.Empty(t, f.silent())
+	f.clock.Add(time.Hour + time.Second)
+	require.Equal(t, []string{"never"}, f.silent())
+	require.Empty(t, f.silent())
+	f.clock.Add(time.Hour)
+	for i, once := range inParallel(4, func() []string { return f.silent() }) {
+		if len(once) > 0 {
+			require.Equal(t, []string{"heard"}, once, i)
+		}
+	}
+	require.Equal(t, []string{"stays"}, names(f.registrations()))
+	r, err := f.Registration(t.Context(), "heard")
+	require.NoError(t, err)
+	require.Equal(t, "silent for more than 2h, and registered with an ephemeral token", r.RetiredReason)
+	log, err := f.access().AuditLog(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, log, 2, "each once")
+	require.Equal(t, "hub retire cluster never ("+never.UID+") "+never.Environment, log[0].Actor+" "+log[0].Action+" "+log[0].Object+" "+log[0].Environment)
+	require.Equal(t, r.RetiredReason, log[1].Reason)
+
+	// With the same token it may come back, with its key or another; with another token it may not.
+	for _, tt := range []struct {
+		c     store.Cluster
+		token string
+		want  bool
+	}{{heard, "e1", true}, {store.Cluster{Identity: heard.Identity, Key: keyOf(9)}, "e1", true}, {heard, "t1", false}, {store.Cluster{Identity: heard.Identity, Key: never.Key}, "e1", false}} {
+		s := f.granted(tt.c, tt.token, store.Grant{})
+		require.NotNil(t, s.Retired)
+		require.Equal(t, tt.want, s.Returns)
+	}
+	f.granted(heard, "e1", store.Grant{Register: &heard})
+	require.Equal(t, []string{"heard", "stays"}, names(f.registrations()))
+	require.Empty(t, f.silent(), "its time begins again")
+	f.clock.Add(2*time.Hour + time.Second)
+	require.Equal(t, []string{"heard"}, f.silent())
+
+	require.NoError(t, f.RevokeToken(t.Context(), "e1"))
+	require.False(t, f.granted(heard, "e1", store.Grant{}).Returns)
+}
+
+func aPersonDecidesAboutAnEphemeralCluster(t *testing.T, f *fixture) {
+	sold, kept, back := cluster("sold", 1), cluster("kept", 2), cluster("back", 3)
+	f.ephemeral("e1", sold, kept, back)
+	_, err := f.RetireCluster(t.Context(), "sold", "stolen")
+	require.NoError(t, err)
+	require.False(t, f.granted(sold, "e1", store.Grant{}).Returns)
+	other := kept
+	other.Ring = "canary"
+	_, err = f.ReplaceCluster(t.Context(), other)
+	require.NoError(t, err)
+	f.clock.Add(3 * time.Hour)
+	require.Equal(t, []string{"back"}, f.silent())
+	_, err = f.AddCluster(t.Context(), back)
+	require.NoError(t, err)
+	f.clock.Add(3 * time.Hour)
+	require.Empty(t, f.silent())
+}
+
+// inParallel returns what several calls at the same time return.
+func inParallel[T any](n int, do func() T) []T {
+	all := make([]T, n)
+	var calls sync.WaitGroup
+	for i := range n {
+		calls.Go(func() { all[i] = do() })
+	}
+	calls.Wait()
+	return all
+}
+
+// registrations returns the registered clusters.
+func (f *fixture) registrations() []store.Registration {
+	f.t.Helper()
+	all, err := f.Registrations(f.t.Context())
+	require.NoError(f.t, err)
+	return all
 }
