@@ -240,7 +240,7 @@ func (n *counter) rows() []Count {
 		key   uint64
 		count uint64
 	}
-	ranks := [2]map[uint32]uint32{n.ranks(func(k key) uint32 { return uint32(k[0] >> 32) }), n.ranks(func(k key) uint32 { return uint32(k[0]) })} //nolint:gosec // its halves
+	ranks := [2][]uint32{n.ranks(func(k key) uint32 { return uint32(k[0] >> 32) }), n.ranks(func(k key) uint32 { return uint32(k[0]) })} //nolint:gosec // its halves
 	all := make([]ranked, 0, n.counts.used)
 	for k, count := range n.counts.all() {
 		high, low := uint32(k[0]>>32), uint32(k[0]) //nolint:gosec // its halves
@@ -260,17 +260,16 @@ func (n *counter) rows() []Count {
 	return rows
 }
 
-// ranks returns the place of each code among all of its dimension, in the order of their values.
-func (n *counter) ranks(of func(key) uint32) map[uint32]uint32 {
+// ranks returns, by code, the place of each value among all of its dimension.
+func (n *counter) ranks(of func(key) uint32) []uint32 {
 	type named struct {
 		name string
 		code uint32
 	}
-	ranks, all := map[uint32]uint32{}, []named{}
+	ranks, all := make([]uint32, len(n.m.texts)+len(n.values)), []named{}
 	for k := range n.counts.all() {
-		code := of(k)
-		if _, known := ranks[code]; !known {
-			ranks[code], all = 0, append(all, named{n.value(code), code})
+		if code := of(k); ranks[code] == 0 {
+			ranks[code], all = 1, append(all, named{n.value(code), code})
 		}
 	}
 	slices.SortFunc(all, func(a, b named) int { return strings.Compare(a.name, b.name) })

@@ -17,32 +17,25 @@ import (
 // cluster is a registered cluster as of its newest report. It is never changed: a report makes a new one. Texts are handles
 // of the tables, times are store.Millis. Messages are not here: they are read for the rows that are shown.
 type cluster struct {
-	uid, name                        string
-	platform, environment, typ, ring uint32
-	labels                           []label // by key
-	expected                         int64   // between two reports, in milliseconds
-	added                            int64
-	change                           store.Position
-
-	// What follows is zero before the first report.
-	newest            store.Order
-	reported          bool
-	message           bool // it has one
-	state, reason     uint32
-	since             int64
-	desired, observed uint32 // releases
-	agentVersion      uint32
-	mismatch          uint32
-	conflicts         int
-	shared            int64
-	sharedHow         uint32
-	lastSeen          int64
-
-	report             [32]byte // the digest
-	occurred, received int64
-	via                uint32
-
-	deployments []deployment // by assignment
+	// What most questions look at is in one line of the processor's cache.
+	deployments         []deployment // by assignment
+	lastSeen, expected  int64        // expected is the time between two reports, in milliseconds
+	environment, typ    uint32
+	state, observed     uint32 // observed is a release
+	reported, message   bool   // message: it has one
+	platform, ring      uint32
+	labels              []label // by key
+	uid, name           string
+	reason, desired     uint32
+	since, added        int64
+	change              store.Position
+	newest              store.Order
+	occurred, received  int64
+	report              [32]byte // the digest of the newest report
+	agentVersion, via   uint32
+	mismatch, sharedHow uint32
+	conflicts           int
+	shared              int64
 }
 
 type label struct{ key, value uint32 }
