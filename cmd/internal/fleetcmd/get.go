@@ -190,7 +190,7 @@ var deploymentKind = kind[fleet.Deployments, fleet.Deployment]{
 		{header: "CONFIG", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.ConfigDigest) }, raw: func(d fleet.Deployment) string { return string(d.ConfigDigest) }},
 		{header: "CONTENT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.Content) }, raw: func(d fleet.Deployment) string { return string(d.Content) }},
 		{header: "MEANT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.Meant) }, raw: func(d fleet.Deployment) string { return string(d.Meant) }},
-		{header: "COMMIT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.BaseCommit) }, raw: func(d fleet.Deployment) string { return d.BaseCommit }},
+		{header: "COMMIT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(cmp.Or(d.BaseCommit, d.EnvironmentCommit)) }, raw: func(d fleet.Deployment) string { return cmp.Or(d.BaseCommit, d.EnvironmentCommit) }},
 		{header: "SINCE", value: func(d fleet.Deployment, now time.Time) string { return bundle.Ago(d.Since, now) }, raw: func(d fleet.Deployment) string { return stamp(d.Since) }},
 		{header: "LAST SEEN", value: func(d fleet.Deployment, now time.Time) string { return heard(proofTime(d), d.Proof.Via, now) }, raw: func(d fleet.Deployment) string { return stamp(proofTime(d)) }},
 		wideText("VIA", func(d fleet.Deployment) string { return way(d.Proof.Via) }),
@@ -271,7 +271,7 @@ var releaseKind = kind[fleet.Releases, fleet.Release]{
 			return ""
 		}),
 		wideText("RINGS", func(r fleet.Release) string { return strings.Join(r.Rings, ",") }),
-		{header: "COMMIT", value: func(r fleet.Release, _ time.Time) string { return short(r.BaseCommit) }, raw: func(r fleet.Release) string { return r.BaseCommit }},
+		{header: "COMMIT", value: func(r fleet.Release, _ time.Time) string { return short(cmp.Or(r.BaseCommit, r.EnvironmentCommit)) }, raw: func(r fleet.Release) string { return cmp.Or(r.BaseCommit, r.EnvironmentCommit) }},
 		{header: "ISSUED", value: func(r fleet.Release, now time.Time) string {
 			if r.IssuedAt.IsZero() {
 				return ""
@@ -338,7 +338,7 @@ var environmentKind = kind[fleet.Environments, fleet.Environment]{
 		wideText("PLATFORM", func(e fleet.Environment) string { return e.Platform }),
 		text("ENVIRONMENT", func(e fleet.Environment) string { return e.Environment }),
 		text("TYPES", func(e fleet.Environment) string { return strconv.Itoa(e.Types) }),
-		{header: "COMMIT", value: func(e fleet.Environment, _ time.Time) string { return short(e.BaseCommit) }, raw: func(e fleet.Environment) string { return e.BaseCommit }},
+		{header: "COMMIT", value: func(e fleet.Environment, _ time.Time) string { return short(cmp.Or(e.BaseCommit, e.EnvironmentCommit)) }, raw: func(e fleet.Environment) string { return cmp.Or(e.BaseCommit, e.EnvironmentCommit) }},
 		{header: "PUBLISHED", value: func(e fleet.Environment, now time.Time) string {
 			if e.IssuedAt.IsZero() {
 				return ""
@@ -411,7 +411,7 @@ var reportKind = kind[fleet.Reports, fleet.Report]{
 		{header: "WRITTEN", value: func(r fleet.Report, now time.Time) string { return bundle.Ago(r.OccurredAt, now) }, raw: func(r fleet.Report) string { return stamp(r.OccurredAt) }},
 		{header: "RECEIVED", value: func(r fleet.Report, now time.Time) string { return bundle.Ago(r.ReceivedAt, now) }, raw: func(r fleet.Report) string { return stamp(r.ReceivedAt) }},
 		text("VIA", func(r fleet.Report) string { return way(r.Via) }),
-		text("KEY", func(r fleet.Report) string { return r.KeyID }),
+		{header: "KEY", value: func(r fleet.Report, _ time.Time) string { return short(r.KeyID) }, raw: func(r fleet.Report) string { return r.KeyID }},
 		text("BODY", func(r fleet.Report) string {
 			if r.Kept {
 				return "kept"
