@@ -500,13 +500,16 @@ func countKind(of string, by []string) kind[fleet.Counts, fleet.Count] {
 		},
 	}
 	for i, name := range by {
-		k.columns = append(k.columns, text(strings.ToUpper(name), func(c fleet.Count) string {
+		value := func(c fleet.Count) string {
 			if i < len(c.Values) {
 				return c.Values[i]
 			}
 			return ""
-		}))
+		}
+		k.columns = append(k.columns, column[fleet.Count]{header: strings.ToUpper(name), value: func(c fleet.Count, _ time.Time) string { return cutDigest(value(c)) }, raw: value})
 	}
-	k.columns = append(k.columns, text(strings.ToUpper(of), func(c fleet.Count) string { return strconv.Itoa(c.Count) }))
+	k.columns = append(k.columns, column[fleet.Count]{
+		header: strings.ToUpper(of), value: func(c fleet.Count, _ time.Time) string { return number(c.Count) }, raw: func(c fleet.Count) string { return strconv.Itoa(c.Count) },
+	})
 	return k
 }

@@ -251,7 +251,7 @@ prod         1      3f2a9c1e  3h ago     5 clusters: 5 compliant
 `, get("environments"))
 	require.Equal(t, `1,200 clusters by environment and state
 ENVIRONMENT  STATE      CLUSTERS
-prod         compliant  1160
+prod         compliant  1,160
 prod         failed     40
 `, get("counts"))
 	require.Equal(t, "environment,state,clusters\nprod,compliant,1160\nprod,failed,40\n", get("counts", "-o", "csv"))
