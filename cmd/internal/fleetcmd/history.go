@@ -85,7 +85,9 @@ func historyKind(args []string, from, to time.Time) kind[fleet.History, fleet.Hi
 			{header: "VERSION", wide: true, value: func(r fleet.HistoryRow, _ time.Time) string { return bundle.ShownVersion(r.To.Version) }, raw: func(r fleet.HistoryRow) string { return r.To.Version }},
 			{header: "FROM VERSION", wide: true, value: func(r fleet.HistoryRow, _ time.Time) string { return bundle.ShownVersion(r.From.Version) }, raw: func(r fleet.HistoryRow) string { return r.From.Version }},
 			{header: "RELEASE", value: func(r fleet.HistoryRow, _ time.Time) string { return cmp.Or(r.To.ReleaseName, short(r.To.Release)) }, raw: func(r fleet.HistoryRow) string { return string(r.To.Release) }},
-			{header: "COMMIT", value: func(r fleet.HistoryRow, _ time.Time) string { return short(cmp.Or(r.To.BaseCommit, r.To.EnvironmentCommit)) }, raw: func(r fleet.HistoryRow) string { return cmp.Or(r.To.BaseCommit, r.To.EnvironmentCommit) }},
+			{header: "COMMIT", value: func(r fleet.HistoryRow, _ time.Time) string {
+				return short(cmp.Or(r.To.BaseCommit, r.To.EnvironmentCommit))
+			}, raw: func(r fleet.HistoryRow) string { return cmp.Or(r.To.BaseCommit, r.To.EnvironmentCommit) }},
 			{header: "ROLLBACK", wide: true, value: func(r fleet.HistoryRow, _ time.Time) string {
 				if r.Rollback {
 					return "yes"
