@@ -39,7 +39,9 @@ func (a agentAPI) postReports(w http.ResponseWriter, r *http.Request) {
 // takeReports verifies and stores the reports of a request. All reports that the receipt acknowledges are on disk.
 func (a agentAPI) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi.Receipt, err error) {
 	ctx, uid := r.Context(), r.PathValue("uid")
-	if _, err := a.intake.keyring(ctx, uid); err != nil {
+	begun := time.Now()
+	keys, err := a.intake.keyring(ctx, uid)
+	if err != nil {
 		return receipt, err // without reading the body of a stranger
 	}
 	if err := a.gate.Check(uid, a.now()); err != nil {
@@ -59,19 +61,23 @@ func (a agentAPI) takeReports(w http.ResponseWriter, r *http.Request) (receipt h
 	if err != nil {
 		return receipt, err
 	}
-	t, err := a.store(ctx, uid, all)
+	if time.Since(begun) > keysTime { // the body may have taken minutes
+		if keys, err = a.intake.keyring(ctx, uid); err != nil {
+			return receipt, err
+		}
+	}
+	t, err := a.store(ctx, uid, keys, all)
 	if err != nil {
 		return receipt, err
 	}
 	return a.receiptOf(uid, t, unread)
 }
 
+// keysTime bounds the age of keys by which reports are verified: one that was revoked meanwhile speaks no more.
+const keysTime = 500 * time.Millisecond
+
 // store verifies and stores reports, and charges them to the cluster.
-func (a agentAPI) store(ctx context.Context, uid string, all []unopened) (taken, error) {
-	keys, err := a.intake.keyring(ctx, uid) // again: the body may have taken minutes
-	if err != nil {
-		return taken{}, err
-	}
+func (a agentAPI) store(ctx context.Context, uid string, keys keyring, all []unopened) (taken, error) {
 	verified, refused := keys.openAll(all)
 	if len(verified) == 0 { // a stranger takes nothing from a cluster's quota
 		return a.intake.keep(ctx, uid, nil, refused, store.ViaHTTP)

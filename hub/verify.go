@@ -129,7 +129,7 @@ func (keys keyring) open(u unopened) (received, *hubapi.Rejection) {
 	if err := clean(&report); err != nil {
 		return received{}, u.reject(hubapi.CodeBadReport, "%v", err)
 	}
-	return received{Report: store.Report{ID: u.id, KeyID: kid, Body: report, Envelope: u.envelope}, index: u.index, size: len(u.envelope)}, nil
+	return received{Report: store.Report{ID: u.id, KeyID: kid, Body: report, Envelope: u.envelope, Usual: u.usual}, index: u.index, size: len(u.envelope)}, nil
 }
 
 // replacedMessage tells an agent why its key counts no more.

@@ -184,6 +184,8 @@ type Report struct {
 	Body  bundle.Report
 	// Envelope is the signed bytes, as they came. Without it the store keeps what the report says, and no proof.
 	Envelope []byte
+	// Usual is the parsed Envelope, if the caller has it and it is in that form; nil otherwise.
+	Usual *bundle.UsualEnvelope
 }
 
 // Batch is reports of one cluster, in any order.

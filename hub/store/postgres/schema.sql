@@ -167,6 +167,7 @@ CREATE TABLE transition (
   about_id          BIGINT,
   PRIMARY KEY (deployment_id, incarnation, seq)
 );
+CREATE INDEX deployment_workload ON deployment (workload);
 CREATE INDEX transition_time ON transition (time);
 
 CREATE TABLE token (

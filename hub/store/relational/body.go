@@ -33,17 +33,22 @@ var (
 
 // packEnvelopes returns the envelopes of reports as they are kept. A report without one is empty there; nil means that none has one.
 func packEnvelopes(reports []store.Report) ([]byte, error) {
-	var plain []byte
+	size := 0
 	some := false
-	for _, r := range reports {
-		some = some || len(r.Envelope) > 0
-		at := len(plain)
-		plain = binary.LittleEndian.AppendUint32(plain, 0)
-		plain = appendEnvelope(plain, r.Envelope)
-		binary.LittleEndian.PutUint32(plain[at:], uint32(len(plain)-at-4))
+	for i := range reports {
+		some = some || len(reports[i].Envelope) > 0
+		size += 4 + len(reports[i].Envelope)
 	}
 	if !some {
 		return nil, nil
+	}
+	plain := make([]byte, 0, size)
+	for i := range reports {
+		r := &reports[i]
+		at := len(plain)
+		plain = binary.LittleEndian.AppendUint32(plain, 0)
+		plain = appendEnvelope(plain, r)
+		binary.LittleEndian.PutUint32(plain[at:], uint32(len(plain)-at-4))
 	}
 	w, err := zstdWriter()
 	if err != nil {
@@ -52,13 +57,18 @@ func packEnvelopes(reports []store.Report) ([]byte, error) {
 	return w.EncodeAll(plain, nil), nil
 }
 
-func appendEnvelope(to, envelope []byte) []byte {
-	if len(envelope) == 0 {
+func appendEnvelope(to []byte, r *store.Report) []byte {
+	if len(r.Envelope) == 0 {
 		return to
 	}
-	e, rest, ok := bundle.ParseUsualEnvelope(bundle.PayloadTypeReport, envelope)
-	if !ok || len(rest) > 0 || len(e.KeyID) > 255 || len(e.Signature) > 255 {
-		return append(append(to, plainForm), envelope...)
+	e := r.Usual
+	if e == nil {
+		if parsed, rest, ok := bundle.ParseUsualEnvelope(bundle.PayloadTypeReport, r.Envelope); ok && len(rest) == 0 {
+			e = &parsed
+		}
+	}
+	if e == nil || len(e.KeyID) > 255 || len(e.Signature) > 255 {
+		return append(append(to, plainForm), r.Envelope...)
 	}
 	to = append(append(to, usualForm, byte(len(e.KeyID))), e.KeyID...)
 	to = append(append(to, byte(len(e.Signature))), e.Signature...)

@@ -16,15 +16,16 @@ import (
 
 // snapshot is a transaction that only reads, and so reads one state of the database.
 type snapshot struct {
-	tx   *sql.Tx
-	pool *pool
+	tx         *sql.Tx
+	rewrite    func(string) string
+	statements map[string]*sql.Stmt // which end with the transaction
 }
 
 func (p *pool) begin(ctx context.Context) (s *snapshot, err error) {
 	for range maxStale {
 		var tx *sql.Tx
 		if tx, err = p.db.BeginTx(ctx, nil); err == nil {
-			return &snapshot{tx, p}, nil
+			return &snapshot{tx, p.rewrite, map[string]*sql.Stmt{}}, nil
 		}
 		if !p.stale(err) {
 			break
@@ -36,12 +37,32 @@ func (p *pool) begin(ctx context.Context) (s *snapshot, err error) {
 // end ends the transaction, of which nothing is to be kept.
 func (s *snapshot) end() { _ = s.tx.Rollback() }
 
+func (s *snapshot) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if one, ok := s.statements[query]; ok {
+		return one, nil
+	}
+	one, err := s.tx.PrepareContext(ctx, s.rewrite(query))
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, query)
+	}
+	s.statements[query] = one
+	return one, nil
+}
+
 func (s *snapshot) query(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return s.tx.QueryContext(ctx, s.pool.rewrite(query), args...)
+	one, err := s.prepare(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return one.QueryContext(ctx, args...)
 }
 
 func (s *snapshot) row(ctx context.Context, query string, args ...any) row {
-	return row{Row: s.tx.QueryRowContext(ctx, s.pool.rewrite(query), args...)}
+	one, err := s.prepare(ctx, query)
+	if err != nil {
+		return row{err: err}
+	}
+	return row{Row: one.QueryRowContext(ctx, args...)}
 }
 
 // each calls scan with each row of a query.

@@ -109,10 +109,18 @@ func transitionRows(ctx context.Context, db querier, f store.TransitionFilter, a
 	if f.Last != (store.Order{}) {
 		q.and("(t.incarnation, t.seq) <= (" + q.arg(f.Last.Incarnation) + ", " + q.arg(f.Last.Seq) + ")")
 	}
-	// The rows of few clusters are read by these; else all by time.
+	// The rows of few clusters, or of a rare workload, are read by these; else all by time.
 	tables := "transition t CROSS JOIN deployment d CROSS JOIN cluster c"
 	if f.UIDs != nil {
 		tables = "cluster c CROSS JOIN deployment d CROSS JOIN transition t"
+	} else if f.Workload != "" {
+		rare, err := isRare(ctx, db, f.Workload)
+		if err != nil {
+			return nil, err
+		}
+		if rare {
+			tables = "deployment d CROSS JOIN cluster c CROSS JOIN transition t"
+		}
 	}
 	q.and("d.id = t.deployment_id AND c.id = d.cluster_id")
 	err = byUIDs(f.Scope, q, func(q selection) error {
@@ -143,6 +151,15 @@ func transitionRows(ctx context.Context, db querier, f store.TransitionFilter, a
 		all = all[:min(limit, len(all))]
 	}
 	return all, err
+}
+
+// rareDeployments bounds the deployments of a workload whose history is read deployment by deployment.
+const rareDeployments = 1000
+
+func isRare(ctx context.Context, db querier, workload string) (bool, error) {
+	var n int64
+	err := db.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM deployment WHERE workload = $1 LIMIT $2) w`, workload, int64(rareDeployments)).Scan(&n)
+	return n < rareDeployments, err
 }
 
 // complete reads what there was before a change, and the releases that ran.

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/wherry-dev/wherry/hub/store"
@@ -88,17 +90,33 @@ func (d *DB) trimHistory(ctx context.Context, cut int64) (removed int64, err err
 		if err != nil {
 			return removed, d.classify(err)
 		}
-		for _, id := range ids {
-			n, err := d.trimCluster(ctx, id, cut)
+		for some := range slices.Chunk(ids, trimClusters) {
+			n, err := d.trimSome(ctx, some, cut)
 			if removed += n; err != nil {
 				return removed, err
 			}
-			last = id
+			last = some[len(some)-1]
 		}
 		if len(ids) < page {
 			return removed, d.trimFeed(ctx, cut)
 		}
 	}
+}
+
+// trimClusters is the number of clusters that are trimmed at once, mostly in one transaction.
+const trimClusters = 16
+
+func (d *DB) trimSome(ctx context.Context, ids []int64, cut int64) (removed int64, err error) {
+	var wg sync.WaitGroup
+	counts, errs := make([]int64, len(ids)), make([]error, len(ids))
+	for i, id := range ids {
+		wg.Go(func() { counts[i], errs[i] = d.trimCluster(ctx, id, cut) })
+	}
+	wg.Wait()
+	for _, n := range counts {
+		removed += n
+	}
+	return removed, errors.Join(errs...)
 }
 
 // trimCluster removes the history of a cluster up to the last report whose time is before cut.
@@ -180,11 +198,11 @@ func (d *DB) Compare(ctx context.Context, call func(uid, assignment, difference 
 		if err != nil {
 			return d.classify(err)
 		}
-		for _, id := range ids {
-			if err := d.compareCluster(ctx, id, call); err != nil {
-				return err
-			}
-			last = id
+		if err := d.compareSome(ctx, ids, call); err != nil {
+			return err
+		}
+		if len(ids) > 0 {
+			last = ids[len(ids)-1]
 		}
 		if len(ids) < page {
 			return nil
@@ -192,34 +210,54 @@ func (d *DB) Compare(ctx context.Context, call func(uid, assignment, difference 
 	}
 }
 
-// compareCluster compares the present of a cluster with the last values of its history, and with its last report.
-func (d *DB) compareCluster(ctx context.Context, id int64, call func(uid, assignment, difference string) error) error {
+// difference is what Compare tells.
+type difference struct{ uid, assignment, text string }
+
+// compareSome compares clusters in one transaction, and tells of them after its end.
+func (d *DB) compareSome(ctx context.Context, ids []int64, call func(uid, assignment, difference string) error) error {
 	db, err := d.read.begin(ctx)
 	if err != nil {
 		return d.classify(err)
 	}
 	defer db.end()
-	c, err := readCluster(ctx, db, id)
-	if err != nil {
-		return d.classify(err)
-	}
-	uid := c.registration.UID
-	newest, err := reportBeside(ctx, db, id, store.Order{Incarnation: 1<<63 - 1, Seq: 1<<63 - 1}, before)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return d.classify(err)
-	}
-	if newest.At != c.Order || newest.Report != c.proof.Report {
-		err := call(uid, timeline.WholeAgent, fmt.Sprintf("the present is of report %d of incarnation %d, and the last stored one is %d of %d",
-			c.Seq, c.Incarnation, newest.At.Seq, newest.At.Incarnation))
+	var found []difference
+	for _, id := range ids {
+		more, err := compareCluster(ctx, db, id)
 		if err != nil {
+			return d.classify(err)
+		}
+		found = append(found, more...)
+	}
+	db.end()
+	for _, f := range found {
+		if err := call(f.uid, f.assignment, f.text); err != nil {
 			return err
 		}
 	}
-	values, err := valuesBefore(ctx, db, id, store.Order{Incarnation: 1<<63 - 1, Seq: 1<<63 - 1})
+	return nil
+}
+
+// compareCluster compares the present of a cluster with the last values of its history, and with its last report.
+func compareCluster(ctx context.Context, db querier, id int64) (found []difference, err error) {
+	c, err := readCluster(ctx, db, id)
 	if err != nil {
-		return d.classify(err)
+		return nil, err
 	}
-	check := func(assignment string, present timeline.Value) error {
+	uid := c.registration.UID
+	end := store.Order{Incarnation: 1<<63 - 1, Seq: 1<<63 - 1}
+	newest, err := reportBeside(ctx, db, id, end, before)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	if newest.At != c.Order || newest.Report != c.proof.Report {
+		found = append(found, difference{uid, timeline.WholeAgent, fmt.Sprintf("the present is of report %d of incarnation %d, and the last stored one is %d of %d",
+			c.Seq, c.Incarnation, newest.At.Seq, newest.At.Incarnation)})
+	}
+	values, err := valuesBefore(ctx, db, id, end)
+	if err != nil {
+		return nil, err
+	}
+	check := func(assignment string, present timeline.Value) {
 		past, known := values[assignment]
 		if !known {
 			past = timeline.Gone
@@ -230,22 +268,17 @@ func (d *DB) compareCluster(ctx context.Context, id int64, call func(uid, assign
 		if past.About == "" {
 			past.About = present.About
 		}
-		if past == present {
-			return nil
+		if past != present {
+			found = append(found, difference{uid, assignment, fmt.Sprintf("the present is %s, and the history says %s", describe(present), describe(past))})
 		}
-		return call(uid, assignment, fmt.Sprintf("the present is %s, and the history says %s", describe(present), describe(past)))
 	}
 	if c.Order != (store.Order{}) {
-		if err := check(timeline.WholeAgent, c.Agent); err != nil {
-			return err
-		}
+		check(timeline.WholeAgent, c.Agent)
 	}
 	for _, t := range c.Deployments {
-		if err := check(t.Assignment, t.Value); err != nil {
-			return err
-		}
+		check(t.Assignment, t.Value)
 	}
-	return nil
+	return found, nil
 }
 
 // describe returns a value for people.

@@ -152,6 +152,7 @@ ALTER TABLE transition5 RENAME TO transition;
 CREATE INDEX report_time ON report (cluster_id, time);
 CREATE INDEX report_ack_owed ON report (cluster_id, incarnation, seq) WHERE ack_owed = 1;
 CREATE INDEX report_owed_id ON report (id) WHERE ack_owed = 1;
+CREATE INDEX deployment_workload ON deployment (workload);
 CREATE INDEX transition_time ON transition (time);
 
 ALTER TABLE cluster DROP COLUMN desired_digest;
