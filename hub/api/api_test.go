@@ -253,6 +253,7 @@ func TestAStreamThatCannotBeginIsAnAnswer(t *testing.T) {
 	w := ask(c, "/v1/events?after=7")
 	require.Equal(t, http.StatusGone, w.Code)
 	require.Equal(t, hubapi.CodeForgotten, refused(t, w).Code)
+	require.Contains(t, refused(t, w).Message, "read the lists anew")
 }
 
 // slowReader takes a while for each write.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -50,7 +51,13 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request) {
 			return f.Follow(ctx, after, q, each, at)
 		}
 		return answers.Events(ctx, after, q, each)
-	}, func(err error) *hubapi.Error { return a.refusal(r, err) })
+	}, func(err error) *hubapi.Error {
+		why := a.refusal(r, err)
+		if errors.Is(err, store.ErrForgotten) {
+			why.Message += "; read the lists anew, and follow without a position"
+		}
+		return why
+	})
 }
 
 // parseEvents reads the parameters of a stream; the position is -1 for the next event.

@@ -63,7 +63,7 @@ func (v *View) Follow(ctx context.Context, after store.Position, q Query, each f
 	case after < 0:
 		after = end
 	case after > end:
-		return fmt.Errorf("position %d: %w: the newest is %d, so it is of another database; read the lists anew and follow from there", after, store.ErrForgotten, end)
+		return fmt.Errorf("position %d: %w: the newest one is %d, as of a database that was restored", after, store.ErrForgotten, end)
 	}
 	for begun := false; ; begun = true {
 		entries, err := from.Entries(ctx, after, eventsAtOnce)
