@@ -92,6 +92,7 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 		Lost:     lost,
 		Stale:    stale,
 		Timeout:  transactionTime,
+		Send:     send,
 	}, o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("hub database %s: %w", Name(url), err), read.Close(), d.write.Close())
@@ -121,6 +122,17 @@ func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
+}
+
+// send runs statements in one journey to the server.
+func send(ctx context.Context, c *sql.Conn, all []relational.Statement) error {
+	return c.Raw(func(driver any) error {
+		var b pgx.Batch
+		for _, s := range all {
+			b.Queue(s.Query, s.Args...)
+		}
+		return driver.(*stdlib.Conn).Conn().SendBatch(ctx, &b).Close()
+	})
 }
 
 // parse reads a database's URL. The driver's own errors quote it, and so may have its password.

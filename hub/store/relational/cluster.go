@@ -152,7 +152,7 @@ func (c *clusterRow) insertDeployments(ctx context.Context, db *Conn, all []*tim
 
 // updateDeployment writes the present of a deployment.
 func updateDeployment(ctx context.Context, db *Conn, t *timeline.Deployment) error {
-	_, err := db.Exec(ctx, `UPDATE deployment SET workspace = $2, application = $3, workload = $4, target = $5, adapter = $6, state = $7, reason = $8, message = $9, since = $10,
+	err := db.Later(ctx, `UPDATE deployment SET workspace = $2, application = $3, workload = $4, target = $5, adapter = $6, state = $7, reason = $8, message = $9, since = $10,
 			version = $11, config = $12, content = $13, revision = $14, site_values = $15, failures = $16, floating = $17, listed = $18 WHERE id = $1`,
 		t.ID, t.Workspace, t.Application, t.Workload, t.Target, t.Adapter, t.State, t.Reason, t.Message, t.Since,
 		t.Version, t.Config, t.Content, t.Revision, t.SiteValues, t.Failures, bit(t.Floating), bit(t.Listed))
@@ -175,7 +175,7 @@ func (c *clusterRow) save(ctx context.Context, db *Conn) error {
 	if r.SharedSince != nil {
 		shared = sql.NullInt64{Int64: store.Millis(*r.SharedSince), Valid: true}
 	}
-	_, err := db.Exec(ctx, `UPDATE cluster SET change = $2, incarnation = $3, seq = $4, state = $5, reason = $6, message = $7, state_since = $8, observed_digest = $9,
+	err := db.Later(ctx, `UPDATE cluster SET change = $2, incarnation = $3, seq = $4, state = $5, reason = $6, message = $7, state_since = $8, observed_digest = $9,
 			last_seen = $10, about_id = $11, report_id = $12, occurred_at = $13, received_at = $14, via = $15, fell = $16,
 			conflicts = $17, shared_since = $18, shared_how = $19, spent_reports = $20, spent_bytes = $21
 		WHERE id = $1`,

@@ -141,7 +141,7 @@ func (in *intake) sort(ctx context.Context) (fresh []int, err error) {
 			in.done.Duplicates++
 			in.done.Stored = append(in.done.Stored, r.ID)
 			if in.via == store.ViaMedia { // it came again, so the former acknowledgement never arrived
-				if _, err := in.db.Exec(ctx, `UPDATE report SET ack_owed = 1 WHERE cluster_id = $1 AND incarnation = $2 AND seq = $3`, in.cluster.id, at.Incarnation, at.Seq); err != nil {
+				if err := in.db.Later(ctx, `UPDATE report SET ack_owed = 1 WHERE cluster_id = $1 AND incarnation = $2 AND seq = $3`, in.cluster.id, at.Incarnation, at.Seq); err != nil {
 					return nil, err
 				}
 			}
@@ -441,7 +441,7 @@ func (d *DB) Owed(ctx context.Context) (all []store.Owed, err error) {
 func (d *DB) Settle(ctx context.Context, ids []digest.Digest) error {
 	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		for _, id := range ids {
-			if _, err := db.Exec(ctx, `UPDATE report SET ack_owed = 0 WHERE id = $1 AND ack_owed = 1`, idBytes(id)); err != nil {
+			if err := db.Later(ctx, `UPDATE report SET ack_owed = 0 WHERE id = $1 AND ack_owed = 1`, idBytes(id)); err != nil {
 				return err
 			}
 		}

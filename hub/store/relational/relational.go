@@ -46,8 +46,17 @@ type Dialect struct {
 	Stale func(error) bool
 	// Timeout bounds a transaction that writes; zero means no bound. A connection whose transaction takes longer is lost.
 	Timeout time.Duration
+	// Send runs statements, whose results nobody reads, one after another in one journey to the database, up to the first that
+	// fails. Nil means that each has a journey of its own, such as where there is none.
+	Send func(ctx context.Context, c *sql.Conn, all []Statement) error
 	// Damage reads the whole database, and returns an error that wraps store.ErrCorrupt if it is damaged.
 	Damage func(ctx context.Context, read *sql.DB) error
+}
+
+// Statement is an SQL statement with its arguments.
+type Statement struct {
+	Query string
+	Args  []any
 }
 
 // Options are the optional parts of a DB; the zero value works.
@@ -225,9 +234,36 @@ type Conn struct {
 	rewrite    func(string) string
 	statements map[string]*sql.Stmt
 	insertions map[sized]string
+	send       func(context.Context, *sql.Conn, []Statement) error
+	later      []Statement // that are not sent yet
 }
 
+// Later runs a statement whose result nobody reads, at the latest before the next one that is not run by Later, and before the end
+// of the unit of work. Its error may be returned there.
+func (c *Conn) Later(ctx context.Context, query string, args ...any) error {
+	if c.send == nil {
+		_, err := c.Exec(ctx, query, args...)
+		return err
+	}
+	c.later = append(c.later, Statement{c.rewrite(query), args})
+	return nil
+}
+
+// flush runs what Later has left.
+func (c *Conn) flush(ctx context.Context) error {
+	if len(c.later) == 0 {
+		return nil
+	}
+	all := c.later
+	c.later = nil
+	return c.send(ctx, c.conn, all)
+}
+
+// prepare returns the statement of a query that is run next.
 func (c *Conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if err := c.flush(ctx); err != nil {
+		return nil, err
+	}
 	if s, ok := c.statements[query]; ok {
 		return s, nil
 	}
@@ -327,7 +363,7 @@ func (c *Conn) insert(ctx context.Context, i insertion, values []any, each func(
 		args := values[:rows*i.columns]
 		values = values[rows*i.columns:]
 		if each == nil {
-			if _, err := c.Exec(ctx, query, args...); err != nil {
+			if err := c.Later(ctx, query, args...); err != nil {
 				return err
 			}
 			continue

@@ -78,7 +78,7 @@ func (in *intake) forgetProcesses(ctx context.Context) error {
 		return cmp.Or(cmp.Compare(b.incarnation, a.incarnation), cmp.Compare(b.last, a.last))
 	})
 	for _, p := range c.processes[timeline.MaxProcesses:] {
-		if _, err := in.db.Exec(ctx, `DELETE FROM instance WHERE cluster_id = $1 AND incarnation = $2 AND instance = $3`, c.id, p.incarnation, p.instance); err != nil {
+		if err := in.db.Later(ctx, `DELETE FROM instance WHERE cluster_id = $1 AND incarnation = $2 AND instance = $3`, c.id, p.incarnation, p.instance); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,7 @@ func (in *intake) saveProcesses(ctx context.Context) error {
 		if !p.changed {
 			continue
 		}
-		_, err := in.db.Exec(ctx, `INSERT INTO instance (cluster_id, incarnation, instance, first_seq, last_seq) VALUES ($1, $2, $3, $4, $5)
+		err := in.db.Later(ctx, `INSERT INTO instance (cluster_id, incarnation, instance, first_seq, last_seq) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (cluster_id, incarnation, instance) DO UPDATE SET first_seq = excluded.first_seq, last_seq = excluded.last_seq`,
 			in.cluster.id, p.incarnation, p.instance, p.first, p.last)
 		if err != nil {

@@ -53,7 +53,7 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.conn = &Conn{conn: c, rewrite: w.dialect.Rewrite, statements: map[string]*sql.Stmt{}, insertions: map[sized]string{}}
+	w.conn = &Conn{conn: c, rewrite: w.dialect.Rewrite, send: w.dialect.Send, statements: map[string]*sql.Stmt{}, insertions: map[sized]string{}}
 	return nil
 }
 
@@ -179,6 +179,9 @@ func (w *writer) attempt(ctx context.Context, group []job, run func(context.Cont
 				return fatal
 			}
 		}
+		if err := w.conn.flush(ctx); err != nil {
+			return fmt.Errorf("%w: %w", errJob, err)
+		}
 		return nil
 	})
 	if err != nil && (w.dialect.Lost(err) || ctx.Err() != nil) {
@@ -211,12 +214,13 @@ func (w *writer) transaction(ctx context.Context, do func() error) (committing b
 			return true, nil
 		}
 	}
+	w.conn.later = nil
 	// A database has rolled back by itself after some errors, and then this one fails.
 	_, _ = w.conn.Exec(ctx, "ROLLBACK")
 	return committing, err
 }
 
-// together runs one job so that its failure is that of all.
+// together runs one job so that its failure is that of all. What a job leaves for later is sent with what follows.
 func (w *writer) together(ctx context.Context, j job) (failed, fatal error) {
 	if err := j.run(ctx, w.conn); err != nil {
 		return err, fmt.Errorf("%w: %w", errJob, err)
@@ -230,7 +234,11 @@ func (w *writer) isolate(ctx context.Context, j job) (failed, fatal error) {
 	if _, err := w.conn.Exec(ctx, "SAVEPOINT job"); err != nil {
 		return nil, err
 	}
-	if failed = j.run(ctx, w.conn); failed != nil {
+	if failed = j.run(ctx, w.conn); failed == nil {
+		failed = w.conn.flush(ctx)
+	}
+	if failed != nil {
+		w.conn.later = nil
 		if _, err := w.conn.Exec(ctx, "ROLLBACK TO SAVEPOINT job"); err != nil {
 			return nil, errors.Join(failed, err)
 		}
