@@ -8,7 +8,7 @@
 //
 // A Fleet keeps the present of all clusters in memory and follows the feed of its store; begin with Open. A View is what
 // one may see of it, and has the answers. Memory is bounded by the fleet: a deployment takes 48 bytes, texts are kept once,
-// and messages stay in the database.
+// and more messages than some stay in the database.
 package fleet
 
 import (

@@ -68,6 +68,7 @@ type snapshot struct {
 	texts     []string
 	kinds     []kind
 	releases  []bundle.ReportRelease
+	messages  []string
 	published *published
 }
 
@@ -350,7 +351,7 @@ func (f *Fleet) present(ctx context.Context) (*snapshot, time.Time, error) {
 
 // snapshot returns the clusters with what the tables have now.
 func (t *tables) snapshot(clusters []*cluster, p *published) *snapshot {
-	return &snapshot{clusters: clusters, texts: t.texts.values, kinds: t.kinds.values, releases: t.releases.values, published: p}
+	return &snapshot{clusters: clusters, texts: t.texts.values, kinds: t.kinds.values, releases: t.releases.values, messages: t.messages.values, published: p}
 }
 
 // then returns the fleet as of a time: the clusters that push chooses, which are at least those that are asked about.

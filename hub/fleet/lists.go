@@ -39,11 +39,12 @@ func (v *View) Clusters(ctx context.Context, q Query) (Clusters, error) {
 	}
 	rows, next := p.page()
 	list := Clusters{AsOf: m.asOf, Totals: totals.totals(), Clusters: make([]Cluster, 0, len(rows)), Next: next}
+	from := make([]*cluster, 0, len(rows))
 	for _, f := range rows {
 		r, _ := m.see(f.cluster)
-		list.Clusters = append(list.Clusters, r.status())
+		list.Clusters, from = append(list.Clusters, r.status()), append(from, f.cluster)
 	}
-	if err := m.fillClusters(ctx, list.Clusters); err != nil {
+	if err := m.fillClusters(ctx, from, list.Clusters); err != nil {
 		return Clusters{}, err
 	}
 	list.ReadAt = m.readAt
@@ -182,16 +183,16 @@ func (r *row) status() Cluster {
 	t := r.m.texts
 	c := Cluster{
 		ClusterStatus: store.ClusterStatus{
-			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: t[r.reason], Since: store.Moment(r.since),
+			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: t[r.reason], Message: r.m.messages[r.message], Since: store.Moment(r.since),
 			Desired: r.m.release(r.desired), Observed: r.m.release(r.observed), AgentVersion: t[r.agentVersion],
 			Incarnation: r.newest.Incarnation, Seq: r.newest.Seq, LastSeen: store.Moment(r.lastSeen), Mismatch: t[r.mismatch],
 			Conflicts: r.conflicts, SharedSince: store.Moment(r.shared), SharedHow: t[r.sharedHow],
 		},
-		Meant: r.meant(), Proof: r.proofOf(), Deployments: r.count(),
+		Meant: r.meant(), Proof: r.proofOf(), Deployments: r.count(), KeyIDs: r.keyIDs(),
 		ExpectedSeconds: r.expected / 1000, AddedAt: store.Moment(r.added), ProofAgeSeconds: r.age(),
 	}
 	if !r.m.sight.whole() {
-		c.Reason, c.Since = "", time.Time{}
+		c.Reason, c.Message, c.Since = "", "", time.Time{}
 	}
 	return c
 }
@@ -204,8 +205,8 @@ func (r *row) deploymentStatus(d *deployment) Deployment {
 		DeploymentStatus: store.DeploymentStatus{
 			Cluster: r.name, ClusterUID: r.uid, Environment: t[r.environment], Type: t[r.typ], Assignment: t[k.assignment],
 			Workspace: t[k.workspace], Workload: t[k.workload], Target: t[k.target], Adapter: t[k.adapter],
-			State: bundle.State(t[r.stateOf(d)]), Was: r.was(d.state), Reason: t[d.reason], Since: store.Moment(d.since), Version: t[d.version],
-			ConfigDigest: digest.Digest(t[d.config]), Content: digest.Digest(t[d.content]), Revision: t[d.revision], Floating: d.floating, Failures: d.failures,
+			State: bundle.State(t[r.stateOf(d)]), Was: r.was(d.state), Reason: t[d.reason], Message: r.m.messages[d.message], Since: store.Moment(d.since), Version: t[d.version],
+			ConfigDigest: digest.Digest(t[d.config]), Content: digest.Digest(t[d.content]), Revision: t[d.revision], Floating: d.floating, Failures: int64(d.failures),
 			Release: r.m.snapshot.releases[r.observed].Digest,
 		},
 		Application: t[k.application], Ring: t[r.ring], BaseCommit: base, EnvironmentCommit: environment,
@@ -243,13 +244,15 @@ func (m *moment) unread(ctx context.Context, err error) error {
 }
 
 // fillClusters adds what only the database has.
-func (m *moment) fillClusters(ctx context.Context, rows []Cluster) error {
-	if len(rows) == 0 {
-		return nil
+func (m *moment) fillClusters(ctx context.Context, from []*cluster, rows []Cluster) error {
+	at, uids := map[string]int{}, []string{}
+	for i, c := range from {
+		if c.unread {
+			at[c.uid], uids = i, append(uids, c.uid)
+		}
 	}
-	at, uids := make(map[string]int, len(rows)), make([]string, 0, len(rows))
-	for i := range rows {
-		at[rows[i].UID], uids = i, append(uids, rows[i].UID)
+	if len(uids) == 0 {
+		return nil
 	}
 	return m.unread(ctx, m.view.fleet.scan(ctx, m.asOf, store.Scope{UIDs: uids, WithoutDeployments: true}, func(s store.ClusterState) error {
 		i, wanted := at[s.UID]
@@ -265,11 +268,11 @@ func (m *moment) fillClusters(ctx context.Context, rows []Cluster) error {
 	}))
 }
 
-// fillDeployments adds the messages of rows that have one.
+// fillDeployments adds the messages that only the database has.
 func (m *moment) fillDeployments(ctx context.Context, from []found, rows []Deployment) error {
 	at, uids := map[[2]string]int{}, []string{}
 	for i, f := range from {
-		if !f.deployment.message {
+		if !f.deployment.unread {
 			continue
 		}
 		at[[2]string{rows[i].ClusterUID, rows[i].Assignment}] = i

@@ -66,7 +66,7 @@ func fieldOf(name string, deployments bool) (field, error) {
 	case "deployments":
 		return field{number: func(r *row, _ *deployment) int64 { return -int64(r.count()) }}, nil
 	case "failures":
-		return field{number: func(_ *row, d *deployment) int64 { return -d.failures }}, nil
+		return field{number: func(_ *row, d *deployment) int64 { return -int64(d.failures) }}, nil
 	case "name", "cluster":
 		return field{text: func(r *row, _ *deployment) string { return r.name }}, nil
 	case "uid":

@@ -218,6 +218,39 @@ func TestRowsHaveWhatTheStoreHas(t *testing.T) {
 	require.NotEmpty(t, deployments.Next)
 }
 
+func TestMessagesThatAreNotKeptAreReadFromTheDatabase(t *testing.T) {
+	fleet := randomFleet(rand.New(rand.NewPCG(1, 4)), 20)
+	m := newMemory(fleet...)
+	v := all(t, m)
+	ask := func() []any {
+		clusters, err := v.Clusters(t.Context(), Query{Sort: "state"})
+		require.NoError(t, err)
+		deployments, err := v.Deployments(t.Context(), Query{Sort: "state"})
+		require.NoError(t, err)
+		return []any{clusters, deployments}
+	}
+	m.scanned.Store(0)
+	want := ask()
+	require.Zero(t, m.scanned.Load())
+	v.fleet.tables.maxMessages = v.fleet.tables.messageBytes
+	for i, c := range fleet {
+		c.Message += "!"
+		for j := range c.Deployments {
+			c.Deployments[j].Message += "!"
+		}
+		fleet[i] = m.put(c)
+	}
+	for _, c := range fleet {
+		v.fleet.Apply(m.states[c.UID])
+	}
+	m.scanned.Store(0)
+	got := ask()
+	require.NotZero(t, m.scanned.Load())
+	require.NotEqual(t, want, got)
+	v = all(t, m)
+	require.Equal(t, ask(), got)
+}
+
 func TestQueriesThatAreNotAcceptable(t *testing.T) {
 	v := all(t, newMemory(randomFleet(rand.New(rand.NewPCG(1, 1)), 5)...))
 	many := strings.Repeat("a=b,", maxRequirements) + "a=b"

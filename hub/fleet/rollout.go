@@ -344,12 +344,12 @@ func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, 
 	if limit > 0 && len(c.open) > limit {
 		c.open = c.open[:limit]
 	}
-	rows := make([]Cluster, 0, len(c.open))
+	rows, from := make([]Cluster, 0, len(c.open)), make([]*cluster, 0, len(c.open))
 	for _, o := range c.open {
 		r, _ := c.m.see(o.cluster)
-		rows = append(rows, r.status())
+		rows, from = append(rows, r.status()), append(from, o.cluster)
 	}
-	if err := c.m.fillClusters(ctx, rows); err != nil {
+	if err := c.m.fillClusters(ctx, from, rows); err != nil {
 		return nil, err
 	}
 	open := make([]OpenCluster, 0, len(rows))

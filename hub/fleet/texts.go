@@ -57,6 +57,9 @@ func (t *table[T]) sweep(used []bool) {
 type tables struct {
 	texts table[string]
 	kinds table[kind]
+	// messages are kept while they have few bytes in all, at most maxMessages. The first is none.
+	messages                  table[string]
+	messageBytes, maxMessages int
 	// releases are those that clusters run, or were offered. The first is none.
 	releases table[bundle.ReportRelease]
 	// kept is how many values there were after the last sweep.
@@ -91,17 +94,35 @@ func stateHandle(s bundle.State) uint32 {
 }
 
 func newTables() *tables {
-	t := &tables{}
+	t := &tables{maxMessages: maxMessages}
 	t.texts.put("")
 	for _, s := range knownStates {
 		t.texts.put(string(s))
 	}
 	t.releases.put(bundle.ReportRelease{})
+	t.messages.put("")
 	t.kept = t.size()
 	return t
 }
 
-func (t *tables) size() int { return t.texts.size() + t.kinds.size() + t.releases.size() }
+func (t *tables) size() int {
+	return t.texts.size() + t.kinds.size() + t.releases.size() + t.messages.size()
+}
+
+// maxMessages is the usual bound of the messages that are kept, in bytes. The same problem has the same message on many clusters.
+const maxMessages = 16 << 20
+
+// message returns the handle of a message, or that it is not kept.
+func (t *tables) message(s string) (h uint32, unread bool) {
+	if h, known := t.messages.handles[s]; known {
+		return h, false
+	}
+	if t.messageBytes+len(s) > t.maxMessages {
+		return 0, true
+	}
+	t.messageBytes += len(s)
+	return t.messages.put(s), false
+}
 
 // slack is the garbage that is not worth a sweep.
 const slack = 1 << 14
@@ -111,11 +132,12 @@ func (t *tables) crowded() bool { return t.size() > 2*t.kept+slack }
 
 // sweep forgets what none of the clusters uses.
 func (t *tables) sweep(clusters []*cluster) {
-	texts, kinds, releases := make([]bool, len(t.texts.values)), make([]bool, len(t.kinds.values)), make([]bool, len(t.releases.values))
+	texts, kinds := make([]bool, len(t.texts.values)), make([]bool, len(t.kinds.values))
+	releases, messages := make([]bool, len(t.releases.values)), make([]bool, len(t.messages.values))
 	for h := range int(firstState) + len(knownStates) {
 		texts[h] = true
 	}
-	releases[0] = true
+	releases[0], messages[0] = true, true
 	for _, c := range clusters {
 		for _, h := range []uint32{c.platform, c.environment, c.typ, c.ring, c.state, c.reason, c.agentVersion, c.mismatch, c.sharedHow, c.via} {
 			texts[h] = true
@@ -123,10 +145,10 @@ func (t *tables) sweep(clusters []*cluster) {
 		for _, l := range c.labels {
 			texts[l.key], texts[l.value] = true, true
 		}
-		releases[c.desired], releases[c.observed] = true, true
+		releases[c.desired], releases[c.observed], messages[c.message] = true, true, true
 		for i := range c.deployments {
 			d := &c.deployments[i]
-			kinds[d.kind] = true
+			kinds[d.kind], messages[d.message] = true, true
 			texts[d.state], texts[d.reason], texts[d.version], texts[d.config], texts[d.content], texts[d.revision] = true, true, true, true, true, true
 		}
 	}
@@ -138,5 +160,10 @@ func (t *tables) sweep(clusters []*cluster) {
 	t.texts.sweep(texts)
 	t.kinds.sweep(kinds)
 	t.releases.sweep(releases)
+	t.messages.sweep(messages)
+	t.messageBytes = 0
+	for _, m := range t.messages.values {
+		t.messageBytes += len(m)
+	}
 	t.kept = t.size()
 }
