@@ -10,7 +10,7 @@
 // one; so a crash at any point loses nothing. Repeats change nothing. Reports are ordered by the (incarnation, seq) that
 // the agent gave them: a late one adds to the history and never changes the present.
 //
-// Limits: it keeps no copy of a report's envelope, and it never contacts a cluster.
+// Limits: it never contacts a cluster.
 //
 // The parts have folders of their own: store is the database behind an interface, admission bounds the work that strangers
 // and agents may cause, web shows the fleet. Package bundle/hubapi is the protocol between agents and a hub.

@@ -74,7 +74,8 @@ type Evidence interface {
 	SigningKeys(ctx context.Context, uid string) ([]SigningKey, error)
 	// Trim removes envelopes, and changes of the history, that are older than a time, in small transactions, and returns
 	// what it has removed. The present stays, as does for each assignment the last change before the time, so that
-	// ScanAt works from there on. Reports whose acknowledgement is owed stay.
+	// ScanAt works from there on. Reports whose acknowledgement is owed stay. A zero time removes nothing, and history goes back
+	// at least as far as envelopes. A report of before that comes again is a duplicate.
 	Trim(ctx context.Context, envelopes, history time.Time) (Trimmed, error)
 	// Compare reads everything and calls each with the differences between the present and what the history says.
 	Compare(ctx context.Context, each func(uid, assignment, difference string) error) error

@@ -73,9 +73,12 @@ type Past interface {
 	Scan(ctx context.Context, s Scope, each func(ClusterState) error) error
 	// ScanAt is Scan as of a time: the clusters that were registered then, with the identity and labels of then, and the
 	// values of the last report, in order, whose time was not after it. A report's time is that of the agent's clock, but
-	// not later than it was received. The error wraps ErrForgotten if retention has removed what it needs.
+	// not later than it was received. Messages are not kept for the past, and keys are those of no time. LastSeen is the time
+	// of that report, or when it was received over HTTP if that was not after at either. The error wraps ErrForgotten if
+	// retention has removed what it needs.
 	ScanAt(ctx context.Context, at time.Time, s Scope, each func(ClusterState) error) error
-	// Transitions returns changes, newest first.
+	// Transitions returns changes, newest first. The identity in a change is that of now. The error wraps ErrInvalid if After
+	// is not the Next of a page.
 	Transitions(ctx context.Context, f TransitionFilter) (TransitionList, error)
 }
 

@@ -49,7 +49,13 @@ func (d *DB) loadCluster(ctx context.Context, db *Conn, uid string) (*clusterRow
 		c.kept = kept // Trim changes it alone
 		return c, nil
 	}
-	return readCluster(ctx, db, id)
+	c, err := readCluster(ctx, db, id)
+	if err == nil {
+		for _, t := range c.Deployments {
+			d.texts.deployment(t)
+		}
+	}
+	return c, err
 }
 
 // readCluster reads a cluster with its deployments.

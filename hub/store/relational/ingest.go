@@ -43,7 +43,7 @@ func (d *DB) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
 	var in *intake
 	err = d.run(ctx, job{
 		run: func(ctx context.Context, db *Conn) error {
-			in = &intake{db: db, via: b.Via, quota: b.Quota, now: now, reports: reports, index: inOrder, body: body}
+			in = &intake{db: db, texts: &d.texts, via: b.Via, quota: b.Quota, now: now, reports: reports, index: inOrder, body: body}
 			var err error
 			if in.cluster, err = d.loadCluster(ctx, db, b.UID); err != nil {
 				return err
@@ -64,6 +64,7 @@ func (d *DB) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
 // intake adds reports of one cluster within one transaction.
 type intake struct {
 	db      *Conn
+	texts   *texts
 	cluster *clusterRow
 	via     store.Via
 	quota   store.Quota
@@ -232,6 +233,7 @@ func (in *intake) add(ctx context.Context, r *store.Report, part int) error {
 		in.transition(t.ID, proof, t.Value, 0)
 	}
 	for _, t := range changes.Shown {
+		in.texts.deployment(t)
 		if in.shown == nil {
 			in.shown = map[*timeline.Deployment]bool{}
 		}

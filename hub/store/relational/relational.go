@@ -72,6 +72,7 @@ type DB struct {
 	read    *pool
 	writer  *writer
 	recent  recent
+	texts   texts
 }
 
 var (

@@ -113,7 +113,7 @@ type chosen struct {
 // Scan implements store.Past.
 func (d *DB) Scan(ctx context.Context, s store.Scope, each func(store.ClusterState) error) error {
 	return d.scan(ctx, s, func(db querier) ([]chosen, error) { return chooseNow(ctx, db, s) }, func(db querier, all []chosen) error {
-		return readNow(ctx, db, s, all)
+		return d.readNow(ctx, db, s, all)
 	}, each)
 }
 
@@ -129,7 +129,7 @@ func (d *DB) ScanAt(ctx context.Context, at time.Time, s store.Scope, each func(
 			return nil, err
 		}
 		return chooseThen(ctx, db, s, then)
-	}, func(db querier, all []chosen) error { return readThen(ctx, db, s, then, all) }, each)
+	}, func(db querier, all []chosen) error { return d.readThen(ctx, db, s, then, all) }, each)
 }
 
 // scan reads clusters page by page in one transaction.
@@ -248,7 +248,7 @@ func index(all []chosen) (map[int64]*chosen, []int64) {
 }
 
 // readNow reads what the newest reports of clusters say.
-func readNow(ctx context.Context, db querier, s store.Scope, all []chosen) error {
+func (d *DB) readNow(ctx context.Context, db querier, s store.Scope, all []chosen) error {
 	byID, ids := index(all)
 	list, args := some(1, ids)
 	err := each(ctx, db, `SELECT c.id, c.change, c.incarnation, c.seq, c.state, c.reason, c.message, c.state_since, c.last_seen, coalesce(a.content, ''),
@@ -281,6 +281,7 @@ func readNow(ctx context.Context, db querier, s store.Scope, all []chosen) error
 			&t.Version, &t.Config, &t.Content, &t.Revision, &t.SiteValues, &t.Failures, &t.Floating); err != nil {
 			return err
 		}
+		d.texts.deployment(t)
 		byID[id].row.Deployments = append(byID[id].row.Deployments, t)
 		return nil
 	})
@@ -330,7 +331,7 @@ const (
 )
 
 // readThen reads what the reports of clusters said at a time.
-func readThen(ctx context.Context, db querier, s store.Scope, then int64, all []chosen) error {
+func (d *DB) readThen(ctx context.Context, db querier, s store.Scope, then int64, all []chosen) error {
 	byID, ids := index(all)
 	list, args := some(2, ids)
 	args = append([]any{then}, args...)
@@ -351,14 +352,14 @@ func readThen(ctx context.Context, db querier, s store.Scope, then int64, all []
 		return err
 	}
 	for _, point := range []string{pointOfSteady, pointOfFallen} {
-		if err := readPoint(ctx, db, s, then, point+list+")", args, byID); err != nil {
+		if err := d.readPoint(ctx, db, s, then, point+list+")", args, byID); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readPoint(ctx context.Context, db querier, s store.Scope, then int64, point string, args []any, byID map[int64]*chosen) error {
+func (d *DB) readPoint(ctx context.Context, db querier, s store.Scope, then int64, point string, args []any, byID map[int64]*chosen) error {
 	var found []*chosen
 	err := each(ctx, db, point, args, func(rows *sql.Rows) error {
 		var id, occurred, received, at int64
@@ -403,6 +404,7 @@ func readPoint(ctx context.Context, db querier, s store.Scope, then int64, point
 		}
 		if t.Since = cmp.Or(t.Since, at); t.Value.State != timeline.Gone.State || t.Reason != timeline.Gone.Reason {
 			t.Listed = true
+			d.texts.deployment(t)
 			c.row.Deployments = append(c.row.Deployments, t)
 		}
 		return nil
