@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -141,4 +142,28 @@ func TestHubsOfOneDatabaseShowTheSameEvents(t *testing.T) {
 	r := storetest.Snapshot(id, store.Order{Incarnation: 1, Seq: 1}, item)
 	w.report(id, r)
 	require.Equal(t, <-here, <-there)
+}
+
+func TestHistoryShowsARollback(t *testing.T) {
+	w := newWorld(t)
+	id := storetest.Identity("a-good")
+	r := storetest.Snapshot(id, store.Order{Incarnation: 1, Seq: 3}, storetest.Item("drone", bundle.Compliant))
+	r.OccurredAt = w.clock.Now()
+	r.Observed = &bundle.ReportRelease{Digest: storetest.Release(1).Digest, Sequence: 1}
+	w.report(id, r)
+	there := client.Client{URL: w.server.URL, Token: w.token}
+	h, err := there.History(t.Context(), fleet.HistoryQuery{Query: fleet.Query{Cluster: "a-good"}})
+	require.NoError(t, err)
+	var told []string
+	for _, c := range h.Changes {
+		if c.Assignment != "radar-main" {
+			told = append(told, fmt.Sprint(c.Assignment, " ", c.From.Version, ">", c.To.Version, " ", c.To.ReleaseName, " ", c.Rollback))
+		}
+	}
+	one, two := bundle.ReleaseName(1, storetest.Release(1).Digest), bundle.ReleaseName(2, storetest.Release(2).Digest)
+	require.ElementsMatch(t, []string{
+		" > " + one + " true", "drone-main 1.1.0>1.0.0 " + one + " true",
+		" > " + two + " false", "drone-main 1.0.0>1.1.0 " + two + " false",
+		" > " + one + " false", "drone-main >1.0.0 " + one + " false",
+	}, told)
 }

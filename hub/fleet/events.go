@@ -181,9 +181,6 @@ func (f *Fleet) changes(ctx context.Context, event Event, e store.FeedEntry) (al
 			if err != nil {
 				return nil, err
 			}
-			if row.Rollback, err = names.rollback(ctx, &page.Transitions[i]); err != nil {
-				return nil, err
-			}
 			one := event
 			one.Change, one.Cluster, one.UID = &row, row.Cluster, row.UID
 			all = append(all, told{one, who})

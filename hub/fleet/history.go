@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -29,8 +28,6 @@ const (
 	// that chooses few of many changes is continued by who asks.
 	changesAtOnce  = 1000
 	maxChangePages = 100
-	// maxEarlier bounds the earlier changes of one assignment that are looked at for a rollback.
-	maxEarlier = 1000
 )
 
 // History implements Answers. It is about all that the query chooses, also of clusters that were retired. Conditions on
@@ -70,9 +67,6 @@ func (v *View) History(ctx context.Context, q HistoryQuery) (History, error) {
 				return History{}, err
 			}
 			if test.seen(who, &row) && test.cluster(who, row.Environment, row.Type) && test.change(&row) {
-				if row.Rollback, err = names.rollback(ctx, &page.Transitions[i]); err != nil {
-					return History{}, err
-				}
 				list.Changes = append(list.Changes, row)
 			}
 		}
@@ -295,13 +289,12 @@ type names struct {
 	fleet     *Fleet
 	published *published
 	subjects  map[string]subject
-	earlier   map[[2]string][]store.Change
 }
 
 func (f *Fleet) newNames() *names {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return &names{f, f.published, map[string]subject{}, map[[2]string][]store.Change{}}
+	return &names{f, f.published, map[string]subject{}}
 }
 
 // row returns a change as people read it, and its cluster.
@@ -321,7 +314,7 @@ func (n *names) row(ctx context.Context, c *store.Change) (HistoryRow, subject, 
 	r := HistoryRow{
 		At: at, UID: c.UID, Cluster: cmp.Or(c.Cluster, who.Name), Environment: cmp.Or(c.Environment, who.Environment), Type: cmp.Or(c.Type, who.Type),
 		Assignment: c.Assignment, Workspace: c.Workspace, Application: c.Application, Workload: c.Workload, Target: c.Target,
-		From: n.point(c.From), To: n.point(c.To), ReceivedAt: c.Proof.ReceivedAt, Via: c.Proof.Via, Report: c.Proof.Report,
+		From: n.point(c.From), To: n.point(c.To), Rollback: c.Returns, ReceivedAt: c.Proof.ReceivedAt, Via: c.Proof.Via, Report: c.Proof.Report,
 	}
 	r.What = whatChanged(c)
 	return r, who, nil
@@ -367,49 +360,4 @@ func (n *names) point(p store.Point) HistoryPoint {
 	}
 	h.ReleaseName = bundle.ReleaseName(number, p.Release)
 	return h
-}
-
-// rollback reports whether a change returns to a version, or a release, that ran there before.
-func (n *names) rollback(ctx context.Context, c *store.Change) (bool, error) {
-	of := runs(c)
-	if of == nil || of(c.From) == of(c.To) {
-		return false, nil
-	}
-	key := [2]string{c.UID, c.Assignment}
-	all, known := n.earlier[key]
-	if !known {
-		f := store.TransitionFilter{
-			Scope: store.Scope{UIDs: []string{c.UID}, Assignment: c.Assignment, WithRetired: true}, WholeAgent: c.Assignment == "", Limit: maxEarlier,
-		}
-		page, err := n.fleet.source.Transitions(ctx, f)
-		if err != nil && !errors.Is(err, store.ErrForgotten) {
-			return false, err
-		}
-		all = page.Transitions
-		n.earlier[key] = all
-	}
-	for i := range all {
-		before := &all[i]
-		if before.Proof.At.Compare(c.Proof.At) >= 0 {
-			continue
-		}
-		if is := of(c.To); is != "" && (of(before.To) == is || of(before.From) == is) {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// runs returns what tells whether the sides of a change run the same; nil if one of them runs nothing.
-func runs(c *store.Change) func(store.Point) string {
-	none := func(p store.Point) bool { return p == store.Point{} || p.State == bundle.Removed }
-	switch {
-	case none(c.From) || none(c.To):
-		return nil
-	case c.Assignment == "":
-		return func(p store.Point) string { return string(p.Release) }
-	case c.From.Version != c.To.Version:
-		return func(p store.Point) string { return p.Version }
-	}
-	return func(p store.Point) string { return string(p.Content) }
 }

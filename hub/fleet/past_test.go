@@ -140,6 +140,7 @@ func rolledBack() *past {
 		change("gone", 10, "web-main", "green", store.Point{}, running("7")),
 	}
 	p.changes[8].Environment = "dev"
+	p.changes[5].Returns = true
 	return p
 }
 

@@ -113,7 +113,10 @@ type Change struct {
 	Assignment                               string
 	Workspace, Application, Workload, Target string
 	From, To                                 Point
-	Proof                                    Proof
+	// Returns is true if it goes back to a version, or else a content, that the assignment had before; for the agent as a
+	// whole, to a release.
+	Returns bool
+	Proof   Proof
 }
 
 // Point is one side of a Change. The zero Point is that of an assignment that was not there.

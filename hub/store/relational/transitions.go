@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
@@ -173,6 +174,11 @@ func (r *transitionRow) complete(ctx context.Context, db querier, about map[int6
 	if err != nil && !missing {
 		return err
 	}
+	if !missing {
+		if r.Returns, err = r.returns(ctx, db); err != nil {
+			return err
+		}
+	}
 	if err := r.release(ctx, db, &r.To, "<=", about); err != nil {
 		return err
 	}
@@ -185,6 +191,22 @@ func (r *transitionRow) complete(ctx context.Context, db querier, about map[int6
 		r.From.Content, r.To.Content = "", ""
 	}
 	return err
+}
+
+// returns reports whether the assignment had the version, or else the content, before. Both sides of the change are known.
+func (r *transitionRow) returns(ctx context.Context, db querier) (before bool, err error) {
+	column, value := "version", r.To.Version
+	if r.From.Version == r.To.Version {
+		column, value = "content", string(r.To.Content)
+	}
+	same := r.From.Version == r.To.Version && r.From.Content == r.To.Content
+	if same || value == "" || r.From.State == bundle.Removed || r.To.State == bundle.Removed {
+		return false, nil
+	}
+	var n int64
+	err = db.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM transition WHERE deployment_id = $1 AND (incarnation, seq) < ($2, $3) AND `+column+` = $4 AND state <> $5 LIMIT 1) x`,
+		r.deployment, r.Proof.At.Incarnation, r.Proof.At.Seq, value, string(bundle.Removed)).Scan(&n)
+	return n > 0, err
 }
 
 // release sets the release that ran at, or before, the report of a change.
