@@ -211,14 +211,15 @@ func DatabaseName(url string) string { return postgres.Name(url) }
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	sign, counters, gate, known := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission), &present{}
+	published := newPublications(s, o)
 	h := &Hub{
 		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
-		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota()), present: known},
+		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota()), present: known, follower: published.follower},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
 		gate:      gate,
 		present:   known,
 		hosts:     o.Hosts,
-		published: newPublications(s, o),
+		published: published,
 		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
 		anonymous: o.Anonymous,
 		version:   o.Version,

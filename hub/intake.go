@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/desired"
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -23,6 +24,7 @@ type intake struct {
 
 	counters *metrics.Counters
 	present  *present
+	follower *desired.Follower
 }
 
 // taken is the result of storing reports of one cluster.
@@ -72,6 +74,9 @@ func (in intake) ingest(ctx context.Context, uid string, verified []received, vi
 		return err
 	}
 	in.present.apply(done.State)
+	if s := done.State; s != nil && s.Observed != nil {
+		in.follower.Notice(s.Observed.Digest)
+	}
 	t.accepted, t.duplicates, t.stored, t.sharedHow = done.Accepted, done.Duplicates, done.Stored, done.SharedHow
 	for _, i := range done.Conflicts {
 		r := verified[i]

@@ -104,6 +104,14 @@ func (f *Follower) Wake() {
 	}
 }
 
+// Notice has Run look at all locations at once if it does not know the release that a cluster runs: it may have been
+// published a moment ago. Each release is asked for once.
+func (f *Follower) Notice(release digest.Digest) {
+	if len(f.wake) > 0 && f.known.notice(release) {
+		f.Wake()
+	}
+}
+
 // Run follows the locations until ctx ends. It returns an error if one cannot be opened, or the store not be read.
 func (f *Follower) Run(ctx context.Context) error {
 	var all []*location

@@ -276,6 +276,36 @@ func TestWakeLooksAtOnce(t *testing.T) {
 	})
 }
 
+func TestAReleaseThatAClusterRunsIsLookedForOnce(t *testing.T) {
+	w := newWorld(t)
+	w.opts.Interval = time.Hour
+	w.record(1, nil, w.key)
+	synctest.Test(t, func(t *testing.T) {
+		w.follower = w.newFollower() // with channels of the bubble
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- w.follower.Run(ctx) }()
+		synctest.Wait()
+		d := w.release("drone", 1, map[string]string{"a-x/f": "1"}, w.key)
+		w.record(2, map[string]digest.Digest{"drone": d}, w.key)
+		w.follower.Notice(d)
+		synctest.Wait()
+		require.Equal(t, []digest.Digest{d}, w.releases())
+		w.record(3, map[string]digest.Digest{"drone": d}, w.key)
+		w.follower.Notice(d)
+		w.follower.Notice("")
+		w.follower.Notice(digest.FromString("foreign"))
+		synctest.Wait()
+		require.Equal(t, []string{"s0-1", "s0-2", "s0-3"}, w.records())
+		w.record(4, nil, w.key)
+		w.follower.Notice(digest.FromString("foreign"))
+		synctest.Wait()
+		require.Equal(t, []string{"s0-1", "s0-2", "s0-3"}, w.records(), "a foreign release is no reason to ask again and again")
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
 func TestTheWaitGrowsAndIsBounded(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		require.LessOrEqual(t, backoff(time.Second, n), maxBackoff*11/10)

@@ -23,6 +23,8 @@ type known struct {
 	tags map[bundle.Stream]map[string]bool
 	// contents names a release of each tree.
 	contents map[digest.Digest]digest.Digest
+	// noticed are releases that clusters run and that were not known.
+	noticed map[digest.Digest]bool
 	// newest is the place of the newest record by platform and environment.
 	newest map[bundle.Stream]bundle.Order
 }
@@ -106,6 +108,23 @@ func (k *known) hasRelease(d digest.Digest) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.releases[d]
+}
+
+// maxNoticed bounds the unknown releases that are remembered.
+const maxNoticed = 10_000
+
+// notice reports whether a release is not known, and was not noticed before.
+func (k *known) notice(d digest.Digest) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if d == "" || !k.loaded || k.releases[d] || k.noticed[d] {
+		return false
+	}
+	if k.noticed == nil || len(k.noticed) >= maxNoticed {
+		k.noticed = map[digest.Digest]bool{}
+	}
+	k.noticed[d] = true
+	return true
 }
 
 func (k *known) hasRecord(d digest.Digest) bool {
