@@ -92,7 +92,7 @@ func TestCompareExitsAsDiff(t *testing.T) {
 	out, _, code := terminal{make: newCompareCommand, answers: answers}.run("stage", "prod", "--only-diff")
 	require.Equal(t, cli.No, code)
 	require.Equal(t, `stage and prod: 3 targets differ, 3 the same
-WORKLOAD  TARGET  DIFFERS        STAGE                         PROD
+WORKLOAD  TARGET  DIFFERS        stage                         prod
 web       main    version        1.4.0 on 2 clusters           1.3.0 on 1,204 clusters (1,200 compliant), 1.4.0 on 1 cluster (0 compliant)
 db        main    missing right  9 on 1 cluster                -
 x         main    config         config aaaaaaaa on 1 cluster  config none on 1 cluster

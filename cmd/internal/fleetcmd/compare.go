@@ -106,8 +106,8 @@ func printComparison(cmd *cobra.Command, f format, c fleet.Comparison, width int
 		text("WORKLOAD", func(r fleet.ComparisonRow) string { return r.Workload }),
 		text("TARGET", func(r fleet.ComparisonRow) string { return joined(" / ", r.Target, r.RightTarget) }),
 		text("DIFFERS", func(r fleet.ComparisonRow) string { return strings.Join(r.Differs, ", ") }),
-		{header: strings.ToUpper(c.Left), flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Left, r.Differs) }},
-		{header: strings.ToUpper(c.Right), flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Right, r.Differs) }},
+		{header: c.Left, flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Left, r.Differs) }},
+		{header: c.Right, flexible: true, value: func(r fleet.ComparisonRow, _ time.Time) string { return variants(r.Right, r.Differs) }},
 	}
 	p := printer[fleet.ComparisonRow]{w: out, format: f, columns: shownColumns(columns, f)}
 	switch {

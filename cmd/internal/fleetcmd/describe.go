@@ -455,6 +455,8 @@ func writeRelease(w *sheet, r fleet.ReleaseDetail, now time.Time) {
 		w.value("Standing", "foreign: it was never published here")
 	case r.Current:
 		w.value("Standing", "current")
+	case len(r.KeyIDs) == 0:
+		w.value("Standing", "unknown: the hub does not follow what is published for it")
 	default:
 		w.value("Standing", "replaced by a newer one")
 	}
