@@ -30,12 +30,21 @@ type Hub struct {
 // Serve begins "wherry hub serve" on a free port of loopback, with the given folder, and returns once it listens. The
 // program's log goes to the file FOLDER.log. The caller calls Stop or Kill.
 func Serve(program, dir string, args ...string) (*Hub, error) {
-	return Begin(exec.Command(program), dir, args...)
+	return ServeLog(program, dir+".log", dir, args...)
+}
+
+// ServeLog is Serve with another file for the log.
+func ServeLog(program, log, dir string, args ...string) (*Hub, error) {
+	return begin(exec.Command(program), log, dir, args)
 }
 
 // Begin is Serve with a command, which has the program and its environment.
 func Begin(program *exec.Cmd, dir string, args ...string) (*Hub, error) {
-	h := &Hub{cmd: program, Dir: dir, log: dir + ".log"}
+	return begin(program, dir+".log", dir, args)
+}
+
+func begin(program *exec.Cmd, logFile, dir string, args []string) (*Hub, error) {
+	h := &Hub{cmd: program, Dir: dir, log: logFile}
 	log, err := os.OpenFile(h.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
