@@ -136,6 +136,10 @@ func (s *stream) run(
 			s.end(stopped(ctx))
 			return
 		case err := <-ended:
+			if ctx.Err() != nil { // which has ended the follower first
+				s.end(stopped(ctx))
+				return
+			}
 			s.end(refusal(err))
 			return
 		}

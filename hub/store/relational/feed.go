@@ -109,6 +109,9 @@ func (d *DB) Await(ctx context.Context, after store.Position) error {
 	for {
 		woken := d.writer.woken()
 		end, err := d.End(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err != nil || end > after {
 			return err
 		}

@@ -208,6 +208,8 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	case sqlite3.SQLITE_INTERRUPT: // the end of a context does that alone
+		return fmt.Errorf("%w: %w", context.Canceled, err)
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	}
