@@ -191,7 +191,7 @@ func (p *tutorial) head() string {
 // deployments is what the hub knows, by assignment.
 func (p *tutorial) deployments() map[string]store.DeploymentStatus {
 	p.t.Helper()
-	r := p.wherry("get", "deployments", "--hub", p.hub, "-o", "json")
+	r := p.wherry("get", "deployments", "--hub", p.hub, "--token-file", p.path("tutorial/hub/admin.token"), "-o", "json")
 	require.Zero(p.t, r.code, r.stderr)
 	var list store.DeploymentList
 	require.NoError(p.t, json.Unmarshal([]byte(r.stdout), &list))

@@ -33,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/private"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/api"
@@ -321,7 +322,7 @@ func (h *Hub) CreateToken(ctx context.Context, s store.TokenScope) (bundle.Enrol
 	}
 	return token, access.Note(ctx, h.store, store.AuditEntry{
 		At: h.enroller.sign.now(), Action: "create enrollment token", Object: token.ID(), Environment: s.Environment,
-		Detail: fmt.Sprintf("type %s, %d uses, until %s", s.Type, max(s.Uses, 1), s.ExpiresAt.UTC().Format(time.RFC3339)),
+		Detail: fmt.Sprintf("type %s, %s, until %s", s.Type, show.Count(max(s.Uses, 1), "use"), s.ExpiresAt.UTC().Format(time.RFC3339)),
 	})
 }
 
