@@ -171,7 +171,7 @@ func (f *Fleet) changes(ctx context.Context, event Event, e store.FeedEntry) (al
 	}
 	names := f.newNames()
 	event.Kind = EventChange
-	for range maxChangePages {
+	for { // a batch has few reports
 		page, err := f.source.Transitions(ctx, filter)
 		if err != nil {
 			return nil, err

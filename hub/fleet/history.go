@@ -27,7 +27,7 @@ const (
 	// changesAtOnce is how many changes are read at once, and maxChangePages how often for one page of an answer: a query
 	// that chooses few of many changes is continued by who asks.
 	changesAtOnce  = 1000
-	maxChangePages = 100
+	maxChangePages = 20
 )
 
 // History implements Answers. It is about all that the query chooses, also of clusters that were retired. Conditions on
@@ -53,7 +53,7 @@ func (v *View) History(ctx context.Context, q HistoryQuery) (History, error) {
 	}
 	names := v.fleet.newNames()
 	list := History{Changes: []HistoryRow{}}
-	for range maxChangePages {
+	for pages := 0; q.Limit == 0 || pages < maxChangePages; pages++ {
 		if q.Limit > 0 {
 			f.Limit = min(changesAtOnce, q.Limit-len(list.Changes))
 		}
