@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/assert"
@@ -482,6 +483,8 @@ func TestTheFeedIsFollowed(t *testing.T) {
 	v.fleet.mu.Unlock()
 	require.Equal(t, 12, count())
 }
+
+func TestADeploymentTakes48Bytes(t *testing.T) { require.Equal(t, uintptr(48), unsafe.Sizeof(deployment{})) }
 
 func TestTextsThatNobodyUsesAreForgotten(t *testing.T) {
 	m := newMemory()
