@@ -484,7 +484,9 @@ func TestTheFeedIsFollowed(t *testing.T) {
 	require.Equal(t, 12, count())
 }
 
-func TestADeploymentTakes48Bytes(t *testing.T) { require.Equal(t, uintptr(48), unsafe.Sizeof(deployment{})) }
+func TestADeploymentTakes48Bytes(t *testing.T) {
+	require.Equal(t, uintptr(48), unsafe.Sizeof(deployment{}))
+}
 
 func TestTextsThatNobodyUsesAreForgotten(t *testing.T) {
 	m := newMemory()
