@@ -159,7 +159,7 @@ func (s *Server) start() error {
 	for _, setting := range append([]string{
 		"listen_addresses=", "unix_socket_directories=" + s.dir, "max_connections=200", "shared_buffers=32MB",
 		"fsync=off", "full_page_writes=off", // what a killed process has written is the kernel's
-		"max_wal_size=256MB", "max_parallel_workers_per_gather=0", "log_min_messages=warning",
+		"max_wal_size=64MB", "max_parallel_workers_per_gather=0", "log_min_messages=warning",
 	}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
