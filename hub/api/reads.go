@@ -227,6 +227,7 @@ func reads() []read {
 		{
 			path: "/v1/events", permission: access.Read, summary: "Changes as they come, as server-sent events; the header Last-Event-ID, or after, goes on from a position",
 			only: without("asOf", "silentFor", "sort", "adapter", "image", "relation", "limit"), answer: fleet.Event{},
+			more: []Parameter{{Name: "follow", About: "false ends the stream after the last event that is stored", Example: "false"}},
 		},
 	}
 }

@@ -68,9 +68,16 @@ func (a *API) parseEvents(r *http.Request) (fleet.Query, store.Position, error) 
 			route = one
 		}
 	}
-	q, _, err := a.parse(r, route)
+	q, others, err := a.parse(r, route)
 	if err != nil {
 		return q, 0, err
+	}
+	switch follow := others.Get("follow"); follow {
+	case "", "true":
+	case "false":
+		q.AsOf = a.Now()
+	default:
+		return q, 0, invalid("follow=%q: it is true or false", follow)
 	}
 	from := q.After
 	q.After = ""
@@ -138,6 +145,10 @@ func (s *stream) run(
 		case err := <-ended:
 			if ctx.Err() != nil { // which has ended the follower first
 				s.end(stopped(ctx))
+				return
+			}
+			if err == nil { // all that is stored was sent
+				s.begin()
 				return
 			}
 			s.end(refusal(err))

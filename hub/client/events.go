@@ -96,6 +96,10 @@ func (f *follower) stream(ctx context.Context) error {
 	client.Timeout = 0
 	values := f.query.Values()
 	values.Del("limit")
+	if !f.query.AsOf.IsZero() {
+		values.Del("asOf")
+		values.Set("follow", "false")
+	}
 	if f.at >= 0 {
 		values.Set("after", strconv.FormatInt(int64(f.at), 10))
 	} else {
