@@ -24,10 +24,11 @@ const (
 )
 
 const (
-	// changesAtOnce is how many changes are read at once, and maxChangePages how often for one page of an answer: a query
-	// that chooses few of many changes is continued by who asks.
+	// changesAtOnce is how many changes are read at once. maxChangesRead and maxChangePages bound those that are read, and how
+	// often, for one page of an answer: a query that chooses few of many changes is continued by who asks.
 	changesAtOnce  = 1000
-	maxChangePages = 20
+	maxChangesRead = 20_000
+	maxChangePages = 100
 )
 
 // History implements Answers. It is about all that the query chooses, also of clusters that were retired. Conditions on
@@ -53,7 +54,7 @@ func (v *View) History(ctx context.Context, q HistoryQuery) (History, error) {
 	}
 	names := v.fleet.newNames()
 	list := History{Changes: []HistoryRow{}}
-	for pages := 0; q.Limit == 0 || pages < maxChangePages; pages++ {
+	for pages, looked := 0, 0; q.Limit == 0 || pages < maxChangePages && looked < maxChangesRead; pages++ {
 		if q.Limit > 0 {
 			f.Limit = min(changesAtOnce, q.Limit-len(list.Changes))
 		}
@@ -70,6 +71,7 @@ func (v *View) History(ctx context.Context, q HistoryQuery) (History, error) {
 				list.Changes = append(list.Changes, row)
 			}
 		}
+		looked += len(page.Transitions)
 		list.Next, f.After = page.Next, page.Next
 		if page.Next == "" || q.Limit > 0 && len(list.Changes) >= q.Limit {
 			break
