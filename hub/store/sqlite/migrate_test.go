@@ -155,3 +155,16 @@ func TestABackupIsACopyAsOfOneMoment(t *testing.T) {
 		return errors.New(uid + " " + assignment + ": " + difference)
 	}))
 }
+
+func TestRewrite(t *testing.T) {
+	for query, want := range map[string]string{
+		"SELECT 1":                        "SELECT 1",
+		"x = $1 AND y IN ($2, $3)":        "x = ? AND y IN (?, ?)",
+		"x = $2 AND y = $1":               "x = ?2 AND y = ?1",
+		"x = $1 AND y = $1":               "x = ?1 AND y = ?1",
+		"$1$2$3$4$5$6$7$8$9$10, $11":      "??????????, ?",
+		"$1 $2 $3 $4 $5 $6 $7 $8 $9 $100": "?1 ?2 ?3 ?4 ?5 ?6 ?7 ?8 ?9 ?100",
+	} {
+		require.Equal(t, want, rewrite(query))
+	}
+}

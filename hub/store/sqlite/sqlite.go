@@ -15,6 +15,7 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -83,8 +84,24 @@ func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
 	return c, nil
 }
 
-// rewrite makes $1 ?1: SQLite takes the former for a name, and counts names by their first use.
-func rewrite(query string) string { return strings.ReplaceAll(query, "$", "?") }
+// rewrite makes $1 ?1: SQLite takes the former for a name, and counts names by their first use. Parameters that come once each, in
+// order, become ?: the driver asks for the name of each parameter, and SQLite looks through all of them for those with a number.
+func rewrite(query string) string {
+	parts := strings.Split(query, "$")
+	inOrder := true
+	for i, part := range parts[1:] {
+		number := strconv.Itoa(i + 1)
+		rest, ok := strings.CutPrefix(part, number)
+		inOrder = inOrder && ok && (rest == "" || rest[0] < '0' || rest[0] > '9')
+	}
+	if !inOrder {
+		return strings.ReplaceAll(query, "$", "?")
+	}
+	for i := range parts[1:] {
+		parts[i+1] = parts[i+1][len(strconv.Itoa(i+1)):]
+	}
+	return strings.Join(parts, "?")
+}
 
 // makePrivate makes an empty file that only its owner may read, unless the file exists. SQLite gives the files beside its
 // database the same mode.
