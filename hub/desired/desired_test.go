@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/airgap/registry"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -306,6 +309,54 @@ func TestAReleaseThatAClusterRunsIsLookedForOnce(t *testing.T) {
 	})
 }
 
+func TestARegistryIsAskedOnceForEachEnvironment(t *testing.T) {
+	reg, err := registry.Open(t.TempDir(), registry.Options{})
+	require.NoError(t, err)
+	var mu sync.Mutex
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked = append(asked, r.Method+" "+r.URL.Path)
+		mu.Unlock()
+		reg.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() { server.Close(); require.NoError(t, reg.Close()) })
+	requests := func(do func()) []string {
+		mu.Lock()
+		asked = nil
+		mu.Unlock()
+		do()
+		mu.Lock()
+		defer mu.Unlock()
+		return asked
+	}
+
+	w := newWorld(t)
+	w.host = server.Listener.Addr().String()
+	w.opts.OCI.HTTPClient = server.Client() // which does not try again
+	w.restart()
+	d := w.release("drone", 1, map[string]string{"a-x/f": "1"}, w.key)
+	w.record(1, map[string]digest.Digest{"drone": d}, w.key)
+	w.look()
+	require.Equal(t, []string{"s0-1"}, w.records())
+
+	poll := []string{"GET /v2/edge/environments/dev/manifests/latest"}
+	require.Equal(t, poll, requests(w.look), "nothing has changed")
+	w.record(2, map[string]digest.Digest{"drone": d}, newKey(t))
+	w.look()
+	require.Equal(t, poll, requests(w.look), "a refused record is not read again and again")
+	w.restart()
+	w.record(3, map[string]digest.Digest{"drone": d}, w.key)
+	before := requests(w.look)
+	require.Equal(t, poll[0], before[0])
+	for _, r := range before {
+		require.NotContains(t, r, "/blobs/", "a known release is not read again")
+	}
+	server.Close()
+	require.ErrorIs(t, w.follower.look(t.Context(), w.at), oci.ErrUnreachable)
+	require.Equal(t, []string{"s0-1", "s0-3"}, w.records())
+}
+
 func TestTheWaitGrowsAndIsBounded(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		require.LessOrEqual(t, backoff(time.Second, n), maxBackoff*11/10)
@@ -317,6 +368,7 @@ func TestTheWaitGrowsAndIsBounded(t *testing.T) {
 type world struct {
 	t        *testing.T
 	dir      string
+	host     string // of a registry in place of dir
 	key      *ecdsa.PrivateKey
 	trust    Trust
 	epoch    int64
@@ -340,7 +392,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) location() oci.Location { return oci.Location{Dir: w.dir} }
+func (w *world) location() oci.Location {
+	if w.host != "" {
+		return oci.Location{Host: w.host, Prefix: "edge"}
+	}
+	return oci.Location{Dir: w.dir}
+}
 
 // newFollower returns a follower that has forgotten everything.
 func (w *world) newFollower() *Follower { return New(w.store, w.trust, w.opts) }
