@@ -13,7 +13,7 @@
 // Limits: it never contacts a cluster.
 //
 // The parts have folders of their own: store is the database behind an interface, admission bounds the work that strangers
-// and agents may cause, web shows the fleet. Package bundle/hubapi is the protocol between agents and a hub.
+// and agents may cause, fleet answers questions, which api takes over HTTP and web shows. Package bundle/hubapi is the protocol between agents and a hub.
 package hub
 
 import (
