@@ -129,7 +129,9 @@ func (w *world) ask(method, path string, body []byte, headers ...string) (int, [
 	if answer.Header.Get("Content-Type") == fleet.EventStream { // it has no end
 		first := make([]byte, 16<<10)
 		n, err := answer.Body.Read(first)
-		require.NoError(w, err)
+		if err != io.EOF { // one that does not follow may have nothing to tell
+			require.NoError(w, err)
+		}
 		return answer.StatusCode, first[:n], answer.Header
 	}
 	all, err := io.ReadAll(answer.Body)
