@@ -152,6 +152,8 @@ type look struct {
 	seen digest.Digest
 	// again is when seen is judged again; zero if it need not be.
 	again time.Time
+	// missing is true if there was no record at the last look.
+	missing bool
 	// begun is true once a record was learned; todo has the streams whose earlier releases, and the environment whose
 	// earlier records, are to be learned.
 	begun bool
@@ -237,7 +239,24 @@ func (f *Follower) look(ctx context.Context, at *location) error {
 			return err
 		}
 	}
+	f.logNothing(at, names)
 	return nil
+}
+
+// logNothing says once that a location has nothing: its name may be wrong, or no cluster be registered yet.
+func (f *Follower) logNothing(at *location, names []string) {
+	subject := "content of " + at.String()
+	switch {
+	case len(names) == 0:
+		if f.said.first(subject, "no environments") {
+			f.log.Info("nothing is followed as long as no cluster is registered", "location", at.String())
+		}
+	case slices.ContainsFunc(names, func(name string) bool { return !at.looked[name].missing }):
+		f.said.forget(subject)
+	case f.said.first(subject, "nothing"):
+		f.log.Warn("nothing is published at this location for the environments of the clusters; is it the right one?", "location", at.String(),
+			"environments", len(names), "first", at.Name(bundle.EnvironmentRepository(names[0])))
+	}
 }
 
 // environments returns the names to follow, sorted.
@@ -276,10 +295,11 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	if !l.again.IsZero() && !f.opts.Now().Before(l.again) {
 		l.seen, l.again = "", time.Time{}
 	}
+	l.missing = false
 	desc, data, err := at.poller.Poll(ctx, repo, bundle.LatestTag, l.seen, bundle.MaxManifestBytes)
 	switch {
 	case errors.Is(err, errdef.ErrNotFound):
-		l.seen = ""
+		l.seen, l.missing = "", true
 		return nil
 	case errors.Is(err, oci.ErrUnauthorized): // also for content that is missing, as some registries answer
 		if f.said.first(subject, "unauthorized") {

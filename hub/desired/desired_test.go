@@ -258,6 +258,20 @@ func TestAPlaceThatIsGoneIsSaidOnceAndAskedAgain(t *testing.T) {
 	})
 }
 
+func TestALocationWithNothingIsSaidOnce(t *testing.T) {
+	w := newWorld(t)
+	w.look()
+	w.look()
+	nothing := "nothing is published at this location for the environments of the clusters; is it the right one?"
+	require.Equal(t, []string{nothing}, w.warnings())
+	d := w.release("drone", 1, map[string]string{"a-x/f": "1"}, w.key)
+	w.record(1, map[string]digest.Digest{"drone": d}, w.key)
+	w.look()
+	w.look()
+	require.Equal(t, []string{"s0-1"}, w.records())
+	require.Equal(t, []string{nothing}, w.warnings())
+}
+
 func TestWakeLooksAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.opts.Interval = time.Hour

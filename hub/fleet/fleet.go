@@ -241,8 +241,12 @@ type Rollout struct {
 	Environment string    `json:"environment"`
 	Commit      string    `json:"commit"` // all of it
 	// Done is true if all clusters are compliant with the commit. Failed means that it will not become so by waiting alone.
-	Done        bool   `json:"done"`
-	Failed      bool   `json:"failed"`
+	Done   bool `json:"done"`
+	Failed bool `json:"failed"`
+	// Followed is true if the hub knows what is published in the environment, and Published if a record with the commit is
+	// among that.
+	Followed    bool   `json:"followed"`
+	Published   bool   `json:"published"`
 	Why         string `json:"why,omitempty"` // not Done, for people
 	Clusters    int    `json:"clusters"`
 	Compliant   int    `json:"compliant"`

@@ -209,7 +209,7 @@ func (q Query) Values() url.Values {
 }
 
 // ParseSide reads one side of a comparison: the name of an environment; parameters with commas between them, such as
-// "type=drone,asOf=24h"; or the query string of a request, whose values are escaped. A selector with a comma needs that
+// "type=drone,asOf=24h", of which the first may be the name of an environment, as in "prod,asOf=24h"; or the query string of a request, whose values are escaped. A selector with a comma needs that
 // last form. The error wraps store.ErrInvalid.
 func ParseSide(s string, now time.Time) (Side, error) {
 	side := Side{Name: s}
@@ -225,8 +225,11 @@ func ParseSide(s string, now time.Time) (Side, error) {
 	if strings.ContainsAny(s, "&%") {
 		values, err = url.ParseQuery(s)
 	} else {
-		for part := range strings.SplitSeq(s, ",") {
-			name, value, _ := strings.Cut(part, "=")
+		for i, part := range strings.Split(s, ",") {
+			name, value, named := strings.Cut(part, "=")
+			if i == 0 && !named {
+				name, value = "environment", part
+			}
 			values.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
 	}

@@ -102,6 +102,7 @@ func TestMomentsAndDurations(t *testing.T) {
 func TestSidesOfAComparison(t *testing.T) {
 	for text, want := range map[string]Query{
 		"prod":                          {Environment: "prod"},
+		"prod,asOf=24h":                 {Environment: "prod", AsOf: noon.Add(-24 * time.Hour)},
 		"type=drone,asOf=24h":           {Type: "drone", AsOf: noon.Add(-24 * time.Hour)},
 		"type=drone, environment=prod":  {Type: "drone", Environment: "prod"},
 		everything().Values().Encode():  everything(),
@@ -112,7 +113,7 @@ func TestSidesOfAComparison(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, Side{Query: want, Name: text}, side, text)
 	}
-	for _, text := range []string{"", " ", "typ=drone", "a=b=c,", "\x1b", long(5000), "type=%zz"} {
+	for _, text := range []string{"", " ", "typ=drone", "type=drone,prod", "prod,environment=dev", "a=b=c,", "\x1b", long(5000), "type=%zz"} {
 		_, err := ParseSide(text, noon)
 		require.ErrorIs(t, err, store.ErrInvalid, text)
 	}

@@ -77,7 +77,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, q Query)
 		AsOf: m.asOf, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
 		Compliant: out.counts[verdictCompliant], Progressing: out.counts[VerdictProgressing], FailedCount: out.counts[VerdictFailed],
 		Waiting: out.counts[VerdictWaiting], Unknown: out.counts[VerdictUnknown],
-		OldestProofSeconds: out.oldest, Types: out.typeRows(),
+		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
 	answer.conclude(targets)
 	answer.Open, err = out.openRows(ctx, limit)
@@ -152,6 +152,13 @@ func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*ta
 		return targets, all[0], nil
 	}
 	return nil, "", fmt.Errorf("commit %q: %w: it is the beginning of several, such as %s and %s", store.Plain(wanted), store.ErrInvalid, all[0], all[1])
+}
+
+// follows reports whether there are records of the environment, and of the platform if that is given.
+func (p *published) follows(q Query) bool {
+	return slices.ContainsFunc(p.index.named[q.Environment], func(e *environmentIndex) bool {
+		return (q.Platform == "" || e.Platform == q.Platform) && len(e.records) > 0
+	})
 }
 
 func (t *target) add(record *store.PublishedRecord) {
@@ -323,7 +330,8 @@ func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
 			why = append(why, fmt.Sprintf(format, args...))
 		}
 	}
-	add(len(targets) == 0, "the commit is not published in environment %s", a.Environment)
+	add(!a.Followed, "the hub does not follow what is published in environment %s", a.Environment)
+	add(a.Followed && !a.Published, "the commit is not published in environment %s", a.Environment)
 	add(len(incomplete) > 0, "incomplete at the commit: %s", strings.Join(incomplete, ", "))
 	add(past, "the environment has gone back to an earlier commit")
 	add(a.Clusters == 0, "no cluster is registered for it")

@@ -326,6 +326,11 @@ func TestRollout(t *testing.T) {
 			},
 			want: "early=waiting none=waiting", why: "2 run another release",
 		},
+		{
+			name: "an environment of which nothing is known", commit: "b", query: Query{Platform: "other"},
+			fleet: func(e *estate) { e.cluster("one", "drone", "drone:2", bundle.Compliant) },
+			want:  "", why: "the hub does not follow what is published in environment prod; no cluster is registered for it",
+		},
 		{name: "too few digits", commit: "", invalid: true, fleet: func(*estate) {}},
 		{name: "a condition that hides clusters", commit: "b", invalid: true, query: Query{State: []bundle.State{bundle.Compliant}}, fleet: func(*estate) {}},
 	} {
@@ -381,7 +386,7 @@ func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b")[:7], Query{Limit: 1})
 	require.NoError(t, err)
 	require.Equal(t, Rollout{
-		Environment: "prod", Commit: commit("b"), Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1, OldestProofSeconds: 7200,
+		Environment: "prod", Commit: commit("b"), Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1, Followed: true, Published: true, OldestProofSeconds: 7200,
 		Why: "1 run another release; 1 silent",
 		Open: []OpenCluster{{
 			UID: "four", Cluster: "four", Type: "drone", State: store.Stale, Was: bundle.Compliant, Verdict: VerdictUnknown,

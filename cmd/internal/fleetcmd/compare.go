@@ -25,14 +25,16 @@ func newCompareCommand(s *source) *cobra.Command {
 		Long: `Compare what runs in two parts of the fleet, or at two moments, by deployment target: version, configuration,
 content, and what is missing on one side. How often each runs on either side is beside it.
 
-A side is the name of an environment; or what chooses rows, such as environment=prod,type=drone,asOf=24h, with the names
-that the hub's routes have; or a label selector, such as region=east.
+A side is one of these:
+  - the name of an environment, also with parameters after it: prod, or prod,asOf=24h
+  - parameters of the hub's routes with commas between them: type=drone,ring=canary
+  - a label selector: region=east
 
 The exit code is 0 if both sides are the same, and 1 if they differ.
 
 ` + askHelp,
 		Example: `  wherry compare stage prod --only-diff
-  wherry compare environment=prod,asOf=24h environment=prod
+  wherry compare prod,asOf=24h prod
   wherry compare type=drone,ring=canary type=drone,ring=stable -o json
   wherry compare region=east region=west`,
 		Args: cobra.ExactArgs(2),
@@ -83,7 +85,7 @@ func side(text string, now time.Time) (fleet.Side, error) {
 		name, _, _ := strings.Cut(part, "=")
 		name = strings.TrimSuffix(strings.TrimSpace(name), "!")
 		if slices.Contains(fleet.Parameters(), name) || !strings.ContainsAny(part, "=!") {
-			return parsed, cli.Fail(cli.Usage, err, "a side is an environment, or such as type=drone,asOf=24h, or a label selector such as region=east")
+			return parsed, cli.Fail(cli.Usage, err, "a side is an environment, such as prod or prod,asOf=24h; parameters, such as type=drone,asOf=24h; or a label selector, such as region=east")
 		}
 	}
 	return fleet.Side{Query: fleet.Query{Selector: text}, Name: text}, nil

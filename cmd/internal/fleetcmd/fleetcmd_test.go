@@ -111,11 +111,11 @@ func (m terminal) run(args ...string) (out, errs string, code int) {
 	var said *cli.Error
 	switch {
 	case err == nil:
-		return stdout.String(), "", cli.OK
+		return stdout.String(), stderr.String(), cli.OK
 	case errors.As(err, &said):
-		return stdout.String(), err.Error(), said.Code
+		return stdout.String(), stderr.String() + err.Error(), said.Code
 	}
-	return stdout.String(), err.Error(), cli.Failed
+	return stdout.String(), stderr.String() + err.Error(), cli.Failed
 }
 
 // digestOf returns a digest that begins with the digits.

@@ -108,7 +108,7 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 	screen := &screen{out: cmd.OutOrStdout(), redraw: w.watch && width > 0, width: width}
 	var last fleet.Rollout
 	err := w.ask(cmd, func(a fleet.Answers) (err error) {
-		last, err = w.follow(ctx, a, q, screen)
+		last, err = w.follow(ctx, cmd.ErrOrStderr(), a, q, screen)
 		return err
 	})
 	timedOut := errors.Is(context.Cause(ctx), errTimeout)
@@ -129,6 +129,9 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 	case last.Failed:
 		return cli.Exit(cli.No)
 	}
+	if !w.watch {
+		w.noteUnpublished(cmd.ErrOrStderr(), last)
+	}
 	if timedOut {
 		return cli.Fail(cli.NotYet, fmt.Errorf("not all clusters are compliant after %s", w.timeout), "")
 	}
@@ -145,20 +148,45 @@ func (w *watching) explain(err error) error {
 	return err
 }
 
+// noteUnpublished says what to do if the hub does not know the commit, which the answer itself says. With --watch it says that
+// too: what is waited for may be a wrong commit.
+func (w *watching) noteUnpublished(notes io.Writer, r fleet.Rollout) {
+	if r.Published {
+		return
+	}
+	if w.watch {
+		what := "commit " + short(w.Commit) + " is not published in environment " + w.Environment + " yet; waiting for it"
+		if !r.Followed {
+			what = "the hub does not follow what is published in environment " + w.Environment + "; waiting for it"
+		}
+		fmt.Fprintln(notes, "note: "+what)
+	}
+	if r.Followed {
+		fmt.Fprintf(notes, "hint: \"wherry get releases --environment %s\" shows the commits that the hub knows\n", w.Environment)
+	} else {
+		fmt.Fprintln(notes, `hint: "wherry hub serve --watch LOCATION" follows what is published, and "wherry publish --hub URL" sends it`)
+	}
+}
+
 // follow asks how far the clusters are, and with --watch again after changes, until they are done or failed.
-func (w *watching) follow(ctx context.Context, a fleet.Answers, q fleet.Query, screen *screen) (last fleet.Rollout, err error) {
+// Notes is for what a person has to do before that can be.
+func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers, q fleet.Query, screen *screen) (last fleet.Rollout, err error) {
 	var changes <-chan struct{}
 	if w.watch {
 		var stop func()
 		changes, stop = w.changes(ctx, a)
 		defer stop()
 	}
-	for {
+	for first := true; ; first = false {
 		next, err := a.Rollout(ctx, w.Environment, w.Commit, q)
 		if err != nil {
 			return last, err
 		}
-		if last = next; w.format == asTable {
+		last = next
+		if first && w.watch && !last.Done && !last.Failed { // before the picture, which is drawn again in its place
+			w.noteUnpublished(notes, last)
+		}
+		if w.format == asTable {
 			if err := screen.show(last, w.moment(last)); err != nil {
 				return last, err
 			}

@@ -19,7 +19,7 @@ import (
 // rollingOut is how far two clusters are, of which one is open.
 func rollingOut() fleet.Rollout {
 	return fleet.Rollout{
-		Environment: "prod", Commit: "3f2a9c1e77aa", Clusters: 2, Compliant: 1, Unknown: 1, Why: "1 cluster is silent", OldestProofSeconds: 7200,
+		Environment: "prod", Commit: "3f2a9c1e77aa", Clusters: 2, Compliant: 1, Unknown: 1, Why: "1 cluster is silent", OldestProofSeconds: 7200, Followed: true, Published: true,
 		Types: []fleet.TypeRollout{{Type: "drone", Release: "12 (68846e7d)", Clusters: 2, Compliant: 1, Unknown: 1}},
 		Open:  []fleet.OpenCluster{{Cluster: "island", Type: "drone", Ring: "far", State: store.Stale, Was: bundle.Compliant, Verdict: "unknown", Release: "12 (68846e7d)", LastSeen: noon.Add(-31 * 24 * time.Hour), Via: store.ViaMedia}},
 	}
@@ -96,6 +96,30 @@ func TestRolloutStatusWatches(t *testing.T) {
 		require.Equal(t, "not all clusters are compliant after 1h", said)
 		require.Equal(t, time.Hour, time.Since(begun))
 	})
+}
+
+func TestRolloutStatusOfACommitThatTheHubDoesNotKnow(t *testing.T) {
+	unpublished := rollingOut()
+	unpublished.Published = false
+	unfollowed := unpublished
+	unfollowed.Followed = false
+	for _, tc := range []struct {
+		answer      fleet.Rollout
+		hint, waits string
+	}{
+		{unpublished, "hint: \"wherry get releases --environment prod\" shows the commits that the hub knows\n", "note: commit 3f2a9c1 is not published in environment prod yet; waiting for it\n"},
+		{unfollowed, "hint: \"wherry hub serve --watch LOCATION\" follows what is published, and \"wherry publish --hub URL\" sends it\n", "note: the hub does not follow what is published in environment prod; waiting for it\n"},
+	} {
+		_, said, code := terminal{make: newRolloutStatusCommand, answers: canned{rollout: after(tc.answer)}}.run("-e", "prod", "--commit", "3f2a9c1")
+		require.Equal(t, cli.NotYet, code)
+		require.Equal(t, tc.hint, said)
+		synctest.Test(t, func(t *testing.T) {
+			answers := canned{rollout: after(tc.answer), events: func(context.Context, store.Position, func(fleet.Event) error) error { return nil }}
+			_, said, code := terminal{make: newRolloutStatusCommand, answers: answers, ctx: t.Context()}.run("-e", "prod", "--commit", "3f2a9c1", "--watch", "--timeout", "1h")
+			require.Equal(t, cli.NotYet, code)
+			require.Equal(t, tc.waits+tc.hint+"not all clusters are compliant after 1h", said, "once")
+		})
+	}
 }
 
 func TestWrongFlagsOfRolloutStatus(t *testing.T) {
