@@ -67,10 +67,9 @@ func (s *hubServer) token(t *testing.T) string {
 
 func (s *hubServer) cluster(t *testing.T) store.ClusterStatus {
 	t.Helper()
-	list, err := s.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	require.Len(t, list.Clusters, 1)
-	return list.Clusters[0]
+	shown := shownClusters(t, s.Hub)
+	require.Len(t, shown, 1)
+	return shown[0].ClusterStatus
 }
 
 func (s *hubServer) keyIDs(t *testing.T) []string {
@@ -523,8 +522,8 @@ func TestARunningAgentEnrollsAndSendsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
-		list, err := h.Clusters(t.Context(), store.Filter{})
-		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
+		shown := shownClusters(t, h.Hub)
+		return len(shown) == 1 && !shown[0].LastSeen.IsZero()
 	}, time.Minute, time.Millisecond)
 	_, err = client.EnrollRequest(t.Context(), enroll.Rotate)
 	require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -41,11 +42,20 @@ func register(t *testing.T, h *hub.Hub, st Status) {
 
 func requireSeen(t *testing.T, h *hub.Hub, sequence int64) {
 	t.Helper()
-	list, err := h.Clusters(context.Background(), store.Filter{})
+	shown := shownClusters(t, h)
+	require.Len(t, shown, 1)
+	require.Equal(t, bundle.Compliant, shown[0].State)
+	require.Equal(t, sequence, shown[0].Observed.Sequence)
+}
+
+// shownClusters returns what a hub shows of its clusters.
+func shownClusters(t testing.TB, h *hub.Hub) []fleet.Cluster {
+	t.Helper()
+	answers, err := h.Answers(context.Background(), store.AccessScope{})
 	require.NoError(t, err)
-	require.Len(t, list.Clusters, 1)
-	require.Equal(t, bundle.Compliant, list.Clusters[0].State)
-	require.Equal(t, sequence, list.Clusters[0].Observed.Sequence)
+	list, err := answers.Clusters(context.Background(), fleet.Query{})
+	require.NoError(t, err)
+	return list.Clusters
 }
 
 func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {

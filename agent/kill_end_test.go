@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -73,22 +74,21 @@ func (w *realm) judgeItems(t testing.TB, m remains) {
 
 // judgeHub compares what the hub shows with what the agent says.
 func (w *realm) judgeHub(t testing.TB, m remains) {
-	list, err := w.hub.Clusters(context.Background(), store.Filter{})
+	answers, err := w.hub.Answers(context.Background(), store.AccessScope{})
 	require.NoError(t, err)
-	i := slices.IndexFunc(list.Clusters, func(c store.ClusterStatus) bool { return c.UID == m.status.Cluster.UID })
-	require.GreaterOrEqual(t, i, 0)
-	shown := list.Clusters[i]
+	list, err := answers.Clusters(context.Background(), fleet.Query{Cluster: m.status.Cluster.UID})
+	require.NoError(t, err)
+	require.Len(t, list.Clusters, 1)
+	shown := list.Clusters[0]
 	require.Zero(t, shown.Conflicts, "no number was given to two reports")
 	require.Equal(t, m.seq, shown.Seq)
 	require.Equal(t, m.status.State, shown.State)
 	require.Equal(t, m.running.Digest(), shown.Observed.Digest)
-	items, err := w.hub.Deployments(context.Background(), store.Filter{})
+	items, err := answers.Deployments(context.Background(), fleet.Query{Cluster: m.status.Cluster.UID})
 	require.NoError(t, err)
 	at := map[string]bundle.State{}
 	for _, d := range items.Deployments {
-		if d.Cluster == shown.Name {
-			at[d.Assignment] = d.State
-		}
+		at[d.Assignment] = d.State
 	}
 	require.Len(t, at, len(m.records))
 	for _, r := range m.records {

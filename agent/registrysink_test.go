@@ -22,7 +22,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
-	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // reporting has the site's agent push its reports to the site's registry.
@@ -75,9 +74,7 @@ func TestReportsAndAcknowledgementsTravelByRegistry(t *testing.T) {
 
 	collect(t, s, h, 2, 0)
 	collect(t, s, h, 0, 0)
-	list, err := h.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	require.EqualValues(t, 2, list.Clusters[0].Observed.Sequence)
+	require.EqualValues(t, 2, shownClusters(t, h)[0].Observed.Sequence)
 	require.Equal(t, 2, s.queued())
 	require.Equal(t, 0, s.once().Status.Queue.Length+s.queued())
 	require.Equal(t, []string{"ack"}, s.tags(), "what is acknowledged goes")
@@ -193,9 +190,7 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 			require.NoError(t, err)
 		}
 		s.once()
-		list, err := h.Clusters(t.Context(), store.Filter{})
-		require.NoError(t, err)
-		require.EqualValues(t, 3, list.Clusters[0].Seq)
+		require.EqualValues(t, 3, shownClusters(t, h)[0].Seq)
 		require.Zero(t, s.queued(), "cut at moment %d", n)
 		require.Equal(t, []string{"ack"}, s.tags(), "cut at moment %d", n)
 		require.Less(t, n, 20)

@@ -150,10 +150,8 @@ func (i *island) register(s *site, st Status) {
 // requireAt compares the releases that run with what the hub knows.
 func (i *island) requireAt(want map[string]int64) {
 	i.Helper()
-	list, err := i.hub.Clusters(i.Context(), store.Filter{})
-	require.NoError(i, err)
 	got := map[string]int64{}
-	for _, c := range list.Clusters {
+	for _, c := range shownClusters(i, i.hub) {
 		if c.Observed != nil {
 			got[c.Name] = c.Observed.Sequence
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
-	"github.com/wherry-dev/wherry/hub/store"
+	hubfleet "github.com/wherry-dev/wherry/hub/fleet"
 )
 
 const (
@@ -189,13 +189,13 @@ func (p *tutorial) head() string {
 }
 
 // deployments is what the hub knows, by assignment.
-func (p *tutorial) deployments() map[string]store.DeploymentStatus {
+func (p *tutorial) deployments() map[string]hubfleet.Deployment {
 	p.t.Helper()
 	r := p.wherry("get", "deployments", "--hub", p.hub, "--token-file", p.path("tutorial/hub/admin.token"), "-o", "json")
 	require.Zero(p.t, r.code, r.stderr)
-	var list store.DeploymentList
+	var list hubfleet.Deployments
 	require.NoError(p.t, json.Unmarshal([]byte(r.stdout), &list))
-	deployments := map[string]store.DeploymentStatus{}
+	deployments := map[string]hubfleet.Deployment{}
 	for _, d := range list.Deployments {
 		deployments[d.Assignment] = d
 	}

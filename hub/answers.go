@@ -2,8 +2,6 @@ package hub
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -46,11 +44,7 @@ func (h *Hub) readPresent(ctx context.Context) (*fleet.Fleet, error) {
 	if f := h.present.kept.Load(); f != nil {
 		return f, nil
 	}
-	source, ok := h.store.(fleet.Source)
-	if !ok {
-		return nil, fmt.Errorf("the fleet's past: %w", errors.ErrUnsupported)
-	}
-	f, err := fleet.Open(ctx, source, fleet.Options{Now: h.enroller.sign.now, Log: h.log})
+	f, err := fleet.Open(ctx, h.store, fleet.Options{Now: h.enroller.sign.now, Log: h.log})
 	if err == nil {
 		h.present.kept.Store(f)
 	}
@@ -70,7 +64,7 @@ func (h *Hub) followPresent(ctx context.Context) {
 			_ = f.Run(ctx) // it ends with ctx alone
 			return
 		}
-		if ctx.Err() != nil || errors.Is(err, errors.ErrUnsupported) {
+		if ctx.Err() != nil {
 			return
 		}
 		h.log.Error("the fleet cannot be read", "err", err)

@@ -210,13 +210,12 @@ func checkRestored(ctx context.Context, dir string) (newest time.Time, err error
 	}
 	err = h.Check(ctx)
 	if err == nil {
-		var list store.ClusterList
-		list, err = h.store.Clusters(ctx, store.Filter{})
-		for _, c := range list.Clusters {
+		err = h.store.Scan(ctx, store.Scope{WithoutDeployments: true}, func(c store.ClusterState) error {
 			if c.LastSeen.After(newest) {
 				newest = c.LastSeen
 			}
-		}
+			return nil
+		})
 	}
 	return newest, errors.Join(err, h.Close())
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -118,14 +119,13 @@ func TestReplayStorm(t *testing.T) {
 	wg.Wait()
 
 	require.Equal(t, agents*reports, storedReports(t, h))
-	list, err := h.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	require.Len(t, list.Clusters, agents)
-	for _, c := range list.Clusters {
+	clusters := clustersOf(t, h, fleet.Query{})
+	require.Len(t, clusters, agents)
+	for _, c := range clusters {
 		require.EqualValues(t, reports, c.Seq)
 		require.Zero(t, c.Conflicts)
 	}
-	for _, c := range list.Clusters {
+	for _, c := range clusters {
 		require.Equal(t, reports, transitions(t, h, c.UID, "drone-main"), "each report changed the state")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -61,7 +62,11 @@ func Example() {
 	}
 	fmt.Println(receipt.Accepted, "accepted,", len(ack.Reports), "acknowledged")
 
-	list, err := h.Deployments(ctx, store.Filter{State: bundle.Compliant})
+	answers, err := h.Answers(ctx, store.AccessScope{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	list, err := answers.Deployments(ctx, fleet.Query{State: []bundle.State{bundle.Compliant}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -164,22 +165,44 @@ func registered(t testing.TB, h *Hub) []store.Registration {
 	return append(all, retired...)
 }
 
+// clustersOf returns the clusters that a query chooses.
+func clustersOf(t testing.TB, h *Hub, q fleet.Query) (all []store.ClusterStatus) {
+	t.Helper()
+	v, err := h.Answers(t.Context(), store.AccessScope{})
+	require.NoError(t, err)
+	list, err := v.Clusters(t.Context(), q)
+	require.NoError(t, err)
+	for _, c := range list.Clusters {
+		all = append(all, c.ClusterStatus)
+	}
+	return all
+}
+
 // onlyCluster returns the one cluster that the hub shows.
 func onlyCluster(t testing.TB, h *Hub) store.ClusterStatus {
 	t.Helper()
-	list, err := h.Clusters(t.Context(), store.Filter{})
+	all := clustersOf(t, h, fleet.Query{})
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+// deployed returns the deployments that a query chooses.
+func deployed(t testing.TB, h *Hub, q fleet.Query) (all []store.DeploymentStatus) {
+	t.Helper()
+	v, err := h.Answers(t.Context(), store.AccessScope{})
 	require.NoError(t, err)
-	require.Len(t, list.Clusters, 1)
-	return list.Clusters[0]
+	list, err := v.Deployments(t.Context(), q)
+	require.NoError(t, err)
+	for _, d := range list.Deployments {
+		all = append(all, d.DeploymentStatus)
+	}
+	return all
 }
 
 // deploymentsOf returns "assignment state" of each deployment that the hub shows.
-func deploymentsOf(t testing.TB, h *Hub) []string {
+func deploymentsOf(t testing.TB, h *Hub) (all []string) {
 	t.Helper()
-	list, err := h.Deployments(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	var all []string
-	for _, d := range list.Deployments {
+	for _, d := range deployed(t, h, fleet.Query{}) {
 		all = append(all, fmt.Sprintf("%s %s", d.Assignment, d.ShownState()))
 	}
 	return all

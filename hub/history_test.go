@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -133,10 +134,8 @@ func arrive(t *testing.T, h *Hub, name string, reports [][]bundle.Item, arrival 
 // presentOf returns the deployments of one cluster, without which cluster it is.
 func presentOf(t *testing.T, h *Hub, uid string) []store.DeploymentStatus {
 	t.Helper()
-	list, err := h.Deployments(t.Context(), store.Filter{})
-	require.NoError(t, err)
 	var present []store.DeploymentStatus
-	for _, d := range list.Deployments {
+	for _, d := range deployed(t, h, fleet.Query{}) {
 		if d.ClusterUID == uid {
 			d.Cluster, d.ClusterUID = "", ""
 			present = append(present, d)

@@ -87,8 +87,6 @@ type Options struct {
 type Hub struct {
 	// Registry is the clusters and tokens that people have registered.
 	store.Registry
-	// Fleet is the newest reports of all clusters.
-	store.Fleet
 
 	store    store.Store
 	log      *slog.Logger
@@ -214,7 +212,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	sign, counters, gate, known := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission), &present{}
 	published := newPublications(s, o)
 	h := &Hub{
-		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, Fleet: s, store: s, log: o.Log,
+		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, store: s, log: o.Log,
 		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota()), present: known, follower: published.follower},
 		enroller:  enroller{store: s, sign: sign, log: o.Log},
 		gate:      gate,

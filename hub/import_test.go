@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -33,9 +34,7 @@ func TestImportOfSeveralClusters(t *testing.T) {
 	require.Len(t, result.Rejected, 2)
 	require.Equal(t, []any{2, hubapi.CodeUnknownCluster, stranger.UID}, []any{result.Rejected[0].Index, result.Rejected[0].Reason, result.Rejected[0].Cluster})
 	require.Equal(t, []any{5, hubapi.CodeBadReport}, []any{result.Rejected[1].Index, result.Rejected[1].Reason})
-	list, err := h.Clusters(t.Context(), store.Filter{State: store.Stale})
-	require.NoError(t, err)
-	require.Len(t, list.Clusters, 2, "an import proves life only as of when its reports were written")
+	require.Len(t, clustersOf(t, h, fleet.Query{State: []bundle.State{store.Stale}}), 2, "an import proves life only as of when its reports were written")
 }
 
 func TestAcknowledgementsByMedia(t *testing.T) {

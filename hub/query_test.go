@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -31,7 +32,7 @@ func fleetHub(t *testing.T) *Hub {
 	return h
 }
 
-func clusterNames(list store.ClusterList) string {
+func clusterNames(list fleet.Clusters) string {
 	var names []string
 	for _, c := range list.Clusters {
 		names = append(names, c.Name)
@@ -39,7 +40,7 @@ func clusterNames(list store.ClusterList) string {
 	return strings.Join(names, " ")
 }
 
-func deploymentNames(list store.DeploymentList) string {
+func deploymentNames(list fleet.Deployments) string {
 	var names []string
 	for _, d := range list.Deployments {
 		names = append(names, d.Cluster+"/"+d.Workload)
@@ -49,13 +50,10 @@ func deploymentNames(list store.DeploymentList) string {
 
 func TestSilentClustersAreStale(t *testing.T) {
 	h := fleetHub(t)
-	list, err := h.Clusters(t.Context(), store.Filter{Environment: "prod"})
-	require.NoError(t, err)
-	require.Equal(t, store.Stale, list.Clusters[0].State)
-	require.Equal(t, "stale (was compliant)", list.Clusters[0].ShownState())
-	deployments, err := h.Deployments(t.Context(), store.Filter{Environment: "prod"})
-	require.NoError(t, err)
-	require.Equal(t, "stale (was compliant)", deployments.Deployments[0].ShownState())
+	clusters := clustersOf(t, h, fleet.Query{Environment: "prod"})
+	require.Equal(t, store.Stale, clusters[0].State)
+	require.Equal(t, "stale (was compliant)", clusters[0].ShownState())
+	require.Equal(t, "stale (was compliant)", deployed(t, h, fleet.Query{Environment: "prod"})[0].ShownState())
 }
 
 func TestExpectedIntervalOfACluster(t *testing.T) {
@@ -109,17 +107,17 @@ func TestListsOverHTTPPageByPage(t *testing.T) {
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
 
-	var first store.ClusterList
+	var first fleet.Clusters
 	get(t, server.URL+"/v1/clusters?limit=3", http.StatusOK, &first)
 	require.Equal(t, "a-good b-bad c-new", clusterNames(first))
-	var second store.ClusterList
+	var second fleet.Clusters
 	get(t, server.URL+"/v1/clusters?limit=3&after="+first.Next, http.StatusOK, &second)
 	require.Equal(t, "d-silent", clusterNames(second))
 	require.Empty(t, second.Next)
 
 	seen, after := "", ""
 	for range 5 {
-		var page store.DeploymentList
+		var page fleet.Deployments
 		get(t, server.URL+"/v1/deployments?limit=1&after="+after, http.StatusOK, &page)
 		seen += deploymentNames(page) + " "
 		after = page.Next

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -133,9 +134,7 @@ func TestRemovedClusterIsForgottenButItsHistoryStays(t *testing.T) {
 	require.Equal(t, "plant-7", removed.Name)
 	_, err = h.RemoveCluster(t.Context(), "plant-7")
 	require.ErrorIs(t, err, store.ErrUnknownCluster)
-	list, err := h.Clusters(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	require.Empty(t, list.Clusters)
+	require.Empty(t, clustersOf(t, h, fleet.Query{}))
 	require.Empty(t, deploymentsOf(t, h))
 	require.Equal(t, rows, transitions(t, h, a.UID))
 

@@ -25,33 +25,26 @@ type SilentCluster struct {
 
 // silent implements Hub.Silent.
 func silent(ctx context.Context, from store.Store, now time.Time, limit time.Duration) ([]SilentCluster, error) {
-	registered, err := from.Registrations(ctx)
-	if err != nil {
-		return nil, err
-	}
-	added := map[string]time.Time{}
-	for _, r := range registered {
-		added[r.UID] = r.AddedAt
-	}
-	list, err := from.Clusters(ctx, store.Filter{})
-	if err != nil {
-		return nil, err
-	}
 	all := []SilentCluster{}
-	for _, c := range list.Clusters {
+	err := from.Scan(ctx, store.Scope{WithoutDeployments: true}, func(c store.ClusterState) error {
 		s := SilentCluster{UID: c.UID, Name: c.Name, Type: c.Type, Environment: c.Environment, LastSeen: c.LastSeen, Since: c.LastSeen}
 		if s.LastSeen.IsZero() {
-			s.Since = added[c.UID]
+			s.Since = c.AddedAt
 		}
 		away := now.Sub(s.Since)
 		s.SilentSeconds = max(0, int64(away/time.Second))
-		missed := c.State == store.Stale || c.State == store.Unreported
+		state := c.StateAt(now)
+		missed := state == store.Stale || state == store.Unreported
 		if limit > 0 {
 			missed = away >= limit
 		}
 		if missed {
 			all = append(all, s)
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(all, func(a, b SilentCluster) int {
 		if never := a.LastSeen.IsZero(); never != b.LastSeen.IsZero() {

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -167,12 +168,16 @@ func (s *demonstration) close() (err error) {
 
 // result asks the agents and the hub for their final state.
 func (s *demonstration) result(ctx context.Context) (*Result, error) {
-	fleet, err := s.hub.Clusters(ctx, store.Filter{})
+	answers, err := s.hub.Answers(ctx, store.AccessScope{})
+	if err != nil {
+		return nil, err
+	}
+	shown, err := answers.Clusters(ctx, fleet.Query{})
 	if err != nil {
 		return nil, err
 	}
 	seen := map[string]bundle.State{}
-	for _, c := range fleet.Clusters {
+	for _, c := range shown.Clusters {
 		seen[c.UID] = c.State
 	}
 	result := &Result{}

@@ -104,7 +104,7 @@ func (c *choice) checkWords() error {
 	q := c.q
 	var states []string
 	for _, s := range q.State {
-		if err := (store.Filter{State: s}).Check(); err != nil {
+		if err := store.CheckState(s); err != nil {
 			return err
 		}
 		states = append(states, string(s))

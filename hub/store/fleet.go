@@ -11,13 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
-// ClusterList is a list of clusters by name.
-type ClusterList struct {
-	Clusters []ClusterStatus `json:"clusters"`
-	// Next is set where Filter.Limit has cut the list.
-	Next string `json:"next,omitempty"`
-}
-
 // ClusterStatus is a registered cluster as of its newest report.
 type ClusterStatus struct {
 	Identity
@@ -68,13 +61,6 @@ func (c *ClusterStatus) Compare(claimed bundle.ReportCluster) {
 	if len(differ) > 0 {
 		c.Mismatch = "agent says " + strings.Join(differ, ", ")
 	}
-}
-
-// DeploymentList is a list of deployments by cluster and assignment.
-type DeploymentList struct {
-	Deployments []DeploymentStatus `json:"deployments"`
-	// Next is set where Filter.Limit has cut the list.
-	Next string `json:"next,omitempty"`
 }
 
 // DeploymentStatus is an assignment on a cluster as of that cluster's newest report.

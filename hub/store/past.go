@@ -42,6 +42,18 @@ type ClusterState struct {
 	Deployments []Deployment
 }
 
+// StateAt returns the state as of now: Unreported before the first report, Stale after three expected intervals of silence,
+// and the reported state otherwise.
+func (c *ClusterState) StateAt(now time.Time) bundle.State {
+	switch {
+	case c.LastSeen.IsZero() && c.Newest == (Order{}):
+		return Unreported
+	case Millis(c.LastSeen) < Millis(now)-3*c.ExpectedInterval.Milliseconds():
+		return Stale
+	}
+	return c.State
+}
+
 // Proof is the report from which a state is known.
 type Proof struct {
 	Report digest.Digest `json:"report,omitempty"` // bundle.ReportID

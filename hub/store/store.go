@@ -56,7 +56,6 @@ var (
 // or the database's own. If ctx ends while a method writes, whether it has written is not known.
 type Store interface {
 	Registry
-	Fleet
 	Reports
 	Enrollment
 	Past
@@ -104,16 +103,6 @@ type Registry interface {
 	Tokens(ctx context.Context) ([]Token, error)
 	// RevokeToken makes a token useless. Clusters that it has registered stay. The error wraps ErrUnknownToken.
 	RevokeToken(ctx context.Context, id string) error
-}
-
-// Fleet is the clusters and their deployments as of the newest reports.
-type Fleet interface {
-	// Clusters returns the registered clusters that f chooses, by name. The error wraps ErrInvalid if f is not
-	// acceptable.
-	Clusters(ctx context.Context, f Filter) (ClusterList, error)
-	// Deployments returns the assignments on registered clusters that f chooses, by cluster and assignment. The error
-	// wraps ErrInvalid if f is not acceptable.
-	Deployments(ctx context.Context, f Filter) (DeploymentList, error)
 }
 
 // Reports takes reports, and remembers which acknowledgements are owed.

@@ -159,7 +159,7 @@ func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 		q.Relation = append(q.Relation, fleet.Relation(r))
 	}
 	for _, s := range q.State {
-		if err := (store.Filter{State: s}).Check(); err != nil {
+		if err := store.CheckState(s); err != nil {
 			return cli.Fail(cli.Usage, err, "")
 		}
 	}

@@ -38,21 +38,10 @@ func (f *fixture) historyOf(t require.TestingT, uid string) map[string][]string 
 
 // presentOf returns a cluster and its deployments, without which cluster it is.
 func (f *fixture) presentOf(t require.TestingT, uid string) (present []any) {
-	clusters, err := f.Clusters(context.Background(), store.Filter{})
-	require.NoError(t, err)
-	for _, c := range clusters.Clusters {
-		if c.UID == uid {
-			present = append(present, c.State, c.Reason, c.Incarnation, c.Seq, c.LastSeen)
-		}
-	}
-	list, err := f.Deployments(context.Background(), store.Filter{})
-	require.NoError(t, err)
-	for _, d := range list.Deployments {
-		if d.ClusterUID == uid {
-			d.Cluster, d.ClusterUID = "", ""
-			present = append(present, d)
-		}
-	}
+	require.NoError(t, f.Scan(context.Background(), store.Scope{UIDs: []string{uid}}, func(c store.ClusterState) error {
+		present = append(present, c.State, c.Reason, c.Newest, c.LastSeen, c.Deployments)
+		return nil
+	}))
 	return present
 }
 
@@ -74,7 +63,7 @@ func aLateReportAddsHistoryAndLeavesThePresent(t *testing.T, f *fixture) {
 	done := f.ingested(c, reportOf(c, order(2, 4), Item("drone", bundle.Failed), Item("radar", bundle.Applying)), reportOf(c, order(1, 99), Item("drone", bundle.Pending)))
 	require.Equal(t, 2, done.Accepted)
 	require.Equal(t, before, f.status("plant-7"))
-	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
+	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments())
 	after, err := f.History(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Greater(t, len(after), len(rows))
@@ -102,7 +91,7 @@ func historyReadsTheSameInWhateverOrderReportsArrive(t *testing.T, f *fixture) {
 		}
 		require.Equal(t, tt.want, f.historyOf(t, c.UID)["drone-main"], tt.arrival)
 	}
-	require.Empty(t, f.deployments(store.Filter{}))
+	require.Empty(t, f.deployments())
 }
 
 func anyOrderOfArrivalEndsTheSame(t *testing.T, f *fixture) {
@@ -148,129 +137,22 @@ func historyAndTheOrderOfReportsOutliveARegistration(t *testing.T, f *fixture) {
 	_, err := f.RemoveCluster(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Equal(t, before, f.historyOf(t, c.UID))
-	require.Empty(t, f.deployments(store.Filter{}))
+	require.Empty(t, f.deployments())
 	_, err = f.AddCluster(t.Context(), c)
 	require.NoError(t, err)
 	r, err := f.Registered(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Equal(t, order(1, 3), r.Newest)
 	f.ingested(c, reportOf(c, order(1, 2), Item("drone", bundle.Failed)))
-	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
+	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments())
 }
 
-// fleet registers the clusters of Fleet.
-func (f *fixture) fleet() {
-	f.t.Helper()
-	n := uint64(0)
-	Fleet(f.clock, func(id store.Identity, items ...bundle.Item) {
-		n++
-		c := store.Cluster{Identity: id, Key: keyOf(n)}
-		_, err := f.AddCluster(f.t.Context(), c)
-		require.NoError(f.t, err)
-		if len(items) > 0 {
-			f.ingested(c, reportOf(c, order(1, 1), items...))
-		}
-	})
-}
-
-func fleetTests() []test {
+func lifeSignTests() []test {
 	return []test{
-		{"filters choose clusters and deployments", filtersChooseClustersAndDeployments},
-		{"a list goes on where a page ended", aListGoesOnWhereAPageEnded},
-		{"a cluster shows its newest report", aClusterShowsItsNewestReport},
 		{"what an agent claims does not move its cluster", whatAnAgentClaimsDoesNotMoveItsCluster},
 		{"a cluster is stale after three of its intervals", aClusterIsStaleAfterThreeOfItsIntervals},
 		{"a report by media proves life only as of when it was written", aReportByMediaProvesLifeOnlyAsOfWhenItWasWritten},
 	}
-}
-
-func filtersChooseClustersAndDeployments(t *testing.T, f *fixture) {
-	f.fleet()
-	for _, tt := range []struct {
-		name                  string
-		filter                store.Filter
-		clusters, deployments string
-	}{
-		{"all", store.Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
-		{"an environment", store.Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
-		{"a cluster type", store.Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
-		{"a workload", store.Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
-		{"failed", store.Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"compliant, which a silent one is not", store.Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
-		{"stale", store.Filter{State: store.Stale}, "d-silent", "d-silent/drone"},
-		{"unreported", store.Filter{State: store.Unreported}, "c-new", ""},
-		{"several at once", store.Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"a hostile value", store.Filter{Type: "' OR 1=1 --"}, "", ""},
-	} {
-		var clusters, deployments []string
-		for _, c := range f.clusters(tt.filter) {
-			clusters = append(clusters, c.Name)
-		}
-		list, err := f.Deployments(t.Context(), tt.filter)
-		require.NoError(t, err)
-		for _, d := range list.Deployments {
-			deployments = append(deployments, d.Cluster+"/"+d.Workload)
-		}
-		require.Equal(t, tt.clusters, strings.Join(clusters, " "), tt.name)
-		require.Equal(t, tt.deployments, strings.Join(deployments, " "), tt.name)
-	}
-	for _, bad := range []store.Filter{{State: "complaint"}, {Limit: -1}} {
-		_, err := f.Clusters(t.Context(), bad)
-		require.ErrorIs(t, err, store.ErrInvalid)
-		_, err = f.Deployments(t.Context(), bad)
-		require.ErrorIs(t, err, store.ErrInvalid)
-	}
-	_, err := f.Clusters(t.Context(), store.Filter{State: "complaint"})
-	require.ErrorContains(t, err, "compliant", "the states that there are")
-}
-
-func aListGoesOnWhereAPageEnded(t *testing.T, f *fixture) {
-	f.fleet()
-	for limit := 1; limit <= 6; limit++ {
-		var clusters, deployments []string
-		for filter := (store.Filter{Limit: limit}); ; {
-			list, err := f.Clusters(t.Context(), filter)
-			require.NoError(t, err)
-			require.LessOrEqual(t, len(list.Clusters), limit)
-			for _, c := range list.Clusters {
-				clusters = append(clusters, c.Name)
-			}
-			if filter.After = list.Next; list.Next == "" {
-				break
-			}
-		}
-		for filter := (store.Filter{Limit: limit}); ; {
-			list, err := f.Deployments(t.Context(), filter)
-			require.NoError(t, err)
-			for _, d := range list.Deployments {
-				deployments = append(deployments, d.Cluster+"/"+d.Workload)
-			}
-			if filter.After = list.Next; list.Next == "" {
-				break
-			}
-		}
-		require.Equal(t, "a-good b-bad c-new d-silent", strings.Join(clusters, " "), limit)
-		require.Equal(t, "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone", strings.Join(deployments, " "), limit)
-	}
-}
-
-func aClusterShowsItsNewestReport(t *testing.T, f *fixture) {
-	c := f.added("plant-7")[0]
-	r := reportOf(c, order(1, 1), Item("drone", bundle.Compliant))
-	f.ingested(c, r)
-	release := &bundle.ReportRelease{Digest: r.Body.Observed.Digest, Sequence: 7, Number: 12}
-	require.Equal(t, store.ClusterStatus{
-		Identity: store.Identity{UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: Epoch,
-		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: Epoch,
-	}, f.status("plant-7"))
-	list, err := f.Deployments(t.Context(), store.Filter{})
-	require.NoError(t, err)
-	it := r.Body.Items[0]
-	require.Equal(t, []store.DeploymentStatus{{
-		Cluster: "plant-7", ClusterUID: c.UID, Environment: "dev", Type: "drone", Assignment: it.Assignment, Workspace: it.Workspace,
-		Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, State: it.State, Since: Epoch, Version: it.Version, Content: it.Content,
-		Release: release.Digest,
-	}}, list.Deployments)
 }
 
 func whatAnAgentClaimsDoesNotMoveItsCluster(t *testing.T, f *fixture) {
@@ -279,27 +161,30 @@ func whatAnAgentClaimsDoesNotMoveItsCluster(t *testing.T, f *fixture) {
 	r.Cluster.Environment, r.Cluster.Ring = "prod", "canary"
 	f.ingested(c, identified(r))
 	got := f.status("plant-7")
-	require.Equal(t, []string{"dev", "canary", `agent says environment "prod"`}, []string{got.Environment, got.Ring, got.Mismatch})
+	require.Equal(t, c.Identity, got.Identity)
+	require.Equal(t, []string{"prod", "canary"}, []string{got.Claims.Environment, got.Claims.Ring})
 }
 
 func aClusterIsStaleAfterThreeOfItsIntervals(t *testing.T, f *fixture) {
-	c := cluster("island", 1)
+	f.added("unheard")
+	unheard := f.status("unheard")
+	require.Equal(t, store.Unreported, unheard.StateAt(f.clock.Now()))
+	c := cluster("island", 9)
 	c.ExpectedInterval = 30 * 24 * time.Hour
 	_, err := f.AddCluster(t.Context(), c)
 	require.NoError(t, err)
 	f.ingested(c, reportOf(c, order(1, 1), Item("drone", bundle.Compliant)))
 	f.clock.Add(90 * 24 * time.Hour)
-	require.Equal(t, bundle.Compliant, f.status("island").State)
-	f.clock.Add(time.Second)
-	require.Equal(t, "stale (was compliant)", f.status("island").ShownState())
-	require.Equal(t, []string{"island/drone stale (was compliant)"}, f.deployments(store.Filter{}))
+	got := f.status("island")
+	require.Equal(t, bundle.Compliant, got.StateAt(f.clock.Now()))
+	require.Equal(t, store.Stale, got.StateAt(f.clock.Now().Add(time.Millisecond)))
+	require.Equal(t, bundle.Compliant, got.State, "the reported state stays")
 }
 
 func aReportByMediaProvesLifeOnlyAsOfWhenItWasWritten(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
 	f.clock.Add(24 * time.Hour)
 	f.ingestedBy(store.ViaMedia, c, reportOf(c, order(1, 1)))
-	require.Equal(t, store.Stale, f.status("plant-7").State)
 	require.Equal(t, Epoch, f.status("plant-7").LastSeen)
 	f.ingested(c, reportOf(c, order(1, 2)))
 	require.Equal(t, Epoch.Add(24*time.Hour), f.status("plant-7").LastSeen)
@@ -331,12 +216,12 @@ func whatWasReportedAsWrittenIsThereForOthersAtOnceAndAfterARestart(t *testing.T
 	other := f.again()
 	c := f.added("plant-7")[0]
 	f.ingested(c, reportOf(c, order(1, 1), Item("drone", bundle.Compliant)))
-	require.Equal(t, []string{"plant-7/drone compliant"}, other.deployments(store.Filter{}))
+	require.Equal(t, []string{"plant-7/drone compliant"}, other.deployments())
 	other.ingested(c, reportOf(c, order(1, 2), Item("drone", bundle.Failed)))
-	require.Equal(t, []string{"plant-7/drone failed"}, f.deployments(store.Filter{}))
+	require.Equal(t, []string{"plant-7/drone failed"}, f.deployments())
 	require.NoError(t, f.Close())
 	require.NoError(t, other.Close())
-	require.Equal(t, []string{"plant-7/drone failed"}, f.again().deployments(store.Filter{}))
+	require.Equal(t, []string{"plant-7/drone failed"}, f.again().deployments())
 }
 
 func aStoreThatIsClosedTakesNoWrites(t *testing.T, f *fixture) {
@@ -349,8 +234,7 @@ func aStoreThatIsClosedTakesNoWrites(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, store.ErrClosed)
 	_, err = f.AddCluster(t.Context(), cluster("plant-8", 8))
 	require.ErrorIs(t, err, store.ErrClosed)
-	_, err = f.Clusters(t.Context(), store.Filter{})
-	require.Error(t, err)
+	require.Error(t, f.Scan(t.Context(), store.Scope{}, func(store.ClusterState) error { return nil }))
 }
 
 func storesThatAreMadeAtTheSameTimeAreOne(t *testing.T, f *fixture) {

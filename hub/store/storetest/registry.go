@@ -130,7 +130,7 @@ func aRemovedClusterIsUnknownAndItsNameAndKeyAreFree(t *testing.T, f *fixture) {
 	require.ErrorIs(t, err, store.ErrUnknownCluster)
 	_, err = f.Registration(t.Context(), c.UID)
 	require.ErrorIs(t, err, store.ErrUnknownCluster)
-	require.Empty(t, f.clusters(store.Filter{}))
+	require.Empty(t, f.scanned(time.Time{}, store.Scope{}))
 	retired, err := f.RetiredClusters(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, retired)

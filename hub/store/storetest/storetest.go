@@ -33,7 +33,7 @@ func Run(t *testing.T, open Open) {
 		{"enrollment", enrollmentTests()},
 		{"reports", reportTests()},
 		{"history", historyTests()},
-		{"fleet", fleetTests()},
+		{"signs of life", lifeSignTests()},
 		{"published", publishedTests()},
 		{"access", accessTests()},
 		{"past", pastTests()},
@@ -144,33 +144,26 @@ func (f *fixture) ingestedBy(via store.Via, c store.Cluster, reports ...store.Re
 	return done
 }
 
-// clusters returns the clusters that a filter chooses.
-func (f *fixture) clusters(filter store.Filter) []store.ClusterStatus {
+// status returns the state of a registered cluster, without its deployments and its place in the feed.
+func (f *fixture) status(name string) store.ClusterState {
 	f.t.Helper()
-	list, err := f.Clusters(f.t.Context(), filter)
-	require.NoError(f.t, err)
-	return list.Clusters
-}
-
-// status returns the status of a cluster.
-func (f *fixture) status(name string) store.ClusterStatus {
-	f.t.Helper()
-	for _, c := range f.clusters(store.Filter{}) {
+	for _, c := range f.scanned(time.Time{}, store.Scope{WithoutDeployments: true}) {
 		if c.Name == name {
+			c.Change = 0
 			return c
 		}
 	}
-	require.Fail(f.t, "not listed", name)
-	return store.ClusterStatus{}
+	require.Fail(f.t, "not registered", name)
+	return store.ClusterState{}
 }
 
-// deployments returns "cluster/workload state" for each deployment that a filter chooses.
-func (f *fixture) deployments(filter store.Filter) (all []string) {
+// deployments returns "cluster/workload state" for each deployment on registered clusters.
+func (f *fixture) deployments() (all []string) {
 	f.t.Helper()
-	list, err := f.Deployments(f.t.Context(), filter)
-	require.NoError(f.t, err)
-	for _, d := range list.Deployments {
-		all = append(all, fmt.Sprintf("%s/%s %s", d.Cluster, d.Workload, d.ShownState()))
+	for _, c := range f.scanned(time.Time{}, store.Scope{}) {
+		for _, d := range c.Deployments {
+			all = append(all, fmt.Sprintf("%s/%s %s", c.Name, d.Workload, d.State))
+		}
 	}
 	return all
 }
