@@ -89,7 +89,7 @@ func (in intake) ingest(ctx context.Context, uid string, verified []received, vi
 		in.log.Warn("two agents share an identity", "cluster", uid, "how", done.SharedHow)
 	}
 	if done.Accepted > 0 {
-		in.log.Info("reports stored", "cluster", uid, "accepted", done.Accepted, "duplicates", done.Duplicates, "via", via)
+		in.log.Debug("reports stored", "cluster", uid, "accepted", done.Accepted, "duplicates", done.Duplicates, "via", via)
 	}
 	return nil
 }

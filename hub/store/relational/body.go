@@ -42,7 +42,11 @@ func packEnvelopes(reports []store.Report) ([]byte, error) {
 	if !some {
 		return nil, nil
 	}
-	plain := make([]byte, 0, size)
+	buffer, _ := plainBuffers.Get().(*[]byte)
+	if buffer == nil || cap(*buffer) < size {
+		buffer = new(make([]byte, 0, size))
+	}
+	plain := (*buffer)[:0]
 	for i := range reports {
 		r := &reports[i]
 		at := len(plain)
@@ -54,8 +58,17 @@ func packEnvelopes(reports []store.Report) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.EncodeAll(plain, nil), nil
+	body := w.EncodeAll(plain, make([]byte, 0, len(plain)/2))
+	if *buffer = plain; cap(plain) <= maxPlainBuffer {
+		plainBuffers.Put(buffer)
+	}
+	return body, nil
 }
+
+// plainBuffers are *[]byte for the envelopes of a batch before compression. Larger ones than maxPlainBuffer are not kept.
+var plainBuffers sync.Pool
+
+const maxPlainBuffer = 1 << 20
 
 func appendEnvelope(to []byte, r *store.Report) []byte {
 	if len(r.Envelope) == 0 {

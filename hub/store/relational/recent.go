@@ -10,8 +10,9 @@ type recent struct {
 	size int // deployments of all
 }
 
-// maxRecent bounds the deployments that are kept, about 100 MB of them.
-const maxRecent = 100_000
+// maxRecent bounds the deployments that are kept, about 32 MB of them. They are for clusters that send often, such as those that
+// send what they have queued in several requests.
+const maxRecent = 32_000
 
 // take returns a cluster, which is then the caller's alone, or nil. The caller puts it back once its changes are committed.
 func (r *recent) take(id int64) *clusterRow {

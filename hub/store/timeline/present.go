@@ -74,27 +74,30 @@ func (p *Present) Advance(r *bundle.Report, now time.Time) (a Advanced, err erro
 	value := agentValue(r, about)
 	a.Agent = value != p.Agent || p.Order == (store.Order{})
 	p.Order, p.Agent, p.Message = store.OrderOf(r.Agent), value, r.Message
-	byAssignment := func(x, y bundle.Item) int { return strings.Compare(x.Assignment, y.Assignment) }
-	items := r.Items
+	items := make([]*bundle.Item, len(r.Items)) // items are large
+	for i := range items {
+		items[i] = &r.Items[i]
+	}
+	byAssignment := func(x, y *bundle.Item) int { return strings.Compare(x.Assignment, y.Assignment) }
 	if !slices.IsSortedFunc(items, byAssignment) {
-		items = slices.SortedFunc(slices.Values(items), byAssignment)
+		slices.SortFunc(items, byAssignment)
 	}
 	p.merge(items, &a)
 	return a, nil
 }
 
 // merge walks over the deployments and the items of the newest report, which are both sorted.
-func (p *Present) merge(items []bundle.Item, a *Advanced) {
+func (p *Present) merge(items []*bundle.Item, a *Advanced) {
 	var fresh []*Deployment
 	i := 0
 	for _, d := range p.Deployments {
 		for i < len(items) && items[i].Assignment < d.Assignment {
 			fresh = append(fresh, &Deployment{Assignment: items[i].Assignment, Value: Gone})
-			fresh[len(fresh)-1].set(&items[i], a)
+			fresh[len(fresh)-1].set(items[i], a)
 			i++
 		}
 		if i < len(items) && items[i].Assignment == d.Assignment {
-			d.set(&items[i], a)
+			d.set(items[i], a)
 			i++
 		} else {
 			d.unlist(a)
@@ -102,7 +105,7 @@ func (p *Present) merge(items []bundle.Item, a *Advanced) {
 	}
 	for ; i < len(items); i++ {
 		fresh = append(fresh, &Deployment{Assignment: items[i].Assignment, Value: Gone})
-		fresh[len(fresh)-1].set(&items[i], a)
+		fresh[len(fresh)-1].set(items[i], a)
 	}
 	if len(fresh) > 0 {
 		p.Deployments = append(p.Deployments, fresh...)
