@@ -57,28 +57,44 @@ func (a agentAPI) takeReports(w http.ResponseWriter, r *http.Request) (receipt h
 		return receipt, err
 	}
 	defer end()
-	all, unread, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
+	verified, refused, unread, err := a.verify(r, keys, begun, body)
 	if err != nil {
 		return receipt, err
 	}
-	if time.Since(begun) > keysTime { // the body may have taken minutes
-		if keys, err = a.intake.keyring(ctx, uid); err != nil {
-			return receipt, err
-		}
-	}
-	t, err := a.store(ctx, uid, keys, all)
+	t, err := a.store(ctx, uid, verified, refused)
 	if err != nil {
 		return receipt, err
 	}
 	return a.receiptOf(uid, t, unread)
 }
 
+// verify returns the reports of a body that keys have signed, and the others in two parts: those that are not read as far as
+// that, and those that were refused.
+func (a agentAPI) verify(r *http.Request, keys keyring, begun time.Time, body []byte) (verified []received, refused, unread []hubapi.Rejection, err error) {
+	ctx, uid := r.Context(), r.PathValue("uid")
+	verifying, err := a.gate.BeginVerifying(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer verifying()
+	all, unread, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if time.Since(begun) > keysTime { // the body may have taken minutes
+		if keys, err = a.intake.keyring(ctx, uid); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	verified, refused = keys.openAll(all)
+	return verified, refused, unread, nil
+}
+
 // keysTime bounds the age of keys by which reports are verified: one that was revoked meanwhile speaks no more.
 const keysTime = 500 * time.Millisecond
 
-// store verifies and stores reports, and charges them to the cluster.
-func (a agentAPI) store(ctx context.Context, uid string, keys keyring, all []unopened) (taken, error) {
-	verified, refused := keys.openAll(all)
+// store stores verified reports, and charges them to the cluster.
+func (a agentAPI) store(ctx context.Context, uid string, verified []received, refused []hubapi.Rejection) (taken, error) {
 	if len(verified) == 0 { // a stranger takes nothing from a cluster's quota
 		return a.intake.keep(ctx, uid, nil, refused, store.ViaHTTP)
 	}

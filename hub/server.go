@@ -117,7 +117,13 @@ func (h *Hub) Routes() []access.Route {
 		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},
 	}
 	manager := manage.Manager{Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail}
-	return slices.Concat(routes, h.reads.Routes(), web.Routes(h.answersFor, now, h.fail), manager.Routes())
+	questions := slices.Concat(h.reads.Routes(), web.Routes(h.answersFor, now, h.fail))
+	for i, q := range questions {
+		if q.Pattern != eventsPattern { // which mostly waits
+			questions[i].Handler = h.gate.Ask(q.Handler)
+		}
+	}
+	return slices.Concat(routes, questions, manager.Routes())
 }
 
 func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {

@@ -2,7 +2,7 @@
 //
 // Begin with New. A Gate protects in three stages. Before anything is verified, ReadBody and ConnState bound memory,
 // connections and slow senders; newcomers always get in, and those who hold most make room. Then BeginReports and
-// BeginEnrollment bound the work at one time. Once reports are verified, Charge limits each cluster to its share of the
+// BeginEnrollment bound the work at one time, and BeginVerifying that of the processors, so that Ask is not kept waiting. Once reports are verified, Charge limits each cluster to its share of the
 // hub's rate and to its quota, so that one key cannot fill the database; strangers do not use up either.
 //
 // Errors are *hubapi.Error, ready to be sent, unless a method says otherwise. Limits hold for one process, and a restart fills all
@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -48,6 +49,7 @@ type Gate struct {
 	idle        *idle
 	proxies     []netip.Prefix
 	ingests     chan struct{} // holds a token for each request that is being worked on
+	workers     *workers      // of those, the ones whose reports are being verified
 	enrollments chan struct{}
 }
 
@@ -60,6 +62,7 @@ func New(o Options) *Gate {
 		idle:        newIdle(),
 		proxies:     o.TrustedProxies,
 		ingests:     make(chan struct{}, maxIngests),
+		workers:     newWorkers(runtime.GOMAXPROCS(0)),
 		enrollments: make(chan struct{}, maxEnrollments),
 	}
 }
@@ -100,6 +103,21 @@ func (g *Gate) BeginReports(ctx context.Context) (end func(), err error) {
 		release()
 		leave()
 	}, nil
+}
+
+// BeginVerifying waits until there is a processor that may verify a request's reports. The caller calls end once they are
+// verified, and before they are stored. The error is that of ctx.
+func (g *Gate) BeginVerifying(ctx context.Context) (end func(), err error) {
+	return g.workers.begin(ctx)
+}
+
+// Ask returns next, a handler of questions. While it answers one, a processor less verifies reports, but never fewer than half
+// of them, and at least one.
+func (g *Gate) Ask(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer g.workers.ask()()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // BeginEnrollment waits until a request for enrollment may be judged. The caller calls end afterwards. The error is that
