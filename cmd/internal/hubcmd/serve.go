@@ -155,7 +155,7 @@ func (s serving) background(h *hub.Hub) (all []func(context.Context) error, err 
 		}
 		all = append(all, f.Run)
 	}
-	return append(all, func(ctx context.Context) error { return h.Retain(ctx, s.retention) }), nil
+	return append(all, func(ctx context.Context) error { return h.Retain(ctx, s.retention) }, boundMemory), nil
 }
 
 // serve checks the database, calls ready, and serves until ctx ends, with the work in the background.
