@@ -23,15 +23,17 @@ func newLoginCommand() *cobra.Command {
 		Use:   "login HOST",
 		Short: "Store credentials for a registry",
 		Long: `Store credentials for a registry where docker keeps its own: in the credential helper that its config.json
-names, else in that file. They are stored only after the registry has accepted them.
+names, else in that file. They are stored only after the registry has accepted them. "wherry login hub" stores
+an access token for a hub.
 
 A registry may name a token service at another host, which the credentials then go to. At its own host and in
 its registered domain that is as it should be. Before they go anywhere else, the command asks at a terminal,
 and without one says so and goes on, unless --auth-host is given or the registry named another host at the
 last login. A host that has worked is recorded beside docker's config.json, in wherry-auth-hosts.json, for
-later commands; wherry logout deletes it. "wherry login hub" is for a hub.`,
+later commands; wherry logout deletes it.`,
 		Example: `  wherry login registry.plant-7:5000
-  wherry login registry.plant-7:5000 --username publisher --password-stdin < token`,
+  wherry login registry.plant-7:5000 --username publisher --password-stdin < token
+  wherry login hub https://hub.example.com`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, err := hostOf(args[0])
@@ -96,7 +98,7 @@ func newLogoutCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "logout HOST",
 		Short:   "Forget the credentials for a registry",
-		Example: "  wherry logout registry.plant-7:5000",
+		Example: "  wherry logout registry.plant-7:5000\n  wherry logout hub https://hub.example.com",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, err := hostOf(args[0])

@@ -96,7 +96,7 @@ func HubFailure(err error, hub string) error {
 	case hubapi.CodeUnauthenticated:
 		return cli.Fail(cli.Denied, err, fmt.Sprintf("give --token-file or $%s, or run %q; for a hub on this machine, $%s names its folder", hubTokenVariable, "wherry login hub "+hub, HubDataVariable))
 	case hubapi.CodeForbidden:
-		return cli.Fail(cli.Denied, err, `ask an admin of the hub for a token with that role; "wherry hub access create" makes one`)
+		return cli.Fail(cli.Denied, err, `ask an admin of the hub for a token that may; "wherry hub access create" makes one`)
 	}
 	return err
 }

@@ -194,7 +194,11 @@ func TestErrorsOfTheHubHaveCodesAndHints(t *testing.T) {
 func TestNothingThatMatchesIsSaid(t *testing.T) {
 	none := canned{clusters: func(fleet.Query) (fleet.Clusters, error) { return fleet.Clusters{Clusters: []fleet.Cluster{}}, nil }}
 	for f, want := range map[format]string{asTable: "0 clusters\n", asNDJSON: "", asName: ""} {
-		out, said, code := terminal{make: newGetCommand, answers: none}.run("clusters", "-o", string(f))
+		out, said, code := terminal{make: newGetCommand, answers: none}.run("clusters", "-o", string(f), "--limit", "7")
+		require.Equal(t, cli.OK, code)
+		require.Equal(t, "there is nothing yet\n", said)
+		require.Equal(t, want, out)
+		out, said, code = terminal{make: newGetCommand, answers: none}.run("clusters", "-o", string(f), "--state", "failed")
 		require.Equal(t, cli.OK, code)
 		require.Equal(t, "nothing matches\n", said)
 		require.Equal(t, want, out)

@@ -3,9 +3,11 @@ package fleetcmd
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/hub/fleet"
 )
@@ -71,10 +73,22 @@ func list[P, T any](cmd *cobra.Command, l *lister, k kind[P, T]) error {
 			err = document(cmd.OutOrStdout(), l.format, whole)
 		}
 		if err == nil && n == 0 && !l.quiet {
-			cmd.PrintErrln("nothing matches")
+			cmd.PrintErrln(nothing(cmd))
 		}
 		return err
 	})
+}
+
+// nothing says that there are no rows. A hub that is asked for all has none yet.
+func nothing(cmd *cobra.Command) string {
+	chosen := cmd.Flags().NArg() > 0
+	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		chosen = chosen || f.Changed && !slices.Contains([]string{"output", "sort", "limit", "of", "by"}, f.Name)
+	})
+	if chosen {
+		return "nothing matches"
+	}
+	return "there is nothing yet"
 }
 
 // pages asks for rows, page by page, until there are limit; zero means all. Forms that stream are written as rows come, and

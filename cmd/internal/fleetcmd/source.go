@@ -31,7 +31,9 @@ const (
 
 // askHelp explains which hub is asked.
 const askHelp = `--hub asks a hub by its URL, else $WHERRY_HUB; --data reads a hub's folder, else $WHERRY_HUB_DATA, also
-while it serves. Without any of them, the hub of wherry.yaml is asked, else of the context in use; else the folder ./hub is read if a hub is there, else ` + defaultURL + ` asked.`
+while it serves. Without any of them, the hub of wherry.yaml is asked, else that of the context in use; else
+the folder ./hub is read if a hub is there, else ` + defaultURL + ` is asked. A hub on PostgreSQL is asked
+with --hub; with --data, $WHERRY_HUB_DATABASE gives its database.`
 
 // source is the flags for the hub that is asked.
 type source struct {
@@ -75,7 +77,11 @@ func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 	if err != nil {
 		return err
 	}
-	return failure(flags.HubFailure(use(c), url), startHint)
+	err = flags.HubFailure(use(c), url)
+	if errors.As(err, new(*hubapi.Error)) { // it has answered
+		return failure(err, "")
+	}
+	return failure(err, startHint)
 }
 
 // askFolder reads a hub's folder in this process.

@@ -73,6 +73,8 @@ func failure(err error, dir location) error {
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
+	case errors.Is(err, hub.ErrNoHub) && !dir.isServer() && dir.hasKey():
+		return cli.Fail(cli.Usage, err, fmt.Sprintf("it has a hub's key and no database: if that is on PostgreSQL, give its URL in $%s", databaseVariable))
 	case errors.Is(err, hub.ErrNoHub):
 		return cli.Fail(cli.Usage, err, fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve"))
 	case errors.Is(err, store.ErrOtherKey):

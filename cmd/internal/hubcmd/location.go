@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -101,6 +102,12 @@ func (l location) String() string {
 		return l.folder
 	}
 	return hub.DatabaseName(o.Database)
+}
+
+// hasKey reports whether the folder has a hub's key.
+func (l location) hasKey() bool {
+	_, err := os.Stat(filepath.Join(l.folder, hub.KeyFile))
+	return err == nil
 }
 
 // isServer reports whether the hub's database is on a server.
