@@ -3,14 +3,10 @@ package hub
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -87,48 +83,6 @@ func TestFailuresThatNoReportToldOfAreInTheHistory(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{"1/1 compliant ", "1/2 compliant  failures=3", "1/4 compliant "}, historyOf(t, h, a.UID)["drone-main"])
-}
-
-// Whatever order reports arrive in, present and history end up the same.
-func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
-	h, _ := newHub(t)
-	run := 0
-	rapid.Check(t, func(rt *rapid.T) {
-		var reports [][]bundle.Item
-		states := []bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}
-		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
-			items := map[string]bundle.Item{}
-			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
-				it := storetest.Item(w, rapid.SampledFrom(states).Draw(rt, "state"))
-				it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
-				items[w] = it
-			}
-			reports = append(reports, slices.SortedFunc(maps.Values(items), func(a, b bundle.Item) int { return strings.Compare(a.Workload, b.Workload) }))
-		}
-		inOrder := make([]int, len(reports))
-		for i := range inOrder {
-			inOrder[i] = i
-		}
-		run++
-		one := arrive(t, h, fmt.Sprintf("in-order-%d", run), reports, inOrder)
-		other := arrive(t, h, fmt.Sprintf("shuffled-%d", run), reports, rapid.Permutation(inOrder).Draw(rt, "arrival"))
-		require.Equal(rt, historyOf(t, h, one), historyOf(t, h, other))
-		require.Equal(rt, presentOf(t, h, one), presentOf(t, h, other))
-	})
-}
-
-// arrive registers a cluster, imports its reports in the given order, and returns its uid. Every fourth
-// report begins an incarnation.
-func arrive(t *testing.T, h *Hub, name string, reports [][]bundle.Item, arrival []int) string {
-	t.Helper()
-	a := newAgent(t, name)
-	a.register(t, h)
-	for _, i := range arrival {
-		result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(int64(1+i/4), int64(1+i%4), reports[i]...))}, store.ViaMedia)
-		require.NoError(t, err)
-		require.Equal(t, 1, result.Accepted, result.Rejected)
-	}
-	return a.UID
 }
 
 // presentOf returns the deployments of one cluster, without which cluster it is.

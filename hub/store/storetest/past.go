@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -186,7 +187,7 @@ func aMomentOfThePastIsTheLastReportBeforeItWhateverOrderReportsArriveIn(t *test
 			require.Equal(t, n, f.ingestedBy(store.ViaMedia, c, arrived[:n]...).Accepted)
 			arrived = arrived[n:]
 		}
-		for m := -1; m < 120; m++ {
+		for m := -1; m < 120; m += sweeptest.Every(3) {
 			at := Epoch.Add(time.Duration(m) * time.Minute)
 			want := then(all, at)
 			got := f.scanned(at, store.Scope{UIDs: []string{c.UID}})
