@@ -1,10 +1,6 @@
 package hubapi
 
-import (
-	"net/url"
-
-	"github.com/opencontainers/go-digest"
-)
+import "github.com/opencontainers/go-digest"
 
 const (
 	// ReleasesPattern takes an OCI layout in a tar with an environment record, the releases that it names, the trust
@@ -18,9 +14,6 @@ const (
 	// MaxLearnedBytes bounds its answer.
 	MaxLearnedBytes = 8 << 20
 )
-
-// ReleasesURL returns the URL for releases, at the hub whose URL is base.
-func ReleasesURL(base string) (string, error) { return url.JoinPath(base, "v1/releases") }
 
 // Learned is what a hub has learned from an environment record.
 type Learned struct {

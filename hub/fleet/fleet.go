@@ -95,6 +95,9 @@ const (
 	Nothing Relation = "nothing"
 )
 
+// Relations lists every relation.
+func Relations() []Relation { return []Relation{Current, Behind, Ahead, Foreign, Nothing} }
+
 // Meant is what a cluster is meant to run, and how far it is from that.
 type Meant struct {
 	Release  *bundle.ReportRelease `json:"release,omitempty"` // the one that it is meant to run

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -98,7 +99,7 @@ func parameters() []parameter {
 		{
 			name: "silentFor",
 			read: func(q *Query, v string, _ time.Time) (err error) {
-				q.SilentFor, err = ParseDuration(v)
+				q.SilentFor, err = duration.Parse(v)
 				return err
 			},
 			write: func(q *Query) string {
@@ -251,7 +252,7 @@ func ParseMoment(s string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, s); err == nil {
 		return t, nil
 	}
-	d, err := ParseDuration(s)
+	d, err := duration.Parse(s)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21T12:00:00Z nor a duration such as 24h or 7d", s)
 	}
@@ -265,26 +266,6 @@ func FormatMoment(t time.Time) string {
 	}
 	return t.UTC().Format(time.RFC3339Nano)
 }
-
-// ParseDuration reads a duration that is not negative, in the form of time.ParseDuration, or in days or weeks, such as 7d
-// or 2w.
-func ParseDuration(s string) (time.Duration, error) {
-	for unit, length := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
-		if count, ok := strings.CutSuffix(s, unit); ok {
-			if n, err := strconv.ParseUint(count, 10, 16); err == nil && n <= maxDays {
-				return time.Duration(n) * length, nil
-			}
-		}
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no duration such as 90m, 24h or 7d", s)
-	}
-	return d, nil
-}
-
-// maxDays bounds a number of days or weeks; a Duration has room for 15,000 weeks.
-const maxDays = 15_000
 
 // UnknownParameter returns the error of a parameter that is none of the known ones. It names the one that was probably meant,
 // and wraps store.ErrInvalid.

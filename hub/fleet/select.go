@@ -112,7 +112,7 @@ func (c *choice) checkWords() error {
 	if len(states) > 0 {
 		c.states = c.m.oneOf(states...)
 	}
-	known := []Relation{Current, Behind, Ahead, Foreign, Nothing}
+	known := Relations()
 	for _, r := range q.Relation {
 		if !slices.Contains(known, r) {
 			return fmt.Errorf("relation %q: %w: it is one of %v", store.Plain(store.Clip(string(r))), store.ErrInvalid, known)

@@ -69,7 +69,7 @@ func (q *query) addChoosing(cmd *cobra.Command, without ...string) {
 	if has("relation") {
 		f.StringSliceVar(&q.relations, "relation", nil, "only what stands like this to what it is meant to run: `RELATIONS` such as behind,foreign")
 		cli.NotEmpty(cmd, "relation")
-		_ = cmd.RegisterFlagCompletionFunc("relation", listCompletion(words(relations)))
+		_ = cmd.RegisterFlagCompletionFunc("relation", listCompletion(words(fleet.Relations())))
 	}
 	if has("silent-for") {
 		f.StringVar(&q.silentFor, "silent-for", "", "only clusters whose last word is at least this `DURATION` old, such as 7d")
@@ -126,9 +126,6 @@ const terminalRows = 100
 // ofPresent are the flags that choose among what is there, and not among changes.
 var ofPresent = []string{"relation", "silent-for", "as-of", "image", "adapter"}
 
-// relations lists how clusters stand to what is published.
-var relations = []fleet.Relation{fleet.Current, fleet.Behind, fleet.Ahead, fleet.Foreign, fleet.Nothing}
-
 // words returns values as texts.
 func words[S ~string](all []S) []string {
 	out := make([]string, len(all))
@@ -153,8 +150,8 @@ func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 		q.State = append(q.State, bundle.State(strings.TrimSpace(s)))
 	}
 	for _, r := range q.relations {
-		if !slices.Contains(relations, fleet.Relation(r)) {
-			return cli.Usagef("--relation %q: it is one of %s", r, alternatives(relations))
+		if !slices.Contains(fleet.Relations(), fleet.Relation(r)) {
+			return cli.Usagef("--relation %q: it is one of %s", r, alternatives(fleet.Relations()))
 		}
 		q.Relation = append(q.Relation, fleet.Relation(r))
 	}
