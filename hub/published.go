@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/desired"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -158,7 +159,7 @@ func (h *Hub) receiveReleases(w http.ResponseWriter, r *http.Request) (hubapi.Le
 	case learned.New:
 		err = access.Note(ctx, h.store, store.AuditEntry{
 			At: h.enroller.sign.now(), Action: "publish releases", Object: learned.Platform + "/" + learned.Environment, Environment: learned.Environment,
-			Detail: fmt.Sprintf("record %s, %d new releases", learned.Record, learned.Releases),
+			Detail: fmt.Sprintf("record %s, %s", learned.Record, show.Count(learned.Releases, "new release")),
 		})
 	}
 	return learned.Learned, err

@@ -57,8 +57,8 @@ given with --host: a web page of another site could read the fleet otherwise. A 
 passes its own host name on needs it too. With --anonymous, which only a loopback address takes, requests
 without a token may read.
 
-With --watch the hub follows what is published at a location, so that it knows what each cluster is meant to
-run; "wherry publish --hub" brings that to a hub that reaches no registry. Either needs --trust or
+With --watch the hub follows what is published at a location for the environments of its clusters, so that it
+knows what each cluster is meant to run; "wherry publish --hub" sends that to a hub that reaches no registry. Either needs --trust or
 --trust-key: only releases that these cover are learned, as agents judge them.`,
 		Example: `  wherry hub serve
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub

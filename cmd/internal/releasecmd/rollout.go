@@ -15,8 +15,8 @@ func Rollout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Help releases through the rings of an environment",
-		Long: `Help releases through the rings of an environment. "wherry publish --ring NAME" brings a release to a ring; this is
-for what comes beside that.`,
+		Long: `Help releases through the rings of an environment. "wherry publish --ring NAME" brings a release to a ring; "status"
+shows how far the clusters are with it.`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newMoveCommand())

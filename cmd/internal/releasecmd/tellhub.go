@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/publisher"
@@ -46,7 +47,7 @@ func (p *publishing) tellHub(cmd *cobra.Command, done *publisher.Published, to o
 		}
 		cmd.PrintErrf("warning: published, and the hub did not take %d of the releases, such as %s: %s\n", len(learned.Refused), one.ClusterType, cli.Indented(one.Message))
 	case learned.New:
-		cmd.PrintErrf("the hub at %s was told: %d new releases\n", url, learned.Releases)
+		cmd.PrintErrf("the hub at %s was told: %s\n", url, show.Count(learned.Releases, "new release"))
 	}
 }
 
