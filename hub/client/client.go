@@ -49,32 +49,12 @@ const (
 
 // Clusters implements fleet.Answers.
 func (c Client) Clusters(ctx context.Context, q fleet.Query) (fleet.Clusters, error) {
-	var all fleet.Clusters
-	next, err := pages(ctx, c, "v1/clusters", q, q.Values(), func(p fleet.Clusters, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Clusters = append(all.Clusters, p.Clusters...)
-		}
-		return len(p.Clusters), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/clusters", q, q.Values(), func(p *fleet.Clusters) (*[]fleet.Cluster, *string) { return &p.Clusters, &p.Next })
 }
 
 // Deployments implements fleet.Answers.
 func (c Client) Deployments(ctx context.Context, q fleet.Query) (fleet.Deployments, error) {
-	var all fleet.Deployments
-	next, err := pages(ctx, c, "v1/deployments", q, q.Values(), func(p fleet.Deployments, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Deployments = append(all.Deployments, p.Deployments...)
-		}
-		return len(p.Deployments), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/deployments", q, q.Values(), func(p *fleet.Deployments) (*[]fleet.Deployment, *string) { return &p.Deployments, &p.Next })
 }
 
 // Count implements fleet.Answers.
@@ -88,17 +68,7 @@ func (c Client) Count(ctx context.Context, of string, by []string, q fleet.Query
 
 // Releases implements fleet.Answers.
 func (c Client) Releases(ctx context.Context, q fleet.Query) (fleet.Releases, error) {
-	var all fleet.Releases
-	next, err := pages(ctx, c, "v1/releases", q, q.Values(), func(p fleet.Releases, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Releases = append(all.Releases, p.Releases...)
-		}
-		return len(p.Releases), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/releases", q, q.Values(), func(p *fleet.Releases) (*[]fleet.Release, *string) { return &p.Releases, &p.Next })
 }
 
 // Release implements fleet.Answers.
@@ -141,53 +111,23 @@ func (c Client) Compare(ctx context.Context, left, right fleet.Side, onlyDiff bo
 
 // Drift implements fleet.Answers.
 func (c Client) Drift(ctx context.Context, q fleet.Query) (fleet.Drifts, error) {
-	var all fleet.Drifts
-	next, err := pages(ctx, c, "v1/drift", q, q.Values(), func(p fleet.Drifts, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Drifts = append(all.Drifts, p.Drifts...)
-		}
-		return len(p.Drifts), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/drift", q, q.Values(), func(p *fleet.Drifts) (*[]fleet.Drift, *string) { return &p.Drifts, &p.Next })
 }
 
 // History implements fleet.Answers.
 func (c Client) History(ctx context.Context, q fleet.HistoryQuery) (fleet.History, error) {
-	var all fleet.History
 	values := q.Values()
 	for name, at := range map[string]time.Time{"from": q.From, "until": q.Until} {
 		if !at.IsZero() {
 			values.Set(name, fleet.FormatMoment(at))
 		}
 	}
-	next, err := pages(ctx, c, "v1/history", q.Query, values, func(p fleet.History, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Changes = append(all.Changes, p.Changes...)
-		}
-		return len(p.Changes), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/history", q.Query, values, func(p *fleet.History) (*[]fleet.HistoryRow, *string) { return &p.Changes, &p.Next })
 }
 
 // Reports implements fleet.Answers.
 func (c Client) Reports(ctx context.Context, cluster string, q fleet.Query) (fleet.Reports, error) {
-	var all fleet.Reports
-	next, err := pages(ctx, c, "v1/clusters/"+url.PathEscape(cluster)+"/reports", q, q.Values(), func(p fleet.Reports, first bool) (int, string) {
-		if first {
-			all = p
-		} else {
-			all.Reports = append(all.Reports, p.Reports...)
-		}
-		return len(p.Reports), p.Next
-	})
-	all.Next = next
-	return all, err
+	return list(ctx, c, "v1/clusters/"+url.PathEscape(cluster)+"/reports", q, q.Values(), func(p *fleet.Reports) (*[]fleet.Report, *string) { return &p.Reports, &p.Next })
 }
 
 // Report implements fleet.Answers.
@@ -196,33 +136,41 @@ func (c Client) Report(ctx context.Context, cluster, name string) (fleet.ReportD
 	return answer, c.get(ctx, "v1/clusters/"+url.PathEscape(cluster)+"/reports/"+url.PathEscape(name), nil, &answer)
 }
 
-// pages asks for the pages of a list until there are as many rows as q wants; add takes a page, and returns the number of
-// its rows and where the next one begins. It returns where the list goes on; empty at its end.
-func pages[T any](ctx context.Context, c Client, path string, q fleet.Query, values url.Values, add func(page T, first bool) (int, string)) (string, error) {
+// list asks for the pages of a list until there are as many rows as q wants, and returns them as one page, whose other fields
+// are those of the first. Parts points at a page's rows, and at where the next one begins; that is empty at the list's end.
+func list[P, R any](ctx context.Context, c Client, path string, q fleet.Query, values url.Values, parts func(*P) (*[]R, *string)) (all P, err error) {
+	rows, next := parts(&all)
 	budget := cmp.Or(c.maxList, maxListBytes)
-	for have, asked, after := 0, 0, q.After; ; asked++ {
+	for asked, after := 0, q.After; ; asked++ {
 		limit := fleet.MaxRows
 		if q.Limit > 0 {
-			limit = min(limit, q.Limit-have)
+			limit = min(limit, q.Limit-len(*rows))
 		}
 		values.Set("limit", strconv.Itoa(limit))
 		if after != "" {
 			values.Set("after", after)
 		}
 		if budget <= 0 {
-			return "", c.wrap(errTooLarge)
+			*next = ""
+			return all, c.wrap(errTooLarge)
 		}
-		var page T
+		var page P
 		read, err := c.getBounded(ctx, path, values, &page, min(maxAnswerBytes, budget))
 		if err != nil {
-			return "", err
+			*next = ""
+			return all, err
 		}
 		budget -= max(read, minPageBytes)
-		rows, next := add(page, asked == 0)
-		if have += rows; next == "" || next == after || q.Limit > 0 && have >= q.Limit {
-			return next, nil
+		more, following := parts(&page)
+		if asked == 0 {
+			all = page
+		} else {
+			*rows, *next = append(*rows, *more...), *following
 		}
-		after = next
+		if *next == "" || *next == after || q.Limit > 0 && len(*rows) >= q.Limit {
+			return all, nil
+		}
+		after = *next
 	}
 }
 
