@@ -78,7 +78,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
-				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
@@ -91,6 +91,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/prompt"},
+			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/releasecmd"},
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
@@ -104,8 +105,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"rbac": nil,
 		},
 		"examples": {
-			"demo": {""},
-			"":     nil,
+			"demo":       {""},
+			"simulation": nil,
+			"":           nil,
 		},
 		"hub": {
 			"": {"access", "admission", "api", "desired", "fleet", "manage", "metrics", "store", "store/postgres", "store/sqlite", "upkeep", "upstream", "web"},
@@ -142,6 +144,13 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"embed/chart":         {"giveup"},
 			"embed/kustomization": {"giveup"},
+
+			"promote":   {"", "decisions", "forge", "gate", "gitcmd", "gitrepo", "platform", "releases", "trust"},
+			"undo":      {"", "decisions", "keys", "releases", "signing", "standing", "trust", "usage"},
+			"cohort":    {"gate", "releases", "roster", "trust"},
+			"decisions": {"gate", "keys", "releases", "trust"},
+			"gate":      nil,
+			"follow":    {"gitrepo"},
 
 			"announce":     {"releases"},
 			"deltas":       {"pack", "releases", "standing"},
@@ -212,9 +221,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"scheduler": {
 			"lint": {"", "check", "finding", "kinds", "memo", "secret", "siteschema", "yamlvalue"},
 
-			"":         {"check", "finding", "kinds", "schema", "secret", "siteschema", "template", "yamlvalue"},
-			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
-			"schema":   {"finding", "secret"},
+			"":          {"check", "finding", "kinds", "promotion", "schema", "secret", "siteschema", "template", "yamlvalue"},
+			"promotion": nil,
+			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
+			"schema":    {"finding", "secret"},
 
 			"siteschema": {"finding", "kinds"},
 

@@ -1,0 +1,162 @@
+// Package gate judges whether a commit may enter an environment, or a release its next ring.
+//
+// [Judge] is a pure function: a [Question] has all that it reads, and the [Verdict] has every rule with its numbers and what
+// would change it. Who asks gathers the facts first: from a hub, or from a roster and the reports in a registry.
+package gate
+
+import (
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// Result is the result of a rule, and of a gate as a whole.
+type Result string
+
+// The results. Wait may become Pass by time and by what others do; Fail does not, without a change.
+const (
+	Pass Result = "pass"
+	Wait Result = "wait"
+	Fail Result = "fail"
+)
+
+// The names of the rules, in the order in which a verdict lists them.
+const (
+	RulePublished  = "published"  // the environment below has the commit, in a record
+	RuleComplete   = "complete"   // nothing of it is incomplete
+	RulePinned     = "pinned"     // no assignment is floating
+	RuleCohort     = "cohort"     // there are clusters
+	RuleReported   = "reported"   // enough have reported
+	RuleCompliant  = "compliant"  // enough of those are compliant
+	RuleFailed     = "failed"     // not too many failed
+	RuleQuarantine = "quarantine" // not too many have put the release into quarantine
+	RuleFailures   = "failures"   // assignments have not failed too often since the release was made
+	RuleRequired   = "required"   // the required clusters are compliant
+	RuleSoak       = "soak"
+	RuleApprovals  = "approvals"
+	RuleCheck      = "check"
+	RuleSchedule   = "schedule"
+	RuleAutomation = "automation" // nobody has paused the environment; it holds for automation, not for people
+)
+
+// Question is what a gate is asked.
+type Question struct {
+	Policy promotion.Policy // of the environment that is to get the commit, as it runs now
+	Gate   promotion.Gate   // the policy's Gate or RingGate
+	// Ring is the ring that is to get the release; empty for a promotion.
+	Ring string
+	// Commit is the base commit, and Candidate the record of the environment below (for a ring: of the environment itself)
+	// that has it; Candidate is nil if there is none.
+	Commit    string
+	Candidate *Candidate
+	Cohort    Cohort
+	Required  *Cohort // of the required clusters; nil without such a rule
+	// Stays are the times that environments of SoakIn had the commit, by environment, oldest first.
+	Stays     map[string][]Stay
+	Decisions []Decided // verified, about this environment; those about other content are ignored
+	Check     *Checked  // of the external check; nil if it was not run
+	// Automatic is true if nobody asks by hand.
+	Automatic bool
+	Now       time.Time
+}
+
+// Candidate is what the record that is judged has.
+type Candidate struct {
+	Platform    string
+	Environment string
+	BaseCommit  string
+	IssuedAt    time.Time
+	Incomplete  []string
+	// Floating names the assignments whose content is not pinned, as <cluster type>/<assignment>, sorted.
+	Floating []string
+	// Contents are the digests of the trees, by cluster type.
+	Contents map[string]digest.Digest
+}
+
+// Cohort is how far the clusters are whose proof a gate counts: those that were registered, and not retired, before the
+// record's time of issue.
+type Cohort struct {
+	// From is "hub" or "registry", and AsOf the time of the answer.
+	From     string    `json:"from"`
+	AsOf     time.Time `json:"asOf"`
+	Clusters int       `json:"clusters"` // without those of NotReporting
+	// Compliant, Progressing, Failed and Waiting have reported within the policy's time; Unknown has not.
+	Compliant   int `json:"compliant"`
+	Progressing int `json:"progressing"`
+	Failed      int `json:"failed"`
+	Waiting     int `json:"waiting"`
+	Unknown     int `json:"unknown"`
+	// Quarantined counts clusters with the release in quarantine, Failures the failures of assignments since the record's time of issue.
+	Quarantined int `json:"quarantined"`
+	Failures    int `json:"failures"`
+	// NotReporting counts clusters that are registered with "reporting: none".
+	NotReporting int `json:"notReporting"`
+	// Open are the clusters that are not compliant, the worst first, and at most as many as were asked for.
+	Open []Cluster `json:"open"`
+}
+
+// Reported is how many clusters have reported.
+func (c Cohort) Reported() int { return c.Compliant + c.Progressing + c.Failed + c.Waiting }
+
+// Cluster is a cluster that is not compliant.
+type Cluster struct {
+	UID     string `json:"uid"`
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Ring    string `json:"ring,omitempty"`
+	Verdict string `json:"verdict"` // failed, unknown, waiting or progressing; see docs/reference/hub.md
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// LastSeen is zero for a cluster that has never reported.
+	LastSeen time.Time `json:"lastSeen,omitzero"`
+}
+
+// Stay is a time in which an environment had a commit. A zero Until means that it has it now.
+type Stay struct {
+	From, Until time.Time
+}
+
+// Decided is a decision with the person who made it, who is a member of the group that was asked.
+type Decided struct {
+	bundle.Decision
+	Member string
+	KeyID  string
+}
+
+// Checked is the answer of an external check.
+type Checked struct {
+	Result  Result
+	Message string
+	At      time.Time
+}
+
+// Verdict is the answer of a gate. Its JSON form is an interface.
+type Verdict struct {
+	Environment string    `json:"environment"`
+	Ring        string    `json:"ring,omitempty"`
+	From        string    `json:"from,omitempty"` // the environment that was judged
+	Commit      string    `json:"commit,omitempty"`
+	Policy      string    `json:"policy,omitempty"`
+	AsOf        time.Time `json:"asOf"`
+	Result      Result    `json:"result"` // the worst of the rules
+	Rules       []Rule    `json:"rules"`
+	// NextLook is the earliest moment at which the result may change by time alone, such as the end of a soak; zero if there is none.
+	NextLook time.Time `json:"nextLook,omitzero"`
+	Cohort   Cohort    `json:"cohort"`
+}
+
+// Rule is the result of one rule.
+type Rule struct {
+	Name   string `json:"rule"`
+	Result Result `json:"result"`
+	// Has and Wants are for people, with the numbers: "38 of 40 (95.0 %)", "at least 90 %".
+	Has   string `json:"has"`
+	Wants string `json:"wants"`
+	// Change says what would make it pass; empty if it passes.
+	Change string `json:"change,omitempty"`
+	// Overridden has who overrode it, and why.
+	Overridden string `json:"overridden,omitempty"`
+}
