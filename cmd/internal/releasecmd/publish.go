@@ -3,20 +3,13 @@
 package releasecmd
 
 import (
-	"errors"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/checks"
-	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
 // publishing holds the flags of publish.
@@ -147,70 +140,12 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	p.options.OCI = p.registry.Options()
-	built, err := p.source.Render(cmd, place, to.Dir, platform.Options{
-		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, p.options.Trust, keys, p.options),
+	_, err = PublishEnvironment(cmd, Publication{
+		Source: &p.source, Place: place, To: to, Keys: keys, TrustFile: p.trust, Registry: p.registry, Fleet: p.fleet,
+		RequireClean: p.clean, Options: p.options,
+		Print: func(done *publisher.Published) error {
+			return cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) })
+		},
 	})
-	if err != nil {
-		return err
-	}
-	loaded := built.Loaded
-	if err := p.checkClean(cmd, loaded); err != nil {
-		return err
-	}
-	opts := p.options
-	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
-	opts.Unread, opts.Strict = loaded.Unread, p.source.Strict
-	if opts.Fleet, err = p.clusters(cmd, built); err != nil {
-		return err
-	}
-	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
-	opts.Parallel = publisher.DefaultParallel
-	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
-	defer p.source.Cache.Trim()
-	done, err := publisher.Publish(cmd.Context(), built.Result, to, keys, opts)
-	for _, w := range done.Warnings {
-		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
-	}
-	if err != nil {
-		for _, ct := range done.ClusterTypes {
-			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
-		}
-		var refused *checks.Error
-		if errors.As(err, &refused) {
-			return cli.Fail(cli.Denied, refused, "")
-		}
-		return flags.RegistryFailure(err, to)
-	}
-	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
-		return err
-	}
-	if p.options.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
-		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
-	}
-	p.tellHub(cmd, done, to)
-	return conclude(cmd, done, to, p.trust, p.source.Strict)
-}
-
-// clusters returns the clusters that plan checks count. Without such a check no hub is asked.
-func (p *publishing) clusters(cmd *cobra.Command, built platform.Built) (*impact.Fleet, error) {
-	roster := diff.RosterOf(built.Loaded.Model)
-	if !built.Result.Checks.HasPlans() {
-		return &roster, nil
-	}
-	p.fleet.Default(p.source.Settings())
-	known, err := p.fleet.Of(cmd, built, p.options.Platform)
-	if known == nil {
-		known = &roster
-	}
-	return known, err
-}
-
-// checkClean prints which files are in no commit, and refuses them with --require-clean.
-func (p *publishing) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
-	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
-	if p.clean && len(files) > 0 {
-		return cli.Fail(cli.Usage, errors.New(flags.Uncommitted(files, "")), "commit them, or leave out --require-clean")
-	}
-	return p.source.WarnUncommitted(cmd, files, ", so the releases name no commit of them")
+	return err
 }

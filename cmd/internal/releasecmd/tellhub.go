@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/client"
@@ -21,8 +20,8 @@ import (
 
 // tellHub sends what was published to the hub of --hub, and prints a warning if it cannot: that is never an error, since the
 // publication stands.
-func (p *publishing) tellHub(cmd *cobra.Command, done *publisher.Published, to oci.Location) {
-	url := p.fleet.Given()
+func (p *Publication) tellHub(cmd *cobra.Command, done *publisher.Published) {
+	url := p.Fleet.Given()
 	if url == "" || done.Record.Digest == "" {
 		return
 	}
@@ -33,7 +32,7 @@ func (p *publishing) tellHub(cmd *cobra.Command, done *publisher.Published, to o
 	if done.Record.Result == releases.OutcomeSkipped {
 		return
 	}
-	learned, err := p.sendTo(cmd, done, to)
+	learned, err := p.sendTo(cmd, done)
 	var refused *hubapi.Error
 	switch {
 	case errors.As(err, &refused) && refused.Code == hubapi.CodeUnauthenticated:
@@ -52,13 +51,13 @@ func (p *publishing) tellHub(cmd *cobra.Command, done *publisher.Published, to o
 }
 
 // sendTo sends the documents, and then once more with the trees that the hub lacks.
-func (p *publishing) sendTo(cmd *cobra.Command, done *publisher.Published, to oci.Location) (hubapi.Learned, error) {
+func (p *Publication) sendTo(cmd *cobra.Command, done *publisher.Published) (hubapi.Learned, error) {
 	none := hubapi.Learned{}
-	hub, err := p.fleet.Client(cmd)
+	hub, err := p.Fleet.Client(cmd)
 	if err != nil {
 		return none, err
 	}
-	from, err := to.Open(p.registry.Options())
+	from, err := p.To.Open(p.Registry.Options())
 	if err != nil {
 		return none, err
 	}

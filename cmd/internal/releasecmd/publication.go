@@ -1,0 +1,114 @@
+package releasecmd
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/impact"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/platform"
+)
+
+// Publication is what [PublishEnvironment] publishes. Source, Place, To and Keys are required.
+type Publication struct {
+	// Source is resolved: Place is what its Resolve or ResolveAll returned. Its Environment is the one to publish, and its
+	// Dropped is what Options drops.
+	Source *flags.Source
+	Place  string
+	To     oci.Location
+	Keys   []*keys.Key
+	// TrustFile is version 1 of the trust document, for a hint; Options.Trust is what it led to.
+	TrustFile string
+	Registry  flags.Registry
+	// Fleet has the hub that is told, if its flag was given, and that plan checks ask. The zero value has none.
+	Fleet flags.Fleet
+	// RequireClean refuses folders with changes that are in no commit.
+	RequireClean bool
+	// Options are those of the publisher. What the platform, Source and Registry say is filled in.
+	Options publisher.PublishOptions
+	// Print prints the result to stdout, before the conclusion is printed to stderr. It may be nil.
+	Print func(*publisher.Published) error
+}
+
+// PublishEnvironment renders an environment and publishes it, as wherry publish does, and tells the hub. It prints problems,
+// warnings and the conclusion to stderr. The result is nil if nothing was published; with a result, the error is about
+// assignments that failed (exit code 1) or signatures that are missing (5).
+func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
+	p.Options.OCI = p.Registry.Options()
+	built, err := p.Source.Render(cmd, p.Place, p.To.Dir, platform.Options{
+		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
+	})
+	if err != nil {
+		return nil, err
+	}
+	loaded := built.Loaded
+	if err := p.checkClean(cmd, loaded); err != nil {
+		return nil, err
+	}
+	opts := p.Options
+	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.Unread, opts.Strict = loaded.Unread, p.Source.Strict
+	if opts.Fleet, err = p.clusters(cmd, built); err != nil {
+		return nil, err
+	}
+	opts.Cache, opts.Packed = p.Source.Cache.Get(), built.Packed
+	opts.Parallel = publisher.DefaultParallel
+	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
+	defer p.Source.Cache.Trim()
+	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	if err != nil {
+		for _, ct := range done.ClusterTypes {
+			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
+		}
+		var refused *checks.Error
+		if errors.As(err, &refused) {
+			return nil, cli.Fail(cli.Denied, refused, "")
+		}
+		return nil, flags.RegistryFailure(err, p.To)
+	}
+	if p.Print != nil {
+		if err := p.Print(done); err != nil {
+			return done, err
+		}
+	}
+	if opts.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
+		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
+	}
+	p.tellHub(cmd, done)
+	return done, conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict)
+}
+
+// clusters returns the clusters that plan checks count. Without such a check no hub is asked.
+func (p *Publication) clusters(cmd *cobra.Command, built platform.Built) (*impact.Fleet, error) {
+	roster := diff.RosterOf(built.Loaded.Model)
+	if !built.Result.Checks.HasPlans() {
+		return &roster, nil
+	}
+	p.Fleet.Default(p.Source.Settings())
+	known, err := p.Fleet.Of(cmd, built, p.Options.Platform)
+	if known == nil {
+		known = &roster
+	}
+	return known, err
+}
+
+// checkClean prints which files are in no commit, and refuses them with RequireClean.
+func (p *Publication) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
+	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
+	if p.RequireClean && len(files) > 0 {
+		return cli.Fail(cli.Usage, errors.New(flags.Uncommitted(files, "")), "commit them, or leave out --require-clean")
+	}
+	return p.Source.WarnUncommitted(cmd, files, ", so the releases name no commit of them")
+}
