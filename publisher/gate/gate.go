@@ -143,7 +143,8 @@ type Verdict struct {
 	AsOf        time.Time `json:"asOf"`
 	Result      Result    `json:"result"` // the worst of the rules
 	Rules       []Rule    `json:"rules"`
-	// NextLook is the earliest moment at which the result may change by time alone, such as the end of a soak; zero if there is none.
+	// NextLook is the earliest moment at which no rule waits for time any more, such as the end of a soak or an opening that no
+	// freeze covers. It is zero if nothing waits for time, or time alone does not help.
 	NextLook time.Time `json:"nextLook,omitzero"`
 	Cohort   Cohort    `json:"cohort"`
 }
