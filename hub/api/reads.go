@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -197,6 +198,9 @@ func reads() []read {
 			more: []Parameter{
 				{Name: "environment", About: "the environment", Required: true, Example: "prod"},
 				{Name: "commit", About: "the commit, or its beginning with at least 7 digits", Required: true, Example: "c0ffee1"},
+				{Name: "rings", About: "the rings whose clusters count, with commas between them", Example: "canary,early"},
+				{Name: "registeredBefore", About: "only clusters that were registered before that time; the others are counted in later", Example: "2026-11-21T12:00:00Z"},
+				{Name: "maxReportAge", About: "clusters whose last word is older are unknown, whatever interval is expected of them", Example: "36h"},
 			},
 			ask: askRollout,
 		},
@@ -266,7 +270,24 @@ func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 	if environment == "" || commit == "" {
 		return nil, invalid("parameters environment and commit are needed")
 	}
-	return from.Rollout(ctx, environment, commit, r.query)
+	q := fleet.RolloutQuery{Query: r.query}
+	for name := range strings.SplitSeq(r.values.Get("rings"), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			q.Rings = append(q.Rings, name)
+		}
+	}
+	var err error
+	if v := r.values.Get("registeredBefore"); v != "" {
+		if q.RegisteredBefore, err = fleet.ParseMoment(v, r.now); err != nil {
+			return nil, invalid("parameter registeredBefore: %s", err)
+		}
+	}
+	if v := r.values.Get("maxReportAge"); v != "" {
+		if q.MaxReportAge, err = duration.Parse(v); err != nil {
+			return nil, invalid("parameter maxReportAge: %s", err)
+		}
+	}
+	return from.Rollout(ctx, environment, commit, q)
 }
 
 func askCompare(ctx context.Context, from fleet.Answers, r asked) (any, error) {

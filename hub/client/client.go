@@ -84,7 +84,7 @@ func (c Client) Environments(ctx context.Context, q fleet.Query) (fleet.Environm
 }
 
 // Rollout implements fleet.Answers. Without a limit, it lists at most fleet.MaxRows open clusters.
-func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.Query) (fleet.Rollout, error) {
+func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
 	var answer fleet.Rollout
 	if q.Limit == 0 {
 		q.Limit = fleet.MaxRows
@@ -92,6 +92,15 @@ func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet
 	values := q.Values()
 	values.Set("environment", environment)
 	values.Set("commit", commit)
+	if len(q.Rings) > 0 {
+		values.Set("rings", strings.Join(q.Rings, ","))
+	}
+	if !q.RegisteredBefore.IsZero() {
+		values.Set("registeredBefore", fleet.FormatMoment(q.RegisteredBefore))
+	}
+	if q.MaxReportAge != 0 {
+		values.Set("maxReportAge", q.MaxReportAge.String())
+	}
 	return answer, c.get(ctx, "v1/rollout", values, &answer)
 }
 

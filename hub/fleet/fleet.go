@@ -238,9 +238,23 @@ type Environments struct {
 	Environments []Environment `json:"environments"`
 }
 
+// RolloutQuery chooses the clusters of a rollout, and says what counts. The zero value is as the hub itself sees it.
+type RolloutQuery struct {
+	Query
+	// Rings are the rings whose clusters count; nil means all. Query.Ring is for one, and not for both.
+	Rings []string
+	// RegisteredBefore leaves out clusters that were registered at that time or later; they are counted in Rollout.Later.
+	// Retired ones never count. The zero time means all.
+	RegisteredBefore time.Time
+	// MaxReportAge is the age above which a cluster's last word does not count: it is unknown then. Zero means three of its
+	// own expected intervals, which do not matter otherwise.
+	MaxReportAge time.Duration
+}
+
 // Rollout is how far the clusters of an environment are with a commit of the platform.
 type Rollout struct {
 	AsOf        time.Time `json:"asOf,omitzero"`
+	ReadAt      time.Time `json:"readAt,omitzero"` // see Clusters
 	Environment string    `json:"environment"`
 	Commit      string    `json:"commit"` // all of it
 	// Done is true if all clusters are compliant with the commit. Failed means that it will not become so by waiting alone.
@@ -257,6 +271,12 @@ type Rollout struct {
 	FailedCount int    `json:"failedClusters"`
 	Waiting     int    `json:"waiting"`
 	Unknown     int    `json:"unknown"`
+	// NotReporting counts clusters that are registered as sending no reports, and Later those that were registered after
+	// RolloutQuery.RegisteredBefore. Neither are in the numbers above.
+	NotReporting int `json:"notReporting"`
+	Later        int `json:"later"`
+	// Quarantined counts clusters whose newest report, however old, says that a release with the commit is in quarantine there.
+	Quarantined int `json:"quarantined"`
 	// OldestProofSeconds is the age of the oldest proof among the compliant ones.
 	OldestProofSeconds int64 `json:"oldestProofSeconds,omitempty"`
 	// Open are the clusters that are not compliant with it, worst first, at most the query's limit.
@@ -468,7 +488,7 @@ type Answers interface {
 	// and a type in q.
 	Release(ctx context.Context, name string, q Query) (ReleaseDetail, error)
 	Environments(ctx context.Context, q Query) (Environments, error)
-	Rollout(ctx context.Context, environment, commit string, q Query) (Rollout, error)
+	Rollout(ctx context.Context, environment, commit string, q RolloutQuery) (Rollout, error)
 	Compare(ctx context.Context, left, right Side, onlyDiff bool) (Comparison, error)
 	Drift(ctx context.Context, q Query) (Drifts, error)
 	History(ctx context.Context, q HistoryQuery) (History, error)

@@ -208,3 +208,18 @@ func (r *row) age() int64 {
 	}
 	return max(0, (r.m.at.UnixMilli()-r.lastSeen)/1000)
 }
+
+// reports reports whether the cluster is registered with a key, without which nobody expects reports of it. The past does
+// not have the keys, so that those of now count for it.
+func (r *row) reports() bool {
+	c := r.cluster
+	if !r.m.asOf.IsZero() {
+		f := r.m.view.fleet
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		if c = f.byUID[r.uid]; c == nil {
+			return true
+		}
+	}
+	return len(c.keys) > 0 || c.unread
+}

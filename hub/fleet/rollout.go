@@ -40,12 +40,13 @@ var verdicts = []string{VerdictFailed, VerdictUnknown, VerdictWaiting, VerdictPr
 // a record says so: nothing of its type was held, left out, dropped or not published.
 //
 // Done needs one cluster at least, and that no type is incomplete at the commit; its newest record counts. All clusters of
-// the environment count, those of types and rings without a release at the commit too.
-func (v *View) Rollout(ctx context.Context, environment, commit string, q Query) (Rollout, error) {
+// the environment count, those of types and rings without a release at the commit too, but for those of which no reports are
+// expected.
+func (v *View) Rollout(ctx context.Context, environment, commit string, asked RolloutQuery) (Rollout, error) {
+	q, limit := asked.Query, asked.Limit
 	q.Environment, q.Commit = environment, ""
-	limit := q.Limit
 	q.Limit, q.Sort, q.After = 0, "", ""
-	if err := checkRollout(q); err != nil {
+	if err := checkRollout(q, asked); err != nil {
 		return Rollout{}, err
 	}
 	m, done, err := v.moment(ctx, q, false)
@@ -57,11 +58,14 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, q Query)
 	if err != nil {
 		return Rollout{}, err
 	}
+	if len(asked.Rings) > 0 {
+		chosen.ring = m.oneOf(asked.Rings...)
+	}
 	targets, whole, err := m.published.targetsOf(q, commit)
 	if err != nil {
 		return Rollout{}, err
 	}
-	out := rolloutCount{m: m, targets: targets, types: map[string]*TypeRollout{}}
+	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[string]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}}
 	for r := range chosen.clusters() {
 		out.add(r)
 	}
@@ -70,13 +74,14 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, q Query)
 			return Rollout{}, err
 		}
 	}
-	if v.seesAllOf(q) {
+	if v.seesAllOf(q) && len(asked.Rings) == 0 {
 		out.addTypes(q.Type)
 	}
 	answer := Rollout{
-		AsOf: m.asOf, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
+		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
 		Compliant: out.counts[verdictCompliant], Progressing: out.counts[VerdictProgressing], FailedCount: out.counts[VerdictFailed],
 		Waiting: out.counts[VerdictWaiting], Unknown: out.counts[VerdictUnknown],
+		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined,
 		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
 	answer.conclude(targets)
@@ -85,7 +90,13 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, q Query)
 }
 
 // checkRollout returns an error for conditions that would leave out the clusters that are not as they should be.
-func checkRollout(q Query) error {
+func checkRollout(q Query, asked RolloutQuery) error {
+	switch {
+	case len(asked.Rings) > 0 && q.Ring != "":
+		return fmt.Errorf("ring and rings: %w: give one of them", store.ErrInvalid)
+	case asked.MaxReportAge < 0:
+		return fmt.Errorf("maxReportAge %s: %w: it is not negative", asked.MaxReportAge, store.ErrInvalid)
+	}
 	for name, given := range map[string]bool{
 		"state": len(q.State) > 0, "relation": len(q.Relation) > 0, "silentFor": q.SilentFor != 0, "release": q.Release != "", "version": q.Version != "",
 		"config": q.ConfigDigest != "", "content": q.Content != "", "image": q.Image != "",
@@ -205,12 +216,25 @@ func (t *target) isPast() bool {
 // rolloutCount counts the clusters of a rollout.
 type rolloutCount struct {
 	m        *moment
+	asked    RolloutQuery
 	targets  map[*environmentIndex]*target
 	clusters int
 	counts   map[string]int // by verdict
 	oldest   int64
 	types    map[string]*TypeRollout
 	open     []openRow
+
+	notReporting, later, quarantined int
+
+	// places are by the handles of platform, environment and type, having by platform, type and release: a fleet has few.
+	places map[[3]uint32]rolloutPlace
+	having map[[3]uint32]bool
+}
+
+// rolloutPlace is the environment of clusters, and what the commit is for it. Both may be nil.
+type rolloutPlace struct {
+	environment *environmentIndex
+	target      *target
 }
 
 type openRow struct {
@@ -220,16 +244,24 @@ type openRow struct {
 }
 
 func (c *rolloutCount) add(r *row) {
-	t := c.targets[c.m.published.index.environmentOf(r.place())]
-	if t == nil && len(c.targets) > 0 && c.m.published.index.environmentOf(r.place()) != nil {
+	at := c.placeOf(r)
+	if at.target == nil && len(c.targets) > 0 && at.environment != nil {
 		return // of another platform, which has no such commit
 	}
-	verdict := r.verdict(t)
-	if c.counts == nil {
-		c.counts = map[string]int{}
+	if before := c.asked.RegisteredBefore; !before.IsZero() && r.added >= store.Millis(before) {
+		c.later++
+		return
 	}
+	if !r.reports() {
+		c.notReporting++
+		return
+	}
+	verdict := c.verdict(r, at.target)
 	c.clusters++
 	c.counts[verdict]++
+	if c.quarantines(r, at.target) {
+		c.quarantined++
+	}
 	row := c.typeRow(c.m.texts[r.typ])
 	row.Clusters++
 	switch verdict {
@@ -249,24 +281,61 @@ func (c *rolloutCount) add(r *row) {
 	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
 }
 
+func (c *rolloutCount) placeOf(r *row) rolloutPlace {
+	handles := [3]uint32{r.platform, r.environment, r.typ}
+	at, known := c.places[handles]
+	if !known {
+		at.environment = c.m.published.index.environmentOf(r.place())
+		at.target = c.targets[at.environment]
+		c.places[handles] = at
+	}
+	return at
+}
+
 // place returns the part of a cluster's identity that says what it is meant to run.
 func (r *row) place() store.Identity {
 	t := r.m.texts
 	return store.Identity{Platform: t[r.platform], Environment: t[r.environment], Type: t[r.typ], Ring: t[r.ring]}
 }
 
+// has reports whether a release has the commit for clusters of the row's type and place, and is complete.
+func (c *rolloutCount) has(t *target, r *row, release uint32) bool {
+	if t == nil || release == 0 {
+		return false
+	}
+	handles := [3]uint32{r.platform, r.typ, release}
+	has, known := c.having[handles]
+	if !known {
+		has = t.has(c.m.texts[r.typ], c.m.snapshot.releases[release].Digest)
+		c.having[handles] = has
+	}
+	return has
+}
+
+// quarantines reports whether a cluster's newest report, however old, says that a release with the commit is in quarantine
+// there.
+func (c *rolloutCount) quarantines(r *row, t *target) bool {
+	return r.reported && c.m.texts[r.reason] == reasonQuarantined && c.has(t, r, r.desired)
+}
+
+// reasonQuarantined is the agent's reason if it has given up the newest release that it was offered.
+const reasonQuarantined = "Quarantined"
+
+// unheard reports whether a cluster has been silent for too long to be known.
+func (c *rolloutCount) unheard(r *row) bool {
+	if c.asked.MaxReportAge == 0 {
+		return r.silent()
+	}
+	return !r.reported || r.m.at.UnixMilli()-r.lastSeen > c.asked.MaxReportAge.Milliseconds()
+}
+
 // verdict is how far a cluster is with a commit. A nil target is that of a commit that was not published.
-func (r *row) verdict(t *target) string {
-	if r.silent() {
+func (c *rolloutCount) verdict(r *row, t *target) string {
+	if c.unheard(r) {
 		return VerdictUnknown
 	}
-	if t == nil {
-		return VerdictWaiting
-	}
-	typ := r.m.texts[r.typ]
-	runs := t.has(typ, r.m.snapshot.releases[r.observed].Digest)
-	offered := t.has(typ, r.m.snapshot.releases[r.desired].Digest)
-	switch state := bundle.State(r.m.texts[r.state]); {
+	runs, offered := c.has(t, r, r.observed), c.has(t, r, r.desired)
+	switch state := bundle.State(r.m.texts[r.reportedState]); {
 	case runs && state == bundle.Compliant:
 		return verdictCompliant
 	case !runs && !offered:
@@ -334,7 +403,8 @@ func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
 	add(a.Followed && !a.Published, "the commit is not published in environment %s", a.Environment)
 	add(len(incomplete) > 0, "incomplete at the commit: %s", strings.Join(incomplete, ", "))
 	add(past, "the environment has gone back to an earlier commit")
-	add(a.Clusters == 0, "no cluster is registered for it")
+	add(a.Clusters == 0 && a.NotReporting+a.Later == 0, "no cluster is registered for it")
+	add(a.Clusters == 0 && a.NotReporting+a.Later > 0, "none of its clusters counts: %d registered later, %d that do not report", a.Later, a.NotReporting)
 	add(a.FailedCount > 0, "%d failed", a.FailedCount)
 	add(a.Waiting > 0, "%d run another release", a.Waiting)
 	add(a.Progressing > 0, "%d in progress", a.Progressing)

@@ -85,6 +85,7 @@ func (e *estate) cluster(name, typ, runs string, state bundle.State, offered ...
 	s.Newest = store.Order{Incarnation: 1, Seq: 1}
 	s.UID, s.Name, s.Platform, s.Environment, s.Type, s.Ring = name, name, "edge", "prod", t, ring
 	s.ExpectedInterval, s.ExpectedSeconds, s.AddedAt = time.Hour, 3600, start.Add(-100*time.Hour)
+	s.KeyIDs = []string{strings.Repeat("ab", 32)}
 	s.Claims = bundle.ReportCluster(s.Identity)
 	s.Proof = store.Proof{Via: store.ViaHTTP, At: s.Newest}
 	if runs != "" {
@@ -337,7 +338,7 @@ func TestRollout(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := two(t)
 			tc.fleet(e)
-			got, err := all(t, e).Rollout(t.Context(), "prod", strings.Repeat(tc.commit, 7), tc.query)
+			got, err := all(t, e).Rollout(t.Context(), "prod", strings.Repeat(tc.commit, 7), RolloutQuery{Query: tc.query})
 			if tc.invalid {
 				require.ErrorIs(t, err, store.ErrInvalid)
 				return
@@ -383,7 +384,7 @@ func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 	e.cluster("three", "drone", "drone:1", bundle.Compliant)
 	e.silence(e.cluster("four", "drone", "drone:2", bundle.Compliant), 30*24*time.Hour)
 
-	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b")[:7], Query{Limit: 1})
+	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b")[:7], RolloutQuery{Query: Query{Limit: 1}})
 	require.NoError(t, err)
 	require.Equal(t, Rollout{
 		Environment: "prod", Commit: commit("b"), Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1, Followed: true, Published: true, OldestProofSeconds: 7200,
@@ -406,13 +407,13 @@ func TestRolloutCountsWhatAViewSees(t *testing.T) {
 	e.put(s)
 	e.cluster("two", "drone", "drone:1", bundle.Compliant)
 
-	got, err := viewOf(t, e, store.AccessScope{Selector: "region=east"}).Rollout(t.Context(), "prod", commit("b"), Query{})
+	got, err := viewOf(t, e, store.AccessScope{Selector: "region=east"}).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
 	require.NoError(t, err)
 	require.True(t, got.Done)
 	require.Equal(t, 1, got.Clusters)
 	require.Len(t, got.Types, 1, "of other types it learns nothing")
 
-	_, err = viewOf(t, e, store.AccessScope{Environments: []string{"dev"}}).Rollout(t.Context(), "prod", commit("b"), Query{})
+	_, err = viewOf(t, e, store.AccessScope{Environments: []string{"dev"}}).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
 	unknown := new(UnknownNameError)
 	require.ErrorAs(t, err, &unknown)
 }
@@ -427,7 +428,7 @@ func TestACommitOfOnePlatformIsNoMatterOfAnother(t *testing.T) {
 	s.Platform, s.Claims.Platform = "other", "other"
 	e.put(s)
 
-	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), Query{})
+	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
 	require.NoError(t, err)
 	require.True(t, got.Done)
 	require.Equal(t, 1, got.Clusters)
@@ -507,4 +508,62 @@ func TestAClusterWithoutAPlatformBelongsToTheOnlyOne(t *testing.T) {
 	list, err := all(t, e).Clusters(t.Context(), Query{})
 	require.NoError(t, err)
 	require.Equal(t, Current, list.Clusters[0].Meant.Relation)
+}
+
+func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
+	e := two(t)
+	registered := func(at time.Time, s store.ClusterState) {
+		s.AddedAt = at
+		e.put(s)
+	}
+	e.cluster("plain", "drone", "drone:2", bundle.Compliant)
+	e.cluster("early", "early=drone", "drone:2", bundle.Compliant)
+	canary := e.cluster("canary", "canary=drone", "drone:1", bundle.Failed, "drone:2")
+	canary.Reason, canary.ExpectedInterval, canary.LastSeen = "Quarantined", 90*24*time.Hour, start.Add(-30*time.Hour)
+	e.put(canary)
+	quiet := e.cluster("quiet", "drone", "drone:2", bundle.Compliant)
+	quiet.LastSeen = start.Add(-30 * time.Hour) // and an hour is expected
+	e.put(quiet)
+	earlier := e.cluster("earlier", "drone", "drone:0", bundle.Failed, "drone:1")
+	earlier.Reason = "Quarantined" // of the release before
+	e.put(earlier)
+	none := e.cluster("none", "drone", "", "")
+	none.KeyIDs, none.Newest, none.LastSeen, none.Desired = nil, store.Order{}, time.Time{}, nil
+	e.put(none)
+	registered(start.Add(-time.Hour), e.cluster("joined", "canary=drone", "drone:2", bundle.Compliant))
+	registered(start, e.cluster("joined-now", "drone", "drone:1", bundle.Compliant))
+
+	for _, tc := range []struct {
+		name  string
+		query RolloutQuery
+		want  string
+	}{
+		{"as the hub sees it", RolloutQuery{}, "7 clusters: 3 compliant, 1 failed, 2 waiting, 1 unknown; 1 without reports, 0 later, 1 in quarantine"},
+		{"what is too old is unknown", RolloutQuery{MaxReportAge: 24 * time.Hour}, "7 clusters: 3 compliant, 0 failed, 2 waiting, 2 unknown; 1 without reports, 0 later, 1 in quarantine"},
+		{"what is not too old counts, whatever interval is expected", RolloutQuery{MaxReportAge: 36 * time.Hour}, "7 clusters: 4 compliant, 1 failed, 2 waiting, 0 unknown; 1 without reports, 0 later, 1 in quarantine"},
+		{"its age may be as much as that", RolloutQuery{MaxReportAge: 30 * time.Hour}, "7 clusters: 4 compliant, 1 failed, 2 waiting, 0 unknown; 1 without reports, 0 later, 1 in quarantine"},
+		{"who was registered then is not before it", RolloutQuery{RegisteredBefore: start}, "6 clusters: 3 compliant, 1 failed, 1 waiting, 1 unknown; 1 without reports, 1 later, 1 in quarantine"},
+		{"nor who came in between", RolloutQuery{RegisteredBefore: start.Add(-2 * time.Hour)}, "5 clusters: 2 compliant, 1 failed, 1 waiting, 1 unknown; 1 without reports, 2 later, 1 in quarantine"},
+		{"rings", RolloutQuery{Rings: []string{"canary", "early"}, RegisteredBefore: start.Add(-2 * time.Hour)}, "2 clusters: 1 compliant, 1 failed, 0 waiting, 0 unknown; 0 without reports, 1 later, 1 in quarantine"},
+		{"before all", RolloutQuery{RegisteredBefore: start.Add(-1000 * time.Hour)}, "0 clusters: 0 compliant, 0 failed, 0 waiting, 0 unknown; 0 without reports, 8 later, 0 in quarantine"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), tc.query)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, fmt.Sprintf("%d clusters: %d compliant, %d failed, %d waiting, %d unknown; %d without reports, %d later, %d in quarantine",
+				got.Clusters, got.Compliant, got.FailedCount, got.Waiting, got.Unknown, got.NotReporting, got.Later, got.Quarantined))
+			require.Len(t, got.Open, got.Clusters-got.Compliant)
+			require.False(t, got.Done)
+		})
+	}
+	for _, q := range []RolloutQuery{{Rings: []string{"a"}, Query: Query{Ring: "a"}}, {MaxReportAge: -1}} {
+		_, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), q)
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+
+	e.then[start.Add(-time.Minute).UnixMilli()] = []store.ClusterState{none}
+	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{Query: Query{AsOf: start.Add(-time.Minute)}})
+	require.NoError(t, err)
+	require.Equal(t, 1, got.NotReporting, "the keys of now count for the past")
+	require.Contains(t, got.Why, "none of its clusters counts")
 }

@@ -43,7 +43,8 @@ type Cluster struct {
 type Registration struct {
 	Cluster
 	// KeyIDs names the keys in force.
-	KeyIDs  []string  `json:"keyIDs"`
+	KeyIDs []string `json:"keyIDs"`
+	// AddedAt is the time since which the cluster is registered, without a break. Changes of the registration do not change it.
 	AddedAt time.Time `json:"addedAt"`
 	// ExpectedSeconds is Cluster.ExpectedInterval.
 	ExpectedSeconds int64 `json:"expectedSeconds"`

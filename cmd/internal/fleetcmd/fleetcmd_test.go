@@ -68,8 +68,8 @@ func (c canned) Drift(context.Context, fleet.Query) (fleet.Drifts, error) {
 	return fleet.Drifts{Kinds: kinds, Drifts: c.drifts}, nil
 }
 
-func (c canned) Rollout(_ context.Context, _, _ string, q fleet.Query) (fleet.Rollout, error) {
-	return c.rollout(q)
+func (c canned) Rollout(_ context.Context, _, _ string, q fleet.RolloutQuery) (fleet.Rollout, error) {
+	return c.rollout(q.Query)
 }
 
 func (c canned) Reports(_ context.Context, cluster string, _ fleet.Query) (fleet.Reports, error) {

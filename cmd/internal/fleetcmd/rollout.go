@@ -178,7 +178,7 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 		defer stop()
 	}
 	for first := true; ; first = false {
-		next, err := a.Rollout(ctx, w.Environment, w.Commit, q)
+		next, err := a.Rollout(ctx, w.Environment, w.Commit, fleet.RolloutQuery{Query: q})
 		if err != nil {
 			return last, err
 		}

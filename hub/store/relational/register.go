@@ -186,6 +186,7 @@ func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid strin
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, platform = excluded.platform, type = excluded.type,
 			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
+			added_at = CASE WHEN cluster.removed_at IS NULL THEN cluster.added_at ELSE excluded.added_at END,
 			removed_at = NULL, retired_at = NULL, retired_reason = ''
 		RETURNING id`,
 		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), c.ExpectedInterval.Milliseconds(), store.Millis(now)).Scan(&id)

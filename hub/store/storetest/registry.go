@@ -165,12 +165,21 @@ func aRetiredClusterIsRefusedForGoodWithTheReasonUntilAPersonBringsItBack(t *tes
 	require.NoError(t, err)
 	require.NotNil(t, r.RetiredAt)
 
+	f.clock.Add(time.Hour)
 	changed, err := f.AddCluster(t.Context(), c)
 	require.NoError(t, err)
 	require.True(t, changed)
 	keys, err := f.Keys(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Len(t, keys.Current, 1)
+
+	f.clock.Add(time.Hour)
+	c.Ring = "canary"
+	_, err = f.ReplaceCluster(t.Context(), c)
+	require.NoError(t, err)
+	r, err = f.Registered(t.Context(), c.UID)
+	require.NoError(t, err)
+	require.Equal(t, Epoch.Add(time.Hour), r.AddedAt, "since when it is registered without a break")
 }
 
 func aLongReasonIsCut(t *testing.T, f *fixture) {
