@@ -52,9 +52,11 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"a release by its number": func(a fleet.Answers) (any, error) {
 			return a.Release(ctx, "2", fleet.Query{Environment: "dev", Type: "drone"})
 		},
-		"an unknown release":    func(a fleet.Answers) (any, error) { return a.Release(ctx, "0123456789", fleet.Query{}) },
-		"environments":          func(a fleet.Answers) (any, error) { return a.Environments(ctx, fleet.Query{}) },
-		"a rollout":             func(a fleet.Answers) (any, error) { return a.Rollout(ctx, "dev", release.BaseCommit, fleet.RolloutQuery{}) },
+		"an unknown release": func(a fleet.Answers) (any, error) { return a.Release(ctx, "0123456789", fleet.Query{}) },
+		"environments":       func(a fleet.Answers) (any, error) { return a.Environments(ctx, fleet.Query{}) },
+		"a rollout": func(a fleet.Answers) (any, error) {
+			return a.Rollout(ctx, "dev", release.BaseCommit, fleet.RolloutQuery{})
+		},
 		"a comparison":          func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), false) },
 		"a comparison, differs": func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), true) },
 		"drift":                 func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
