@@ -1,17 +1,24 @@
 package bundle
 
 import (
+	"context"
 	"crypto"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/signature"
 )
 
 // DecisionSchema is the version of a decision that this code writes.
@@ -20,11 +27,22 @@ const DecisionSchema = 1
 // PayloadTypeDecision is the DSSE payload type of a decision, and the artifactType of its manifest.
 const PayloadTypeDecision = "application/vnd.wherry.decision.v1+json"
 
-// MaxDecisionBytes bounds the envelope of a decision. It is the bound of a manifest, in whose config it travels.
-const MaxDecisionBytes = MaxManifestBytes / 2
+// Bounds of a decision. Sizes are in bytes.
+const (
+	// MaxDecisionBytes bounds the envelope of a decision. In a descriptor's data field, a third larger, it still fits a manifest.
+	MaxDecisionBytes = 32 << 10
+	// MaxReasonBytes bounds the reason of a decision.
+	MaxReasonBytes = 500
+	// MaxDecisionContents bounds the cluster types that a decision lists one by one; see DecisionContents.
+	MaxDecisionContents = 64
+	// MaxDecisionRules bounds the rules that an override names.
+	MaxDecisionRules = 32
 
-// MaxReasonBytes bounds the reason of a decision.
-const MaxReasonBytes = 500
+	maxDecisionName = maxClusterName // of platforms, environments, rings, cluster types, rules and people
+)
+
+// AllContents is the name under which a decision has one digest of the contents of all cluster types; see DecisionContents.
+const AllContents = "*"
 
 // DecisionTagPrefix begins the tags of decisions, in the repository of their environment's records.
 const DecisionTagPrefix = "gate-"
@@ -54,14 +72,15 @@ type Decision struct {
 	Environment string `json:"environment"` // the one that is to get the commit, or is paused
 	// Ring is the ring that is to get the release; empty for the environment as a whole.
 	Ring string `json:"ring,omitempty"`
-	// BaseCommit, and Contents, the digest of each cluster type's tree, are those of the record that was judged: of the
-	// environment below, or for a ring of the environment itself. Pause and Resume have none.
+	// BaseCommit, From and Contents are those of the record that was judged: of the environment below, or for a ring of the
+	// environment itself. From is the record's environment. BaseCommit is empty for what is published from plain folders, and
+	// Contents is what DecisionContents returns. Pause and Resume have none of the three, and no ring.
 	BaseCommit string                   `json:"baseCommit,omitempty"`
-	From       string                   `json:"from,omitempty"` // the environment of that record
+	From       string                   `json:"from,omitempty"`
 	Contents   map[string]digest.Digest `json:"contents,omitempty"`
-	// Rules are those that Override is about, sorted.
+	// Rules are those that Override is about, sorted, each once. Other actions have none.
 	Rules []string `json:"rules,omitempty"`
-	// Reason is needed for Override and Reject; at most MaxReasonBytes.
+	// Reason is needed for Override and Reject. It is one line of at most MaxReasonBytes, without control characters.
 	Reason string `json:"reason,omitempty"`
 	// By is the name of a person for whom a hub has signed, and may be the signer's own word otherwise.
 	By string `json:"by,omitempty"`
@@ -71,9 +90,28 @@ type Decision struct {
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 }
 
-// Tag returns the tag of the decision by the key with that id: "gate-", 32 digits for the subject, "-", and 16 of the key id. It is
-// the same for all decisions of one signer on one subject, so that the later one takes the place of the earlier.
-func (d Decision) Tag(keyID string) string {
+// DecisionContents returns what a decision says of the contents of a record, given the digest of each cluster type's tree: the
+// same, or for more than MaxDecisionContents cluster types one digest of them all, under AllContents, so that a decision stays
+// small in the largest fleet.
+func DecisionContents(trees map[string]digest.Digest) map[string]digest.Digest {
+	if len(trees) <= MaxDecisionContents {
+		return maps.Clone(trees)
+	}
+	all := digest.SHA256.Digester()
+	for _, typ := range slices.Sorted(maps.Keys(trees)) {
+		fmt.Fprintf(all.Hash(), "%s %s\n", typ, trees[typ])
+	}
+	return map[string]digest.Digest{AllContents: all.Digest()}
+}
+
+// IsAbout reports whether d is about the content of a record of the environment from, with that base commit and those trees,
+// for that ring of d's environment; an empty ring is the environment as a whole.
+func (d Decision) IsAbout(ring, from, baseCommit string, trees map[string]digest.Digest) bool {
+	return d.Ring == ring && d.From == from && d.BaseCommit == baseCommit && maps.Equal(d.Contents, DecisionContents(trees))
+}
+
+// subject is what d is about; a later decision of the same signer on the same subject takes its place.
+func (d Decision) subject() []string {
 	group := d.Action
 	switch d.Action {
 	case Reject:
@@ -85,43 +123,233 @@ func (d Decision) Tag(keyID string) string {
 	for _, typ := range slices.Sorted(maps.Keys(d.Contents)) {
 		subject = append(subject, typ, d.Contents[typ].String())
 	}
-	sum := sha256.Sum256([]byte(strings.Join(subject, "\x00")))
-	return DecisionTagPrefix + hex.EncodeToString(sum[:16]) + "-" + keyID[:16]
+	return subject
 }
 
-// ParseDecision reads and checks a decision.
+// Tag returns the tag of the decision by the key with that id, as KeyID returns it: "gate-", 32 digits for the subject, "-", and
+// 16 of the key id. It is the same for all decisions of one signer on one subject, so that the later one takes the place of the
+// earlier. Approve and Reject have the same subject, and so have Pause and Resume.
+func (d Decision) Tag(keyID string) string {
+	sum := sha256.Sum256([]byte(strings.Join(d.subject(), "\x00")))
+	return DecisionTagPrefix + hex.EncodeToString(sum[:16]) + "-" + keyID[:min(16, len(keyID))]
+}
+
+// Marshal returns the decision's bytes, the same for the same decision. It returns an error if ParseDecision would.
+func (d Decision) Marshal() ([]byte, error) {
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
+}
+
+// ParseDecision reads and checks a decision. Its errors are of type *Refusal.
 func ParseDecision(body []byte) (Decision, error) {
 	var d Decision
 	if err := json.Unmarshal(body, &d); err != nil {
-		return Decision{}, fmt.Errorf("decision: %w", err)
+		return Decision{}, refuse(BadContent, "decision: %v", err)
 	}
-	switch {
-	case d.Schema != DecisionSchema:
-		return Decision{}, fmt.Errorf("decision has schema %d, this version reads %d", d.Schema, DecisionSchema)
-	case !slices.Contains([]Action{Approve, Reject, Override, Pause, Resume}, d.Action):
-		return Decision{}, fmt.Errorf("decision has an unknown action %q", d.Action)
-	case d.Platform == "" || d.Environment == "":
-		return Decision{}, fmt.Errorf("decision lacks platform or environment")
-	case d.IssuedAt.IsZero():
-		return Decision{}, fmt.Errorf("decision lacks its time of issue")
-	case len(d.Reason) > MaxReasonBytes:
-		return Decision{}, fmt.Errorf("decision: reason: %w", ErrTooLarge)
-	case d.Reason == "" && (d.Action == Override || d.Action == Reject):
-		return Decision{}, fmt.Errorf("decision %q lacks a reason", d.Action)
+	if d.Schema > DecisionSchema {
+		return Decision{}, refuse(UnsupportedSchema, "decision has schema %d, this version reads %d: %s", d.Schema, DecisionSchema, tooNew)
+	}
+	if err := d.check(); err != nil {
+		return Decision{}, refuse(BadContent, "%v", err)
 	}
 	return d, nil
 }
 
-// OpenDecision verifies the envelope of a decision with one of keys, and returns it with the id of that key. The error
-// wraps ErrUntrusted if none of them has signed it.
-func OpenDecision(envelope []byte, keys ...crypto.PublicKey) (Decision, string, error) {
-	if len(envelope) > MaxDecisionBytes {
-		return Decision{}, "", fmt.Errorf("decision: %w", ErrTooLarge)
+var (
+	gitCommit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	hexKeyID     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	decisionRule = regexp.MustCompile(`^[a-z][a-zA-Z-]*$`)
+)
+
+func (d Decision) check() error {
+	aboutContent := d.Action == Approve || d.Action == Reject || d.Action == Override
+	switch {
+	case d.Schema != DecisionSchema:
+		return fmt.Errorf("decision has schema %d, this version reads %d", d.Schema, DecisionSchema)
+	case !aboutContent && d.Action != Pause && d.Action != Resume:
+		return fmt.Errorf("decision has an unknown action %q", d.Action)
+	case d.Platform == "" || d.Environment == "":
+		return errors.New("decision lacks platform or environment")
+	case d.Reason == "" && (d.Action == Override || d.Action == Reject):
+		return fmt.Errorf("decision %q lacks a reason", d.Action)
+	case len(d.Reason) > MaxReasonBytes:
+		return fmt.Errorf("decision has a reason of %d bytes, at most %d are allowed", len(d.Reason), MaxReasonBytes)
+	case d.Action == Override && len(d.Rules) == 0:
+		return errors.New("decision names no rule to override")
+	case d.Action != Override && len(d.Rules) > 0:
+		return fmt.Errorf("decision %q names rules", d.Action)
+	case !aboutContent && (d.Ring != "" || d.From != "" || d.BaseCommit != "" || len(d.Contents) > 0):
+		return fmt.Errorf("decision %q names a ring, a commit or contents", d.Action)
+	case aboutContent && (d.From == "" || len(d.Contents) == 0):
+		return fmt.Errorf("decision %q lacks the record's environment or its contents", d.Action)
+	case d.BaseCommit != "" && !gitCommit.MatchString(d.BaseCommit):
+		return fmt.Errorf("decision has the base commit %q: not the hash of a commit", d.BaseCommit)
 	}
-	body, id, err := OpenEnvelope(PayloadTypeDecision, envelope, keys...)
+	if d.Reason != "" {
+		if err := CheckMessage(d.Reason); err != nil {
+			return fmt.Errorf("decision's reason: %w", err)
+		}
+	}
+	for _, name := range []string{d.Platform, d.Environment, d.Ring, d.From, d.By} {
+		if name != "" && !plainName(name) {
+			return fmt.Errorf("decision has the name %q", name)
+		}
+	}
+	if err := d.checkLists(); err != nil {
+		return err
+	}
+	return d.checkTimes()
+}
+
+func (d Decision) checkLists() error {
+	switch {
+	case len(d.Rules) > MaxDecisionRules:
+		return fmt.Errorf("decision names %d rules, at most %d are allowed", len(d.Rules), MaxDecisionRules)
+	case len(d.Contents) > MaxDecisionContents:
+		return fmt.Errorf("decision names %d cluster types, at most %d are allowed", len(d.Contents), MaxDecisionContents)
+	}
+	for i, rule := range d.Rules {
+		if len(rule) > maxDecisionName || !decisionRule.MatchString(rule) {
+			return fmt.Errorf("decision has the rule %q", rule)
+		}
+		if i > 0 && rule <= d.Rules[i-1] {
+			return errors.New("decision's rules are not sorted, each once")
+		}
+	}
+	for typ, content := range d.Contents {
+		if err := content.Validate(); err != nil || content.Algorithm() != digest.SHA256 || !plainName(typ) {
+			return fmt.Errorf("decision has the content %q for cluster type %q", content, typ)
+		}
+	}
+	return nil
+}
+
+func (d Decision) checkTimes() error {
+	if d.IssuedAt.IsZero() {
+		return errors.New("decision lacks its time of issue")
+	}
+	if !wholeUTC(d.IssuedAt) {
+		return fmt.Errorf("decision is issued at %s: not a whole second in UTC", d.IssuedAt.Format(time.RFC3339Nano))
+	}
+	switch {
+	case d.ExpiresAt.IsZero():
+		return nil
+	case d.Action != Approve && d.Action != Override:
+		return fmt.Errorf("decision %q has an end", d.Action)
+	case !wholeUTC(d.ExpiresAt):
+		return fmt.Errorf("decision expires at %s: not a whole second in UTC", d.ExpiresAt.Format(time.RFC3339Nano))
+	case !d.ExpiresAt.After(d.IssuedAt):
+		return errors.New("decision expires before it is issued")
+	}
+	return nil
+}
+
+// plainName reports whether s may be a name in a decision: not empty, bounded, and UTF-8 without characters that have an effect
+// in place of a form.
+func plainName(s string) bool { return len(s) <= maxDecisionName && CheckMessage(s) == nil }
+
+func wholeUTC(t time.Time) bool {
+	_, offset := t.Zone()
+	return offset == 0 && t.Nanosecond() == 0 && t.Year() >= 1970 && t.Year() <= 9999
+}
+
+// SealDecision returns d in an envelope signed by key.
+func SealDecision(d Decision, key signature.Signer) ([]byte, error) {
+	body, err := d.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	envelope, err := SealEnvelopeBy(PayloadTypeDecision, body, key)
+	if err == nil && len(envelope) > MaxDecisionBytes {
+		err = fmt.Errorf("decision: %d bytes: %w (at most %d)", len(envelope), ErrTooLarge, MaxDecisionBytes)
+	}
+	return envelope, err
+}
+
+// ReadDecision reads the decision in an envelope, and the id of the key that is said to have signed it, without verifying
+// either. Its errors are of type *Refusal.
+func ReadDecision(envelope []byte) (d Decision, keyID string, err error) {
+	if len(envelope) > MaxDecisionBytes {
+		return d, "", refuse(TooLarge, "decision of %d bytes, at most %d are allowed", len(envelope), MaxDecisionBytes)
+	}
+	var env dsse.Envelope
+	if err := json.Unmarshal(envelope, &env); err != nil {
+		return d, "", refuse(BadContent, "decision's envelope: %v", err)
+	}
+	switch {
+	case isNewer(env.PayloadType, PayloadTypeDecision):
+		return d, "", refuse(UnsupportedSchema, "envelope holds %q: %s", env.PayloadType, tooNew)
+	case env.PayloadType != PayloadTypeDecision:
+		return d, "", refuse(BadContent, "envelope holds %q, not a decision", env.PayloadType)
+	case len(env.Signatures) != 1:
+		return d, "", refuse(Unsigned, "decision has %d signatures, and is to have one", len(env.Signatures))
+	case !hexKeyID.MatchString(env.Signatures[0].KeyID):
+		return d, "", refuse(BadContent, "decision's signature names the key %q", env.Signatures[0].KeyID)
+	}
+	body, err := env.DecodeB64Payload()
+	if err != nil {
+		return d, "", refuse(BadContent, "decision's envelope: %v", err)
+	}
+	d, err = ParseDecision(body)
+	return d, env.Signatures[0].KeyID, err
+}
+
+// OpenDecision verifies the envelope of a decision with one of keys, and returns it with the id of that key. The error
+// wraps ErrUntrusted if none of them has signed it, and is a *Refusal for what is no decision.
+func OpenDecision(envelope []byte, keys ...crypto.PublicKey) (Decision, string, error) {
+	d, claimed, err := ReadDecision(envelope)
 	if err != nil {
 		return Decision{}, "", err
 	}
-	d, err := ParseDecision(body)
-	return d, id, err
+	_, id, err := OpenEnvelope(PayloadTypeDecision, envelope, keys...)
+	if err != nil {
+		return Decision{}, "", err
+	}
+	if id != claimed {
+		return Decision{}, "", fmt.Errorf("decision names another key than its signer's: %w", ErrUntrusted)
+	}
+	return d, id, nil
+}
+
+// DecisionManifest returns the blobs that store an envelope, in the order in which to push them, the manifest last.
+func DecisionManifest(envelope []byte) ([]Blob, error) {
+	config := NewBlob(PayloadTypeDecision, envelope)
+	empty := Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: PayloadTypeDecision, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+	}
+	m.Config.Data = envelope
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
+}
+
+// FetchDecision reads the envelope of a decision from a repository of records, without verifying it. The error wraps
+// errdef.ErrNotFound if the tag, or what it points at, is not there, and is a *Refusal if it points at something else.
+func FetchDecision(ctx context.Context, src Source, tag string) ([]byte, error) {
+	desc, err := src.Resolve(ctx, tag)
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", tag, err)
+	}
+	data, err := ReadBlob(ctx, src, desc, MaxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", tag, err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, refuse(BadContent, "decision %s: manifest: %v", tag, err)
+	}
+	if m.ArtifactType != PayloadTypeDecision || m.Config.MediaType != PayloadTypeDecision {
+		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no decision", desc.Digest, m.ArtifactType, m.Config.MediaType)
+	}
+	envelope, err := ReadBlob(ctx, src, m.Config, MaxDecisionBytes)
+	if err != nil {
+		return nil, fmt.Errorf("decision %s: %w", tag, err)
+	}
+	return envelope, nil
 }

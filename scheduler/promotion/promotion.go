@@ -25,6 +25,15 @@ type Policy struct {
 	Gate, RingGate Gate
 	// ChangeRequest is true if a promotion into the environment is proposed as a change request, and false if it is a commit.
 	ChangeRequest bool
+	// Groups are all groups of the policy, by name. Each of their members may pause and resume the environment.
+	Groups []Group
+}
+
+// Group is a number of people who may decide.
+type Group struct {
+	Name    string
+	Members []Member
+	Hubs    []crypto.PublicKey // as those of Approvals
 }
 
 // Below returns the environment before p's in the chain; empty for the first and without a chain.

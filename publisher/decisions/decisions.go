@@ -1,0 +1,221 @@
+// Package decisions keeps signed decisions about promotion in a registry, and says which of them count.
+//
+// [Write] signs a decision and puts it beside the records of its environment, under a tag of its own: a registry has no
+// compare-and-swap, and nobody else writes that tag. [Read] returns all of an environment, verified by nobody yet. [Of],
+// [Paused] and [List] judge them by the promotion policy and by the release keys in force.
+//
+// A decision cannot be forged, changed, or moved to another environment, commit or content. Whoever may write to the registry
+// can delete one, and can bring an older one of the same person back: a hub that is asked as well remembers the newer one, and
+// an approval that expires ends by itself.
+package decisions
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sigstore/sigstore/pkg/signature"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+const (
+	// Max is how many decisions of one environment are read.
+	Max = 1000
+	// MaxAhead is how far a decision's time of issue may be ahead of the reader's clock.
+	MaxAhead = 10 * time.Minute
+	// readers is how many decisions are read at a time.
+	readers = 8
+)
+
+// ErrTooMany is wrapped by the error of Read if an environment has more than [Max] decisions.
+var ErrTooMany = errors.New("too many decisions")
+
+// ErrNewer is wrapped by the error of Put if the same signer has decided later on the same subject.
+var ErrNewer = errors.New("the same signer has decided later")
+
+// Found is a decision as it was read. Nobody has verified it.
+type Found struct {
+	Envelope []byte
+	// Tag is the tag that names it; empty for one from a hub.
+	Tag string
+	// Source is the location or the hub that has it, for people.
+	Source string
+}
+
+// Written is what Write and Put did. Its JSON form is an interface.
+type Written struct {
+	Reference string           `json:"reference"`
+	Decision  bundle.Decision  `json:"decision"`
+	KeyID     string           `json:"keyId"`
+	Result    releases.Outcome `json:"result"` // published, or unchanged if it is there already
+	Replaced  *bundle.Decision `json:"replaced,omitempty"`
+	Envelope  []byte           `json:"-"`
+}
+
+// Write signs d with key and puts it into its place at loc. Schema and, unless it is later than now, IssuedAt are set here; one
+// second is added if the same signer has decided on the same subject in this second. To resume after somebody else's pause, set
+// IssuedAt to a second after that of the pause: the newest counts.
+func Write(ctx context.Context, loc oci.Location, opts oci.Options, d bundle.Decision, key signature.Signer, now time.Time) (*Written, error) {
+	public, err := key.PublicKey()
+	if err != nil {
+		return nil, fmt.Errorf("signing key: %w", err)
+	}
+	id, err := bundle.KeyID(public)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := loc.Repository(bundle.EnvironmentRepository(d.Environment), opts)
+	if err != nil {
+		return nil, err
+	}
+	now = now.UTC().Truncate(time.Second)
+	d.Schema = bundle.DecisionSchema
+	if d.IssuedAt.Before(now) {
+		d.IssuedAt = now
+	}
+	there, _, err := current(ctx, repo, d.Tag(id), id)
+	if err != nil {
+		return nil, err
+	}
+	if there != nil && !d.IssuedAt.After(there.IssuedAt) {
+		d.IssuedAt = there.IssuedAt.Add(time.Second)
+	}
+	if ahead := d.IssuedAt.Sub(now); ahead > MaxAhead {
+		return nil, fmt.Errorf("the earlier decision was issued %s ahead of this clock: set the clock, or wait", ahead)
+	}
+	envelope, err := bundle.SealDecision(d, key)
+	if err != nil {
+		return nil, err
+	}
+	return put(ctx, loc, repo, envelope)
+}
+
+// Put puts a decision that is signed already into its place at loc, such as one that a hub has signed. The error wraps [ErrNewer]
+// if the place has a later one.
+func Put(ctx context.Context, loc oci.Location, opts oci.Options, envelope []byte) (*Written, error) {
+	d, _, err := bundle.ReadDecision(envelope)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := loc.Repository(bundle.EnvironmentRepository(d.Environment), opts)
+	if err != nil {
+		return nil, err
+	}
+	return put(ctx, loc, repo, envelope)
+}
+
+func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte) (*Written, error) {
+	d, id, err := bundle.ReadDecision(envelope)
+	if err != nil {
+		return nil, err
+	}
+	tag := d.Tag(id)
+	done := &Written{
+		Reference: loc.Name(bundle.EnvironmentRepository(d.Environment)) + ":" + tag, Decision: d, KeyID: id,
+		Result: releases.OutcomePublished, Envelope: envelope,
+	}
+	blobs, err := bundle.DecisionManifest(envelope)
+	if err != nil {
+		return nil, err
+	}
+	manifest := blobs[len(blobs)-1].Descriptor
+	for try := 0; ; try++ {
+		there, same, err := current(ctx, repo, tag, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case there != nil && bytes.Equal(same, envelope):
+			if try == 0 {
+				done.Result = releases.OutcomeUnchanged
+			}
+			return done, nil
+		case there != nil && !d.IssuedAt.After(there.IssuedAt):
+			return nil, fmt.Errorf("%s: %w, at %s: %s", done.Reference, ErrNewer, there.IssuedAt.Format(time.RFC3339), there.Action)
+		case try > releases.MaxRaces:
+			return nil, fmt.Errorf("%s: %w", done.Reference, releases.ErrRace)
+		case try == 0:
+			done.Replaced = there
+		}
+		for _, b := range blobs {
+			if err := releases.PushBlob(ctx, repo, b); err != nil {
+				return nil, err
+			}
+		}
+		// Another machine of the same person may write the same tag: look again, and let the later decision stand.
+		if err := releases.PutTag(ctx, repo, manifest, tag); err != nil && !errors.Is(err, releases.ErrRace) {
+			return nil, err
+		}
+	}
+}
+
+// current returns the decision under a tag with its envelope; nil where there is none, or one that is not of this place and
+// signer, which may be overwritten.
+func current(ctx context.Context, repo oci.Target, tag, keyID string) (*bundle.Decision, []byte, error) {
+	envelope, err := bundle.FetchDecision(ctx, repo, tag)
+	if err != nil {
+		return nil, nil, releases.UnlessRefused(err)
+	}
+	d, id, err := bundle.ReadDecision(envelope)
+	if err != nil || id != keyID || d.Tag(id) != tag {
+		return nil, nil, nil
+	}
+	return &d, envelope, nil
+}
+
+// Read returns the decisions of an environment at loc, sorted by tag. One that is broken, or no decision, is passed over with a
+// warning; nothing is verified. The error wraps [ErrTooMany] if there are more than [Max]. Warn may be nil.
+func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
+	repository := bundle.EnvironmentRepository(environment)
+	repo, err := loc.Repository(repository, opts)
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tags := slices.DeleteFunc(slices.Clone(all), func(tag string) bool { return !strings.HasPrefix(tag, bundle.DecisionTagPrefix) })
+	if len(tags) > Max {
+		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", loc.Name(repository), ErrTooMany, len(tags), Max)
+	}
+	var mu sync.Mutex
+	found := []Found{}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readers)
+	for _, tag := range tags {
+		g.Go(func() error {
+			envelope, err := bundle.FetchDecision(ctx, repo, tag)
+			if err == nil {
+				_, _, err = bundle.ReadDecision(envelope)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				found = append(found, Found{envelope, tag, loc.String()})
+			case errors.Is(err, errdef.ErrNotFound): // deleted meanwhile, or lost
+			case releases.UnlessRefused(err) != nil:
+				return err
+			case warn != nil:
+				warn("%s:%s is passed over: %v", loc.Name(repository), tag, err)
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(found, func(a, b Found) int { return cmp.Compare(a.Tag, b.Tag) })
+	return found, nil
+}
