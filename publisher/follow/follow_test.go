@@ -1,0 +1,421 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/gittest"
+)
+
+// place is a source whose state tests set.
+type place struct {
+	mu    sync.Mutex
+	name  string
+	state string
+	err   error
+	asked []time.Time
+}
+
+func (p *place) source() Source {
+	return Source{Name: p.name, State: func(context.Context) (string, error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.asked = append(p.asked, time.Now())
+		return p.state, p.err
+	}}
+}
+
+func (p *place) set(state string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.state, p.err = state, err
+}
+
+func (p *place) current() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state
+}
+
+func (p *place) looks() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.asked)
+}
+
+// run is a Run in a bubble of virtual time, whose steps are noted.
+type run struct {
+	mu     sync.Mutex
+	began  time.Time
+	steps  []time.Duration // since the beginning
+	events []string
+	seen   []string // the states at each step
+	do     func(n int) (time.Time, error)
+	end    func() error
+}
+
+// start calls Run and returns after the first step, which does nothing. Each step after it calls do.
+func start(t *testing.T, o Options, places ...*place) *run {
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &run{began: time.Now()}
+	if len(places) > 0 {
+		o.Sources = func() (all []Source) {
+			for _, p := range places {
+				all = append(all, p.source())
+			}
+			return all
+		}
+	}
+	o.Tell = func(e Event) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.events = append(r.events, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Err))
+	}
+	ended := make(chan error, 1)
+	r.end = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() { _ = r.end() })
+	go func() {
+		ended <- Run(ctx, o, func(context.Context) (time.Time, error) {
+			r.mu.Lock()
+			n := len(r.steps)
+			r.steps = append(r.steps, time.Since(r.began))
+			for _, p := range places {
+				r.seen = append(r.seen, p.current())
+			}
+			do := r.do
+			r.mu.Unlock()
+			if do == nil {
+				return time.Time{}, nil
+			}
+			return do(n)
+		})
+	}()
+	synctest.Wait()
+	return r
+}
+
+func (r *run) at() []time.Duration {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.steps)
+}
+
+func TestAStepRunsAtOnceAndAfterEachMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &place{name: "platform", state: "1"}
+		r := start(t, Options{}, repo)
+		require.Equal(t, []time.Duration{0}, r.at())
+		time.Sleep(10 * time.Minute)
+		require.Len(t, r.at(), 1, "nothing has changed")
+		looks := repo.looks()
+		require.InDelta(t, 20, len(looks), 3)
+		for i := 2; i < len(looks); i++ {
+			require.InDelta(t, 30, looks[i].Sub(looks[i-1]).Seconds(), 3.001)
+		}
+		repo.set("2", nil)
+		time.Sleep(35 * time.Second)
+		require.Len(t, r.at(), 2)
+		time.Sleep(10 * time.Minute)
+		require.Len(t, r.at(), 2, "the move is seen once")
+		require.ErrorIs(t, r.end(), context.Canceled)
+	})
+}
+
+func TestABurstOfCommitsIsOneStepForTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, changes := &place{name: "platform", state: "0"}, make(chan struct{})
+		r := start(t, Options{Changes: changes}, repo)
+		require.Len(t, r.at(), 1)
+		for i := range 10 { // each is told by a webhook or a hub
+			repo.set(fmt.Sprint(i+1), nil)
+			changes <- struct{}{}
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Minute)
+		require.Len(t, r.at(), 2, "and polling finds nothing more")
+		require.Equal(t, []string{"0", "10"}, r.seen)
+	})
+}
+
+func TestChangesWithoutAnEndDoNotHoldUpTheStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan struct{})
+		r := start(t, Options{Changes: changes})
+		for range 100 {
+			time.Sleep(500 * time.Millisecond)
+			changes <- struct{}{}
+		}
+		require.InDelta(t, 5, len(r.at()), 1, "every ten seconds")
+	})
+}
+
+func TestAClosedChannelTellsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan struct{})
+		r := start(t, Options{Changes: changes})
+		close(changes)
+		time.Sleep(time.Hour)
+		require.Len(t, r.at(), 1)
+	})
+}
+
+// Others look at the next poll, or at the next event, which may be hours later.
+func TestTheNextStepIsAtTheMomentWhenASoakEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &place{name: "platform", state: "1"}
+		soaked := time.Now().Add(time.Hour + 7*time.Second)
+		r := start(t, Options{Interval: 5 * time.Minute}, repo)
+		r.mu.Lock()
+		r.do = func(int) (time.Time, error) {
+			if time.Now().Before(soaked) {
+				return soaked, nil
+			}
+			return time.Time{}, nil
+		}
+		r.mu.Unlock()
+		repo.set("2", nil) // the step before do was set has named no moment
+		time.Sleep(3 * time.Hour)
+		steps := r.at()
+		require.Len(t, steps, 3)
+		require.Equal(t, time.Hour+7*time.Second, steps[2])
+	})
+}
+
+func TestAMomentThatHasPassedIsNoEndlessLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan struct{}, 1)
+		r := start(t, Options{Changes: changes})
+		r.mu.Lock()
+		r.do = func(int) (time.Time, error) { return r.began, nil }
+		r.mu.Unlock()
+		changes <- struct{}{}
+		time.Sleep(10 * time.Minute)
+		require.InDelta(t, 20, len(r.at()), 2)
+	})
+}
+
+func TestAChangeDuringAStepIsLookedAtAfterIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo := &place{name: "platform", state: "1"}
+		var running, most int
+		r := start(t, Options{}, repo)
+		r.mu.Lock()
+		r.do = func(int) (time.Time, error) {
+			running++
+			most = max(most, running)
+			time.Sleep(5 * time.Minute)
+			running--
+			return time.Time{}, nil
+		}
+		r.mu.Unlock()
+		repo.set("2", nil)
+		time.Sleep(time.Minute) // the second step runs
+		repo.set("3", nil)
+		time.Sleep(20 * time.Minute)
+		require.Len(t, r.at(), 3)
+		require.ErrorIs(t, r.end(), context.Canceled)
+		require.Equal(t, 1, most, "steps never overlap")
+		require.Equal(t, []string{"1", "2", "3"}, r.seen)
+	})
+}
+
+func TestAStepThatFailsIsTriedAgainWithGrowingPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan struct{}, 1)
+		r := start(t, Options{Changes: changes})
+		require.Len(t, r.at(), 1)
+		r.mu.Lock()
+		r.do = func(n int) (time.Time, error) {
+			switch {
+			case n < 10:
+				return time.Time{}, errors.New("the registry does not answer")
+			case n == 10:
+				return time.Time{}, errors.New("disk full")
+			}
+			return time.Time{}, nil
+		}
+		r.mu.Unlock()
+		changes <- struct{}{}
+		time.Sleep(5 * time.Hour)
+		steps := r.at()
+		require.Len(t, steps, 12, "and then it rests")
+		want := 30 * time.Second
+		for i := 2; i < 11; i++ {
+			require.InDelta(t, min(want, MaxPause).Seconds(), (steps[i] - steps[i-1]).Seconds(), min(want, MaxPause).Seconds()/10+1)
+			want *= 2
+		}
+		require.Equal(t, []string{"step-failed  the registry does not answer", "step-failed  disk full"}, r.events, "each reason once")
+	})
+}
+
+func TestANewCommitIsTriedAtOnceAfterAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		repo, changes := &place{name: "platform", state: "broken"}, make(chan struct{}, 1)
+		r := start(t, Options{Changes: changes}, repo)
+		r.mu.Lock()
+		r.do = func(int) (time.Time, error) {
+			if repo.current() == "broken" {
+				return time.Time{}, errors.New("no such template")
+			}
+			return time.Time{}, nil
+		}
+		r.mu.Unlock()
+		changes <- struct{}{}
+		time.Sleep(time.Hour)
+		before := len(r.at())
+		repo.set("mended", nil)
+		time.Sleep(35 * time.Second)
+		require.Equal(t, before+1, len(r.at()))
+	})
+}
+
+func TestStopEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reason := errors.New("the key is not there any more")
+		err := Run(t.Context(), Options{}, func(context.Context) (time.Time, error) { return time.Time{}, Stop(reason) })
+		require.Equal(t, reason, err)
+	})
+}
+
+func TestARepositoryThatDoesNotAnswerIsAskedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down, up := &place{name: "app", state: "1", err: errors.New("no route")}, &place{name: "platform", state: "1"}
+		r := start(t, Options{}, up, down)
+		time.Sleep(4 * time.Hour)
+		require.Len(t, r.at(), 1)
+		looks := down.looks()
+		require.InDelta(t, 20, len(looks), 4, "15 minutes apart in the end")
+		require.Greater(t, len(up.looks()), 400)
+		require.Equal(t, []string{"unreachable app no route"}, r.events, "said once")
+		up.set("2", nil) // the other one is followed all the same
+		time.Sleep(35 * time.Second)
+		require.Len(t, r.at(), 2)
+		down.set("1", nil) // nobody knows whether it has moved
+		time.Sleep(20 * time.Minute)
+		require.Len(t, r.at(), 3)
+		require.Equal(t, []string{"unreachable app no route", "reachable app <nil>"}, r.events)
+		time.Sleep(time.Hour)
+		require.Len(t, r.at(), 3)
+	})
+}
+
+func TestASourceThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &place{name: "platform", state: "1"}
+		var steps int
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, Options{Sources: func() []Source {
+				return []Source{up.source(), {Name: "app", State: func(ctx context.Context) (string, error) {
+					<-ctx.Done()
+					return "", ctx.Err()
+				}}}
+			}}, func(context.Context) (time.Time, error) { steps++; return time.Time{}, nil })
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, 1, steps)
+		up.set("2", nil)
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 2, steps)
+		cancel()
+		require.ErrorIs(t, <-ended, context.Canceled)
+	})
+}
+
+// A step tells by what it reads which repositories there are.
+func TestSourcesThatAStepFinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		platform, app := &place{name: "platform", state: "1"}, &place{name: "app", state: "1"}
+		var list []*place
+		steps := 0
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, Options{Sources: func() (all []Source) {
+				for _, p := range append([]*place{platform}, list...) {
+					all = append(all, p.source())
+				}
+				return all
+			}}, func(context.Context) (time.Time, error) {
+				steps++
+				list = []*place{app}
+				return time.Time{}, nil
+			})
+		}()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, 2, steps, "it may have moved since the first step read it")
+		app.set("2", nil)
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 3, steps)
+		cancel()
+		<-ended
+	})
+}
+
+func TestGitSources(t *testing.T) {
+	repo := t.TempDir() + "/platform.git"
+	gittest.CommitFiles(t, repo, "main", map[string]string{"a": "1"})
+	dev := gittest.CommitFiles(t, repo, "dev", map[string]string{"a": "2"})
+	sources := Git([]gitrepo.Ref{
+		{URL: "https://git.example/x/platform", Branch: "dev"},
+		{URL: "https://git.example/x/platform", Branch: "dev"},
+		{URL: "https://git.example/x/platform", Branch: "gone"},
+		{URL: "https://u:secret@git.example/y", Branch: "main"},
+		{URL: "https://git.example/z", Commit: dev},
+	}, gitrepo.Mirrors{"https://git.example/x/platform": repo})
+	require.Len(t, sources, 2)
+	require.Equal(t, repo, sources[0].Name)
+	require.Equal(t, "https://git.example/y", sources[1].Name)
+	state, err := sources[0].State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "dev "+dev+"\ngone \n", state)
+	gittest.CommitFiles(t, repo, "main", map[string]string{"a": "3"})
+	again, err := sources[0].State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, state, again, "the branch main is not followed")
+	moved := gittest.CommitFiles(t, repo, "dev", map[string]string{"a": "3"})
+	again, err = sources[0].State(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "dev "+moved+"\ngone \n", again)
+}
+
+func TestFolders(t *testing.T) {
+	dir := gittest.WriteFiles(t, "", map[string]string{"a/b.yaml": "1", ".git/HEAD": "x"})
+	source := Folder(dir)
+	state := func() string {
+		s, err := source.State(t.Context())
+		require.NoError(t, err)
+		return s
+	}
+	before := state()
+	require.Equal(t, before, state())
+	gittest.WriteFiles(t, dir, map[string]string{".git/HEAD": "other"})
+	require.Equal(t, before, state())
+	gittest.WriteFiles(t, dir, map[string]string{"a/b.yaml": "22"})
+	changed := state()
+	require.NotEqual(t, before, changed)
+	require.NoError(t, os.Rename(filepath.Join(dir, "a/b.yaml"), filepath.Join(dir, "a/c.yaml")))
+	require.NotEqual(t, changed, state())
+	_, err := Folder(filepath.Join(dir, "none")).State(t.Context())
+	require.ErrorIs(t, err, os.ErrNotExist)
+}

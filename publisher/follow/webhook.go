@@ -1,0 +1,206 @@
+package follow
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds on what the webhook's server takes.
+const (
+	// MaxHookBytes bounds the body of a webhook, which is hashed as it comes and kept nowhere. GitHub's are 25 MB at most.
+	MaxHookBytes = 32 << 20
+	// MinSecretBytes is the least length of a webhook's secret.
+	MinSecretBytes = 16
+	// maxHooks is how many webhooks are read at once.
+	maxHooks = 16
+	// stuck is how long a step may take until the process counts as not healthy.
+	stuck = time.Hour
+)
+
+// Webhook is an HTTP server that looks again when a forge tells of a change. Its routes:
+//
+//	POST /hook    a webhook of GitHub, GitLab, Gitea, Forgejo or Azure DevOps that proves the secret: 202, else 401
+//	GET /healthz  200 unless a step takes more than an hour
+//	GET /readyz   200 once a step has succeeded
+//	GET /metrics  steps and their failures, in Prometheus' text format
+//
+// It speaks plain HTTP; put it behind something that speaks TLS.
+type Webhook struct {
+	secret [32]byte // the hash of it, as GitLab and Azure DevOps send the secret itself
+	key    []byte
+
+	mu      sync.Mutex
+	hooks   int
+	steps   int
+	failed  int
+	success time.Time // zero before the first
+	begun   time.Time // of the step that runs, or of the wait after it
+	tokens  chan struct{}
+}
+
+// ErrShortSecret is returned for a secret that can be guessed.
+var ErrShortSecret = fmt.Errorf("the webhook's secret has fewer than %d bytes", MinSecretBytes)
+
+// NewWebhook returns a Webhook that believes those who know secret.
+func NewWebhook(secret []byte) (*Webhook, error) {
+	if len(secret) < MinSecretBytes {
+		return nil, ErrShortSecret
+	}
+	return &Webhook{secret: sha256.Sum256(secret), key: secret, begun: time.Now(), tokens: make(chan struct{}, maxHooks)}, nil
+}
+
+// stepped notes the end of a step.
+func (w *Webhook) stepped(now time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.steps++; err != nil {
+		w.failed++
+	} else {
+		w.success = now
+	}
+	w.begun = time.Time{}
+}
+
+// stepping notes the beginning of a step.
+func (w *Webhook) stepping(now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun = now
+}
+
+// serve answers on listener until ctx ends, and calls look for each webhook that is believed.
+func (w *Webhook) serve(ctx context.Context, listener net.Listener, look func()) error {
+	server := &http.Server{
+		Handler: w.handler(look), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
+		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-ctx.Done():
+			server.Close()
+		case <-ended:
+		}
+	}()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+func (w *Webhook) handler(look func()) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /hook", func(out http.ResponseWriter, r *http.Request) {
+		select {
+		case w.tokens <- struct{}{}:
+			defer func() { <-w.tokens }()
+		default:
+			http.Error(out, "too many webhooks at once", http.StatusServiceUnavailable)
+			return
+		}
+		switch err := w.verify(r); {
+		case errors.Is(err, errTooLong):
+			http.Error(out, err.Error(), http.StatusRequestEntityTooLarge)
+		case err != nil:
+			if r.Header.Get("Authorization") == "" {
+				out.Header().Set("WWW-Authenticate", `Basic realm="webhook"`)
+			}
+			http.Error(out, err.Error(), http.StatusUnauthorized)
+		default:
+			w.mu.Lock()
+			w.hooks++
+			w.mu.Unlock()
+			look()
+			out.WriteHeader(http.StatusAccepted)
+		}
+	})
+	mux.HandleFunc("GET /healthz", func(out http.ResponseWriter, _ *http.Request) {
+		w.mu.Lock()
+		begun := w.begun
+		w.mu.Unlock()
+		if !begun.IsZero() && time.Since(begun) > stuck {
+			http.Error(out, "a step runs since "+begun.UTC().Format(time.RFC3339), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(out, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(out http.ResponseWriter, _ *http.Request) {
+		w.mu.Lock()
+		ready := !w.success.IsZero()
+		w.mu.Unlock()
+		if !ready {
+			http.Error(out, "no step has succeeded yet", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(out, "ok")
+	})
+	mux.HandleFunc("GET /metrics", w.metrics)
+	return mux
+}
+
+func (w *Webhook) metrics(out http.ResponseWriter, _ *http.Request) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	fmt.Fprintf(out, "# TYPE wherry_follow_steps_total counter\nwherry_follow_steps_total %d\n", w.steps)
+	fmt.Fprintf(out, "# TYPE wherry_follow_steps_failed_total counter\nwherry_follow_steps_failed_total %d\n", w.failed)
+	fmt.Fprintf(out, "# TYPE wherry_follow_webhooks_total counter\nwherry_follow_webhooks_total %d\n", w.hooks)
+	if !w.success.IsZero() {
+		fmt.Fprintf(out, "# TYPE wherry_follow_last_success_timestamp_seconds gauge\nwherry_follow_last_success_timestamp_seconds %d\n", w.success.Unix())
+	}
+}
+
+var (
+	errTooLong  = fmt.Errorf("the body has more than %d bytes", MaxHookBytes)
+	errNoSecret = errors.New("the request does not prove that it knows the webhook's secret")
+)
+
+// verify reads a webhook and returns an error unless it proves the secret: by a signature over its body (GitHub, Gitea,
+// Forgejo), or with the secret itself (GitLab; Azure DevOps as the password of any user).
+func (w *Webhook) verify(r *http.Request) error {
+	if token := r.Header.Get("X-Gitlab-Token"); token != "" {
+		return w.isSecret(token)
+	}
+	if _, password, ok := r.BasicAuth(); ok {
+		return w.isSecret(password)
+	}
+	signature, ok := strings.CutPrefix(r.Header.Get("X-Hub-Signature-256"), "sha256=")
+	if !ok {
+		signature = r.Header.Get("X-Gitea-Signature")
+	}
+	want, err := hex.DecodeString(signature)
+	if err != nil || len(want) != sha256.Size {
+		return errNoSecret
+	}
+	if r.ContentLength > MaxHookBytes {
+		return errTooLong
+	}
+	mac := hmac.New(sha256.New, w.key)
+	n, err := io.Copy(mac, io.LimitReader(r.Body, MaxHookBytes+1))
+	switch {
+	case n > MaxHookBytes:
+		return errTooLong
+	case err != nil || !hmac.Equal(mac.Sum(nil), want):
+		return errNoSecret
+	}
+	return nil
+}
+
+func (w *Webhook) isSecret(text string) error {
+	if got := sha256.Sum256([]byte(text)); subtle.ConstantTimeCompare(got[:], w.secret[:]) != 1 {
+		return errNoSecret
+	}
+	return nil
+}
