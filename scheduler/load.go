@@ -262,7 +262,8 @@ func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
 func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	policy, _ := into.(*kinds.SchedulingPolicy)
 	check, _ := into.(*kinds.PlatformCheck)
-	d := kinds.Decode(at.File, n, into, policy != nil || check != nil) // a selector that lost a term selects too much
+	promoted, _ := into.(*kinds.PromotionPolicy)
+	d := kinds.Decode(at.File, n, into, policy != nil || check != nil || promoted != nil) // what lost a term selects, or lets in, too much
 	l.errs, l.findings = append(l.errs, d.Errs...), append(l.findings, d.Findings...)
 	if len(d.Errs) > 0 {
 		return
@@ -304,8 +305,14 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 		l.errs = append(l.errs, checkWorkspaces(p)...)
 		l.errs = append(l.errs, checkRings(at, p.Spec.Rings)...)
 	}
-	if p, ok := into.(*kinds.PromotionPolicy); ok {
-		l.errs = append(l.errs, checkPromotion(p)...)
+	if promoted != nil {
+		for _, f := range d.Unknown {
+			l.errs = append(l.errs, &finding.Error{
+				Position: f.Position, Code: finding.CodePromotion, Column: f.Column, Hint: f.Hint,
+				Message: fmt.Sprintf("PromotionPolicy %q: %s", o.Metadata.Name, f.Message),
+			})
+		}
+		l.errs = append(l.errs, checkPromotion(promoted)...)
 	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)

@@ -52,7 +52,6 @@ type Model struct {
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
 	platformRings []string             // of all environments, narrowest first
-	rings         []namedRings         // of single environments
 
 	seen     map[objectKey]finding.Position
 	findings []finding.Finding
@@ -70,6 +69,7 @@ type Objects struct {
 	SiteValues   map[string]*kinds.ConfigMap // the declarations of site values
 	Clusters     map[string]*kinds.Cluster
 	Checks       map[string]*kinds.PlatformCheck
+	Promotions   map[string]*kinds.PromotionPolicy
 	Platform     *kinds.Platform // nil where there is none
 }
 
@@ -92,6 +92,7 @@ func NewModel(environment string) *Model {
 			SiteValues:   map[string]*kinds.ConfigMap{},
 			Clusters:     map[string]*kinds.Cluster{},
 			Checks:       map[string]*kinds.PlatformCheck{},
+			Promotions:   map[string]*kinds.PromotionPolicy{},
 		},
 		environments:  map[string]Environment{},
 		baseRepos:     map[string]BaseRepo{},
@@ -226,11 +227,7 @@ func (m *Model) add(o kinds.Object) {
 			m.workspaces[w.Name] = newWorkspace(w)
 		}
 	case *kinds.PromotionPolicy:
-		for _, e := range o.Spec.Environments {
-			if len(e.Rings) > 0 {
-				m.rings = append(m.rings, namedRings{e.Name, e.Rings, o.Position(e.Line)})
-			}
-		}
+		m.objects.Promotions[o.Metadata.Name] = o
 	default:
 		panic(fmt.Sprintf("a platform cannot hold a %T", o))
 	}

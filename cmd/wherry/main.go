@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	_ "time/tzdata" // schedules of gates name time zones, also where the machine has none
 
 	"github.com/spf13/cobra"
 

@@ -33,6 +33,8 @@ const (
 	CodeLimit        = "E1016"
 	CodeRings        = "E1018"
 	CodeTenant       = "E1019"
+	CodePromotion    = "E1020"
+	CodeUnreachable  = "E1021"
 
 	// References between objects.
 	CodeNoTemplate         = "E1101"

@@ -2,6 +2,7 @@ package kinds
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -39,8 +40,6 @@ type (
 	Column int
 	// ignored accepts anything.
 	ignored struct{}
-	// later accepts anything, with a warning: a field of the specification that this version does not support yet.
-	later struct{}
 	// localOnly accepts anything, with a warning: a setting that only wherry.yaml may give.
 	localOnly struct{}
 	// Text is a string with its line.
@@ -56,6 +55,21 @@ type (
 	// no site value can have.
 	Scalar struct {
 		Value any
+		Line  Line
+	}
+	// Number is a number with its line, which is zero if there is none.
+	Number struct {
+		Value float64
+		Line  Line
+	}
+	// Whole is a whole number with its line, which is zero if there is none.
+	Whole struct {
+		Value int64
+		Line  Line
+	}
+	// Flag is true or false with its line, which is zero if there is neither.
+	Flag struct {
+		Value bool
 		Line  Line
 	}
 	// TextOrObject is a mapping, left as it is, or a text.
@@ -140,9 +154,6 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	switch p := v.Addr().Interface().(type) {
 	case *ignored:
 		return
-	case *later:
-		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
-		return
 	case *localOnly:
 		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "write it into wherry.yaml", "%s is not read from a Platform object", at))
 		return
@@ -168,6 +179,17 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 		return
 	}
 	if n.ShortTag() == "!!null" {
+		return
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *Number:
+		p.Value, p.Line = d.number(n, at), Line(n.Line)
+		return
+	case *Whole:
+		p.Value, p.Line = d.integer(n, at), Line(n.Line)
+		return
+	case *Flag:
+		p.Value, p.Line = d.boolean(n, at), Line(n.Line)
 		return
 	}
 	switch v.Kind() {
@@ -259,6 +281,17 @@ func (d *decoder) integer(n *yaml.Node, at *where) int64 {
 	number, err := strconv.ParseInt(n.Value, 10, 64)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil {
 		d.fail(finding.CodeType, n, "", "%s must be a whole number", at)
+	}
+	return number
+}
+
+// number is the number that n must be: neither an infinite one nor none.
+func (d *decoder) number(n *yaml.Node, at *where) float64 {
+	var number float64
+	tag := n.ShortTag()
+	if n.Kind != yaml.ScalarNode || tag != "!!int" && tag != "!!float" || n.Decode(&number) != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+		d.fail(finding.CodeType, n, "", "%s must be a number", at)
+		return 0
 	}
 	return number
 }

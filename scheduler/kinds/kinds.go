@@ -37,7 +37,8 @@ const azureAppConfig = "azure-app-config"
 // The structs below have a field for each YAML key that is read. decode.go warns about other keys.
 //
 // Their comments are also what an editor shows a user: package kindschema makes JSON Schemas from the structs, their
-// comments and the tag `schema` (required, enum=A|B, pattern=REGEXP, examples=A|B). After a change here run
+// comments and the tag `schema` (required, enum=A|B, pattern=REGEXP, examples=A|B,
+// minimum=N, maximum=N). After a change here run
 // go generate ./scheduler/kindschema.
 
 // Meta is the metadata of an object.
@@ -278,6 +279,9 @@ type Cluster struct {
 		Values map[string]Scalar `yaml:"values"`
 		// Reporting is none for a cluster that sends no reports. The default is expected.
 		Reporting string `yaml:"reporting" schema:"enum=expected|none"`
+		// RegisteredAt is when the cluster joined, in RFC 3339. A gate counts clusters that were there when a release was
+		// made. A cluster without it has always been there. "wherry roster add" writes it.
+		RegisteredAt Text `yaml:"registeredAt"`
 	} `yaml:"spec"`
 }
 
@@ -430,31 +434,6 @@ const (
 	SeverityError   = "error"
 	SeverityWarning = "warning"
 )
-
-// PromotionPolicy names the rings of environments' releases. Its gates and the chain of environments are not supported
-// yet.
-type PromotionPolicy struct {
-	Common `yaml:",inline"`
-	Spec   struct {
-		// Environments are the environments with rings of their own.
-		Environments []PromotedEnvironment `yaml:"environments"`
-		// Chain is not supported yet, and ignored.
-		Chain later `yaml:"chain"`
-		// Gate is not supported yet, and ignored.
-		Gate later `yaml:"gate"`
-	} `yaml:"spec"`
-}
-
-// PromotedEnvironment is one environment of a PromotionPolicy.
-type PromotedEnvironment struct {
-	// Name is the name of the environment.
-	Name string `yaml:"name" schema:"required"`
-	// Rings are the rings of the environment's releases, narrowest first.
-	Rings []string `yaml:"rings"`
-	// Gate is not supported yet, and ignored.
-	Gate later `yaml:"gate"`
-	Line Line
-}
 
 // TemplateOf returns the name of the Template, or of the built-in way, by which a file of an assignment is rendered.
 func (c *ClusterType) TemplateOf(file string) string {

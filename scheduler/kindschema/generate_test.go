@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -256,8 +257,12 @@ func (g *generator) value(typ reflect.Type, f *field) object {
 		return object{"doNotSuggest": true}
 	case "localOnly":
 		return object{"not": object{}, "doNotSuggest": true, "errorMessage": "not read from a Platform: write it into " + kinds.SettingsFile}
-	case "later":
-		return object{"not": object{}, "doNotSuggest": true, "errorMessage": "not supported yet: this field is ignored"}
+	case "Number":
+		return object{"type": []string{"number", "null"}}
+	case "Whole":
+		return object{"type": []string{"integer", "null"}}
+	case "Flag":
+		return object{"type": []string{"boolean", "null"}}
 	case "Text":
 		return object{"type": []string{"string", "null"}}
 	case "TextOrObject":
@@ -311,6 +316,10 @@ func (g *generator) apply(tag string, schema object) (required bool) {
 				values = append(values, nil)
 			}
 			schema["enum"] = values
+		case "minimum", "maximum":
+			number, err := strconv.Atoi(value)
+			require.NoError(g.t, err)
+			schema[key] = number
 		case "examples":
 			schema["examples"] = strings.Split(value, "|")
 		case "pattern":

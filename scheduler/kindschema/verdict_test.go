@@ -299,7 +299,7 @@ func fill(n *yaml.Node, typ reflect.Type) {
 		switch {
 		case inline:
 			fill(n, f.Type)
-		case name != "" && f.Type.Name() != "later" && f.Type.Name() != "localOnly":
+		case name != "" && f.Type.Name() != "localOnly":
 			value := valueOf(f.Type)
 			if _, list, found := strings.Cut(f.Tag.Get("schema"), "enum="); found {
 				value.Value, _, _ = strings.Cut(list, "|")
@@ -313,9 +313,9 @@ func valueOf(typ reflect.Type) *yaml.Node {
 	switch {
 	case typ.Name() == "Text" || typ.Name() == "Scalar" || typ.Name() == "TextOrObject" || typ.Name() == "ignored" || typ.Kind() == reflect.String:
 		return text("a")
-	case typ.Kind() == reflect.Bool:
+	case typ.Kind() == reflect.Bool || typ.Name() == "Flag":
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: "true"}
-	case typ.Kind() == reflect.Int64:
+	case typ.Kind() == reflect.Int64 || typ.Name() == "Whole" || typ.Name() == "Number":
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: "7"}
 	case typ.Kind() == reflect.Map:
 		return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{text("k"), valueOf(typ.Elem())}}
