@@ -201,6 +201,7 @@ func reads() []read {
 				{Name: "rings", About: "the rings whose clusters count, with commas between them", Example: "canary,early"},
 				{Name: "registeredBefore", About: "only clusters that were registered before that time; the others are counted in later", Example: "2026-11-21T12:00:00Z"},
 				{Name: "maxReportAge", About: "clusters whose last word is older are unknown, whatever interval is expected of them", Example: "36h"},
+				{Name: "failuresSince", About: "counts failures of assignments since that time", Example: "24h"},
 			},
 			ask: askRollout,
 		},
@@ -277,9 +278,11 @@ func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 		}
 	}
 	var err error
-	if v := r.values.Get("registeredBefore"); v != "" {
-		if q.RegisteredBefore, err = fleet.ParseMoment(v, r.now); err != nil {
-			return nil, invalid("parameter registeredBefore: %s", err)
+	for name, field := range map[string]*time.Time{"registeredBefore": &q.RegisteredBefore, "failuresSince": &q.FailuresSince} {
+		if v := r.values.Get(name); v != "" {
+			if *field, err = fleet.ParseMoment(v, r.now); err != nil {
+				return nil, invalid("parameter %s: %s", name, err)
+			}
 		}
 	}
 	if v := r.values.Get("maxReportAge"); v != "" {

@@ -95,8 +95,10 @@ func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet
 	if len(q.Rings) > 0 {
 		values.Set("rings", strings.Join(q.Rings, ","))
 	}
-	if !q.RegisteredBefore.IsZero() {
-		values.Set("registeredBefore", fleet.FormatMoment(q.RegisteredBefore))
+	for name, at := range map[string]time.Time{"registeredBefore": q.RegisteredBefore, "failuresSince": q.FailuresSince} {
+		if !at.IsZero() {
+			values.Set(name, fleet.FormatMoment(at))
+		}
 	}
 	if q.MaxReportAge != 0 {
 		values.Set("maxReportAge", q.MaxReportAge.String())

@@ -249,6 +249,9 @@ type RolloutQuery struct {
 	// MaxReportAge is the age above which a cluster's last word does not count: it is unknown then. Zero means three of its
 	// own expected intervals, which do not matter otherwise.
 	MaxReportAge time.Duration
+	// FailuresSince has Rollout.Failures counted since that time, from the database. The zero time means that they are not
+	// counted. It is not for AsOf.
+	FailuresSince time.Time
 }
 
 // Rollout is how far the clusters of an environment are with a commit of the platform.
@@ -277,6 +280,10 @@ type Rollout struct {
 	Later        int `json:"later"`
 	// Quarantined counts clusters whose newest report, however old, says that a release with the commit is in quarantine there.
 	Quarantined int `json:"quarantined"`
+	// Failures is how often assignments of the clusters have failed since FailuresSince, which is the time that was asked for, or
+	// the beginning of the hub's history if that is later; zero if nobody asked. See store.Past.
+	Failures      int64     `json:"failures"`
+	FailuresSince time.Time `json:"failuresSince,omitzero"`
 	// OldestProofSeconds is the age of the oldest proof among the compliant ones.
 	OldestProofSeconds int64 `json:"oldestProofSeconds,omitempty"`
 	// Open are the clusters that are not compliant with it, worst first, at most the query's limit.

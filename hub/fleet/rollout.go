@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -66,6 +67,9 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 		return Rollout{}, err
 	}
 	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[string]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}}
+	if err := out.readFailures(ctx, environment); err != nil {
+		return Rollout{}, err
+	}
 	for r := range chosen.clusters() {
 		out.add(r)
 	}
@@ -81,7 +85,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
 		Compliant: out.counts[verdictCompliant], Progressing: out.counts[VerdictProgressing], FailedCount: out.counts[VerdictFailed],
 		Waiting: out.counts[VerdictWaiting], Unknown: out.counts[VerdictUnknown],
-		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined,
+		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined, Failures: out.failures, FailuresSince: out.failuresSince,
 		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
 	answer.conclude(targets)
@@ -94,6 +98,8 @@ func checkRollout(q Query, asked RolloutQuery) error {
 	switch {
 	case len(asked.Rings) > 0 && q.Ring != "":
 		return fmt.Errorf("ring and rings: %w: give one of them", store.ErrInvalid)
+	case !asked.FailuresSince.IsZero() && !q.AsOf.IsZero():
+		return fmt.Errorf("failuresSince and asOf: %w: give one of them", store.ErrInvalid)
 	case asked.MaxReportAge < 0:
 		return fmt.Errorf("maxReportAge %s: %w: it is not negative", asked.MaxReportAge, store.ErrInvalid)
 	}
@@ -226,6 +232,10 @@ type rolloutCount struct {
 
 	notReporting, later, quarantined int
 
+	failures      int64
+	failuresSince time.Time
+	failuresOf    map[string]int64 // by uid
+
 	// places are by the handles of platform, environment and type, having by platform, type and release: a fleet has few.
 	places map[[3]uint32]rolloutPlace
 	having map[[3]uint32]bool
@@ -259,6 +269,7 @@ func (c *rolloutCount) add(r *row) {
 	verdict := c.verdict(r, at.target)
 	c.clusters++
 	c.counts[verdict]++
+	c.failures += c.failuresOf[r.uid]
 	if c.quarantines(r, at.target) {
 		c.quarantined++
 	}
@@ -279,6 +290,22 @@ func (c *rolloutCount) add(r *row) {
 		row.Unknown++
 	}
 	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
+}
+
+// readFailures reads the failures that the view sees, if they were asked for.
+func (c *rolloutCount) readFailures(ctx context.Context, environment string) (err error) {
+	if c.asked.FailuresSince.IsZero() {
+		return nil
+	}
+	c.failuresOf = map[string]int64{}
+	workspaces := c.m.view.scope.workspaces
+	c.failuresSince, err = c.m.view.fleet.source.Failures(ctx, c.asked.FailuresSince, store.Scope{Environment: environment}, func(f store.Failures) error {
+		if len(workspaces) == 0 || slices.Contains(workspaces, f.Workspace) {
+			c.failuresOf[f.UID] += f.Count
+		}
+		return nil
+	})
+	return err
 }
 
 func (c *rolloutCount) placeOf(r *row) rolloutPlace {

@@ -556,7 +556,14 @@ func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
 			require.False(t, got.Done)
 		})
 	}
-	for _, q := range []RolloutQuery{{Rings: []string{"a"}, Query: Query{Ring: "a"}}, {MaxReportAge: -1}} {
+	e.failures = []store.Failures{{UID: "plain", Workspace: "red", Count: 3}, {UID: "plain", Workspace: "blue", Count: 1}, {UID: "joined-now", Workspace: "red", Count: 7}, {UID: "gone", Count: 9}}
+	for want, v := range map[int64]*View{4: all(t, e), 3: viewOf(t, e, store.AccessScope{Workspaces: []string{"red"}})} {
+		got, err := v.Rollout(t.Context(), "prod", commit("b"), RolloutQuery{FailuresSince: start.Add(-time.Hour), RegisteredBefore: start})
+		require.NoError(t, err)
+		require.Equal(t, want, got.Failures)
+		require.Equal(t, start.Add(-time.Hour), got.FailuresSince)
+	}
+	for _, q := range []RolloutQuery{{Rings: []string{"a"}, Query: Query{Ring: "a"}}, {MaxReportAge: -1}, {FailuresSince: start, Query: Query{AsOf: start}}} {
 		_, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), q)
 		require.ErrorIs(t, err, store.ErrInvalid)
 	}

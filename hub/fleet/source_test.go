@@ -33,6 +33,17 @@ type memory struct {
 	records  []store.PublishedRecord
 	broken   error
 	scanned  atomic.Int64 // clusters
+	failures []store.Failures
+}
+
+// Failures are the same since any time.
+func (m *memory) Failures(_ context.Context, from time.Time, _ store.Scope, each func(store.Failures) error) (time.Time, error) {
+	for _, f := range m.failures {
+		if err := each(f); err != nil {
+			return from, err
+		}
+	}
+	return from, m.broken
 }
 
 func newMemory(states ...store.ClusterState) *memory {

@@ -92,6 +92,18 @@ type Past interface {
 	// Transitions returns changes, newest first. The identity in a change is that of now. The error wraps ErrInvalid if After
 	// is not the Next of a page.
 	Transitions(ctx context.Context, f TransitionFilter) (TransitionList, error)
+	// Failures calls each with the failures of assignments that the history has since a time, by uid and workspace; of clusters
+	// that are registered now and that s chooses by uid, platform, environment and type. It returns the time since which they
+	// are counted: from, or the beginning of the history if that is later. An assignment fails when a report has it in the
+	// state failed and the one before did not, and as often as its own count has risen by then; failures of which no report ever
+	// came count with the next that is seen. Times are those of ScanAt.
+	Failures(ctx context.Context, from time.Time, s Scope, each func(Failures) error) (since time.Time, err error)
+}
+
+// Failures is how often assignments of a workspace have failed on a cluster.
+type Failures struct {
+	UID, Workspace string
+	Count          int64
 }
 
 // TransitionFilter chooses changes. The zero filter chooses all, newest first.

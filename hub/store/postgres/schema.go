@@ -6,7 +6,9 @@ import _ "embed"
 var (
 	//go:embed schema.sql
 	schema1 string
+	//go:embed schema2.sql
+	schema2 string
 )
 
 // schema returns the steps of the schema.
-func schema() []string { return []string{schema1} }
+func schema() []string { return []string{schema1, schema2} }

@@ -314,7 +314,28 @@ func chooseThen(ctx context.Context, db querier, s store.Scope, then int64) (all
 			return nil
 		})
 	})
+	for _, c := range all {
+		if err == nil && store.Millis(c.state.AddedAt) > then { // it has come back since
+			err = addedBefore(ctx, db, c, then)
+		}
+	}
 	return byName(all), err
+}
+
+// addedBefore sets the time since which a cluster was registered at a time, without a break.
+func addedBefore(ctx context.Context, db querier, c chosen, then int64) error {
+	until := int64(-1)
+	return each(ctx, db, `SELECT since, coalesce(until, -1) FROM identity WHERE cluster_id = $1 AND since <= $2 ORDER BY since`, []any{c.id, then}, func(rows *sql.Rows) error {
+		var since, end int64
+		if err := rows.Scan(&since, &end); err != nil {
+			return err
+		}
+		if until != since {
+			c.state.AddedAt = store.Moment(since)
+		}
+		until = end
+		return nil
+	})
 }
 
 // The reports as of $1, of clusters in a list. The times of most clusters' reports never fall from one to the next, and then an

@@ -142,10 +142,14 @@ var (
 	schema5 string
 	//go:embed schema6.sql
 	schema6 string
+	//go:embed schema7.sql
+	schema7 string
 )
 
 // schema returns the steps of the schema.
-func schema() []string { return []string{schema1, schema2, schema3, schema4, schema5, schema6} }
+func schema() []string {
+	return []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
+}
 
 // Settings of the connection that writes. Pages that change often are copied to the database once for each 32 MiB of the
 // journal, and not for each 4; and 32 MiB of pages stay in memory.

@@ -26,6 +26,8 @@ func pastTests() []test {
 		{"scopes choose clusters, now and then", scopesChooseClustersNowAndThen},
 		{"changes have what was before, and the release that ran", changesHaveWhatWasBeforeAndTheReleaseThatRan},
 		{"changes are chosen and paged", changesAreChosenAndPaged},
+		{"a cluster that comes back is registered since then", aClusterThatComesBackIsRegisteredSinceThen},
+		{"failures are counted since a time, also those of which no report came", failuresAreCountedSinceATime},
 		{"a caller ends a scan by its error", aCallerEndsAScanByItsError},
 	}
 }
@@ -387,4 +389,105 @@ func aCallerEndsAScanByItsError(t *testing.T, f *fixture) {
 		return enough
 	}))
 	require.Equal(t, 1, n)
+}
+
+func failuresAreCountedSinceATime(t *testing.T, f *fixture) {
+	type counts map[string]int64
+	since := func(hours int, s store.Scope) counts {
+		t.Helper()
+		got := counts{}
+		from := Epoch.Add(time.Duration(hours) * time.Hour)
+		at, err := f.Failures(t.Context(), from, s, func(n store.Failures) error {
+			got[n.UID+"/"+n.Workspace] += n.Count
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, from, at)
+		return got
+	}
+	require.Empty(t, since(0, store.Scope{}))
+
+	one, two := f.added("one", "two")[0], cluster("two", 2)
+	item := func(name string, s bundle.State, failures int64) bundle.Item {
+		it := Item(name, s)
+		it.Failures = failures
+		return it
+	}
+	other := item("mail", bundle.Failed, 1)
+	other.Workspace = "post"
+	for hour, items := range [][]bundle.Item{
+		{item("drone", bundle.Compliant, 0), item("radar", bundle.Failed, 2)}, // twice before the first report
+		{item("drone", bundle.Failed, 1), item("radar", bundle.Failed, 2), other},
+		{item("drone", bundle.Compliant, 1), item("radar", bundle.Failed, 2), other}, // radar still is
+		{item("drone", bundle.Failed, 4), item("radar", bundle.Failed, 2), other},    // and twice in between
+		{item("drone", bundle.Failed, 5), item("radar", bundle.Compliant, 2), other}, // again, without a report of when it was not
+		{item("drone", bundle.Compliant, 5), item("radar", bundle.Failed, 0), other}, // an agent that does not count
+		{item("drone", bundle.Failed, 1), item("radar", bundle.Failed, 0), other},    // and one that has lost its count
+	} {
+		f.clock.Add(time.Hour)
+		r := reportOf(one, order(1, int64(hour)+1), items...)
+		r.Body.OccurredAt = f.clock.Now()
+		f.ingested(one, identified(r.Body))
+	}
+	r := reportOf(two, order(1, 1), item("drone", bundle.Failed, 1))
+	r.Body.OccurredAt = f.clock.Now()
+	f.ingested(two, identified(r.Body))
+
+	for hour, want := range []counts{
+		{"uid-one/shop": 9, "uid-one/post": 1, "uid-two/shop": 1},
+		1: {"uid-one/shop": 9, "uid-one/post": 1, "uid-two/shop": 1},
+		2: {"uid-one/shop": 7, "uid-one/post": 1, "uid-two/shop": 1},
+		3: {"uid-one/shop": 6, "uid-two/shop": 1},
+		5: {"uid-one/shop": 3, "uid-two/shop": 1},
+		6: {"uid-one/shop": 2, "uid-two/shop": 1},
+		7: {"uid-one/shop": 1, "uid-two/shop": 1},
+		8: {},
+	} {
+		if want != nil {
+			require.Equal(t, want, since(hour, store.Scope{}), "since hour %d", hour)
+		}
+	}
+	require.Equal(t, counts{"uid-two/shop": 1}, since(0, store.Scope{UIDs: []string{"uid-two"}}))
+	require.Empty(t, since(0, store.Scope{Environment: "prod"}))
+	_, err := f.RetireCluster(t.Context(), "two", "")
+	require.NoError(t, err)
+	require.NotContains(t, since(0, store.Scope{}), "uid-two/shop")
+
+	_, err = f.Trim(t.Context(), Epoch.Add(150*time.Minute), Epoch.Add(150*time.Minute))
+	require.NoError(t, err)
+	got := counts{}
+	at, err := f.Failures(t.Context(), Epoch, store.Scope{}, func(n store.Failures) error {
+		got[n.UID+"/"+n.Workspace] += n.Count
+		return nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, Epoch.Add(150*time.Minute), at)
+	require.Equal(t, counts{"uid-one/shop": 6}, got)
+	stop := errors.New("stop")
+	_, err = f.Failures(t.Context(), Epoch, store.Scope{}, func(store.Failures) error { return stop })
+	require.ErrorIs(t, err, stop)
+}
+
+func aClusterThatComesBackIsRegisteredSinceThen(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0] // at 0
+	f.clock.Add(time.Hour)
+	c.Ring = "canary"
+	_, err := f.ReplaceCluster(t.Context(), c) // at 1
+	require.NoError(t, err)
+	f.clock.Add(time.Hour)
+	_, err = f.RetireCluster(t.Context(), "plant-7", "") // at 2
+	require.NoError(t, err)
+	f.clock.Add(time.Hour)
+	_, err = f.AddCluster(t.Context(), c) // at 3
+	require.NoError(t, err)
+	for hour, want := range []int{0, 0, -1, 3, 3} {
+		at := time.Duration(hour)*time.Hour + time.Minute
+		all := f.scanned(Epoch.Add(at), store.Scope{})
+		if want < 0 {
+			require.Empty(t, all)
+			continue
+		}
+		require.Len(t, all, 1, "as of %s", at)
+		require.Equal(t, Epoch.Add(time.Duration(want)*time.Hour), all[0].AddedAt, "as of %s", at)
+	}
 }
