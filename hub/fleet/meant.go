@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -20,17 +21,10 @@ type meantIndex struct {
 
 // environmentIndex is an environment of a platform of which there is a record.
 type environmentIndex struct {
-	bundle.Stream // without a cluster type
+	*lineage.Environment
 	// records are oldest first; there is at least one.
 	records []*store.PublishedRecord
-	// bases and environments are the places of the first record with a commit of the base, and of the environment.
-	bases, environments map[string]int
-	// vouched names the releases of which a record says that their cluster type is complete, by digest.
-	vouched map[digest.Digest]bool
 }
-
-// commits are those of the base and of the environment that something was made from.
-type commits struct{ base, environment string }
 
 func (e *environmentIndex) newest() *store.PublishedRecord { return e.records[len(e.records)-1] }
 
@@ -46,54 +40,14 @@ func newMeantIndex(p *published) meantIndex {
 		at := bundle.Stream{Platform: r.Platform, Environment: r.Environment}
 		e := x.environments[at]
 		if e == nil {
-			e = &environmentIndex{Stream: at, bases: map[string]int{}, environments: map[string]int{}, vouched: map[digest.Digest]bool{}}
+			e = &environmentIndex{Environment: lineage.New(at, p.release)}
 			x.environments[at], x.named[at.Environment] = e, append(x.named[at.Environment], e)
 		}
-		putFirst(e.bases, r.BaseCommit, len(e.records))
-		putFirst(e.environments, r.EnvironmentCommit, len(e.records))
 		e.records = append(e.records, r)
-		p.vouch(e, r)
+		e.Add(&r.EnvironmentRecord)
 	}
 	return x
 }
-
-// putFirst notes the place of a commit, if there is one and it is not there yet.
-func putFirst(places map[string]int, commit string, at int) {
-	if _, known := places[commit]; !known && commit != "" {
-		places[commit] = at
-	}
-}
-
-// vouch notes the releases of which a record says that they are complete: those that were made from its commits, and those
-// that have the content of these commits, of the cluster types that it does not name as incomplete.
-func (p *published) vouch(e *environmentIndex, record *store.PublishedRecord) {
-	for _, typ := range record.Types() {
-		if slices.Contains(record.Incomplete, typ) {
-			continue
-		}
-		newest := p.newestOf(record, typ)
-		for _, d := range record.ReleasesOf(typ) {
-			r := p.releases[d]
-			if r != nil && (r == newest || commitsOf(r) == commits{record.BaseCommit, record.EnvironmentCommit}) {
-				e.vouched[d] = true
-			}
-		}
-	}
-}
-
-// newestOf returns the newest of the releases that a record names for a cluster type; nil if none of them is known. It has
-// the content of the record's commits if the cluster type is complete: a ring that is wider than those that were published
-// to keeps an older release.
-func (p *published) newestOf(record *store.PublishedRecord, typ string) (newest *store.PublishedRelease) {
-	for _, d := range record.ReleasesOf(typ) {
-		if r := p.releases[d]; r != nil && (newest == nil || releaseOrder(r).Compare(releaseOrder(newest)) > 0) {
-			newest = r
-		}
-	}
-	return newest
-}
-
-func commitsOf(r *store.PublishedRelease) commits { return commits{r.BaseCommit, r.EnvironmentCommit} }
 
 func releaseOrder(r *store.PublishedRelease) bundle.Order { return bundle.OrderOf(r.Release, r.Digest) }
 
@@ -130,7 +84,7 @@ func (p *published) releaseFor(e *environmentIndex, record *store.PublishedRecor
 	if named != "" && (r == nil || mayTake(r, ring)) {
 		return named
 	}
-	all := p.index.streams[bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: typ}]
+	all := p.index.streams[bundle.Stream{Platform: e.Stream.Platform, Environment: e.Stream.Environment, ClusterType: typ}]
 	for _, other := range slices.Backward(all) {
 		if mayTake(other, ring) && (r == nil || releaseOrder(other).Compare(releaseOrder(r)) <= 0) {
 			return other.Digest
@@ -159,7 +113,7 @@ func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *
 		return m
 	}
 	runs := p.releases[observed.Digest]
-	stream := bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: id.Type}
+	stream := bundle.Stream{Platform: e.Stream.Platform, Environment: e.Stream.Environment, ClusterType: id.Type}
 	switch {
 	case observed.Digest == named:
 		m.Relation = Current

@@ -64,6 +64,14 @@ func (p *published) at(t time.Time) *published {
 	return then
 }
 
+// release returns a release of a digest; nil if it was never published here.
+func (p *published) release(d digest.Digest) *bundle.Release {
+	if r := p.releases[d]; r != nil {
+		return &r.Release
+	}
+	return nil
+}
+
 // contents keeps the assignments and artifacts of published releases that were asked for.
 type contents struct {
 	mu   sync.Mutex

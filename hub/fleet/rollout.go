@@ -9,36 +9,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// The verdicts on a cluster, of OpenCluster.Verdict.
+// The verdicts on a cluster, of OpenCluster.Verdict; see package lineage.
 const (
-	// VerdictFailed means that the cluster has failed at the commit, or has refused it.
-	VerdictFailed = "failed"
-	// VerdictUnknown means that the cluster is silent.
-	VerdictUnknown = "unknown"
-	// VerdictWaiting means that it is known to run another release.
-	VerdictWaiting = "waiting"
-	// VerdictProgressing means that it has a release of the commit, or is getting it, and is not compliant yet.
-	VerdictProgressing = "progressing"
-
-	verdictCompliant = "compliant"
+	VerdictFailed      = string(lineage.Failed)
+	VerdictUnknown     = string(lineage.Unknown)
+	VerdictWaiting     = string(lineage.Waiting)
+	VerdictProgressing = string(lineage.Progressing)
 )
-
-// verdicts are those of clusters that are not compliant, the worst first.
-var verdicts = []string{VerdictFailed, VerdictUnknown, VerdictWaiting, VerdictProgressing}
 
 // Rollout implements Answers.
 //
 // A cluster is compliant with a commit if it is not silent, its state is compliant, and it runs a complete release of its
-// type that has the commit. A release has a commit if it was made from it, if it has the same content as the type's release
-// at that commit (a type that a commit does not change keeps its release), or if it was made from commits that were published
-// later for the first time. So a return to an earlier commit is not compliant with a later one. A release is complete if
-// a record says so: nothing of its type was held, left out, dropped or not published.
+// type that has the commit; package lineage has the rule.
 //
 // Done needs one cluster at least, and that no type is incomplete at the commit; its newest record counts. All clusters of
 // the environment count, those of types and rings without a release at the commit too, but for those of which no reports are
@@ -66,7 +53,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	if err != nil {
 		return Rollout{}, err
 	}
-	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[string]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}}
+	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[lineage.Verdict]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}}
 	if err := out.readFailures(ctx, environment); err != nil {
 		return Rollout{}, err
 	}
@@ -83,8 +70,8 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	}
 	answer := Rollout{
 		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
-		Compliant: out.counts[verdictCompliant], Progressing: out.counts[VerdictProgressing], FailedCount: out.counts[VerdictFailed],
-		Waiting: out.counts[VerdictWaiting], Unknown: out.counts[VerdictUnknown],
+		Compliant: out.counts[lineage.Compliant], Progressing: out.counts[lineage.Progressing], FailedCount: out.counts[lineage.Failed],
+		Waiting: out.counts[lineage.Waiting], Unknown: out.counts[lineage.Unknown],
 		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined, Failures: out.failures, FailuresSince: out.failuresSince,
 		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
@@ -120,45 +107,24 @@ func (v *View) seesAllOf(q Query) bool {
 	return len(v.scope.workspaces) == 0 && len(v.scope.selector) == 0 && fmt.Sprint(q) == fmt.Sprint(only)
 }
 
-// target is what a commit is for an environment of a platform.
-type target struct {
-	*environmentIndex
-	published *published
-	commit    string // all of it
-	// last is the newest record with the commit.
-	last *store.PublishedRecord
-	// contents are the trees of each cluster type at the commit, where it was complete.
-	contents map[string]map[digest.Digest]bool
-}
-
-// targetsOf returns the targets of a commit, by environment, and the whole commit; none if it was not published. The error
+// targetsOf returns what a commit is for each environment that has it, and the whole commit; none if it was not published. The error
 // wraps store.ErrInvalid.
-func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*target, string, error) {
+func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*lineage.Commit, string, error) {
 	holds, err := commitTest(wanted)
 	if err != nil {
 		return nil, "", err
 	}
-	targets, whole := map[*environmentIndex]*target{}, map[string]bool{}
+	targets, whole := map[*environmentIndex]*lineage.Commit{}, map[string]bool{}
 	for _, e := range p.index.named[q.Environment] {
-		if q.Platform != "" && e.Platform != q.Platform {
+		if q.Platform != "" && e.Stream.Platform != q.Platform {
 			continue
 		}
-		for _, record := range e.records {
-			found := ""
-			for _, c := range []string{record.BaseCommit, record.EnvironmentCommit} {
-				if holds(c) {
-					found, whole[c] = c, true
-				}
-			}
-			if found == "" {
-				continue
-			}
-			t := targets[e]
-			if t == nil {
-				t = &target{environmentIndex: e, published: p, commit: found, contents: map[string]map[digest.Digest]bool{}}
-				targets[e] = t
-			}
-			t.add(record)
+		found, names := e.Find(holds)
+		if found != nil {
+			targets[e] = found
+		}
+		for _, name := range names {
+			whole[name] = true
 		}
 	}
 	all := slices.Sorted(maps.Keys(whole))
@@ -174,58 +140,17 @@ func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*ta
 // follows reports whether there are records of the environment, and of the platform if that is given.
 func (p *published) follows(q Query) bool {
 	return slices.ContainsFunc(p.index.named[q.Environment], func(e *environmentIndex) bool {
-		return (q.Platform == "" || e.Platform == q.Platform) && len(e.records) > 0
+		return (q.Platform == "" || e.Stream.Platform == q.Platform) && len(e.records) > 0
 	})
-}
-
-func (t *target) add(record *store.PublishedRecord) {
-	t.last = record
-	for _, typ := range record.Types() {
-		if newest := t.published.newestOf(record, typ); newest != nil && !slices.Contains(record.Incomplete, typ) {
-			if t.contents[typ] == nil {
-				t.contents[typ] = map[digest.Digest]bool{}
-			}
-			t.contents[typ][newest.Content.DiffID] = true
-		}
-	}
-}
-
-// has reports whether a release of a type has the commit, and is complete.
-func (t *target) has(typ string, d digest.Digest) bool {
-	r := t.published.releases[d]
-	if r == nil || r.Stream() != (bundle.Stream{Platform: t.Platform, Environment: t.Environment, ClusterType: typ}) {
-		return false
-	}
-	if t.contents[typ][r.Content.DiffID] {
-		return true
-	}
-	return t.includes(commitsOf(r)) && t.vouched[d]
-}
-
-// includes reports whether commits are those of the target, or were published later for the first time. A commit of the base
-// is compared with those of the base, one of the environment with those of the environment.
-func (t *target) includes(c commits) bool {
-	later := func(places map[string]int, commit string) bool {
-		from, is := places[t.commit]
-		at, known := places[commit]
-		return is && known && at >= from
-	}
-	return later(t.bases, c.base) || later(t.environments, c.environment)
-}
-
-// isPast reports whether the environment went back to commits that were published before this one for the first time.
-func (t *target) isPast() bool {
-	now := t.newest()
-	return !t.includes(commits{now.BaseCommit, now.EnvironmentCommit})
 }
 
 // rolloutCount counts the clusters of a rollout.
 type rolloutCount struct {
 	m        *moment
 	asked    RolloutQuery
-	targets  map[*environmentIndex]*target
+	targets  map[*environmentIndex]*lineage.Commit
 	clusters int
-	counts   map[string]int // by verdict
+	counts   map[lineage.Verdict]int
 	oldest   int64
 	types    map[string]*TypeRollout
 	open     []openRow
@@ -244,12 +169,12 @@ type rolloutCount struct {
 // rolloutPlace is the environment of clusters, and what the commit is for it. Both may be nil.
 type rolloutPlace struct {
 	environment *environmentIndex
-	target      *target
+	target      *lineage.Commit
 }
 
 type openRow struct {
 	cluster *cluster
-	verdict string
+	verdict lineage.Verdict
 	seen    int64
 }
 
@@ -276,17 +201,17 @@ func (c *rolloutCount) add(r *row) {
 	row := c.typeRow(c.m.texts[r.typ])
 	row.Clusters++
 	switch verdict {
-	case verdictCompliant:
+	case lineage.Compliant:
 		row.Compliant++
 		c.oldest = max(c.oldest, r.age())
 		return
-	case VerdictProgressing:
+	case lineage.Progressing:
 		row.Progressing++
-	case VerdictFailed:
+	case lineage.Failed:
 		row.Failed++
-	case VerdictWaiting:
+	case lineage.Waiting:
 		row.Waiting++
-	case VerdictUnknown:
+	case lineage.Unknown:
 		row.Unknown++
 	}
 	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
@@ -326,14 +251,14 @@ func (r *row) place() store.Identity {
 }
 
 // has reports whether a release has the commit for clusters of the row's type and place, and is complete.
-func (c *rolloutCount) has(t *target, r *row, release uint32) bool {
+func (c *rolloutCount) has(t *lineage.Commit, r *row, release uint32) bool {
 	if t == nil || release == 0 {
 		return false
 	}
 	handles := [3]uint32{r.platform, r.typ, release}
 	has, known := c.having[handles]
 	if !known {
-		has = t.has(c.m.texts[r.typ], c.m.snapshot.releases[release].Digest)
+		has = t.Has(c.m.texts[r.typ], c.m.snapshot.releases[release].Digest)
 		c.having[handles] = has
 	}
 	return has
@@ -341,7 +266,7 @@ func (c *rolloutCount) has(t *target, r *row, release uint32) bool {
 
 // quarantines reports whether a cluster's newest report, however old, says that a release with the commit is in quarantine
 // there.
-func (c *rolloutCount) quarantines(r *row, t *target) bool {
+func (c *rolloutCount) quarantines(r *row, t *lineage.Commit) bool {
 	return r.reported && c.m.texts[r.reason] == reasonQuarantined && c.has(t, r, r.desired)
 }
 
@@ -356,22 +281,12 @@ func (c *rolloutCount) unheard(r *row) bool {
 	return !r.reported || r.m.at.UnixMilli()-r.lastSeen > c.asked.MaxReportAge.Milliseconds()
 }
 
-// verdict is how far a cluster is with a commit. A nil target is that of a commit that was not published.
-func (c *rolloutCount) verdict(r *row, t *target) string {
+// verdict is how far a cluster is with a commit. A nil commit was not published.
+func (c *rolloutCount) verdict(r *row, t *lineage.Commit) lineage.Verdict {
 	if c.unheard(r) {
-		return VerdictUnknown
+		return lineage.Unknown
 	}
-	runs, offered := c.has(t, r, r.observed), c.has(t, r, r.desired)
-	switch state := bundle.State(r.m.texts[r.reportedState]); {
-	case runs && state == bundle.Compliant:
-		return verdictCompliant
-	case !runs && !offered:
-		return VerdictWaiting
-	case state == bundle.Failed || state == bundle.Rejected:
-		return VerdictFailed
-	default:
-		return VerdictProgressing
-	}
+	return lineage.VerdictOf(bundle.State(r.m.texts[r.reportedState]), c.has(t, r, r.observed), c.has(t, r, r.desired))
 }
 
 func (c *rolloutCount) typeRow(name string) *TypeRollout {
@@ -379,10 +294,10 @@ func (c *rolloutCount) typeRow(name string) *TypeRollout {
 	if row == nil {
 		row = &TypeRollout{Type: name}
 		for _, t := range c.targets {
-			if r := t.published.newestOf(t.last, name); r != nil {
+			if r := c.m.published.releases[t.NewestOf(t.Last(), name)]; r != nil {
 				row.Release = bundle.ReleaseName(r.Number, r.Digest)
 			}
-			row.Incomplete = row.Incomplete || slices.Contains(t.last.Incomplete, name)
+			row.Incomplete = row.Incomplete || slices.Contains(t.Last().Incomplete, name)
 		}
 		c.types[name] = row
 	}
@@ -392,7 +307,7 @@ func (c *rolloutCount) typeRow(name string) *TypeRollout {
 // addTypes adds the types of the commit that have no clusters; only that of a name, if it is not empty.
 func (c *rolloutCount) addTypes(only string) {
 	for _, t := range c.targets {
-		for _, name := range append(t.last.Types(), t.last.Incomplete...) {
+		for _, name := range append(t.Last().Types(), t.Last().Incomplete...) {
 			if only == "" || only == name {
 				c.typeRow(name)
 			}
@@ -409,7 +324,7 @@ func (c *rolloutCount) typeRows() []TypeRollout {
 }
 
 // conclude sets Done, Failed and Why.
-func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
+func (a *Rollout) conclude(targets map[*environmentIndex]*lineage.Commit) {
 	var incomplete []string
 	for _, t := range a.Types {
 		if t.Incomplete {
@@ -418,7 +333,7 @@ func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
 	}
 	past := false
 	for _, t := range targets {
-		past = past || t.isPast()
+		past = past || t.IsPast()
 	}
 	var why []string
 	add := func(given bool, format string, args ...any) {
@@ -444,7 +359,7 @@ func (a *Rollout) conclude(targets map[*environmentIndex]*target) {
 // openRows returns the clusters that are not compliant, the worst and the longest silent first, at most limit; zero means all.
 func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, error) {
 	slices.SortStableFunc(c.open, func(a, b openRow) int {
-		return cmp.Or(cmp.Compare(slices.Index(verdicts, a.verdict), slices.Index(verdicts, b.verdict)), cmp.Compare(a.seen, b.seen))
+		return cmp.Or(a.verdict.Compare(b.verdict), cmp.Compare(a.seen, b.seen))
 	})
 	if limit > 0 && len(c.open) > limit {
 		c.open = c.open[:limit]
@@ -461,7 +376,7 @@ func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, 
 	for i, r := range rows {
 		one := OpenCluster{
 			UID: r.UID, Cluster: r.Name, Type: r.Type, Ring: r.Ring, State: r.State, Was: r.Was, Reason: r.Reason, Message: r.Message,
-			Verdict: c.open[i].verdict, LastSeen: r.LastSeen, Via: r.Proof.Via,
+			Verdict: string(c.open[i].verdict), LastSeen: r.LastSeen, Via: r.Proof.Via,
 		}
 		if r.Observed != nil {
 			one.Release = bundle.ReleaseName(r.Observed.Number, r.Observed.Digest)
