@@ -1,7 +1,7 @@
 // Package outgit commits a rendered environment to a branch of a git repository, laid out as Kalypso does.
 //
 // Begin with [Push], which moves the branch itself, or with [Propose], which keeps one change request for it, as Kalypso
-// does. The files are those that package outdir writes, and the same folders are owned completely: stale files go, other
+// does. [PushEdit] and [ProposeEdit] do the same with a change of a few files, such as a promotion. The files are those that package outdir writes, and the same folders are owned completely: stale files go, other
 // people's stay.
 //
 // The same input on the same branch gives the same commit, so a run may be repeated, and one that was cut off at any point
@@ -153,12 +153,16 @@ func (e *MissingBranchError) Error() string {
 
 // Push commits a result to a target's branch, which it makes if need be. Nothing is pushed if the branch has the content.
 func Push(ctx context.Context, t Target, result *scheduler.Result, o Options) (Outcome, error) {
+	return push(ctx, t, &rendered{result}, o)
+}
+
+func push(ctx context.Context, t Target, w job, o Options) (Outcome, error) {
 	return run(ctx, t, o, func(r repository, o Options) (Outcome, error) {
 		heads, err := r.heads(ctx, t.Branch)
 		if err != nil {
 			return Outcome{}, err
 		}
-		made, err := r.make(ctx, t, heads, result, o)
+		made, err := r.make(ctx, t, heads, w, o)
 		if err != nil || !made.Pushed {
 			return made, err
 		}
@@ -190,21 +194,52 @@ func run(ctx context.Context, t Target, o Options, step func(repository, Options
 	return Outcome{}, ErrBusy
 }
 
+// job is what a run commits: a rendered environment, or an [Edit].
+type job interface {
+	// environment names the environment whose work branch and change request it has.
+	environment() string
+	// purpose is the word of the marker in the text of its change requests, and content identifies what it commits.
+	purpose() string
+	content() string
+	// compare returns what differs from a commit, which is empty for a branch to be made.
+	compare(ctx context.Context, r repository, parent string, t Target, o Options) (changes, error)
+	message(t Target, c changes, tree string, o Options) string
+	title(t Target, branch string) string
+	body(o Outcome, branch string) string
+	// keepsText reports whether a text for the same content stays as it is.
+	keepsText() bool
+}
+
+// rendered is the job of [Push] and [Propose].
+type rendered struct{ result *scheduler.Result }
+
+func (w *rendered) environment() string { return w.result.Environment }
+func (w *rendered) purpose() string     { return "render" }
+func (w *rendered) content() string     { return contentOf(w.result) }
+func (w *rendered) keepsText() bool     { return false }
+
+func (w *rendered) compare(ctx context.Context, r repository, parent string, t Target, o Options) (changes, error) {
+	has, err := r.look(ctx, parent, path.Clean(cmp.Or(t.Folder, ".")), typesOf(w.result))
+	if err != nil {
+		return changes{}, err
+	}
+	c, err := compare(has, w.result, rules{force: o.Force, keep: o.Keep, empty: o.AllowEmpty, hash: hashOf(parent)})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", t, err)
+	}
+	return c, err
+}
+
 // make makes the commit that follows the head of the target's branch. Pushed is true in its outcome if there is a change,
 // which remains to be pushed.
-func (r repository) make(ctx context.Context, t Target, heads map[string]string, result *scheduler.Result, o Options) (Outcome, error) {
+func (r repository) make(ctx context.Context, t Target, heads map[string]string, w job, o Options) (Outcome, error) {
 	if err := r.fetch(ctx, heads); err != nil {
 		return Outcome{}, err
 	}
 	parent := heads[t.Branch]
-	folder := path.Clean(cmp.Or(t.Folder, "."))
-	has, err := r.look(ctx, parent, folder, typesOf(result))
+	c, err := w.compare(ctx, r, parent, t, o)
 	if err != nil {
 		return Outcome{}, err
-	}
-	c, err := compare(has, result, rules{force: o.Force, keep: o.Keep, empty: o.AllowEmpty, hash: hashOf(parent)})
-	if err != nil {
-		return Outcome{}, fmt.Errorf("%s: %w", t, err)
 	}
 	outcome := Outcome{Written: sortedNames(c.written), Removed: c.removed, Unchanged: c.unchanged, Commit: parent, Branch: t.Branch}
 	if c.none() {
@@ -221,12 +256,12 @@ func (r repository) make(ctx context.Context, t Target, heads map[string]string,
 	if when.IsZero() {
 		when = time.Unix(0, 0)
 	}
-	tree, err := r.write(ctx, parent, folder, c)
+	tree, err := r.write(ctx, parent, path.Clean(cmp.Or(t.Folder, ".")), c)
 	if err != nil {
 		return outcome, err
 	}
 	outcome.Proposal.Promoted = c.promoted
-	outcome.Commit, err = r.commit(ctx, tree, parent, message(t, result, c, tree, o), o, when)
+	outcome.Commit, err = r.commit(ctx, tree, parent, w.message(t, c, tree, o), o, when)
 	outcome.Pushed, outcome.tree = true, tree
 	return outcome, err
 }
@@ -238,7 +273,8 @@ const (
 )
 
 // message is the message of a commit: what changes, the commits that it was rendered from, and what makes it ours.
-func message(t Target, result *scheduler.Result, c changes, tree string, o Options) string {
+func (w *rendered) message(t Target, c changes, tree string, o Options) string {
+	result := w.result
 	var b strings.Builder
 	fmt.Fprintf(&b, "Update manifests in %s\n\n", t.Branch)
 	fmt.Fprintf(&b, "%d written, %d removed, %d unchanged.\n\n", len(c.written), len(c.removed), c.unchanged)
@@ -248,6 +284,10 @@ func message(t Target, result *scheduler.Result, c changes, tree string, o Optio
 	if o.EnvironmentCommit != "" {
 		fmt.Fprintf(&b, "Environment-Commit: %s\n", o.EnvironmentCommit)
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n", environmentTrailer, result.Environment, treeTrailer, tree)
-	return b.String()
+	return b.String() + trailers(result.Environment, tree)
+}
+
+// trailers make a commit ours.
+func trailers(environment, tree string) string {
+	return fmt.Sprintf("%s: %s\n%s: %s\n", environmentTrailer, environment, treeTrailer, tree)
 }

@@ -335,7 +335,7 @@ func TestNoFileIsFetchedThatIsNotNeeded(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
 	r := repository{g}
-	made, err := r.make(t.Context(), target(s), map[string]string{"dev": s.RunGit("rev-parse", "dev")}, edge(), Options{Author: Identity{"a", "b"}, Committer: Identity{"a", "b"}})
+	made, err := r.make(t.Context(), target(s), map[string]string{"dev": s.RunGit("rev-parse", "dev")}, &rendered{edge()}, Options{Author: Identity{"a", "b"}, Committer: Identity{"a", "b"}})
 	require.NoError(t, err)
 	require.NoError(t, r.push(t.Context(), made.Commit, "dev", s.RunGit("rev-parse", "dev")))
 	out, err := r.Run(t.Context(), nil, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype) %(objectsize)")

@@ -33,6 +33,7 @@ type existing struct {
 // changes are the differences between a branch and the rendered files.
 type changes struct {
 	written   map[string][]byte // by path
+	modes     map[string]string // of those that are not fileMode
 	removed   []string          // sorted
 	unchanged int
 	promoted  bool // the base commit changes

@@ -35,8 +35,8 @@ type Proposal struct {
 	TheirText bool
 }
 
-// requests is the part of a forge that is needed here.
-type requests interface {
+// Requests is the part of a forge that is needed here, which [forge.Repository] has.
+type Requests interface {
 	Find(ctx context.Context, source string) ([]forge.ChangeRequest, error)
 	Get(ctx context.Context, number int) (forge.ChangeRequest, error)
 	Open(ctx context.Context, p forge.Proposal) (forge.ChangeRequest, error)
@@ -65,8 +65,11 @@ func (e *ForeignBranchError) Error() string {
 // Propose commits a result to the work branch of its environment and keeps one change request from there to the target's
 // branch, which must exist. The work branch is always one commit ahead of the target's. It is moved only if its newest
 // commit is ours; otherwise the error is a [*ForeignBranchError].
-func Propose(ctx context.Context, f requests, t Target, result *scheduler.Result, o Options) (Outcome, error) {
-	work := cmp.Or(o.WorkBranch, WorkBranchOf(result.Environment))
+func Propose(ctx context.Context, f Requests, t Target, result *scheduler.Result, o Options) (Outcome, error) {
+	return propose(ctx, f, t, &rendered{result}, cmp.Or(o.WorkBranch, WorkBranchOf(result.Environment)), o)
+}
+
+func propose(ctx context.Context, f Requests, t Target, what job, work string, o Options) (Outcome, error) {
 	if checkBranch(work) != nil || work == t.Branch {
 		return Outcome{}, fmt.Errorf("%q %w", work, ErrWorkBranch)
 	}
@@ -74,7 +77,7 @@ func Propose(ctx context.Context, f requests, t Target, result *scheduler.Result
 	if err != nil {
 		return Outcome{}, err
 	}
-	p := proposer{forge: f, target: t, work: work, last: last, result: result, content: contentOf(result)}
+	p := proposer{forge: f, target: t, work: work, last: last, what: what, content: what.content()}
 	outcome, err := run(ctx, t, o, func(r repository, o Options) (Outcome, error) { return p.push(ctx, r, o) })
 	if err != nil || outcome.Proposal.Action != "" {
 		return outcome, err
@@ -84,16 +87,16 @@ func Propose(ctx context.Context, f requests, t Target, result *scheduler.Result
 
 // proposer is one run of Propose.
 type proposer struct {
-	forge   requests
+	forge   Requests
 	target  Target
 	work    string
 	last    forge.ChangeRequest // the open one, else the newest; its number is zero if there is none
-	result  *scheduler.Result
+	what    job
 	content string
 }
 
 // lastRequest returns the open change request between two branches, or the newest that was.
-func lastRequest(ctx context.Context, f requests, work, branch string) (forge.ChangeRequest, error) {
+func lastRequest(ctx context.Context, f Requests, work, branch string) (forge.ChangeRequest, error) {
 	all, err := f.Find(ctx, work)
 	if err != nil {
 		return forge.ChangeRequest{}, err
@@ -124,13 +127,13 @@ func (p *proposer) push(ctx context.Context, r repository, o Options) (Outcome, 
 	if heads[p.target.Branch] == "" {
 		return Outcome{}, &MissingBranchError{p.target}
 	}
-	made, err := r.make(ctx, p.target, heads, p.result, o)
+	made, err := r.make(ctx, p.target, heads, p.what, o)
 	switch {
 	case err != nil:
 		return made, err
 	case !made.Pushed:
 		return p.withdraw(ctx, made)
-	case p.last.State == forge.Closed && markedContent(p.last.Body, p.result.Environment) == p.content && !o.Again:
+	case p.last.State == forge.Closed && p.marked(p.last.Body) == p.content && !o.Again:
 		made.Pushed = false
 		made.Proposal.Action, made.Proposal.Request = Declined, p.last
 		return made, nil
@@ -154,7 +157,7 @@ func (p *proposer) push(ctx context.Context, r repository, o Options) (Outcome, 
 // readOurs reads a commit of the work branch. It returns an error unless we made the commit and nobody changed it.
 func (p *proposer) readOurs(ctx context.Context, r repository, commit string) (commitInfo, error) {
 	info, err := r.info(ctx, commit)
-	if err != nil || info.trailers[environmentTrailer] == p.result.Environment && info.trailers[treeTrailer] == info.tree {
+	if err != nil || info.trailers[environmentTrailer] == p.what.environment() && info.trailers[treeTrailer] == info.tree {
 		return info, err
 	}
 	return info, &ForeignBranchError{Branch: p.work, Commit: commit, Author: info.author, Subject: info.subject}
@@ -163,11 +166,11 @@ func (p *proposer) readOurs(ctx context.Context, r repository, commit string) (c
 // withdraw closes our change request that the branch has left nothing of.
 func (p *proposer) withdraw(ctx context.Context, o Outcome) (Outcome, error) {
 	o.Proposal.Action = None
-	if p.last.State != forge.Open || markedContent(p.last.Body, p.result.Environment) == "" {
+	if p.last.State != forge.Open || p.marked(p.last.Body) == "" {
 		return o, nil
 	}
 	o.Proposal.Action, o.Proposal.Request = Withdrawn, p.last
-	body := marker(p.result.Environment, "withdrawn") + "\n" + fmt.Sprintf("Closed: %s has the rendered files already.\n", p.target.Branch)
+	body := marker(p.what, "withdrawn") + "\n" + fmt.Sprintf("Closed: %s has this content already.\n", p.target.Branch)
 	if _, err := p.forge.Update(ctx, p.last.Number, p.last.Title, body); err != nil {
 		return o, err
 	}
@@ -176,7 +179,7 @@ func (p *proposer) withdraw(ctx context.Context, o Outcome) (Outcome, error) {
 
 // propose opens the change request, or updates the one that is open.
 func (p *proposer) propose(ctx context.Context, o Outcome) (Outcome, error) {
-	title, body := p.title(), p.body(o)
+	title, body := p.what.title(p.target, p.work), p.what.body(o, p.work)
 	var labels []string
 	if o.Proposal.Promoted {
 		labels = []string{PromotedLabel}
@@ -191,12 +194,15 @@ func (p *proposer) propose(ctx context.Context, o Outcome) (Outcome, error) {
 		return o, err
 	}
 	o.Proposal.Action, o.Proposal.Request = Unchanged, full
-	if markedContent(full.Body, p.result.Environment) == "" {
+	if p.marked(full.Body) == "" {
 		o.Proposal.TheirText = true
 		if o.Pushed {
 			o.Proposal.Action = Updated
 		}
 		return o, nil
+	}
+	if p.what.keepsText() && !o.Pushed && p.marked(full.Body) == p.content {
+		title, body = full.Title, full.Body
 	}
 	if full.Title != title || full.Body != body || o.Pushed {
 		o.Proposal.Action = Updated
@@ -213,19 +219,19 @@ func (p *proposer) propose(ctx context.Context, o Outcome) (Outcome, error) {
 }
 
 // title is Kalypso's.
-func (p *proposer) title() string {
-	return fmt.Sprintf("Update manifests in %s from %s", p.target.Branch, p.work)
+func (w *rendered) title(t Target, branch string) string {
+	return fmt.Sprintf("Update manifests in %s from %s", t.Branch, branch)
 }
 
 // marker is the first line of our change requests' text. Forges that cut it in lists leave that line.
-func marker(environment, content string) string {
-	return forge.Marker("render", environment, content)
+func marker(w job, content string) string {
+	return forge.Marker(w.purpose(), w.environment(), content)
 }
 
-// markedContent returns the content that the text of a change request of this environment names; empty if it is not ours.
-func markedContent(body, environment string) string {
+// marked returns the content that the text of a change request names; empty if it is not ours.
+func (p *proposer) marked(body string) string {
 	line, _, _ := strings.Cut(body, "\n")
-	before, after, _ := strings.Cut(marker(environment, "\x00"), "\x00")
+	before, after, _ := strings.Cut(marker(p.what, "\x00"), "\x00")
 	rest, found := strings.CutPrefix(strings.TrimSpace(line), before)
 	content, ended := strings.CutSuffix(rest, after)
 	if !found || !ended {
@@ -238,15 +244,15 @@ func markedContent(body, environment string) string {
 const maxListed = 40
 
 // body is the text of the change request.
-func (p *proposer) body(o Outcome) string {
+func (w *rendered) body(o Outcome, branch string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nEnvironment `%s`, rendered by wherry: %d written, %d removed, %d unchanged.\n\n",
-		marker(p.result.Environment, p.content), p.result.Environment, len(o.Written), len(o.Removed), o.Unchanged)
-	if p.result.BaseCommit != "" {
-		fmt.Fprintf(&b, "Base commit: %s\n\n", p.result.BaseCommit)
+		marker(w, w.content()), w.result.Environment, len(o.Written), len(o.Removed), o.Unchanged)
+	if w.result.BaseCommit != "" {
+		fmt.Fprintf(&b, "Base commit: %s\n\n", w.result.BaseCommit)
 	}
 	failed := 0
-	for _, ct := range p.result.ClusterTypes {
+	for _, ct := range w.result.ClusterTypes {
 		failed += len(ct.Failures)
 	}
 	if failed > 0 {
@@ -266,6 +272,6 @@ func (p *proposer) body(o Outcome) string {
 	if listed > maxListed {
 		fmt.Fprintf(&b, "- … and %d more\n", listed-maxListed)
 	}
-	fmt.Fprintf(&b, "\nwherry keeps this text and the branch `%s` up to date. Close the request to decline this content.\n", p.work)
+	fmt.Fprintf(&b, "\nwherry keeps this text and the branch `%s` up to date. Close the request to decline this content.\n", branch)
 	return b.String()
 }

@@ -206,7 +206,7 @@ func TestABranchThatMovesIsReadAgain(t *testing.T) {
 			if runs++; runs <= times {
 				d.Commit(branch, "theirs", strings.Repeat("x", runs))
 			}
-			made, err := r.make(t.Context(), Target{URL: d.URL, Branch: branch}, heads, changed("2"), o)
+			made, err := r.make(t.Context(), Target{URL: d.URL, Branch: branch}, heads, &rendered{changed("2")}, o)
 			if err != nil {
 				return made, err
 			}
@@ -227,7 +227,7 @@ func TestAPushIsRefusedByGitOnceTheBranchMoved(t *testing.T) {
 	require.ErrorIs(t, err2(run(t.Context(), target(d.Server), Options{}, func(r repository, o Options) (Outcome, error) {
 		heads, err := r.heads(t.Context(), "dev")
 		require.NoError(t, err)
-		made, err := r.make(t.Context(), target(d.Server), heads, edge(), o)
+		made, err := r.make(t.Context(), target(d.Server), heads, &rendered{edge()}, o)
 		require.NoError(t, err)
 		theirs := d.Commit("dev", "theirs", "x")
 		require.ErrorIs(t, r.push(t.Context(), made.Commit, "dev", heads["dev"]), errMoved)

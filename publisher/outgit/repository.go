@@ -2,6 +2,7 @@ package outgit
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha1" // git's
 	"crypto/sha256"
@@ -179,7 +180,7 @@ func stream(to io.Writer, parent, folder string, c changes) error {
 	}
 	for _, name := range sortedNames(c.written) {
 		data := c.written[name]
-		fmt.Fprintf(in, "M %s inline %s\ndata %d\n", fileMode, quoted(path.Join(folder, name)), len(data))
+		fmt.Fprintf(in, "M %s inline %s\ndata %d\n", cmp.Or(c.modes[name], fileMode), quoted(path.Join(folder, name)), len(data))
 		_, _ = in.Write(data) // its error is that of Flush
 		_ = in.WriteByte('\n')
 	}
