@@ -145,7 +145,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/chart":         {"giveup"},
 			"embed/kustomization": {"giveup"},
 
-			"promote":   {"", "decisions", "forge", "gate", "gitcmd", "gitrepo", "platform", "releases", "trust"},
+			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "outgit", "platform"},
 			"undo":      {"", "decisions", "keys", "releases", "signing", "standing", "trust", "usage"},
 			"cohort":    {"gate", "releases", "roster", "trust"},
 			"decisions": {"gate", "keys", "releases", "trust"},

@@ -91,6 +91,28 @@ type Unread struct {
 	Err error
 }
 
+// Place is where the objects of an environment itself were read from.
+type Place struct {
+	// Dir is a folder on this machine; else the others are set.
+	Dir string
+	// URL is that of a git repository, or the path of one, and may hold credentials. Branch is empty for the default branch,
+	// and for a commit that was named in place of a branch. Folder is ".", or lies below the top.
+	URL, Branch, Folder string
+}
+
+// Place returns where the environment's own objects were read from.
+func (l *Loaded) Place() Place {
+	at := l.places[""]
+	if at.folder != "" {
+		return Place{Dir: at.dir()}
+	}
+	folder, err := gitrepo.CleanPath(at.path)
+	if err != nil {
+		folder = at.path // it was read, so this cannot be
+	}
+	return Place{URL: at.repo.URL, Branch: at.repo.Branch, Folder: folder}
+}
+
 // Part is what a source is to the environment.
 type Part string
 

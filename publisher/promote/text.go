@@ -1,0 +1,160 @@
+package promote
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/gitcmd"
+)
+
+func short(commit string) string { return commit[:min(len(commit), 7)] }
+
+func oneLine(text string) string { return gitcmd.OneLine(text) }
+
+// cut makes foreign text one printable line of at most limit characters.
+func cut(text string, limit int) string {
+	r := []rune(oneLine(text))
+	if len(r) > limit {
+		return string(r[:limit-1]) + "…"
+	}
+	return string(r)
+}
+
+// Contains says how many commits come along, as in "4 commits"; empty if that is not known.
+func (r Result) Contains() string {
+	switch n := len(r.Commits) + r.More; n {
+	case 0:
+		return ""
+	case 1:
+		return "1 commit"
+	default:
+		return fmt.Sprintf("%d commits", n)
+	}
+}
+
+// String is the line for people, such as "prod: not yet: soak ends in 3h12m".
+func (r Result) String() string {
+	commit := short(r.Commit)
+	text := map[State]string{
+		Failed: "failed: " + r.Reason, Held: "held: " + r.Reason, Waiting: "not yet: " + r.Reason, Proposed: "proposed " + commit, Ahead: r.Reason,
+		Promoted: "promoted " + commit, Current: "has " + commit,
+	}[r.State]
+	if r.State == Proposed || r.State == Promoted {
+		if n := r.Contains(); n != "" {
+			text += " (" + n + ")"
+		}
+		if r.Older {
+			text += ", which is older: paused until it is resumed"
+		}
+	}
+	if r.State == Proposed {
+		text += ": " + r.Reason
+	}
+	if r.Published && r.State != Promoted && r.State != Current {
+		text += "; published what it has"
+	}
+	return r.Environment + ": " + text
+}
+
+// reason names the rules that keep a commit back, and what would change them.
+func reason(v gate.Verdict, now time.Time) string {
+	var parts []string
+	for _, r := range v.Rules {
+		if r.Result != v.Result {
+			continue
+		}
+		if r.Name == gate.RuleSoak && !v.NextLook.IsZero() && now.Before(v.NextLook) {
+			left := duration.Value(v.NextLook.Sub(now).Round(time.Second))
+			parts = append(parts, "soak ends in "+left.String())
+			continue
+		}
+		parts = append(parts, ruleText(r))
+	}
+	return oneLine(strings.Join(parts, "; "))
+}
+
+func ruleText(r gate.Rule) string {
+	if r.Change == "" {
+		return fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+	}
+	return fmt.Sprintf("%s: %s, wants %s: %s", r.Name, r.Has, r.Wants, r.Change)
+}
+
+// reasonForStatus is the reason in as few words as a status takes, and the same at each look while nothing changes.
+func reasonForStatus(v gate.Verdict) string {
+	var parts []string
+	for _, r := range v.Rules {
+		if r.Result == v.Result {
+			text := r.Change
+			if text == "" {
+				text = r.Has
+			}
+			parts = append(parts, r.Name+": "+text)
+		}
+	}
+	return oneLine(strings.Join(parts, "; "))
+}
+
+// message is the rest of the commit's message.
+func (v *visit) message(commit string) string {
+	var b strings.Builder
+	v.summary(&b, commit)
+	if len(v.result.Commits) > 0 {
+		b.WriteString("\n")
+	}
+	for _, c := range v.result.Commits {
+		fmt.Fprintf(&b, "- %s %s\n", short(c.ID), c.Subject)
+	}
+	if v.result.More > 0 {
+		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
+	}
+	fmt.Fprintf(&b, "\nBase-Commit: %s\n", commit)
+	return b.String()
+}
+
+func (v *visit) summary(b *strings.Builder, commit string) {
+	if v.result.From != "" {
+		fmt.Fprintf(b, "The gate of %s passed for %s of %s.\n", v.result.Environment, short(commit), v.result.From)
+	}
+	switch {
+	case v.result.Older:
+		fmt.Fprintf(b, "It is older than %s, which it replaces.\n", short(v.base.Commit))
+	case v.base.Commit != "":
+		fmt.Fprintf(b, "It replaces %s.\n", short(v.base.Commit))
+	}
+}
+
+// text is the text of the change request, in Markdown. Text of others is code, so that it names nobody and links nowhere.
+func (v *visit) text(commit string, verdict gate.Verdict) string {
+	var b strings.Builder
+	v.summary(&b, commit)
+	fmt.Fprintf(&b, "\nBase commit: %s\n\nThe gate at %s:\n\n| rule | result | has | wants |\n|-|-|-|-|\n", commit, verdict.AsOf.UTC().Format(time.RFC3339))
+	for _, r := range verdict.Rules {
+		result := string(r.Result)
+		if r.Overridden != "" {
+			result += ", overridden by " + code(r.Overridden)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Name, result, code(r.Has), code(r.Wants))
+	}
+	if n := v.result.Contains(); n != "" {
+		fmt.Fprintf(&b, "\nIt contains %s:\n\n", n)
+	}
+	for _, c := range v.result.Commits {
+		fmt.Fprintf(&b, "- %s %s, %s\n", short(c.ID), code(c.Subject), code(c.Author))
+	}
+	if v.result.More > 0 {
+		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
+	}
+	return b.String()
+}
+
+func code(text string) string {
+	text = strings.NewReplacer("`", "'", "|", "¦").Replace(oneLine(text))
+	if text == "" || text == "-" {
+		return text
+	}
+	return "`" + text + "`"
+}
