@@ -30,7 +30,7 @@ const PayloadTypeDecision = "application/vnd.wherry.decision.v1+json"
 // Bounds of a decision. Sizes are in bytes.
 const (
 	// MaxDecisionBytes bounds the envelope of a decision. In a descriptor's data field, a third larger, it still fits a manifest.
-	MaxDecisionBytes = 32 << 10
+	MaxDecisionBytes = 40 << 10
 	// MaxReasonBytes bounds the reason of a decision.
 	MaxReasonBytes = 500
 	// MaxDecisionContents bounds the cluster types that a decision lists one by one; see DecisionContents.

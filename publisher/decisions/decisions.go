@@ -181,13 +181,18 @@ func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment s
 	if err != nil {
 		return nil, err
 	}
+	return read(ctx, repo, loc.Name(repository), loc, warn)
+}
+
+// read reads the decisions in a repository of that name.
+func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, warn func(format string, args ...any)) ([]Found, error) {
 	all, err := repo.Tags(ctx)
 	if err != nil {
 		return nil, err
 	}
 	tags := slices.DeleteFunc(slices.Clone(all), func(tag string) bool { return !strings.HasPrefix(tag, bundle.DecisionTagPrefix) })
 	if len(tags) > Max {
-		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", loc.Name(repository), ErrTooMany, len(tags), Max)
+		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", name, ErrTooMany, len(tags), Max)
 	}
 	var mu sync.Mutex
 	found := []Found{}
@@ -208,7 +213,7 @@ func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment s
 			case releases.UnlessRefused(err) != nil:
 				return err
 			case warn != nil:
-				warn("%s:%s is passed over: %v", loc.Name(repository), tag, err)
+				warn("%s:%s is passed over: %v", name, tag, err)
 			}
 			return nil
 		})

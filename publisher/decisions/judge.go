@@ -114,7 +114,7 @@ func superseded(list []Listed) {
 		if !l.Valid {
 			continue
 		}
-		subject := strings.Join([]string{l.Member, about(l.Decision)}, "\x00")
+		subject := strings.Join([]string{l.Member, contentOf(l.Decision)}, "\x00")
 		switch l.Action {
 		case bundle.Pause, bundle.Resume:
 			subject = string(bundle.Pause)
@@ -135,8 +135,8 @@ func superseded(list []Listed) {
 	}
 }
 
-// about is the content that a decision is about.
-func about(d bundle.Decision) string {
+// contentOf is the content that a decision is about.
+func contentOf(d bundle.Decision) string {
 	parts := []string{d.Ring, d.From, d.BaseCommit}
 	for _, typ := range slices.Sorted(maps.Keys(d.Contents)) {
 		parts = append(parts, typ, d.Contents[typ].String())
