@@ -33,9 +33,14 @@ type EnvironmentRecord struct {
 	// Rings gives the manifest of each ring's release, by cluster type and ring. It is absent if the platform names
 	// no rings.
 	Rings map[string]map[string]digest.Digest `json:"rings,omitempty"`
+	// RingOrder are the platform's rings, narrowest first. It is absent in records of earlier versions, and without rings.
+	RingOrder []string `json:"ringOrder,omitempty"`
 	// Incomplete names the cluster types, sorted, whose release differs from the commit: an assignment is held, left
 	// out or dropped, or the type was not published. None of them passes a gate.
 	Incomplete []string `json:"incomplete,omitempty"`
+	// Former is the tag of the earlier record whose content, or part of it, this one gave back: what came between was
+	// undone. It is empty for all other records.
+	Former string `json:"former,omitempty"`
 }
 
 // EnvironmentRepository returns the repository of an environment's records, below a location's prefix.

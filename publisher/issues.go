@@ -37,6 +37,8 @@ type issue struct {
 	current, taken bool
 	// why is the reason why from is made anew; empty if it stays.
 	why string
+	// given means that the lanes get the content of from, which is another release than theirs.
+	given bool
 	// waiting is a release for these rings that others have yet to sign, and that this publication leaves alone; nil
 	// if there is none.
 	waiting *bundle.Verified
@@ -59,10 +61,15 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
 	}
+	all = pl.addGiven(all)
 	for _, i := range all {
 		if err := ps.judge(ctx, pl, i); err != nil {
 			return nil, err
 		}
+	}
+	if pl.given != nil {
+		pl.keepOrder(all)
+		return all, nil
 	}
 	slices.SortStableFunc(all, func(a, b *issue) int {
 		switch {
@@ -129,6 +136,7 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 		return nil
 	}
 	switch first := i.lanes[0]; {
+	case i.given:
 	case !first.IsFor(i.from.Release):
 		i.why = fmt.Sprintf("ring %s is new", first.Ring)
 	case pl.forced != "" && i.covers(pl.force):
@@ -146,6 +154,9 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	there, err := pl.Repo.Exists(ctx, i.from.Tree)
 	if err != nil || there {
 		return err
+	}
+	if i.given {
+		return standing.Lost("%s: the files of release %s are not there any more", pl.Name, i.from.Name())
 	}
 	if i.why == "" {
 		i.why = "its files are not there any more"

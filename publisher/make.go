@@ -59,7 +59,7 @@ func (m maker) annotations(title, version string) map[string]string {
 // bundle makes the artifact of a release, which is from made anew unless that is nil. Where a standing one has the
 // same tree, it keeps its layers, since a compressor's bytes may differ from one Go release to the next.
 func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (signing.Artifact, error) {
-	layers, blobs, err := m.layers(ctx, pl, r.Content)
+	layers, blobs, err := m.layers(ctx, pl, r.Content, from)
 	if err != nil {
 		return signing.Artifact{}, err
 	}
@@ -97,11 +97,15 @@ func (m maker) manifest(pl *plan, r bundle.Release, from *bundle.Verified, layer
 	return manifest, config, nil
 }
 
-// layers returns those of the manifest of a release with content c, and the blobs among them that are to be pushed.
-func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
+// layers returns those of the manifest of a release with content c, and the blobs among them that are to be pushed. From is
+// a release that has the content; nil if none but those that stand may have it.
+func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bundle.Verified) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
 	data, ok := pl.layerOf(c, m.cache)
 	tree := bundle.NewBlob(bundle.MediaTypeTree, data)
 	last := pl.withContent(c)
+	if last == nil {
+		last = from
+	}
 	if last == nil {
 		leave := m.deltaSlots.enter()
 		made, err := deltas.Make(ctx, m.reader, pl.Type, pl.tree, m.cache, m.deltaCommand)

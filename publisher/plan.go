@@ -78,6 +78,9 @@ type plan struct {
 	// force is the ring whose release is made anew in any case, for the reason forced; nil if there is none.
 	force  *standing.Lane
 	forced string
+	// given has the release whose content a lane is to have, for the reason why; nil unless content is given; see Reissue.
+	given map[*standing.Lane]*bundle.Verified
+	why   string
 	// row is what the result says before anything was done.
 	row PublishedType
 }

@@ -79,7 +79,7 @@ func (p *publication) newRecord(done Published, result *scheduler.Result) bundle
 		Incomplete: done.incomplete(types, p.gaps.unknown()),
 	}
 	if len(p.rings) > 0 {
-		r.Rings = done.ringReleases(types)
+		r.Rings, r.RingOrder = done.ringReleases(types), p.rings
 	}
 	return r
 }
@@ -140,5 +140,5 @@ func (p *publication) releaseRecord(ctx context.Context, at standing.Record, des
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.
 func sameRecord(a, b bundle.EnvironmentRecord) bool {
 	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
-		maps.Equal(a.ClusterTypes, b.ClusterTypes) && maps.EqualFunc(a.Rings, b.Rings, maps.Equal) && slices.Equal(a.Incomplete, b.Incomplete)
+		maps.Equal(a.ClusterTypes, b.ClusterTypes) && maps.EqualFunc(a.Rings, b.Rings, maps.Equal) && slices.Equal(a.RingOrder, b.RingOrder) && slices.Equal(a.Incomplete, b.Incomplete)
 }

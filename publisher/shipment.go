@@ -94,7 +94,7 @@ func (s *shipment) layers(ctx context.Context) ([]ocispec.Descriptor, error) {
 			return []ocispec.Descriptor{bundle.NewBlob(bundle.MediaTypeTree, pl.tree.Gzip).Descriptor}, nil
 		}
 	}
-	layers, _, err := s.maker().layers(ctx, pl, pl.tree.Content)
+	layers, _, err := s.maker().layers(ctx, pl, pl.tree.Content, nil)
 	return layers, err
 }
 

@@ -146,6 +146,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/kustomization": {"giveup"},
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "outgit", "platform"},
+			"advance":   {"", "gate", "keys", "releases", "standing", "usage"},
 			"undo":      {"", "decisions", "keys", "releases", "signing", "standing", "trust", "usage"},
 			"cohort":    {"gate", "releases", "roster", "trust"},
 			"decisions": {"gate", "keys", "releases", "trust"},

@@ -82,6 +82,15 @@ func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
 	return r, err
 }
 
+// RecordAt returns the record of the environment under its own tag; nil if that is not trusted, or not there any more.
+func (rd *Reader) RecordAt(ctx context.Context, record Record, tag string) (*bundle.VerifiedEnvironment, error) {
+	if v := record.Verified; v != nil && v.Record.Tag() == tag && !record.Taken {
+		return v, nil
+	}
+	v, _, err := rd.verifyRecord(ctx, record.Repo, tag)
+	return v, err
+}
+
 // verifyRecord returns nil for a record that is untrusted, incomplete, or of another environment.
 // For current see trust.Recognise.
 func (rd *Reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {

@@ -1,0 +1,279 @@
+// Package advance brings what is in a ring to the next one, from the registry alone, once its gate passes.
+//
+// [Once] looks at all rings of an environment, the widest first, and takes each at most one step: the ring gets the content of
+// the ring before it, in a new signed release that refers to the same blobs ([publisher.Reissue]). So a release reaches the last
+// ring only if its gate passed before each ring, and a newer release in a narrow ring takes the place of an older one that is
+// still on its way. [Pass] does it for several environments, and says when to look again.
+package advance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/usage"
+)
+
+// Ask is what a gate is asked.
+type Ask struct {
+	Environment string
+	// Ring is the ring that is to get the content of From, the ring before it.
+	Ring, From string
+	// Candidate has the contents of the cluster types whose rings differ, and the newest base commit and time of issue of
+	// their releases in From.
+	Candidate gate.Candidate
+}
+
+// Gate judges whether the content of a ring may go to the next one. It may be asked again about the same.
+type Gate func(ctx context.Context, ask Ask) (gate.Verdict, error)
+
+// Options says what to advance.
+type Options struct {
+	Environment string
+	// ClusterType advances one cluster type; empty is all.
+	ClusterType string
+	// Ring is the ring that is to get something; empty is each that may.
+	Ring string
+	// Rings are the platform's rings, narrowest first, for a record that does not have them; see bundle.EnvironmentRecord.
+	Rings []string
+}
+
+// Result is what happened to a ring.
+type Result string
+
+// The results of steps.
+const (
+	Advanced Result = "advanced"
+	Pending  Result = "pending" // advanced, but more signatures are needed
+	NotYet   Result = "not yet" // its gate waits
+	Held     Result = "held"    // its gate says no
+)
+
+// Step is a ring that is behind the one before it.
+type Step struct {
+	Ring   string `json:"ring"`
+	From   string `json:"from"`
+	Commit string `json:"commit,omitempty"`
+	// ClusterTypes are those whose content differs, sorted.
+	ClusterTypes []string     `json:"clusterTypes"`
+	Result       Result       `json:"result"`
+	Verdict      gate.Verdict `json:"verdict"`
+}
+
+// Done is what Once did. Its JSON form is an interface.
+type Done struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	// Steps are the rings that are behind, the widest first; none if all rings have what the first has.
+	Steps []Step `json:"steps"`
+	// Published is what was released; nil if nothing was.
+	Published *publisher.Published `json:"published,omitempty"`
+	Warnings  []string             `json:"warnings,omitempty"`
+	// NextLook is the earliest moment at which a gate may pass by time alone; zero if there is none.
+	NextLook time.Time `json:"nextLook,omitzero"`
+}
+
+// Has reports whether any step has that result.
+func (d *Done) Has(r Result) bool {
+	return slices.ContainsFunc(d.Steps, func(s Step) bool { return s.Result == r })
+}
+
+// Once brings the content of rings to the rings after them where judge says pass. The result is nil with an error that came
+// before anything was read. Of opts, Once uses Trust, OCI, Parallel and Now.
+func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, judge Gate, opts publisher.PublishOptions) (*Done, error) {
+	var done *Done
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Given, error) {
+		done = &Done{Platform: at.Platform, Environment: at.Environment, Steps: []Step{}}
+		return choose(ctx, at, record.Verified.Record, o, judge, done)
+	}, opts)
+	if done == nil || published == nil {
+		return done, err
+	}
+	done.Warnings = published.Warnings
+	if err == nil && done.Has(Advanced) {
+		done.Published = published
+		if published.Record.Result == releases.OutcomePending {
+			for i := range done.Steps {
+				if done.Steps[i].Result == Advanced {
+					done.Steps[i].Result = Pending
+				}
+			}
+		}
+	}
+	return done, err
+}
+
+// choose decides what the rings of a record are to have.
+func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Given, error) {
+	order := record.RingOrder
+	if len(order) == 0 {
+		order = o.Rings
+	}
+	switch {
+	case len(record.Rings) == 0:
+		return nil, usage.Errorf("environment %s has no rings", o.Environment)
+	case len(order) == 0:
+		return nil, usage.Errorf("the record of environment %s does not say the order of its rings: publish once", o.Environment)
+	case o.Ring != "" && !slices.Contains(order, o.Ring):
+		return nil, usage.Errorf("unknown ring %q (known: %s)", o.Ring, strings.Join(order, ", "))
+	case o.Ring != "" && o.Ring == order[0]:
+		return nil, usage.Errorf("%s is the first ring: it gets what is published", o.Ring)
+	case o.ClusterType != "" && len(record.Rings[o.ClusterType]) == 0:
+		return nil, usage.Errorf("cluster type %s has no rings in environment %s (known: %s)", o.ClusterType, o.Environment, strings.Join(slices.Sorted(maps.Keys(record.Rings)), ", "))
+	}
+	given := &publisher.Given{
+		Releases: map[string]map[string]digest.Digest{}, Why: "it is advanced", Recorded: true,
+		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, Incomplete: record.Incomplete,
+	}
+	read := reader(ctx, at)
+	for i := len(order) - 1; i > 0; i-- {
+		if o.Ring != "" && o.Ring != order[i] {
+			continue
+		}
+		s := Step{Ring: order[i], From: order[i-1], ClusterTypes: []string{}}
+		ask := Ask{Environment: o.Environment, Ring: s.Ring, From: s.From, Candidate: gate.Candidate{
+			Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{},
+		}}
+		for _, name := range slices.Sorted(maps.Keys(record.Rings)) {
+			rings := record.Rings[name]
+			if o.ClusterType != "" && o.ClusterType != name || rings[s.From] == "" || rings[s.From] == rings[s.Ring] {
+				continue
+			}
+			from, behind, err := compare(read, name, rings[s.From], rings[s.Ring])
+			if err != nil {
+				return nil, err
+			}
+			if behind {
+				s.ClusterTypes = append(s.ClusterTypes, name)
+				ask.add(name, from, record)
+			}
+		}
+		if len(s.ClusterTypes) == 0 {
+			continue
+		}
+		var err error
+		s.Commit = ask.Candidate.BaseCommit
+		if s.Verdict, err = judge(ctx, ask); err != nil {
+			return nil, fmt.Errorf("gate of ring %s: %w", s.Ring, err)
+		}
+		switch s.Verdict.Result {
+		case gate.Pass:
+			s.Result = Advanced
+			for _, name := range s.ClusterTypes {
+				give(given.Releases, record, name, order, i)
+			}
+		case gate.Wait:
+			s.Result = NotYet
+		default:
+			s.Result = Held
+		}
+		if look := s.Verdict.NextLook; !look.IsZero() && (done.NextLook.IsZero() || look.Before(done.NextLook)) {
+			done.NextLook = look
+		}
+		done.Steps = append(done.Steps, s)
+	}
+	if len(given.Releases) == 0 {
+		return nil, nil
+	}
+	return given, nil
+}
+
+// give has the ring order[i] get what the ring before it has, and all others what they have: those before it that have the same
+// share its release.
+func give(all map[string]map[string]digest.Digest, record bundle.EnvironmentRecord, name string, order []string, i int) {
+	rings := all[name]
+	if rings == nil {
+		rings = maps.Clone(record.Rings[name])
+		if d := record.ClusterTypes[name]; d != "" {
+			rings[""] = d
+		}
+		all[name] = rings
+	}
+	rings[order[i]] = record.Rings[name][order[i-1]]
+	if i == len(order)-1 {
+		rings[""] = rings[order[i]]
+	}
+}
+
+// reader returns a function that reads a trusted release of an environment, each once.
+func reader(ctx context.Context, at *standing.Reader) func(clusterType string, d digest.Digest) (*bundle.Verified, error) {
+	known := map[digest.Digest]*bundle.Verified{}
+	return func(clusterType string, d digest.Digest) (*bundle.Verified, error) {
+		if v := known[d]; v != nil {
+			return v, nil
+		}
+		stream := bundle.Stream{Platform: at.Platform, Environment: at.Environment, ClusterType: clusterType}
+		repo, err := at.Store.Repository(stream.Repository())
+		if err != nil {
+			return nil, err
+		}
+		v, _, err := at.Release(ctx, repo, d.String())
+		if v == nil && err == nil {
+			err = standing.Lost("%s: release %s is not there, or not %s", clusterType, d, at.Trust.SignedText())
+		}
+		known[d] = v
+		return v, err
+	}
+}
+
+// compare returns the release from, and whether to, which may be empty, has other content.
+func compare(read func(string, digest.Digest) (*bundle.Verified, error), name string, from, to digest.Digest) (*bundle.Verified, bool, error) {
+	a, err := read(name, from)
+	if err != nil || to == "" {
+		return a, err == nil, err
+	}
+	b, err := read(name, to)
+	if err != nil {
+		return nil, false, err
+	}
+	return a, a.Release.Content != b.Release.Content || a.Release.Artifacts != b.Release.Artifacts, nil
+}
+
+// add adds a cluster type, of which from is the release to advance, to the candidate.
+func (a *Ask) add(name string, from *bundle.Verified, record bundle.EnvironmentRecord) {
+	c := &a.Candidate
+	c.Contents[name] = from.Release.Content.DiffID
+	if from.Release.IssuedAt.After(c.IssuedAt) {
+		c.IssuedAt, c.BaseCommit = from.Release.IssuedAt, cmp.Or(from.Release.BaseCommit, c.BaseCommit)
+	}
+	if slices.Contains(record.Incomplete, name) {
+		c.Incomplete = append(c.Incomplete, name)
+	}
+}
+
+// Pass advances the rings of several environments once, each by its own gate, and returns what was done by environment, and the
+// earliest moment at which a gate may pass by time alone, zero if there is none. The error joins those of environments; the
+// others were looked at all the same.
+func Pass(ctx context.Context, to oci.Location, signers []*keys.Key, all []Options, judge Gate, opts publisher.PublishOptions) (map[string]*Done, time.Time, error) {
+	done := map[string]*Done{}
+	var next time.Time
+	var failures []error
+	for _, o := range all {
+		d, err := Once(ctx, to, signers, o, judge, opts)
+		if err != nil {
+			failures = append(failures, fmt.Errorf("environment %s: %w", o.Environment, err))
+		}
+		if d == nil {
+			continue
+		}
+		done[o.Environment] = d
+		if !d.NextLook.IsZero() && (next.IsZero() || d.NextLook.Before(next)) {
+			next = d.NextLook
+		}
+	}
+	return done, next, errors.Join(failures...)
+}

@@ -1,0 +1,330 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/usage"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// ErrUnfinished is wrapped by the error of Reissue if a publication to a ring was cut off before its record was written.
+var ErrUnfinished = errors.New("a publication was cut off before it was recorded")
+
+// Given is content that is published already, for rings of an environment to have from now on.
+type Given struct {
+	// Releases names, by cluster type and ring, the manifest of the release whose content a ring is to have; the empty ring
+	// is agents without one, and all agents where the record names no rings. An empty digest takes all assignments away from
+	// the cluster type, and is given to all of its rings. Rings that are not named keep what they have.
+	Releases map[string]map[string]digest.Digest
+	// Why is the reason, for people; see PublishedRelease.Renewed.
+	Why string
+	// BaseCommit, EnvironmentCommit, Incomplete and Former are those of the new record.
+	BaseCommit, EnvironmentCommit string
+	Incomplete                    []string
+	Former                        string
+	// Recorded refuses rings of these cluster types that have other content than the record names, unless that is what they
+	// are to have; see ErrUnfinished.
+	Recorded bool
+}
+
+// Reissue gives rings of an environment content that is published already, without rendering: for each cluster type it makes
+// new releases that refer to the same blobs, above all that are there, and names them in a new record. The newest of the
+// narrowest ring is pushed first, so that at each moment each ring's newest release is one that it is to have.
+//
+// Choose decides, given the environment's verified record; it is called again if another publisher was at work. If it returns
+// nil, nothing is done. Of PublishOptions, Reissue uses Trust, OCI, Parallel and Now. Like Publish it may be killed and repeated
+// at any time, and leaves releases pending if more keys have to sign. The result's Assignments are not counted.
+func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, error), opts PublishOptions) (*Published, error) {
+	signers := opts.Trust
+	if !signers.Documented() {
+		signers = trust.PinnedBy(keys)
+	}
+	p, err := newPublication(&scheduler.Result{Environment: environment}, to, keys, signers, opts)
+	if err == nil {
+		err = signers.CheckKeys(keys)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Platform, err = platformOf(ctx, p.Reader); err == nil {
+		err = p.mayPublish(ctx)
+	}
+	done := p.nothingDone()
+	for round := 1; err == nil; round++ {
+		if done, err = p.reissue(ctx, choose); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
+			break
+		}
+		err = nil
+	}
+	done.Warnings = p.warnings.list
+	if err != nil {
+		err = fmt.Errorf("%s at %s: %w", environment, to, err)
+	}
+	return &done, err
+}
+
+func (p *publication) reissue(ctx context.Context, choose func(context.Context, *standing.Reader, standing.Record) (*Given, error)) (Published, error) {
+	record, err := p.Record(ctx)
+	if err != nil {
+		return p.nothingDone(), err
+	}
+	if record.Verified == nil {
+		return p.nothingDone(), &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", p.Environment, p.Trust.SignedText())}
+	}
+	given, err := choose(ctx, p.Reader, record)
+	if given == nil || err != nil {
+		done := p.nothingDone()
+		done.BaseCommit, done.EnvironmentCommit = record.Verified.Record.BaseCommit, record.Verified.Record.EnvironmentCommit
+		done.Record = publishedRecord(record, releases.OutcomeUnchanged)
+		return done, err
+	}
+	again := *p
+	again.commits, again.rings = commits{given.BaseCommit, given.EnvironmentCommit}, RingOrder(record.Verified.Record)
+	p = &again
+	done := p.nothingDone()
+	names := slices.Sorted(maps.Keys(given.Releases))
+	plans := make([]*plan, len(names))
+	err = p.each(len(names), func(p *publication, i int) (err error) {
+		plans[i], err = p.planGiven(ctx, names[i], *given, record)
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	rows := make([]*PublishedType, len(names))
+	err = p.each(len(names), func(p *publication, i int) error {
+		row, err := p.attemptRings(ctx, plans[i])
+		rows[i] = &row
+		return err
+	})
+	next := record.Verified.Record
+	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
+	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = given.BaseCommit, given.EnvironmentCommit, given.Incomplete, given.Former
+	for i, row := range rows {
+		if row != nil {
+			done.ClusterTypes = append(done.ClusterTypes, *row)
+			plans[i].recordIn(&next, *row)
+		}
+	}
+	if err != nil {
+		return done, err
+	}
+	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
+	return done, err
+}
+
+// RingOrder returns the rings that a record names, narrowest first as far as that is known: records of earlier versions do not
+// say it.
+func RingOrder(r bundle.EnvironmentRecord) []string {
+	named := map[string]bool{}
+	for _, rings := range r.Rings {
+		for ring := range rings {
+			named[ring] = true
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	order := slices.DeleteFunc(slices.Clone(r.RingOrder), func(ring string) bool { return !named[ring] })
+	for _, ring := range slices.Sorted(maps.Keys(named)) {
+		if !slices.Contains(order, ring) { // given up, or of an earlier version
+			order = slices.Insert(order, 0, ring)
+		}
+	}
+	return order
+}
+
+// planGiven plans the releases of a cluster type for the content that its rings are given.
+func (p *publication) planGiven(ctx context.Context, name string, given Given, record standing.Record) (*plan, error) {
+	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
+		return nil, usage.Errorf("cluster type: %w", cmp.Or(err, fmt.Errorf("%q holds a slash", name)))
+	}
+	t, err := p.Type(ctx, name)
+	if err == nil {
+		t, err = p.Rings(ctx, t, p.rings, record)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if last := t.Verified; last != nil && last.Release.Platform != p.Platform {
+		return nil, usage.Errorf("%s holds releases of the platform %q, the environment's record is of %q", p.Location.Name(t.Stream.Repository()), last.Release.Platform, p.Platform)
+	}
+	if len(record.Verified.Record.RingOrder) == 0 { // the release of a narrower ring is above that of a wider one
+		slices.SortStableFunc(t.Lanes[:len(t.Lanes)-1], func(a, b *standing.Lane) int {
+			if a.Release == nil || b.Release == nil {
+				return 0
+			}
+			return standing.OrderOf(b.Release).Compare(standing.OrderOf(a.Release))
+		})
+	}
+	pl := &plan{
+		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
+		given: map[*standing.Lane]*bundle.Verified{}, why: given.Why, row: PublishedType{ClusterType: name},
+	}
+	read := p.releaseReader(t)
+	for _, l := range t.Lanes {
+		d, ok := given.Releases[name][l.Ring]
+		if len(p.rings) == 0 && l.Ring != "" { // without named rings all agents that have the newest release are meant
+			newest := t.Lanes.Newest()
+			d, ok = given.Releases[name][""]
+			ok = ok && newest != nil && l.Release != nil && l.Release.Descriptor.Digest == newest.Descriptor.Digest
+		}
+		if !ok {
+			continue
+		}
+		pl.aim = append(pl.aim, l)
+		if d == "" {
+			continue
+		}
+		if pl.given[l], err = read(ctx, d); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	if len(pl.aim) == 0 {
+		return nil, usage.Errorf("%s has none of the rings that are to get something", name)
+	}
+	if given.Recorded {
+		if err := pl.checkRecorded(ctx, read); err != nil {
+			return nil, err
+		}
+	}
+	if len(pl.given) == 0 {
+		pl.left, pl.validFor = true, DefaultValidity
+		if last := t.Lanes.Newest(); last != nil {
+			pl.validFor = last.Release.ExpiresAt.Sub(last.Release.IssuedAt)
+		}
+		pl.tree, pl.artifacts, err = pack.NewPacker(nil, p.Environment).Once(nil, nil)
+	}
+	return pl, err
+}
+
+// releaseReader returns a function that reads a release of t by its digest, each once. The error is a *bundle.Refusal for one
+// that is not trusted or of another stream, and a *standing.LostError for one that is not there.
+func (p *publication) releaseReader(t standing.Type) func(context.Context, digest.Digest) (*bundle.Verified, error) {
+	known := map[digest.Digest]*bundle.Verified{}
+	for _, l := range t.Lanes {
+		if l.Release != nil {
+			known[l.Release.Descriptor.Digest] = l.Release
+		}
+	}
+	return func(ctx context.Context, d digest.Digest) (*bundle.Verified, error) {
+		if v := known[d]; v != nil {
+			return v, nil
+		}
+		v, _, err := p.Release(ctx, t.Repo, d.String())
+		switch {
+		case err != nil:
+			return nil, err
+		case v == nil:
+			return nil, standing.Lost("release %s is not there, or not %s", d, p.Trust.SignedText())
+		case v.Release.Stream() != t.Stream || v.Release.Epoch > p.Trust.Epoch:
+			return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s is of %s", d, v.Release.Stream().Repository())}
+		}
+		known[d] = v
+		return v, nil
+	}
+}
+
+// checkRecorded returns an error wrapping ErrUnfinished if a ring has neither what the record names for it nor what it is given.
+func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, digest.Digest) (*bundle.Verified, error)) error {
+	for _, l := range pl.Lanes {
+		if l.Release == nil || l.Recorded == "" || l.Recorded == l.Release.Descriptor.Digest || hasContent(l, pl.given[l]) {
+			continue
+		}
+		v, err := read(ctx, l.Recorded)
+		if err != nil {
+			return err
+		}
+		if !hasContent(l, v) {
+			return fmt.Errorf("%s: ring %s has release %s, and the environment's record names %s: %w", pl.Name, standing.Lanes{l}, l.Release.Name(), v.Name(), ErrUnfinished)
+		}
+	}
+	return nil
+}
+
+// hasContent reports whether a lane has the content of v; not if v is nil.
+func hasContent(l *standing.Lane, v *bundle.Verified) bool {
+	return v != nil && l.Release != nil && l.Release.Release.Content == v.Release.Content && l.Release.Release.Artifacts == v.Release.Artifacts
+}
+
+// addGiven adds an issue for each content that lanes are given and that not all of them have.
+func (pl *plan) addGiven(all []*issue) []*issue {
+	var groups []*issue
+	for _, l := range pl.Lanes {
+		v := pl.given[l]
+		if v == nil {
+			continue
+		}
+		at := slices.IndexFunc(groups, func(i *issue) bool {
+			return i.from.Release.Content == v.Release.Content && i.from.Release.Artifacts == v.Release.Artifacts
+		})
+		if at < 0 {
+			groups, at = append(groups, &issue{from: v, given: true, why: pl.why}), len(groups)
+		}
+		groups[at].lanes = append(groups[at].lanes, l)
+	}
+	for _, i := range groups {
+		if slices.ContainsFunc(i.lanes, func(l *standing.Lane) bool { return !hasContent(l, i.from) }) {
+			all = append(withoutLanes(all, i.lanes), i)
+		}
+	}
+	return all
+}
+
+// keepOrder sorts issues, that of the widest ring first, and has those of narrower rings made anew above one that is due: a
+// cluster may move to a narrower ring at any time.
+func (pl *plan) keepOrder(all []*issue) {
+	widest := func(i *issue) (at int) {
+		for n, l := range pl.Lanes {
+			if i.covers(l) {
+				at = n
+			}
+		}
+		return at
+	}
+	slices.SortStableFunc(all, func(a, b *issue) int { return widest(b) - widest(a) })
+	due := false
+	for _, i := range all {
+		if due && i.why == "" && i.from != nil {
+			i.why = "the release of a wider ring is made anew, and this one stays above it"
+		}
+		due = due || i.due()
+	}
+}
+
+// recordIn puts what rings have into a record.
+func (pl *plan) recordIn(r *bundle.EnvironmentRecord, row PublishedType) {
+	name := pl.Name
+	if pl.left {
+		delete(r.ClusterTypes, name)
+		delete(r.Rings, name)
+		return
+	}
+	newest := row.releaseOf("").Digest
+	if r.Rings != nil {
+		r.Rings[name] = row.byRing()
+	} else if len(row.Releases) > 0 {
+		newest = row.Releases[0].Digest
+	}
+	if newest != "" {
+		if r.ClusterTypes == nil {
+			r.ClusterTypes = map[string]digest.Digest{}
+		}
+		r.ClusterTypes[name] = newest
+	}
+}
