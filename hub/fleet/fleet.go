@@ -115,6 +115,8 @@ type Cluster struct {
 	Meant       *Meant      `json:"meant,omitempty"`
 	Proof       store.Proof `json:"proof,omitzero"`
 	Deployments int         `json:"deployments"`
+	// Reporting is store.NotReporting for a cluster that is registered as sending no reports, and empty for others.
+	Reporting string `json:"reporting,omitempty"`
 	// KeyIDs names the keys in force, ExpectedSeconds is the longest usual time between two reports, AddedAt the time of
 	// registration.
 	KeyIDs          []string  `json:"keyIDs,omitempty"`

@@ -191,6 +191,9 @@ func (r *row) status() Cluster {
 		Meant: r.meant(), Proof: r.proofOf(), Deployments: r.count(), KeyIDs: r.keyIDs(),
 		ExpectedSeconds: r.expected / 1000, AddedAt: store.Moment(r.added), ProofAgeSeconds: r.age(),
 	}
+	if !r.reports() {
+		c.Reporting = store.NotReporting
+	}
 	if !r.m.sight.whole() {
 		c.Reason, c.Message, c.Since = "", "", time.Time{}
 	}

@@ -209,8 +209,7 @@ func (r *row) age() int64 {
 	return max(0, (r.m.at.UnixMilli()-r.lastSeen)/1000)
 }
 
-// reports reports whether the cluster is registered with a key, without which nobody expects reports of it. The past does
-// not have the keys, so that those of now count for it.
+// reports reports whether reports are expected of the cluster. For the past, the registration of now counts.
 func (r *row) reports() bool {
 	c := r.cluster
 	if !r.m.asOf.IsZero() {
@@ -221,5 +220,5 @@ func (r *row) reports() bool {
 			return true
 		}
 	}
-	return len(c.keys) > 0 || c.unread
+	return !c.quiet
 }

@@ -24,6 +24,7 @@ type cluster struct {
 	environment, typ    uint32
 	state, observed     uint32 // observed is a release
 	reported            bool
+	quiet               bool // it is registered as sending no reports
 	unread              bool // it has a message or keys that only the database has; see fillClusters
 	platform, ring      uint32
 	labels              []label // by key
@@ -73,6 +74,7 @@ func (t *tables) pack(s store.ClusterState) *cluster {
 		conflicts: s.Conflicts, sharedHow: text(s.SharedHow), lastSeen: store.Millis(s.LastSeen),
 		occurred: store.Millis(s.Proof.OccurredAt), received: store.Millis(s.Proof.ReceivedAt), via: text(string(s.Proof.Via)),
 	}
+	c.quiet = s.Reporting == store.NotReporting
 	c.message, c.unread = t.message(s.Message)
 	for _, id := range s.KeyIDs {
 		key, err := hex.DecodeString(id)

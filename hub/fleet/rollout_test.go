@@ -85,7 +85,6 @@ func (e *estate) cluster(name, typ, runs string, state bundle.State, offered ...
 	s.Newest = store.Order{Incarnation: 1, Seq: 1}
 	s.UID, s.Name, s.Platform, s.Environment, s.Type, s.Ring = name, name, "edge", "prod", t, ring
 	s.ExpectedInterval, s.ExpectedSeconds, s.AddedAt = time.Hour, 3600, start.Add(-100*time.Hour)
-	s.KeyIDs = []string{strings.Repeat("ab", 32)}
 	s.Claims = bundle.ReportCluster(s.Identity)
 	s.Proof = store.Proof{Via: store.ViaHTTP, At: s.Newest}
 	if runs != "" {
@@ -528,7 +527,7 @@ func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
 	earlier.Reason = "Quarantined" // of the release before
 	e.put(earlier)
 	none := e.cluster("none", "drone", "", "")
-	none.KeyIDs, none.Newest, none.LastSeen, none.Desired = nil, store.Order{}, time.Time{}, nil
+	none.Reporting, none.Newest, none.LastSeen, none.Desired = store.NotReporting, store.Order{}, time.Time{}, nil
 	e.put(none)
 	registered(start.Add(-time.Hour), e.cluster("joined", "canary=drone", "drone:2", bundle.Compliant))
 	registered(start, e.cluster("joined-now", "drone", "drone:1", bundle.Compliant))
@@ -571,6 +570,6 @@ func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
 	e.then[start.Add(-time.Minute).UnixMilli()] = []store.ClusterState{none}
 	got, err := all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{Query: Query{AsOf: start.Add(-time.Minute)}})
 	require.NoError(t, err)
-	require.Equal(t, 1, got.NotReporting, "the keys of now count for the past")
+	require.Equal(t, 1, got.NotReporting, "the registration of now counts for the past")
 	require.Contains(t, got.Why, "none of its clusters counts")
 }

@@ -2,6 +2,7 @@ package manage
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,9 @@ import (
 type NewCluster struct {
 	store.Identity
 	// Key is the public half of the agent's report key, in PEM.
-	Key string `json:"key"`
+	Key string `json:"key,omitempty"`
+	// Reporting is "none" for a cluster that sends no reports: it has no Key.
+	Reporting string `json:"reporting,omitempty"`
 	// ExpectedSeconds is the longest usual time between two reports; zero means the registered one, or an hour.
 	ExpectedSeconds int64 `json:"expectedSeconds,omitempty"`
 	// Replace allows to change what is registered for the uid, its key included.
@@ -43,11 +46,14 @@ func (m Manager) addCluster(r *http.Request) (any, error) {
 	if wanted.ExpectedSeconds < 0 || wanted.ExpectedSeconds > maxExpectedSeconds {
 		return nil, fmt.Errorf("%w: expectedSeconds %d", store.ErrInvalid, wanted.ExpectedSeconds)
 	}
-	key, err := m.ParseKey([]byte(wanted.Key))
-	if err != nil {
-		return nil, err
+	var key ed25519.PublicKey
+	if wanted.Reporting == "" || wanted.Key != "" {
+		var err error
+		if key, err = m.ParseKey([]byte(wanted.Key)); err != nil {
+			return nil, err
+		}
 	}
-	c := store.Cluster{Identity: wanted.Identity, Key: key, ExpectedInterval: time.Duration(wanted.ExpectedSeconds) * time.Second}
+	c := store.Cluster{Identity: wanted.Identity, Key: key, Reporting: wanted.Reporting, ExpectedInterval: time.Duration(wanted.ExpectedSeconds) * time.Second}
 	ctx := r.Context()
 	scope := access.ScopeOf(ctx)
 	if !scope.HasCluster(c.Environment, c.Labels) {

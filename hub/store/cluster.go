@@ -34,10 +34,15 @@ type Cluster struct {
 	Identity
 	// Key verifies the agent's reports.
 	Key ed25519.PublicKey `json:"-"`
+	// Reporting is NotReporting for a cluster that sends no reports: it has no Key. Empty is any other.
+	Reporting string `json:"reporting,omitempty"`
 	// ExpectedInterval is the longest usual time between two reports. Zero means the registered one, or
 	// DefaultExpectedInterval. For sites that report by media it is the time between two trips.
 	ExpectedInterval time.Duration `json:"-"`
 }
+
+// NotReporting is the value of Cluster.Reporting of a cluster of which no reports are expected, as in Cluster objects.
+const NotReporting = "none"
 
 // Registration is a registered cluster as a store keeps it.
 type Registration struct {
@@ -77,9 +82,15 @@ func (c Cluster) Check() error {
 		return fmt.Errorf("cluster name %q: %w: it is 1 to 253 letters, digits and . _ - and begins and ends with a letter or digit", c.Name, ErrInvalid)
 	case c.Type == "" || c.Environment == "":
 		return fmt.Errorf("cluster %s: %w: it needs a cluster type and an environment", c.Name, ErrInvalid)
+	case c.Reporting != "" && c.Reporting != NotReporting:
+		return fmt.Errorf("cluster %s: %w: reporting %q is neither empty nor %q", c.Name, ErrInvalid, Clip(Plain(c.Reporting)), NotReporting)
+	case c.Reporting == NotReporting && len(c.Key) > 0:
+		return fmt.Errorf("cluster %s: %w: it has a key, and reporting %q is for one that sends no reports", c.Name, ErrInvalid, NotReporting)
+	case c.Reporting == NotReporting:
 	case len(c.Key) != ed25519.PublicKeySize:
 		return fmt.Errorf("cluster %s: %w: it needs the Ed25519 key that its agent signs reports with", c.Name, ErrInvalid)
-	case c.ExpectedInterval < 0:
+	}
+	if c.ExpectedInterval < 0 {
 		return fmt.Errorf("cluster %s: %w: the expected interval %s is negative", c.Name, ErrInvalid, c.ExpectedInterval)
 	}
 	return checkTexts("cluster "+c.Name, c.Labels, c.Platform, c.Type, c.Environment, c.Ring)
@@ -103,7 +114,7 @@ func checkTexts(of string, labels map[string]string, texts ...string) error {
 	return nil
 }
 
-// Merge returns the registration after registering c, by the key with the id kid, and whether that changes
+// Merge returns the registration after registering c, by the key with the id kid, which is empty for none, and whether that changes
 // anything. Values that c leaves open stay. The error wraps ErrExists if c differs and replace is false. It is the part of
 // AddCluster and ReplaceCluster that implementations have in common.
 func (r Registration) Merge(c Cluster, kid string, replace bool) (merged Cluster, changed bool, err error) {
@@ -135,7 +146,7 @@ func (r Registration) differs(c Cluster, kid string) (names []string) {
 		{"ring", r.Ring == c.Ring},
 		{"expected interval", r.ExpectedInterval == c.ExpectedInterval},
 		{"set of labels", maps.Equal(r.Labels, c.Labels)},
-		{"key", slices.Equal(r.KeyIDs, []string{kid})},
+		{"key", slices.Equal(r.KeyIDs, []string{kid}) || kid == "" && len(r.KeyIDs) == 0},
 	} {
 		if !v.same {
 			names = append(names, v.name)

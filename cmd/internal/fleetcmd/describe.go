@@ -203,7 +203,10 @@ func writeCluster(w *sheet, v clusterDetail, now time.Time) {
 	w.value("Ring", c.Ring)
 	w.value("Labels", labels(c.Labels))
 	w.value("Key", strings.Join(c.KeyIDs, ", "))
-	if c.ExpectedSeconds > 0 {
+	switch {
+	case c.Reporting == store.NotReporting:
+		w.value("Reports", "none are expected")
+	case c.ExpectedSeconds > 0:
 		w.value("Reports", "expected every "+longAge(time.Duration(c.ExpectedSeconds)*time.Second))
 	}
 	if !c.AddedAt.IsZero() {
@@ -302,6 +305,9 @@ func clusterHints(c fleet.Cluster) (all []string) {
 	}
 	switch c.State {
 	case store.Unreported:
+		if c.Reporting == store.NotReporting {
+			break
+		}
 		add("it has never reported: look at its agent with wherry-agent doctor")
 	case store.Stale:
 		if c.Proof.Via == store.ViaMedia {

@@ -25,13 +25,15 @@ func newClustersAddCommand(dir *location) *cobra.Command {
 "wherry-agent status -o json": give that with --from, or value by value. A flag is preferred. --request takes
 what "wherry-agent enroll --request" wrote, which proves that the agent has the key, and --answer writes what
 tells the agent that this is its hub; a request may also replace the key of a registered cluster by a new one.
---roster registers all Cluster objects with a key of an environment's folder.
+--roster registers all Cluster objects of an environment's folder that have a key or "reporting: none". A cluster with
+--reporting none sends no reports: it has no key, and gates list it apart.
 
 Registering the same again changes nothing. To change a registration, or to take a new key after an agent
 has lost its old one, give --replace; former keys are then refused.`,
 		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
   wherry hub clusters add --request plant-7.request --answer plant-7.answer
-  wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub`,
+  wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub
+  wherry hub clusters add cellar --uid 7d20aa --type drone --environment dev --reporting none`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.file != "" {
@@ -78,9 +80,9 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir location, c store.Cluster, r
 	return nil
 }
 
-// addRoster registers the clusters of an environment's folder that report.
+// addRoster registers the clusters of an environment's folder, but for those that are to report and have no key.
 func addRoster(cmd *cobra.Command, dir location, folder string, flags *registration, args []string, replace bool) error {
-	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" {
+	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" || flags.reporting != "expected" {
 		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")
 	}
 	listed, err := roster.Read(cmd.Context(), folder)
@@ -91,18 +93,21 @@ func addRoster(cmd *cobra.Command, dir location, folder string, flags *registrat
 		if c.Reporting && c.PublicKey == "" {
 			cmd.PrintErrf("%s: cluster %s left out, for it has no publicKey\n", c.Position, c.Name)
 		}
-		return !c.Reporting || c.PublicKey == ""
+		return c.Reporting && c.PublicKey == ""
 	})
 	if len(listed) == 0 {
-		return cli.Fail(cli.No, fmt.Errorf("%s: it has no Cluster object that reports", folder), `"wherry roster add" writes them`)
+		return cli.Fail(cli.No, fmt.Errorf("%s: it has no Cluster object with a key, or without reports", folder), `"wherry roster add" writes them`)
 	}
 	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
 		for _, c := range listed {
-			key, err := hub.ParseReportKey([]byte(c.PublicKey))
-			if err != nil {
-				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
+			known := store.Cluster{Identity: store.Identity{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels}}
+			if c.Reporting {
+				if known.Key, err = hub.ParseReportKey([]byte(c.PublicKey)); err != nil {
+					return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
+				}
+			} else {
+				known.Reporting = store.NotReporting
 			}
-			known := store.Cluster{Identity: store.Identity{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels}, Key: key}
 			flags.override(&known, nil)
 			if err := addCluster(cmd, h, dir, known, replace); err != nil {
 				return err

@@ -55,7 +55,11 @@ func registrationTable(w io.Writer, all []store.Registration) {
 		for _, id := range r.KeyIDs {
 			keys = append(keys, id[:12])
 		}
-		cli.Row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly), retired(r))
+		every := r.ExpectedInterval.String()
+		if r.Reporting == store.NotReporting {
+			every = store.NotReporting
+		}
+		cli.Row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), every, r.AddedAt.Format(time.DateOnly), retired(r))
 	}
 }
 

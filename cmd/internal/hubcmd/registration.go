@@ -23,7 +23,7 @@ type registration struct {
 	uid, platform, clusterType, environment, ring string
 	labels                                        map[string]string
 	expected                                      time.Duration
-	keyFile, from                                 string
+	keyFile, from, reporting                      string
 }
 
 func (r *registration) flags(cmd *cobra.Command) {
@@ -36,6 +36,7 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")
+	f.StringVar(&r.reporting, "reporting", "expected", "expected, or none for a cluster that sends no reports and has no key: gates list it apart")
 	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", store.DefaultExpectedInterval))
 }
 
@@ -63,9 +64,20 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster
 	}
 	c.UID = cmp.Or(r.uid, c.UID)
 	r.override(&c, args)
+	switch {
+	case r.reporting == store.NotReporting && r.keyFile != "":
+		return store.Cluster{}, cli.Usagef("--reporting none is for a cluster without a key, and --key gives one")
+	case r.reporting == store.NotReporting:
+		c.Reporting, pem = store.NotReporting, nil
+	case r.reporting != "expected":
+		return store.Cluster{}, cli.Usagef("--reporting %q is neither expected nor none", r.reporting)
+	}
 	if missing := r.missing(c, pem); missing != "" {
 		return store.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
 			`"wherry-agent status -o json" prints all that is needed: save it and give it with --from FILE`)
+	}
+	if c.Reporting == store.NotReporting {
+		return c, nil
 	}
 	key, err := hub.ParseReportKey(pem)
 	if err != nil {
@@ -97,7 +109,7 @@ func (r *registration) missing(c store.Cluster, pem []byte) string {
 		{"--uid", c.UID},
 		{"--type", c.Type},
 		{"--environment", c.Environment},
-		{"--key", r.keyFile + string(pem)},
+		{"--key", c.Reporting + r.keyFile + string(pem)},
 	} {
 		if v.value == "" {
 			return v.name

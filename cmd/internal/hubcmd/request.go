@@ -24,7 +24,7 @@ type requestFlags struct {
 func (f *requestFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "request", "", "register what the request of \"wherry-agent enroll --request\" in this `FILE` asks for, or - for stdin")
 	cmd.Flags().StringVar(&f.answer, "answer", "", "write the hub's signed answer for \"wherry-agent enroll --accept\" to this `FILE`, or - for stdout")
-	for _, other := range []string{"from", "key", "uid"} {
+	for _, other := range []string{"from", "key", "uid", "reporting"} {
 		cmd.MarkFlagsMutuallyExclusive("request", other)
 	}
 }

@@ -3,6 +3,7 @@ package relational
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/x509"
 	"database/sql"
 	"encoding/json"
@@ -31,9 +32,11 @@ func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (chang
 	if err := c.Check(); err != nil {
 		return false, err
 	}
-	kid, err := bundle.KeyID(c.Key)
-	if err != nil {
-		return false, err
+	kid := ""
+	if c.Reporting != store.NotReporting {
+		if kid, err = bundle.KeyID(c.Key); err != nil {
+			return false, err
+		}
 	}
 	now := d.now()
 	err = d.Do(ctx, func(ctx context.Context, db *Conn) error {
@@ -170,14 +173,11 @@ func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) err
 	return nil
 }
 
-// writeRegistration writes a registration. It changes nothing that was reported.
+// writeRegistration writes a registration, with the key of id kid, or without one if that is empty. It changes nothing that was
+// reported.
 func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid string, now time.Time) error {
 	c.ExpectedInterval = cmp.Or(c.ExpectedInterval, store.DefaultExpectedInterval)
 	labels, err := json.Marshal(c.Labels)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalPKIXPublicKey(c.Key)
 	if err != nil {
 		return err
 	}
@@ -196,9 +196,10 @@ func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid strin
 	if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, $1), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = $2 AND kid <> $3`, store.Millis(now), id, kid); err != nil {
 		return err
 	}
-	if _, err = db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)
-		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
-		return err
+	if kid != "" {
+		if err := writeKey(ctx, db, id, kid, c.Key); err != nil {
+			return err
+		}
 	}
 	if err := writeIdentity(ctx, db, id, &c, store.Millis(now)); err != nil {
 		return err
@@ -207,6 +208,17 @@ func writeRegistration(ctx context.Context, db *Conn, c store.Cluster, kid strin
 		return err
 	}
 	return touch(ctx, db, now, id)
+}
+
+// writeKey puts a key in force.
+func writeKey(ctx context.Context, db *Conn, id int64, kid string, key crypto.PublicKey) error {
+	der, err := x509.MarshalPKIXPublicKey(key)
+	if err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)
+		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der)
+	return err
 }
 
 // writeIdentity adds to the history that from now on a cluster is registered as c, or no more if c is nil.
@@ -299,6 +311,9 @@ func scanRegistration(rows *sql.Rows, r *store.Registration, others ...any) erro
 	r.ExpectedInterval = time.Duration(expected) * time.Millisecond
 	r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, store.Moment(added), strings.Fields(kids)
 	r.RetiredAt, r.SharedSince = momentOf(retired), momentOf(shared)
+	if len(r.KeyIDs) == 0 && r.RetiredAt == nil {
+		r.Reporting = store.NotReporting
+	}
 	slices.Sort(r.KeyIDs)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 func registryTests() []test {
 	return []test{
+		{"a cluster that sends no reports has no key", aClusterThatSendsNoReportsHasNoKey},
 		{"registering the same again changes nothing", registeringTheSameAgainChangesNothing},
 		{"a registration keeps what it was given", aRegistrationKeepsWhatItWasGiven},
 		{"what a registration leaves open stays", whatARegistrationLeavesOpenStays},
@@ -219,4 +220,47 @@ func listsAreByName(t *testing.T, f *fixture) {
 	all, err = f.RetiredClusters(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []string{"b", "c"}, names(all))
+}
+
+func aClusterThatSendsNoReportsHasNoKey(t *testing.T, f *fixture) {
+	quiet, loud := cluster("plant-7", 1), cluster("plant-7", 1)
+	quiet.Key, quiet.Reporting = nil, store.NotReporting
+	both := quiet
+	both.Key = keyOf(2)
+	for _, c := range []store.Cluster{both, {Identity: quiet.Identity}, {Identity: quiet.Identity, Reporting: "some"}} {
+		_, err := f.AddCluster(t.Context(), c)
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+	registered := func() store.Registration {
+		t.Helper()
+		r, err := f.Registered(t.Context(), quiet.UID)
+		require.NoError(t, err)
+		return r
+	}
+	for _, want := range []bool{true, false} {
+		changed, err := f.AddCluster(t.Context(), quiet)
+		require.NoError(t, err)
+		require.Equal(t, want, changed)
+		require.Equal(t, store.NotReporting, registered().Reporting)
+		require.Empty(t, registered().KeyIDs)
+	}
+	require.Equal(t, store.NotReporting, f.scanned(time.Time{}, store.Scope{})[0].Reporting)
+	keys, err := f.Keys(t.Context(), quiet.UID)
+	require.NoError(t, err)
+	require.Empty(t, keys.Current)
+
+	_, err = f.AddCluster(t.Context(), loud)
+	require.ErrorIs(t, err, store.ErrExists)
+	_, err = f.ReplaceCluster(t.Context(), loud)
+	require.NoError(t, err)
+	require.Empty(t, registered().Reporting)
+	_, err = f.AddCluster(t.Context(), quiet)
+	require.ErrorIs(t, err, store.ErrExists)
+	_, err = f.ReplaceCluster(t.Context(), quiet)
+	require.NoError(t, err)
+	require.Equal(t, store.NotReporting, registered().Reporting)
+	keys, err = f.Keys(t.Context(), quiet.UID)
+	require.NoError(t, err)
+	require.Empty(t, keys.Current, "the key of before is revoked")
+	require.Empty(t, keys.Former)
 }
