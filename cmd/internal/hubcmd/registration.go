@@ -36,12 +36,15 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")
-	f.StringVar(&r.reporting, "reporting", "expected", "expected, or none for a cluster that sends no reports and has no key: gates list it apart")
+	f.StringVar(&r.reporting, "reporting", "expected", "`expected`, or none for a cluster that sends no reports and has no key: gates list it apart")
 	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", store.DefaultExpectedInterval))
 }
 
 // cluster returns the cluster that the flags, the name and the agent's status describe.
 func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster, error) {
+	if r.reporting == store.NotReporting && r.keyFile != "" {
+		return store.Cluster{}, cli.Usagef("--reporting none is for a cluster without a key, and --key gives one")
+	}
 	if r.from == "-" && r.keyFile == "-" {
 		return store.Cluster{}, cli.Usagef("--from and --key cannot both read stdin")
 	}
@@ -65,8 +68,6 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster
 	c.UID = cmp.Or(r.uid, c.UID)
 	r.override(&c, args)
 	switch {
-	case r.reporting == store.NotReporting && r.keyFile != "":
-		return store.Cluster{}, cli.Usagef("--reporting none is for a cluster without a key, and --key gives one")
 	case r.reporting == store.NotReporting:
 		c.Reporting, pem = store.NotReporting, nil
 	case r.reporting != "expected":
