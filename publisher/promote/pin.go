@@ -176,7 +176,8 @@ func Pin(data []byte, old, commit string) ([]byte, error) {
 	if object == nil {
 		return nil, ErrNoBase
 	}
-	switch has := textOf(yamltext.Lookup(object, "spec", "commit")); has {
+	scalar := yamltext.Resolve(yamltext.Lookup(object, "spec", "commit"))
+	switch has := textOf(scalar); has {
 	case commit:
 		return data, nil
 	case old:
@@ -184,7 +185,14 @@ func Pin(data []byte, old, commit string) ([]byte, error) {
 		return nil, fmt.Errorf("it pins %q and not %q: %w", has, old, errMoved)
 	}
 	path = append(path, yamltext.Step{Key: "spec"}, yamltext.Step{Key: "commit"})
-	return f.Set(document, path, commit, false)
+	plain := scalar == nil || scalar.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) == 0
+	return f.Set(document, path, commit, plain && isText(commit))
+}
+
+// isText reports whether a commit is a text in YAML as it is. All digits, or digits around an e, are a number.
+func isText(commit string) bool {
+	var n yaml.Node
+	return yaml.Unmarshal([]byte(commit), &n) == nil && len(n.Content) == 1 && n.Content[0].Kind == yaml.ScalarNode && n.Content[0].ShortTag() == "!!str"
 }
 
 // findBase returns the BaseRepo called main: a document, or an item of a List.
