@@ -197,7 +197,7 @@ func TestAutomationPauses(t *testing.T) {
 }
 
 // The attacks are those of the table in docs/security.md. Whoever makes them may write to the registry.
-func TestAttackOnDecisions(t *testing.T) {
+func TestHostileDecisions(t *testing.T) {
 	w := newWorld(t)
 	seal := func(d bundle.Decision, key signature.Signer) []byte {
 		d.Schema, d.IssuedAt = bundle.DecisionSchema, noon
