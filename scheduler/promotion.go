@@ -48,6 +48,10 @@ func (m *Model) Promotion() (promotion.Policy, error) {
 		}
 	}
 	r := newPolicyReader(o) // without mistakes, which are errors of Load
+	for _, g := range o.Spec.Groups {
+		read := r.groups[g.Name.Value]
+		p.Groups = append(p.Groups, promotion.Group{Name: read.Group, Members: read.Members, Hubs: read.Hubs})
+	}
 	written := o.Of(m.environment)
 	p.ChangeRequest = written.ChangeRequest.Value
 	p.Gate = r.gate(o.GateOf(m.environment))

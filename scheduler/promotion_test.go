@@ -102,7 +102,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	rings.SoakIn, rings.RequirePinned, rings.Approvals, rings.Check = nil, false, promotion.Approvals{}, nil
 	require.Equal(t, promotion.Policy{
 		Name: "coffee", Environment: "prod", Chain: []string{"dev", "stage", "prod"}, Rings: []string{"canary", "early", "stable"},
-		Gate: gate, RingGate: rings, ChangeRequest: true,
+		Gate: gate, RingGate: rings, ChangeRequest: true, Groups: []promotion.Group{{Name: "leads", Members: members, Hubs: bundle.Keys{hub}}},
 	}, got)
 	require.Equal(t, "stage", got.Below())
 

@@ -16,8 +16,8 @@ import (
 // isAboutThis reports whether a decision is about the content that is judged.
 func (j judge) isAboutThis(d Decided) bool {
 	c := j.Candidate
-	return c != nil && d.Platform == c.Platform && d.Environment == j.Policy.Environment && d.Ring == j.Ring &&
-		d.BaseCommit == j.Commit && d.BaseCommit == c.BaseCommit && d.From == c.Environment && maps.Equal(d.Contents, c.Contents)
+	return c != nil && d.Platform == c.Platform && d.Environment == j.Policy.Environment &&
+		j.Commit == c.BaseCommit && d.IsAbout(j.Ring, c.Environment, c.BaseCommit, c.Contents)
 }
 
 // newestOf returns the newest decision of each member of a group about what is judged, among those with one of the actions,
