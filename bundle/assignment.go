@@ -70,8 +70,31 @@ type Assignment struct {
 	Carry string `json:"carry,omitempty"`
 	// SiteValues names the site values that the assignment uses, sorted.
 	SiteValues []string `json:"siteValues,omitempty"`
+	// Floating is true if the engine follows a source for which .wherry/artifacts.ndjson has no line, such as a Bucket or an
+	// object of another owner. [Floating] also counts artifacts without a digest.
+	Floating bool `json:"floating,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
+}
+
+// Floating returns the names of the assignments whose content may change without a new release, sorted: those that need an artifact
+// without a known digest or commit, be it a source, a chart or an image, and those that follow something that is not listed. The
+// artifacts are those of the same tree.
+func Floating(assignments []Assignment, artifacts []Artifact) []string {
+	unresolved := map[string]bool{} // by assignment
+	for _, a := range artifacts {
+		for _, name := range a.UsedBy {
+			unresolved[name] = unresolved[name] || a.Unresolved
+		}
+	}
+	var names []string
+	for _, a := range assignments {
+		if a.Floating || unresolved[a.Name] {
+			names = append(names, a.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Values of Assignment.Delivery and Assignment.Carry.

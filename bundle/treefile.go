@@ -62,6 +62,27 @@ func TreeFiles(ctx context.Context, src Source, tree ocispec.Descriptor, paths .
 	return files, err
 }
 
+// FloatingOf returns the names of the assignments of a tree, the layer tree of src, whose content is not pinned, sorted; see
+// [Floating]. The tree is that of a release that was verified; errors are those of [TreeFiles].
+func FloatingOf(ctx context.Context, src Source, tree ocispec.Descriptor) ([]string, error) {
+	files, err := TreeFiles(ctx, src, tree, AssignmentsPath, ArtifactsPath)
+	if err != nil {
+		return nil, err
+	}
+	if files[AssignmentsPath] == nil {
+		return nil, refuse(BadContent, "tree %s has no %s", tree.Digest, AssignmentsPath)
+	}
+	assignments, err := ParseAssignments(files[AssignmentsPath])
+	if err != nil {
+		return nil, err
+	}
+	artifacts, err := ParseArtifacts(files[ArtifactsPath])
+	if err != nil {
+		return nil, err
+	}
+	return Floating(assignments, artifacts), nil
+}
+
 // counted counts the bytes that are read.
 type counted struct {
 	r io.Reader

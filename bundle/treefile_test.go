@@ -93,3 +93,47 @@ func TestTheListOfArtifactsIsReadFromTheBeginningOfATree(t *testing.T) {
 		require.ErrorAs(t, err, new(*bundle.Refusal), name)
 	}
 }
+
+func TestFloating(t *testing.T) {
+	assignments := []bundle.Assignment{{Name: "web"}, {Name: "bucket", Floating: true}, {Name: "api"}, {Name: "db"}}
+	artifacts := []bundle.Artifact{
+		{Type: bundle.ArtifactGit, Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"api", "web"}},
+		{Type: bundle.ArtifactImage, Reference: "docker.io/db@sha256:1", Digest: "sha256:1", UsedBy: []string{"api", "db"}},
+		{Type: bundle.ArtifactImage, Reference: "docker.io/x:1", Unresolved: true, UsedBy: []string{"api"}},
+	}
+	require.Equal(t, []string{"api", "bucket", "web"}, bundle.Floating(assignments, artifacts))
+	require.Equal(t, []string{"bucket"}, bundle.Floating(assignments, nil))
+}
+
+// TestFloatingOf reads the lists of a packed tree.
+func TestFloatingOf(t *testing.T) {
+	lines, err := bundle.MarshalAssignments([]bundle.Assignment{{Name: "web", Content: digest.FromString("")}, {Name: "db", Content: digest.FromString("")}})
+	require.NoError(t, err)
+	list, _, err := bundle.MarshalArtifacts([]bundle.Artifact{{Type: bundle.ArtifactGit, Name: "x", Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"web"}}})
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name  string
+		files []bundle.File
+		want  []string
+		err   string
+	}{
+		{"an artifact without a commit", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}, {Path: bundle.ArtifactsPath, Data: list}}, []string{"web"}, ""},
+		{"no artifacts", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}}, nil, ""},
+		{"no list of assignments", []bundle.File{{Path: "a/b", Data: lines}}, nil, "has no .wherry/assignments.ndjson"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			packed, err := bundle.Pack(c.files)
+			require.NoError(t, err)
+			layer := ocispec.Descriptor{MediaType: bundle.MediaTypeTree, Digest: digest.FromBytes(packed.Gzip), Size: int64(len(packed.Gzip))}
+			got, err := bundle.FloatingOf(context.Background(), &oneBlob{data: packed.Gzip}, layer)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, c.want, got)
+			_, err = bundle.FloatingOf(context.Background(), &oneBlob{data: packed.Gzip[1:]}, layer)
+			require.Error(t, err, "a tree of other content")
+		})
+	}
+}

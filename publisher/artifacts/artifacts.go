@@ -39,27 +39,41 @@ type Finder struct {
 
 // Of is the function Of for the assignments of one cluster type.
 func (f *Finder) Of(assignments []scheduler.Assignment) []bundle.Artifact {
+	list, _ := f.Find(assignments)
+	return list
+}
+
+// Find is Of, and reports of each assignment whether it also follows a source that is in no list: a Bucket, an ApplicationSet, or
+// a source of Flux that is no object of the assignment.
+func (f *Finder) Find(assignments []scheduler.Assignment) ([]bundle.Artifact, []bool) {
 	if len(assignments) == 0 {
-		return nil
+		return nil, nil
 	}
-	lists, inputs := make([][]bundle.Artifact, len(assignments)), make([]memo.ID, len(assignments))
+	found, inputs := make([]needs, len(assignments)), make([]memo.ID, len(assignments))
 	kept := memo.Open(f.Cache, "needs "+f.Scope+"/"+assignments[0].ClusterType)
 	defer kept.Close()
 	inParallel(len(assignments), func(i int) {
 		inputs[i] = inputOf(&assignments[i])
-		if data, known := kept.Find(inputs[i]); !known || json.Unmarshal(data, &lists[i]) != nil {
-			lists[i] = needed(&assignments[i])
+		if data, known := kept.Find(inputs[i]); !known || json.Unmarshal(data, &found[i]) != nil { // a list is of older versions
+			found[i] = needed(&assignments[i])
 		}
 	})
+	lists, unlisted := make([][]bundle.Artifact, len(assignments)), make([]bool, len(assignments))
 	for i := range assignments {
 		kept.Of(inputs[i], func() []byte {
-			data, _ := json.Marshal(lists[i]) // of texts and numbers
+			data, _ := json.Marshal(found[i]) // of texts and numbers
 			return data
 		})
 		a := &assignments[i]
-		lists[i] = append(namedBy(a, lists[i]), inside(a)...)
+		lists[i], unlisted[i] = append(namedBy(a, found[i].Listed), inside(a)...), found[i].Unlisted
 	}
-	return bundle.MergeArtifacts(slices.Concat(lists...))
+	return bundle.MergeArtifacts(slices.Concat(lists...)), unlisted
+}
+
+// needs are what the files of an assignment need, without what depends on its name and on its pins.
+type needs struct {
+	Listed   []bundle.Artifact `json:"listed,omitempty"`
+	Unlisted bool              `json:"unlisted,omitempty"` // something is needed that no artifact can name
 }
 
 // inParallel calls do with the numbers below n.
@@ -81,18 +95,17 @@ func inParallel(n int, do func(i int)) {
 const assignmentsAtOnce = 256
 
 // named lists what a's files and its target's manifests name.
-func named(a *scheduler.Assignment) []bundle.Artifact { return namedBy(a, needed(a)) }
+func named(a *scheduler.Assignment) []bundle.Artifact { return namedBy(a, needed(a).Listed) }
 
-// needed is named without what depends on the assignment's name and on its pins.
-func needed(a *scheduler.Assignment) []bundle.Artifact {
-	var list []bundle.Artifact
-	needs, _ := needsToPin(a) // what cannot be read is for the one who applies it to say
-	for _, n := range needs {
+func needed(a *scheduler.Assignment) needs {
+	s, _ := scan(a) // what cannot be read is for the one who applies it to say
+	all := needs{Unlisted: s.unlisted}
+	for _, n := range toPin(a, s.needs) {
 		if n.Kind != "" && n.URL != "" && !isInCharts(a, n) {
-			list = append(list, n.Artifact())
+			all.Listed = append(all.Listed, n.Artifact())
 		}
 	}
-	return list
+	return all
 }
 
 // isInCharts reports whether a need is a chart that the bundle contains.

@@ -154,3 +154,30 @@ func TestImagesAreReadAsEnginesReadThem(t *testing.T) {
 		require.Error(t, err, text)
 	}
 }
+
+// TestWhatFollowsAnUnlistedSource: of some sources no artifact tells, so that their assignments count as floating.
+func TestWhatFollowsAnUnlistedSource(t *testing.T) {
+	const source = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: app}\nspec: {url: https://git/app, ref: {commit: 0123456789012345678901234567890123456789}}\n---\n"
+	const kustomization = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app}\nspec: {sourceRef: {kind: GitRepository, name: app}}\n"
+	for _, c := range []struct {
+		name, file string
+		want       bool
+	}{
+		{"plain objects", "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: a/b:1}]}\n", false},
+		{"a source of its own", source + kustomization, false},
+		{"a source of its own, after it", kustomization + "---\n" + strings.TrimSuffix(source, "---\n"), false},
+		{"a source of somebody else", kustomization, true},
+		{"a source of the name, of another kind", strings.Replace(source, "GitRepository", "OCIRepository", 1) + kustomization, true},
+		{"an object of the kind and name of another group", strings.Replace(source, "source.toolkit.fluxcd.io", "example.com", 1) + kustomization, true},
+		{"a bucket", "apiVersion: source.toolkit.fluxcd.io/v1\nkind: Bucket\nmetadata: {name: b}\nspec: {}\n", true},
+		{"a set of applications", "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: b}\nspec: {}\n", true},
+		{"a release of a chart of somebody else", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec: {chartRef: {kind: OCIRepository, name: x}}\n", true},
+		{"a release of a chart in somebody else's repository", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec: {chart: {spec: {chart: ./c, sourceRef: {kind: GitRepository, name: x}}}}\n", true},
+		{"a release whose chart is listed", "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nspec: {chart: {spec: {chart: c, sourceRef: {kind: HelmRepository, name: x}}}}\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, unlisted := new(Finder).Find([]scheduler.Assignment{rendered(c.file)})
+			require.Equal(t, []bool{c.want}, unlisted)
+		})
+	}
+}

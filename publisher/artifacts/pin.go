@@ -76,14 +76,18 @@ func isPinned(ct scheduler.ClusterTypeResult, a scheduler.Assignment) bool {
 
 // needsToPin is needsOf without the source that is embedded.
 func needsToPin(a *scheduler.Assignment) ([]need, error) {
-	needs, err := needsOf(a)
+	s, err := scan(a)
+	return toPin(a, s.needs), err
+}
+
+func toPin(a *scheduler.Assignment, needs []need) []need {
 	if !IsEmbedded(*a) {
-		return needs, err
+		return needs
 	}
 	if main, ok := mainNeed(a); ok {
 		needs = slices.DeleteFunc(needs, func(n need) bool { return n.isOf(main) && (n.file < 0 || !IsEmbeddedPath(a.Files[n.file].Path)) })
 	}
-	return needs, err
+	return needs
 }
 
 // pinning is one run of Pin.

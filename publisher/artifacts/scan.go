@@ -35,8 +35,11 @@ type scanner struct {
 	needs []need
 	// charts are the HelmRepository objects, by name.
 	charts map[string]chartRepository
-	file   int
-	path   string
+	// sources are the objects of Flux that have a revision, as KIND/NAME; unlisted is true once something follows another source.
+	sources  map[string]bool
+	unlisted bool
+	file     int
+	path     string
 }
 
 type chartRepository struct {
@@ -47,7 +50,13 @@ type chartRepository struct {
 // needsOf lists what an assignment needs, in the order of its files. The error is about files that cannot
 // be read as YAML; what the others need is listed all the same.
 func needsOf(a *scheduler.Assignment) ([]need, error) {
-	s := &scanner{charts: map[string]chartRepository{}}
+	s, err := scan(a)
+	return s.needs, err
+}
+
+// scan is needsOf with all that was found.
+func scan(a *scheduler.Assignment) (*scanner, error) {
+	s := &scanner{charts: map[string]chartRepository{}, sources: map[string]bool{}}
 	var errs []error
 	var objects []placedObject
 	for i, f := range a.Files {
@@ -63,7 +72,11 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 		}
 	}
 	for _, o := range objects {
-		if group, kind := o.groupKind(); group == fluxSources && kind == "HelmRepository" {
+		group, kind := o.groupKind()
+		if group == fluxSources {
+			s.sources[kind+"/"+text(o.node, "metadata", "name")] = true
+		}
+		if group == fluxSources && kind == "HelmRepository" {
 			plain := text(o.node, "spec", "insecure") == "true"
 			s.charts[text(o.node, "metadata", "name")] = chartRepository{text(o.node, "spec", "url"), plain}
 		}
@@ -73,7 +86,7 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 		s.object(o)
 	}
 	s.manifests(a)
-	return s.needs, errors.Join(errs...)
+	return s, errors.Join(errs...)
 }
 
 // mayNeed reports whether a file could name anything: most need not be parsed.
@@ -125,6 +138,7 @@ func parseObjects(data []byte) (objects []*yaml.Node, err error) {
 
 const (
 	fluxSources = "source.toolkit.fluxcd.io"
+	fluxKustom  = "kustomize.toolkit.fluxcd.io"
 	fluxHelm    = "helm.toolkit.fluxcd.io"
 	fluxImages  = "image.toolkit.fluxcd.io"
 	argo        = "argoproj.io"
@@ -132,6 +146,7 @@ const (
 
 func (s *scanner) object(o placedObject) {
 	spec := field(o.node, "spec")
+	s.follow(o, spec)
 	switch group, kind := o.groupKind(); {
 	case group == fluxSources && kind == "GitRepository":
 		s.gitRepository(o, spec)
@@ -156,6 +171,25 @@ func (s *scanner) object(o placedObject) {
 	case group == fluxSources, group == fluxImages, group == "" && (kind == "ConfigMap" || kind == "Secret"):
 	default:
 		s.images(o, o.node, false)
+	}
+}
+
+// follow notes whether o follows a source that no need names: one that is no object of the assignment, or that has no address.
+func (s *scanner) follow(o placedObject, spec *yaml.Node) {
+	var refs []*yaml.Node
+	switch group, kind := o.groupKind(); {
+	case group == fluxSources && kind == "Bucket", group == argo && kind == "ApplicationSet":
+		s.unlisted = true
+	case group == fluxKustom && kind == "Kustomization", group == fluxSources && kind == "HelmChart":
+		refs = append(refs, field(spec, "sourceRef"))
+	case group == fluxHelm && kind == "HelmRelease":
+		refs = append(refs, field(spec, "chartRef"), field(spec, "chart", "spec", "sourceRef"))
+	}
+	for _, ref := range refs {
+		kind, name := text(ref, "kind"), text(ref, "name")
+		if name != "" && kind != "HelmRepository" && !s.sources[kind+"/"+name] { // a need names charts of a HelmRepository
+			s.unlisted = true
+		}
 	}
 }
 

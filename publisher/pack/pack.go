@@ -24,7 +24,7 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 	files := slices.Clone(more)
 	var list []bundle.Assignment
 	var from []bundle.AssignmentSources
-	needs := find.Of(assignments)
+	needs, unlisted := find.Find(assignments)
 	for _, h := range held {
 		list = append(list, h.Line)
 		needs = append(needs, h.Artifacts...)
@@ -36,7 +36,7 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 			files = append(files, f)
 		}
 	}
-	for _, a := range assignments {
+	for i, a := range assignments {
 		if _, err := artifacts.Fetched(&a); err != nil {
 			return nil, bundle.Artifacts{}, err
 		}
@@ -47,7 +47,9 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 				files = append(files, bundle.File{Path: a.Name + "/" + f.Path, Data: f.Data})
 			}
 		}
-		list = append(list, Line(a, own))
+		line := Line(a, own)
+		line.Floating = unlisted[i]
+		list = append(list, line)
 		if len(a.Sources) > 0 {
 			from = append(from, bundle.AssignmentSources{Assignment: a.Name, Sources: SourcesOf(a)})
 		}
