@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
@@ -255,15 +256,19 @@ type Cluster struct {
 	PublicKey string
 	// Reporting is true if reports are expected of it.
 	Reporting bool
+	// RegisteredAt is when it joined, in UTC. Zero, also for a time that cannot be read, is a cluster that has always been there.
+	RegisteredAt time.Time
 }
 
 // Clusters returns the Cluster objects that were loaded, sorted by name. Package lint checks them.
 func (m *Model) Clusters() []Cluster {
 	var all []Cluster
 	for _, c := range sortedValues(m.objects.Clusters) {
+		registered, _ := time.Parse(time.RFC3339, c.Spec.RegisteredAt.Value)
 		all = append(all, Cluster{
 			Name: c.Metadata.Name, Position: c.At, ClusterType: c.Spec.ClusterType, UID: c.Spec.UID, Ring: c.Spec.Ring,
 			Labels: c.Spec.Labels, PublicKey: c.Spec.PublicKey, Reporting: c.Spec.Reporting != kinds.ReportingNone,
+			RegisteredAt: registered.UTC(),
 		})
 	}
 	return all

@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -63,9 +64,10 @@ type Change struct {
 }
 
 // Add returns the change that brings the cluster of a request into its roster: the folder of file. The object of a new
-// cluster goes into file, which need not exist; a request for another key changes the file that has the cluster.
+// cluster goes into file, which need not exist, with now as its time of registration, in whole seconds; a request for another key
+// changes the file that has the cluster.
 // Errors that the person can mend are of type *Error.
-func Add(ctx context.Context, file string, r bundle.EnrollmentRequest) (Change, error) {
+func Add(ctx context.Context, file string, r bundle.EnrollmentRequest, now time.Time) (Change, error) {
 	if problems := validation.IsDNS1123Subdomain(r.Cluster.Name); len(problems) > 0 {
 		return Change{}, wrong("give another name as the second argument", fmt.Errorf("no object can be called %q: %s", r.Cluster.Name, problems[0]))
 	}
@@ -89,7 +91,7 @@ func Add(ctx context.Context, file string, r bundle.EnrollmentRequest) (Change, 
 	if r.Former != "" {
 		return Change{}, conflict("add it with a request of enroll without --rotate", "no Cluster has uid %s and the key that is to be replaced", r.Cluster.UID)
 	}
-	object, err := marshal(r)
+	object, err := marshal(r, now)
 	if err != nil {
 		return Change{}, err
 	}
@@ -111,20 +113,21 @@ type cluster struct {
 		Name string `yaml:"name"`
 	} `yaml:"metadata"`
 	Spec struct {
-		ClusterType string            `yaml:"clusterType"`
-		UID         string            `yaml:"uid"`
-		Ring        string            `yaml:"ring,omitempty"`
-		Labels      map[string]string `yaml:"labels,omitempty"`
-		PublicKey   string            `yaml:"publicKey"`
-		Reporting   string            `yaml:"reporting"`
+		ClusterType  string            `yaml:"clusterType"`
+		UID          string            `yaml:"uid"`
+		Ring         string            `yaml:"ring,omitempty"`
+		Labels       map[string]string `yaml:"labels,omitempty"`
+		PublicKey    string            `yaml:"publicKey"`
+		Reporting    string            `yaml:"reporting"`
+		RegisteredAt string            `yaml:"registeredAt"`
 	} `yaml:"spec"`
 }
 
-func marshal(r bundle.EnrollmentRequest) ([]byte, error) {
+func marshal(r bundle.EnrollmentRequest, now time.Time) ([]byte, error) {
 	o := cluster{APIVersion: "wherry.dev/v1alpha1", Kind: "Cluster"}
 	o.Metadata.Name = r.Cluster.Name
 	o.Spec.ClusterType, o.Spec.UID, o.Spec.Ring, o.Spec.Labels = r.Cluster.Type, r.Cluster.UID, r.Cluster.Ring, r.Cluster.Labels
-	o.Spec.PublicKey, o.Spec.Reporting = r.Key, "expected"
+	o.Spec.PublicKey, o.Spec.Reporting, o.Spec.RegisteredAt = r.Key, "expected", now.UTC().Format(time.RFC3339)
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

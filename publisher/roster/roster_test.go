@@ -37,18 +37,19 @@ func TestARequestChangesOneFileOfTheRoster(t *testing.T) {
 		require.NoError(t, os.WriteFile(c.File, c.Data, 0o600))
 		return c.Text
 	}
-	require.Equal(t, file+": cluster plant-7 (uid u7) added", take(Add(t.Context(), file, request("u7", "plant-7", one, ""))))
+	require.Equal(t, file+": cluster plant-7 (uid u7) added", take(Add(t.Context(), file, request("u7", "plant-7", one, ""), start)))
 	clusters, err := Read(t.Context(), dir)
 	require.NoError(t, err)
 	require.Len(t, clusters, 1)
 	require.Equal(t, []string{"plant-7", "u7", "drone", "canary", one}, []string{clusters[0].Name, clusters[0].UID, clusters[0].ClusterType, clusters[0].Ring, clusters[0].PublicKey})
+	require.Equal(t, start, clusters[0].RegisteredAt)
 
-	again, err := Add(t.Context(), file, request("u7", "plant-7", one, ""))
+	again, err := Add(t.Context(), file, request("u7", "plant-7", one, ""), start)
 	require.NoError(t, err)
 	require.Equal(t, Change{File: file, Text: file + ": cluster plant-7 is there already"}, again)
 
 	other := filepath.Join(dir, "others.yaml") // the cluster is found in the folder, and changed where it is
-	require.Equal(t, file+": cluster plant-7 has a new key", take(Add(t.Context(), other, request("u7", "plant-7", two, one))))
+	require.Equal(t, file+": cluster plant-7 has a new key", take(Add(t.Context(), other, request("u7", "plant-7", two, one), start)))
 	require.NoFileExists(t, other)
 	clusters, err = Read(t.Context(), dir)
 	require.NoError(t, err)
@@ -67,7 +68,7 @@ func TestARequestChangesOneFileOfTheRoster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var wrong *Error
-			_, err := Add(t.Context(), filepath.Join(tc.dir, "clusters.yaml"), tc.request)
+			_, err := Add(t.Context(), filepath.Join(tc.dir, "clusters.yaml"), tc.request, start)
 			require.ErrorAs(t, err, &wrong)
 			require.Equal(t, tc.conflict, wrong.Conflict)
 			require.NotEmpty(t, wrong.Hint)

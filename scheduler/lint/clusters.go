@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -16,11 +17,14 @@ import (
 func clusterProblem(c *kinds.Cluster) (what, hint string) {
 	s := c.Spec
 	block, _ := pem.Decode([]byte(s.PublicKey))
+	_, registered := time.Parse(time.RFC3339, s.RegisteredAt.Value)
 	switch {
 	case !bundle.IsClusterUID(s.UID):
 		return "spec.uid is not a uid of a cluster", `"wherry-agent status -o json" prints it`
 	case s.Reporting != "" && s.Reporting != kinds.ReportingExpected && s.Reporting != kinds.ReportingNone:
 		return "spec.reporting is neither expected nor none", finding.DidYouMean(s.Reporting, []string{kinds.ReportingExpected, kinds.ReportingNone})
+	case s.RegisteredAt.Value != "" && registered != nil:
+		return "spec.registeredAt is not a time: it counts as one that has always been there", "write it as 2026-11-23T08:00:00Z"
 	case s.PublicKey == "" && s.Reporting != kinds.ReportingNone:
 		return "it has no spec.publicKey, and reports are expected of it", `"wherry roster add" writes it from the agent's request; without reports, give reporting: none`
 	case s.PublicKey == "":

@@ -55,6 +55,8 @@ func TestClustersOfARoster(t *testing.T) {
 		{"with something else for a key", clusterYAML("a", edge+"  uid: u\n  publicKey: hello\n"), []string{`W1211 Cluster "a": spec.publicKey is not a key in PEM`}},
 		{"with a key of another kind", clusterYAML("a", edge+"  uid: u\n"+keyYAML(publicPEM(t, ec.Public()))), []string{`W1211 Cluster "a": spec.publicKey is not a public Ed25519 key`}},
 		{"that reports now and then", clusterYAML("a", edge+"  uid: u\n  reporting: expcted\n"+key), []string{`W1211 Cluster "a": spec.reporting is neither expected nor none (did you mean "expected"?)`}},
+		{"that joined at no time", clusterYAML("a", edge+"  uid: u\n  registeredAt: yesterday\n"+key), []string{`W1211 Cluster "a": spec.registeredAt is not a time: it counts as one that has always been there (write it as 2026-11-23T08:00:00Z)`}},
+		{"that joined at a time", clusterYAML("a", edge+"  uid: u\n  registeredAt: 2026-11-23T08:00:00+01:00\n"+key), nil},
 		{"with a field too many", clusterYAML("a", edge+"  uid: u\n  color: red\n"+key), []string{`W1007 unknown field spec.color`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +31,8 @@ func newRosterAddCommand() *cobra.Command {
 		Long: `Add the cluster of an agent's request to the environment's folder, as a Cluster object. REQUEST is a file of
 "wherry-agent enroll --request", or - for stdin; it proves that the agent has the key. The clusters that are
 listed anywhere in the folder of --file are looked at first: one that is there already changes nothing, and a
-request of "enroll --rotate" replaces its key where it stands. Commit what is written, as any other change.`,
+request of "enroll --rotate" replaces its key where it stands. spec.registeredAt becomes the present time: a gate
+expects nothing of a cluster that joined after the release. Commit what is written, as any other change.`,
 		Example: `  wherry roster add plant-7.request --file platform/clusters.yaml
   ssh plant-7 wherry-agent enroll --request - | wherry roster add - plant-7`,
 		Args: cobra.RangeArgs(1, 2),
@@ -52,7 +54,7 @@ request of "enroll --rotate" replaces its key where it stands. Commit what is wr
 			if len(args) == 2 {
 				r.Cluster.Name = args[1]
 			}
-			change, err := roster.Add(cmd.Context(), file, r)
+			change, err := roster.Add(cmd.Context(), file, r, time.Now())
 			if err != nil {
 				return rosterFailure(err)
 			}
