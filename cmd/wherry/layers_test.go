@@ -147,7 +147,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "outgit", "platform"},
 			"advance":   {"", "gate", "keys", "releases", "standing", "usage"},
-			"undo":      {"", "decisions", "keys", "releases", "signing", "standing", "trust", "usage"},
+			"undo":      {"", "catalog", "decisions", "keys", "releases", "standing", "usage"},
 			"cohort":    {"gate", "releases", "roster", "trust"},
 			"decisions": {"gate", "keys", "releases", "trust"},
 			"gate":      nil,

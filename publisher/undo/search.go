@@ -1,0 +1,563 @@
+package undo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/usage"
+)
+
+// search looks for former content in the records of an environment.
+type search struct {
+	Options
+	at     *standing.Reader
+	record standing.Record
+	now    bundle.EnvironmentRecord // the record that stands
+	known  *contents
+}
+
+// undo finds what the scope of s had before.
+func (s *search) undo(ctx context.Context) (found, error) {
+	if err := s.checkScope(); err != nil {
+		return found{}, err
+	}
+	if s.To != "" {
+		return s.undoTo(ctx)
+	}
+	v, err := s.former(ctx)
+	if v == nil || err != nil {
+		return found{}, err
+	}
+	return s.backTo(ctx, v)
+}
+
+// checkScope refuses cluster types and rings that are not there.
+func (s *search) checkScope() error {
+	if t := s.ClusterType; t != "" && !slices.Contains(s.now.Types(), t) {
+		return usage.Errorf("unknown cluster type %q (known: %s)", t, strings.Join(s.now.Types(), ", "))
+	}
+	if s.Ring == "" {
+		return nil
+	}
+	if order := publisher.RingOrder(s.now); !slices.Contains(order, s.Ring) {
+		return usage.Errorf("unknown ring %q (known: %s)", s.Ring, strings.Join(order, ", "))
+	}
+	if len(s.now.RingOrder) == 0 {
+		return usage.Errorf("the record of environment %s does not say the order of its rings: leave out --ring, or publish once", s.Environment)
+	}
+	return nil
+}
+
+// former returns the newest complete record whose content differs and was not undone; nil if the present content was given back
+// already.
+func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
+	tags := s.record.Newest(releases.ReleaseFormat, MaxRecords)
+	own := slices.Index(tags, s.now.Tag())
+	for i := own; i < len(tags); i++ { // own is -1 if the record's tag was taken from it
+		v := s.record.Verified
+		if i != own {
+			var err error
+			if v, err = s.at.RecordAt(ctx, s.record, tags[i]); err != nil {
+				return nil, err
+			}
+			if v == nil || standing.OrderOfRecord(v).Compare(standing.OrderOfRecord(s.record.Verified)) > 0 {
+				continue
+			}
+		}
+		differs, err := s.differs(ctx, v.Record)
+		if err != nil {
+			return nil, err
+		}
+		if differs && !s.incomplete(v.Record) {
+			return v, nil
+		}
+		if v.Record.Former == "" {
+			continue
+		}
+		f, err := s.at.RecordAt(ctx, s.record, v.Record.Former)
+		if err != nil {
+			return nil, err
+		}
+		if f == nil {
+			return nil, fmt.Errorf("%w: record %s, to which %s went back, is not there any more", ErrNoFormer, v.Record.Former, v.Record.Tag())
+		}
+		elsewhere, err := s.differs(ctx, f.Record)
+		if err != nil {
+			return nil, err
+		}
+		if !differs && !elsewhere {
+			before, err := s.before(ctx, tags, i)
+			if err != nil || before != nil {
+				return nil, err // this is what was undone
+			}
+			continue
+		}
+		if at := slices.Index(tags, v.Record.Former); at > i {
+			i = at - 1 // what lies between was undone
+		}
+	}
+	return nil, fmt.Errorf("%w among the records of environment %s", ErrNoFormer, s.Environment)
+}
+
+// before returns the record before that at i, if it differs from the present content; nil if it does not.
+func (s *search) before(ctx context.Context, tags []string, i int) (*bundle.VerifiedEnvironment, error) {
+	for _, tag := range tags[i+1:] {
+		v, err := s.at.RecordAt(ctx, s.record, tag)
+		if err != nil {
+			return nil, err
+		}
+		if v == nil {
+			continue
+		}
+		differs, err := s.differs(ctx, v.Record)
+		if !differs {
+			v = nil
+		}
+		return v, err
+	}
+	return nil, nil
+}
+
+// incomplete reports whether something that s is about is incomplete in a record.
+func (s *search) incomplete(r bundle.EnvironmentRecord) bool {
+	if s.ClusterType != "" {
+		return slices.Contains(r.Incomplete, s.ClusterType)
+	}
+	return len(r.Incomplete) > 0
+}
+
+// differs reports whether the scope of s has other content in r than now. Without a ring, the content of a cluster type is what
+// its narrowest ring has: new content comes there first, and a step to the next ring is no other content.
+func (s *search) differs(ctx context.Context, r bundle.EnvironmentRecord) (bool, error) {
+	if r.Tag() == s.now.Tag() {
+		return false, nil
+	}
+	var open []pair
+	for _, name := range s.types(r) {
+		for _, ring := range s.judged(name) {
+			a, b := releaseOf(s.now, name, ring), releaseOf(r, name, ring)
+			switch {
+			case a == b:
+			case a == "" || b == "":
+				return true, nil
+			default:
+				open = append(open, pair{name, a, b})
+			}
+		}
+	}
+	return s.known.anyDiffers(ctx, open)
+}
+
+// types returns the cluster types that s is about, of the present record and of r, sorted.
+func (s *search) types(r bundle.EnvironmentRecord) []string {
+	if s.ClusterType != "" {
+		return []string{s.ClusterType}
+	}
+	names := append(s.now.Types(), r.Types()...)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// judged returns the rings by which the content of a cluster type is compared.
+func (s *search) judged(name string) []string {
+	rings := s.rings(name)
+	switch {
+	case s.Ring != "":
+		return []string{s.Ring}
+	case len(s.now.RingOrder) == 0: // an earlier version wrote it: which ring is the narrowest is not known
+		return rings
+	}
+	return rings[:1]
+}
+
+// releaseOf returns what a record names for a ring; where it does not name the ring, what agents without a ring have.
+func releaseOf(r bundle.EnvironmentRecord, name, ring string) digest.Digest {
+	if d := r.ReleaseOf(name, ring); d != "" {
+		return d
+	}
+	return r.ClusterTypes[name]
+}
+
+// undoTo goes back to what s.To names.
+func (s *search) undoTo(ctx context.Context) (found, error) {
+	tags, matched := s.record.Newest(releases.ReleaseFormat, MaxRecords), false
+	for _, tag := range tags {
+		v, err := s.at.RecordAt(ctx, s.record, tag)
+		if err != nil {
+			return found{}, err
+		}
+		if v == nil || !s.names(v.Record) {
+			continue
+		}
+		matched = true
+		f, err := s.backTo(ctx, v)
+		if err != nil || f.given != nil {
+			return f, err
+		}
+	}
+	if matched {
+		return found{}, nil // it has that
+	}
+	if s.ClusterType != "" {
+		if _, err := bundle.ParseReleaseQuery(s.To); err == nil {
+			return s.undoToRelease(ctx, tags)
+		}
+	}
+	return found{}, usage.Errorf("no record of environment %s is of %q: give its commit, with 7 digits or more, or its tag", s.Environment, s.To)
+}
+
+// names reports whether s.To is a record's tag or one of its commits.
+func (s *search) names(r bundle.EnvironmentRecord) bool {
+	const least = 7 // digits of a commit
+	is := func(commit string) bool { return len(s.To) >= least && strings.HasPrefix(commit, s.To) }
+	return s.To == r.Tag() || is(r.BaseCommit) || is(r.EnvironmentCommit)
+}
+
+// undoToRelease gives the rings of a cluster type, as far as the release that s.To names was for them, its content.
+func (s *search) undoToRelease(ctx context.Context, tags []string) (found, error) {
+	stream := bundle.Stream{Platform: s.at.Platform, Environment: s.at.Environment, ClusterType: s.ClusterType}
+	repo, err := s.at.Store.Repository(stream.Repository())
+	if err != nil {
+		return found{}, err
+	}
+	desc, err := catalog.FindRelease(ctx, repo, oci.Reference{Location: s.at.Location, Repository: stream.Repository(), Tag: s.To}, errdef.ErrNotFound)
+	if err != nil {
+		return found{}, err
+	}
+	v, err := s.known.release(ctx, s.ClusterType, desc.Digest)
+	if err != nil {
+		return found{}, err
+	}
+	for _, tag := range tags {
+		r, err := s.at.RecordAt(ctx, s.record, tag)
+		if err != nil {
+			return found{}, err
+		}
+		if r == nil || !slices.Contains(r.Record.ReleasesOf(s.ClusterType), desc.Digest) {
+			continue
+		}
+		rings := map[string]digest.Digest{}
+		for _, ring := range s.scope(s.ClusterType) {
+			if len(v.Release.Rings) == 0 || slices.Contains(v.Release.Rings, ring) {
+				rings[ring] = desc.Digest
+			}
+		}
+		if len(rings) == 0 {
+			return found{}, usage.Errorf("release %s was for %s alone", v.Name(), strings.Join(v.Release.Rings, ", "))
+		}
+		return s.give(ctx, r, map[string]map[string]digest.Digest{s.ClusterType: rings})
+	}
+	return found{}, usage.Errorf("release %s is in no record of environment %s", v.Name(), s.Environment)
+}
+
+// scope returns the rings of a cluster type that s is about: with a ring that one, and the wider ones that have the same.
+func (s *search) scope(name string) []string {
+	rings := s.rings(name)
+	at := slices.Index(rings, s.Ring)
+	if s.Ring == "" || at < 0 {
+		return rings
+	}
+	same := releaseOf(s.now, name, s.Ring)
+	end := at + 1
+	for end < len(rings) && releaseOf(s.now, name, rings[end]) == same {
+		end++
+	}
+	if end == len(rings)-1 {
+		end++ // agents without a ring have what the last ring has
+	}
+	return rings[at:end]
+}
+
+// backTo gives what s is about what v names for it.
+func (s *search) backTo(ctx context.Context, v *bundle.VerifiedEnvironment) (found, error) {
+	all := map[string]map[string]digest.Digest{}
+	var emptied []string
+	for _, name := range s.types(v.Record) {
+		rings := map[string]digest.Digest{}
+		for _, ring := range s.scope(name) {
+			if d := releaseOf(v.Record, name, ring); d != "" {
+				rings[ring] = d
+			} else if !slices.Contains(emptied, name) {
+				emptied = append(emptied, name)
+			}
+		}
+		if slices.Contains(emptied, name) {
+			rings = map[string]digest.Digest{}
+			for _, ring := range s.rings(name) {
+				rings[ring] = ""
+			}
+		}
+		all[name] = rings
+	}
+	if len(emptied) > 0 && !s.AllowEmpty {
+		return found{}, &EmptiesError{emptied}
+	}
+	return s.give(ctx, v, all)
+}
+
+// give returns what makes rings have the given releases; nothing if they have that content.
+func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, all map[string]map[string]digest.Digest) (found, error) {
+	var open []pair
+	changes := false
+	for name, rings := range all {
+		for ring, d := range rings {
+			switch has := releaseOf(s.now, name, ring); {
+			case has == d:
+			case has == "" || d == "":
+				changes = true
+			default:
+				open = append(open, pair{name, has, d})
+			}
+		}
+	}
+	differs, err := s.known.anyDiffers(ctx, open)
+	if err != nil || !differs && !changes {
+		return found{}, err
+	}
+	r := former.Record
+	g := &publisher.Given{
+		Releases: all, Why: "it is undone", Former: r.Tag(), Recorded: s.To == "",
+		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
+	}
+	what := "undone: " + nameOf(s.now) + ", back to " + nameOf(r)
+	switch narrowest := s.Ring == "" || s.Ring == s.now.RingOrder[0]; {
+	case s.ClusterType == "" && narrowest:
+		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.EnvironmentCommit, r.Incomplete
+	case s.ClusterType != "" && narrowest:
+		// The cluster type is not as the record's commit says, unless it goes forward to that again.
+		at := slices.Index(g.Incomplete, s.ClusterType)
+		asCommitted := r.BaseCommit == s.now.BaseCommit && r.EnvironmentCommit == s.now.EnvironmentCommit && !s.incomplete(r)
+		if asCommitted && at >= 0 {
+			g.Incomplete = slices.Delete(g.Incomplete, at, at+1)
+		} else if !asCommitted && at < 0 {
+			g.Incomplete = append(g.Incomplete, s.ClusterType)
+			slices.Sort(g.Incomplete)
+		}
+		what = s.ClusterType + " " + what
+	}
+	return found{former, g, what}, nil
+}
+
+// nameOf names a record for people.
+func nameOf(r bundle.EnvironmentRecord) string {
+	for _, commit := range []string{r.BaseCommit, r.EnvironmentCommit} {
+		if commit != "" {
+			return "commit " + commit[:min(12, len(commit))]
+		}
+	}
+	return "record " + r.Tag()
+}
+
+// recorded gives what s is about what the record that stands names for it.
+func (s *search) recorded(context.Context) (found, error) {
+	all := map[string]map[string]digest.Digest{}
+	for _, name := range s.types(s.now) {
+		all[name] = map[string]digest.Digest{}
+		for _, ring := range s.scope(name) {
+			if d := releaseOf(s.now, name, ring); d != "" {
+				all[name][ring] = d
+			}
+		}
+	}
+	return found{s.record.Verified, &publisher.Given{
+		Releases: all, Why: "it is undone", Former: s.now.Tag(),
+		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
+	}, "undone: a publication that was cut off, back to " + nameOf(s.now)}, nil
+}
+
+// abort gives the narrower rings what the widest has.
+func (s *search) abort(ctx context.Context) (found, error) {
+	if err := s.checkScope(); err != nil {
+		return found{}, err
+	}
+	if len(s.now.Rings) == 0 {
+		return found{}, usage.Errorf("environment %s has no rings: use undo", s.Environment)
+	}
+	all := map[string]map[string]digest.Digest{}
+	for _, name := range s.types(s.now) {
+		widest := s.now.ClusterTypes[name]
+		if widest == "" {
+			continue
+		}
+		rings := map[string]digest.Digest{}
+		var open []pair
+		for _, ring := range s.rings(name) {
+			rings[ring] = widest
+			if has := releaseOf(s.now, name, ring); has != widest {
+				open = append(open, pair{name, has, widest})
+			}
+		}
+		differs, err := s.known.anyDiffers(ctx, open)
+		if err != nil {
+			return found{}, err
+		}
+		if differs {
+			all[name] = rings
+		}
+	}
+	if len(all) == 0 {
+		return found{}, nil
+	}
+	g := &publisher.Given{
+		Releases: all, Why: "the rollout is aborted",
+		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
+	}
+	former, whole, err := s.recordOf(ctx, all)
+	switch {
+	case err != nil:
+		return found{}, err
+	case former != nil:
+		g.Former = former.Record.Tag()
+	}
+	if whole {
+		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = former.Record.BaseCommit, former.Record.EnvironmentCommit, former.Record.Incomplete
+	} else {
+		g.Incomplete = append(g.Incomplete, slices.Collect(maps.Keys(all))...)
+		slices.Sort(g.Incomplete)
+		g.Incomplete = slices.Compact(g.Incomplete)
+	}
+	return found{former, g, "rollout of " + nameOf(s.now) + " aborted"}, nil
+}
+
+// recordOf returns the newest record in which the narrowest rings of all have what they are given now; nil if there is none.
+// Whole reports whether the other cluster types have there what they have now, too.
+func (s *search) recordOf(ctx context.Context, all map[string]map[string]digest.Digest) (_ *bundle.VerifiedEnvironment, whole bool, err error) {
+	var partly *bundle.VerifiedEnvironment
+	for _, tag := range s.record.Newest(releases.ReleaseFormat, MaxRecords) {
+		v, err := s.at.RecordAt(ctx, s.record, tag)
+		if err != nil {
+			return nil, false, err
+		}
+		if v == nil || v.Record.Tag() == s.now.Tag() {
+			continue
+		}
+		same := func(names []string) (bool, error) {
+			var open []pair
+			for _, name := range names {
+				ring := s.rings(name)[0]
+				want := releaseOf(s.now, name, ring)
+				if rings := all[name]; rings != nil {
+					want = rings[ring]
+				}
+				switch has := releaseOf(v.Record, name, ring); {
+				case has == want:
+				case has == "" || want == "":
+					return false, nil
+				default:
+					open = append(open, pair{name, has, want})
+				}
+			}
+			differs, err := s.known.anyDiffers(ctx, open)
+			return !differs, err
+		}
+		given, err := same(slices.Sorted(maps.Keys(all)))
+		if err != nil {
+			return nil, false, err
+		}
+		if !given {
+			continue
+		}
+		if partly == nil {
+			partly = v
+		}
+		names := append(s.now.Types(), v.Record.Types()...)
+		slices.Sort(names)
+		if whole, err := same(slices.Compact(names)); whole || err != nil {
+			return v, whole, err
+		}
+	}
+	return partly, false, nil
+}
+
+// pair are two releases of a cluster type.
+type pair struct {
+	clusterType string
+	a, b        digest.Digest
+}
+
+// contents reads what releases hold, each once. Several goroutines may use it.
+type contents struct {
+	at *standing.Reader
+
+	mu    sync.Mutex
+	known map[digest.Digest]*bundle.Verified
+}
+
+// release returns a trusted release. The error is a *standing.LostError if it is not there.
+func (c *contents) release(ctx context.Context, clusterType string, d digest.Digest) (*bundle.Verified, error) {
+	c.mu.Lock()
+	v := c.known[d]
+	c.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	stream := bundle.Stream{Platform: c.at.Platform, Environment: c.at.Environment, ClusterType: clusterType}
+	repo, err := c.at.Store.Repository(stream.Repository())
+	if err != nil {
+		return nil, err
+	}
+	if v, _, err = c.at.Release(ctx, repo, d.String()); err != nil {
+		return nil, err
+	}
+	if v == nil || v.Release.Stream() != stream {
+		return nil, standing.Lost("%s: release %s is not there, or not %s", clusterType, d, c.at.Trust.SignedText())
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known == nil {
+		c.known = map[digest.Digest]*bundle.Verified{}
+	}
+	c.known[d] = v
+	return v, nil
+}
+
+// parallel is how many pairs of releases are read at once.
+const parallel = 4
+
+// anyDiffers reports whether the two releases of any pair differ in content. A release that is lost differs from all others.
+func (c *contents) anyDiffers(ctx context.Context, all []pair) (bool, error) {
+	found := errors.New("these differ")
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, p := range all {
+		if reading.Err() != nil {
+			break
+		}
+		g.Go(func() error {
+			a, err := c.release(reading, p.clusterType, p.a)
+			if err == nil {
+				var b *bundle.Verified
+				if b, err = c.release(reading, p.clusterType, p.b); err == nil && a.Release.Content == b.Release.Content && a.Release.Artifacts == b.Release.Artifacts {
+					return nil
+				}
+			}
+			if err == nil || errors.As(err, new(*standing.LostError)) {
+				return found
+			}
+			return err
+		})
+	}
+	err := g.Wait()
+	if errors.Is(err, found) {
+		return true, nil
+	}
+	if err == nil {
+		err = ctx.Err() // then not all were read
+	}
+	return false, err
+}

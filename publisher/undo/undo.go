@@ -1,0 +1,181 @@
+// Package undo gives an environment, a cluster type or a ring the content back that it had, from the registry alone.
+//
+// [Undo] finds the former content in the environment's signed records, pauses the environment, and makes new releases that
+// refer to the former blobs ([publisher.Reissue]): nothing is rendered, and no tree is read. [Abort] stops a rollout: the
+// narrower rings get what the widest has.
+//
+// Undo never goes back to what was undone. A record that gave something back names the record that it went back to, and what
+// lies between the two is passed over from then on. An undo that was done already does nothing: it may be repeated, also by two
+// people at once. If a publication was cut off before its record was written, Undo gives back what the record names.
+package undo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/usage"
+)
+
+// MaxRecords is how many records of an environment are read at most to find its former content.
+const MaxRecords = 1000
+
+// ErrNoFormer is wrapped by the error of Undo if the records that are there have no former content.
+var ErrNoFormer = errors.New("there is no former content")
+
+// EmptiesError is the error for cluster types that the former record does not have: to undo is to take all of their assignments
+// away.
+type EmptiesError struct{ ClusterTypes []string }
+
+func (e *EmptiesError) Error() string {
+	return "the former record does not have " + strings.Join(e.ClusterTypes, ", ") + ": undoing would delete all assignments there"
+}
+
+// Options says what to undo.
+type Options struct {
+	Environment string
+	// ClusterType and Ring restrict Undo to one cluster type, or to a ring and those wider rings that have the same content.
+	ClusterType, Ring string
+	// To names the record to go back to, by its tag or by seven or more digits of its base or environment commit; with
+	// ClusterType also a release of that, see bundle.ParseReleaseQuery. Empty is the newest former content that is complete.
+	To string
+	// Reason is kept in the pause; empty says what was undone.
+	Reason string
+	// AllowEmpty takes all assignments away from cluster types that the former record does not have.
+	AllowEmpty bool
+	// NoPause leaves automation as it is.
+	NoPause bool
+}
+
+// Done is what Undo and Abort did. Its JSON form is an interface.
+type Done struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	// Undone is false if the content is as it should be already.
+	Undone bool `json:"undone"`
+	// Left are the commits of the record that stood, and Former the record that was gone back to; Former is the zero value
+	// if there is none.
+	Left   Commits `json:"left"`
+	Former Commits `json:"former,omitzero"`
+	// Result is that of the new record: published, pending or unchanged.
+	Result     releases.Outcome          `json:"result"`
+	Signatures *publisher.SignatureCount `json:"signatures,omitempty"`
+	Releases   []Release                 `json:"releases"`
+	// Pause is the decision that was written; nil if none was.
+	Pause    *bundle.Decision `json:"pause,omitempty"`
+	Warnings []string         `json:"warnings,omitempty"`
+}
+
+// Commits are those of a record.
+type Commits struct {
+	Record            string    `json:"record"` // its tag
+	BaseCommit        string    `json:"baseCommit,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	IssuedAt          time.Time `json:"issuedAt"`
+}
+
+// Release is a release of a cluster type after Undo.
+type Release struct {
+	ClusterType string `json:"clusterType"`
+	publisher.PublishedRelease
+}
+
+// Undo gives back former content; see Options. With several signers to come all is pending. Of opts, Undo uses Trust, OCI,
+// Parallel and Now. The error wraps ErrNoFormer if nothing is there to go back to, and is an *EmptiesError if cluster types would
+// lose everything.
+func Undo(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
+	done, err := run(ctx, to, signers, o, opts, (*search).undo)
+	if errors.Is(err, publisher.ErrUnfinished) { // what is there now is in no record: the record has what was there before
+		return run(ctx, to, signers, o, opts, (*search).recorded)
+	}
+	return done, err
+}
+
+// Abort gives the narrower rings what the widest ring has, and pauses the environment. Of o it uses Environment, ClusterType,
+// Reason and NoPause.
+func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
+	return run(ctx, to, signers, o, opts, (*search).abort)
+}
+
+// found is what a search ends with: nothing to do if given is nil.
+type found struct {
+	former *bundle.VerifiedEnvironment
+	given  *publisher.Given
+	what   string // for the reason of the pause
+}
+
+func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
+	if len(o.Reason) > bundle.MaxReasonBytes {
+		return nil, usage.Errorf("the reason has %d bytes, at most %d are kept", len(o.Reason), bundle.MaxReasonBytes)
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	var done *Done
+	var pause *bundle.Decision
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Given, error) {
+		r := record.Verified.Record
+		done = &Done{Platform: at.Platform, Environment: at.Environment, Left: commitsOf(r), Releases: []Release{}}
+		s := &search{Options: o, at: at, record: record, now: r, known: &contents{at: at}}
+		f, err := find(s, ctx)
+		if err != nil || f.given == nil {
+			return nil, err
+		}
+		if done.Undone = true; f.former != nil {
+			done.Former = commitsOf(f.former.Record)
+		}
+		if pause == nil && !o.NoPause { // before anything is released: automation would bring the content again
+			if pause, err = o.pause(ctx, to, signers[0], at.Platform, f.what, opts); err != nil {
+				return nil, err
+			}
+		}
+		return f.given, nil
+	}, opts)
+	if done == nil || published == nil {
+		return done, err
+	}
+	done.Pause, done.Warnings = pause, published.Warnings
+	done.Result, done.Signatures = published.Record.Result, published.Record.Signatures
+	for _, row := range published.ClusterTypes {
+		for _, r := range row.Releases {
+			done.Releases = append(done.Releases, Release{row.ClusterType, r})
+		}
+	}
+	return done, err
+}
+
+func commitsOf(r bundle.EnvironmentRecord) Commits {
+	return Commits{r.Tag(), r.BaseCommit, r.EnvironmentCommit, r.IssuedAt}
+}
+
+// pause switches automation off for the environment.
+func (o Options) pause(ctx context.Context, to oci.Location, key *keys.Key, platform, what string, opts publisher.PublishOptions) (*bundle.Decision, error) {
+	d := bundle.Decision{Action: bundle.Pause, Platform: platform, Environment: o.Environment, Reason: o.Reason}
+	if d.Reason == "" {
+		d.Reason = what
+	}
+	written, err := decisions.Write(ctx, to, opts.OCI, d, key, opts.Now())
+	if err != nil {
+		return nil, fmt.Errorf("pause: %w", err)
+	}
+	return &written.Decision, nil
+}
+
+// rings returns the rings of a cluster type, narrowest first, and the empty one for agents without a ring.
+func (s *search) rings(name string) []string {
+	order := publisher.RingOrder(s.now)
+	if own := s.now.Rings[name]; len(own) > 0 {
+		order = slices.DeleteFunc(order, func(ring string) bool { return own[ring] == "" })
+	}
+	return append(order, "")
+}
