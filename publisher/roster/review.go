@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -141,6 +142,15 @@ func (r *Review) refuse(uid string, id digest.Digest, why string) {
 		r.refused[k] = map[digest.Digest]bool{}
 	}
 	r.refused[k][id] = true
+}
+
+// ReportsOf returns the reports of a cluster that are believed, oldest first.
+func (r *Review) ReportsOf(uid string) []bundle.Report {
+	all := slices.Collect(maps.Values(r.reports[uid]))
+	slices.SortFunc(all, func(a, b bundle.Report) int {
+		return cmp.Or(cmp.Compare(a.Agent.Incarnation, b.Agent.Incarnation), cmp.Compare(a.Agent.Seq, b.Agent.Seq), a.OccurredAt.Compare(b.OccurredAt))
+	})
+	return all
 }
 
 // Refused returns the reports that were not believed, by cluster and reason.

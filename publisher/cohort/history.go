@@ -1,0 +1,415 @@
+// Package cohort has the facts for a gate where there is no hub: from the environment records, releases and reports of a registry or
+// an OCI layout, and from a roster.
+//
+// Begin with Open. [Reader.History] returns the verified records of an environment, from which come the candidate of a gate and the
+// times that the environment had a commit. [Reader.Reports] collects the reports of a roster's clusters, and [History.Count] says how
+// far they are.
+//
+// Everything is verified before it counts: records and releases by the signers, reports by the keys of the roster. What is read is
+// bounded: the newest [MaxRecords] records, the releases that they and the clusters name, and the newest reports of each cluster.
+package cohort
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lineage"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+const (
+	// MaxRecords bounds the records of an environment that are read: the newest ones.
+	MaxRecords = 100
+	// parallel bounds the requests that are under way.
+	parallel = 8
+	// maxRejected bounds the artifacts of a cluster that are looked at for a report that its key has signed.
+	maxRejected = 3
+	// maxAhead is how far the clock of an agent may be ahead of the reader's.
+	maxAhead = 10 * time.Minute
+)
+
+// ErrNoCommit is wrapped by errors about a commit that no record has, or several.
+var ErrNoCommit = errors.New("no such commit")
+
+// Reader reads a location.
+type Reader struct {
+	store    oci.Store
+	signers  trust.Signers
+	platform string
+	now      time.Time
+	warn     func(format string, args ...any)
+}
+
+// Open returns a reader of a location as of now, for a platform of that name; empty means whatever platform the newest record is of. The
+// signers are those whose records count. Warn may be nil. It makes no request.
+func Open(loc oci.Location, opts oci.Options, signers trust.Signers, platform string, now time.Time, warn func(format string, args ...any)) (*Reader, error) {
+	store, err := loc.Open(opts)
+	if err != nil {
+		return nil, err
+	}
+	if warn == nil {
+		warn = func(string, ...any) {}
+	}
+	return &Reader{store: store, signers: signers, platform: platform, now: now.UTC(), warn: warn}, nil
+}
+
+// History are the verified records of an environment.
+type History struct {
+	Environment string
+	// Platform is that of the records; empty if there are none.
+	Platform string
+	// Records are oldest first.
+	Records []bundle.VerifiedEnvironment
+
+	reader *Reader
+	mu     sync.Mutex
+	known  map[digest.Digest]*bundle.Release // nil for one that is not there, or not trusted
+}
+
+// History reads the newest records of an environment. Records that are broken, of another platform, or that the signers
+// have not signed are passed over.
+func (r *Reader) History(ctx context.Context, environment string) (*History, error) {
+	repo, err := r.store.Repository(bundle.EnvironmentRepository(environment))
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tags := releases.Tags{All: all}.Newest(releases.ReleaseFormat, MaxRecords)
+	found := make([]*bundle.VerifiedEnvironment, len(tags))
+	g, reading := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, tag := range tags {
+		g.Go(func() (err error) {
+			found[i], err = r.record(reading, repo, environment, tag)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*bundle.Release{}}
+	for i, v := range found {
+		switch {
+		case v == nil:
+			r.warn("%s:%s is not a record that counts", bundle.EnvironmentRepository(environment), tags[i])
+		case cmp.Or(r.platform, h.Platform, v.Record.Platform) != v.Record.Platform:
+			r.warn("%s:%s is of the platform %q", bundle.EnvironmentRepository(environment), tags[i], v.Record.Platform)
+		default:
+			h.Platform = v.Record.Platform // that of the newest
+			h.Records = append(h.Records, *v)
+		}
+	}
+	slices.SortFunc(h.Records, func(a, b bundle.VerifiedEnvironment) int { return orderOf(a).Compare(orderOf(b)) })
+	return h, nil
+}
+
+func orderOf(v bundle.VerifiedEnvironment) bundle.Order {
+	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
+}
+
+// record returns nil for a record that does not count.
+func (r *Reader) record(ctx context.Context, repo oci.Target, environment, tag string) (*bundle.VerifiedEnvironment, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	var v *bundle.VerifiedEnvironment
+	if err == nil {
+		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
+			return bundle.VerifyEnvironment(ctx, repo, desc, t)
+		})
+	}
+	if err := releases.UnlessRefused(err); err != nil {
+		return nil, err
+	}
+	if v == nil || v.Record.Tag() != tag || v.Record.Environment != environment || v.Record.Epoch > r.signers.Epoch {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// Newest returns the newest record; nil if there is none.
+func (h *History) Newest() *bundle.EnvironmentRecord {
+	if len(h.Records) == 0 {
+		return nil
+	}
+	return &h.Records[len(h.Records)-1].Record
+}
+
+// Find returns the newest record with a base commit of which at least the first seven digits are given; nil if there is none. An empty commit stands for that of the
+// newest record. The error wraps ErrNoCommit if several commits begin like this.
+func (h *History) Find(commit string) (*bundle.EnvironmentRecord, error) {
+	if commit == "" {
+		return h.Newest(), nil
+	}
+	if len(commit) < minCommit {
+		return nil, fmt.Errorf("commit %q: %w: give at least %d digits", commit, ErrNoCommit, minCommit)
+	}
+	var found *bundle.EnvironmentRecord
+	for i := range h.Records {
+		r := &h.Records[i].Record
+		if !strings.HasPrefix(r.BaseCommit, commit) {
+			continue
+		}
+		if found != nil && found.BaseCommit != r.BaseCommit {
+			return nil, fmt.Errorf("commit %q: %w: %s and %s begin like this", commit, ErrNoCommit, found.BaseCommit, r.BaseCommit)
+		}
+		found = r
+	}
+	return found, nil
+}
+
+const minCommit = 7
+
+// Candidate returns what a record has that is to be promoted. With floating, the trees are read for the assignments whose content
+// is not pinned.
+func (h *History) Candidate(ctx context.Context, record *bundle.EnvironmentRecord, floating bool) (*gate.Candidate, error) {
+	c := &gate.Candidate{
+		Platform: record.Platform, Environment: record.Environment, BaseCommit: record.BaseCommit, IssuedAt: record.IssuedAt,
+		Incomplete: slices.Clone(record.Incomplete), Contents: map[string]digest.Digest{},
+	}
+	var wanted []typed
+	for _, typ := range record.Types() {
+		for _, d := range record.ReleasesOf(typ) {
+			wanted = append(wanted, typed{typ, d})
+		}
+	}
+	if err := h.load(ctx, wanted); err != nil {
+		return nil, err
+	}
+	of := lineage.New(bundle.Stream{Platform: h.Platform, Environment: h.Environment}, h.release)
+	trees := map[string]digest.Digest{}
+	for _, typ := range record.Types() {
+		if h.lacks(record, typ) {
+			return nil, fmt.Errorf("record %s of environment %s: a release of cluster type %s is not there: publish again", record.Tag(), h.Environment, typ)
+		}
+		newest := of.NewestOf(record, typ)
+		c.Contents[typ], trees[typ] = h.release(newest).Content.DiffID, newest
+	}
+	if !floating {
+		return c, nil
+	}
+	return c, h.addFloating(ctx, c, trees)
+}
+
+// RingCandidate returns what the ring before one of the rings, which are narrowest first, has and that ring does not; nil if there
+// is nothing. Its Contents are those of the cluster types whose content differs, and its BaseCommit and IssuedAt those of the newest release among them.
+func (h *History) RingCandidate(ctx context.Context, record *bundle.EnvironmentRecord, rings []string, ring string) (*gate.Candidate, error) {
+	i := slices.Index(rings, ring)
+	if i < 1 {
+		return nil, fmt.Errorf("ring %q has no ring before it", ring)
+	}
+	before := rings[i-1]
+	var wanted []typed
+	for typ, all := range record.Rings {
+		for _, name := range []string{before, ring} {
+			if d := all[name]; d != "" {
+				wanted = append(wanted, typed{typ, d})
+			}
+		}
+	}
+	if err := h.load(ctx, wanted); err != nil {
+		return nil, err
+	}
+	c := &gate.Candidate{Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{}}
+	for _, typ := range record.Types() {
+		has, had := record.Rings[typ][before], record.Rings[typ][ring]
+		if has == "" || has == had {
+			continue
+		}
+		from, to := h.release(has), h.release(had)
+		if from == nil {
+			return nil, fmt.Errorf("record %s of environment %s: the release of cluster type %s in ring %s is not there: publish again", record.Tag(), h.Environment, typ, before)
+		}
+		if to != nil && from.Content == to.Content && from.Artifacts == to.Artifacts {
+			continue
+		}
+		c.Contents[typ] = from.Content.DiffID
+		if from.IssuedAt.After(c.IssuedAt) {
+			c.IssuedAt, c.BaseCommit = from.IssuedAt, cmp.Or(from.BaseCommit, c.BaseCommit)
+		}
+		if slices.Contains(record.Incomplete, typ) {
+			c.Incomplete = append(c.Incomplete, typ)
+		}
+	}
+	if len(c.Contents) == 0 {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// Stays returns the times that the environment had a commit of the base, oldest first.
+func (h *History) Stays(commit string) []gate.Stay {
+	return h.stays(func(r *bundle.EnvironmentRecord) bool { return r.BaseCommit == commit })
+}
+
+// RingStays returns the times that a ring had the content of a candidate in all of its cluster types, oldest first.
+func (h *History) RingStays(ctx context.Context, ring string, c *gate.Candidate) ([]gate.Stay, error) {
+	var wanted []typed
+	for i := range h.Records {
+		for typ := range c.Contents {
+			if d := h.Records[i].Record.Rings[typ][ring]; d != "" {
+				wanted = append(wanted, typed{typ, d})
+			}
+		}
+	}
+	if err := h.load(ctx, wanted); err != nil {
+		return nil, err
+	}
+	return h.stays(func(r *bundle.EnvironmentRecord) bool {
+		for typ, content := range c.Contents {
+			has := h.release(r.Rings[typ][ring])
+			if has == nil || has.Content.DiffID != content {
+				return false
+			}
+		}
+		return true
+	}), nil
+}
+
+func (h *History) stays(has func(*bundle.EnvironmentRecord) bool) (all []gate.Stay) {
+	present := false
+	for i := range h.Records {
+		r := &h.Records[i].Record
+		switch is := has(r); {
+		case is && !present:
+			all, present = append(all, gate.Stay{From: r.IssuedAt}), true
+		case !is && present:
+			all[len(all)-1].Until, present = r.IssuedAt, false
+		}
+	}
+	return all
+}
+
+// typed is a release of a cluster type.
+type typed struct {
+	clusterType string
+	digest.Digest
+}
+
+// release returns a release that was loaded; nil if it is not there.
+func (h *History) release(d digest.Digest) *bundle.Release {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known[d]
+}
+
+// lacks reports whether a release that a record names for a cluster type was not found.
+func (h *History) lacks(record *bundle.EnvironmentRecord, typ string) bool {
+	return slices.ContainsFunc(record.ReleasesOf(typ), func(d digest.Digest) bool { return h.release(d) == nil })
+}
+
+// load reads releases, each once. The signature of a record covers those that it names; others have to be signed themselves.
+func (h *History) load(ctx context.Context, wanted []typed) error {
+	named := map[typed]bool{}
+	for i := range h.Records {
+		r := &h.Records[i].Record
+		for _, typ := range r.Types() {
+			for _, d := range r.ReleasesOf(typ) {
+				named[typed{typ, d}] = true
+			}
+		}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	begun := map[digest.Digest]bool{}
+	for _, w := range wanted {
+		h.mu.Lock()
+		_, known := h.known[w.Digest]
+		h.mu.Unlock()
+		if known || begun[w.Digest] || w.Validate() != nil {
+			continue
+		}
+		begun[w.Digest] = true
+		g.Go(func() error {
+			release, err := h.reader.release(ctx, h, w, named[w])
+			if err != nil {
+				return err
+			}
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.known[w.Digest] = release
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// release returns nil for a release that is not there, or not trusted.
+func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (*bundle.Release, error) {
+	stream := bundle.Stream{Platform: h.Platform, Environment: h.Environment, ClusterType: w.clusterType}
+	repo, err := r.store.Repository(stream.Repository())
+	if err != nil {
+		return nil, err
+	}
+	desc, err := repo.Resolve(ctx, w.String())
+	var release *bundle.Release
+	switch {
+	case err != nil:
+	case named:
+		_, release, err = releases.ReadRelease(ctx, repo, desc)
+	default:
+		var v *bundle.Verified
+		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+		if err == nil {
+			release = &v.Release
+		}
+	}
+	if err := releases.UnlessRefused(err); err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		return nil, err
+	}
+	if release == nil || release.Stream() != stream {
+		return nil, nil
+	}
+	return release, nil
+}
+
+// addFloating reads the trees of releases, by cluster type, for the assignments whose content is not pinned.
+func (h *History) addFloating(ctx context.Context, c *gate.Candidate, trees map[string]digest.Digest) error {
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for typ, d := range trees {
+		g.Go(func() error {
+			repo, err := h.reader.store.Repository(bundle.Stream{Environment: h.Environment, ClusterType: typ}.Repository())
+			if err != nil {
+				return err
+			}
+			desc, err := repo.Resolve(ctx, d.String())
+			if err != nil {
+				return err
+			}
+			m, _, err := releases.ReadRelease(ctx, repo, desc)
+			if err != nil {
+				return err
+			}
+			names, err := bundle.FloatingOf(ctx, repo, m.Layers[0])
+			if err != nil {
+				return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, name := range names {
+				c.Floating = append(c.Floating, typ+"/"+name)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	slices.Sort(c.Floating)
+	return err
+}

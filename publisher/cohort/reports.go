@@ -1,0 +1,141 @@
+package cohort
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/roster"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Reports are the reports of the clusters of a roster that their keys have signed.
+type Reports struct {
+	clusters []scheduler.Cluster
+	byUID    map[string][]bundle.Report // the order is that of bundle.ReportAgent
+}
+
+// Reports returns what the clusters of a roster have reported through the registry, and the envelopes given, such as those that came
+// on media. Of each cluster the newest artifact is read that has a report of its key, one tags listing and one artifact a cluster; a
+// cluster whose newest artifacts are all somebody else's has no report. The error is a *roster.Error if the roster contradicts itself.
+func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, envelopes [][]byte) (*Reports, error) {
+	if clusters == nil {
+		clusters = []scheduler.Cluster{} // nil would believe everybody
+	}
+	// Each cluster is reviewed by itself, beside the others; this finds two with one uid, and keys that cannot be read.
+	if _, err := roster.NewReview(clusters); err != nil {
+		return nil, err
+	}
+	given := map[string][][]byte{}
+	for _, e := range envelopes {
+		claim, err := bundle.PeekReport(e)
+		if err != nil {
+			r.warn("what is given has something that is not a report: %v", err)
+			continue
+		}
+		given[claim.Cluster.UID] = append(given[claim.Cluster.UID], e)
+	}
+	found := make([][]bundle.Report, len(clusters))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, c := range clusters {
+		if c.UID == "" || c.PublicKey == "" || !c.Reporting {
+			continue
+		}
+		g.Go(func() error {
+			review, err := roster.NewReview(clusters[i : i+1])
+			if err != nil {
+				return err
+			}
+			for _, e := range given[c.UID] {
+				review.Add(e)
+			}
+			if err := r.collect(ctx, c.UID, review); err != nil {
+				return fmt.Errorf("reports of cluster %s: %w", c.Name, err)
+			}
+			for _, refused := range review.Refused() {
+				r.warn("%d reports of cluster %s do not count: %s", refused.Reports, c.Name, refused.Why)
+			}
+			found[i] = review.ReportsOf(c.UID)
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	all := &Reports{clusters: clusters, byUID: map[string][]bundle.Report{}}
+	for i, c := range clusters {
+		if len(found[i]) > 0 {
+			all.byUID[c.UID] = found[i]
+		}
+	}
+	return all, nil
+}
+
+// collect adds the envelopes of the newest artifact of a cluster that has a report of its key.
+func (r *Reader) collect(ctx context.Context, uid string, review *roster.Review) error {
+	repo, err := r.store.Repository(bundle.ReportRepository(uid))
+	if err != nil {
+		return err
+	}
+	tags, err := repo.Tags(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range newestReports(tags) {
+		before := len(review.ReportsOf(uid))
+		envelopes, err := fetch(ctx, repo, tag)
+		if err != nil {
+			return err
+		}
+		for _, e := range envelopes {
+			review.Add(e)
+		}
+		if len(review.ReportsOf(uid)) > before {
+			return nil
+		}
+	}
+	return nil
+}
+
+// newestReports returns the newest tags of reports, newest first.
+func newestReports(tags []string) []string {
+	type report struct {
+		tag              string
+		incarnation, seq int64
+	}
+	var all []report
+	for _, tag := range tags {
+		if incarnation, seq, _, ok := bundle.ParseReportTag(tag); ok {
+			all = append(all, report{tag, incarnation, seq})
+		}
+	}
+	slices.SortFunc(all, func(a, b report) int {
+		return cmp.Or(cmp.Compare(b.incarnation, a.incarnation), cmp.Compare(b.seq, a.seq), cmp.Compare(a.tag, b.tag))
+	})
+	var newest []string
+	for _, a := range all[:min(len(all), maxRejected)] {
+		newest = append(newest, a.tag)
+	}
+	return newest
+}
+
+// fetch returns the envelopes behind a tag; none if the agent has deleted it meanwhile, or if it holds no reports.
+func fetch(ctx context.Context, repo oci.Target, tag string) ([][]byte, error) {
+	manifest, err := repo.Resolve(ctx, tag)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	envelopes, err := bundle.FetchReports(ctx, repo, manifest)
+	return envelopes, releases.UnlessRefused(err)
+}
