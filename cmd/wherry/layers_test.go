@@ -90,8 +90,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/fleetcmd":   {"internal/cli", "internal/flags", "internal/hubcmd"},
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
-			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/prompt"},
-			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/releasecmd"},
+			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/gatefacts", "internal/prompt"},
+			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
+			"internal/gatefacts":  nil,
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
@@ -151,7 +152,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"cohort":    {"gate", "releases", "roster", "trust"},
 			"decisions": {"gate", "keys", "releases", "trust"},
 			"gate":      nil,
-			"follow":    {"gitrepo"},
+
+			"gate/check": {"gate", "program"},
+
+			"follow": {"gitrepo"},
 
 			"announce":     {"releases"},
 			"deltas":       {"pack", "releases", "standing"},

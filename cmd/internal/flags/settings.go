@@ -114,7 +114,7 @@ func (f *Source) locate(cmd *cobra.Command, locate func(*settings.Settings, stri
 	if err != nil {
 		return "", SettingsFailure(err)
 	}
-	f.Environment, f.settings, f.clone = at.Environment, s, s.Platform.Clone
+	f.Environment, f.settings, f.clone, f.located = at.Environment, s, s.Platform.Clone, true
 	if at.Because != "" {
 		printEnvironment(cmd, at.Environment, at.Because)
 	}

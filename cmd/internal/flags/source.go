@@ -42,6 +42,7 @@ type Source struct {
 	timeout                   time.Duration
 
 	settings *settings.Settings // nil before Resolve
+	located  bool               // the platform was found from the current folder, and not given
 	clone    *gitrepo.Clone     // the repository around the current folder, if the platform is found in it
 }
 
@@ -76,11 +77,17 @@ func (f *Source) AddReplacements(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.bases, "base", nil, "read this `SOURCE` in place of what the BaseRepo objects name; may be repeated, order counts")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
-	flags.StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
+	f.AddReading(cmd)
 	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
+	cli.Rare(cmd, "commit")
+}
+
+// AddReading adds --mirror and --timeout, the flags for reading remote repositories.
+func (f *Source) AddReading(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
 	f.timeout = defaultTimeout
-	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
-	cli.Rare(cmd, "commit", "mirror", "timeout")
+	cmd.Flags().Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
+	cli.Rare(cmd, "mirror", "timeout")
 }
 
 // AddAssignments adds --assignments.
@@ -193,6 +200,23 @@ func (f *Source) decision(cmd *cobra.Command) (*scheduler.Decision, error) {
 // Replaced reports whether a flag says where the platform, or a part of it, is read from.
 func (f *Source) Replaced() bool {
 	return f.Environment != "" || len(f.bases) > 0 || len(f.workloads) > 0 || f.commit != ""
+}
+
+// OptionsOf returns the source of any environment of the platform at place, which Resolve has returned. Replacements are not for it.
+func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
+	if f.settings != nil && f.settings.Platform != nil && environment != f.Environment {
+		_, inside := f.settings.Platform.Inside()
+		if f.located || inside { // place is one environment
+			at, err := f.settings.Locate(environment)
+			if err != nil {
+				return platform.Source{}, SettingsFailure(err)
+			}
+			place = at.Platform
+		}
+	}
+	o, err := f.Options(place, "")
+	o.Environment, o.Bases, o.Workloads, o.Commit = environment, nil, nil, ""
+	return o, err
 }
 
 // Options returns the source of the platform at place. Nothing is read from the folder output, which may be empty.
