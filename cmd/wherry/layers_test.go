@@ -224,7 +224,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
-			"lint": {"", "check", "finding", "kinds", "memo", "secret", "siteschema", "yamlvalue"},
+			"lint": {"", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
 
 			"":          {"check", "finding", "kinds", "promotion", "schema", "secret", "siteschema", "template", "yamlvalue"},
 			"promotion": nil,

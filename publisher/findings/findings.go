@@ -57,11 +57,11 @@ type Options struct {
 // Collect checks the environment of source, or all environments of its platform if source names none. The platform's
 // mistakes are in the result; an error means that a source cannot be read, as with platform.Load.
 func Collect(ctx context.Context, source platform.Source, opts Options) (*Result, error) {
-	environments := []platform.Source{source}
+	environments, all := []platform.Source{source}, false
 	if source.Environment == "" {
 		found, err := platform.Environments(ctx, source)
 		if err == nil {
-			environments = found
+			environments, all = found, true
 		} else if !errors.Is(err, platform.ErrNoEnvironments) { // without Environment objects, it is inferred
 			return nil, err
 		}
@@ -75,7 +75,23 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 			return nil, err
 		}
 	}
+	if all {
+		c.promotions()
+	}
 	return c.finish(len(environments), opts.Ignore), nil
+}
+
+// promotions adds what the gates of environments have wrong about the others. All environments were looked at.
+func (c *collector) promotions() {
+	for _, p := range c.promotion {
+		var below *lint.Promotion
+		for i := range c.promotion {
+			if c.promotion[i].Environment == p.Below() {
+				below = &c.promotion[i]
+			}
+		}
+		c.add(p.Environment, p.AcrossEnvironments(c.result.Environments, below))
+	}
 }
 
 // collector combines the findings of several environments.
@@ -84,7 +100,8 @@ type collector struct {
 	afterLoad func(*platform.Loaded)
 	oci       oci.Options
 	result    *Result
-	known     map[string]int // index in result.Findings, by the finding
+	promotion []lint.Promotion // of each environment that can be read
+	known     map[string]int   // index in result.Findings, by the finding
 	unused    map[string]int // number of environments that do not use an object of a base
 	bases     []finding.Finding
 }
@@ -118,6 +135,7 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 	if err != nil {
 		return err
 	}
+	c.promotion = append(c.promotion, lint.PromotionOf(loaded.Model))
 	found := slices.Concat(loaded.Warnings, report.Findings, needs.Findings(report))
 	c.add(o.Environment, c.unread(loaded, found))
 	for _, f := range report.Unused {

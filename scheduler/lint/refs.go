@@ -25,6 +25,7 @@ func (l *linter) references() {
 	l.registrations()
 	l.environments()
 	l.clusters()
+	l.promotions()
 	l.checks()
 }
 

@@ -1,0 +1,131 @@
+package lint
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// Promotion is what the rules about promotion read of one environment, so that its model need not be kept.
+type Promotion struct {
+	Environment string
+	policy      *kinds.PromotionPolicy // nil if none names the environment, or several do
+	read        promotion.Policy
+	clusters    []scheduler.Cluster
+}
+
+// PromotionOf returns what the model's environment has for [AcrossEnvironments].
+func PromotionOf(m *scheduler.Model) Promotion {
+	p := Promotion{Environment: m.EnvironmentName(), clusters: m.Clusters()}
+	read, err := m.Promotion()
+	if o, ok := m.Objects().Promotions[read.Name]; ok && err == nil {
+		p.policy, p.read = o, read
+	}
+	return p
+}
+
+// AcrossEnvironments returns the findings about p's gate that need the other environments: known are the names of all, and
+// below is the environment from which p gets its commits, nil if that could not be read.
+func (p Promotion) AcrossEnvironments(known []string, below *Promotion) []finding.Finding {
+	if p.policy == nil {
+		return nil
+	}
+	found := unknownEnvironments(p.policy, known)
+	if below == nil || below.Environment != p.read.Below() {
+		return found
+	}
+	return append(found, p.required(p.read.Gate.Required, p.gate(), below.clusters, "environment "+below.Environment)...)
+}
+
+// Below returns the name of the environment from which p's gets its commits; empty if there is none.
+func (p Promotion) Below() string { return p.read.Below() }
+
+// gate returns the gate of the environment as it is written.
+func (p Promotion) gate() *kinds.PromotionGate { return p.policy.GateOf(p.Environment) }
+
+// ringGate is gate for the one between rings.
+func (p Promotion) ringGate() *kinds.PromotionGate {
+	if own := &p.policy.Of(p.Environment).RingGate; own.Line != 0 {
+		return own
+	}
+	return p.gate()
+}
+
+// unknownEnvironments returns errors for environments that the policy names and nobody has. A gate of a misspelt environment
+// would keep nothing out.
+func unknownEnvironments(o *kinds.PromotionPolicy, known []string) (found []finding.Finding) {
+	if len(known) == 0 {
+		return nil
+	}
+	add := func(line kinds.Line, name string) {
+		if !slices.Contains(known, name) {
+			found = append(found, finding.New(finding.CodePromotion, o.Position(line), finding.DidYouMean(name, known),
+				"PromotionPolicy %q names environment %q, which does not exist", o.Metadata.Name, name))
+		}
+	}
+	for _, e := range o.Spec.Chain {
+		add(e.Line, e.Value)
+	}
+	for _, e := range o.Spec.Environments {
+		add(e.Line, e.Name)
+	}
+	return found
+}
+
+// required returns an error if the required clusters cannot all become compliant. Without any Cluster object, a hub knows them.
+func (p Promotion) required(required labels.Selector, written *kinds.PromotionGate, clusters []scheduler.Cluster, where string) []finding.Finding {
+	if required == nil || len(clusters) == 0 {
+		return nil
+	}
+	selected, reporting := 0, 0
+	var known []map[string]string
+	for _, c := range clusters {
+		known = append(known, c.Labels)
+		if !required.Matches(labels.Set(c.Labels)) {
+			continue
+		}
+		selected++
+		if c.Reporting {
+			reporting++
+		}
+	}
+	at := p.policy.Position(written.RequiredClusters.Line)
+	switch {
+	case selected == 0:
+		return []finding.Finding{finding.New(finding.CodeUnreachable, at, nearLabel(written.RequiredClusters, known),
+			"requiredClusters of environment %q selects no Cluster of %s", p.Environment, where)}
+	case reporting == 0:
+		return []finding.Finding{finding.New(finding.CodeUnreachable, at, "select clusters that report",
+			"requiredClusters of environment %q selects clusters of %s that send no reports (reporting: none)", p.Environment, where)}
+	}
+	return nil
+}
+
+// promotions adds what is wrong with the policy of the environment, as far as the environment alone shows it.
+func (l *linter) promotions() {
+	p := PromotionOf(l.model)
+	if p.policy == nil {
+		return
+	}
+	l.found = append(l.found, unknownEnvironments(p.policy, l.environmentNames())...)
+	if len(p.read.Rings) < 2 || len(p.clusters) == 0 || p.ringGate().Line == 0 {
+		return
+	}
+	first := p.read.Rings[0]
+	before := slices.DeleteFunc(slices.Clone(p.clusters), func(c scheduler.Cluster) bool { return c.Ring != first })
+	if len(before) == 0 && !p.read.RingGate.AllowEmptyCohort {
+		at := p.policy.Of(p.Environment).Line
+		if at == 0 {
+			at = p.ringGate().Line
+		}
+		l.add(finding.CodeUnreachable, p.policy.Position(at), "give a Cluster that ring, or set allowEmptyCohort of the ringGate",
+			"no Cluster of environment %q is in ring %q, so that ring %q can never get a release by the gate", p.Environment, first, p.read.Rings[1])
+		return
+	}
+	l.found = append(l.found, p.required(p.read.RingGate.Required, p.ringGate(), before, "ring "+first)...)
+}

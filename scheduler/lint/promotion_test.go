@@ -1,0 +1,122 @@
+package lint
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// rosterOf is Cluster objects: each line a name, a ring and the rest of the spec.
+func rosterOf(clusters ...string) string {
+	var b strings.Builder
+	for _, c := range clusters {
+		name, spec, _ := strings.Cut(c, " ")
+		b.WriteString("---\napiVersion: wherry.dev/v1alpha1\nkind: Cluster\nmetadata: {name: " + name + "}\nspec: {clusterType: edge, uid: u-" + name + ", publicKey: key-" + name + ", " + spec + "}\n")
+	}
+	return b.String()
+}
+
+func promotionPolicy(spec string) string {
+	return "apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: coffee}\nspec:\n" + spec
+}
+
+func modelOf(t *testing.T, environment, text string) *scheduler.Model {
+	t.Helper()
+	m := scheduler.NewModel(environment)
+	require.NoError(t, load(m, "", "p.yaml", text))
+	return m
+}
+
+func texts(found []finding.Finding) (all []string) {
+	for _, f := range found {
+		all = append(all, f.Code+" "+f.String())
+	}
+	return all
+}
+
+func TestGatesThatNobodyCanPass(t *testing.T) {
+	gate := promotionPolicy("  chain: [dev, prod]\n  environments:\n    - name: prod\n      gate: {requiredClusters: {matchLabels: {pilot: \"true\"}}}\n")
+	everyone := promotionPolicy("  chain: [dev, prod]\n  environments:\n    - name: prod\n      gate: {requiredClusters: {}}\n")
+	for _, c := range []struct {
+		name, prod, dev string
+		want            []string
+	}{
+		{"a cluster has the label", gate, rosterOf(`a labels: {pilot: "true"}`), nil},
+		{"no cluster has it", gate, rosterOf(`a labels: {pilto: "true"}`), []string{
+			`E1021 p.yaml:8: requiredClusters of environment "prod" selects no Cluster of environment dev (none has a label pilot; did you mean "pilto"?)`,
+		}},
+		{"those of the environment itself do not count", gate + rosterOf(`a labels: {pilot: "true"}`), rosterOf(`b ring: x`), []string{
+			`E1021 p.yaml:8: requiredClusters of environment "prod" selects no Cluster of environment dev (none has a label pilot)`,
+		}},
+		{"a hub may know them", gate, "", nil},
+		{"none of them reports", gate, rosterOf(`a labels: {pilot: "true"}, reporting: none`, "b reporting: expected"), []string{
+			`E1021 p.yaml:8: requiredClusters of environment "prod" selects clusters of environment dev that send no reports (reporting: none) (select clusters that report)`,
+		}},
+		{"one of them reports", gate, rosterOf(`a labels: {pilot: "true"}, reporting: none`, `b labels: {pilot: "true"}`), nil},
+		{"all clusters", everyone, rosterOf("a ring: x"), nil},
+		{"all clusters, and none reports", everyone, rosterOf("a reporting: none"), []string{
+			`E1021 p.yaml:8: requiredClusters of environment "prod" selects clusters of environment dev that send no reports (reporting: none) (select clusters that report)`,
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			below := PromotionOf(modelOf(t, "dev", c.dev))
+			prod := PromotionOf(modelOf(t, "prod", c.prod))
+			require.Equal(t, "dev", prod.Below())
+			require.Equal(t, c.want, texts(prod.AcrossEnvironments([]string{"dev", "prod"}, &below)))
+			require.Empty(t, prod.AcrossEnvironments(nil, nil), "the environment below could not be read")
+		})
+	}
+}
+
+func TestEnvironmentsOfAPolicyThatNobodyHas(t *testing.T) {
+	p := PromotionOf(modelOf(t, "prod", promotionPolicy("  chain: [dev, stage, prod]\n  environments:\n    - name: prod\n    - {name: prdo, gate: {}}\n")))
+	require.Equal(t, []string{
+		`E1020 p.yaml:5: PromotionPolicy "coffee" names environment "stage", which does not exist`,
+		`E1020 p.yaml:8: PromotionPolicy "coffee" names environment "prdo", which does not exist (did you mean "prod"?)`,
+	}, texts(p.AcrossEnvironments([]string{"dev", "prod"}, nil)))
+	require.Empty(t, PromotionOf(modelOf(t, "dev", "")).AcrossEnvironments([]string{"dev"}, nil), "without a policy")
+}
+
+func TestRingGatesThatNobodyCanPass(t *testing.T) {
+	policy := func(fields string) string {
+		return promotionPolicy("  environments:\n    - name: dev\n      rings: [canary, wide]\n      " + fields + "\n")
+	}
+	for _, c := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"the first ring has a cluster", policy("ringGate: {soak: 1h}") + rosterOf("a ring: canary"), nil},
+		{"the first ring has none", policy("ringGate: {soak: 1h}") + rosterOf("a ring: wide", "b labels: {}"), []string{
+			`E1021 p.yaml:6: no Cluster of environment "dev" is in ring "canary", so that ring "wide" can never get a release by the gate (give a Cluster that ring, or set allowEmptyCohort of the ringGate)`,
+		}},
+		{"the first ring has none, and need not", policy("ringGate: {allowEmptyCohort: true}") + rosterOf("a ring: wide"), nil},
+		{"by the gate of the environment", policy("gate: {soak: 1h}") + rosterOf("a ring: wide"), []string{`E1021 p.yaml:6: no Cluster of environment "dev" is in ring "canary"`}},
+		{"rings without a gate, as before there were any", policy("") + rosterOf("a ring: wide"), nil},
+		{"a hub may know the clusters", policy("ringGate: {soak: 1h}"), nil},
+		{"one ring", promotionPolicy("  environments: [{name: dev, rings: [canary], ringGate: {}}]\n") + rosterOf("a ring: wide"), nil},
+		{
+			"required clusters that come later", policy(`ringGate: {requiredClusters: {matchLabels: {pilot: "true"}}}`) + rosterOf("a ring: canary", `b labels: {pilot: "true"}, ring: wide`),
+			[]string{`E1021 p.yaml:8: requiredClusters of environment "dev" selects no Cluster of ring canary`},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			report, err := Run(context.Background(), modelOf(t, "dev", c.text), Options{})
+			require.NoError(t, err)
+			var got []string
+			for _, f := range report.Findings {
+				if f.Code == finding.CodeUnreachable {
+					got = append(got, f.Code+" "+f.String())
+				}
+			}
+			require.Len(t, got, len(c.want), "%v", got)
+			for i, want := range c.want {
+				require.Contains(t, got[i], want)
+			}
+		})
+	}
+}
