@@ -102,7 +102,7 @@ type collector struct {
 	result    *Result
 	promotion []lint.Promotion // of each environment that can be read
 	known     map[string]int   // index in result.Findings, by the finding
-	unused    map[string]int // number of environments that do not use an object of a base
+	unused    map[string]int   // number of environments that do not use an object of a base
 	bases     []finding.Finding
 }
 

@@ -35,6 +35,8 @@ the declaration, or a fact about the cluster. KEY is then one of them.
 
 The exit code is 1 if the target is not on the cluster type, or the key has no value.
 
+"wherry explain promotion" says what has to hold before an environment gets a new commit.
+
 With the CODE of a finding, or the REASON of a state, say what it means and what to do.` + help,
 		Example: `  wherry explain shop/till-test
   wherry explain shop/till-test LOG_LEVEL -e dev
@@ -42,6 +44,7 @@ With the CODE of a finding, or the REASON of a state, say what it means and what
   wherry explain shop/till-test dns --cluster plant-7
   wherry explain ./dev shop/till-test --environment dev --base ./main
   wherry explain shop/till-test --environment dev --from oci://127.0.0.1:5000/edge --key cosign.pub
+  wherry explain promotion --environment prod
   wherry explain W1203
   wherry explain NotOurs`,
 		Args: cobra.MaximumNArgs(3),
@@ -66,6 +69,7 @@ With the CODE of a finding, or the REASON of a state, say what it means and what
 		old.Hidden = true
 		cmd.AddCommand(old)
 	}
+	cmd.AddCommand(newPromotionCommand())
 	return cmd
 }
 
