@@ -343,6 +343,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 		return done, err
 	}
 	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result), done.Pending() > 0)
+	done.RenewAt = p.renewal().next(plans)
 	return done, err
 }
 

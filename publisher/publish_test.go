@@ -202,6 +202,26 @@ func TestAReleaseIsRenewedInTheLastThirdOfItsLife(t *testing.T) {
 	})
 }
 
+func TestTheMomentOfTheNextRenewal(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		day := func(n int) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).AddDate(0, 0, n) }
+		w.opts.ValidFor = 30 * 24 * time.Hour
+		w.result.ClusterTypes[1].Annotations = map[string]string{"wherry.dev/valid-for": "300d"}
+		_, done := w.mustPublish()
+		require.Equal(t, day(20), done.RenewAt)
+		w.now = day(5)
+		_, done = w.mustPublish()
+		require.Equal(t, day(20), done.RenewAt, "what is unchanged is renewed when it has to be")
+		w.now = done.RenewAt
+		outcomes, done := w.mustPublish()
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
+		require.Equal(t, day(40), done.RenewAt)
+		w.opts.RenewBefore = 24 * time.Hour
+		_, done = w.mustPublish()
+		require.Equal(t, day(49), done.RenewAt)
+	})
+}
+
 func TestSequence(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		noon := w.now

@@ -40,11 +40,39 @@ func (n renewal) why(r bundle.Release, current bool) string {
 
 // ends reports whether a release is so near its end that it is made anew.
 func (n renewal) ends(r bundle.Release) bool {
+	return !n.due(r.IssuedAt, r.ExpiresAt).After(n.now)
+}
+
+// due returns the moment from which a release that was issued and expires at such times is made anew.
+func (n renewal) due(issued, expires time.Time) time.Time {
 	before := n.before
 	if before == 0 {
-		before = r.ExpiresAt.Sub(r.IssuedAt) / 3
+		before = expires.Sub(issued) / 3
 	}
-	return r.ExpiresAt.Sub(n.now) <= before
+	return expires.Add(-before)
+}
+
+// next returns the earliest moment after now at which a release that stands, or one that was made now, is made anew.
+func (n renewal) next(plans []*plan) (earliest time.Time) {
+	consider := func(at time.Time) {
+		if at.After(n.now) && (earliest.IsZero() || at.Before(earliest)) {
+			earliest = at
+		}
+	}
+	for _, pl := range plans {
+		if pl.validFor > 0 {
+			consider(n.due(n.now, n.now.Add(pl.validFor)))
+		}
+		if pl.Verified != nil {
+			consider(n.due(pl.Verified.Release.IssuedAt, pl.Verified.Release.ExpiresAt))
+		}
+		for _, l := range pl.Lanes {
+			if l.Release != nil {
+				consider(n.due(l.Release.Release.IssuedAt, l.Release.Release.ExpiresAt))
+			}
+		}
+	}
+	return earliest
 }
 
 // waitsFor reports whether v, which waits for signatures, is the release r but for its place and times.

@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -26,6 +27,9 @@ type Published struct {
 	Record PublishedRecord `json:"record"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
+
+	// RenewAt is the moment from which publishing again makes a release anew because it expires; zero if there is none.
+	RenewAt time.Time `json:"-"`
 }
 
 // PublishedType is one cluster type of a Published.

@@ -267,6 +267,7 @@ func given(part Part, name, place string) (origin, error) {
 
 // read loads a source into model and returns its commit, if it is one of git.
 func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (commit string, err error) {
+	l.loaded.Followed.add(src.place, l.Mirrors, l.Clone)
 	var files fs.FS
 	if src.place.folder != "" {
 		root, err := os.OpenRoot(src.place.folder)

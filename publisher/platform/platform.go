@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +81,42 @@ type Loaded struct {
 	// Warnings is about the sources as such; those about objects are the model's.
 	Warnings []finding.Finding
 
+	// Followed is what was read and may change.
+	Followed Followed
+
 	places map[string]location // of the workloads, by registration, at the commits that were read
+}
+
+// Followed lists what an environment is read from, but for commits that are pinned. Mirrors have taken the place of URLs.
+type Followed struct {
+	Folders []string
+	Refs    []gitrepo.Ref // each without a commit
+}
+
+func (f *Followed) add(p location, mirrors gitrepo.Mirrors, clone *gitrepo.Clone) {
+	if p.folder != "" {
+		if !slices.Contains(f.Folders, p.dir()) {
+			f.Folders = append(f.Folders, p.dir())
+		}
+		return
+	}
+	ref := p.repo
+	if ref.URL = mirrors.Of(ref.URL); clone != nil && ref.URL == p.repo.URL && clone.Is(ref.URL) && clone.Has(ref.Branch) {
+		ref.URL = clone.Top
+	}
+	if ref.Commit == "" && !slices.Contains(f.Refs, ref) {
+		f.Refs = append(f.Refs, ref)
+	}
+}
+
+// FollowedBy returns what is known before an environment is read: the place that s names, and those of s's options.
+func FollowedBy(s Source) (f Followed) {
+	for _, place := range append([]string{s.Platform}, s.Bases...) {
+		if p, err := parseLocation(place); err == nil {
+			f.add(p, s.Mirrors, s.Clone)
+		}
+	}
+	return f
 }
 
 // Unread is a WorkloadRegistration whose source could not be fetched or parsed. Which assignments it asks
@@ -172,7 +208,7 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 		given:  o.Environment != "",
 		git:    repositories,
 		times:  map[string]time.Time{},
-		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), places: map[string]location{}},
+		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: FollowedBy(o), places: map[string]location{}},
 	}
 	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment}
 	for _, step := range append(steps, more...) {
