@@ -401,7 +401,7 @@ func TestGitSources(t *testing.T) {
 
 func TestFolders(t *testing.T) {
 	dir := gittest.WriteFiles(t, "", map[string]string{"a/b.yaml": "1", ".git/HEAD": "x"})
-	source := Folder(dir)
+	source := Folder(dir, filepath.Join(dir, "out"))
 	state := func() string {
 		s, err := source.State(t.Context())
 		require.NoError(t, err)
@@ -411,11 +411,13 @@ func TestFolders(t *testing.T) {
 	require.Equal(t, before, state())
 	gittest.WriteFiles(t, dir, map[string]string{".git/HEAD": "other"})
 	require.Equal(t, before, state())
+	gittest.WriteFiles(t, dir, map[string]string{"out/index.json": "what was published"})
+	require.Equal(t, before, state())
 	gittest.WriteFiles(t, dir, map[string]string{"a/b.yaml": "22"})
 	changed := state()
 	require.NotEqual(t, before, changed)
 	require.NoError(t, os.Rename(filepath.Join(dir, "a/b.yaml"), filepath.Join(dir, "a/c.yaml")))
 	require.NotEqual(t, changed, state())
-	_, err := Folder(filepath.Join(dir, "none")).State(t.Context())
+	_, err := Folder(filepath.Join(dir, "none"), "").State(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

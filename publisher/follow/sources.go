@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,8 +47,16 @@ func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors) []Source {
 const maxFolderEntries = 200_000
 
 // Folder returns a source for a folder of this machine. It looks at the names, sizes and times of the files, and leaves out
-// those of git.
-func Folder(dir string) Source {
+// those of git, and those below the folder output, which may be empty.
+func Folder(dir, output string) Source {
+	skip := ""
+	if output != "" {
+		from, err := filepath.Abs(dir)
+		to, err2 := filepath.Abs(output)
+		if rel, err3 := filepath.Rel(from, to); err == nil && err2 == nil && err3 == nil && rel != "." {
+			skip = filepath.ToSlash(rel)
+		}
+	}
 	return Source{Name: dir, State: func(ctx context.Context) (string, error) {
 		hash, entries := sha256.New(), 0
 		err := fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
@@ -56,7 +65,7 @@ func Folder(dir string) Source {
 				return err
 			case ctx.Err() != nil:
 				return ctx.Err()
-			case e.Name() == ".git":
+			case e.Name() == ".git" || name == skip:
 				if e.IsDir() {
 					return fs.SkipDir
 				}

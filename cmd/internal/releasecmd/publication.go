@@ -37,6 +37,10 @@ type Publication struct {
 	Options publisher.PublishOptions
 	// Print prints the result to stdout, before the conclusion is printed to stderr. It may be nil.
 	Print func(*publisher.Published) error
+	// Quiet leaves out the conclusion of a success.
+	Quiet bool
+	// Read, if not nil, is called with what was read.
+	Read func(*platform.Loaded)
 }
 
 // PublishEnvironment renders an environment and publishes it, as wherry publish does, and tells the hub. It prints problems,
@@ -51,6 +55,9 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		return nil, err
 	}
 	loaded := built.Loaded
+	if p.Read != nil {
+		p.Read(loaded)
+	}
 	if err := p.checkClean(cmd, loaded); err != nil {
 		return nil, err
 	}
@@ -87,7 +94,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	p.tellHub(cmd, done)
-	return done, conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict)
+	return done, conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet)
 }
 
 // clusters returns the clusters that plan checks count. Without such a check no hub is asked.

@@ -7,9 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // publishing holds the flags of publish.
@@ -25,6 +27,7 @@ type publishing struct {
 	renew    string
 	format   string
 	options  publisher.PublishOptions
+	watch    flags.Watch
 }
 
 // Publish returns the command wherry publish.
@@ -67,7 +70,9 @@ all is pushed and nothing released: "wherry sign" adds the others, and the exit 
 -m keeps a message in the releases that are made, in one line: "wherry releases" shows it, and so do many registries.
 
 A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
-that asks for, from a timer, so that releases never expire.
+that asks for, from a timer, or with --watch, so that releases never expire.
+
+` + flags.WatchHelp + `
 
 ` + flags.SignerHelp + `
 
@@ -75,7 +80,8 @@ that asks for, from a timer, so that releases never expire.
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry publish ./dev --environment dev --to oci-layout:./out --key cosign.key -m "$(git log -1 --format=%s)"
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
-  wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
+  wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h
+  wherry publish https://github.com/example/platform --environment dev --watch --webhook :8090 --webhook-secret-file webhook.secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.run,
 	}
@@ -97,12 +103,16 @@ that asks for, from a timer, so that releases never expire.
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
+	p.watch.AddTo(cmd, "go on: publish again when what is read changes, and before releases expire")
 	cli.NotEmpty(cmd, "trust", "message")
 	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
 	return cmd
 }
 
 func (p *publishing) run(cmd *cobra.Command, args []string) error {
+	if err := p.watch.Check(cmd, p.format); err != nil {
+		return err
+	}
 	place, err := p.source.Resolve(cmd, args)
 	if err != nil {
 		return err
@@ -135,17 +145,29 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if p.trust != "" {
-		if p.options.Trust, err = flags.OpenTrust(cmd.Context(), p.trust, to, p.registry.Options()); err != nil {
-			return err
-		}
+	if p.watch.On {
+		return p.goOn(cmd, args, place, to, keys)
 	}
-	_, err = PublishEnvironment(cmd, Publication{
+	publication, err := p.publication(cmd, place, to, keys)
+	if err != nil {
+		return err
+	}
+	publication.Print = func(done *publisher.Published) error {
+		return cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) })
+	}
+	_, err = PublishEnvironment(cmd, publication)
+	return err
+}
+
+// publication returns what is to be published, by the trust document that is there now.
+func (p *publishing) publication(cmd *cobra.Command, place string, to oci.Location, keys []*keys.Key) (Publication, error) {
+	all := Publication{
 		Source: &p.source, Place: place, To: to, Keys: keys, TrustFile: p.trust, Registry: p.registry, Fleet: p.fleet,
 		RequireClean: p.clean, Options: p.options,
-		Print: func(done *publisher.Published) error {
-			return cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) })
-		},
-	})
-	return err
+	}
+	var err error
+	if p.trust != "" {
+		all.Options.Trust, err = flags.OpenTrust(cmd.Context(), p.trust, to, p.registry.Options())
+	}
+	return all, err
 }

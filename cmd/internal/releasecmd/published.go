@@ -56,8 +56,8 @@ func ringNames(r publisher.PublishedRelease) string {
 }
 
 // conclude prints the outcome of the whole, and returns the error of what did not succeed. The trust document's file is
-// for its hint; strict says that nothing was published unless all was.
-func conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location, trustFile string, strict bool) error {
+// for its hint; strict says that nothing was published unless all was, and quiet that a success is not printed.
+func conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location, trustFile string, strict, quiet bool) error {
 	published := 0
 	for _, ct := range done.ClusterTypes {
 		if ct.Result == releases.OutcomePublished {
@@ -90,6 +90,7 @@ func conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location, tr
 		return cli.Fail(cli.NotYet,
 			fmt.Errorf("%s/%s: %d pending, %d published, %d unchanged, at %s: signed by %d of %d", done.Platform, done.Environment, pending, published, all-published-pending, to, n.Have, n.Need),
 			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, trustFile))
+	case quiet:
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
 	case done.Record.Result == releases.OutcomePublished:

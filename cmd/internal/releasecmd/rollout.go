@@ -102,5 +102,5 @@ func (m *moving) run(cmd *cobra.Command, args []string) error {
 	if err := cli.Print(cmd.OutOrStdout(), m.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
 	}
-	return conclude(cmd, done, loc, m.trust, false)
+	return conclude(cmd, done, loc, m.trust, false, false)
 }

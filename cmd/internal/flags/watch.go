@@ -1,0 +1,299 @@
+package flags
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/follow"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+const (
+	// minInterval is the shortest --interval.
+	minInterval = time.Second
+	// maxSecretFile bounds the file of --webhook-secret-file, and maxNotes what a step prints.
+	maxSecretFile = 4 << 10
+	maxNotes      = 1 << 20
+)
+
+// WatchHelp explains --watch in the help of each command that has it.
+const WatchHelp = `With --watch the command goes on until it is interrupted, which is exit code 0. It looks again when a branch moves that it
+reads, at once if a --webhook comes, and at the moment that it knows of, such as the end of a soak. What fails is tried again
+after growing pauses, 15 minutes at most, and is printed once. One line is printed for each thing that happens, with -o json
+as an object, and nothing while nothing changes. Several such processes at once are safe: they end as one.
+
+A webhook is a POST to /hook that proves the secret in --webhook-secret-file: as GitHub (X-Hub-Signature-256), GitLab
+(X-Gitlab-Token), Gitea and Forgejo (X-Gitea-Signature) and Azure DevOps (the password of basic authentication) do. Its content is
+not used. The same address has /healthz, /readyz and /metrics. It is plain HTTP, so put it behind something that speaks TLS.`
+
+// Watch holds the flags of a command that goes on with --watch.
+type Watch struct {
+	On bool
+
+	interval            time.Duration
+	webhook, secretFile string
+	journal             *Journal
+}
+
+// AddTo adds --watch and the flags that go with it.
+func (w *Watch) AddTo(cmd *cobra.Command, usage string) {
+	w.interval = follow.DefaultInterval
+	f := cmd.Flags()
+	f.BoolVar(&w.On, "watch", false, usage)
+	f.Var((*duration.Value)(&w.interval), "interval", "with --watch: look at each repository after this `TIME`")
+	f.StringVar(&w.webhook, "webhook", "", "with --watch: take webhooks of forges at this `ADDRESS`, such as :8090")
+	f.StringVar(&w.secretFile, "webhook-secret-file", "", "read the webhook's secret from the first line of this `FILE`")
+	cli.NotEmpty(cmd, "webhook", "webhook-secret-file")
+	cli.Rare(cmd, "interval", "webhook", "webhook-secret-file")
+}
+
+// Check returns an error if flags do not fit together. Format is the value of -o.
+func (w *Watch) Check(cmd *cobra.Command, format string) error {
+	for _, name := range []string{"interval", "webhook", "webhook-secret-file"} {
+		if !w.On && cmd.Flags().Changed(name) {
+			return cli.Usagef("--%s is for --watch, which is not given", name)
+		}
+	}
+	switch {
+	case w.On && format == "yaml":
+		return cli.Usagef("--watch prints lines: give -o json, or leave -o out")
+	case w.interval < minInterval:
+		return cli.Usagef("--interval %s: at least %s", w.interval, minInterval)
+	case w.webhook != "" && w.secretFile == "":
+		return cli.Fail(cli.Usage, errors.New("--webhook needs --webhook-secret-file"), "openssl rand -hex 32 > webhook.secret, and give the forge the same secret")
+	case w.webhook == "" && w.secretFile != "":
+		return cli.Usagef("--webhook-secret-file is for --webhook, which is not given")
+	}
+	return nil
+}
+
+// Watched is what a command looks at with --watch.
+type Watched struct {
+	// Sources is called before the first step and after each.
+	Sources func() []follow.Source
+	// Changes tells of changes that others see; it may be nil.
+	Changes <-chan struct{}
+	// Format is the value of -o.
+	Format string
+}
+
+// Journal prints one line for each thing that happens.
+type Journal struct {
+	mu        sync.Mutex
+	out, talk io.Writer
+	format    string
+	noted     map[string]bool // by the last step
+}
+
+// Line is a line of a [Journal]. Its JSON form is an interface.
+type Line struct {
+	Time time.Time `json:"time"`
+	// Event is watching, failed, unreachable, reachable or note, or one of the command's own.
+	Event       string `json:"event"`
+	Environment string `json:"environment,omitempty"`
+	Message     string `json:"message"`
+	Hint        string `json:"hint,omitempty"`
+	// Source is the repository or folder that it is about.
+	Source string `json:"source,omitempty"`
+	// Again is when what failed is tried again.
+	Again time.Time `json:"again,omitzero"`
+	// Result is the command's own.
+	Result any `json:"result,omitempty"`
+}
+
+// Print prints a line: results to stdout, and what is beside them to stderr; with -o json all to stdout. A zero time is now.
+func (j *Journal) Print(l Line) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if l.Time.IsZero() {
+		l.Time = time.Now()
+	}
+	l.Time = l.Time.UTC().Truncate(time.Millisecond)
+	if !l.Again.IsZero() {
+		l.Again = l.Again.UTC().Truncate(time.Second)
+	}
+	if j.format == "json" {
+		enc := json.NewEncoder(j.out)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(l)
+	}
+	text := l.Time.Format(time.RFC3339) + " "
+	for _, part := range []string{l.Environment, l.Source} {
+		if part != "" {
+			text += show.Line(part) + ": "
+		}
+	}
+	text += show.Line(strings.Join(strings.Fields(l.Message), " "))
+	if !l.Again.IsZero() {
+		text += "; trying again at " + l.Again.Format(time.TimeOnly)
+	}
+	out := j.out
+	if l.Result == nil {
+		out = j.talk
+	}
+	if l.Hint != "" {
+		text += "\nhint: " + show.Line(l.Hint)
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
+
+// Run calls step as [follow.Run] does until the command is interrupted. What step prints to stderr is printed as lines, each
+// once as long as every step prints it again. The first step ends the command if its usage or configuration is wrong.
+func (w *Watch) Run(cmd *cobra.Command, o Watched, step func(ctx context.Context, j *Journal) (next time.Time, err error)) error {
+	w.journal = &Journal{out: cmd.OutOrStdout(), talk: cmd.ErrOrStderr(), format: o.Format}
+	options := follow.Options{Sources: o.Sources, Changes: o.Changes, Interval: w.interval, Tell: w.tell}
+	about := fmt.Sprintf("watching, every %s", w.interval)
+	if w.webhook != "" {
+		var err error
+		if options.Webhook, options.Listener, err = w.listen(cmd); err != nil {
+			return err
+		}
+		about += fmt.Sprintf("; webhooks at http://%s/hook", options.Listener.Addr())
+	}
+	if err := w.journal.Print(Line{Event: "watching", Message: about}); err != nil {
+		return err
+	}
+	ctx, first := cmd.Context(), true
+	err := follow.Run(ctx, options, func(ctx context.Context) (time.Time, error) {
+		next, err := w.journal.noting(ctx, cmd, step)
+		if err != nil && first && isMistake(err) {
+			err = follow.Stop(err)
+		}
+		first = false
+		return next, err
+	})
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// isMistake reports whether err is about the command's own flags and configuration: no later commit mends that.
+func isMistake(err error) bool {
+	var e *cli.Error
+	var source *platform.SourceError
+	switch {
+	case errors.As(err, new(*finding.Error)):
+		return false
+	case errors.As(err, &source):
+		return !source.Unreachable && source.Part == platform.PlatformPart
+	}
+	return errors.As(err, &e) && e.Code == cli.Usage
+}
+
+// noting runs a step, and prints what it writes to stderr.
+func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(context.Context, *Journal) (time.Time, error)) (time.Time, error) {
+	var written notes
+	before := cmd.Context()
+	cmd.SetContext(ctx)
+	cmd.SetErr(&written)
+	next, err := step(ctx, j)
+	cmd.SetErr(nil) // the root's again
+	cmd.SetContext(before)
+	if ctx.Err() != nil {
+		return next, ctx.Err()
+	}
+	noted := map[string]bool{}
+	for _, note := range written.list() {
+		if noted[note] = true; !j.noted[note] {
+			if err := j.Print(Line{Event: "note", Message: note}); err != nil {
+				return next, follow.Stop(err)
+			}
+		}
+	}
+	j.noted = noted
+	return next, err
+}
+
+// notes keeps the beginning of what is written.
+type notes struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.text.Write(p[:min(len(p), max(0, maxNotes-n.text.Len()))])
+	return len(p), nil
+}
+
+// list returns the lines, each with the indented ones that follow it.
+func (n *notes) list() (all []string) {
+	for line := range strings.Lines(n.text.String()) {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "":
+		case strings.HasPrefix(line, "  ") && len(all) > 0:
+			all[len(all)-1] += " " + text
+		default:
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// tell prints what happens beside the steps.
+func (w *Watch) tell(e follow.Event) {
+	l := Line{Time: e.Time, Event: string(e.Kind), Source: e.Source, Again: e.Again}
+	var known *cli.Error
+	switch {
+	case e.Kind == follow.Reachable:
+		l.Message = "answers again"
+	case e.Kind == follow.Unreachable:
+		l.Message = "does not answer: " + e.Err.Error()
+	case errors.As(e.Err, &known):
+		l.Event, l.Message, l.Hint = "failed", known.Error(), known.Hint
+	default:
+		l.Event, l.Message = "failed", e.Err.Error()
+	}
+	_ = w.journal.Print(l) // a pipe that is closed ends the command at the next result
+}
+
+// listen returns what takes webhooks.
+func (w *Watch) listen(cmd *cobra.Command) (*follow.Webhook, net.Listener, error) {
+	data, err := cli.ReadInput(cmd, w.secretFile, maxSecretFile)
+	if err != nil {
+		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file: %w", err), "openssl rand -hex 32 > "+w.secretFile)
+	}
+	secret, _, _ := bytes.Cut(data, []byte("\n"))
+	hook, err := follow.NewWebhook(bytes.TrimSpace(secret))
+	if err != nil {
+		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file %s: %w", w.secretFile, err), "openssl rand -hex 32 > "+w.secretFile)
+	}
+	listener, err := net.Listen("tcp", w.webhook)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, nil, cli.Fail(cli.Failed, fmt.Errorf("--webhook: %w", err), "stop what listens there, or choose another address")
+	case errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)):
+		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook: %w", err), "it looks like 127.0.0.1:8090, or :8090 for all addresses")
+	case err != nil:
+		return nil, nil, cli.Fail(cli.Failed, fmt.Errorf("--webhook: %w", err), "choose another address")
+	}
+	return hook, listener, nil
+}
+
+// SourcesOf returns what an environment is read from, but for the folder output, which may be empty.
+func SourcesOf(f platform.Followed, output string) []follow.Source {
+	all := follow.Git(f.Refs, nil) // mirrors have taken their places already
+	for _, dir := range f.Folders {
+		all = append(all, follow.Folder(dir, output))
+	}
+	return all
+}
