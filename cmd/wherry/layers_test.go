@@ -92,7 +92,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/gatefacts", "internal/prompt"},
 			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
-			"internal/gatefacts":  nil,
+			"internal/gatefacts":  {"internal/cli", "internal/flags"},
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},

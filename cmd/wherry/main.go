@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/fleetcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/installcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/promotecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
@@ -67,6 +68,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		fleetcmd.Events(),
 		explaincmd.Command(),
 		authorcmd.Format(),
+		promotecmd.Gate(),
 		fleetcmd.Get(),
 		fleetcmd.History(),
 		hubcmd.Command(),
@@ -98,7 +100,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 	cli.SectionUsage(root)
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
-		case "render", "lint", "plan", "explain", "schedule", "compare", "describe", "drift", "events", "get", "history":
+		case "render", "lint", "plan", "explain", "schedule", "gate", "compare", "describe", "drift", "events", "get", "history":
 			cli.EndsWithin(stopReading, cmd)
 		case "publish":
 			cli.EndsWithin(stopPublishing, cmd)
@@ -117,7 +119,7 @@ func newRolloutCommand() *cobra.Command {
 // groups are the sections of the list of commands. Commands of none of them are listed at the end.
 var groups = []struct{ id, title, commands string }{
 	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
-	{"publish", "Publish:", "airgap bundle publish registry releases rollout sign verify"},
+	{"publish", "Publish:", "airgap bundle gate publish registry releases rollout sign verify"},
 	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster"},
 	{"access", "Keys and access:", "context keys login logout trust"},
 }

@@ -1,0 +1,150 @@
+package gatefacts
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/cohort"
+	"github.com/wherry-dev/wherry/publisher/gate/check"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/roster"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// Flags are the flags of a command that asks gates about one environment. Add them with AddTo, and open them with Open.
+type Flags struct {
+	Source   flags.Source
+	Registry flags.Registry
+	Fleet    flags.Fleet
+	// Trust is added by AddTrust, and not by AddTo: a command that signs has another --key.
+	Trust flags.Trust
+
+	to            string
+	reports       []string
+	allowCommands bool
+}
+
+// AddTo adds --environment, --mirror, --timeout, --to, the flags of registries and hubs, --reports and --allow-commands.
+func (f *Flags) AddTo(cmd *cobra.Command) {
+	f.Source.AddEnvironment(cmd)
+	f.Source.AddReading(cmd)
+	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` to which the environments are published (default the registry of the settings)")
+	f.AddFacts(cmd)
+	f.Registry.AddTo(cmd)
+	cli.NotEmpty(cmd, "to")
+}
+
+// AddFacts adds --hub, --tls-ca, --token-file, --reports and --allow-commands alone, for a command that has the others already.
+func (f *Flags) AddFacts(cmd *cobra.Command) {
+	f.Fleet.AddSending(cmd, "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry")
+	cmd.Flags().StringArrayVar(&f.reports, "reports", nil, "without a hub: count the reports in this `FILE` too, which came on a medium; may be repeated")
+	cmd.Flags().BoolVar(&f.allowCommands, "allow-commands", false, "run the command of the policy's external check on this machine")
+	cli.Rare(cmd, "reports", "allow-commands", "tls-ca", "token-file")
+}
+
+// AddTrust adds --key and --trust.
+func (f *Flags) AddTrust(cmd *cobra.Command) {
+	f.Trust.AddTo(cmd, "the public key `FILE` that must have signed what is published")
+}
+
+// Opened is what Flags.Open has read.
+type Opened struct {
+	Facts  Facts
+	Policy promotion.Policy
+	Loaded *platform.Loaded
+}
+
+// Open reads the environment, its policy and the trust. Place is PLATFORM, if args has it.
+func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
+	place, err := f.Source.Resolve(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	settings := f.Source.Settings()
+	loc, err := flags.Location(settings, "to", f.to)
+	if err != nil {
+		return nil, err
+	}
+	f.Trust.Default(settings)
+	if !f.Trust.Given() {
+		return nil, cli.Fail(cli.Usage, errors.New("missing --key or --trust"), `a gate believes signed records alone: give one, or set "trust" or "keys" in wherry.yaml`)
+	}
+	source, err := f.Source.Options(place, "")
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := platform.LoadPlatform(cmd.Context(), source)
+	if err != nil {
+		return nil, flags.SourceFailure(err)
+	}
+	flags.PrintInferred(cmd, loaded)
+	policy, err := loaded.Model.Promotion()
+	if err != nil {
+		return nil, flags.SourceFailure(err)
+	}
+	f.Source.Environment = policy.Environment
+	signers, err := f.Trust.Open(cmd.Context(), loc, f.Registry.Options())
+	if err != nil {
+		return nil, err
+	}
+	o := &Opened{Policy: policy, Loaded: loaded, Facts: Facts{
+		Location: loc, Options: f.Registry.Options(), Signers: signers, Platform: loaded.Model.PlatformName(),
+		Clusters: Roster(func(environment string) (platform.Source, error) { return f.Source.OptionsOf(environment, place) }),
+		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
+	}}
+	return o, f.Complete(cmd, &o.Facts)
+}
+
+// Complete adds to facts what the flags of AddFacts say, for a command that has made the others itself.
+func (f *Flags) Complete(cmd *cobra.Command, facts *Facts) error {
+	facts.Check = check.Options{AllowCommands: f.allowCommands}
+	for _, file := range f.reports {
+		envelopes, err := airgap.ReadReports(file)
+		if err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--reports %s: %w", file, err), `it is a file of "wherry airgap reports collect" or "wherry-agent reports export"`)
+		}
+		facts.Reports = append(facts.Reports, envelopes...)
+	}
+	if f.Fleet.Given() == "" {
+		return nil
+	}
+	if len(f.reports) > 0 {
+		return cli.Usagef("--reports is for a gate without a hub: give the reports to the hub (wherry hub import)")
+	}
+	hub, err := f.Fleet.Client(cmd)
+	if err != nil {
+		return err
+	}
+	facts.Hub = hub
+	return nil
+}
+
+// Failure gives an error of Facts.Judge its exit code and a hint.
+func (f *Flags) Failure(err error, facts *Facts) error {
+	var contradiction *roster.Error
+	switch {
+	case err == nil || errors.As(err, new(*cli.Error)):
+		return err
+	case errors.Is(err, ErrFirst):
+		return cli.Fail(cli.Usage, err, `a PromotionPolicy has the chain; the first environment of a chain gets its commits by git, and not by a promotion`)
+	case errors.Is(err, ErrNoRing):
+		return cli.Fail(cli.Usage, err, "the first ring gets what is published; --ring is for those after it")
+	case errors.Is(err, cohort.ErrNoCommit):
+		return cli.Fail(cli.Usage, err, "give more digits")
+	case errors.As(err, &contradiction):
+		return cli.Fail(cli.Usage, err, contradiction.Hint)
+	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
+		return flags.SourceFailure(err)
+	case facts.Hub != nil:
+		if said := flags.HubFailure(err, f.Fleet.Given()); errors.As(said, new(*cli.Error)) {
+			return said
+		}
+	}
+	return flags.RegistryFailure(err, facts.Location)
+}

@@ -1,0 +1,203 @@
+package promotecmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/publisher/gate"
+)
+
+// factsHelp says where the facts of a gate come from.
+const factsHelp = `The records, the contents and the time that environments had a commit come from LOCATION. How far the clusters are comes from
+the reports there, signed by the keys of the Cluster objects of the environment below, or from a hub with --hub. Reports that
+came on media count with --reports FILE. Decisions come from LOCATION.`
+
+// asking holds the flags of a question to a gate.
+type asking struct {
+	gatefacts.Flags
+	ring, commit string
+	automatic    bool
+}
+
+func (a *asking) addTo(cmd *cobra.Command) {
+	a.AddTo(cmd)
+	a.AddTrust(cmd)
+	cmd.Flags().StringVar(&a.ring, "ring", "", "ask whether this `RING` may get what the ring before it has")
+	cmd.Flags().StringVar(&a.commit, "commit", "", "the base `COMMIT`, at least 7 digits (default that of the newest record of the environment below)")
+	cmd.Flags().BoolVar(&a.automatic, "automatic", false, "ask as automation does: a pause of the environment holds")
+	cli.NotEmpty(cmd, "ring", "commit")
+}
+
+func (a *asking) judge(cmd *cobra.Command, args []string) (*gatefacts.Opened, gate.Verdict, error) {
+	if a.commit != "" && (len(a.commit) < 7 || strings.Trim(a.commit, "0123456789abcdef") != "") {
+		return nil, gate.Verdict{}, cli.Usagef("--commit must be at least 7 hexadecimal digits of a commit")
+	}
+	o, err := a.Open(cmd, args)
+	if err != nil {
+		return nil, gate.Verdict{}, err
+	}
+	if a.ring != "" && !slices.Contains(o.Policy.Rings, a.ring) {
+		return nil, gate.Verdict{}, cli.Fail(cli.Usage, fmt.Errorf("environment %s has no ring %q", o.Policy.Environment, a.ring), "known: "+cmp.Or(strings.Join(o.Policy.Rings, ", "), "none"))
+	}
+	v, err := o.Facts.Judge(cmd.Context(), gatefacts.Ask{Policy: o.Policy, Ring: a.ring, Commit: a.commit, Automatic: a.automatic})
+	return o, v, a.Failure(err, &o.Facts)
+}
+
+func newCheckCommand() *cobra.Command {
+	a, format := &asking{}, ""
+	cmd := &cobra.Command{
+		Use:   "check [PLATFORM] --environment NAME [--ring RING] [--commit COMMIT]",
+		Short: "Ask whether a commit may enter an environment, or a release its next ring",
+		Long: `Ask whether the commit of the environment below may enter an environment, or with --ring what is in the ring before may enter a
+ring. Every rule is listed with its numbers, and what would change it.
+
+` + factsHelp + `
+
+The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: then waiting alone does not help.`,
+		Example: `  wherry gate check -e prod --to oci://registry.example.com/edge --key cosign.pub
+  wherry gate check -e prod --hub https://hub.example.com -o json
+  wherry gate check -e prod --ring early`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, v, err := a.judge(cmd, args)
+			if err != nil {
+				return err
+			}
+			if format == "table" {
+				fmt.Fprintln(cmd.OutOrStdout(), headline(v))
+			}
+			if err := cli.Print(cmd.OutOrStdout(), format, v, func(w io.Writer) { rulesTable(w, v) }); err != nil {
+				return err
+			}
+			if format == "table" {
+				if err := details(cmd.OutOrStdout(), v); err != nil {
+					return err
+				}
+			}
+			switch v.Result {
+			case gate.Pass:
+				return nil
+			case gate.Wait:
+				return cli.Exit(cli.NotYet)
+			}
+			return cli.Exit(cli.No)
+		},
+	}
+	a.addTo(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+// headline says the verdict in one line.
+func headline(v gate.Verdict) string {
+	what := show.Line(v.Environment)
+	if v.Ring != "" {
+		what += ", ring " + show.Line(v.Ring)
+	}
+	of := "no commit"
+	if v.Commit != "" {
+		of = show.Line(v.Commit[:min(len(v.Commit), 7)])
+	}
+	if v.Ring == "" {
+		of += " from " + show.Line(v.From)
+	}
+	var waits, fails int
+	for _, r := range v.Rules {
+		switch r.Result {
+		case gate.Wait:
+			waits++
+		case gate.Fail:
+			fails++
+		}
+	}
+	switch v.Result {
+	case gate.Pass:
+		return fmt.Sprintf("%s: yes for %s: all rules pass", what, of)
+	case gate.Wait:
+		return fmt.Sprintf("%s: not yet for %s: %s", what, of, rulesDo(waits, "waits", "wait"))
+	}
+	text := fmt.Sprintf("%s: no for %s: %s", what, of, rulesDo(fails, "fails", "fail"))
+	if waits > 0 {
+		text += ", " + rulesDo(waits, "waits", "wait")
+	}
+	return text
+}
+
+func rulesDo(n int, one, many string) string {
+	if n == 1 {
+		return "1 rule " + one
+	}
+	return fmt.Sprintf("%d rules %s", n, many)
+}
+
+// rulesTable writes the rules: those that fail, then those that wait, then the others, each in their order.
+func rulesTable(w io.Writer, v gate.Verdict) {
+	cli.Row(w, "RULE", "RESULT", "HAS", "WANTS")
+	worst := []gate.Result{gate.Fail, gate.Wait, gate.Pass}
+	for _, r := range slices.SortedStableFunc(slices.Values(v.Rules), func(a, b gate.Rule) int {
+		return slices.Index(worst, a.Result) - slices.Index(worst, b.Result)
+	}) {
+		result := string(r.Result)
+		if r.Overridden != "" {
+			result = "overridden"
+		}
+		if r.Wants == "-" && r.Has == "-" {
+			continue // nobody asked for it
+		}
+		cli.Row(w, r.Name, result, r.Has, r.Wants)
+	}
+}
+
+// details writes what would change the verdict, and the clusters that are not compliant.
+func details(w io.Writer, v gate.Verdict) error {
+	var text strings.Builder
+	for _, r := range v.Rules {
+		if r.Change != "" {
+			fmt.Fprintf(&text, "%s: %s\n", r.Name, show.Line(r.Change))
+		}
+		if r.Overridden != "" {
+			fmt.Fprintf(&text, "%s: overridden by %s\n", r.Name, show.Line(r.Overridden))
+		}
+	}
+	if !v.NextLook.IsZero() {
+		fmt.Fprintf(&text, "look again at %s\n", v.NextLook.Format(time.RFC3339))
+	}
+	if text.Len() > 0 {
+		if _, err := fmt.Fprint(w, "\n", text.String()); err != nil {
+			return err
+		}
+	}
+	if len(v.Cohort.Open) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w)
+	err := cli.Print(w, "table", nil, func(w io.Writer) {
+		cli.Row(w, "CLUSTER", "TYPE", "RING", "VERDICT", "REASON", "LAST REPORT")
+		for _, c := range v.Cohort.Open {
+			cli.Row(w, c.Name, c.Type, c.Ring, c.Verdict, c.Reason, age(c.LastSeen, v.AsOf))
+		}
+	})
+	all := v.Cohort.Clusters - v.Cohort.Compliant
+	if more := all - len(v.Cohort.Open); err == nil && more > 0 {
+		_, err = fmt.Fprintf(w, "and %d more\n", more)
+	}
+	return err
+}
+
+func age(seen, now time.Time) string {
+	if seen.IsZero() {
+		return "never"
+	}
+	d := duration.Value(max(0, now.Sub(seen)).Truncate(time.Minute))
+	return d.String() + " ago"
+}

@@ -1,0 +1,22 @@
+// Package promotecmd holds the commands of promotion: wherry gate …, which asks gates and decides at them. Package
+// publisher/gate judges, and cmd/internal/gatefacts gathers what it judges by. Begin with Gate.
+package promotecmd
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// Gate returns the command wherry gate.
+func Gate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "gate",
+		Short: "Ask gates, and decide at them",
+		Long: `Ask whether a commit may enter an environment, or a release its next ring, and decide at gates.
+
+A PromotionPolicy says what has to hold: how many clusters of the environment below have to be compliant, for how long, who has
+to approve it, and when. The policy that judges is the one which the target environment has now.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newCheckCommand(), newExplainCommand())
+	return cmd
+}
