@@ -32,6 +32,7 @@ var fleet = map[string]string{
 	"dev/clusters.yaml":             "apiVersion: wherry.dev/v1alpha1\nkind: Cluster\nmetadata: {name: c-1}\nspec: {clusterType: drone, ring: canary, uid: u}\n",
 	"envs/prod/types.yaml":          kalypso + "kind: ClusterType\nmetadata: {name: drone}\nspec: {reconciler: flux, namespaceService: namespace}\n",
 	"envs/prod/rings.yaml":          "apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: prod}\nspec: {environments: [{name: prod, rings: [canary, stable]}]}\n",
+	"promotion.yaml":                "apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: chain}\nspec:\n  chain: [dev, stage] # not prod\n  groups:\n  - {name: leads, members: [{name: leads}], hubs: [\"-----BEGIN PUBLIC KEY-----\\nMCowBQYDK2VwAyEA16unR25p/HHH7PkeqlLriWCydfMhYiPHEh+O189oPV0=\\n-----END PUBLIC KEY-----\\n\"]}\n  environments:\n  - name: stage\n    gate: {soakIn: [dev], approvals: {required: 1, group: leads}}\n    ringGate: {override: {required: 1, group: leads}}\n",
 	"envs/prod/config/special.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: live\n  labels:\n    platform-config: \"true\"\n    deployment-target: shop-live\ndata: {B: x}\n",
 	"other/deployment.yaml":         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: drone}\n",
 }
@@ -128,6 +129,7 @@ func TestARenamedObjectIsRenamedWhereverItIsNamed(t *testing.T) {
 			change(t, all, ".environments/dev.yaml", "{name: dev}", "{name: test}", "path: ./dev/", "path: ./test/")
 			change(t, all, "wherry.yaml", "environment: dev #", "environment: test #")
 			change(t, all, "workloads/own.yaml", "environment: dev #", "environment: test #")
+			change(t, all, "promotion.yaml", "chain: [dev,", "chain: [test,", "soakIn: [dev]", "soakIn: [test]")
 			return moved(moved(all, ".environments/dev.yaml", ".environments/test.yaml"), "dev/", "test/")
 		}},
 		{"an environment in a folder of folders", "Environment", "prod", "live", "", func(t *testing.T, all map[string]string) map[string]string {
@@ -149,6 +151,9 @@ func TestARenamedObjectIsRenamedWhereverItIsNamed(t *testing.T) {
 			change(t, all, "platform.yaml", "canary", "first")
 			change(t, all, "envs/prod/rings.yaml", "canary", "first")
 			return change(t, all, "dev/clusters.yaml", "canary", "first")
+		}},
+		{"a group", Group, "leads", "chiefs", "", func(t *testing.T, all map[string]string) map[string]string {
+			return change(t, all, "promotion.yaml", "name: leads, members", "name: chiefs, members", "approvals: {required: 1, group: leads}", "approvals: {required: 1, group: chiefs}", "override: {required: 1, group: leads}", "override: {required: 1, group: chiefs}")
 		}},
 		{"in one environment", "PromotionPolicy", "prod", "rings", "prod", func(t *testing.T, all map[string]string) map[string]string {
 			return change(t, all, "envs/prod/rings.yaml", "metadata: {name: prod}", "metadata: {name: rings}")
@@ -202,7 +207,7 @@ func TestWhatIsInUseIsNotRemoved(t *testing.T) {
 		{"Template", "flux", "", "templates/all.yaml:3: Template \"flux\" is in use:\ndev/cluster-types/drone.yaml:9: ClusterType \"drone\": spec.reconciler\nenvs/prod/types.yaml:4: ClusterType \"drone\": spec.reconciler"},
 		{"ClusterType", "drone", "", `ClusterType "drone" is in several environments: dev/cluster-types/drone.yaml:2, envs/prod/types.yaml:1`},
 		{"ClusterType", "drone", "dev", "dev/cluster-types/drone.yaml:2: ClusterType \"drone\" is in use:\ndev/clusters.yaml:4: Cluster \"c-1\": spec.clusterType\ndev/scheduling/p.yaml:10: SchedulingPolicy \"p\": spec.clusterTypeSelector.labelSelector.matchLabels.cluster-type"},
-		{"Environment", "dev", "", "dev/scheduling/p.yaml:1: SchedulingPolicy \"p\"\nwherry.yaml:2: wherry.yaml: environment\nworkloads/own.yaml:8: Workload \"shop\": deployment target live"},
+		{"Environment", "dev", "", "dev/scheduling/p.yaml:1: SchedulingPolicy \"p\"\npromotion.yaml:10: PromotionPolicy \"chain\": gate of stage: soakIn\npromotion.yaml:5: PromotionPolicy \"chain\": spec.chain\nwherry.yaml:2: wherry.yaml: environment\nworkloads/own.yaml:8: Workload \"shop\": deployment target live"},
 	} {
 		p := open(t, fleet)
 		_, err := p.Remove(t.Context(), tt.kind, tt.name, tt.environment)

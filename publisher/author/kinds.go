@@ -8,10 +8,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Workspace and Ring are no objects: objects name them. They can be renamed like objects.
+// Workspace, Ring and Group are no objects: objects name them. A Group is one of a PromotionPolicy. They can be renamed like objects.
 const (
 	Workspace = "workspace"
 	Ring      = "ring"
+	Group     = "group"
 )
 
 // words are the names of kinds on the command line.
@@ -50,14 +51,14 @@ func Words() []string {
 // Kind returns the kind that a person means: ClusterType for cluster-type, clustertype or ClusterType.
 func Kind(word string) (string, error) {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
-	for _, kind := range append(kinds.Names(), "ConfigMap", Workspace, Ring) {
+	for _, kind := range append(kinds.Names(), "ConfigMap", Workspace, Ring, Group) {
 		if one := plain(word); one == plain(kind) || one == plain(kind)+"s" || one == plain(Word(kind)) || one == plain(Word(kind))+"s" {
 			return kind, nil
 		}
 	}
-	hint := finding.DidYouMean(word, append(Words(), Workspace, Ring))
+	hint := finding.DidYouMean(word, append(Words(), Workspace, Ring, Group))
 	if hint == "" {
-		hint = "known: " + strings.Join(append(Words(), Ring, Workspace), ", ")
+		hint = "known: " + strings.Join(append(Words(), Group, Ring, Workspace), ", ")
 	}
 	return "", wrong(hint, "unknown kind %q", word)
 }

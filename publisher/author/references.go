@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// reference is a scalar that names an object, a workspace or a ring.
+// reference is a scalar that names an object, a workspace, a ring or a group.
 type reference struct {
 	file *File
 	node *yaml.Node // as it is written: perhaps an alias
@@ -38,7 +38,7 @@ type search struct {
 	otherType bool // another ClusterType has the label cluster-type with this value
 }
 
-// references lists what refers to a name of a kind. targets are the objects that are meant; none for a workspace or a ring.
+// references lists what refers to a name of a kind. targets are the objects that are meant; none for a workspace, a ring or a group.
 func (p *Platform) references(kind, from, to string, targets []*Object) []reference {
 	s := &search{platform: p, kind: kind, from: from, to: to, targets: targets, seen: map[*yaml.Node]bool{}}
 	for _, o := range p.Named("ClusterType", "") {
@@ -128,6 +128,8 @@ func (s *search) object(o *Object) {
 		s.workspace(o)
 	case Ring:
 		s.ring(o)
+	case Group:
+		s.group(o)
 	}
 	if o.Kind == "Platform" {
 		s.settings(o.File, yamltext.Resolve(yamltext.Lookup(o.node, "spec")), "Platform \""+o.Name+"\": spec.")
@@ -235,8 +237,47 @@ func (s *search) environment(o *Object) {
 			s.add(o, yamltext.Lookup(t, "environment"), "deployment target "+text(t, "name"))
 		}
 	case "PromotionPolicy":
+		for _, e := range items(o.node, "spec", "chain") {
+			s.add(o, e, "spec.chain")
+		}
 		for _, e := range items(o.node, "spec", "environments") {
 			s.add(o, yamltext.Lookup(e, "name"), "spec.environments")
+		}
+		for _, g := range gates(o) {
+			for _, e := range items(g.node, "soakIn") {
+				s.add(o, e, g.name+": soakIn")
+			}
+		}
+	}
+}
+
+// gate is a gate of a PromotionPolicy with its place.
+type gate struct {
+	name string
+	node *yaml.Node
+}
+
+func gates(o *Object) []gate {
+	all := []gate{{"spec.gate", yamltext.Resolve(yamltext.Lookup(o.node, "spec", "gate"))}}
+	for _, e := range items(o.node, "spec", "environments") {
+		for _, key := range []string{"gate", "ringGate"} {
+			all = append(all, gate{key + " of " + text(e, "name"), yamltext.Resolve(yamltext.Lookup(e, key))})
+		}
+	}
+	return slices.DeleteFunc(all, func(g gate) bool { return g.node == nil })
+}
+
+// group is a group of people of a PromotionPolicy. Each policy has its own.
+func (s *search) group(o *Object) {
+	if o.Kind != "PromotionPolicy" {
+		return
+	}
+	for _, g := range items(o.node, "spec", "groups") {
+		s.add(o, yamltext.Lookup(g, "name"), "spec.groups")
+	}
+	for _, g := range gates(o) {
+		for _, key := range []string{"approvals", "override"} {
+			s.add(o, yamltext.Lookup(g.node, key, "group"), g.name+": "+key)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (p *Platform) Rename(ctx context.Context, kind, from, to, environment strin
 	}
 	var targets []*Object
 	var references []reference
-	if kind == Workspace || kind == Ring {
+	if kind == Workspace || kind == Ring || kind == Group {
 		references = p.references(kind, from, to, nil)
 		if len(references) == 0 {
 			return nil, wrong("", "%w: no object names the %s %q", ErrNotFound, kind, from)

@@ -141,7 +141,7 @@ func completeObject(more ...string) cobra.CompletionFunc {
 // kindOf returns the kind of an object that a command can change.
 func kindOf(word string) (string, error) {
 	kind, err := author.Kind(word)
-	if err == nil && (kind == author.Workspace || kind == author.Ring) {
+	if err == nil && (kind == author.Workspace || kind == author.Ring || kind == author.Group) {
 		return "", cli.Fail(cli.Usage, fmt.Errorf("a %s is no object of its own", kind), "edit the Platform or PromotionPolicy that lists it, or rename it")
 	}
 	if err != nil {

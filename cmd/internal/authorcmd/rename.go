@@ -13,7 +13,7 @@ func Rename() *cobra.Command {
 		Use:   "rename KIND NAME NEW",
 		Short: "Rename an object of a platform with all that refers to it",
 		Long: `Rename an object of a platform with all that refers to it: labels, selectors, annotations, policies, Clusters, settings, and
-the file or folder that has its name. KIND is a kind, or workspace or ring, which are no objects. All other bytes of the files
+the file or folder that has its name. KIND is a kind, or workspace, ring or group (of people who approve promotions), which are no objects. All other bytes of the files
 stay. Without -e, the objects of that name in all environments are renamed.
 
 Each place that changes is printed, or with --dry-run the difference.`,
@@ -21,7 +21,7 @@ Each place that changes is printed, or with --dry-run the difference.`,
   wherry rename environment dev test
   wherry rename workspace shop-team till-team`,
 		Args:              cobra.ExactArgs(3),
-		ValidArgsFunction: completeObject(author.Workspace, author.Ring),
+		ValidArgsFunction: completeObject(author.Workspace, author.Ring, author.Group),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := author.Kind(args[0])
 			if err != nil {
