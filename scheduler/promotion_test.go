@@ -82,6 +82,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	require.NoError(t, err)
 	members := []promotion.Member{{Name: "anna", Key: anna}, {Name: "ben"}}
+	groups := []promotion.Group{{Name: "leads", Members: members, Hubs: bundle.Keys{hub}}}
 	gate := promotion.Gate{
 		MinReported: 90, MinCompliant: 95.5, MaxFailed: 2, MaxQuarantined: 1, MaxFailures: 20,
 		Soak: 24 * time.Hour, SoakIn: []string{"dev", "stage"}, MaxReportAge: 36 * time.Hour, Required: got.Gate.Required,
@@ -102,7 +103,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	rings.SoakIn, rings.RequirePinned, rings.Approvals, rings.Check = nil, false, promotion.Approvals{}, nil
 	require.Equal(t, promotion.Policy{
 		Name: "coffee", Environment: "prod", Chain: []string{"dev", "stage", "prod"}, Rings: []string{"canary", "early", "stable"},
-		Gate: gate, RingGate: rings, ChangeRequest: true, Groups: []promotion.Group{{Name: "leads", Members: members, Hubs: bundle.Keys{hub}}},
+		Gate: gate, RingGate: rings, ChangeRequest: true, Groups: groups,
 	}, got)
 	require.Equal(t, "stage", got.Below())
 
@@ -111,7 +112,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	require.NoError(t, err)
 	gate = promotion.Default()
 	gate.MinCompliant = 95
-	require.Equal(t, promotion.Policy{Name: "coffee", Environment: "stage", Chain: []string{"dev", "stage", "prod"}, Gate: gate, RingGate: gate}, got)
+	require.Equal(t, promotion.Policy{Name: "coffee", Environment: "stage", Chain: []string{"dev", "stage", "prod"}, Gate: gate, RingGate: gate, Groups: groups}, got)
 }
 
 func TestPromotionWithoutAPolicy(t *testing.T) {
