@@ -116,7 +116,10 @@ func (h *Hub) Routes() []access.Route {
 		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
 		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},
 	}
-	manager := manage.Manager{Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail}
+	manager := manage.Manager{
+		Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail,
+		Decisions: h.store, Seal: h.enroller.sign.decision, Now: h.enroller.sign.now,
+	}
 	questions := slices.Concat(h.reads.Routes(), web.Routes(h.answersFor, now, h.fail))
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits

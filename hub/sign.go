@@ -24,3 +24,12 @@ func (s signer) ack(uid string, ids []digest.Digest) ([]byte, error) {
 	}
 	return bundle.SealEnvelope(bundle.PayloadTypeAck, body, s.key)
 }
+
+// decision signs a decision about promotion, of a person whose access token the hub has seen.
+func (s signer) decision(d bundle.Decision) ([]byte, error) {
+	body, err := d.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return bundle.SealEnvelope(bundle.PayloadTypeDecision, body, s.key)
+}

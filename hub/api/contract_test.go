@@ -228,8 +228,12 @@ func (w *world) requests(t *testing.T) map[string][]byte {
 		"POST /v1/clusters/{cluster}/retire":  marshal(map[string]any{"reason": "gone"}),
 		"POST /v1/clusters/{cluster}/unshare": nil,
 		"POST /v1/tokens":                     marshal(map[string]any{"type": "drone", "uses": 1, "expiresAt": w.clock.Now().Add(time.Hour)}),
-		"POST /v1/access":                     marshal(map[string]any{"name": "ci", "role": "viewer"}),
-		inDocument(hubapi.ReportsPattern):     marshal(map[string]any{"reports": []json.RawMessage{w.seal("uid-b-bad", again)}}),
+		"POST /v1/decisions": marshal(map[string]any{
+			"action": "reject", "platform": "default", "environment": "prod", "from": "dev", "reason": "the maps are wrong",
+			"contents": map[string]any{"drone": storetest.Release(2).Digest}, "schema": 1, "issuedAt": w.clock.Now(),
+		}),
+		"POST /v1/access":                 marshal(map[string]any{"name": "ci", "role": "viewer"}),
+		inDocument(hubapi.ReportsPattern): marshal(map[string]any{"reports": []json.RawMessage{w.seal("uid-b-bad", again)}}),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/manage"
@@ -73,6 +74,10 @@ func operations() (all []operation) {
 	add("GET /v1/audit", "The audit log, oldest first", nil, store.AuditList{},
 		api.Parameter{Name: "after", About: "the position of the last entry that is known", Example: "0"},
 		api.Parameter{Name: "limit", About: "the entries of one answer, at most 1000", Example: "10"})
+	add("GET /v1/decisions", "Decisions about promotion into an environment, newest first; who asks verifies them", nil, store.DecisionList{},
+		api.Parameter{Name: "environment", About: "the environment that is to get the commit", Required: true, Example: "prod"},
+		api.Parameter{Name: "platform", About: "of this platform only", Example: "default"})
+	add("POST /v1/decisions", "Decide, for the name of the access token; the hub sets by and issuedAt, signs and stores it", bundle.Decision{}, store.StoredDecision{})
 	add(hubapi.ReportsPattern, "Bring reports, which their agent has signed", hubapi.Reports{}, hubapi.Receipt{})
 	add(hubapi.EnrollPattern, "Ask to be registered, with a signed envelope", json.RawMessage{}, hubapi.Enrolled{})
 	add(hubapi.ReleasesPattern, "Bring an environment record and its releases, which a publisher has signed", binaryBody(hubapi.ArchiveContentType), hubapi.Learned{})

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -45,6 +46,21 @@ func (c Client) AuditLog(ctx context.Context, after int64, limit int) ([]store.A
 	var answer store.AuditList
 	values := url.Values{"after": {strconv.FormatInt(after, 10)}, "limit": {strconv.Itoa(limit)}}
 	return answer.Entries, c.get(ctx, "v1/audit", values, &answer)
+}
+
+// Decide has the hub sign a decision for the name of the client's access token, and store it. The hub says who decided and when;
+// the schema, By and IssuedAt of d do not count. It returns the signed envelope, which nobody has verified yet.
+func (c Client) Decide(ctx context.Context, d bundle.Decision) (envelope []byte, err error) {
+	var answer store.StoredDecision
+	err = c.write(ctx, http.MethodPost, "v1/decisions", nil, d, &answer)
+	return answer.Envelope, err
+}
+
+// Decisions returns the decisions about an environment of a platform that the hub has, newest first. Nobody has verified them.
+func (c Client) Decisions(ctx context.Context, platform, environment string) ([]store.StoredDecision, error) {
+	var answer store.DecisionList
+	err := c.get(ctx, "v1/decisions", url.Values{"platform": {platform}, "environment": {environment}}, &answer)
+	return answer.Decisions, err
 }
 
 // write sends a request that changes something, with a body unless that is nil. A redirect is not followed.

@@ -8,6 +8,8 @@
 // again, changes nothing but the history. A registry that is gone is a normal state. Several followers of one store may
 // run at the same time.
 //
+// Decisions about promotion are stored as they are, for platforms of which a record is stored: who asks verifies them.
+//
 // Limits: releases and records of an earlier epoch are not learned. Of releases that were published before the follower
 // first saw their cluster type, it learns the newest MaxBackfill.
 package desired
@@ -48,6 +50,8 @@ const (
 	againAfter = 5 * time.Minute
 	// patience bounds a request for metadata.
 	patience = 30 * time.Second
+	// decisionsEvery is the time between two looks at the decisions of an environment.
+	decisionsEvery = 2 * time.Minute
 )
 
 // Options are the optional parts of a Follower. The zero value follows no location, and suits Follower.Receive.
@@ -67,9 +71,15 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// Store is what a follower stores in.
+type Store interface {
+	store.Published
+	store.Decisions
+}
+
 // Follower learns what is published. It may be used by several goroutines.
 type Follower struct {
-	store store.Published
+	store Store
 	opts  Options
 	log   *slog.Logger
 	wake  []chan struct{} // by location
@@ -78,7 +88,7 @@ type Follower struct {
 }
 
 // New returns a follower that stores in s what trust covers.
-func New(s store.Published, trust Trust, o Options) *Follower {
+func New(s Store, trust Trust, o Options) *Follower {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	if o.Now == nil {
 		o.Now = time.Now
@@ -158,6 +168,9 @@ type look struct {
 	// earlier records, are to be learned.
 	begun bool
 	todo  map[bundle.Stream]bool
+	// decisions are the manifests of decisions that were read, by tag, and decided is when they were asked for last.
+	decisions map[string]digest.Digest
+	decided   time.Time
 }
 
 // note adds what is to be learned after a record was: at first all that came before it, later what may have come between.
@@ -311,7 +324,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	case err != nil:
 		return err
 	case data == nil:
-		return f.learnEarlier(ctx, at.place, l.todo)
+		return errors.Join(f.learnEarlier(ctx, at.place, l.todo), f.lookAtDecisions(ctx, repo, environment, l))
 	}
 	complete := false
 	if err == nil {
@@ -336,7 +349,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	if l.seen = desc.Digest; !complete {
 		l.again = f.opts.Now().Add(againAfter)
 	}
-	return f.learnEarlier(ctx, at.place, l.todo)
+	return errors.Join(f.learnEarlier(ctx, at.place, l.todo), f.lookAtDecisions(ctx, repo, environment, l))
 }
 
 // said remembers what was logged, so that it is logged once.

@@ -272,6 +272,45 @@ func TestALocationWithNothingIsSaidOnce(t *testing.T) {
 	require.Equal(t, []string{nothing}, w.warnings())
 }
 
+func TestDecisionsAreMirroredAsTheyAre(t *testing.T) {
+	w := newWorld(t)
+	w.record(1, map[string]digest.Digest{"drone": w.release("drone", 1, map[string]string{"a-x/f": "1"}, w.key)}, w.key)
+	repo := w.repo(bundle.EnvironmentRepository("dev"))
+	decide := func(platform, environment string, at time.Time) (envelope []byte, tag string) {
+		d := bundle.Decision{Schema: bundle.DecisionSchema, Action: bundle.Pause, Platform: platform, Environment: environment, IssuedAt: at}
+		signer, err := signature.LoadSigner(newKey(t), crypto.SHA256) // whose key it is does not matter here
+		require.NoError(t, err)
+		envelope, err = bundle.SealDecision(d, signer)
+		require.NoError(t, err)
+		_, id, err := bundle.ReadDecision(envelope)
+		require.NoError(t, err)
+		return envelope, d.Tag(id)
+	}
+	put := func(envelope []byte, tag string) {
+		blobs, err := bundle.DecisionManifest(envelope)
+		require.NoError(t, err)
+		w.pushBlobs(repo, blobs...)
+		require.NoError(t, repo.Tag(t.Context(), blobs[len(blobs)-1].Descriptor, tag))
+	}
+	good, tag := decide("shop", "dev", epoch)
+	put(good, tag)
+	put(good, "gate-other")
+	put([]byte("no decision"), "gate-broken")
+	put(decide("tea", "dev", epoch))
+	put(decide("shop", "prod", epoch))
+
+	w.look()
+	require.Len(t, w.store.decided, 1, "of the platform, in its own place")
+	require.Equal(t, good, w.store.decided[0].Envelope)
+	require.False(t, w.store.decided[0].Own)
+	put(decide("shop", "dev", epoch.Add(time.Second)))
+	w.look()
+	require.Len(t, w.store.decided, 1, "nobody looks at each moment")
+	w.now = w.now.Add(decisionsEvery)
+	w.look()
+	require.Len(t, w.store.decided, 2)
+}
+
 func TestWakeLooksAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.opts.Interval = time.Hour
@@ -592,16 +631,31 @@ func keyID(t *testing.T, k *ecdsa.PrivateKey) string {
 	return id
 }
 
-// memory is a store.Published in memory.
+// memory is a Store in memory.
 type memory struct {
 	mu       sync.Mutex
 	releases map[digest.Digest]store.PublishedRelease
 	records  map[digest.Digest]store.PublishedRecord
+	decided  []store.StoredDecision
 	writes   int
 }
 
 func newMemory() *memory {
 	return &memory{releases: map[digest.Digest]store.PublishedRelease{}, records: map[digest.Digest]store.PublishedRecord{}}
+}
+
+func (m *memory) AddDecision(_ context.Context, d store.StoredDecision) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if slices.ContainsFunc(m.decided, func(have store.StoredDecision) bool { return have.Digest == d.Digest }) {
+		return false, nil
+	}
+	m.decided = append(m.decided, d)
+	return true, nil
+}
+
+func (m *memory) Decisions(context.Context, string) ([]store.StoredDecision, error) {
+	return m.decided, nil
 }
 
 func (m *memory) AddReleases(_ context.Context, all []store.PublishedRelease) (added int, err error) {

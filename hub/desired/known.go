@@ -110,6 +110,14 @@ func (k *known) hasRelease(d digest.Digest) bool {
 	return k.releases[d]
 }
 
+// hasPlatform reports whether a record of an environment of the platform is stored.
+func (k *known) hasPlatform(platform, environment string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.newest[bundle.Stream{Platform: platform, Environment: environment}]
+	return ok
+}
+
 // maxNoticed bounds the unknown releases that are remembered.
 const maxNoticed = 10_000
 

@@ -1,5 +1,5 @@
-// Package manage is the routes of a hub that change what is registered: clusters, enrollment tokens, access tokens; and the
-// audit log of that.
+// Package manage is the routes of a hub that change what is registered: clusters, enrollment tokens, access tokens; those of
+// decisions about promotion; and the audit log of that.
 //
 // Begin with Manager, and put its Routes behind the guard of package access. Bodies and answers are JSON. Each request acts
 // within the scope of whoever sends it: what is outside of that is answered as what does not exist. Each change is in the
@@ -38,6 +38,10 @@ type Manager struct {
 	Tokens   access.Tokens
 	// ParseKey reads the public half of an agent's report key in PEM. The error wraps store.ErrInvalid.
 	ParseKey func(pem []byte) (ed25519.PublicKey, error)
+	// Decisions are what people have decided about promotion. Seal signs one with the hub's key.
+	Decisions store.Decisions
+	Seal      func(bundle.Decision) ([]byte, error)
+	Now       func() time.Time
 	// Fail answers a request for which the hub itself has failed.
 	Fail func(http.ResponseWriter, *http.Request, error)
 }
@@ -67,6 +71,8 @@ func (m Manager) Routes() []access.Route {
 		route("GET /v1/access", access.Administer, m.listAccess),
 		route("POST /v1/access", access.Administer, m.createAccess),
 		route("DELETE /v1/access/{token}", access.Administer, m.revokeAccess),
+		route("GET /v1/decisions", access.Read, m.listDecisions),
+		route("POST /v1/decisions", access.Approve, m.decide),
 		route("GET /v1/audit", access.Administer, m.audit),
 	}
 }
@@ -107,6 +113,9 @@ func refusal(err error) *hubapi.Error {
 		return say(hubapi.CodeBadRequest, "")
 	case errors.Is(err, store.ErrExists):
 		return say(hubapi.CodeExists, "")
+	}
+	if e := full(err); e != nil {
+		return e
 	}
 	return nil
 }

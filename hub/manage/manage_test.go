@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -273,4 +274,51 @@ func TestBadBodies(t *testing.T) {
 	var said string
 	require.Equal(t, "404 NotFound", root.do("POST", "/v1/clusters/%1b%5b31m/retire", nil, &said))
 	require.NotContains(t, said, "\x1b")
+}
+
+func TestAHubDecidesForTheNameOfTheToken(t *testing.T) {
+	h := open(t)
+	anna := login(t, h, "anna", access.Approver, store.AccessScope{Environments: []string{"prod"}})
+	viewer := login(t, h, "screen", access.Viewer, store.AccessScope{})
+	approval := bundle.Decision{
+		Action: bundle.Approve, Platform: "coffee", Environment: "prod", From: "stage", By: "ben", IssuedAt: time.Unix(0, 0).UTC(),
+		Contents: map[string]digest.Digest{"drone": digest.FromString("drone")},
+	}
+	var signed, again store.StoredDecision
+	require.Equal(t, "200", anna.do("POST", "/v1/decisions", approval, &signed))
+	got, _, err := bundle.OpenDecision(signed.Envelope, h.PublicKey())
+	require.NoError(t, err)
+	require.Equal(t, "anna", got.By, "not whom the request names")
+	require.True(t, signed.Own)
+
+	reject := approval
+	reject.Action, reject.Reason = bundle.Reject, "the maps are wrong"
+	require.Equal(t, "200", anna.do("POST", "/v1/decisions", reject, &again))
+	require.True(t, again.IssuedAt.After(signed.IssuedAt), "also in the same second")
+	var list store.DecisionList
+	require.Equal(t, "200", viewer.do("GET", "/v1/decisions?environment=prod&platform=coffee", nil, &list))
+	require.Equal(t, []store.StoredDecision{again, signed}, list.Decisions)
+	require.Equal(t, "200", viewer.do("GET", "/v1/decisions?environment=prod&platform=tea", nil, &list))
+	require.Empty(t, list.Decisions)
+
+	approval.Environment = "dev"
+	require.Equal(t, "403 Forbidden", anna.do("POST", "/v1/decisions", approval, nil), "outside the scope")
+	require.Equal(t, "403 Forbidden", viewer.do("POST", "/v1/decisions", approval, nil))
+	reject.Reason = ""
+	require.Equal(t, "400 BadRequest", anna.do("POST", "/v1/decisions", reject, nil))
+	require.Equal(t, "400 BadRequest", anna.do("POST", "/v1/decisions", nil, nil))
+	require.Equal(t, "400 BadRequest", viewer.do("GET", "/v1/decisions", nil, nil))
+	some := login(t, h, "some", access.Approver, store.AccessScope{Workspaces: []string{"shop"}})
+	require.Equal(t, "403 Forbidden", some.do("POST", "/v1/decisions", reject, nil), "a promotion is of all workspaces")
+
+	var audit store.AuditList
+	root := login(t, h, "root", access.Admin, store.AccessScope{})
+	require.Equal(t, "200", root.do("GET", "/v1/audit", nil, &audit))
+	var said []string
+	for _, e := range audit.Entries {
+		if strings.HasSuffix(e.Action, "promotion") {
+			said = append(said, strings.Join([]string{e.Action, e.Object, e.Environment, e.Reason}, " "))
+		}
+	}
+	require.Equal(t, []string{"approve promotion coffee/prod prod ", "reject promotion coffee/prod prod the maps are wrong"}, said)
 }

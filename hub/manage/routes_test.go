@@ -54,6 +54,9 @@ var needs = map[string]access.Permission{
 
 	"POST /v1/releases": access.Publish,
 
+	"GET /v1/decisions":  access.Read,
+	"POST /v1/decisions": access.Approve,
+
 	"GET /v1/access":            access.Administer,
 	"POST /v1/access":           access.Administer,
 	"DELETE /v1/access/{token}": access.Administer,

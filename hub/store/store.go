@@ -62,6 +62,7 @@ type Store interface {
 	Feed
 	Evidence
 	Published
+	Decisions
 	Access
 
 	// Ready returns nil if the database can be written now.

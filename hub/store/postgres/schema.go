@@ -8,7 +8,9 @@ var (
 	schema1 string
 	//go:embed schema2.sql
 	schema2 string
+	//go:embed schema3.sql
+	schema3 string
 )
 
 // schema returns the steps of the schema.
-func schema() []string { return []string{schema1, schema2} }
+func schema() []string { return []string{schema1, schema2, schema3} }

@@ -35,6 +35,7 @@ func Run(t *testing.T, open Open) {
 		{"history", historyTests()},
 		{"signs of life", lifeSignTests()},
 		{"published", publishedTests()},
+		{"decisions", decisionTests()},
 		{"access", accessTests()},
 		{"past", pastTests()},
 		{"feed", feedTests()},

@@ -1,0 +1,71 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Decision returns a decision about the environment prod.
+func Decision(n int, own bool) store.StoredDecision {
+	return store.StoredDecision{
+		Platform: "shop", Environment: "prod", Digest: digest.FromString(fmt.Sprint("decision ", n)), IssuedAt: Epoch.Add(time.Duration(n) * time.Minute),
+		SeenAt: Epoch, Own: own, Envelope: fmt.Appendf(nil, "envelope %d", n),
+	}
+}
+
+func decisionTests() []test {
+	return []test{
+		{"decisions are kept as they came, newest first", func(t *testing.T, f *fixture) {
+			old, newer, other := Decision(1, true), Decision(2, false), Decision(3, false)
+			other.Environment = "dev"
+			for _, d := range []store.StoredDecision{newer, old, other} {
+				added, err := f.AddDecision(t.Context(), d)
+				require.NoError(t, err)
+				require.True(t, added)
+			}
+			added, err := f.again().AddDecision(t.Context(), old)
+			require.NoError(t, err)
+			require.False(t, added)
+			for _, f := range []*fixture{f, f.again()} {
+				got, err := f.Decisions(t.Context(), "prod")
+				require.NoError(t, err)
+				require.Equal(t, []store.StoredDecision{newer, old}, got)
+			}
+			none, err := f.Decisions(t.Context(), "none")
+			require.NoError(t, err)
+			require.Empty(t, none)
+		}},
+		{"an environment has a bound of decisions, and the hub's own are the last to go", func(t *testing.T, f *fixture) {
+			for i := range store.MaxDecisions {
+				_, err := f.AddDecision(t.Context(), Decision(i, i == 0))
+				require.NoError(t, err)
+			}
+			_, err := f.AddDecision(t.Context(), Decision(5000, false))
+			require.ErrorIs(t, err, store.ErrFull)
+			another := Decision(5000, false)
+			another.Platform = "tea"
+			another.Digest = digest.FromString("tea")
+			_, err = f.AddDecision(t.Context(), another)
+			require.NoError(t, err, "the bound is that of one platform")
+
+			added, err := f.AddDecision(t.Context(), Decision(5001, true))
+			require.NoError(t, err)
+			require.True(t, added)
+			f.clock.Add(store.DecisionsKept + time.Hour)
+			added, err = f.AddDecision(t.Context(), Decision(5002, false))
+			require.NoError(t, err)
+			require.True(t, added)
+			all, err := f.Decisions(t.Context(), "prod")
+			require.NoError(t, err)
+			require.Len(t, all, store.MaxDecisions+1)
+			require.Equal(t, Decision(0, true), all[len(all)-1], "its own stays")
+			require.Equal(t, Decision(3, false), all[len(all)-2], "the oldest of the others went")
+		}},
+	}
+}
