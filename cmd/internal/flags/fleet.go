@@ -52,6 +52,9 @@ func (f *Fleet) Given() string {
 	return f.url
 }
 
+// URL returns the hub's URL, also if the settings give it; empty if there is none.
+func (f *Fleet) URL() string { return f.url }
+
 // Client returns a client of the hub, with its access token.
 func (f *Fleet) Client(cmd *cobra.Command) (client.Client, error) {
 	return NewHubClient(cmd, f.url, f.authorities, f.tokenFile)

@@ -1,6 +1,7 @@
 package gatefacts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/publisher/cohort"
+	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/roster"
@@ -122,7 +125,20 @@ func (f *Flags) Complete(cmd *cobra.Command, facts *Facts) error {
 		return err
 	}
 	facts.Hub = hub
+	facts.Decisions = append(facts.Decisions, HubDecisions(hub, f.Fleet.Given()))
 	return nil
+}
+
+// HubDecisions returns a function for Facts.Decisions that reads those of the hub at a URL.
+func HubDecisions(hub client.Client, url string) func(ctx context.Context, environment string) ([]decisions.Found, error) {
+	return func(ctx context.Context, environment string) ([]decisions.Found, error) {
+		stored, err := hub.Decisions(ctx, "", environment)
+		var all []decisions.Found
+		for _, d := range stored {
+			all = append(all, decisions.Found{Envelope: d.Envelope, Source: url})
+		}
+		return all, err
+	}
 }
 
 // Failure gives an error of Facts.Judge its exit code and a hint.

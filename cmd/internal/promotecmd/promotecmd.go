@@ -17,6 +17,6 @@ A PromotionPolicy says what has to hold: how many clusters of the environment be
 to approve it, and when. The policy that judges is the one which the target environment has now.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newCheckCommand(), newExplainCommand())
+	cmd.AddCommand(newApproveCommand(), newCheckCommand(), newExplainCommand(), newListCommand(), newOverrideCommand(), newRejectCommand())
 	return cmd
 }

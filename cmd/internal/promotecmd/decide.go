@@ -1,0 +1,541 @@
+package promotecmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/settings"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+const decideHelp = `
+
+The candidate is what the newest record of the environment below has, or with --ring what the ring before has. It is shown, and
+the decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
+--commit, the command fails if the candidate has another commit by now.
+
+A member of the group with a public key in the policy signs with that key, --key or --signer. Everybody else decides through a
+hub of the group, --hub, with an access token of role approver whose name is the member's; the hub signs. The records are
+verified by the keys or the trust document of the settings, or by --trust or --release-key.
+
+`
+
+const decideExits = `
+
+The exit code is 0 when the decision is in place, also if it was before; 4 if the key or the token may not decide; 1 if there is
+no candidate; 2 for wrong usage, and 3 for other failures.`
+
+// facts holds the flags with which the policy, the candidate and the decisions of an environment are found.
+type facts struct {
+	source     flags.Source
+	registry   flags.Registry
+	fleet      flags.Fleet
+	to         string
+	trustFile  string
+	releaseKey string
+	ring       string
+
+	loc      oci.Location
+	platform string // empty for one without a Platform object
+	policy   promotion.Policy
+	trust    decisions.Trust
+}
+
+func (f *facts) addTo(cmd *cobra.Command) {
+	f.source.AddEnvironment(cmd)
+	f.source.AddReading(cmd)
+	f.registry.AddTo(cmd)
+	f.fleet.AddTo(cmd)
+	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` of releases and decisions, such as oci://HOST/PREFIX (default the registry of the settings)")
+	cmd.Flags().StringVar(&f.trustFile, "trust", "", flags.TrustUsage)
+	cmd.Flags().StringVar(&f.releaseKey, "release-key", "", "the public key `FILE` that releases are signed with, in place of a trust document")
+	cmd.MarkFlagsMutuallyExclusive("trust", "release-key")
+	cli.NotEmpty(cmd, "to", "trust", "release-key")
+}
+
+// open reads the policy of the environment, and who signs its releases.
+func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, error) {
+	place, err := f.source.Resolve(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	s := f.source.Settings()
+	f.fleet.Default(s)
+	if f.loc, err = flags.Location(s, "to", f.to); err != nil {
+		return nil, err
+	}
+	loaded, err := f.source.Load(cmd, place, f.loc.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if f.policy, err = loaded.Model.Promotion(); err != nil {
+		return nil, flags.SourceFailure(err)
+	}
+	pinned := flags.Trust{Key: f.releaseKey, First: f.trustFile}
+	pinned.Default(s)
+	if !pinned.Given() {
+		return nil, cli.Fail(cli.Usage, errors.New("nothing says who signs the releases"), "give --trust or --release-key, or write trust or keys into wherry.yaml")
+	}
+	signers, err := pinned.Open(cmd.Context(), f.loc, f.registry.Options())
+	if err != nil {
+		return nil, err
+	}
+	f.platform = loaded.Model.PlatformName()
+	f.trust = decisions.Trust{
+		Platform: cmp.Or(f.platform, publisher.DefaultPlatform), Policy: f.policy, Releases: signers, Now: time.Now().UTC(),
+	}
+	return s, nil
+}
+
+// gate is the gate that is decided about.
+func (f *facts) gate() promotion.Gate {
+	if f.ring != "" {
+		return f.policy.RingGate
+	}
+	return f.policy.Gate
+}
+
+// candidate returns what is to be decided about, as the gate sees it.
+func (f *facts) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
+	from := gatefacts.Facts{
+		Location: f.loc, Options: f.registry.Options(), Signers: f.trust.Releases, Platform: f.platform, Warn: warner(cmd),
+		Now: func() time.Time { return f.trust.Now },
+	}
+	c, err := from.Candidate(cmd.Context(), gatefacts.Ask{Policy: f.policy, Ring: f.ring})
+	below := cmp.Or(f.policy.Below(), f.policy.Environment)
+	switch {
+	case err != nil:
+		return nil, new(gatefacts.Flags).Failure(err, &from)
+	case c == nil || len(c.Contents) == 0:
+		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s that is %s", f.loc, below, f.trust.Releases.SignedText()), "publish it first")
+	}
+	f.trust.Platform = c.Platform
+	return c, nil
+}
+
+// found reads all decisions of the environment, from the registry and, if it is given, the hub.
+func (f *facts) found(cmd *cobra.Command) ([]decisions.Found, error) {
+	all, err := decisions.Read(cmd.Context(), f.loc, f.registry.Options(), f.policy.Environment, warner(cmd))
+	if err != nil {
+		return nil, flags.RegistryFailure(err, f.loc)
+	}
+	if f.fleet.URL() == "" {
+		return all, nil
+	}
+	more, err := f.atHub(cmd)
+	if err != nil && f.fleet.Preset() {
+		cmd.PrintErrf("note: the hub does not say which decisions it has: %s\n", cli.Indented(err.Error()))
+		return all, nil
+	}
+	return append(all, more...), err
+}
+
+func warner(cmd *cobra.Command) func(string, ...any) {
+	return func(format string, args ...any) {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
+	}
+}
+
+// deciding holds the flags of approve, reject and override.
+type deciding struct {
+	facts
+	signers flags.Signers
+	action  bundle.Action
+	commit  string
+	reason  string
+	rules   []string
+	expires string
+	format  string
+}
+
+// Decided is what approve, reject and override print. Its JSON form is an interface.
+type Decided struct {
+	*decisions.Written
+	// By is the member for whom the decision counts.
+	By string `json:"by"`
+	// Approvals are the members whose approvals of the candidate count now, Rejections those who reject it, and Needed is how many
+	// the policy asks for.
+	Approvals  []string `json:"approvals"`
+	Rejections []string `json:"rejections"`
+	Needed     int      `json:"needed"`
+}
+
+func newApproveCommand() *cobra.Command {
+	d := &deciding{action: bundle.Approve}
+	cmd := &cobra.Command{
+		Use:   "approve [PLATFORM] --environment NAME [--ring NAME] (--key FILE | --signer cosign:URI | --hub URL)",
+		Short: "Approve what is to enter an environment",
+		Long:  "Approve the commit that is to enter an environment, or the release that is to enter its next ring." + decideHelp + flags.SignerHelp + decideExits,
+		Example: `  wherry gate approve -e prod --key anna.key
+  wherry gate approve -e prod --commit 5523a85 --expires 7d --hub https://hub.example.com`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: d.run,
+	}
+	d.addTo(cmd)
+	d.addExpires(cmd)
+	return cmd
+}
+
+func newRejectCommand() *cobra.Command {
+	d := &deciding{action: bundle.Reject}
+	cmd := &cobra.Command{
+		Use:   "reject [PLATFORM] --environment NAME [--ring NAME] --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
+		Short: "Reject what is to enter an environment",
+		Long: `Reject the commit that is to enter an environment, or the release that is to enter its next ring. It takes your earlier
+approval and override back, and is a no until you approve.` + decideHelp + flags.SignerHelp + decideExits,
+		Example: `  wherry gate reject -e prod --reason "the maps of plant 7 are wrong" --key anna.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    d.run,
+	}
+	d.addTo(cmd)
+	return cmd
+}
+
+func newOverrideCommand() *cobra.Command {
+	d := &deciding{action: bundle.Override}
+	cmd := &cobra.Command{
+		Use:   "override [PLATFORM] --environment NAME [--ring NAME] --rule NAME --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
+		Short: "Let a commit pass in spite of rules",
+		Long: `Let the commit that is to enter an environment pass in spite of the rules that --rule names, which "wherry gate check" lists.
+It takes the place of your earlier override of the same content. The rules published, complete and pinned cannot be overridden.` +
+			decideHelp + flags.SignerHelp + decideExits,
+		Example: `  wherry gate override -e prod --rule soak --rule reported --reason "security fix" --expires 2d --key anna.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    d.run,
+	}
+	d.addTo(cmd)
+	d.addExpires(cmd)
+	cmd.Flags().StringArrayVar(&d.rules, "rule", nil, "the `NAME` of a rule to override; may be repeated (required)")
+	_ = cmd.MarkFlagRequired("rule")
+	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(overridable, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// overridable are the rules that people may override.
+var overridable = []string{
+	gate.RuleCohort, gate.RuleReported, gate.RuleCompliant, gate.RuleFailed, gate.RuleQuarantine, gate.RuleFailures, gate.RuleRequired,
+	gate.RuleSoak, gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule,
+}
+
+func (d *deciding) addTo(cmd *cobra.Command) {
+	d.facts.addTo(cmd)
+	cmd.Flags().Lookup("hub").Usage = "have the hub at this `URL` sign for the name of your access token"
+	d.signers.AddOptional(cmd)
+	cmd.Flags().StringVar(&d.ring, "ring", "", "decide about the `NAME` of a ring that is to get the release of the ring before it")
+	cmd.Flags().StringVar(&d.commit, "commit", "", "the `COMMIT` that you mean, or at least 7 of its first digits")
+	cmd.Flags().StringVar(&d.reason, "reason", "", "the reason, a `TEXT` of one line")
+	cmd.MarkFlagsMutuallyExclusive("hub", "key")
+	cmd.MarkFlagsMutuallyExclusive("hub", "signer")
+	cli.NotEmpty(cmd, "ring", "commit", "reason")
+	if d.action != bundle.Approve {
+		_ = cmd.MarkFlagRequired("reason")
+	}
+	cli.OutputFlag(cmd, &d.format)
+}
+
+func (d *deciding) addExpires(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&d.expires, "expires", "", "the decision ends after this `TIME`, such as 7d (default never)")
+	cli.NotEmpty(cmd, "expires")
+}
+
+// decision returns the decision as the flags have it, without content.
+func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
+	said := bundle.Decision{Action: d.action, Reason: d.reason, Ring: d.ring}
+	if d.reason != "" {
+		if err := bundle.CheckMessage(d.reason); err != nil {
+			return said, cli.Usagef("--reason: %v", err)
+		}
+	}
+	for _, rule := range d.rules {
+		if !slices.Contains(overridable, rule) {
+			return said, cli.Fail(cli.Usage, fmt.Errorf("--rule: %q cannot be overridden", rule), "allowed: "+strings.Join(overridable, ", "))
+		}
+	}
+	said.Rules = slices.Sorted(slices.Values(d.rules))
+	said.Rules = slices.Compact(said.Rules)
+	if d.expires != "" {
+		after, err := flags.ParseValidity("expires", d.expires)
+		if err != nil {
+			return said, err
+		}
+		said.ExpiresAt = now.Add(after).UTC().Truncate(time.Second)
+	}
+	if d.commit != "" && len(d.commit) < 7 {
+		return said, cli.Usagef("--commit %s: give at least 7 digits", show.Line(d.commit))
+	}
+	return said, nil
+}
+
+func (d *deciding) run(cmd *cobra.Command, args []string) error {
+	said, err := d.decision(time.Now())
+	if err != nil {
+		return err
+	}
+	s, err := d.open(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := d.mayDecide(); err != nil {
+		return err
+	}
+	c, err := d.candidate(cmd)
+	if err != nil {
+		return err
+	}
+	if d.commit != "" && !strings.HasPrefix(c.BaseCommit, strings.ToLower(d.commit)) {
+		return cli.Fail(cli.No, fmt.Errorf("the candidate has commit %s, and not %s", show.Cell(c.BaseCommit), show.Line(d.commit)), "look at it with wherry gate check, and decide again")
+	}
+	said.Platform, said.Environment = d.trust.Platform, d.policy.Environment
+	said.From, said.BaseCommit, said.Contents = c.Environment, c.BaseCommit, bundle.DecisionContents(c.Contents)
+	d.show(cmd, c)
+	found, err := d.found(cmd)
+	if err != nil {
+		return err
+	}
+	var done *Decided
+	if d.fleet.Given() != "" {
+		done, err = d.byHub(cmd, said, c, found)
+	} else {
+		done, err = d.byKey(cmd, s, said, c, found)
+	}
+	if err != nil {
+		return err
+	}
+	return d.conclude(cmd, done, c)
+}
+
+// mayDecide returns an error unless the policy asks for such decisions.
+func (d *deciding) mayDecide() error {
+	what, asks := "approvals", d.gate().Approvals
+	if d.action == bundle.Override {
+		what, asks = "override", d.gate().Override
+	}
+	if asks.Required > 0 {
+		return nil
+	}
+	where := "the gate of environment " + d.policy.Environment
+	if d.ring != "" {
+		where = "the gate of rings of environment " + d.policy.Environment
+	}
+	return cli.Fail(cli.Usage, fmt.Errorf("%s has no %s: nobody may %s", where, what, d.action), fmt.Sprintf("write %s: {required: 1, group: NAME} into the PromotionPolicy", what))
+}
+
+// show prints what is decided about.
+func (d *deciding) show(cmd *cobra.Command, c *gate.Candidate) {
+	to := d.policy.Environment
+	if d.ring != "" {
+		to += ", ring " + d.ring
+	}
+	cmd.PrintErrf("%s to %s: commit %s, %s, published %s\n", show.Cell(c.Environment), show.Cell(to), show.Cell(c.BaseCommit), show.Count(len(c.Contents), "cluster type"), show.Time(c.IssuedAt))
+	for i, typ := range slices.Sorted(maps.Keys(c.Contents)) {
+		if i == maxShown {
+			cmd.PrintErrf("  and %d more\n", len(c.Contents)-maxShown)
+			break
+		}
+		cmd.PrintErrf("  %s %s\n", show.Cell(typ), c.Contents[typ])
+	}
+	if len(c.Incomplete) > 0 {
+		cmd.PrintErrf("incomplete, so no gate passes it: %s\n", show.Line(strings.Join(c.Incomplete, ", ")))
+	}
+}
+
+// maxShown bounds the cluster types that are listed before a decision.
+const maxShown = 20
+
+// byKey signs and writes the decision with the key of a member.
+func (d *deciding) byKey(cmd *cobra.Command, s *settings.Settings, said bundle.Decision, c *gate.Candidate, found []decisions.Found) (*Decided, error) {
+	if err := d.signers.Default(s); err != nil {
+		return nil, err
+	}
+	keys, err := d.signers.Open(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) != 1 {
+		return nil, cli.Usagef("%d keys are given: one person decides with one key", len(keys))
+	}
+	id, err := bundle.KeyID(keys[0].Public())
+	if err != nil {
+		return nil, err
+	}
+	group := d.gate().Approvals
+	if d.action == bundle.Override {
+		group = d.gate().Override
+	}
+	member := memberOf(group, id)
+	if member == "" {
+		return nil, cli.Fail(cli.Denied, fmt.Errorf("key %s is that of no member of group %s", trust.ShortKeyID(id), group.Group),
+			"its members are "+membersText(group)+"; one without a key decides through a hub (--hub)")
+	}
+	if same := d.sameAsBefore(found, said, member); same != nil {
+		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, member, c, found), nil
+	}
+	written, err := decisions.Write(cmd.Context(), d.loc, d.registry.Options(), said, keys[0], d.trust.Now)
+	if err != nil {
+		return nil, flags.RegistryFailure(err, d.loc)
+	}
+	return d.summary(written, member, c, append(found, decisions.Found{Envelope: written.Envelope})), nil
+}
+
+func (d *deciding) reference(l *decisions.Listed) string {
+	if l.Tag == "" {
+		return l.Source
+	}
+	return d.loc.Name(bundle.EnvironmentRepository(l.Environment)) + ":" + l.Tag
+}
+
+// sameAsBefore returns the member's decision that counts and says the same already.
+func (d *deciding) sameAsBefore(found []decisions.Found, said bundle.Decision, member string) *decisions.Listed {
+	for _, l := range decisions.List(found, d.trust) {
+		if l.Valid && l.Member == member && l.Action == said.Action && isAboutSame(l.Decision, said) && l.ExpiresAt.Equal(said.ExpiresAt) &&
+			slices.Equal(l.Rules, said.Rules) && (said.Reason == "" || l.Reason == said.Reason) {
+			return &l
+		}
+	}
+	return nil
+}
+
+func isAboutSame(a, b bundle.Decision) bool {
+	return a.Ring == b.Ring && a.From == b.From && a.BaseCommit == b.BaseCommit && maps.Equal(a.Contents, b.Contents)
+}
+
+// summary counts who has approved and rejected the candidate.
+func (d *deciding) summary(w *decisions.Written, member string, c *gate.Candidate, found []decisions.Found) *Decided {
+	done := &Decided{Written: w, By: member, Approvals: []string{}, Rejections: []string{}, Needed: d.gate().Approvals.Required}
+	for _, one := range decisions.Of(found, d.trust) {
+		if !one.IsAbout(d.ring, c.Environment, c.BaseCommit, c.Contents) {
+			continue
+		}
+		switch one.Action {
+		case bundle.Approve:
+			done.Approvals = append(done.Approvals, one.Member)
+		case bundle.Reject:
+			done.Rejections = append(done.Rejections, one.Member)
+		}
+	}
+	slices.Sort(done.Approvals)
+	slices.Sort(done.Rejections)
+	return done
+}
+
+func (d *deciding) conclude(cmd *cobra.Command, done *Decided, c *gate.Candidate) error {
+	if d.format != "table" {
+		if err := cli.Print(cmd.OutOrStdout(), d.format, done, nil); err != nil {
+			return err
+		}
+	}
+	past := map[bundle.Action]string{bundle.Approve: "approved", bundle.Reject: "rejected", bundle.Override: "overrode " + strings.Join(done.Decision.Rules, ", ") + " for"}[d.action]
+	what := show.Cell(c.BaseCommit)
+	if done.Result == releases.OutcomeUnchanged {
+		cmd.PrintErrf("%s has %s %s already, at %s: nothing was changed\n", show.Cell(done.By), past, what, show.Time(done.Decision.IssuedAt))
+	} else {
+		cmd.PrintErrf("%s %s %s\n", show.Cell(done.By), past, what)
+	}
+	if done.Needed == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of %d approvals", len(done.Approvals), done.Needed)
+	if len(done.Approvals) > 0 {
+		text += ": " + strings.Join(done.Approvals, ", ")
+	}
+	if len(done.Rejections) > 0 {
+		text += "; rejected by " + strings.Join(done.Rejections, ", ")
+	}
+	cmd.PrintErrf("%s\n", show.Line(text))
+	return nil
+}
+
+func memberOf(group promotion.Approvals, keyID string) string {
+	for _, m := range group.Members {
+		if m.Key == nil {
+			continue
+		}
+		if id, err := bundle.KeyID(m.Key); err == nil && id == keyID {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+func membersText(group promotion.Approvals) string {
+	var names []string
+	for _, m := range group.Members {
+		names = append(names, m.Name)
+	}
+	return show.Line(show.List(names, maxShown))
+}
+
+// listing holds the flags of gate list.
+type listing struct {
+	facts
+	format string
+}
+
+func newListCommand() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "list [PLATFORM] --environment NAME",
+		Short: "List the decisions about an environment",
+		Long: `List the decisions about an environment, newest first: who decided what and when, and whether it counts, or why it does not.
+They are read from the registry, and from the hub of --hub or the settings.
+
+The exit code is 0, also if there are none; 2 for wrong usage, and 3 for other failures.`,
+		Example: `  wherry gate list -e prod
+  wherry gate list -e prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub -o json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: l.run,
+	}
+	l.addTo(cmd)
+	cmd.Flags().Lookup("hub").Usage = "also read the decisions that the hub at this `URL` has"
+	cli.OutputFlag(cmd, &l.format)
+	return cmd
+}
+
+func (l *listing) run(cmd *cobra.Command, args []string) error {
+	if _, err := l.open(cmd, args); err != nil {
+		return err
+	}
+	found, err := l.found(cmd)
+	if err != nil {
+		return err
+	}
+	list := decisions.List(found, l.trust)
+	if l.format == "table" && len(list) == 0 {
+		cmd.PrintErrf("no decisions about environment %s\n", l.policy.Environment)
+		return nil
+	}
+	return cli.Print(cmd.OutOrStdout(), l.format, list, func(w io.Writer) {
+		fmt.Fprintln(w, "ISSUED\tWHO\tDECISION\tRING\tCOMMIT\tCOUNTS\tREASON")
+		for _, d := range list {
+			counts := "yes"
+			if !d.Valid {
+				counts = "no: " + d.Why
+			}
+			what := string(d.Action)
+			if len(d.Rules) > 0 {
+				what += " " + strings.Join(d.Rules, ",")
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Time(d.IssuedAt), show.Cell(cmp.Or(d.Member, d.By, trust.ShortKeyID(d.KeyID))),
+				show.Cell(what), show.Cell(d.Ring), show.Cell(d.BaseCommit[:min(len(d.BaseCommit), 12)]), show.Cell(counts), show.Cell(d.Reason))
+		}
+	})
+}
