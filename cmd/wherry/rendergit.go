@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net/mail"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/outgit"
@@ -31,10 +27,7 @@ pushes the branch deployment/ENVIRONMENT and keeps one change request from there
 to the branch itself. Without a change nothing is pushed. A change request with the same content that a
 person closed is not opened again without --again. The same input gives the same commit.
 
-A token for the forge is read from WHERRY_FORGE_TOKEN, or from GITHUB_TOKEN, GITLAB_TOKEN, CI_JOB_TOKEN,
-GITEA_TOKEN, FORGEJO_TOKEN, AZURE_DEVOPS_TOKEN or SYSTEM_ACCESSTOKEN. It is sent to well-known forges, to the
-server of the CI system, and to a host of your own for which --forge names the kind. Without a token, git's
-credential helpers and ssh keys reach the repository. docs/git-output.md has more.`
+` + flags.ForgeHelp + ` docs/git-output.md has more.`
 
 // gitOutput holds the flags for output to git.
 type gitOutput struct {
@@ -44,18 +37,14 @@ type gitOutput struct {
 	again      bool
 	status     bool
 	work       string
-	forge      string
-	api        string
-	author     string
+	forge      flags.Forge
 
 	target outgit.Target
-	kind   forge.Kind
-	tokens forge.Tokens
 	opts   outgit.Options
 }
 
 // gitFlags are those that mean nothing without --to-git or --to-gitops-repo.
-var gitFlags = []string{"direct", "again", "allow-empty", "status", "work-branch", "forge", "forge-api", "author"}
+var gitFlags = append([]string{"direct", "again", "allow-empty", "status", "work-branch"}, flags.ForgeFlags...)
 
 func (g *gitOutput) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -66,15 +55,10 @@ func (g *gitOutput) addTo(cmd *cobra.Command) {
 	f.BoolVar(&g.opts.AllowEmpty, "allow-empty", false, "leave cluster types without assignments that have some on the branch")
 	f.BoolVar(&g.status, "status", false, "set the status of the platform's commit at its forge")
 	f.StringVar(&g.work, "work-branch", "", "the `BRANCH` that the change request comes from (default deployment/ENVIRONMENT)")
-	f.StringVar(&g.forge, "forge", "", "the `KIND` of forge: github, gitlab, gitea, forgejo or azure; needed for a host of your own")
-	f.StringVar(&g.api, "forge-api", "", "the `URL` of the forge's API, if it is not where the forge's documentation says")
-	f.StringVar(&g.author, "author", "", "the commit's author, `\"NAME <EMAIL>\"` (default GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, else wherry)")
-	for _, name := range []string{"to-git", "work-branch", "forge", "forge-api", "author"} {
-		cli.NotEmpty(cmd, name)
-	}
+	cli.NotEmpty(cmd, "to-git", "work-branch")
+	g.forge.AddTo(cmd)
 	cmd.MarkFlagsOneRequired("output", "to-git", "to-gitops-repo")
 	cmd.MarkFlagsMutuallyExclusive("output", "to-git", "to-gitops-repo")
-	_ = cmd.RegisterFlagCompletionFunc("forge", cobra.FixedCompletions([]string{"github", "gitlab", "gitea", "forgejo", "azure"}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // check reads the flags.
@@ -96,21 +80,10 @@ func (g *gitOutput) check(cmd *cobra.Command) error {
 }
 
 func (g *gitOutput) read() (err error) {
-	if g.forge != "" {
-		if g.kind, err = forge.ParseKind(g.forge); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--forge: %w", err), "")
-		}
+	if err := g.forge.Read(); err != nil {
+		return err
 	}
-	g.tokens = forge.TokensOf(os.Getenv)
-	g.opts.Author = outgit.Identity{Name: os.Getenv("GIT_AUTHOR_NAME"), Email: os.Getenv("GIT_AUTHOR_EMAIL")}
-	g.opts.Committer = outgit.Identity{Name: os.Getenv("GIT_COMMITTER_NAME"), Email: os.Getenv("GIT_COMMITTER_EMAIL")}
-	if g.author != "" {
-		who, err := mail.ParseAddress(g.author)
-		if err != nil || who.Name == "" {
-			return cli.Usagef("--author must be \"NAME <EMAIL>\"")
-		}
-		g.opts.Author = outgit.Identity{Name: who.Name, Email: who.Address}
-	}
+	g.opts.Author, g.opts.Committer = g.forge.Author, g.forge.Committer
 	if g.to == "" {
 		return nil
 	}
@@ -125,7 +98,7 @@ func (g *gitOutput) read() (err error) {
 
 // connect returns the repository at a URL of git.
 func (g *gitOutput) connect(at string) (*forge.Repository, error) {
-	r, err := forge.New(at, forge.Options{Kind: g.kind, API: g.api, Tokens: g.tokens})
+	r, err := g.forge.New(at)
 	if errors.Is(err, forge.ErrUnknownKind) {
 		return nil, cli.Fail(cli.Usage, err, "name it with --forge, or pass --direct, which needs no forge")
 	}
@@ -208,10 +181,10 @@ func (g *gitOutput) findTarget(loaded *platform.Loaded) error {
 // push commits the result, to the branch itself or with a change request.
 func (g *gitOutput) push(cmd *cobra.Command, result *scheduler.Result) (outgit.Outcome, error) {
 	t := g.target
-	if p, err := forge.PlaceOf(t.URL, g.kind); err == nil {
-		g.opts.User, g.opts.Password = g.tokens.Login(p)
+	if p, err := forge.PlaceOf(t.URL, g.forge.Kind); err == nil {
+		g.opts.User, g.opts.Password = g.forge.Tokens.Login(p)
 		t.URL = p.CloneURL(t.URL)
-		if held := g.tokens.Withheld(p); held != "" {
+		if held := g.forge.Tokens.Withheld(p); held != "" {
 			cmd.PrintErrf("note: %s is not sent to %s; pass --forge %s if it is meant for this host\n", held, show.Line(p.Web), p.Kind)
 		}
 	}
@@ -277,9 +250,9 @@ func (g *gitOutput) sourceOf(place string, loaded *platform.Loaded) (*forge.Repo
 	case inCI && sameHost(at, run.URL):
 		kind = run.Kind
 	case sameHost(at, g.target.URL): // that --forge is about
-		kind = g.kind
+		kind = g.forge.Kind
 	}
-	r, err := forge.New(at, forge.Options{Kind: kind, Tokens: g.tokens})
+	r, err := forge.New(at, forge.Options{Kind: kind, Tokens: g.forge.Tokens})
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--status: %w", err), "the status is set at the forge of the platform's repository")
 	}
@@ -312,11 +285,7 @@ func statusOf(result *scheduler.Result, o outgit.Outcome, err error) forge.Statu
 
 // failure gives an error of git or of a forge its exit code and a hint.
 func (g *gitOutput) failure(err error) error {
-	var refused *outgit.RefusedError
-	var answer *forge.Error
 	switch {
-	case errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
-		return err
 	case errors.Is(err, outgit.ErrWorkBranch):
 		return cli.Fail(cli.Usage, err, "name another one with --work-branch")
 	case errors.As(err, new(*outgit.EmptyError)):
@@ -327,39 +296,10 @@ func (g *gitOutput) failure(err error) error {
 		return cli.Fail(cli.Failed, err, "merge or delete that branch, or name another one with --work-branch")
 	case errors.As(err, new(*outgit.MissingBranchError)):
 		return cli.Fail(cli.Failed, err, "make the branch first, or pass --direct, which makes it")
-	case errors.As(err, &refused) && g.direct:
-		return cli.Fail(cli.Denied, err, "if the branch is protected, leave out --direct: a change request does not push to it")
-	case errors.As(err, &refused):
-		return cli.Fail(cli.Denied, err, "let the token's user push to that branch, or name another one with --work-branch")
-	case errors.Is(err, outgit.ErrBusy):
-		return cli.Fail(cli.NotYet, err, "run the command again")
-	case errors.Is(err, gitcmd.ErrNoGit):
-		return cli.Fail(cli.Failed, err, "install git 2.36 or newer")
-	case errors.Is(err, gitcmd.ErrDenied), errors.Is(err, forge.ErrUnauthorized):
-		return cli.Fail(cli.Denied, err, g.tokenHint())
-	case errors.Is(err, forge.ErrForbidden):
-		return cli.Fail(cli.Denied, err, "the token must be allowed to write to the repository, to its change requests and to commit statuses")
-	case errors.Is(err, forge.ErrRateLimited) && errors.As(err, &answer) && !answer.Until.IsZero():
-		return cli.Fail(cli.NotYet, err, fmt.Sprintf("run the command again after %s", show.Time(answer.Until)))
-	case errors.Is(err, forge.ErrRateLimited):
-		return cli.Fail(cli.NotYet, err, "run the command again later")
-	case errors.Is(err, forge.ErrNotFound):
-		return cli.Fail(cli.Failed, err, "is the URL right, and may the token see the repository?")
-	case errors.Is(err, forge.ErrUnavailable):
-		return cli.Fail(cli.Failed, err, "run the command again: it goes on where this run ended")
 	}
-	if errors.As(err, new(*gitcmd.Error)) {
-		return cli.Fail(cli.Failed, err, "is the repository there, and can it be reached? The command can be repeated at any time")
+	denied := "let the token's user push to that branch, or name another one with --work-branch"
+	if g.direct {
+		denied = "if the branch is protected, leave out --direct: a change request does not push to it"
 	}
-	return cli.Fail(cli.Failed, err, "")
-}
-
-// tokenHint names the variables for a token, or git's own ways.
-func (g *gitOutput) tokenHint() string {
-	p, err := forge.PlaceOf(g.target.URL, g.kind)
-	if err != nil {
-		return "give git a login for this repository, by a credential helper or an ssh key"
-	}
-	names := slices.DeleteFunc(forge.Variables(p.Kind), func(name string) bool { return name == "GH_TOKEN" })
-	return "set " + strings.Join(names, " or ") + " to a token that may write to the repository"
+	return g.forge.GitFailure(err, g.target.URL, denied)
 }

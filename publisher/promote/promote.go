@@ -136,14 +136,15 @@ type Promoter struct {
 	Source platform.Source
 	// Judge asks the gate.
 	Judge func(ctx context.Context, q Question) (gate.Verdict, error)
-	// Record returns the newest verified record of an environment; nil if it has never been published.
-	Record func(ctx context.Context, environment string) (*bundle.EnvironmentRecord, error)
+	// Record returns the newest verified record of an environment; nil if it has never been published. The name of the platform is
+	// empty where it has no Platform object, here and below.
+	Record func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error)
 	// Publish publishes an environment as its branch is now.
 	Publish func(ctx context.Context, p Publication) error
 	// Paused returns the pause that is in force in an environment; false without one.
-	Paused func(ctx context.Context, p promotion.Policy) (decisions.Pause, bool, error)
+	Paused func(ctx context.Context, platform string, p promotion.Policy) (decisions.Pause, bool, error)
 	// Pause writes a pause.
-	Pause func(ctx context.Context, environment, reason string) error
+	Pause func(ctx context.Context, platform, environment, reason string) error
 	// Access tells how to reach the repository at a URL.
 	Access func(url string) Access
 

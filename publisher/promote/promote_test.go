@@ -199,7 +199,7 @@ func TestAPausedEnvironmentWaitsForAPerson(t *testing.T) {
 	w.deploy("stage", w.first)
 	next := w.push("two")
 	w.deploy("dev", next)
-	require.NoError(t, w.promoter().Pause(t.Context(), "stage", "incident 12"))
+	require.NoError(t, w.promoter().Pause(t.Context(), "edge", "stage", "incident 12"))
 	lines, all := w.pass(Options{To: "stage"})
 	require.Contains(t, lines[0], "stage: not yet: paused")
 	require.Contains(t, lines[0], "incident 12")
@@ -280,7 +280,7 @@ func TestARunThatIsKilledAtAnyStepIsCompletedByTheNext(t *testing.T) {
 				require.Equal(t, commit, w.pinned("stage"))
 				require.Equal(t, commit, w.has("stage"))
 				require.Contains(t, w.status("stage", commit), "success: ")
-				_, paused, err := w.promoter().Paused(t.Context(), w.judged[len(w.judged)-1].Policy)
+				_, paused, err := w.promoter().Paused(t.Context(), "edge", w.judged[len(w.judged)-1].Policy)
 				require.NoError(t, err)
 				require.Equal(t, c.older, paused)
 				previous = next

@@ -86,10 +86,10 @@ func (v *visit) load(ctx context.Context) (err error) {
 		return err
 	}
 	v.result.Pinned = v.base.Commit
-	if v.record, err = v.Record(ctx, v.result.Environment); err != nil {
+	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err
 	}
-	v.pause, v.isPaused, err = v.Paused(ctx, v.policy)
+	v.pause, v.isPaused, err = v.Paused(ctx, v.target.Model.PlatformName(), v.policy)
 	return err
 }
 
@@ -140,7 +140,7 @@ func (v *visit) candidate(ctx context.Context, h *history) (string, error) {
 	case below == "":
 		return h.tip(ctx)
 	}
-	r, err := v.Record(ctx, below)
+	r, err := v.Record(ctx, v.target.Model.PlatformName(), below)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", below, err)
@@ -227,7 +227,7 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 		if err := v.at("pause"); err != nil {
 			return err
 		}
-		if err := v.Pause(ctx, v.result.Environment, olderReason(commit)); err != nil {
+		if err := v.Pause(ctx, v.target.Model.PlatformName(), v.result.Environment, olderReason(commit)); err != nil {
 			return err
 		}
 		v.isPaused, v.pause.Reason = true, olderReason(commit)

@@ -139,7 +139,7 @@ func (w *world) pinned(environment string) string {
 // has returns the base commit of an environment's newest record; empty without one.
 func (w *world) has(environment string) string {
 	w.t.Helper()
-	r, err := w.record(w.t.Context(), environment)
+	r, err := w.record(w.t.Context(), "edge", environment)
 	require.NoError(w.t, err)
 	if r == nil {
 		return ""
@@ -147,12 +147,12 @@ func (w *world) has(environment string) string {
 	return r.BaseCommit
 }
 
-func (w *world) record(ctx context.Context, environment string) (*bundle.EnvironmentRecord, error) {
+func (w *world) record(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
 	store, err := w.loc.Open(oci.Options{})
 	if err != nil {
 		return nil, err
 	}
-	reader := standing.New(w.loc, store, trust.PinnedBy([]*keys.Key{w.key}), w.now, "edge", environment, w.t.Logf)
+	reader := standing.New(w.loc, store, trust.PinnedBy([]*keys.Key{w.key}), w.now, platform, environment, w.t.Logf)
 	r, err := reader.Record(ctx)
 	if err != nil || r.Verified == nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (w *world) judge(ctx context.Context, q Question) (gate.Verdict, error) {
 		return gate.Verdict{}, err
 	}
 	ask.Decisions = decisions.Of(found, t)
-	r, err := w.record(ctx, q.Policy.Below())
+	r, err := w.record(ctx, "edge", q.Policy.Below())
 	if err != nil || r == nil {
 		return gate.Judge(ask), err
 	}
@@ -199,13 +199,13 @@ func (w *world) promoter() *Promoter {
 	require.NoError(w.t, err)
 	return &Promoter{
 		Source: platform.Source{Platform: w.forge.Git}, Judge: w.judge, Record: w.record, Publish: w.publish,
-		Paused: func(ctx context.Context, p promotion.Policy) (decisions.Pause, bool, error) {
+		Paused: func(ctx context.Context, _ string, p promotion.Policy) (decisions.Pause, bool, error) {
 			found, t, err := w.decided(ctx, p)
 			pause, is := decisions.Paused(found, t)
 			return pause, is, err
 		},
-		Pause: func(ctx context.Context, environment, reason string) error {
-			_, err := decisions.Write(ctx, w.loc, oci.Options{}, bundle.Decision{Action: bundle.Pause, Platform: "edge", Environment: environment, Reason: reason}, w.key, w.now)
+		Pause: func(ctx context.Context, platform, environment, reason string) error {
+			_, err := decisions.Write(ctx, w.loc, oci.Options{}, bundle.Decision{Action: bundle.Pause, Platform: platform, Environment: environment, Reason: reason}, w.key, w.now)
 			return err
 		},
 		Access: func(url string) Access { return Access{URL: url, Forge: client} },

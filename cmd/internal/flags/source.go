@@ -90,6 +90,14 @@ func (f *Source) AddReading(cmd *cobra.Command) {
 	cli.Rare(cmd, "mirror", "timeout")
 }
 
+// Of returns the source of an environment with the same settings, which is not read from the clone around the current folder but
+// from where the platform says that it is.
+func (f *Source) Of(environment string) *Source {
+	other := *f
+	other.Environment, other.clone = environment, nil
+	return &other
+}
+
 // AddAssignments adds --assignments.
 func (f *Source) AddAssignments(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Assignments, "assignments", "",

@@ -1,0 +1,117 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/mail"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/forge"
+	"github.com/wherry-dev/wherry/publisher/gitcmd"
+	"github.com/wherry-dev/wherry/publisher/outgit"
+)
+
+// ForgeHelp explains tokens in the help of each command that writes to a git repository.
+const ForgeHelp = `A token for the forge is read from WHERRY_FORGE_TOKEN, or from GITHUB_TOKEN, GITLAB_TOKEN, CI_JOB_TOKEN,
+GITEA_TOKEN, FORGEJO_TOKEN, AZURE_DEVOPS_TOKEN or SYSTEM_ACCESSTOKEN. It is sent to well-known forges, to the
+server of the CI system, and to a host of your own for which --forge names the kind. Without a token, git's
+credential helpers and ssh keys reach the repository.`
+
+// Forge holds the flags for commits, and for the forge of the repository that they are pushed to.
+type Forge struct {
+	Kind      forge.Kind // empty where the host says it
+	Tokens    forge.Tokens
+	Author    outgit.Identity // empty for wherry
+	Committer outgit.Identity
+
+	kind, api, author string
+}
+
+// ForgeFlags are the names of the flags that AddTo adds.
+var ForgeFlags = []string{"forge", "forge-api", "author"}
+
+// AddTo adds --forge, --forge-api and --author.
+func (g *Forge) AddTo(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&g.kind, "forge", "", "the `KIND` of forge: github, gitlab, gitea, forgejo or azure; needed for a host of your own")
+	f.StringVar(&g.api, "forge-api", "", "the `URL` of the forge's API, if it is not where the forge's documentation says")
+	f.StringVar(&g.author, "author", "", "the commit's author, `\"NAME <EMAIL>\"` (default GIT_AUTHOR_NAME and GIT_AUTHOR_EMAIL, else wherry)")
+	cli.NotEmpty(cmd, ForgeFlags...)
+	_ = cmd.RegisterFlagCompletionFunc("forge", cobra.FixedCompletions([]string{"github", "gitlab", "gitea", "forgejo", "azure"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Read reads the flags and the environment.
+func (g *Forge) Read() (err error) {
+	if g.kind != "" {
+		if g.Kind, err = forge.ParseKind(g.kind); err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--forge: %w", err), "")
+		}
+	}
+	g.Tokens = forge.TokensOf(os.Getenv)
+	g.Author = outgit.Identity{Name: os.Getenv("GIT_AUTHOR_NAME"), Email: os.Getenv("GIT_AUTHOR_EMAIL")}
+	g.Committer = outgit.Identity{Name: os.Getenv("GIT_COMMITTER_NAME"), Email: os.Getenv("GIT_COMMITTER_EMAIL")}
+	if g.author != "" {
+		who, err := mail.ParseAddress(g.author)
+		if err != nil || who.Name == "" {
+			return cli.Usagef("--author must be \"NAME <EMAIL>\"")
+		}
+		g.Author = outgit.Identity{Name: who.Name, Email: who.Address}
+	}
+	return nil
+}
+
+// New returns the repository at a URL of git. Its error is that of [forge.New].
+func (g *Forge) New(at string) (*forge.Repository, error) {
+	return forge.New(at, forge.Options{Kind: g.Kind, API: g.api, Tokens: g.Tokens})
+}
+
+// GitFailure gives an error of git or of a forge its exit code and a hint. At is the URL of the repository, and denied the hint for a
+// branch that takes no push.
+func (g *Forge) GitFailure(err error, at, denied string) error {
+	var answer *forge.Error
+	switch {
+	case errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
+		return err
+	case errors.As(err, new(*outgit.ForeignBranchError)):
+		return cli.Fail(cli.Failed, err, "merge or delete that branch")
+	case errors.As(err, new(*outgit.RefusedError)):
+		return cli.Fail(cli.Denied, err, denied)
+	case errors.Is(err, outgit.ErrBusy):
+		return cli.Fail(cli.NotYet, err, "run the command again")
+	case errors.Is(err, gitcmd.ErrNoGit):
+		return cli.Fail(cli.Failed, err, "install git 2.36 or newer")
+	case errors.Is(err, gitcmd.ErrDenied), errors.Is(err, forge.ErrUnauthorized):
+		return cli.Fail(cli.Denied, err, g.tokenHint(at))
+	case errors.Is(err, forge.ErrForbidden):
+		return cli.Fail(cli.Denied, err, "the token must be allowed to write to the repository, to its change requests and to commit statuses")
+	case errors.Is(err, forge.ErrRateLimited) && errors.As(err, &answer) && !answer.Until.IsZero():
+		return cli.Fail(cli.NotYet, err, fmt.Sprintf("run the command again after %s", show.Time(answer.Until)))
+	case errors.Is(err, forge.ErrRateLimited):
+		return cli.Fail(cli.NotYet, err, "run the command again later")
+	case errors.Is(err, forge.ErrNotFound):
+		return cli.Fail(cli.Failed, err, "is the URL right, and may the token see the repository?")
+	case errors.Is(err, forge.ErrUnavailable):
+		return cli.Fail(cli.Failed, err, "run the command again: it goes on where this run ended")
+	}
+	if errors.As(err, new(*gitcmd.Error)) {
+		return cli.Fail(cli.Failed, err, "is the repository there, and can it be reached? The command can be repeated at any time")
+	}
+	return cli.Fail(cli.Failed, err, "")
+}
+
+// tokenHint names the variables for a token, or git's own ways.
+func (g *Forge) tokenHint(at string) string {
+	p, err := forge.PlaceOf(at, g.Kind)
+	if err != nil {
+		return "give git a login for this repository, by a credential helper or an ssh key"
+	}
+	names := slices.DeleteFunc(forge.Variables(p.Kind), func(name string) bool { return name == "GH_TOKEN" })
+	return "set " + strings.Join(names, " or ") + " to a token that may write to the repository"
+}
