@@ -81,6 +81,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newLogoutCommand(),
 		authorcmd.New(),
 		releasecmd.Plan(),
+		promotecmd.Promote(),
 		releasecmd.Publish(),
 		newRegistryCommand(),
 		authorcmd.Rename(),
@@ -102,7 +103,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		switch cmd.Name() {
 		case "render", "lint", "plan", "explain", "schedule", "gate", "compare", "describe", "drift", "events", "get", "history":
 			cli.EndsWithin(stopReading, cmd)
-		case "publish":
+		case "publish", "promote":
 			cli.EndsWithin(stopPublishing, cmd)
 		}
 	}
@@ -119,7 +120,7 @@ func newRolloutCommand() *cobra.Command {
 // groups are the sections of the list of commands. Commands of none of them are listed at the end.
 var groups = []struct{ id, title, commands string }{
 	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
-	{"publish", "Publish:", "airgap bundle gate publish registry releases rollout sign verify"},
+	{"publish", "Publish:", "airgap bundle gate promote publish registry releases rollout sign verify"},
 	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster"},
 	{"access", "Keys and access:", "context keys login logout trust"},
 }

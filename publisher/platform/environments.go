@@ -31,7 +31,7 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	repositories := gitrepo.NewReader(o.Timeout, nil)
+	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors)
 	repositories.Use(o.Clone)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{Source: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}

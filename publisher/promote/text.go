@@ -60,14 +60,14 @@ func (r Result) String() string {
 }
 
 // reason names the rules that keep a commit back, and what would change them.
-func reason(v gate.Verdict, now time.Time) string {
+func reason(v gate.Verdict) string {
 	var parts []string
 	for _, r := range v.Rules {
 		if r.Result != v.Result {
 			continue
 		}
-		if r.Name == gate.RuleSoak && !v.NextLook.IsZero() && now.Before(v.NextLook) {
-			left := duration.Value(v.NextLook.Sub(now).Round(time.Second))
+		if r.Name == gate.RuleSoak && !v.NextLook.IsZero() && v.AsOf.Before(v.NextLook) {
+			left := duration.Value(v.NextLook.Sub(v.AsOf).Round(time.Second))
 			parts = append(parts, "soak ends in "+left.String())
 			continue
 		}

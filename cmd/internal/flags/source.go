@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -38,6 +39,7 @@ type Source struct {
 	Cache       Cache
 
 	bases, workloads, mirrors []string
+	logins                    map[string]string // URLs with logins, by the same without
 	commit                    string
 	timeout                   time.Duration
 
@@ -88,6 +90,18 @@ func (f *Source) AddReading(cmd *cobra.Command) {
 	f.timeout = defaultTimeout
 	cmd.Flags().Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
 	cli.Rare(cmd, "mirror", "timeout")
+}
+
+// LogIn has the repository at a URL be read with a login, unless a mirror stands for it.
+func (f *Source) LogIn(repository, user, password string) {
+	u, err := url.Parse(repository)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || user+password == "" {
+		return
+	}
+	u.User = nil
+	plain := u.String()
+	u.User = url.UserPassword(user, password)
+	f.logins = map[string]string{plain: u.String()}
 }
 
 // Of returns the source of an environment with the same settings, which is not read from the clone around the current folder but
@@ -172,17 +186,22 @@ func (f *Source) Timeout() time.Duration { return f.timeout }
 func (f *Source) mirrorMap() (map[string]string, error) {
 	mirrors := map[string]string{}
 	for _, m := range f.mirrors {
-		url, place, found := strings.Cut(m, "=")
-		if !found || url == "" || place == "" {
+		at, place, found := strings.Cut(m, "=")
+		if !found || at == "" || place == "" {
 			return nil, cli.Usagef("--mirror must be URL=PLACE") // without the value, which may hold credentials
 		}
-		mirrors[url] = place
+		mirrors[at] = place
 	}
 	if f.settings != nil {
-		for url, place := range f.settings.Mirrors {
-			if _, ok := mirrors[url]; !ok {
-				mirrors[url] = place.Text
+		for at, place := range f.settings.Mirrors {
+			if _, ok := mirrors[at]; !ok {
+				mirrors[at] = place.Text
 			}
+		}
+	}
+	for at, place := range f.logins {
+		if gitrepo.Mirrors(mirrors).Of(at) == at {
+			mirrors[at] = place
 		}
 	}
 	return mirrors, nil

@@ -148,7 +148,7 @@ func (f *Flags) Failure(err error, facts *Facts) error {
 	case err == nil || errors.As(err, new(*cli.Error)):
 		return err
 	case errors.Is(err, ErrFirst):
-		return cli.Fail(cli.Usage, err, `a PromotionPolicy has the chain; the first environment of a chain gets its commits by git, and not by a promotion`)
+		return cli.Fail(cli.Usage, err, `a PromotionPolicy has the chain; for its first environment, give --commit all of its digits`)
 	case errors.Is(err, ErrNoRing):
 		return cli.Fail(cli.Usage, err, "the first ring gets what is published; --ring is for those after it")
 	case errors.Is(err, cohort.ErrNoCommit):

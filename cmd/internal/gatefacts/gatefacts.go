@@ -17,10 +17,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate"
@@ -82,7 +85,8 @@ type Ask struct {
 
 // Errors of questions that no gate can answer.
 var (
-	// ErrFirst means that the environment has none below it in its chain, or no chain.
+	// ErrFirst means that the environment has no chain, or is the first one and the question names no commit in full: its gate has approvals,
+	// check and schedule alone.
 	ErrFirst = errors.New("no environment is below it in a chain")
 	// ErrNoRing means that the environment has no such ring, or none before it.
 	ErrNoRing = errors.New("no ring is before it")
@@ -111,7 +115,7 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 	if err != nil {
 		return gate.Verdict{}, err
 	}
-	v := gate.Judge(q)
+	v := judge(q)
 	if !v.OnlyCheckIsMissing(q) {
 		return v, nil
 	}
@@ -121,8 +125,45 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 		return gate.Verdict{}, err
 	}
 	q.Check = &answer
-	return gate.Judge(q), nil
+	return judge(q), nil
 }
+
+// firstRules are those of the gate of the first environment in a chain: no environment has proved the commit before.
+var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleAutomation}
+
+// judge returns the verdict on a question, for the first environment of a chain with firstRules alone.
+func judge(q gate.Question) gate.Verdict {
+	v := gate.Judge(q)
+	if q.Ring != "" || q.Policy.Below() != "" {
+		return v
+	}
+	v.Rules = slices.DeleteFunc(v.Rules, func(r gate.Rule) bool { return !slices.Contains(firstRules, r.Name) })
+	v.Result = gate.Pass
+	for _, r := range v.Rules {
+		if r.Result == gate.Fail || v.Result == gate.Pass {
+			v.Result = r.Result
+		}
+	}
+	if v.Result != gate.Wait {
+		v.NextLook = time.Time{}
+	}
+	return v
+}
+
+// first fills in what counts for the first environment of a chain. The commit is the candidate, without a record that has it.
+func (f *Facts) first(ctx context.Context, q gate.Question) (gate.Question, error) {
+	if len(q.Policy.Chain) == 0 || !wholeCommit.MatchString(q.Commit) {
+		return q, fmt.Errorf("environment %s: %w", q.Policy.Environment, ErrFirst)
+	}
+	all := q.Policy.Gate
+	q.Gate = promotion.Gate{AllowEmptyCohort: true, MaxFailures: -1, Approvals: all.Approvals, Override: all.Override, Check: all.Check, Schedule: all.Schedule}
+	q.Candidate = &gate.Candidate{Platform: cmp.Or(f.Platform, publisher.DefaultPlatform), BaseCommit: q.Commit}
+	var err error
+	q.Decisions, err = f.decided(ctx, q.Policy, q.Candidate.Platform, q.Now)
+	return q, err
+}
+
+var wholeCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Question gathers the facts. Its Check is nil. For errors see Judge.
 func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
@@ -137,7 +178,7 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 	case ask.Ring != "":
 		q.Gate, below = ask.Policy.RingGate, ask.Policy.Environment
 	case below == "":
-		return q, fmt.Errorf("environment %s: %w", ask.Policy.Environment, ErrFirst)
+		return f.first(ctx, q)
 	}
 	reader, err := cohort.Open(f.Location, f.Options, f.Signers, f.Platform, q.Now, f.Warn)
 	if err != nil {

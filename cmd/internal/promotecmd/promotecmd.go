@@ -1,5 +1,5 @@
-// Package promotecmd holds the commands of promotion: wherry gate …, which asks gates and decides at them. Package
-// publisher/gate judges, and cmd/internal/gatefacts gathers what it judges by. Begin with Gate.
+// Package promotecmd holds the commands of promotion: wherry gate …, which asks gates and decides at them, and wherry promote. Package
+// publisher/gate judges, cmd/internal/gatefacts gathers what it judges by, and publisher/promote promotes. Begin with Gate and Promote.
 package promotecmd
 
 import (

@@ -1,0 +1,37 @@
+package promotecmd
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// paused returns the function that tells whether automation is off in an environment.
+func (p *promoting) paused(cmd *cobra.Command) func(context.Context, string, promotion.Policy) (decisions.Pause, bool, error) {
+	return func(ctx context.Context, name string, policy promotion.Policy) (decisions.Pause, bool, error) {
+		found, err := decisions.Read(ctx, p.to, p.Registry.Options(), policy.Environment, p.warn(cmd))
+		if err != nil {
+			return decisions.Pause{}, false, flags.RegistryFailure(err, p.to)
+		}
+		pause, is := decisions.Paused(found, decisions.Trust{
+			Platform: cmp.Or(name, publisher.DefaultPlatform), Policy: policy, Releases: p.trusted, Now: time.Now(),
+		})
+		return pause, is, nil
+	}
+}
+
+// pause turns automation off in an environment, by the first of the keys.
+func (p *promoting) pause(ctx context.Context, name, environment, reason string) error {
+	_, err := decisions.Write(ctx, p.to, p.Registry.Options(), bundle.Decision{
+		Action: bundle.Pause, Platform: cmp.Or(name, publisher.DefaultPlatform), Environment: environment, Reason: reason,
+	}, p.keys[0], time.Now())
+	return flags.RegistryFailure(err, p.to)
+}

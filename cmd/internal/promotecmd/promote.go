@@ -1,0 +1,387 @@
+package promotecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/forge"
+	"github.com/wherry-dev/wherry/publisher/gitcmd"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/outgit"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/promote"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// promoting holds the flags of promote.
+type promoting struct {
+	gatefacts.Flags // but for its Trust
+	signers         flags.Signers
+	forge           flags.Forge
+	location        string
+	trust           string
+	format          string
+	options         promote.Options
+
+	place    string // the platform, as promote.Remote returns it
+	to       oci.Location
+	keys     []*keys.Key
+	trusted  trust.Signers
+	hub      gatefacts.Hub   // nil without one
+	withheld map[string]bool // the hosts of which a note says that no token is sent there
+}
+
+// Promote returns the command wherry promote.
+func Promote() *cobra.Command {
+	var p promoting
+	cmd := &cobra.Command{
+		Use:   "promote [PLATFORM] [--to NAME] [--registry LOCATION] [--key FILE | --signer cosign:URI]",
+		Short: "Give environments the commit that the environment below has proved",
+		Long: `Look at each environment of the chain that a PromotionPolicy names, in order: ask its gate for the base commit that the
+environment below has, and, if the gate passes, pin that commit in the environment's BaseRepo object and publish
+the environment. With --to, look at that environment alone; the first one of the chain gets the newest commit
+of the base's branch.
+
+The pin is a commit on the environment's branch, in which nothing but the commit's name changes. Where the policy has
+changeRequest, and with --change-request, it is proposed: one change request for each environment, from the
+branch promote/NAME. Merge it, and run the command again. If a person closes it, its commit is not proposed again
+without --again.
+
+Every run looks at what is there and completes what is missing, so run the command as often as you like, from several
+places too. What an environment has already is published again, which mends and renews it.
+
+The gate judges by the policy that the environment has now, and never by that of the commit which is promoted. "wherry
+gate explain" says what is missing. --commit promotes another commit through the same gate, and the
+environment is paused if that commit is older: it stays as it is until "wherry rollout resume". A paused
+environment waits; --paused-too goes on in the one that --to names.
+
+PLATFORM is a git repository or a clone of one. Of a clone, the repository that it was cloned from is read and
+changed, and the clone stays as it is. In a folder without such a repository, the file is changed and not committed.
+
+Where the base's repository is at a known forge and there is a token, the base commit gets the status
+wherry/promote/NAME: pending with what it waits for, success, or failure with the reason.
+
+` + flags.ForgeHelp + `
+
+` + flags.SignerHelp + `
+
+Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if one has to wait, 3 if one failed.`,
+		Example: `  wherry promote https://github.com/example/platform --registry oci://registry.example.com/edge --key cosign.key
+  wherry promote --to stage --hub https://hub.example.com
+  wherry promote --to prod --commit 3f2a9c1 --change-request`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: p.run,
+	}
+	p.Source.AddReading(cmd)
+	p.Source.Cache.AddTo(cmd)
+	p.Registry.AddTo(cmd)
+	p.signers.AddOptional(cmd)
+	p.forge.AddTo(cmd)
+	cli.OutputFlag(cmd, &p.format)
+	f := cmd.Flags()
+	f.StringVar(&p.options.To, "to", "", "look only at the environment `NAME`, which may be the first of the chain")
+	f.StringVar(&p.options.Commit, "commit", "", "promote this `COMMIT` of the base, by seven digits or more (default that of the newest record of the environment below)")
+	f.StringVar(&p.location, "registry", "", "the `LOCATION` to publish to (default the registry of the settings)")
+	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
+	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
+	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
+	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of --to is paused")
+	p.AddFacts(cmd)
+	f.Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was published"
+	cli.NotEmpty(cmd, "to", "commit", "registry", "trust")
+	_ = cmd.RegisterFlagCompletionFunc("to", flags.CompleteEnvironments)
+	return cmd
+}
+
+func (p *promoting) run(cmd *cobra.Command, args []string) error {
+	if err := p.open(cmd, args); err != nil {
+		return err
+	}
+	done, err := p.pass(cmd)
+	if err != nil {
+		return err
+	}
+	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { promotedLines(w, done) }); err != nil {
+		return err
+	}
+	return p.conclude(cmd, done)
+}
+
+// open reads the flags, finds the platform and opens the keys.
+func (p *promoting) open(cmd *cobra.Command, args []string) error {
+	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo} {
+		if given && p.options.To == "" {
+			return cli.Usagef("--%s is about one environment: name it with --to", name)
+		}
+	}
+	if err := p.forge.Read(); err != nil {
+		return err
+	}
+	p.Source.Environment = p.options.To
+	place, err := p.Source.ResolveAll(cmd, args)
+	if err != nil {
+		return err
+	}
+	p.options.To = p.Source.Environment // the one around the current folder, or of the variable
+	settings := p.Source.Settings()
+	if p.to, err = flags.Location(settings, "registry", p.location); err != nil {
+		return err
+	}
+	if err := p.signers.Default(settings); err != nil {
+		return err
+	}
+	if p.trust == "" {
+		p.trust = settings.Trust.Text
+	}
+	if err := p.locate(cmd, place); err != nil {
+		return err
+	}
+	if p.keys, err = p.signers.Open(cmd); err != nil {
+		return err
+	}
+	p.options.Git = outgit.Options{Author: p.forge.Author, Committer: p.forge.Committer, Timeout: p.Source.Timeout()}
+	return p.readTrust(cmd)
+}
+
+// locate finds the repository that a place stands for. The token for its forge reads it too.
+func (p *promoting) locate(cmd *cobra.Command, place string) error {
+	// The repository of a clone is read for its Environment objects, which takes the login already.
+	if dir, err := filepath.Abs(place); err == nil && !gitrepo.IsRemote(place) {
+		p.logIn(gitrepo.OriginOf(dir))
+	}
+	p.logIn(place)
+	options, err := p.Source.Options(place, p.to.Dir)
+	if err != nil {
+		return err
+	}
+	if p.place, err = promote.Remote(cmd.Context(), options); err != nil {
+		return p.failure(err)
+	}
+	p.logIn(p.place)
+	return nil
+}
+
+func (p *promoting) logIn(place string) {
+	at, _, _ := strings.Cut(place, "#")
+	if at == "" || gitrepo.IsLocal(at) {
+		return
+	}
+	p.place = at // whose host a token may go to
+	if a, err := forge.PlaceOf(at, p.kindAt(at)); err == nil {
+		user, password := p.forge.Tokens.Login(a)
+		p.Source.LogIn(at, user, password)
+	}
+}
+
+// kindAt returns the kind of forge that a repository is at, if a person or the CI system says so.
+func (p *promoting) kindAt(at string) forge.Kind {
+	run, inCI := forge.RunOf(os.Getenv)
+	switch {
+	case !sameHost(at, p.place):
+		return ""
+	case p.forge.Kind == "" && inCI && sameHost(at, run.URL):
+		return run.Kind
+	}
+	return p.forge.Kind
+}
+
+// readTrust reads who may sign. A loop does so before each pass, since trust documents change.
+func (p *promoting) readTrust(cmd *cobra.Command) (err error) {
+	p.trusted = trust.PinnedBy(p.keys)
+	if p.trust != "" {
+		p.trusted, err = flags.OpenTrust(cmd.Context(), p.trust, p.to, p.Registry.Options())
+	}
+	return err
+}
+
+// pass looks at all environments once.
+func (p *promoting) pass(cmd *cobra.Command) (promote.Pass, error) {
+	promoter, err := p.promoter(cmd)
+	if err != nil {
+		return promote.Pass{}, err
+	}
+	options := p.options
+	options.Now = time.Now()
+	done, err := promoter.Pass(cmd.Context(), options)
+	return done, p.failure(err)
+}
+
+// promoter returns the promoter for a command.
+func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
+	source, err := p.Source.Of("").Options(p.place, p.to.Dir)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := p.gather(cmd)
+	if err != nil {
+		return nil, err
+	}
+	p.hub = facts.Hub
+	return &promote.Promoter{
+		Source: source,
+		Judge:  p.judge(facts),
+		Record: func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
+			return p.record(ctx, cmd, platform, environment)
+		},
+		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
+		Paused:  p.paused(cmd),
+		Pause:   p.pause,
+		Access:  func(at string) promote.Access { return p.access(cmd, at) },
+	}, nil
+}
+
+// record returns the newest verified record of an environment.
+func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, environment string) (*bundle.EnvironmentRecord, error) {
+	store, err := p.to.Open(p.Registry.Options())
+	if err != nil {
+		return nil, flags.RegistryFailure(err, p.to)
+	}
+	if name == "" {
+		name = publisher.DefaultPlatform
+	}
+	reader := standing.New(p.to, store, p.trusted, time.Now(), name, environment, p.warn(cmd))
+	found, err := reader.Record(ctx)
+	if err != nil || found.Verified == nil {
+		return nil, flags.RegistryFailure(err, p.to)
+	}
+	return &found.Verified.Record, nil
+}
+
+// publish publishes an environment as its branch is now.
+func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error {
+	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
+		Source: p.Source.Of(what.Environment), Place: p.place, To: p.to, Keys: p.keys, TrustFile: p.trust, Registry: p.Registry, Fleet: p.Fleet,
+		Options: publisher.PublishOptions{Trust: p.trusted},
+	})
+	var said *cli.Error
+	if done == nil || !errors.As(err, &said) {
+		return err
+	}
+	switch said.Code {
+	case cli.No:
+		return fmt.Errorf("%w: %w", promote.ErrIncomplete, err)
+	case cli.NotYet:
+		return fmt.Errorf("%w: %w", promote.ErrUnsigned, err)
+	}
+	return err
+}
+
+// access tells how to reach a repository. A token of the environment goes to the host of the platform's repository, which a person has
+// named, and to well-known forges: the URL of a base is in an object.
+func (p *promoting) access(cmd *cobra.Command, at string) promote.Access {
+	a := promote.Access{URL: at}
+	of := p.forge
+	of.Kind = p.kindAt(at)
+	place, err := forge.PlaceOf(at, of.Kind)
+	if err != nil {
+		a.ForgeErr = err
+		return a
+	}
+	a.URL = place.CloneURL(at)
+	a.User, a.Password = of.Tokens.Login(place)
+	if held := of.Tokens.Withheld(place); held != "" && !p.withheld[place.Web] {
+		if p.withheld == nil {
+			p.withheld = map[string]bool{}
+		}
+		p.withheld[place.Web] = true
+		cmd.PrintErrf("note: %s is not sent to %s; pass --forge %s if it is meant for this host\n", held, show.Line(place.Web), place.Kind)
+	}
+	if a.Password == "" {
+		a.ForgeErr = fmt.Errorf("no token for %s: %w", place.Web, forge.ErrUnauthorized)
+		return a
+	}
+	repository, err := of.New(at)
+	if err != nil {
+		a.ForgeErr = err
+		return a
+	}
+	a.Forge = repository
+	return a
+}
+
+func sameHost(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && x.Host != "" && x.Host == y.Host
+}
+
+// promotedLines prints a line for each environment.
+func promotedLines(w io.Writer, done promote.Pass) {
+	for _, r := range done.Results {
+		fmt.Fprintln(w, show.Line(r.String()))
+	}
+}
+
+// conclude prints warnings, and returns the error of the worst result.
+func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
+	for _, r := range done.Results {
+		for _, w := range r.Warnings {
+			cmd.PrintErrf("warning: %s: %s\n", show.Line(r.Environment), show.Line(w))
+		}
+	}
+	if len(done.Results) == 0 {
+		return nil
+	}
+	worst := done.Results[0]
+	about := func(text string) error { return fmt.Errorf("%s %s", show.Line(worst.Environment), text) }
+	switch worst.State {
+	case promote.Failed:
+		var said *cli.Error
+		if err := p.failure(worst.Err); errors.As(err, &said) && said.Err != nil {
+			return cli.Fail(said.Code, fmt.Errorf("%s: %w", worst.Environment, said.Err), said.Hint)
+		}
+		return fmt.Errorf("%s: %w", worst.Environment, worst.Err)
+	case promote.Held:
+		return cli.Fail(cli.No, about("is held back"), worst.Hint)
+	case promote.Waiting:
+		return cli.Fail(cli.NotYet, about("has to wait"), worst.Hint)
+	case promote.Proposed:
+		return cli.Fail(cli.NotYet, about("waits for its change request"), worst.Hint)
+	}
+	return nil
+}
+
+// failure gives an error its exit code and a hint.
+func (p *promoting) failure(err error) error {
+	switch {
+	case err == nil || errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
+		return err
+	case errors.Is(err, promote.ErrNoChain):
+		return cli.Fail(cli.Usage, err, `docs/promotion.md shows a PromotionPolicy; its chain lists the environments`)
+	case errors.Is(err, promote.ErrNoBase):
+		return cli.Fail(cli.Usage, err, "the environment's folder or branch needs a BaseRepo called main, with the base's repository and branch")
+	case errors.Is(err, promote.ErrNoBranch):
+		return cli.Fail(cli.Usage, err, "give PLATFORM as URL#BRANCH or URL#BRANCH:FOLDER")
+	case errors.Is(err, promote.ErrNoCommit):
+		return cli.Fail(cli.Usage, err, "give --commit more of its digits, and push it to the base's branch first")
+	case errors.As(err, new(*outgit.RefusedError)):
+		return p.forge.GitFailure(err, p.place, "if the branch is protected, pass --change-request: that does not push to it")
+	case errors.Is(err, forge.ErrUnknownKind):
+		return cli.Fail(cli.Usage, err, "name it with --forge")
+	case errors.As(err, new(*forge.Error)), errors.As(err, new(*gitcmd.Error)), errors.Is(err, gitcmd.ErrDenied), errors.Is(err, gitcmd.ErrNoGit), errors.Is(err, forge.ErrUnauthorized),
+		errors.Is(err, outgit.ErrBusy), errors.As(err, new(*outgit.ForeignBranchError)), errors.As(err, new(*outgit.MissingBranchError)):
+		return p.forge.GitFailure(err, gitrepo.Redact(p.place), "")
+	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
+		return flags.SourceFailure(err)
+	}
+	return p.Failure(err, &gatefacts.Facts{Location: p.to, Hub: p.hub})
+}
