@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -193,7 +193,7 @@ image: ## the agent's image as an OCI layout in dist/image, and in a registry wi
 		-zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
-bench: bench-render bench-authoring bench-agent bench-hub bench-wire bench-embedded bench-airgap ## all figures of docs/benchmarks.md
+bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
@@ -209,6 +209,11 @@ bench-hub: build ## figures of a hub that takes reports and answers with a milli
 
 # Of what the end-to-end tests run, only these stand beside the agent.
 BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
+
+# A benchmark of each of gates, undoing and the simulation, wherever it is: of what runs as it is deployed.
+BENCH_PROMOTION ?= GateCheck.*|Undo.*|Simulate
+bench-promotion: build ## figures of gates with 100 000 clusters in a hub and 1 000 in a registry, of undo with 316 cluster types, and of 1 000 simulated agents; some minutes; BENCH_PROMOTION='Simulate(Full)?' has 10 000 too
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry ./publisher/cohort ./publisher/undo ./examples/simulation -run '^$$' -bench '^Benchmark($(BENCH_PROMOTION))$$' -benchtime 1x -p 1 -timeout 60m
 
 bench-agent: build $(BENCH_PEERS) ## figures of the agent and of Flux, with the same 400 objects on an API server; four minutes once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkAgent$$' -benchtime 1x -timeout 12m

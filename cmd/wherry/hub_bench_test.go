@@ -96,13 +96,16 @@ func newPostgresBenchHub(b *testing.B) benchHub {
 }
 
 // withStore opens the database itself, past the hub.
-func (b benchHub) withStore(use func(store.Store)) {
+func (b benchHub) withStore(use func(store.Store)) { b.withStoreAt(nil, use) }
+
+// withStoreAt is withStore with a clock; nil is the machine's.
+func (b benchHub) withStoreAt(now func() time.Time, use func(store.Store)) {
 	var db store.Store
 	var err error
 	if b.database != "" {
-		db, err = postgres.Open(b.Context(), b.database, postgres.Options{})
+		db, err = postgres.Open(b.Context(), b.database, postgres.Options{Now: now})
 	} else {
-		db, err = sqlite.Open(filepath.Join(b.dir, hub.DatabaseFile), sqlite.Options{})
+		db, err = sqlite.Open(filepath.Join(b.dir, hub.DatabaseFile), sqlite.Options{Now: now})
 	}
 	require.NoError(b, err)
 	use(db)

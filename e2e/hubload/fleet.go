@@ -7,11 +7,13 @@
 package hubload
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -31,6 +33,13 @@ type Fleet struct {
 	Items int `json:"items"`
 	// Begin is the time of the reports; see Cluster.Time.
 	Begin time.Time `json:"begin"`
+	// Environment is that of all clusters; empty puts them into several.
+	Environment string `json:"environment,omitempty"`
+	// Observed are the releases that clusters report, by cluster type. Without one, they report a release that nobody has
+	// published.
+	Observed map[string]bundle.ReportRelease `json:"observed,omitempty"`
+	// Healthy means that only one cluster in fifty has assignments that are not compliant; otherwise all have.
+	Healthy bool `json:"healthy,omitempty"`
 }
 
 // The places in which the clusters of a fleet are, in turn.
@@ -66,11 +75,12 @@ func (f Fleet) Cluster(number int) *Cluster {
 	if number%10 == 3 {
 		labels["gpu"] = "true"
 	}
+	environment := cmp.Or(f.Environment, environments[number%len(environments)])
 	return &Cluster{
 		Cluster: store.Cluster{
 			Identity: store.Identity{
 				UID: "uid-" + name, Name: name, Platform: "shop", Type: fmt.Sprintf("type-%02d", number%types),
-				Environment: environments[number%len(environments)], Labels: labels,
+				Environment: environment, Labels: labels,
 			},
 			Key: public,
 		},
@@ -87,8 +97,11 @@ func (c *Cluster) Body(seq int64) []byte {
 	at := c.fleet.Time(seq).Format(time.RFC3339)
 	begin := c.fleet.Begin.UTC().Format(time.RFC3339)
 	release := sha256.Sum256(fmt.Appendf(nil, "%s release %s", c.fleet.Seed, c.Type))
-	releaseJSON := fmt.Sprintf(`{"digest":"sha256:%s","epoch":1,"sequence":7,"number":12,"baseCommit":"%s","issuedAt":"%s"}`,
-		hex.EncodeToString(release[:]), hex.EncodeToString(release[:20]), begin)
+	releaseJSON := c.observed()
+	if releaseJSON == "" {
+		releaseJSON = fmt.Sprintf(`{"digest":"sha256:%s","epoch":1,"sequence":7,"number":12,"baseCommit":"%s","issuedAt":"%s"}`,
+			hex.EncodeToString(release[:]), hex.EncodeToString(release[:20]), begin)
+	}
 	state := bundle.Compliant
 	for i := range c.fleet.Items {
 		if s := c.state(i); s == bundle.Failed || s == bundle.Progressing && state != bundle.Failed {
@@ -134,7 +147,25 @@ func (c *Cluster) version(item int, seq int64) int64 {
 	return (seq + n - int64(item)) / n
 }
 
-func (c *Cluster) state(item int) bundle.State { return states[(c.number*7+item*3)%len(states)] }
+func (c *Cluster) state(item int) bundle.State {
+	if c.fleet.Healthy && c.number%50 != 0 {
+		return bundle.Compliant
+	}
+	return states[(c.number*7+item*3)%len(states)]
+}
+
+// observed returns the release that the cluster was given to report, as JSON; empty for none.
+func (c *Cluster) observed() string {
+	r, given := c.fleet.Observed[c.Type]
+	if !given {
+		return ""
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err) // it has texts and numbers alone
+	}
+	return string(data)
+}
 
 // Signed is a report of a cluster with its signature, in few bytes.
 type Signed struct {
