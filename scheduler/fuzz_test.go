@@ -24,6 +24,7 @@ func FuzzLoad(f *testing.F) {
 		fleet + fleetApp + "---\n" + policyYAML("all", "", ""),
 		configMapYAML("azure-app-config", "  a.b.K: '{{ .ConfigData.K }}'"),
 		`{"apiVersion": "v1", "kind": "List", "items": [{"kind": "ConfigMap", "apiVersion": "v1"}]}`,
+		policyOf("p", "  chain: [a, dev]\n  groups: [{name: g, members: [{name: x, publicKey: k}]}]\n  environments:\n  - name: dev\n    rings: [r, s]\n    gate: &g {minCompliant: 9.5, soak: 1d, soakIn: [a], requiredClusters: {}, check: {url: https://x}, schedule: {timeZone: Europe/Berlin, open: [Mon-Thu 08:00-16:00], freeze: [{from: 2026-12-20, until: 2027-01-01}]}}\n    ringGate: {<<: *g, soakIn: []}\n"),
 		"a: &a [*a]\n", "a: &a {<<: *a}\n", "? [a]\n: b\n", "- !!binary x\n", "%YAML 1.1\n---\n", "\x00", "\xff\xfe",
 	} {
 		f.Add(seed)
@@ -36,6 +37,12 @@ func FuzzLoad(f *testing.F) {
 			require.Equal(t, "a.yaml", input.File)
 			requireCodes(t, finding.In(err))
 			return
+		}
+		if _, err := m.Promotion(); err == nil {
+			_, err := m.ExplainPromotion()
+			require.NoError(t, err)
+		} else {
+			require.Equal(t, finding.CodePromotion, finding.In(err)[0].Code, "what Load accepts is a policy: only another one can contradict it")
 		}
 		first, firstErr := m.Render(context.Background(), Options{Parallel: 1})
 		second, secondErr := m.Render(context.Background(), Options{Parallel: 4})

@@ -6,7 +6,8 @@
 // lists where the two differ on purpose.
 //
 // The package is pure: it reads nothing but the [fs.FS] that it is given, and uses no network, environment variable or
-// random number. The same input gives the same bytes, whatever the files are called and however many cores do the work.
+// random number. Only gates with a schedule look up the machine's time zones, which nothing that is rendered depends on. The
+// same input gives the same bytes, whatever the files are called and however many cores do the work.
 // Its only clock ends a template or schema that runs for half a minute. It resolves no references: the caller fetches the
 // sources that [Model.BaseRepos] and [Model.Registrations] name, and loads them as well.
 //
