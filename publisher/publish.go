@@ -86,6 +86,8 @@ type PublishOptions struct {
 	// Packed, if not nil, has packed bundles during rendering. It must be nil with Unread or failed policies, since
 	// only Publish knows the assignments held for these.
 	Packed *pack.Packer
+	// Paused publishes nothing new: what is there is renewed, and Published.Refused lists what would have changed.
+	Paused bool
 	// Checks are shell commands, all of which have to exit with 0 before anything is pushed. They run one
 	// after the other in a folder with the releases: the trees as tree/<cluster type>/…, and the list of
 	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
@@ -318,6 +320,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if p.opts.Strict && (p.gaps.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
+	}
+	if p.opts.Paused {
+		return p.runPaused(ctx, plans, record)
 	}
 	if err := p.checkPlan(result.Checks, plans, so); err != nil {
 		return done, err

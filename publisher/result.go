@@ -25,6 +25,9 @@ type Published struct {
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.
 	Record PublishedRecord `json:"record"`
+	// Refused are the cluster types, sorted, whose content was not published because the environment is paused; see
+	// PublishOptions.Paused.
+	Refused []string `json:"refused,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 

@@ -1,0 +1,100 @@
+package publisher
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
+)
+
+// runPaused renews what is there, and publishes nothing else: plans say what it would have been.
+func (p *publication) runPaused(ctx context.Context, plans []*plan, record standing.Record) (Published, error) {
+	waiting, err := p.PendingRecord(ctx, record)
+	if err != nil {
+		return p.nothingDone(), err
+	}
+	again := *p
+	if v := record.Verified; v != nil {
+		again.commits = commits{v.Record.BaseCommit, v.Record.EnvironmentCommit}
+	}
+	p = &again
+	done := p.nothingDone()
+	kept := make([]*plan, len(plans))
+	err = p.each(len(plans), func(p *publication, i int) (err error) {
+		kept[i], err = p.keep(ctx, plans[i], record)
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	for _, pl := range plans {
+		if pl.wouldChange() {
+			done.Refused = append(done.Refused, pl.Name)
+		}
+	}
+	slices.Sort(done.Refused)
+	if record.Verified == nil || waiting != nil {
+		if waiting != nil {
+			p.Warn("something waits for signatures, so that nothing is renewed: complete it with wherry sign")
+		}
+		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeUnchanged)
+		return done, nil
+	}
+	rows := make([]PublishedType, len(kept))
+	err = p.each(len(kept), func(p *publication, i int) (err error) {
+		if kept[i] == nil {
+			rows[i] = plans[i].row
+			rows[i].Result = releases.OutcomeSkipped
+			return nil
+		}
+		rows[i], err = p.attemptRings(ctx, kept[i])
+		return err
+	})
+	if err != nil {
+		return done, err
+	}
+	next := record.Verified.Record
+	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
+	for i, row := range rows {
+		if kept[i] != nil && record.Has(row.ClusterType) {
+			kept[i].recordIn(&next, row)
+		}
+		if len(p.rings) == 0 {
+			row.Releases = nil
+		}
+		done.ClusterTypes = append(done.ClusterTypes, row)
+	}
+	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
+	return done, err
+}
+
+// keep plans what the rings of a cluster type have already; nil if nothing was ever published.
+func (p *publication) keep(ctx context.Context, pl *plan, record standing.Record) (*plan, error) {
+	if pl.refused != "" || pl.Verified == nil {
+		return nil, nil
+	}
+	t := pl.Type
+	if len(t.Lanes) == 0 {
+		var err error
+		if t, err = p.Rings(ctx, t, nil, record); err != nil {
+			return nil, err
+		}
+	}
+	// The lane to publish to is none of those that are there: no release takes the place of another.
+	kept := &plan{asked: pl.asked, found: found{Type: t, aim: standing.Lanes{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
+	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites
+	return kept, nil
+}
+
+// wouldChange reports whether pl would release other content than there is.
+func (pl *plan) wouldChange() bool {
+	if pl.row.Result == releases.OutcomeFailed {
+		return false // it would release nothing
+	}
+	if len(pl.Lanes) == 0 {
+		return !pl.isOf(pl.Verified)
+	}
+	return slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) })
+}
