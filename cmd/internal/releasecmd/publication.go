@@ -1,21 +1,28 @@
 package releasecmd
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // Publication is what [PublishEnvironment] publishes. Source, Place, To and Keys are required.
@@ -33,6 +40,8 @@ type Publication struct {
 	Fleet flags.Fleet
 	// RequireClean refuses folders with changes that are in no commit.
 	RequireClean bool
+	// PausedToo publishes also while the environment is paused. Else what is there is renewed, and anything else refused.
+	PausedToo bool
 	// Options are those of the publisher. What the platform, Source and Registry say is filled in.
 	Options publisher.PublishOptions
 	// Print prints the result to stdout, before the conclusion is printed to stderr. It may be nil.
@@ -71,6 +80,13 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	opts.Parallel = publisher.DefaultParallel
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.Source.Cache.Trim()
+	var pause *decisions.Pause
+	if !p.PausedToo {
+		if pause, err = p.pause(cmd, loaded); err != nil {
+			return nil, flags.RegistryFailure(err, p.To)
+		}
+		opts.Paused = pause != nil
+	}
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -94,7 +110,49 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	p.tellHub(cmd, done)
-	return done, conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet)
+	if err := conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet); err != nil || pause == nil {
+		return done, err
+	}
+	return done, refused(cmd, done, *pause, p.To)
+}
+
+// pause returns why the environment is paused; nil if it is not.
+func (p *Publication) pause(cmd *cobra.Command, loaded *platform.Loaded) (*decisions.Pause, error) {
+	policy, err := loaded.Model.Promotion()
+	if err != nil {
+		return nil, err
+	}
+	signers := p.Options.Trust
+	if !signers.Documented() {
+		signers = trust.PinnedBy(p.Keys)
+	}
+	found, err := decisions.Read(cmd.Context(), p.To, p.Registry.Options(), policy.Environment, func(format string, args ...any) {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	pause, is := decisions.Paused(found, decisions.Trust{
+		Platform: cmp.Or(loaded.Model.PlatformName(), p.Options.Platform, publisher.DefaultPlatform), Policy: policy, Releases: signers, Now: time.Now(),
+	})
+	if !is {
+		return nil, nil
+	}
+	return &pause, nil
+}
+
+// refused returns the error for what was not published because of a pause, if there is anything.
+func refused(cmd *cobra.Command, done *publisher.Published, pause decisions.Pause, to oci.Location) error {
+	why := fmt.Sprintf("%s is paused by %s since %s", done.Environment, show.Line(pause.By), pause.IssuedAt.Format(time.RFC3339))
+	if pause.Reason != "" {
+		why += ": " + show.Line(pause.Reason)
+	}
+	if len(done.Refused) == 0 {
+		cmd.PrintErrf("note: %s\n", why)
+		return nil
+	}
+	return cli.Fail(cli.NotYet, fmt.Errorf("%s; new content of %s was not published", why, strings.Join(done.Refused, ", ")),
+		fmt.Sprintf("wherry rollout resume %s --environment %s, or --paused-too to publish all the same", to, done.Environment))
 }
 
 // clusters returns the clusters that plan checks count. Without such a check no hub is asked.

@@ -23,6 +23,7 @@ type publishing struct {
 	to       string
 	trust    string
 	clean    bool
+	paused   bool
 	validFor string
 	renew    string
 	format   string
@@ -67,6 +68,9 @@ does not exit with 0 has nothing published, and the exit code is 4.
 --trust is needed where there is a trust document. Where it asks for more signatures than there are keys here,
 all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
 
+While the environment is paused ("wherry rollout pause", or after an undo), what is there is renewed, and new content is
+refused with exit code 5, unless --paused-too says otherwise.
+
 -m keeps a message in the releases that are made, in one line: "wherry releases" shows it, and so do many registries.
 
 A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
@@ -102,10 +106,11 @@ that asks for, from a timer, or with --watch, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
+	f.BoolVar(&p.paused, "paused-too", false, "publish also while the environment is paused")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
 	p.watch.AddTo(cmd, "go on: publish again when what is read changes, and before releases expire")
 	cli.NotEmpty(cmd, "trust", "message")
-	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean")
+	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean", "paused-too")
 	return cmd
 }
 
@@ -163,7 +168,7 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 func (p *publishing) publication(cmd *cobra.Command, place string, to oci.Location, keys []*keys.Key) (Publication, error) {
 	all := Publication{
 		Source: &p.source, Place: place, To: to, Keys: keys, TrustFile: p.trust, Registry: p.registry, Fleet: p.fleet,
-		RequireClean: p.clean, Options: p.options,
+		RequireClean: p.clean, PausedToo: p.paused, Options: p.options,
 	}
 	var err error
 	if p.trust != "" {
