@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"oras.land/oras-go/v2/errdef"
 
@@ -71,6 +72,16 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 		err = fmt.Errorf("move at %s: %w", to, err)
 	}
 	return &done, err
+}
+
+// PlatformOf returns the platform's name that the newest record of an environment has. It verifies nothing.
+func PlatformOf(ctx context.Context, to oci.Location, opts oci.Options, environment string) (string, error) {
+	store, err := to.Open(opts)
+	if err != nil {
+		return "", err
+	}
+	at := standing.New(to, store, trust.Signers{}, time.Time{}, "", environment, func(string, ...any) {})
+	return platformOf(ctx, &at)
 }
 
 // platformOf returns the platform's name from the environment's record. Whether that is signed is judged later.

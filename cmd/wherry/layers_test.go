@@ -78,7 +78,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
-				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
@@ -91,6 +91,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/hubcmd":     {"internal/cli", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/gatefacts", "internal/prompt"},
+			"internal/rolloutcmd": {"internal/cli", "internal/flags", "internal/gatefacts"},
 			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
 			"internal/gatefacts":  {"internal/cli", "internal/flags"},
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},

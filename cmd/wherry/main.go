@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/installcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/promotecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/cmd/internal/rolloutcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
@@ -114,6 +115,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 func newRolloutCommand() *cobra.Command {
 	cmd := releasecmd.Rollout()
 	cmd.AddCommand(fleetcmd.RolloutStatus())
+	cmd.AddCommand(rolloutcmd.Commands()...)
 	return cmd
 }
 

@@ -334,7 +334,8 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 		Releases: all, Why: "it is undone", Former: r.Tag(), Recorded: s.To == "",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
-	what := "undone: " + nameOf(s.now) + ", back to " + nameOf(r)
+	from, back := Names(commitsOf(s.now), commitsOf(r))
+	what := "undone: " + from + ", back to " + back
 	switch narrowest := s.Ring == "" || s.Ring == s.now.RingOrder[0]; {
 	case s.ClusterType == "" && narrowest:
 		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.EnvironmentCommit, r.Incomplete
@@ -353,16 +354,6 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 	return found{former, g, what}, nil
 }
 
-// nameOf names a record for people.
-func nameOf(r bundle.EnvironmentRecord) string {
-	for _, commit := range []string{r.BaseCommit, r.EnvironmentCommit} {
-		if commit != "" {
-			return "commit " + commit[:min(12, len(commit))]
-		}
-	}
-	return "record " + r.Tag()
-}
-
 // recorded gives what s is about what the record that stands names for it.
 func (s *search) recorded(context.Context) (found, error) {
 	all := map[string]map[string]digest.Digest{}
@@ -377,7 +368,7 @@ func (s *search) recorded(context.Context) (found, error) {
 	return found{s.record.Verified, &publisher.Given{
 		Releases: all, Why: "it is undone", Former: s.now.Tag(),
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
-	}, "undone: a publication that was cut off, back to " + nameOf(s.now)}, nil
+	}, "undone: a publication that was cut off, back to record " + s.now.Tag()}, nil
 }
 
 // abort gives the narrower rings what the widest has.
@@ -431,7 +422,8 @@ func (s *search) abort(ctx context.Context) (found, error) {
 		slices.Sort(g.Incomplete)
 		g.Incomplete = slices.Compact(g.Incomplete)
 	}
-	return found{former, g, "rollout of " + nameOf(s.now) + " aborted"}, nil
+	from, _ := Names(commitsOf(s.now), Commits{})
+	return found{former, g, "rollout of " + from + " aborted"}, nil
 }
 
 // recordOf returns the newest record in which the narrowest rings of all have what they are given now; nil if there is none.

@@ -154,6 +154,16 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 	return done, err
 }
 
+// Names names two records for people: by the commits that differ, else by their tags.
+func Names(a, b Commits) (string, string) {
+	for _, c := range [][2]string{{a.BaseCommit, b.BaseCommit}, {a.EnvironmentCommit, b.EnvironmentCommit}} {
+		if c[0] != c[1] && c[0] != "" {
+			return "commit " + c[0][:min(12, len(c[0]))], "commit " + c[1][:min(12, len(c[1]))]
+		}
+	}
+	return "record " + a.Record, "record " + b.Record
+}
+
 func commitsOf(r bundle.EnvironmentRecord) Commits {
 	return Commits{r.Tag(), r.BaseCommit, r.EnvironmentCommit, r.IssuedAt}
 }

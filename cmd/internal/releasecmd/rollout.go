@@ -14,9 +14,10 @@ import (
 func Rollout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Help releases through the rings of an environment",
-		Long: `Help releases through the rings of an environment. "wherry publish --ring NAME" brings a release to a ring; "status"
-shows how far the clusters are with it.`,
+		Short: "Bring releases through the rings of an environment, or take them back",
+		Long: `Bring releases through the rings of an environment, or take them back: "advance" brings what has proved itself to the next
+ring, "status" shows how far the clusters are, "undo" and "abort" give former content back, and "pause" keeps an
+environment as it is until "resume".`,
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(newMoveCommand())

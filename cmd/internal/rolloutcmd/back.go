@@ -1,0 +1,240 @@
+// Package rolloutcmd holds the commands of wherry rollout that change what rings have, or whether anything changes it by itself: advance,
+// undo, abort, pause, resume and rings. Packages undo and advance of the publisher do the work. Begin with [Commands].
+package rolloutcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/undo"
+)
+
+// Commands returns the commands, for wherry rollout.
+func Commands() []*cobra.Command {
+	return []*cobra.Command{newUndoCommand(), newAbortCommand(), newPauseCommand(), newResumeCommand()}
+}
+
+// signing are the flags of the commands that sign something for an environment at a location.
+type signing struct {
+	registry flags.Registry
+	signers  flags.Signers
+	trust    string
+	format   string
+
+	environment string
+	to          oci.Location
+	keys        []*keys.Key
+	trusted     trust.Signers
+}
+
+func (s *signing) addTo(cmd *cobra.Command) {
+	s.registry.AddTo(cmd)
+	s.signers.AddOptional(cmd)
+	cli.OutputFlag(cmd, &s.format)
+	flags.EnvironmentFlag(cmd, &s.environment, "the environment's `NAME`")
+	cmd.Flags().StringVar(&s.trust, "trust", "", flags.TrustUsage)
+	cli.NotEmpty(cmd, "trust")
+}
+
+// open reads the flags, the settings and the keys.
+func (s *signing) open(cmd *cobra.Command, args []string) error {
+	loc, settings, err := flags.LocationArgument(args)
+	if err != nil {
+		return err
+	}
+	s.to = loc
+	if err := s.signers.Default(settings); err != nil {
+		return err
+	}
+	if s.environment, err = flags.Environment(cmd, settings, s.environment); err != nil {
+		return err
+	}
+	if s.trust == "" {
+		s.trust = settings.Trust.Text
+	}
+	return s.openKeys(cmd)
+}
+
+func (s *signing) openKeys(cmd *cobra.Command) (err error) {
+	if s.keys, err = s.signers.Open(cmd); err != nil {
+		return err
+	}
+	s.trusted = trust.PinnedBy(s.keys)
+	if s.trust != "" {
+		s.trusted, err = flags.OpenTrust(cmd.Context(), s.trust, s.to, s.registry.Options())
+	}
+	return err
+}
+
+func (s *signing) publishOptions() publisher.PublishOptions {
+	opts := publisher.PublishOptions{OCI: s.registry.Options(), Parallel: publisher.DefaultParallel}
+	if s.trust != "" {
+		opts.Trust = s.trusted
+	}
+	return opts
+}
+
+// backing holds the flags of undo and abort.
+type backing struct {
+	signing
+	options undo.Options
+}
+
+func newUndoCommand() *cobra.Command {
+	var b backing
+	cmd := &cobra.Command{
+		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--to COMMIT] [--key FILE | --signer cosign:URI]",
+		Short: "Give an environment, a cluster type or a ring its former content back",
+		Long: `Give an environment, a cluster type or a ring its former content back, and pause the environment.
+
+Former is the content of the newest earlier record of the environment that differs and is complete: that before the
+last change. Without --ring, what the first ring has is compared, so that a release that has come to another ring
+since is no change. Every ring gets what it had then. --cluster-type gives back one cluster type, and --ring one ring, with the
+wider rings that have the same content.
+
+Nothing is rendered, and no platform is needed: the new releases refer to the same files, above all that were
+released, with a new validity. To give back twice is to give back once: run the command again after it was cut
+off. It never goes back to what was undone. --to goes further back, or forward again: to a COMMIT of the base or the
+environment's branch, by seven digits or more, to a record by its tag such as s0-1795262400, or with
+--cluster-type to a release of it. It may name what is incomplete, which is never chosen without it.
+
+The environment is paused first, so that no automation brings the content again: mend what is wrong in git, then run
+"wherry rollout resume". A commit in git that reverts the change does the same when it is published.
+
+` + exitHelp + `
+
+` + flags.SignerHelp,
+		Example: `  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --reason "orders fail" --key cosign.key
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --key cosign.key
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --to 3f2a9c1 --key cosign.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo) },
+	}
+	b.addTo(cmd)
+	f := cmd.Flags()
+	b.addReason(cmd)
+	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
+	f.StringVar(&b.options.To, "to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest former content)")
+	f.BoolVar(&b.options.AllowEmpty, "allow-empty", false, "delete all assignments of cluster types that were not there before")
+	cli.NotEmpty(cmd, "ring", "to")
+	return cmd
+}
+
+func newAbortCommand() *cobra.Command {
+	var b backing
+	cmd := &cobra.Command{
+		Use:   "abort [LOCATION] [--environment NAME] [--cluster-type TYPE] [--key FILE | --signer cosign:URI]",
+		Short: "Stop a rollout: give the narrower rings what the widest has",
+		Long: `Stop a rollout: give the narrower rings what the widest ring has, in new releases that refer to the same files, and
+pause the environment. Where all rings have the same, nothing is done.
+
+` + exitHelp + `
+
+` + flags.SignerHelp,
+		Example: `  wherry rollout abort oci://127.0.0.1:5000/edge --environment prod --reason "canaries run hot" --key cosign.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort) },
+	}
+	b.addTo(cmd)
+	b.addReason(cmd)
+	return cmd
+}
+
+const exitHelp = `Exit codes: 0 if it is done or was already, 1 if there is nothing to go back to, 5 if a trust document asks for more
+signatures, which "wherry sign" adds: then nothing changes on clusters before.`
+
+func (b *backing) addReason(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&b.options.Reason, "reason", "", "keep this `TEXT` in the pause (default what is undone)")
+	f.StringVar(&b.options.ClusterType, "cluster-type", "", "only this `TYPE` of clusters (default all)")
+	cli.NotEmpty(cmd, "reason", "cluster-type")
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
+}
+
+func (b *backing) run(cmd *cobra.Command, args []string, do undoing) error {
+	if err := b.open(cmd, args); err != nil {
+		return err
+	}
+	b.options.Environment = b.environment
+	done, err := do(cmd.Context(), b.to, b.keys, b.options, b.publishOptions())
+	if done != nil {
+		for _, w := range done.Warnings {
+			cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+		}
+	}
+	if err != nil {
+		return b.explain(err)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), b.format, done, func(w io.Writer) { undoneTable(w, done) }); err != nil {
+		return err
+	}
+	return b.conclude(cmd, done)
+}
+
+// explain gives an error its exit code and hint.
+func (b *backing) explain(err error) error {
+	var empties *undo.EmptiesError
+	switch {
+	case errors.As(err, &empties):
+		return cli.Fail(cli.No, err, "--allow-empty deletes them, --cluster-type gives back another cluster type alone")
+	case errors.Is(err, undo.ErrNoFormer):
+		return cli.Fail(cli.No, err, fmt.Sprintf("--to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to))
+	}
+	return flags.RegistryFailure(err, b.to)
+}
+
+func undoneTable(w io.Writer, done *undo.Done) {
+	if len(done.Releases) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "CLUSTER TYPE\tRINGS\tRESULT\tRELEASE\tDIGEST")
+	for _, r := range done.Releases {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.ClusterType, ringNames(r.PublishedRelease), r.Result, show.Cell(bundle.ReleaseName(r.Number, r.Digest)), cmp.Or(string(r.Digest), "-"))
+	}
+}
+
+// ringNames names the rings that have a release, and latest for agents without a ring.
+func ringNames(r publisher.PublishedRelease) string {
+	names := slices.Clone(r.Rings)
+	if r.Latest {
+		names = append(names, bundle.LatestTag)
+	}
+	return cmp.Or(strings.Join(names, ","), "-")
+}
+
+func (b *backing) conclude(cmd *cobra.Command, done *undo.Done) error {
+	name := show.Line(done.Platform + "/" + done.Environment)
+	left, former := undo.Names(done.Left, done.Former)
+	if done.Former.Record == "" {
+		former = "what the widest ring has"
+	}
+	switch {
+	case !done.Undone:
+		cmd.PrintErrf("%s: nothing to do: it has its former content already, that of record %s\n", name, done.Left.Record)
+		cmd.PrintErrf("hint: --to COMMIT goes further back\n")
+		return nil
+	case done.Result == releases.OutcomePending:
+		return cli.Fail(cli.NotYet, fmt.Errorf("%s: back from %s to %s: pending, signed by %d of %d", name, left, former, done.Signatures.Have, done.Signatures.Need),
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", b.to, done.Environment, b.trust))
+	}
+	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, former, b.to)
+	if done.Pause != nil {
+		cmd.PrintErrf("note: the environment is paused: mend what is wrong, then run wherry rollout resume %s --environment %s\n", b.to, done.Environment)
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package rolloutcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/undo"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// undoing is undo.Undo or undo.Abort.
+type undoing func(ctx context.Context, to oci.Location, signers []*keys.Key, o undo.Options, opts publisher.PublishOptions) (*undo.Done, error)
+
+// pausing holds the flags of pause and resume.
+type pausing struct {
+	signing
+	reason string
+}
+
+func newPauseCommand() *cobra.Command {
+	var p pausing
+	cmd := &cobra.Command{
+		Use:   "pause [LOCATION] [--environment NAME] --reason TEXT [--key FILE | --signer cosign:URI]",
+		Short: "Keep an environment as it is until somebody resumes it",
+		Long: `Keep an environment as it is until somebody resumes it: "wherry promote" and "wherry rollout advance" wait, and "wherry
+publish" renews what is there and refuses new content.
+
+The pause is a decision, signed and kept in the registry. It counts if a release key has signed it, or the key of a
+member of a group of the platform's PromotionPolicy. It keeps no person from "wherry rollout undo".
+
+The exit code is 0 if the environment is paused.
+
+` + flags.SignerHelp,
+		Example: `  wherry rollout pause oci://127.0.0.1:5000/edge --environment prod --reason "sale until Monday" --key cosign.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Pause) },
+	}
+	p.addTo(cmd)
+	cmd.Flags().StringVar(&p.reason, "reason", "", "why, for those who wait (required)")
+	_ = cmd.MarkFlagRequired("reason")
+	cli.NotEmpty(cmd, "reason")
+	return cmd
+}
+
+func newResumeCommand() *cobra.Command {
+	var p pausing
+	cmd := &cobra.Command{
+		Use:   "resume [LOCATION] [--environment NAME] [--reason TEXT] [--key FILE | --signer cosign:URI]",
+		Short: "Let automation go on in an environment",
+		Long: `Let automation go on in an environment that was paused, by a person or by an undo. It says what the environment has:
+what is pinned in git may be something else, and is published again by the next "wherry publish", "wherry promote" or
+their --watch. So mend what was wrong in git first; "wherry plan" shows what would change.
+
+The exit code is 0 if the environment is not paused.
+
+` + flags.SignerHelp,
+		Example: `  wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --key cosign.key`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Resume) },
+	}
+	p.addTo(cmd)
+	cmd.Flags().StringVar(&p.reason, "reason", "", "keep this `TEXT` in the decision")
+	return cmd
+}
+
+// paused is what pause and resume print. Its JSON form is an interface.
+type paused struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	Paused      bool   `json:"paused"`
+	// Was is the pause that was in force before, if there was one.
+	Was *decisions.Pause `json:"was,omitempty"`
+	// Written is false if nothing had to be written.
+	Written bool `json:"written"`
+	// BaseCommit, EnvironmentCommit and IssuedAt are those of the newest record.
+	BaseCommit        string    `json:"baseCommit,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	IssuedAt          time.Time `json:"issuedAt,omitzero"`
+}
+
+func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) error {
+	if err := p.open(cmd, args); err != nil {
+		return err
+	}
+	ctx, now := cmd.Context(), time.Now()
+	record, name, err := recordAt(ctx, cmd, p.to, p.registry.Options(), p.trusted, p.environment, now)
+	if err != nil {
+		return flags.RegistryFailure(err, p.to)
+	}
+	done := paused{
+		Platform: name, Environment: p.environment, Paused: action == bundle.Pause,
+		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, IssuedAt: record.IssuedAt,
+	}
+	found, err := decisions.Read(ctx, p.to, p.registry.Options(), p.environment, nil)
+	if err != nil {
+		return flags.RegistryFailure(err, p.to)
+	}
+	// Whoever is in a group of the policy is not known here: their pauses are resumed too, and count only if the policy says so.
+	judge := decisions.Trust{Platform: name, Policy: promotion.Policy{Environment: p.environment}, Releases: p.trusted, Now: now}
+	at := now
+	for _, l := range decisions.List(found, judge) {
+		if l.Action != bundle.Pause && l.Action != bundle.Resume || l.Platform != name || l.IssuedAt.Sub(now) > decisions.MaxAhead {
+			continue
+		}
+		if later := l.IssuedAt.Add(time.Second); later.After(at) && action == bundle.Resume {
+			at = later // of a pause and a resume in one second, the pause counts
+		}
+	}
+	if was, is := decisions.Paused(found, judge); is {
+		done.Was = &was
+	}
+	d := bundle.Decision{Action: action, Platform: name, Environment: p.environment, Reason: p.reason, IssuedAt: at.UTC().Truncate(time.Second)}
+	if _, err := decisions.Write(ctx, p.to, p.registry.Options(), d, p.keys[0], now); err != nil {
+		return flags.RegistryFailure(err, p.to)
+	}
+	done.Written = true
+	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(io.Writer) {}); err != nil {
+		return err
+	}
+	switch has, _ := undo.Names(undo.Commits{Record: record.Tag(), BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit}, undo.Commits{}); {
+	case done.Paused:
+		cmd.PrintErrf("%s/%s: paused; it keeps %s\n", name, p.environment, has)
+	case done.Was == nil:
+		cmd.PrintErrf("%s/%s: resumed; no release key had paused it; it has %s\n", name, p.environment, has)
+	default:
+		cmd.PrintErrf("%s/%s: resumed; it was paused since %s: %s\n", name, p.environment, done.Was.IssuedAt.Format(time.RFC3339), show.Line(done.Was.Reason))
+		cmd.PrintErrf("note: it has %s; what git has is published next: wherry plan shows what that changes\n", has)
+	}
+	return nil
+}
+
+// recordAt returns the newest record of an environment, and the platform's name.
+func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci.Options, signers trust.Signers, environment string, now time.Time) (bundle.EnvironmentRecord, string, error) {
+	var none bundle.EnvironmentRecord
+	name, err := publisher.PlatformOf(ctx, to, opts, environment)
+	if err != nil {
+		return none, "", err
+	}
+	store, err := to.Open(opts)
+	if err != nil {
+		return none, "", err
+	}
+	reader := standing.New(to, store, signers, now, name, environment, func(format string, args ...any) {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
+	})
+	r, err := reader.Record(ctx)
+	if err != nil {
+		return none, "", err
+	}
+	if r.Verified == nil {
+		return none, "", &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", environment, signers.SignedText())}
+	}
+	return r.Verified.Record, name, nil
+}
