@@ -66,6 +66,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 		}
 		done.ClusterTypes = append(done.ClusterTypes, row)
 	}
+	done.RenewAt = p.renewal().next(slices.DeleteFunc(kept, func(pl *plan) bool { return pl == nil }))
 	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
 	return done, err
 }

@@ -50,7 +50,7 @@ The exit code is 0 if the environment is paused.
 		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Pause) },
 	}
 	p.addTo(cmd)
-	cmd.Flags().StringVar(&p.reason, "reason", "", "why, for those who wait (required)")
+	cmd.Flags().StringVar(&p.reason, "reason", "", "tell those who wait this `TEXT` (required)")
 	_ = cmd.MarkFlagRequired("reason")
 	cli.NotEmpty(cmd, "reason")
 	return cmd
