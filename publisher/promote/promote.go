@@ -102,13 +102,16 @@ type Publication struct {
 	PausedToo bool
 }
 
-// Errors that Promoter.Publish may wrap if the publication stands.
-var (
-	// ErrIncomplete means that some of it is held or left out.
-	ErrIncomplete = errors.New("published, but not whole")
-	// ErrUnsigned means that other people have to sign it before it counts.
-	ErrUnsigned = errors.New("signatures are missing")
-)
+// UnfinishedError is an error of Promoter.Publish for a publication that stands but is not whole: if Held is true, assignments are held
+// or left out; else somebody else has to act, such as to sign it.
+type UnfinishedError struct {
+	Held bool
+	Err  error
+	Hint string // one line; may be empty
+}
+
+func (e *UnfinishedError) Error() string { return e.Err.Error() }
+func (e *UnfinishedError) Unwrap() error { return e.Err }
 
 // ErrNoChain means that no PromotionPolicy has the environment in its chain.
 var ErrNoChain = errors.New("no PromotionPolicy has this environment in its chain")
@@ -139,7 +142,7 @@ type Promoter struct {
 	// Record returns the newest verified record of an environment; nil if it has never been published. The name of the platform is
 	// empty where it has no Platform object, here and below.
 	Record func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error)
-	// Publish publishes an environment as its branch is now.
+	// Publish publishes an environment as its branch is now. For an [*UnfinishedError] the publication stands.
 	Publish func(ctx context.Context, p Publication) error
 	// Paused returns the pause that is in force in an environment; false without one.
 	Paused func(ctx context.Context, platform string, p promotion.Policy) (decisions.Pause, bool, error)

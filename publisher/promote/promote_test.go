@@ -2,6 +2,7 @@ package promote
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -403,4 +404,30 @@ func TestAStatusThatCannotBeSetIsAWarning(t *testing.T) {
 	require.Contains(t, all.Results[0].Warnings[0], forge.ErrForbidden.Error())
 	_, all = w.pass(Options{To: "stage"})
 	require.Equal(t, "success: stage has it", w.status("stage", next), "published, and no status: set by the next run")
+}
+
+func TestAPublicationThatIsNotFinishedIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		held   bool
+		state  State
+		status string
+	}{{true, Held, "failure: 1 assignment held"}, {false, Waiting, "pending: 1 assignment held"}} {
+		w := newWorld(t)
+		next := w.push("two")
+		w.deploy("dev", next)
+		w.deploy("stage", w.first)
+		p := w.promoter()
+		p.Publish = func(context.Context, Publication) error {
+			return &UnfinishedError{Held: c.held, Err: errors.New("1 assignment held"), Hint: "mend it"}
+		}
+		all, err := p.Pass(t.Context(), Options{To: "stage", Now: w.now})
+		require.NoError(t, err)
+		require.Equal(t, c.state, all.Worst())
+		require.Equal(t, "mend it", all.Results[0].Hint)
+		require.Equal(t, c.status, w.status("stage", next))
+		require.Equal(t, next, w.pinned("stage"))
+		lines, _ := w.pass(Options{To: "stage"})
+		require.Equal(t, []string{"stage: has " + short(next)}, lines, "the next run completes it")
+	}
 }

@@ -251,16 +251,16 @@ func (v *visit) publish(ctx context.Context, commit string) (done bool, err erro
 		return true, err
 	}
 	err = v.Publish(ctx, Publication{Environment: v.result.Environment, PausedToo: v.isPaused})
-	switch {
-	case errors.Is(err, ErrIncomplete):
-		v.result.Commit, v.result.Published = commit, true
-		v.hold(oneLine(err.Error()), "")
-		return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")
-	case errors.Is(err, ErrUnsigned):
-		v.result.Commit, v.result.Published = commit, true
-		v.wait(oneLine(err.Error()), "wherry sign adds signatures")
+	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
+		v.result.Commit = commit
+		if unfinished.Held {
+			v.hold(oneLine(err.Error()), oneLine(unfinished.Hint))
+			return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")
+		}
+		v.wait(oneLine(err.Error()), oneLine(unfinished.Hint))
 		return true, v.setStatus(ctx, commit, forge.Pending, v.result.Reason, "")
-	case err != nil:
+	}
+	if err != nil {
 		return true, err
 	}
 	v.result.Published = true

@@ -5,21 +5,28 @@ import (
 	"context"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// paused returns the function that tells whether automation is off in an environment.
-func (p *promoting) paused(cmd *cobra.Command) func(context.Context, string, promotion.Policy) (decisions.Pause, bool, error) {
+// paused returns the function that tells whether automation is off in an environment, by the decisions that its gate reads too.
+func (p *promoting) paused(facts *gatefacts.Facts) func(context.Context, string, promotion.Policy) (decisions.Pause, bool, error) {
 	return func(ctx context.Context, name string, policy promotion.Policy) (decisions.Pause, bool, error) {
-		found, err := decisions.Read(ctx, p.to, p.Registry.Options(), policy.Environment, p.warn(cmd))
+		found, err := decisions.Read(ctx, p.to, p.Registry.Options(), policy.Environment, facts.Warn)
+		for _, read := range facts.Decisions {
+			if err != nil {
+				break
+			}
+			var more []decisions.Found
+			more, err = read(ctx, policy.Environment)
+			found = append(found, more...)
+		}
 		if err != nil {
-			return decisions.Pause{}, false, flags.RegistryFailure(err, p.to)
+			return decisions.Pause{}, false, p.Failure(err, facts)
 		}
 		pause, is := decisions.Paused(found, decisions.Trust{
 			Platform: cmp.Or(name, publisher.DefaultPlatform), Policy: policy, Releases: p.trusted, Now: time.Now(),

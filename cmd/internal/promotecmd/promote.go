@@ -243,7 +243,7 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 			return p.record(ctx, cmd, platform, environment)
 		},
 		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
-		Paused:  p.paused(cmd),
+		Paused:  p.paused(facts),
 		Pause:   p.pause,
 		Access:  func(at string) promote.Access { return p.access(cmd, at) },
 	}, nil
@@ -277,10 +277,8 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 		return err
 	}
 	switch said.Code {
-	case cli.No:
-		return fmt.Errorf("%w: %w", promote.ErrIncomplete, err)
-	case cli.NotYet:
-		return fmt.Errorf("%w: %w", promote.ErrUnsigned, err)
+	case cli.No, cli.NotYet:
+		return &promote.UnfinishedError{Held: said.Code == cli.No, Err: said.Err, Hint: said.Hint}
 	}
 	return err
 }
