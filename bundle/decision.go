@@ -38,6 +38,7 @@ const (
 	// MaxDecisionRules bounds the rules that an override names.
 	MaxDecisionRules = 32
 
+	maxBaseCommit   = 128
 	maxDecisionName = maxClusterName // of platforms, environments, rings, cluster types, rules and people
 )
 
@@ -158,7 +159,8 @@ func ParseDecision(body []byte) (Decision, error) {
 }
 
 var (
-	gitCommit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	// baseCommit is the form of a commit's hash, and of what people give to wherry publish --commit in place of one.
+	baseCommit   = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
 	hexKeyID     = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	decisionRule = regexp.MustCompile(`^[a-z][a-zA-Z-]*$`)
 )
@@ -184,8 +186,8 @@ func (d Decision) check() error {
 		return fmt.Errorf("decision %q names a ring, a commit or contents", d.Action)
 	case aboutContent && (d.From == "" || len(d.Contents) == 0):
 		return fmt.Errorf("decision %q lacks the record's environment or its contents", d.Action)
-	case d.BaseCommit != "" && !gitCommit.MatchString(d.BaseCommit):
-		return fmt.Errorf("decision has the base commit %q: not the hash of a commit", d.BaseCommit)
+	case d.BaseCommit != "" && (len(d.BaseCommit) > maxBaseCommit || !baseCommit.MatchString(d.BaseCommit)):
+		return fmt.Errorf("decision has the base commit %q: not the name of a commit", d.BaseCommit)
 	}
 	if d.Reason != "" {
 		if err := CheckMessage(d.Reason); err != nil {

@@ -21,8 +21,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
@@ -150,6 +152,48 @@ func TestWhatIsYoungOrRecordedIsKept(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, repo.Tag(t.Context(), first, "audit"))
 	require.Equal(t, 3+3, count(garbage.Options{}))
+}
+
+func TestDecisionsStayAsLongAsTheirCommit(t *testing.T) {
+	eachKind(t, func(t *testing.T, w *world) {
+		w.old(2)
+		person := keytest.New(t)
+		repo := w.repository(bundle.EnvironmentRepository("dev"))
+		desc, err := repo.Resolve(t.Context(), "latest")
+		require.NoError(t, err)
+		record, err := releases.ReadRecord(t.Context(), repo, desc)
+		require.NoError(t, err)
+		decide := func(d bundle.Decision, at time.Time) string {
+			d.Platform, d.Environment = record.Platform, record.Environment
+			done, err := decisions.Write(t.Context(), w.loc, w.opts.OCI, d, person, at)
+			require.NoError(t, err)
+			return done.Decision.Tag(done.KeyID)
+		}
+		approval := bundle.Decision{Action: bundle.Approve, From: record.Environment, BaseCommit: record.BaseCommit, Contents: map[string]digest.Digest{"drone": digest.FromString("x")}}
+		long := w.now.Add(-365 * 24 * time.Hour)
+		stays := []string{decide(bundle.Decision{Action: bundle.Pause}, long), decide(approval, long)}
+		approval.BaseCommit = strings.Repeat("5", 40)
+		goes := decide(approval, long)
+		approval.BaseCommit = strings.Repeat("6", 40)
+		stays = append(stays, decide(approval, w.now.Add(-time.Minute)))
+		require.NoError(t, repo.Tag(t.Context(), desc, "gate-nonsense"))
+
+		c := w.collect(garbage.Options{Keep: 5})
+		var found []string
+		for _, g := range c.Repositories[0].Garbage {
+			require.Equal(t, garbage.Decision, g.Kind)
+			found = append(found, g.Tags...)
+		}
+		slices.Sort(found)
+		require.Equal(t, []string{goes, "gate-nonsense"}, found)
+		require.Empty(t, c.Repositories[0].Foreign)
+		require.NoError(t, c.Delete(t.Context()))
+		left, err := repo.Tags(t.Context())
+		require.NoError(t, err)
+		require.Subset(t, left, append(stays, "latest"), "the record that the nonsense named stays")
+		require.NotContains(t, left, goes)
+		require.Empty(t, w.collect(garbage.Options{Keep: 5}).Repositories[0].Garbage)
+	})
 }
 
 func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {

@@ -56,6 +56,8 @@ const (
 	Untagged Kind = "untagged"
 	// Signature is the signature of a manifest that no longer exists.
 	Signature Kind = "signature"
+	// Decision is a decision about a commit that the environment below has not had lately, or no decision under the tag of one.
+	Decision Kind = "decision"
 )
 
 // Item is one thing that is not needed: a manifest with its tags and its signature. Its JSON form is an

@@ -43,6 +43,10 @@ type sorting struct {
 	// releases are newest first, and stale are the pending ones that no longer wait for anything.
 	releases, pending, stale []taggedPlace
 	signatures               []string
+	// decided are the tags of decisions, and commits the base commits of environments, as far as they were read.
+	store   oci.Store
+	decided []string
+	commits map[string][]string
 	// tagged maps all tags but those of signatures to their manifests, found has the manifests' descriptors, and judged
 	// the releases and records that were read from them.
 	tagged map[string]digest.Digest
@@ -59,6 +63,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 		return nil, err
 	}
 	s := &sorting{
+		store: c.store, commits: map[string][]string{},
 		repo: repo, name: name, opts: opts, now: c.now, records: strings.HasPrefix(name, "environments/"),
 		result: Repository{Repository: name, Garbage: []Item{}, repo: repo},
 		tagged: map[string]digest.Digest{}, found: map[digest.Digest]ocispec.Descriptor{}, judged: map[digest.Digest]*judged{}, needed: maps.Clone(named),
@@ -66,7 +71,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 	if s.needed == nil {
 		s.needed = map[digest.Digest]bool{}
 	}
-	for _, step := range []func(context.Context) error{s.readTags, s.keepNewest, s.addSuperseded, s.addUnfound} {
+	for _, step := range []func(context.Context) error{s.readTags, s.keepNewest, s.addDecisions, s.addSuperseded, s.addUnfound} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -96,6 +101,8 @@ func (s *sorting) readTags(ctx context.Context) error {
 			s.releases = append(s.releases, taggedPlace{tag, place})
 		} else if place, ok := releases.PlaceOf(pendingPrefix, tag); ok {
 			s.pending = append(s.pending, taggedPlace{tag, place})
+		} else if s.records && strings.HasPrefix(tag, bundle.DecisionTagPrefix) {
+			s.decided = append(s.decided, tag)
 		} else {
 			s.needed[desc.Digest] = true
 			if tag != bundle.LatestTag && !strings.HasPrefix(tag, bundle.RingTagPrefix) {

@@ -33,6 +33,8 @@ func newGCCommand() *cobra.Command {
 types and records of environments with their signatures, what waited for signatures until a newer release was
 accepted, and what a killed publisher left behind. The list of it is printed first.
 
+Decisions about promotion are deleted once the environment below has had 100 records with other commits; pauses stay.
+
 It keeps the newest --keep of each, what is younger than --keep-for, what latest and the tags of rings name,
 what the kept records name, the trust documents, and every tag that wherry does not know. Who signed something
 is not asked. It can be interrupted and repeated at any time, also while somebody publishes.

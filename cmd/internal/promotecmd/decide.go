@@ -126,7 +126,7 @@ func (f *facts) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
 	case err != nil:
 		return nil, new(gatefacts.Flags).Failure(err, &from)
 	case c == nil || len(c.Contents) == 0:
-		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s that is %s", f.loc, below, f.trust.Releases.SignedText()), "publish it first")
+		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s %s", f.loc, below, f.trust.Releases.SignedText()), "publish it first")
 	}
 	f.trust.Platform = c.Platform
 	return c, nil

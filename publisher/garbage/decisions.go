@@ -1,0 +1,101 @@
+package garbage
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+// decidedRecords is of how many records of an environment the decisions are kept.
+const decidedRecords = 100
+
+// addDecisions turns into garbage decisions about commits that the environment below has not had lately, and what is no decision
+// under the tag of one. Pauses and their ends stay, and what a newer version has written.
+func (s *sorting) addDecisions(ctx context.Context) error {
+	var garbage []Item
+	for _, tag := range s.decided {
+		d, keep, err := s.judgeDecision(ctx, tag)
+		if err != nil {
+			return err
+		}
+		if keep {
+			s.needed[s.tagged[tag]] = true
+			s.result.Kept++
+			continue
+		}
+		garbage = append(garbage, Item{Kind: Decision, Tags: []string{tag}, Digest: s.tagged[tag], IssuedAt: d.IssuedAt, subject: s.tagged[tag]})
+	}
+	seen := map[digest.Digest]bool{}
+	for _, g := range garbage {
+		if s.needed[g.Digest] || seen[g.Digest] { // under another tag, too
+			g.Digest = ""
+		}
+		seen[g.Digest] = true
+		s.result.Garbage = append(s.result.Garbage, g)
+	}
+	return nil
+}
+
+func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decision, keep bool, err error) {
+	envelope, err := bundle.FetchDecision(ctx, s.repo, tag)
+	var id string
+	if err == nil {
+		d, id, err = bundle.ReadDecision(envelope)
+	}
+	var refusal *bundle.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		return d, refusal.Reason == bundle.UnsupportedSchema, nil
+	case errors.Is(err, errdef.ErrNotFound):
+		return d, false, nil
+	case err != nil:
+		return d, false, err
+	case bundle.EnvironmentRepository(d.Environment) != s.name || d.Tag(id) != tag:
+		return d, false, nil
+	case d.Action == bundle.Pause || d.Action == bundle.Resume, s.now.Sub(d.IssuedAt) < max(s.opts.KeepFor, grace):
+		return d, true, nil
+	}
+	commits, err := s.commitsOf(ctx, d.From)
+	return d, slices.Contains(commits, d.BaseCommit), err
+}
+
+// commitsOf returns the base commits of the newest records of an environment, which are there before anything is deleted.
+func (s *sorting) commitsOf(ctx context.Context, environment string) ([]string, error) {
+	if commits, known := s.commits[environment]; known {
+		return commits, nil
+	}
+	if oci.CheckName(environment) != nil {
+		return nil, nil
+	}
+	repo, err := s.store.Repository(bundle.EnvironmentRepository(environment))
+	if err != nil {
+		return nil, err
+	}
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	commits := []string{}
+	for _, tag := range (releases.Tags{All: all}).Newest(releases.ReleaseFormat, decidedRecords) {
+		desc, err := repo.Resolve(ctx, tag)
+		var r *bundle.EnvironmentRecord
+		if err == nil {
+			r, err = releases.ReadRecord(ctx, repo, desc)
+		}
+		if err := releases.UnlessRefused(err); err != nil {
+			return nil, err
+		}
+		if err == nil {
+			commits = append(commits, r.BaseCommit)
+		}
+	}
+	s.commits[environment] = commits
+	return commits, nil
+}
