@@ -262,7 +262,7 @@ func hasContent(l *standing.Lane, v *bundle.Verified) bool {
 	return v != nil && l.Release != nil && l.Release.Release.Content == v.Release.Content && l.Release.Release.Artifacts == v.Release.Artifacts
 }
 
-// addGiven adds an issue for each content that lanes are given and that not all of them have.
+// addGiven adds an issue for each content that lanes are given and that not all of them have, up to the widest that lacks it.
 func (pl *plan) addGiven(all []*issue) []*issue {
 	var groups []*issue
 	for _, l := range pl.Lanes {
@@ -279,7 +279,10 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 		groups[at].lanes = append(groups[at].lanes, l)
 	}
 	for _, i := range groups {
-		if slices.ContainsFunc(i.lanes, func(l *standing.Lane) bool { return !hasContent(l, i.from) }) {
+		for n := len(i.lanes); n > 0 && hasContent(i.lanes[n-1], i.from); n-- {
+			i.lanes = i.lanes[:n-1] // wider rings that have it need no new release
+		}
+		if len(i.lanes) > 0 {
 			all = append(withoutLanes(all, i.lanes), i)
 		}
 	}

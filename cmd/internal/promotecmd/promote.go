@@ -270,7 +270,8 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error {
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.to, Keys: p.keys, TrustFile: p.trust, Registry: p.Registry, Fleet: p.Fleet,
-		Options: publisher.PublishOptions{Trust: p.trusted},
+		PausedToo: true, // the promoter looks for pauses itself, and pauses for an older commit before it publishes that
+		Options:   publisher.PublishOptions{Trust: p.trusted},
 	})
 	var said *cli.Error
 	if done == nil || !errors.As(err, &said) {

@@ -1,5 +1,5 @@
 // Package rolloutcmd holds the commands of wherry rollout that change what rings have, or whether anything changes it by itself: advance,
-// undo, abort, pause, resume and rings. Packages undo and advance of the publisher do the work. Begin with [Commands].
+// undo, abort, pause and resume. Packages undo and advance of the publisher do the work. Begin with [Commands].
 package rolloutcmd
 
 import (
@@ -26,7 +26,7 @@ import (
 
 // Commands returns the commands, for wherry rollout.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newUndoCommand(), newAbortCommand(), newPauseCommand(), newResumeCommand()}
+	return []*cobra.Command{newAdvanceCommand(), newUndoCommand(), newAbortCommand(), newPauseCommand(), newResumeCommand()}
 }
 
 // signing are the flags of the commands that sign something for an environment at a location.

@@ -1,0 +1,211 @@
+package rolloutcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/advance"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/settings"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// advancing holds the flags of advance.
+type advancing struct {
+	gatefacts.Flags
+	signers flags.Signers
+	to      string
+	trust   string
+	format  string
+	options advance.Options
+
+	loc     oci.Location
+	keys    []*keys.Key
+	trusted trust.Signers
+}
+
+func newAdvanceCommand() *cobra.Command {
+	var a advancing
+	cmd := &cobra.Command{
+		Use:   "advance [PLATFORM] [--environment NAME] [--ring NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
+		Short: "Bring what has proved itself in a ring to the next ring",
+		Long: `Bring what has proved itself in a ring to the next ring, where the ring's gate passes: each ring goes one step at most, the
+widest first. What comes to the last ring has passed the gate of every ring before. If a newer release comes to a
+narrow ring meanwhile, that goes on once it is proved, in place of the older one.
+
+The gate is ringGate of the PromotionPolicy that the environment has now; clusters of the rings before it are counted,
+also those that joined in the middle of the rollout. A release that fails in a narrow ring stays there. "wherry gate
+check --ring NAME" shows every rule. A paused environment waits.
+
+Nothing is rendered: the new releases refer to the same files. PLATFORM is read for the policy and, without a hub, for the
+clusters. Run it again as often as you like.
+
+Exit codes: 0 if a ring was advanced, or all have the same; 5 if a gate waits or signatures are missing, and 1 if a gate
+says no, while nothing was advanced.
+
+` + flags.SignerHelp,
+		Example: `  wherry rollout advance ./platform --environment prod --to oci://127.0.0.1:5000/edge --key cosign.key
+  wherry rollout advance -e prod --hub https://hub.example.com --ring early`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.run,
+	}
+	a.Source.AddEnvironment(cmd)
+	a.Source.AddReading(cmd)
+	a.AddFacts(cmd)
+	a.Registry.AddTo(cmd)
+	a.signers.AddOptional(cmd)
+	cli.OutputFlag(cmd, &a.format)
+	f := cmd.Flags()
+	f.StringVar(&a.to, "to", "", "the `LOCATION` to which the environment is published (default the registry of the settings)")
+	f.StringVar(&a.trust, "trust", "", flags.TrustUsage)
+	f.StringVar(&a.options.Ring, "ring", "", "advance only to the ring `NAME`")
+	f.StringVar(&a.options.ClusterType, "cluster-type", "", "advance only this `TYPE` of clusters (default all)")
+	cli.NotEmpty(cmd, "to", "trust", "ring", "cluster-type")
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
+	return cmd
+}
+
+func (a *advancing) run(cmd *cobra.Command, args []string) error {
+	place, err := a.Source.Resolve(cmd, args)
+	if err != nil {
+		return err
+	}
+	if err := a.open(cmd, a.Source.Settings()); err != nil {
+		return err
+	}
+	facts, policy, err := a.facts(cmd, place)
+	if err != nil {
+		return err
+	}
+	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
+	opts := publisher.PublishOptions{OCI: a.Registry.Options(), Parallel: publisher.DefaultParallel}
+	if a.trust != "" {
+		opts.Trust = a.trusted
+	}
+	done, err := advance.Once(cmd.Context(), a.loc, a.keys, a.options, GateOf(facts, policy), opts)
+	if err != nil {
+		if errors.Is(err, publisher.ErrUnfinished) {
+			return cli.Fail(cli.Failed, err, "publish again, which completes it")
+		}
+		return a.Failure(err, facts)
+	}
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	if err := cli.Print(cmd.OutOrStdout(), a.format, done, func(w io.Writer) { stepsTable(w, done) }); err != nil {
+		return err
+	}
+	return a.conclude(cmd, done)
+}
+
+// open reads the location, the keys and the trust.
+func (a *advancing) open(cmd *cobra.Command, s *settings.Settings) (err error) {
+	if a.loc, err = flags.Location(s, "to", a.to); err != nil {
+		return err
+	}
+	if err = a.signers.Default(s); err != nil {
+		return err
+	}
+	if a.trust == "" {
+		a.trust = s.Trust.Text
+	}
+	if a.keys, err = a.signers.Open(cmd); err != nil {
+		return err
+	}
+	a.trusted = trust.PinnedBy(a.keys)
+	if a.trust != "" {
+		a.trusted, err = flags.OpenTrust(cmd.Context(), a.trust, a.loc, a.Registry.Options())
+	}
+	return err
+}
+
+// facts returns what a gate is judged by, and the environment's policy as it is now.
+func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, promotion.Policy, error) {
+	source, err := a.Source.Options(place, "")
+	if err != nil {
+		return nil, promotion.Policy{}, err
+	}
+	loaded, err := platform.LoadPlatform(cmd.Context(), source)
+	if err != nil {
+		return nil, promotion.Policy{}, flags.SourceFailure(err)
+	}
+	flags.PrintInferred(cmd, loaded)
+	policy, err := loaded.Model.Promotion()
+	if err != nil {
+		return nil, policy, flags.SourceFailure(err)
+	}
+	a.Source.Environment = policy.Environment
+	facts := &gatefacts.Facts{
+		Location: a.loc, Options: a.Registry.Options(), Signers: a.trusted, Platform: loaded.Model.PlatformName(),
+		Clusters: gatefacts.Roster(func(environment string) (platform.Source, error) { return a.Source.OptionsOf(environment, place) }),
+		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
+	}
+	return facts, policy, a.Complete(cmd, facts)
+}
+
+// GateOf returns the gate between the rings of an environment, for package advance: it judges by facts and by the policy that the
+// environment has now, and waits while the environment is paused.
+func GateOf(facts *gatefacts.Facts, policy promotion.Policy) advance.Gate {
+	return func(ctx context.Context, ask advance.Ask) (gate.Verdict, error) {
+		return facts.Judge(ctx, gatefacts.Ask{Policy: policy, Ring: ask.Ring, Candidate: &ask.Candidate, Automatic: true})
+	}
+}
+
+func stepsTable(w io.Writer, done *advance.Done) {
+	if len(done.Steps) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "RING\tFROM\tCOMMIT\tCLUSTER TYPES\tRESULT")
+	for _, s := range done.Steps {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", show.Cell(s.Ring), show.Cell(s.From), cmp.Or(show.Cell(s.Commit[:min(7, len(s.Commit))]), "-"), show.Cell(strings.Join(s.ClusterTypes, ",")), s.Result)
+	}
+}
+
+func (a *advancing) conclude(cmd *cobra.Command, done *advance.Done) error {
+	name := show.Line(done.Platform + "/" + done.Environment)
+	if len(done.Steps) == 0 {
+		cmd.PrintErrf("%s: nothing to do: each ring has what the ring before it has\n", name)
+		return nil
+	}
+	for _, s := range done.Steps {
+		for _, r := range s.Verdict.Rules {
+			if r.Result != gate.Pass {
+				text := fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+				if r.Change != "" {
+					text += ": " + r.Change
+				}
+				cmd.PrintErrf("ring %s: %s: %s\n", show.Line(s.Ring), r.Result, show.Line(text))
+			}
+		}
+	}
+	switch {
+	case done.Has(advance.Advanced):
+		return nil
+	case done.Has(advance.Pending):
+		return cli.Fail(cli.NotYet, fmt.Errorf("%s: pending: more signatures are needed", name),
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", a.loc, done.Environment, a.trust))
+	case done.Has(advance.Held):
+		return cli.Fail(cli.No, fmt.Errorf("%s: held", name), fmt.Sprintf("wherry rollout abort %s --environment %s gives the narrower rings what the widest has", a.loc, done.Environment))
+	}
+	text := "not yet"
+	if !done.NextLook.IsZero() {
+		text += ", look again at " + done.NextLook.Format(time.RFC3339)
+	}
+	return cli.Fail(cli.NotYet, fmt.Errorf("%s: %s", name, text), "")
+}
