@@ -23,7 +23,7 @@ func newPromotionCommand() *cobra.Command {
 enters it, and what before a release goes to its next ring. Each rule has the file and line that it is written in, or
 is a default. The policy is that of the sources; "wherry gate explain" also says what is missing now.
 
-The exit code is 0, also without a policy, and 2 if the platform cannot be read.
+The exit code is 0, also without a policy; 2 for a mistake in the platform, and 3 if a repository cannot be reached.
 
 ` + flags.PlatformHelp,
 		Example: `  wherry explain promotion --environment prod
