@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
+	promotionpolicy "github.com/wherry-dev/wherry/scheduler/promotion/policy"
 )
 
 const (
@@ -303,7 +304,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	}
 	if p, ok := into.(*kinds.Platform); ok {
 		l.errs = append(l.errs, checkWorkspaces(p)...)
-		l.errs = append(l.errs, checkRings(at, p.Spec.Rings)...)
+		l.errs = append(l.errs, promotionpolicy.CheckRings(at, p.Spec.Rings)...)
 	}
 	if promoted != nil {
 		for _, f := range d.Unknown {
@@ -312,7 +313,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 				Message: fmt.Sprintf("PromotionPolicy %q: %s", o.Metadata.Name, f.Message),
 			})
 		}
-		l.errs = append(l.errs, checkPromotion(promoted)...)
+		l.errs = append(l.errs, promotionpolicy.Check(promoted)...)
 	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)

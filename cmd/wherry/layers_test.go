@@ -227,10 +227,13 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"scheduler": {
 			"lint": {"", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "promotion", "schema", "secret", "siteschema", "template", "yamlvalue"},
+			"":          {"check", "finding", "kinds", "promotion", "promotion/policy", "schema", "secret", "siteschema", "template", "yamlvalue"},
 			"promotion": nil,
-			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
-			"schema":    {"finding", "secret"},
+
+			"promotion/policy": {"finding", "kinds", "promotion"},
+
+			"template": {"finding", "template/internal/scheduler", "yamlvalue"},
+			"schema":   {"finding", "secret"},
 
 			"siteschema": {"finding", "kinds"},
 

@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/promotion/policy"
 )
 
 // newPromotionCommand returns the command wherry explain promotion.
@@ -51,14 +51,14 @@ The exit code is 0, also without a policy; 2 for a mistake in the platform, and 
 	return cmd
 }
 
-func printPromotion(w io.Writer, x *scheduler.PromotionExplanation) {
+func printPromotion(w io.Writer, x *policy.Explanation) {
 	environment := show.Line(x.Environment)
 	if x.Policy == nil {
 		fmt.Fprintf(w, "No PromotionPolicy names environment %s.\n", environment)
 	} else {
 		fmt.Fprintf(w, "Environment %s is in PromotionPolicy %s (%s).\n", environment, show.Line(x.Policy.Name), show.Line(x.Policy.Position.String()))
 	}
-	rules := func(title string, rules []scheduler.PromotionRule) {
+	rules := func(title string, rules []policy.Rule) {
 		if len(rules) == 0 {
 			return
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package policy
 
 import (
 	"fmt"
@@ -14,23 +14,23 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// PromotionExplanation says in words what has to hold before an environment, and each of its rings, gets something new.
-type PromotionExplanation struct {
+// Explanation says in words what has to hold before an environment, and each of its rings, gets something new.
+type Explanation struct {
 	Environment string `json:"environment"`
 	// Policy is the PromotionPolicy; nil if none names the environment.
 	Policy *Named `json:"policy,omitempty"`
 	// Below is the environment that commits come from; empty if there is none.
 	Below string `json:"below,omitempty"`
 	// Order are the fields chain, rings and changeRequest.
-	Order []PromotionRule `json:"order"`
+	Order []Rule `json:"order"`
 	// Gate are the rules before the environment gets a commit; none if no commit comes from another environment.
-	Gate []PromotionRule `json:"gate,omitempty"`
+	Gate []Rule `json:"gate,omitempty"`
 	// RingGate are the rules before the next ring gets a release; none with fewer than two rings.
-	RingGate []PromotionRule `json:"ringGate,omitempty"`
+	RingGate []Rule `json:"ringGate,omitempty"`
 }
 
-// PromotionRule is a field of a policy, with its meaning and its place.
-type PromotionRule struct {
+// Rule is a field of a policy, with its meaning and its place.
+type Rule struct {
 	// Field is the name of the field, such as minReported or schedule.open.
 	Field string `json:"field"`
 	// Says is the meaning for people.
@@ -40,59 +40,58 @@ type PromotionRule struct {
 	finding.Position
 }
 
-// ExplainPromotion says what [Model.Promotion] returns in words, with the place of each value.
-func (m *Model) ExplainPromotion() (*PromotionExplanation, error) {
-	p, err := m.Promotion()
-	if err != nil {
-		return nil, err
-	}
-	o, err := m.promotionPolicy()
-	if err != nil {
-		return nil, err
-	}
-	x := &PromotionExplanation{Environment: m.environment, Below: p.Below()}
+// Named is an object with its place.
+type Named struct {
+	Name string `json:"name"`
+	finding.Position
+}
+
+// Explain says in words what p, which [Read] has read of o, asks for, with the place of each value. RingsAt is the place of the
+// Platform, for rings that it names.
+func Explain(o *kinds.PromotionPolicy, p promotion.Policy, ringsAt finding.Position) *Explanation {
+	x := &Explanation{Environment: p.Environment, Below: p.Below()}
 	w := ruleWriter{policy: o}
 	if o == nil {
 		w.policy = new(kinds.PromotionPolicy)
 	} else {
 		x.Policy = &Named{Name: p.Name, Position: o.At}
 	}
-	own := w.policy.Of(m.environment)
-	w.order(m, p, own)
+	own := w.policy.Of(p.Environment)
+	w.order(p, own, ringsAt)
 	x.Order, w.rules = w.rules, nil
 	if x.Below != "" {
-		w.gate(p.Gate, w.policy.GateOf(m.environment), x.Below)
+		w.gate(p.Gate, w.policy.GateOf(p.Environment), x.Below)
 		x.Gate, w.rules = w.rules, nil
 	}
 	if len(p.Rings) > 1 {
 		written := &own.RingGate
 		if written.Line == 0 { // what the ring gate does not take over has its default
-			gate := *w.policy.GateOf(m.environment)
+			gate := *w.policy.GateOf(p.Environment)
 			gate.RequirePinned, gate.Approvals, gate.Check = kinds.Flag{}, kinds.PromotionApprovals{}, kinds.PromotionCheck{}
 			written = &gate
 		}
 		w.gate(p.RingGate, written, "")
 		x.RingGate = w.rules
 	}
-	return x, nil
+	return x
 }
 
 // ruleWriter writes the rules of one policy.
 type ruleWriter struct {
 	policy *kinds.PromotionPolicy
-	rules  []PromotionRule
+	rules  []Rule
 }
 
 // add adds a rule that is written at a line; zero is a default.
 func (w *ruleWriter) add(field string, line kinds.Line, format string, args ...any) {
-	r := PromotionRule{Field: field, Says: fmt.Sprintf(format, args...), Default: line == 0}
+	r := Rule{Field: field, Says: fmt.Sprintf(format, args...), Default: line == 0}
 	if line != 0 {
 		r.Position = w.policy.Position(line)
 	}
 	w.rules = append(w.rules, r)
 }
 
-func (w *ruleWriter) order(m *Model, p promotion.Policy, own *kinds.PromotedEnvironment) {
+func (w *ruleWriter) order(p promotion.Policy, own *kinds.PromotedEnvironment, ringsAt finding.Position) {
 	switch {
 	case len(p.Chain) == 0:
 		w.add("chain", 0, "no chain names the environment: it gets commits by hand alone")
@@ -107,7 +106,7 @@ func (w *ruleWriter) order(m *Model, p promotion.Policy, own *kinds.PromotedEnvi
 	case len(p.Rings) > 0:
 		w.add("rings", 0, "%s, as the Platform has them", strings.Join(p.Rings, ", "))
 		r := &w.rules[len(w.rules)-1]
-		r.Default, r.Position = false, m.objects.Platform.At
+		r.Default, r.Position = false, ringsAt
 	default:
 		w.add("rings", 0, "none: a release is for all clusters")
 	}

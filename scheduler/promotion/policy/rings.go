@@ -1,4 +1,4 @@
-package scheduler
+package policy
 
 import (
 	"regexp"
@@ -14,7 +14,8 @@ const maxRingBytes = 256
 // ringPattern matches names of rings, which become parts of tags.
 var ringPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$`)
 
-func checkRings(at finding.Position, rings []string) []error {
+// CheckRings returns the mistakes in the rings of one environment, which are named at at.
+func CheckRings(at finding.Position, rings []string) []error {
 	var errs []error
 	bytes := 0
 	for i, ring := range rings {
@@ -30,19 +31,4 @@ func checkRings(at finding.Position, rings []string) []error {
 		errs = append(errs, finding.Errorf(finding.CodeRings, at, "use fewer rings, or shorter names", "the names of the rings have %d bytes together, at most %d are allowed", bytes, maxRingBytes))
 	}
 	return errs
-}
-
-// Rings returns the rings of the model's environment, narrowest first, from a PromotionPolicy, else from the
-// Platform; none if neither names any.
-func (m *Model) Rings() ([]string, error) {
-	p, err := m.promotionPolicy()
-	if err != nil {
-		return nil, err
-	}
-	if p != nil {
-		if own := p.Of(m.environment).Rings; len(own) > 0 {
-			return own, nil
-		}
-	}
-	return m.platformRings, nil
 }
