@@ -189,6 +189,7 @@ func ContentDigest(files []File) digest.Digest {
 // counts as one without files.
 func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
 	var list []digested
+	var copies copyBuffer
 	err := fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && name == dir {
 			return nil
@@ -205,7 +206,7 @@ func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
 		if err != nil {
 			return err
 		}
-		content, err := digest.FromReader(f)
+		content, err := copies.digest(f)
 		list = append(list, digested{name[len(dir)+1:], File{Executable: info.Mode()&0o100 != 0}.mode(), content})
 		return err
 	})

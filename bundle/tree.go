@@ -128,6 +128,24 @@ type Unpacker struct {
 	Have func(folder string) bool
 
 	passed map[string][]digested // nil for a folder that is written
+	copies copyBuffer
+}
+
+// copyBuffer is used by one copy after the other: trees have many small files, and io.Copy would allocate 32 KB for each.
+type copyBuffer []byte
+
+func (b *copyBuffer) copy(to io.Writer, from io.Reader) error {
+	if *b == nil {
+		*b = make([]byte, 32<<10)
+	}
+	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, *b) // without the ways around the buffer
+	return err
+}
+
+func (b *copyBuffer) digest(from io.Reader) (digest.Digest, error) {
+	d := digest.Canonical.Digester()
+	err := b.copy(d.Hash(), from)
+	return d.Digest(), err
 }
 
 // Passed returns ContentDigest of the files of the folders that were not written.
@@ -212,7 +230,7 @@ func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 		if isDir {
 			return nil
 		}
-		content, err := digest.FromReader(data)
+		content, err := u.copies.digest(data)
 		u.passed[folder] = append(u.passed[folder], digested{rest, mode, content})
 		if err != nil {
 			return unreadable(err, "read "+name)
@@ -239,7 +257,7 @@ func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", name, err)
 	}
-	_, err = io.Copy(f, data)
+	err = u.copies.copy(f, data)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
