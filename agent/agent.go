@@ -76,6 +76,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -117,6 +118,8 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
 	// layers are fetched.
 	DeltaCommand []string
+	// ApplyDelta, if not nil, applies deltas in place of DeltaCommand: in this process, where many agents share it.
+	ApplyDelta func(context.Context, delta.Job) error
 	// Maintenance are the times in which the cluster may be changed. None is always.
 	Maintenance []window.Maintenance
 	// SiteValues is the place of the values that the site itself sets; nil is none.
@@ -166,6 +169,10 @@ type Options struct {
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic
+	// NoSocket has Run open no control socket: of many agents in one process, each would be one more file descriptor.
+	NoSocket bool
+	// Shared, if not nil, keeps the files of assignments for several agents of this process; see content.Shared.
+	Shared *content.Shared
 	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Both may be nil: without Memory, a
 	// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
 	Memory    backup.Store
@@ -283,8 +290,8 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	}
 	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
-		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Window: a.enterWindow, Log: a.opts.Log,
-		Named: named, Serving: a.servingAs(),
+		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, ApplyDelta: a.opts.ApplyDelta, Window: a.enterWindow, Log: a.opts.Log,
+		Named: named, Serving: a.servingAs(), Shared: a.opts.Shared,
 	})
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.artifacts = artifact.New(state.db, a.content)

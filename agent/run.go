@@ -116,7 +116,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.lease != nil {
 		parts.Go(func() { a.lease.Run(ctx, func() { nudge(a.wake) }) })
 	}
-	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
+	if socket != nil {
+		parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
+	}
 	if probes != nil {
 		parts.Go(func() { probes.Serve(ctx, a.metrics, a.opts.Log) })
 	}

@@ -130,6 +130,9 @@ func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, relays 
 	return s.acknowledge(envelopes, hubKey, st.Cluster.UID, relays)
 }
 
+// WithoutSync has the state file no longer wait for the disk; see state.DB.WithoutSync.
+func (s *State) WithoutSync() { s.db.WithoutSync() }
+
 // Close lets go of the file.
 func (s *State) Close() error { return s.db.Close() }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -49,13 +50,18 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full layers
 	// are fetched.
 	DeltaCommand []string
+	// ApplyDelta, if not nil, does what DeltaCommand would, in this process.
+	ApplyDelta func(context.Context, delta.Job) error
 	// Serving has the releases be kept and named as a follower of the agent's endpoint takes them; see Complete. Nil keeps
 	// what the agent itself needs.
 	Serving *Serving
 	// Named are the functions that list what else the store keeps, beside releases; see Named. They are called in one
 	// transaction each time that the index is written or blobs are deleted. If one fails, neither happens.
 	Named []func(*bbolt.Tx) ([]Named, error)
-	Log   *slog.Logger
+	// Shared, if not nil, keeps the files of assignments for several stores of one process. Each store still has its own trees
+	// and blobs.
+	Shared *Shared
+	Log    *slog.Logger
 }
 
 // Store is the content of one state folder. Only one goroutine uses it.
@@ -106,6 +112,9 @@ func (c *Store) tree(diffID digest.Digest) string {
 
 // Folder is that of the files of an assignment whose content, a valid digest, is this. Releases share it.
 func (c *Store) Folder(content digest.Digest) string {
+	if c.opts.Shared != nil {
+		return c.opts.Shared.folder(content)
+	}
 	return filepath.Join(c.db.Dir(), ContentsDir, content.Encoded())
 }
 
@@ -156,6 +165,9 @@ func (c *Store) Assignments(r *state.Release) ([]bundle.Assignment, error) {
 
 // has reports whether an assignment's files are here and have their digest.
 func (c *Store) has(content digest.Digest) bool {
+	if c.opts.Shared != nil {
+		return c.opts.Shared.has(content)
+	}
 	if !c.checked[content] && content.Validate() != nil {
 		return false
 	}
@@ -318,6 +330,12 @@ func (c *Store) place(root *os.Root, list []bundle.Assignment, passed map[string
 			return err
 		}
 		folder := c.Folder(a.Content)
+		if c.opts.Shared != nil {
+			if err := c.opts.Shared.place(a.Content, filepath.Join(root.Name(), a.Name)); err != nil {
+				return err
+			}
+			continue
+		}
 		if err := errors.Join(os.RemoveAll(folder), os.Rename(filepath.Join(root.Name(), a.Name), folder)); err != nil {
 			return err
 		}

@@ -32,7 +32,10 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 			}
 		}
 	}
-	err := errors.Join(c.keepFolders(TreesDir, trees), c.keepFolders(ContentsDir, folders))
+	err := c.keepFolders(TreesDir, trees)
+	if c.opts.Shared == nil {
+		err = errors.Join(err, c.keepFolders(ContentsDir, folders))
+	}
 	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
 	retained, err1 := c.retained(keep)
 	if err1 == nil {

@@ -139,7 +139,12 @@ func Listen(stateDir string) (*Server, error) {
 }
 
 // Close lets go of a socket that is not served. Its file stays, as that of an agent that was killed.
-func (s *Server) Close() error { return s.listener.Close() }
+func (s *Server) Close() error {
+	if s == nil {
+		return nil
+	}
+	return s.listener.Close()
+}
 
 // Serve takes commands until ctx ends, and removes the socket then. A command that runs is waited for, for a moment.
 func (s *Server) Serve(ctx context.Context, commands Commands) {

@@ -147,6 +147,10 @@ func (d *DB) ReadOnly() bool { return d.db.IsReadOnly() }
 // Close lets go of the file.
 func (d *DB) Close() error { return d.db.Close() }
 
+// WithoutSync has commits no longer wait for the disk. What was committed is then safe from a crash of the process, and not from a
+// power cut. It is for many agents that one machine simulates, and is called before the DB is used.
+func (d *DB) WithoutSync() { d.db.NoSync = true }
+
 // View runs f in a transaction that reads the committed state, and returns its error.
 func (d *DB) View(f func(*bbolt.Tx) error) error {
 	d.commits.RLock()

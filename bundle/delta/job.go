@@ -109,6 +109,14 @@ func Child(stdin io.Reader, stdout io.Writer, maker Maker) (code int) {
 	return 3
 }
 
+// Apply applies the delta in this process, which takes Memory. The error is a *bundle.Refusal if the delta is at fault.
+func (j Job) Apply() error {
+	if j.Next.Path != "" {
+		return errors.New("the job is to make a delta")
+	}
+	return j.run(nil)
+}
+
 // run does the job in this process.
 func (j Job) run(maker Maker) (err error) {
 	if j.Next.Path != "" && maker == nil {

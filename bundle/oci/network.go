@@ -39,14 +39,27 @@ type Network struct {
 	// Idle is the time for which an idle connection stays open. Zero means 90 s. Both ends probe an idle connection
 	// every 15 s, with some 200 bytes each time, so close one that will not be used again.
 	Idle time.Duration
+	// Each, if not nil, returns the transport that sends each attempt of a request, around the one that has the connections.
+	Each func(connections http.RoundTripper) http.RoundTripper
+	// Dial, if not nil, makes the connections, in place of the system's way.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // NewHTTPClient returns a client for Options.HTTPClient. The client keeps connections and TLS sessions; a resumed session
 // needs no certificates on the wire. So make one client and reuse it for all polls. NewHTTPClient reads the files of n,
 // but sends no request.
-func NewHTTPClient(n Network) (*http.Client, error) {
+func NewHTTPClient(n Network) (_ *http.Client, err error) {
 	t := newTransport()
 	t.IdleConnTimeout = cmp.Or(n.Idle, idleTime)
+	if n.Dial != nil {
+		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := n.Dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return stallingConn{conn}, nil
+		}
+	}
 	if n.MaxBandwidth > 0 {
 		dial, shared := t.DialContext, &bandwidth{rate: n.MaxBandwidth}
 		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -83,14 +96,16 @@ func NewHTTPClient(n Network) (*http.Client, error) {
 		}
 		t.TLSClientConfig.GetClientCertificate = n.certificate
 	}
-	if len(n.HostCAFiles) == 0 {
-		return retrying(t), nil
+	var base http.RoundTripper = t
+	if len(n.HostCAFiles) > 0 {
+		if base, err = n.byHost(t); err != nil {
+			return nil, err
+		}
 	}
-	routes, err := n.byHost(t)
-	if err != nil {
-		return nil, err
+	if n.Each != nil {
+		base = n.Each(base)
 	}
-	return retrying(routes), nil
+	return retrying(base), nil
 }
 
 // hostTransports sends requests for some hosts by transports of their own.
