@@ -94,6 +94,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newScheduleCommand(),
 		newSchemaCommand(),
 		releasecmd.Sign(),
+		newSimulateCommand(),
 		trustcmd.Command(),
 		bundlecmd.Verify(),
 		cli.NewVersionCommand(),
@@ -123,7 +124,7 @@ func newRolloutCommand() *cobra.Command {
 var groups = []struct{ id, title, commands string }{
 	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
 	{"publish", "Publish:", "airgap bundle gate promote publish registry releases rollout sign verify"},
-	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster"},
+	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster simulate"},
 	{"access", "Keys and access:", "context keys login logout trust"},
 }
 

@@ -69,6 +69,21 @@ func (p *Progress) Update(done, total int64) {
 	fmt.Fprintf(p.to, "\r%s: %s\x1b[K", p.what, progressLine(done, total, p.rate()))
 }
 
+// Say shows a text in place of bytes.
+func (p *Progress) Say(text string) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if !p.written.IsZero() && now.Sub(p.written) < progressEvery {
+		return
+	}
+	p.written = now
+	fmt.Fprintf(p.to, "\r%s: %s\x1b[K", p.what, text)
+}
+
 // End takes the line away.
 func (p *Progress) End() {
 	if p == nil {

@@ -1,0 +1,52 @@
+package simulation
+
+import (
+	"fmt"
+
+	"github.com/wherry-dev/wherry/bundle/show"
+)
+
+const (
+	// bytesPerAgent and bytesPerAssignment are what an agent takes of this process's memory at its peak, as measured with 1,000 agents of 200
+	// assignments, with some room: its records of assignments, its parsed lists, its part of the hub, and the mapped pages of its state file.
+	bytesPerAgent      = 400 << 10
+	bytesPerAssignment = 14 << 10
+	baseBytes          = 200 << 20
+	// filesPerAgent is the file descriptors of an agent at rest: its state file. Besides, some connections are open at one time, each with both of
+	// its ends in this process.
+	filesPerAgent = 1
+	baseFiles     = 1500
+)
+
+// Room is what a simulation is expected to take, and what there is. Zero is not known.
+type Room struct {
+	Memory, FreeMemory int64 // in bytes
+	Files, MaxFiles    int64 // file descriptors
+}
+
+// Room returns the room for the simulation.
+func (o Options) Room() Room {
+	o = o.withDefaults()
+	n, assignments := int64(o.Clusters), int64(o.Assignments)
+	if o.Plan != nil {
+		assignments = 0
+		for _, ct := range o.Plan.Result.ClusterTypes {
+			assignments = max(assignments, int64(len(ct.Assignments)))
+		}
+	}
+	r := Room{Memory: baseBytes + n*(bytesPerAgent+assignments*bytesPerAssignment), Files: n*filesPerAgent + baseFiles}
+	r.FreeMemory, r.MaxFiles = freeMemory(), maxFiles()
+	return r
+}
+
+// checkRoom returns an error if the simulation does not fit on this machine.
+func (o Options) checkRoom() error {
+	r := o.Room()
+	if r.FreeMemory > 0 && r.Memory > r.FreeMemory {
+		return fmt.Errorf("%w: the simulation takes some %s of memory, and this machine has %s free", ErrOptions, show.Size(r.Memory), show.Size(r.FreeMemory))
+	}
+	if r.MaxFiles > 0 && r.Files > r.MaxFiles {
+		return fmt.Errorf("%w: the simulation takes some %d file descriptors, and this process may have %d; see ulimit -n", ErrOptions, r.Files, r.MaxFiles)
+	}
+	return nil
+}
