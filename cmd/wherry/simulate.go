@@ -24,11 +24,11 @@ import (
 
 // simulating holds the flags of simulate.
 type simulating struct {
-	source                                     flags.Source
-	options                                    simulation.Options
-	plan, rings, offline, away, failing, links string
-	comeAndGo, dir, format                     string
-	mine                                       bool
+	source                               flags.Source
+	options                              simulation.Options
+	plan, rings, offline, failing, links string
+	comeAndGo, dir, format               string
+	mine                                 bool
 }
 
 func newSimulateCommand() *cobra.Command {
