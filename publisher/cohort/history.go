@@ -26,6 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -105,16 +106,25 @@ func (r *Reader) History(ctx context.Context, environment string) (*History, err
 		return nil, err
 	}
 	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*bundle.Release{}}
+	var others []string
 	for i, v := range found {
 		switch {
 		case v == nil:
-			r.warn("%s:%s is not a record that counts", bundle.EnvironmentRepository(environment), tags[i])
+			others = append(others, tags[i])
 		case cmp.Or(r.platform, h.Platform, v.Record.Platform) != v.Record.Platform:
-			r.warn("%s:%s is of the platform %q", bundle.EnvironmentRepository(environment), tags[i], v.Record.Platform)
+			others = append(others, tags[i])
 		default:
 			h.Platform = v.Record.Platform // that of the newest
 			h.Records = append(h.Records, *v)
 		}
+	}
+	if len(others) > 0 { // the newest is first
+		verb := "do"
+		if len(others) == 1 {
+			verb = "does"
+		}
+		r.warn("%s: %s %s not count, such as %s: signed by nobody who may, or of another platform",
+			bundle.EnvironmentRepository(environment), show.Count(len(others), "record"), verb, others[0])
 	}
 	slices.SortFunc(h.Records, func(a, b bundle.VerifiedEnvironment) int { return orderOf(a).Compare(orderOf(b)) })
 	return h, nil

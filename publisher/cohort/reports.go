@@ -43,7 +43,7 @@ func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, enve
 		}
 		given[claim.Cluster.UID] = append(given[claim.Cluster.UID], e)
 	}
-	found := make([][]bundle.Report, len(clusters))
+	found, refused := make([][]bundle.Report, len(clusters)), make([][]roster.Refused, len(clusters))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
 	for i, c := range clusters {
@@ -61,16 +61,14 @@ func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, enve
 			if err := r.collect(ctx, c.UID, review); err != nil {
 				return fmt.Errorf("reports of cluster %s: %w", c.Name, err)
 			}
-			for _, refused := range review.Refused() {
-				r.warn("%d reports of cluster %s do not count: %s", refused.Reports, c.Name, refused.Why)
-			}
-			found[i] = review.ReportsOf(c.UID)
+			found[i], refused[i] = review.ReportsOf(c.UID), review.Refused()
 			return nil
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
+	r.warnOfRefused(clusters, refused)
 	all := &Reports{clusters: clusters, byUID: map[string][]bundle.Report{}}
 	for i, c := range clusters {
 		if len(found[i]) > 0 {
@@ -78,6 +76,25 @@ func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, enve
 		}
 	}
 	return all, nil
+}
+
+// maxWarnings bounds the clusters of which a warning tells.
+const maxWarnings = 5
+
+// warnOfRefused tells of reports that do not count, by cluster.
+func (r *Reader) warnOfRefused(clusters []scheduler.Cluster, refused [][]roster.Refused) {
+	n := 0
+	for i, all := range refused {
+		if len(all) == 0 {
+			continue
+		}
+		if n++; n <= maxWarnings {
+			r.warn("%d reports of cluster %s do not count: %s", all[0].Reports, clusters[i].Name, all[0].Why)
+		}
+	}
+	if n > maxWarnings {
+		r.warn("reports of %d more clusters do not count", n-maxWarnings)
+	}
 }
 
 // collect adds the envelopes of the newest artifact of a cluster that has a report of its key.

@@ -89,7 +89,10 @@ func (j judge) command(name string) string {
 	if j.Ring != "" {
 		text += " --ring " + j.Ring
 	}
-	return text + " --commit " + short(j.Commit)
+	if j.Commit != "" {
+		text += " --commit " + short(j.Commit)
+	}
+	return text
 }
 
 // override lets a rule pass if enough members of the group that may do so have named it.

@@ -199,6 +199,9 @@ func (j judge) required() Rule {
 	}
 	wants := fmt.Sprintf("all clusters with %s compliant", j.Gate.Required)
 	c := j.Required
+	if j.Candidate == nil {
+		return unless(false, Wait, RuleRequired, "unknown: no record", wants, "publish the commit first")
+	}
 	if c == nil {
 		return unless(false, Wait, RuleRequired, "unknown", wants, "ask a source that knows the labels of clusters")
 	}

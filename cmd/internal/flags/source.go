@@ -77,11 +77,16 @@ func EnvironmentFlag(cmd *cobra.Command, value *string, usage string) {
 // AddReplacements adds the flags that say where the rest of a platform is read from.
 func (f *Source) AddReplacements(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.bases, "base", nil, "read this `SOURCE` in place of what the BaseRepo objects name; may be repeated, order counts")
+	f.AddBases(cmd)
 	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
 	f.AddReading(cmd)
 	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
 	cli.Rare(cmd, "commit")
+}
+
+// AddBases adds --base.
+func (f *Source) AddBases(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.bases, "base", nil, "read this `SOURCE` in place of what the BaseRepo objects name; may be repeated, order counts")
 }
 
 // AddReading adds --mirror and --timeout, the flags for reading remote repositories.
@@ -229,7 +234,7 @@ func (f *Source) Replaced() bool {
 	return f.Environment != "" || len(f.bases) > 0 || len(f.workloads) > 0 || f.commit != ""
 }
 
-// OptionsOf returns the source of any environment of the platform at place, which Resolve has returned. Replacements are not for it.
+// OptionsOf returns the source of any environment of the platform at place, which Resolve has returned.
 func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
 	if f.settings != nil && f.settings.Platform != nil && environment != f.Environment {
 		_, inside := f.settings.Platform.Inside()
@@ -242,7 +247,7 @@ func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
 		}
 	}
 	o, err := f.Options(place, "")
-	o.Environment, o.Bases, o.Workloads, o.Commit = environment, nil, nil, ""
+	o.Environment, o.Workloads, o.Commit = environment, nil, ""
 	return o, err
 }
 

@@ -33,9 +33,10 @@ type Flags struct {
 	allowCommands bool
 }
 
-// AddTo adds --environment, --mirror, --timeout, --to, the flags of registries and hubs, --reports and --allow-commands.
+// AddTo adds --environment, --base, --mirror, --timeout, --to, the flags of registries and hubs, --reports and --allow-commands.
 func (f *Flags) AddTo(cmd *cobra.Command) {
 	f.Source.AddEnvironment(cmd)
+	f.Source.AddBases(cmd)
 	f.Source.AddReading(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` to which the environments are published (default the registry of the settings)")
 	f.AddFacts(cmd)

@@ -1,6 +1,7 @@
 package promotecmd
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -105,8 +106,8 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 	}
 	add(g.MinReported > 0, "%g %% of the clusters have", g.MinReported)
 	add(true, "%g %% of those that have reported are compliant with it", g.MinCompliant)
-	add(true, "at most %s failed", show.Count(g.MaxFailed, "cluster"))
-	add(g.MaxQuarantined >= 0, "at most %s put it into quarantine", show.Count(g.MaxQuarantined, "cluster"))
+	add(true, "%s failed", atMost(g.MaxFailed))
+	add(g.MaxQuarantined >= 0, "%s put it into quarantine", atMost(g.MaxQuarantined))
 	add(g.MaxFailures >= 0, "assignments failed at most %d times since it was released", g.MaxFailures)
 	if g.Required != nil {
 		add(true, "all clusters with %s are compliant", g.Required)
@@ -129,12 +130,19 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 		open = append(open, period(p))
 	}
 	add(len(open) > 0, "it is %s", strings.Join(open, " or "))
-	if n := len(g.Schedule.Freezes); n > 0 {
-		add(true, "no freeze is on; there are %d", n)
+	for _, f := range g.Schedule.Freezes {
+		add(true, "it is not between %s and %s: %s", f.From.Format(time.RFC3339), f.Until.Format(time.RFC3339), cmp.Or(f.Reason, "a freeze"))
 	}
 	add(true, "nobody has paused automation, if automation asks")
-	add(g.Override.Required > 0, "or %d of %s (%s) override the rules that do not hold, with a reason; the first ones cannot be", g.Override.Required, g.Override.Group, names(g.Override))
+	add(g.Override.Required > 0, "or %d of %s (%s) override the rules that do not hold, with a reason; what is unpublished, held or floating stays out", g.Override.Required, g.Override.Group, names(g.Override))
 	return all
+}
+
+func atMost(n int) string {
+	if n == 0 {
+		return "no cluster"
+	}
+	return "at most " + show.Count(n, "cluster")
 }
 
 func names(a promotion.Approvals) string {
