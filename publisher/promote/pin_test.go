@@ -80,6 +80,35 @@ func TestOneBranchHasAllEnvironments(t *testing.T) {
 	require.Equal(t, strings.TrimSpace(baseRepo(w.forge.Git, next)), w.forge.RunGit("show", "envs:envs/prod/sources/base.yaml"))
 }
 
+// Where the environments' folders are on the branch of the base, a pin is a commit of the base too.
+func TestAPinIsNotPromotedItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	commit := func(name, text string) string { return w.forge.Commit("main", name, text) }
+	unpinned := strings.Replace(baseRepo(w.forge.Git, "X"), "  commit: X # by the robot\n", "", 1)
+	for _, name := range []string{"dev", "stage", "prod"} {
+		commit(".environments/"+name+".yaml", "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Environment\nmetadata: {name: "+name+"}\nspec:\n  controlPlane: {repo: "+w.forge.Git+", branch: main, path: envs/"+name+"}\n")
+		commit("envs/"+name+"/base-repo.yaml", unpinned)
+	}
+	next := w.push("two")
+	publish := func() { require.NoError(t, w.publish(t.Context(), Publication{Environment: "dev"})) }
+	publish()
+	lines, _ := w.pass(Options{})
+	require.Equal(t, []string{"stage: promoted " + short(next), "prod: promoted " + short(next)}, lines)
+	for range 3 {
+		publish()
+		require.NotEqual(t, next, w.has("dev"), "it follows the branch")
+		head := w.forge.RunGit("rev-parse", "main")
+		lines, _ = w.pass(Options{})
+		require.Equal(t, []string{"stage: has " + short(next), "prod: has " + short(next)}, lines)
+		require.Equal(t, head, w.forge.RunGit("rev-parse", "main"))
+	}
+	newer := w.push("three")
+	publish()
+	lines, _ = w.pass(Options{To: "stage"})
+	require.Equal(t, []string{"stage: promoted " + short(newer) + " (3 commits)"}, lines)
+}
+
 func TestAFolderWithoutARemoteIsChangedInPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -62,6 +63,12 @@ func (v *visit) run(ctx context.Context) error {
 	case v.base.Commit != "":
 		if err := v.compare(ctx, history, commit); err != nil || v.result.State != Current {
 			return err
+		}
+		if same, err := v.isSameBase(ctx, history, commit); err != nil {
+			return err
+		} else if same {
+			v.result.Commit, v.result.Commits, v.result.More = v.base.Commit, nil, 0
+			return v.repair(ctx, v.base.Commit)
 		}
 	}
 	return v.promote(ctx, commit)
@@ -171,6 +178,21 @@ func (v *visit) compare(ctx context.Context, h *history, commit string) error {
 	}
 	v.result.Commits, v.result.More, err = h.between(ctx, v.base.Commit, commit)
 	return err
+}
+
+// isSameBase reports whether a commit has the same base as the one that is pinned, since it changes folders of environments alone. Where
+// these are on the branch of the base, each pin is such a commit: promoting it would make the next one, without an end.
+func (v *visit) isSameBase(ctx context.Context, h *history, commit string) (bool, error) {
+	if v.target.Place().Branch != v.base.Branch || v.options.Commit != "" {
+		return false, nil
+	}
+	var folders []string
+	for _, e := range v.target.Model.Environments() {
+		if folder, err := gitrepo.CleanPath(e.ControlPlane.Path); err == nil && folder != "." {
+			folders = append(folders, folder)
+		}
+	}
+	return h.isUnchanged(ctx, v.base.Commit, commit, v.base.Path, folders)
 }
 
 // repair publishes what the environment has, and sets its status.

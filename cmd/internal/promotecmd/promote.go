@@ -268,10 +268,13 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 
 // publish publishes an environment as its branch is now.
 func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error {
+	options := publisher.PublishOptions{}
+	if p.trust != "" {
+		options.Trust = p.trusted
+	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.to, Keys: p.keys, TrustFile: p.trust, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: true, // the promoter looks for pauses itself, and pauses for an older commit before it publishes that
-		Options:   publisher.PublishOptions{Trust: p.trusted},
+		PausedToo: what.PausedToo, Options: options,
 	})
 	var said *cli.Error
 	if done == nil || !errors.As(err, &said) {
