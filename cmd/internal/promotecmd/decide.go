@@ -297,6 +297,9 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if err := d.mayDecide(); err != nil {
 		return err
 	}
+	if d.fleet.Given() == "" && d.signers.Default(s) != nil {
+		return cli.Fail(cli.Usage, errors.New("missing --key, --signer or --hub"), "sign with your own key, or give --hub to have a hub sign for the name of your access token")
+	}
 	c, err := d.candidate(cmd)
 	if err != nil {
 		return err
@@ -315,7 +318,7 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if d.fleet.Given() != "" {
 		done, err = d.byHub(cmd, said, c, found)
 	} else {
-		done, err = d.byKey(cmd, s, said, c, found)
+		done, err = d.byKey(cmd, said, c, found)
 	}
 	if err != nil {
 		return err
@@ -362,10 +365,7 @@ func (d *deciding) show(cmd *cobra.Command, c *gate.Candidate) {
 const maxShown = 20
 
 // byKey signs and writes the decision with the key of a member.
-func (d *deciding) byKey(cmd *cobra.Command, s *settings.Settings, said bundle.Decision, c *gate.Candidate, found []decisions.Found) (*Decided, error) {
-	if err := d.signers.Default(s); err != nil {
-		return nil, err
-	}
+func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, c *gate.Candidate, found []decisions.Found) (*Decided, error) {
 	keys, err := d.signers.Open(cmd)
 	if err != nil {
 		return nil, err
