@@ -364,9 +364,9 @@ func TestAReleaseThatIsGoneVouchesForNothing(t *testing.T) {
 	require.ErrorContains(t, err, "cluster type drone is not there")
 }
 
-// BenchmarkRegistry gathers the facts of a gate from a registry over HTTP with 1,000 clusters: records, candidate, reports and
+// BenchmarkGateCheckRegistry gathers the facts of a gate from a registry over HTTP with 1,000 clusters: records, candidate, reports and
 // counts. Its figure is gate-check-registry-ms.
-func BenchmarkRegistry(b *testing.B) {
+func BenchmarkGateCheckRegistry(b *testing.B) {
 	clusters := 1000
 	if testing.Short() {
 		clusters = 50
@@ -392,5 +392,5 @@ func BenchmarkRegistry(b *testing.B) {
 		require.NoError(b, err)
 		require.Equal(b, clusters, got.Compliant)
 	}
-	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "gate-check-registry-ms")
+	fmt.Printf("figure gate-check-registry-ms %.0f ms\n", float64(b.Elapsed().Milliseconds())/float64(b.N))
 }
