@@ -69,6 +69,16 @@ func (f *Source) CompleteClusters(cmd *cobra.Command, _ []string, _ string) ([]s
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
+// CompleteRings completes the rings of the environment that get what the ring before them has: all but the first.
+func (f *Source) CompleteRings(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if loaded := f.loadQuietly(cmd); loaded != nil {
+		rings, _ := loaded.Model.Rings() // none if they are not clear
+		names = rings[min(len(rings), 1):]
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 // loadQuietly loads the platform around the current folder, as far as it can be read in the time that a shell waits. It
 // is nil if there is none.
 func (f *Source) loadQuietly(cmd *cobra.Command) *platform.Loaded {

@@ -36,6 +36,8 @@ func (a *asking) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.commit, "commit", "", "the base `COMMIT`, at least 7 digits (default that of the newest record of the environment below)")
 	cmd.Flags().BoolVar(&a.automatic, "automatic", false, "ask as automation does: a pause of the environment holds")
 	cli.NotEmpty(cmd, "ring", "commit")
+	_ = cmd.RegisterFlagCompletionFunc("commit", cobra.NoFileCompletions)
+	_ = cmd.RegisterFlagCompletionFunc("ring", a.Source.CompleteRings)
 }
 
 func (a *asking) judge(cmd *cobra.Command, args []string) (*gatefacts.Opened, gate.Verdict, error) {
