@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -115,6 +116,9 @@ type found struct {
 }
 
 func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
+	if strings.ContainsFunc(o.Reason, unicode.IsControl) {
+		return nil, usage.Errorf("the reason has to be one line, without control characters")
+	}
 	if len(o.Reason) > bundle.MaxReasonBytes {
 		return nil, usage.Errorf("the reason has %d bytes, at most %d are kept", len(o.Reason), bundle.MaxReasonBytes)
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -66,7 +67,7 @@ says no, while nothing was advanced.
 		RunE: a.run,
 	}
 	a.Source.AddEnvironment(cmd)
-	a.Source.AddReading(cmd)
+	a.Source.AddReplacements(cmd)
 	a.AddFacts(cmd)
 	a.Registry.AddTo(cmd)
 	a.signers.AddOptional(cmd)
@@ -153,7 +154,7 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, p
 	a.Source.Environment = policy.Environment
 	facts := &gatefacts.Facts{
 		Location: a.loc, Options: a.Registry.Options(), Signers: a.trusted, Platform: loaded.Model.PlatformName(),
-		Clusters: gatefacts.Roster(func(environment string) (platform.Source, error) { return a.Source.OptionsOf(environment, place) }),
+		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
 	}
 	return facts, policy, a.Complete(cmd, facts)
