@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/copier"
+	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -125,6 +127,39 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			require.Equal(t, before, m.state())
 		})
 	}
+}
+
+func TestACopyOfAnEnvironmentBringsItsDecisions(t *testing.T) {
+	w := newWorld(t, "layout")
+	w.publishes("v1")
+	w.mustPublish()
+	m := &world{t: t, loc: oci.Location{Dir: filepath.Join(t.TempDir(), "mirror")}}
+	person := keytest.New(t)
+	decide := func(loc oci.Location, action bundle.Action, at time.Time) {
+		_, err := decisions.Write(t.Context(), loc, oci.Options{}, bundle.Decision{Action: action, Platform: "default", Environment: "dev"}, person, at)
+		require.NoError(t, err)
+	}
+	decide(w.loc, bundle.Pause, w.now)
+	repo := w.repository(bundle.EnvironmentRepository("dev"))
+	desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
+	require.NoError(t, err)
+	require.NoError(t, repo.Tag(t.Context(), desc, "gate-nonsense"))
+	for _, want := range []int{1, 0} {
+		done, err := copier.Environment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, done.Decisions)
+		require.Contains(t, strings.Join(done.Warnings, "\n"), "gate-nonsense is passed over")
+	}
+	decide(m.loc, bundle.Resume, w.now.Add(time.Hour))
+	done, err := copier.Environment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
+	require.NoError(t, err)
+	require.Zero(t, done.Decisions, "the later one of the same person stays")
+	found, err := decisions.Read(t.Context(), m.loc, oci.Options{}, "dev", nil)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	d, _, err := bundle.ReadDecision(found[0].Envelope)
+	require.NoError(t, err)
+	require.Equal(t, bundle.Resume, d.Action)
 }
 
 func TestOneBundleIsCopiedWithTheTagsThatNameIt(t *testing.T) {

@@ -163,7 +163,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"signing":      {"keys", "releases"},
 			"standing":     {"catalog", "releases", "trust", "usage"},
 			"codeowners":   {"gitrepo"},
-			"copier":       {"catalog", "releases", "trust", "usage"},
+			"copier":       {"catalog", "decisions", "releases", "trust", "usage"},
 			"garbage":      {"catalog", "releases"},
 			"catalog":      {"diff", "keys", "releases"},
 			"findings":     {"artifacts", "embed", "platform", "sources"},

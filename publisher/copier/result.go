@@ -20,6 +20,8 @@ type Copied struct {
 	To   string `json:"to"`
 	// Items are in the order in which they were written: trust documents, artifacts, bundles, the record.
 	Items []Item `json:"items"`
+	// Decisions counts the decisions about promotion that the destination did not have.
+	Decisions int `json:"decisions,omitempty"`
 	// Warnings are about content that the source lacks.
 	Warnings []string `json:"warnings,omitempty"`
 }

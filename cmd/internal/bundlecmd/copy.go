@@ -37,7 +37,7 @@ func newCopyCommand() *cobra.Command {
 		Use:   "copy FROM TO",
 		Short: "Copy a bundle, or an environment, with signatures and trust documents",
 		Long: `Copy a bundle to another registry or folder, or with --environment all that makes up an environment: the
-releases that latest and the rings' tags name, and the environment's record. Signatures and the platform's
+releases that latest and the rings' tags name, the environment's record, and decisions about it. Signatures and the platform's
 trust documents go along, digests stay what they are, and the tags that name a release at FROM name it at TO.
 
 FROM is a bundle, as LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST where the newest is not meant,
