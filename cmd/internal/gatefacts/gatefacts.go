@@ -85,7 +85,7 @@ type Ask struct {
 
 // Errors of questions that no gate can answer.
 var (
-	// ErrFirst means that the environment has no chain, or is the first one and the question names no commit in full: its gate has approvals,
+	// ErrFirst means that the environment has no chain, or is the first one and the question names no commit in full: its gate has
 	// check and schedule alone.
 	ErrFirst = errors.New("no environment is below it in a chain")
 	// ErrNoRing means that the environment has no such ring, or none before it.
@@ -128,7 +128,8 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 	return judge(q), nil
 }
 
-// firstRules are those of the gate of the first environment in a chain: no environment has proved the commit before.
+// firstRules are those of the gate of the first environment in a chain: no environment has proved the commit before. Approvals are among
+// them to be refused, and not passed over.
 var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleAutomation}
 
 // judge returns the verdict on a question, for the first environment of a chain with firstRules alone.
@@ -139,7 +140,11 @@ func judge(q gate.Question) gate.Verdict {
 	}
 	v.Rules = slices.DeleteFunc(v.Rules, func(r gate.Rule) bool { return !slices.Contains(firstRules, r.Name) })
 	v.Result = gate.Pass
-	for _, r := range v.Rules {
+	for i, r := range v.Rules {
+		if r.Name == gate.RuleApprovals && r.Result != gate.Pass { // a decision names a record of the environment below
+			r.Result, r.Change = gate.Fail, "no record can be approved before the first environment: take approvals out of its gate, and protect the base's branch"
+			v.Rules[i] = r
+		}
 		if r.Result == gate.Fail || v.Result == gate.Pass {
 			v.Result = r.Result
 		}
