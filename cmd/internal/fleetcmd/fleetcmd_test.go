@@ -24,6 +24,7 @@ type canned struct {
 	deployments  func(fleet.Query) (fleet.Deployments, error)
 	counts       func(of string, by []string) (fleet.Counts, error)
 	releases     []fleet.Release
+	release      func(name string) (fleet.ReleaseDetail, error)
 	environments []fleet.Environment
 	history      func(fleet.HistoryQuery) (fleet.History, error)
 	compare      func(left, right fleet.Side) fleet.Comparison
@@ -42,6 +43,10 @@ func (c canned) Deployments(_ context.Context, q fleet.Query) (fleet.Deployments
 
 func (c canned) Count(_ context.Context, of string, by []string, _ fleet.Query) (fleet.Counts, error) {
 	return c.counts(of, by)
+}
+
+func (c canned) Release(_ context.Context, name string, _ fleet.Query) (fleet.ReleaseDetail, error) {
+	return c.release(name)
 }
 
 func (c canned) Releases(context.Context, fleet.Query) (fleet.Releases, error) {

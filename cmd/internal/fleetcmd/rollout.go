@@ -36,16 +36,18 @@ const (
 type watching struct {
 	*source
 	query
-	format  format
-	watch   bool
-	timeout string
+	format       format
+	watch        bool
+	timeout      string
+	allowUnknown bool
+	releases     meantVersions // that were read
 }
 
 func newRolloutStatusCommand(s *source) *cobra.Command {
 	w := &watching{source: s}
 	cmd := &cobra.Command{
-		Use:   "status --environment NAME --commit COMMIT [--watch] [--timeout DURATION]",
-		Short: "Show how far the clusters of an environment are with a commit of the platform",
+		Use:   "status (--environment NAME --commit COMMIT | --workload NAME --version VERSION) [--watch] [--timeout DURATION]",
+		Short: "Show how far the clusters are with a commit of the platform, or a version of a workload",
 		Long: `Show how far the clusters of an environment are with a commit of the platform, or of the environment's branch: how many
 are compliant with it, and of the others which failed, which are silent and for how long, which wait, and which are
 under way. A silent cluster is unknown, whatever it said last.
@@ -53,41 +55,76 @@ under way. A silent cluster is unknown, whatever it said last.
 The exit code is 0 once all clusters are compliant, 1 if that will not come by waiting alone, and 5 if it has not come
 yet. --watch waits for 0 or 1, at most for --timeout, after which the exit code is 5.
 
+With --workload and --version the question is an application team's: the clusters are those whose newest release has the
+workload, and no cluster has to be named. Without --environment, the environments count in which a release has the version;
+until there is one, the exit code is 5. Clusters whose release still has another version wait, such as those of later rings. Then
+--timeout alone waits, too.
+
+--allow-unknown takes a silent cluster for none: it is listed, and keeps nobody waiting. At least one has to be compliant.
+
 The hub knows what is published from "wherry hub serve --watch LOCATION" or "wherry publish --hub URL".
 
 ` + askHelp,
 		Example: `  wherry rollout status --environment prod --commit 3f2a9c1
   wherry rollout status --environment prod --commit $(git rev-parse HEAD) --watch --timeout 2h
-  wherry rollout status -e prod --commit 3f2a9c1 --ring canary -o json`,
+  wherry rollout status -e prod --commit 3f2a9c1 --ring canary -o json
+  wherry rollout status --workload web --version 1.4.2 --timeout 30m --allow-unknown`,
 		Args: cobra.NoArgs,
 		RunE: w.run,
 	}
 	s.addTo(cmd)
-	w.addChoosing(cmd, "cluster", "workspace", "application", "workload", "target", "adapter", "version", "config", "content", "release", "image", "state", "relation", "silent-for")
+	w.addChoosing(cmd, "cluster", "application", "target", "adapter", "config", "content", "release", "image", "state", "relation", "silent-for")
 	f := cmd.Flags()
 	f.BoolVar(&w.watch, "watch", false, "wait until all are compliant, or some failed")
-	f.StringVar(&w.timeout, "timeout", "", "with --watch: wait for this `DURATION` at most, such as 2h (default without end)")
+	f.BoolVar(&w.allowUnknown, "allow-unknown", false, "do not wait for clusters that are silent")
+	f.StringVar(&w.timeout, "timeout", "", "with --watch or --workload: wait for this `DURATION` at most, such as 2h (default without end)")
 	cli.NotEmpty(cmd, "timeout")
 	w.addLimit(cmd)
 	f.Lookup("limit").Usage = fmt.Sprintf("print `N` open clusters at most; 0 is all (default %d on a terminal, else 0)", openRows)
 	addFormat(cmd, &w.format, documentFormats)
 	s.completeNames(cmd, &w.query)
-	_ = cmd.MarkFlagRequired("environment")
-	_ = cmd.MarkFlagRequired("commit")
+	f.Lookup("commit").Usage = "this `COMMIT` of the platform, or of the environment's branch; 7 digits are enough"
+	f.Lookup("workload").Usage = "the workload `NAME`"
+	f.Lookup("version").Usage = "the `VERSION` of the workload"
+	f.Lookup("workspace").Usage = "with --workload: only the one of the workspace `NAME`"
 	return cmd
+}
+
+// check returns an error if flags do not fit together.
+func (w *watching) check() error {
+	switch {
+	case w.Commit == "" && w.Workload == "" && w.Version == "":
+		return cli.Usagef("missing --commit; or --workload and --version")
+	case w.Commit != "" && (w.Workload != "" || w.Version != ""):
+		return cli.Usagef("--commit and --workload exclude each other: a release has both")
+	case w.Commit == "" && w.Version == "":
+		return cli.Usagef("missing --version, of the workload")
+	case w.Commit == "" && w.Workload == "":
+		return cli.Usagef("missing --workload, of which this is the version")
+	case w.Workload == "" && w.Environment == "":
+		return cli.Usagef("missing --environment")
+	case w.Workload == "" && w.Workspace != "":
+		return cli.Usagef("--workspace is for --workload, which is not given")
+	case w.timeout != "" && w.Workload != "":
+		w.watch = true
+	case w.timeout != "" && !w.watch:
+		return cli.Usagef("--timeout is for --watch, which is not given")
+	}
+	if w.watch && !w.AsOf.IsZero() {
+		return cli.Usagef("--watch follows what comes, and --as-of is about the past")
+	}
+	return nil
 }
 
 func (w *watching) run(cmd *cobra.Command, _ []string) error {
 	if err := w.finish(cmd.Flags(), w.now()); err != nil {
 		return err
 	}
+	if err := w.check(); err != nil {
+		return err
+	}
 	ctx := cmd.Context()
-	switch {
-	case w.timeout != "" && !w.watch:
-		return cli.Usagef("--timeout is for --watch, which is not given")
-	case w.watch && !w.AsOf.IsZero():
-		return cli.Usagef("--watch follows what comes, and --as-of is about the past")
-	case w.timeout != "":
+	if w.timeout != "" {
 		limit, err := duration.Parse(w.timeout)
 		if err != nil {
 			return cli.Fail(cli.Usage, fmt.Errorf("--timeout: %w", err), "")
@@ -106,7 +143,10 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 		q.Limit = openRows
 	}
 	screen := &screen{out: cmd.OutOrStdout(), redraw: w.watch && width > 0, width: width}
-	var last fleet.Rollout
+	if w.Workload != "" {
+		screen.title = joined(" in ", w.Workload+" "+w.Version, w.Environment) + ": "
+	}
+	var last *fleet.Rollout
 	err := w.ask(cmd, func(a fleet.Answers) (err error) {
 		last, err = w.follow(ctx, cmd.ErrOrStderr(), a, q, screen)
 		return err
@@ -115,11 +155,15 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 	if err != nil && !timedOut {
 		return w.explain(err)
 	}
-	if last.Environment == "" { // it ended before the first answer
+	if last == nil { // it ended before the first answer
 		return cli.Fail(cli.NotYet, fmt.Errorf("the hub did not answer within %s", w.timeout), "")
 	}
 	if w.format != asTable {
-		if err := document(cmd.OutOrStdout(), w.format, last); err != nil {
+		var answer any = *last
+		if w.Workload != "" {
+			answer = workloadRollout{w.Workload, w.Version, *last}
+		}
+		if err := document(cmd.OutOrStdout(), w.format, answer); err != nil {
 			return err
 		}
 	}
@@ -130,7 +174,7 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 		return cli.Exit(cli.No)
 	}
 	if !w.watch {
-		w.noteUnpublished(cmd.ErrOrStderr(), last)
+		w.noteUnpublished(cmd.ErrOrStderr(), *last)
 	}
 	if timedOut {
 		return cli.Fail(cli.NotYet, fmt.Errorf("not all clusters are compliant after %s", w.timeout), "")
@@ -170,7 +214,7 @@ func (w *watching) noteUnpublished(notes io.Writer, r fleet.Rollout) {
 
 // follow asks how far the clusters are, and with --watch again after changes, until they are done or failed.
 // Notes is for what a person has to do before that can be.
-func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers, q fleet.Query, screen *screen) (last fleet.Rollout, err error) {
+func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers, q fleet.Query, screen *screen) (last *fleet.Rollout, err error) {
 	var changes <-chan struct{}
 	if w.watch {
 		var stop func()
@@ -178,16 +222,16 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 		defer stop()
 	}
 	for first := true; ; first = false {
-		next, err := a.Rollout(ctx, w.Environment, w.Commit, fleet.RolloutQuery{Query: q})
+		next, err := w.look(ctx, a, q)
 		if err != nil {
 			return last, err
 		}
-		last = next
+		last = &next
 		if first && w.watch && !last.Done && !last.Failed { // before the picture, which is drawn again in its place
-			w.noteUnpublished(notes, last)
+			w.noteUnpublished(notes, next)
 		}
 		if w.format == asTable {
-			if err := screen.show(last, w.moment(last)); err != nil {
+			if err := screen.show(next, w.moment(next)); err != nil {
 				return last, err
 			}
 		}
@@ -206,6 +250,19 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 		case <-time.After(settle):
 		}
 	}
+}
+
+// look asks how far the clusters are.
+func (w *watching) look(ctx context.Context, a fleet.Answers, q fleet.Query) (r fleet.Rollout, err error) {
+	if w.Workload != "" {
+		r, err = w.ofWorkload(ctx, a, q)
+	} else {
+		r, err = a.Rollout(ctx, w.Environment, w.Commit, fleet.RolloutQuery{Query: q})
+	}
+	if w.allowUnknown && r.Compliant > 0 && r.Compliant+r.Unknown == r.Clusters {
+		r.Done = true
+	}
+	return r, err
 }
 
 // moment is the moment of an answer.
@@ -240,6 +297,7 @@ func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan
 // screen shows how far a rollout is: again in the same place on a terminal, else a line for each change.
 type screen struct {
 	out    io.Writer
+	title  string // empty for that of a commit
 	redraw bool
 	width  int
 	lines  int    // that the last picture took
@@ -248,7 +306,7 @@ type screen struct {
 
 func (s *screen) show(r fleet.Rollout, now time.Time) error {
 	sheet := &sheet{width: s.width}
-	writeRollout(sheet, r, now)
+	writeRollout(sheet, s.title, r, now)
 	text := sheet.String()
 	if s.redraw {
 		if s.lines > 0 { // past the writer that escapes what terminals obey
@@ -280,8 +338,8 @@ func screenLines(text string, width int) (n int) {
 	return n
 }
 
-func writeRollout(w *sheet, r fleet.Rollout, now time.Time) {
-	head := fmt.Sprintf("%s at %s: ", r.Environment, short(r.Commit))
+func writeRollout(w *sheet, title string, r fleet.Rollout, now time.Time) {
+	head := cmp.Or(title, fmt.Sprintf("%s at %s: ", r.Environment, short(r.Commit)))
 	if r.Clusters == 0 {
 		head += "no clusters"
 	} else {
