@@ -18,7 +18,7 @@ import (
 const ciExamples = "../../examples/ci"
 
 // The structures below have the keys that the documentation of each CI system names, as far as the examples use them: any other
-// key is an error. The workflows of GitHub are checked by actionlint besides, in the module tools.
+// key is an error. make lint has actionlint check the workflows of GitHub besides.
 
 type gitHubWorkflow struct {
 	Name        string                    `json:"name"`

@@ -109,6 +109,21 @@ func (f *Followed) add(p location, mirrors gitrepo.Mirrors, clone *gitrepo.Clone
 	}
 }
 
+// Add adds what other lists.
+func (f *Followed) Add(other Followed) {
+	for _, dir := range other.Folders {
+		f.add(location{folder: dir}, nil, nil)
+	}
+	for _, ref := range other.Refs {
+		f.add(location{repo: ref}, nil, nil)
+	}
+}
+
+// AddBranch adds a branch of a repository.
+func (f *Followed) AddBranch(url, branch string, mirrors gitrepo.Mirrors) {
+	f.add(location{repo: gitrepo.Ref{URL: url, Branch: branch}}, mirrors, nil)
+}
+
 // FollowedBy returns what is known before an environment is read: the place that s names, and those of s's options.
 func FollowedBy(s Source) (f Followed) {
 	for _, place := range append([]string{s.Platform}, s.Bases...) {

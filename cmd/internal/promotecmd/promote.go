@@ -41,6 +41,7 @@ type promoting struct {
 	trust           string
 	format          string
 	options         promote.Options
+	watch           flags.Watch
 
 	place    string // the platform, as promote.Remote returns it
 	to       oci.Location
@@ -48,6 +49,8 @@ type promoting struct {
 	trusted  trust.Signers
 	hub      gatefacts.Hub   // nil without one
 	withheld map[string]bool // the hosts of which a note says that no token is sent there
+	// published gets what was published, in place of a conclusion that is printed; nil prints one.
+	published func(*publisher.Published)
 }
 
 // Promote returns the command wherry promote.
@@ -80,6 +83,10 @@ changed, and the clone stays as it is. In a folder without such a repository, th
 Where the base's repository is at a known forge and there is a token, the base commit gets the status
 wherry/promote/NAME: pending with what it waits for, success, or failure with the reason.
 
+` + flags.WatchHelp + ` With promote, the first environment of the chain gets each new commit of the base's branch, and what
+has its commit already is published again when something that it is read from moves, and in time for renewal. A hub tells of
+reports at once; without one the gates that wait are asked every five minutes.
+
 ` + flags.ForgeHelp + `
 
 ` + flags.SignerHelp + `
@@ -87,7 +94,8 @@ wherry/promote/NAME: pending with what it waits for, success, or failure with th
 Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if one has to wait, 3 if one failed.`,
 		Example: `  wherry promote https://github.com/example/platform --registry oci://registry.example.com/edge --key cosign.key
   wherry promote --to stage --hub https://hub.example.com
-  wherry promote --to prod --commit 3f2a9c1 --change-request`,
+  wherry promote --to prod --commit 3f2a9c1 --change-request
+  wherry promote https://github.com/example/platform --watch --webhook :8090 --webhook-secret-file webhook.secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.run,
 	}
@@ -105,6 +113,7 @@ Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if on
 	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
 	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
 	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of --to is paused")
+	p.watch.AddTo(cmd, "go on: give the first environment each new commit, and the others those that their gates pass")
 	p.AddFacts(cmd)
 	f.Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was published"
 	cli.NotEmpty(cmd, "to", "commit", "registry", "trust")
@@ -113,8 +122,14 @@ Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if on
 }
 
 func (p *promoting) run(cmd *cobra.Command, args []string) error {
+	if err := p.watch.Check(cmd, p.format); err != nil {
+		return err
+	}
 	if err := p.open(cmd, args); err != nil {
 		return err
+	}
+	if p.watch.On {
+		return p.goOn(cmd)
 	}
 	done, err := p.pass(cmd)
 	if err != nil {
@@ -274,8 +289,11 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.to, Keys: p.keys, TrustFile: p.trust, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: what.PausedToo, Options: options,
+		PausedToo: what.PausedToo, Options: options, Quiet: p.published != nil,
 	})
+	if done != nil && p.published != nil {
+		p.published(done)
+	}
 	var said *cli.Error
 	if done == nil || !errors.As(err, &said) {
 		return err

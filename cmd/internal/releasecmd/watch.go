@@ -63,7 +63,7 @@ func PublishAgain(cmd *cobra.Command, p Publication, j *flags.Journal) (next tim
 	if done != nil && !done.RenewAt.IsZero() && done.RenewAt.Before(next) {
 		next = done.RenewAt
 	}
-	if text := whatIsNew(done); text != "" {
+	if text := WhatIsNew(done); text != "" {
 		if lost := j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}); lost != nil {
 			return next, follow.Stop(lost)
 		}
@@ -76,8 +76,8 @@ func PublishAgain(cmd *cobra.Command, p Publication, j *flags.Journal) (next tim
 	return next, err
 }
 
-// whatIsNew says what a publication made; nothing if it changed nothing.
-func whatIsNew(done *publisher.Published) string {
+// WhatIsNew says what a publication made; it is empty if it changed nothing.
+func WhatIsNew(done *publisher.Published) string {
 	if done == nil {
 		return ""
 	}

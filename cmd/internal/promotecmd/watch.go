@@ -1,0 +1,263 @@
+package promotecmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/follow"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/promote"
+)
+
+// lookAtFacts is the longest time between two passes while a gate waits: reports come without a word.
+const lookAtFacts = 5 * time.Minute
+
+// watching is promote --watch.
+type watching struct {
+	*promoting
+	followed platform.Followed
+	said     map[string]string // what was said last of each environment
+	states   string            // of what is followed, when all was published last
+	renewAt  time.Time         // when all is published again
+	next     time.Time         // when a release has to be renewed
+}
+
+// goOn runs passes again and again.
+func (p *promoting) goOn(cmd *cobra.Command) error {
+	switch {
+	case p.options.Commit != "":
+		return cli.Usagef("--commit is not for --watch, which follows the chain")
+	case p.options.Again:
+		return cli.Usagef("--again is not for --watch: a change request that a person closed is a no")
+	case p.options.PausedToo:
+		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
+	}
+	w := &watching{promoting: p, said: map[string]string{}}
+	if err := w.follow(); err != nil {
+		return err
+	}
+	changes, stop, err := w.changes(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	watched := flags.Watched{Format: p.format, Changes: changes, Sources: w.sources}
+	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) { return w.step(ctx, cmd, j) })
+}
+
+// changes tells of what a hub sees, until stop is called; nil without a hub.
+func (w *watching) changes(cmd *cobra.Command) (changes <-chan struct{}, stop func(), err error) {
+	if w.Fleet.Given() == "" {
+		return nil, func() {}, nil
+	}
+	hub, err := w.Fleet.Client(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(cmd.Context())
+	tell, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil { // a hub that tells nothing is asked by every pass all the same
+			_ = hub.Events(ctx, -1, fleet.Query{}, func(fleet.Event) error {
+				select {
+				case tell <- struct{}{}:
+				default:
+				}
+				return nil
+			})
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookAtFacts):
+			}
+		}
+	}()
+	return tell, func() { cancel(); <-ended }, nil
+}
+
+func (w *watching) sources() []follow.Source { return flags.SourcesOf(w.followed, w.to.Dir) }
+
+// statesNow is the state of all that is followed. What does not answer has none.
+func (w *watching) statesNow(ctx context.Context) string {
+	var all strings.Builder
+	for _, s := range w.sources() {
+		state, err := s.State(ctx)
+		if err != nil {
+			state = ""
+		}
+		fmt.Fprintf(&all, "%s\n%s\n", s.Name, state)
+	}
+	return all.String()
+}
+
+// follow notes the place of the platform.
+func (w *watching) follow() error {
+	source, err := w.Source.Of("").Options(w.place, w.to.Dir)
+	w.followed = platform.FollowedBy(source)
+	return err
+}
+
+// step gives the first environment of the chain the newest commit, and runs a pass over the others. What has its commit is
+// published again if something that is read has moved, and once an hour, which mends and renews.
+func (w *watching) step(ctx context.Context, cmd *cobra.Command, j *flags.Journal) (next time.Time, err error) {
+	if err := w.readTrust(cmd); err != nil {
+		return next, err
+	}
+	promoter, err := w.promoter(cmd)
+	if err != nil {
+		return next, err
+	}
+	first, err := w.first(ctx, promoter)
+	if err != nil {
+		return next, w.failure(err)
+	}
+	now, states := time.Now(), w.statesNow(ctx)
+	options := w.options
+	options.Quiet, options.Now = states == w.states && now.Before(w.renewAt), now
+	if !options.Quiet {
+		w.next = time.Time{}
+	}
+	var lost error
+	w.published = func(done *publisher.Published) {
+		if at := done.RenewAt; !at.IsZero() && (w.next.IsZero() || at.Before(w.next)) {
+			w.next = at
+		}
+		if text := releasecmd.WhatIsNew(done); text != "" {
+			lost = errors.Join(lost, j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}))
+		}
+	}
+	var results []promote.Result
+	targets := []string{options.To}
+	if options.To == "" && first != "" {
+		targets = []string{first, ""}
+	}
+	for _, to := range targets {
+		options.To = to
+		done, err := promoter.Pass(ctx, options)
+		if err != nil {
+			return next, w.failure(err)
+		}
+		if results = append(results, done.Results...); !done.NextLook.IsZero() && (next.IsZero() || done.NextLook.Before(next)) {
+			next = done.NextLook
+		}
+	}
+	if lost != nil {
+		return next, follow.Stop(lost)
+	}
+	if !options.Quiet {
+		w.states, w.renewAt = states, now.Add(releasecmd.LookAnyway)
+		if !w.next.IsZero() && w.next.Before(w.renewAt) {
+			w.renewAt = w.next
+		}
+	}
+	if w.renewAt.After(now) && (next.IsZero() || w.renewAt.Before(next)) {
+		next = w.renewAt
+	}
+	return w.conclude(cmd, j, results, next, now)
+}
+
+// first returns the first environment of the chain, and notes what is to be followed.
+func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, error) {
+	if err := w.follow(); err != nil {
+		return "", err
+	}
+	environments, err := platform.Environments(ctx, p.Source)
+	if err != nil && !errors.Is(err, platform.ErrNoEnvironments) {
+		return "", err
+	}
+	names := []string{""}
+	if err == nil {
+		names = nil
+		for _, e := range environments {
+			names = append(names, e.Environment)
+		}
+	}
+	first := ""
+	for _, name := range names {
+		source := p.Source
+		source.Environment = name
+		loaded, err := platform.Load(ctx, source)
+		if err != nil {
+			continue // the pass says so
+		}
+		w.followed.Add(loaded.Followed)
+		for _, b := range loaded.Model.BaseRepos() {
+			w.followed.AddBranch(b.Repo, b.Branch, source.Mirrors) // whose newest commit the first environment gets
+		}
+		policy, err := loaded.Model.Promotion()
+		if err == nil && len(policy.Chain) > 0 && first == "" {
+			first = policy.Chain[0]
+		}
+	}
+	return first, nil
+}
+
+// conclude prints what is new since the last step, and returns the moment of the next.
+func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []promote.Result, next, now time.Time) (time.Time, error) {
+	var failed []error
+	for _, r := range results {
+		for _, warning := range r.Warnings {
+			cmd.PrintErrf("warning: %s: %s\n", r.Environment, warning)
+		}
+		switch r.State {
+		case promote.Failed:
+			failed = append(failed, fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
+			continue
+		case promote.Waiting, promote.Held:
+			if again := now.Add(lookAtFacts); next.IsZero() || again.Before(next) {
+				next = again
+			}
+		}
+		about, known := stable(r), w.said[r.Environment] != ""
+		same := w.said[r.Environment] == about
+		w.said[r.Environment] = about
+		if same || r.State == promote.Current && !known {
+			continue
+		}
+		text := strings.TrimPrefix(r.String(), r.Environment+": ")
+		if err := j.Print(flags.Line{Event: string(r.State), Environment: r.Environment, Message: text, Hint: r.Hint, Result: r}); err != nil {
+			return next, follow.Stop(err)
+		}
+	}
+	return next, errors.Join(failed...)
+}
+
+func (w *watching) failing(err error) error {
+	var said *cli.Error
+	if err := w.failure(err); errors.As(err, &said) && said.Err != nil {
+		return said.Err
+	}
+	return err
+}
+
+// stable is what a result is about, without the numbers that go on with time: nothing new is said of the same rules.
+func stable(r promote.Result) string {
+	state := r.State
+	if state == promote.Promoted { // it has the commit from now on
+		state = promote.Current
+	}
+	parts := []string{string(state), r.Commit}
+	if r.Request != nil {
+		parts = append(parts, r.Request.URL)
+	}
+	if r.Verdict == nil || state == promote.Current {
+		if state != promote.Current {
+			parts = append(parts, r.Reason)
+		}
+		return strings.Join(parts, "\n")
+	}
+	for _, rule := range r.Verdict.Rules {
+		parts = append(parts, rule.Name+" "+string(rule.Result))
+	}
+	return strings.Join(parts, "\n")
+}
