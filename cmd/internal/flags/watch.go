@@ -211,7 +211,8 @@ func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(cont
 	}
 	noted := map[string]bool{}
 	for _, note := range written.list() {
-		if noted[note] = true; !j.noted[note] {
+		known := j.noted[note] || noted[note]
+		if noted[note] = true; !known {
 			if err := j.Print(Line{Event: "note", Message: note}); err != nil {
 				return next, follow.Stop(err)
 			}
@@ -237,7 +238,7 @@ func (n *notes) Write(p []byte) (int, error) {
 // list returns the lines, each with the indented ones that follow it.
 func (n *notes) list() (all []string) {
 	for line := range strings.Lines(n.text.String()) {
-		text := strings.TrimSpace(line)
+		text := strings.TrimPrefix(strings.TrimSpace(line), "note: ")
 		switch {
 		case text == "":
 		case strings.HasPrefix(line, "  ") && len(all) > 0:
