@@ -241,7 +241,7 @@ func printSimulation(w io.Writer, r *simulation.Result) {
 	if r.Interrupted {
 		line("INTERRUPTED", "what follows was measured until then")
 	}
-	line("RESULT", "%d of %s got the last release; %s, %d refused, %d cut off by links", r.Compliant, show.Count(r.Expected, "cluster"), failedText(r.FailedRequests), r.Refused, r.Cut)
+	line("RESULT", "%d of %s got the last release; %s, %d deferred, %d refused, %d cut off by links", r.Compliant, show.Count(r.Expected, "cluster"), failedText(r.FailedRequests), r.Deferred, r.Refused, r.Cut)
 	st := r.Setup
 	line("SIMULATED", "%s of %s with %s: %d offline, %d come and go, %d fail; polls every %s for %s", show.Count(st.Clusters, "cluster"), show.Count(st.Types, "type"),
 		show.Count(st.Assignments, "assignment"), st.Offline, st.ComeAndGo, st.Failing, seconds(st.PollSeconds), seconds(r.Seconds))

@@ -31,6 +31,7 @@ func simulate(b *testing.B, clusters int, suffix string) {
 		figure("bytes-per-cluster", r.BytesPerCluster.Mean, "bytes")
 		figure("cpu-per-cluster-ms", r.Releases[0].CPUSeconds*1000/float64(clusters), "ms")
 		figure("failed-requests", float64(r.FailedRequests+r.Refused), "requests")
+		figure("deferred-requests", float64(r.Deferred), "requests")
 		figure("rss-bytes", float64(r.Process.PeakRSS), "bytes")
 	}
 }

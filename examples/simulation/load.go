@@ -23,6 +23,8 @@ type load struct {
 		requests, bytes, peak atomic.Int64
 	}
 	failed, cut atomic.Int64
+	// deferred counts answers 429 that say when to come again, which an agent does: a service that paces its callers.
+	deferred atomic.Int64
 	// refused counts answers 4xx, but for 404, which an agent expects of what may be missing.
 	refused atomic.Int64
 
@@ -41,6 +43,8 @@ func (l *load) count(req *http.Request, s service, resp *http.Response, err erro
 	}
 	l.services[s].requests.Add(1)
 	switch {
+	case err == nil && resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") != "":
+		l.deferred.Add(1)
 	case err == nil && resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests:
 		if resp.StatusCode >= http.StatusBadRequest && resp.StatusCode != http.StatusNotFound {
 			l.refused.Add(1)

@@ -17,9 +17,11 @@ type Result struct {
 	// Compliant counts the clusters that were to get the last release and did, of Expected.
 	Compliant int `json:"compliant"`
 	Expected  int `json:"expected"`
-	// FailedRequests counts requests of agents that had no answer, or one of 429 or from 500. Refused counts other answers from 400, but
-	// 404. Cut counts those that ended because a simulated link was down. Failures describes the first failed and refused ones.
+	// FailedRequests counts requests of agents that had no answer, or one of 429 or from 500. Deferred counts answers 429 that say when
+	// to come again: a service that paces its callers. Refused counts other answers from 400, but 404. Cut counts those that ended
+	// because a simulated link was down. Failures describes the first failed and refused ones.
 	FailedRequests int64    `json:"failedRequests"`
+	Deferred       int64    `json:"deferredRequests"`
 	Refused        int64    `json:"refusedRequests"`
 	Cut            int64    `json:"cutRequests"`
 	Failures       []string `json:"failures,omitempty"`
@@ -210,7 +212,8 @@ func (s *simulation) conclude() *Result {
 	r := s.result
 	r.Seconds = seconds(time.Since(s.began))
 	r.Setup = s.setup()
-	r.FailedRequests, r.Refused, r.Cut = s.load.failed.Load(), s.load.refused.Load(), s.load.cut.Load()
+	r.FailedRequests, r.Deferred = s.load.failed.Load(), s.load.deferred.Load()
+	r.Refused, r.Cut = s.load.refused.Load(), s.load.cut.Load()
 	r.Failures = s.load.described()
 	r.Registry, r.Hub = s.load.of(registryService), s.load.of(hubService)
 	var installed, after []float64
