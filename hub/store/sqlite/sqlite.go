@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	modernc "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -73,7 +74,7 @@ func Open(path string, o Options) (*DB, error) {
 
 // connect opens the connection that writes, and migrates the tables to this version's.
 func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
-	c, err := d.write.Conn(ctx)
+	c, err := d.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +83,24 @@ func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
 	}
 	d.conn = c
 	return c, nil
+}
+
+// open opens the connection that writes. Of several processes that make one database at the same time, only one can switch it to
+// WAL; SQLite refuses the others at once, whatever busy_timeout says, since waiting for each other they might never end.
+func (d *DB) open(ctx context.Context) (*sql.Conn, error) {
+	const pause = 10 * time.Millisecond
+	for until := time.Now().Add(busyTime); ; {
+		c, err := d.write.Conn(ctx)
+		var busy *modernc.Error
+		if !errors.As(err, &busy) || busy.Code()&0xff != sqlite3.SQLITE_BUSY || time.Now().After(until) {
+			return c, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // rewrite makes $1 ?1: SQLite takes the former for a name, and counts names by their first use. Parameters that come once each, in
@@ -160,10 +179,12 @@ const (
 	cacheSize = "cache_size(-32768)"
 )
 
-// dataSource returns the driver's name of the database at path. Other processes may hold the write lock for
-// the length of a transaction; busy_timeout, in milliseconds, waits for them.
+// busyTime is how long a connection waits for the lock of another process, which holds it for the length of a transaction.
+const busyTime = 10 * time.Second
+
+// dataSource returns the driver's name of the database at path.
 func dataSource(path string, pragmas ...string) string {
-	v := url.Values{"_error_rc": {"1"}, "_pragma": append([]string{"busy_timeout(10000)", "foreign_keys(1)"}, pragmas...)}
+	v := url.Values{"_error_rc": {"1"}, "_pragma": append([]string{fmt.Sprintf("busy_timeout(%d)", busyTime.Milliseconds()), "foreign_keys(1)"}, pragmas...)}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
 }
 
