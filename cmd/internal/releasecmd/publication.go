@@ -130,7 +130,7 @@ func (p *Publication) pause(cmd *cobra.Command, loaded *platform.Loaded) (*decis
 		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
 	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("publish to %s: %w", p.To, err)
 	}
 	pause, is := decisions.Paused(found, decisions.Trust{
 		Platform: cmp.Or(loaded.Model.PlatformName(), p.Options.Platform, publisher.DefaultPlatform), Policy: policy, Releases: signers, Now: time.Now(),
