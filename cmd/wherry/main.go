@@ -115,7 +115,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 // newRolloutCommand returns wherry rollout: what brings releases through rings, and how far they are.
 func newRolloutCommand() *cobra.Command {
 	cmd := releasecmd.Rollout()
-	cmd.AddCommand(fleetcmd.RolloutStatus())
+	cmd.AddCommand(rolloutcmd.AddStatus(fleetcmd.RolloutStatus()))
 	cmd.AddCommand(rolloutcmd.Commands()...)
 	return cmd
 }

@@ -198,7 +198,7 @@ func reads() []read {
 			more: []Parameter{
 				{Name: "environment", About: "the environment", Required: true, Example: "prod"},
 				{Name: "commit", About: "the commit, or its beginning with at least 7 digits", Required: true, Example: "c0ffee1"},
-				{Name: "rings", About: "the rings whose clusters count, with commas between them", Example: "canary,early"},
+				{Name: "rings", About: "the rings whose clusters count, with commas between them; an empty name after a comma is clusters without a ring", Example: "canary,early"},
 				{Name: "registeredBefore", About: "only clusters that were registered before that time; the others are counted in later", Example: "2026-11-21T12:00:00Z"},
 				{Name: "maxReportAge", About: "clusters whose last word is older are unknown, whatever interval is expected of them", Example: "36h"},
 				{Name: "failuresSince", About: "counts failures of assignments since that time", Example: "24h"},
@@ -272,9 +272,9 @@ func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 		return nil, invalid("parameters environment and commit are needed")
 	}
 	q := fleet.RolloutQuery{Query: r.query}
-	for name := range strings.SplitSeq(r.values.Get("rings"), ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			q.Rings = append(q.Rings, name)
+	if rings := r.values.Get("rings"); rings != "" {
+		for name := range strings.SplitSeq(rings, ",") {
+			q.Rings = append(q.Rings, strings.TrimSpace(name)) // an empty one is that of clusters without a ring
 		}
 	}
 	var err error

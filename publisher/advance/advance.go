@@ -61,6 +61,7 @@ const (
 	Pending  Result = "pending" // advanced, but more signatures are needed
 	NotYet   Result = "not yet" // its gate waits
 	Held     Result = "held"    // its gate says no
+	Ready    Result = "ready"   // its gate passes, and it has not been advanced; see Look
 )
 
 // Step is a ring that is behind the one before it.
@@ -119,10 +120,7 @@ func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 
 // choose decides what the rings of a record are to have.
 func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Given, error) {
-	order := record.RingOrder
-	if len(order) == 0 {
-		order = o.Rings
-	}
+	order := orderOf(record, o)
 	switch {
 	case len(record.Rings) == 0:
 		return nil, usage.Errorf("environment %s has no rings", o.Environment)
@@ -144,52 +142,81 @@ func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentR
 		if o.Ring != "" && o.Ring != order[i] {
 			continue
 		}
-		s := Step{Ring: order[i], From: order[i-1], ClusterTypes: []string{}}
-		ask := Ask{Environment: o.Environment, Ring: s.Ring, From: s.From, Candidate: gate.Candidate{
-			Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{},
-		}}
-		for _, name := range slices.Sorted(maps.Keys(record.Rings)) {
-			rings := record.Rings[name]
-			if o.ClusterType != "" && o.ClusterType != name || rings[s.From] == "" || rings[s.From] == rings[s.Ring] {
-				continue
-			}
-			from, behind, err := compare(read, name, rings[s.From], rings[s.Ring])
-			if err != nil {
-				return nil, err
-			}
-			if behind {
-				s.ClusterTypes = append(s.ClusterTypes, name)
-				ask.add(name, from, record)
-			}
+		s, err := step(ctx, read, record, o, order, i, judge)
+		if err != nil {
+			return nil, err
 		}
-		if len(s.ClusterTypes) == 0 {
+		if s == nil {
 			continue
 		}
-		var err error
-		s.Commit = ask.Candidate.BaseCommit
-		if s.Verdict, err = judge(ctx, ask); err != nil {
-			return nil, fmt.Errorf("gate of ring %s: %w", s.Ring, err)
-		}
-		switch s.Verdict.Result {
-		case gate.Pass:
+		if s.Result == Ready {
 			s.Result = Advanced
 			for _, name := range s.ClusterTypes {
 				give(given.Releases, record, name, order, i)
 			}
-		case gate.Wait:
-			s.Result = NotYet
-		default:
-			s.Result = Held
 		}
-		if look := s.Verdict.NextLook; !look.IsZero() && (done.NextLook.IsZero() || look.Before(done.NextLook)) {
-			done.NextLook = look
-		}
-		done.Steps = append(done.Steps, s)
+		done.NextLook = earlier(done.NextLook, s.Verdict.NextLook)
+		done.Steps = append(done.Steps, *s)
 	}
 	if len(given.Releases) == 0 {
 		return nil, nil
 	}
 	return given, nil
+}
+
+// orderOf returns the rings, narrowest first; none if there are none, or if their order is not known.
+func orderOf(record bundle.EnvironmentRecord, o Options) []string {
+	if len(record.RingOrder) > 0 {
+		return record.RingOrder
+	}
+	return o.Rings
+}
+
+// earlier returns the earlier of two moments; a zero one is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// step asks whether the ring order[i] may get what the ring before it has; nil if it has that already.
+func step(ctx context.Context, read func(string, digest.Digest) (*bundle.Verified, error), record bundle.EnvironmentRecord, o Options, order []string, i int, judge Gate) (*Step, error) {
+	s := Step{Ring: order[i], From: order[i-1], ClusterTypes: []string{}}
+	ask := Ask{Environment: o.Environment, Ring: s.Ring, From: s.From, Candidate: gate.Candidate{
+		Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{},
+	}}
+	for _, name := range slices.Sorted(maps.Keys(record.Rings)) {
+		rings := record.Rings[name]
+		if o.ClusterType != "" && o.ClusterType != name || rings[s.From] == "" || rings[s.From] == rings[s.Ring] {
+			continue
+		}
+		from, behind, err := compare(read, name, rings[s.From], rings[s.Ring])
+		if err != nil {
+			return nil, err
+		}
+		if behind {
+			s.ClusterTypes = append(s.ClusterTypes, name)
+			ask.add(name, from, record)
+		}
+	}
+	if len(s.ClusterTypes) == 0 {
+		return nil, nil
+	}
+	var err error
+	s.Commit = ask.Candidate.BaseCommit
+	if s.Verdict, err = judge(ctx, ask); err != nil {
+		return nil, fmt.Errorf("gate of ring %s: %w", s.Ring, err)
+	}
+	switch s.Verdict.Result {
+	case gate.Pass:
+		s.Result = Ready
+	case gate.Wait:
+		s.Result = NotYet
+	default:
+		s.Result = Held
+	}
+	return &s, nil
 }
 
 // give has the ring order[i] get what the ring before it has, and all others what they have: those before it that have the same
@@ -271,9 +298,7 @@ func Pass(ctx context.Context, to oci.Location, signers []*keys.Key, all []Optio
 			continue
 		}
 		done[o.Environment] = d
-		if !d.NextLook.IsZero() && (next.IsZero() || d.NextLook.Before(next)) {
-			next = d.NextLook
-		}
+		next = earlier(next, d.NextLook)
 	}
 	return done, next, errors.Join(failures...)
 }

@@ -222,3 +222,48 @@ func TestWhatIsNotRecordedIsNotAdvanced(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "c c a a", w.has())
 }
+
+func TestLookSaysWhatRingsHaveAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, step := range []string{"a", "b", "advance", "c"} {
+		if step != "advance" {
+			w.publish(step)
+			continue
+		}
+		w.now = w.now.Add(time.Minute)
+		_, err := advance.Once(t.Context(), w.loc, w.keys, advance.Options{Environment: "prod"}, w.judge, w.opts)
+		require.NoError(t, err)
+	}
+	look := func(clusterType string) (*advance.Seen, error) {
+		handler := w.handler
+		w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			require.Contains(t, []string{http.MethodGet, http.MethodHead}, r.Method)
+			handler.ServeHTTP(rw, r)
+		})
+		defer func() { w.handler = handler }()
+		return advance.Look(t.Context(), w.loc, w.opts.OCI, trust.PinnedBy(w.keys), advance.Options{Environment: "prod", ClusterType: clusterType}, w.judge, w.now)
+	}
+	w.answers = map[string]gate.Result{"early": gate.Wait}
+	seen, err := look("")
+	require.NoError(t, err)
+	require.Equal(t, "edge", seen.Platform)
+	require.Equal(t, w.now.Add(5*time.Hour), seen.NextLook)
+	var all []string
+	for _, r := range seen.Rings {
+		require.Len(t, r.Releases, 1)
+		require.Equal(t, "drone", r.Releases[0].ClusterType)
+		require.Equal(t, r.Releases[0].BaseCommit, r.BaseCommit)
+		text := r.Ring + "=" + r.BaseCommit
+		if r.Next != nil {
+			text += ">" + r.Next.Ring + " " + string(r.Next.Result)
+		}
+		all = append(all, text)
+	}
+	require.Equal(t, []string{"canary=c>early not yet", "early=b>broad ready", "broad=a"}, all)
+	require.Equal(t, "c b a a", w.has())
+	_, err = look("x")
+	require.ErrorContains(t, err, `unknown cluster type "x"`)
+	_, err = advance.Look(t.Context(), w.loc, w.opts.OCI, trust.PinnedBy([]*keys.Key{keytest.New(t)}), advance.Options{Environment: "prod"}, w.judge, w.now)
+	require.Error(t, err, "nobody who is trusted has signed it")
+}

@@ -1,0 +1,336 @@
+package rolloutcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/publisher/advance"
+	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// looking holds the flags of rollout status that are about the rings of an environment.
+type looking struct {
+	gatefacts.Flags
+	format      string
+	clusterType string
+	command     *cobra.Command // has the flags, and is not run by itself
+}
+
+// AddStatus adds the rings of an environment to the command wherry rollout status: it shows them if neither a commit nor a workload is given.
+func AddStatus(cmd *cobra.Command) *cobra.Command {
+	l := &looking{command: &cobra.Command{Use: cmd.Use}}
+	own := l.command
+	l.AddTo(own)
+	l.AddTrust(own)
+	cli.OutputFlag(own, &l.format)
+	own.Flags().StringVar(&l.clusterType, "cluster-type", "", "without --commit: only the releases of this `TYPE` of clusters")
+	cli.NotEmpty(own, "cluster-type")
+	var added []string
+	own.Flags().VisitAll(func(f *pflag.Flag) {
+		if cmd.Flag(f.Name) == nil {
+			cmd.Flags().AddFlag(f)
+			added = append(added, f.Name)
+		}
+	})
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
+	cmd.Use = "status [PLATFORM] [--environment NAME] [--commit COMMIT | --workload NAME --version VERSION] [--watch] [--timeout DURATION]"
+	cmd.Short = "Show how far the rings of an environment are, or the clusters with a commit or a version"
+	cmd.Long = `Show how far the rings of an environment are: what each ring has, how many of its clusters are compliant with that, and what
+the gate of the next ring says. The first line has the state: running, done, held or paused. The facts come from the
+registry, as for "wherry gate check", or from a hub with --hub. PLATFORM is read for the policy and, without a hub, for
+the clusters. Nothing is changed.
+
+The exit code is 0 if all rings have the newest release and the clusters have proved it, as the ring gate's numbers ask; 1 if it
+is held: a gate says no, or too many clusters failed; and 5 if it is under way or paused.
+
+With --commit or --workload, a hub is asked how far the clusters are with that:
+
+` + cmd.Long
+	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --key cosign.pub\n" + cmd.Example
+	byHub := cmd.RunE
+	cmd.Args = cobra.MaximumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if slices.ContainsFunc([]string{"commit", "workload", "version"}, cmd.Flags().Changed) {
+			for _, name := range added {
+				if cmd.Flags().Changed(name) {
+					return cli.Usagef("--%s is about the rings of an environment: leave out --commit, --workload and --version", name)
+				}
+			}
+			if len(args) > 0 {
+				return cli.Usagef("PLATFORM is about the rings of an environment: leave out --commit, --workload and --version")
+			}
+			return byHub(cmd, args)
+		}
+		return l.run(cmd, args)
+	}
+	return cmd
+}
+
+// run hands the values of flags on that both questions have.
+func (l *looking) run(cmd *cobra.Command, args []string) error {
+	own := l.command
+	var err error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch to := own.Flag(f.Name); {
+		case err != nil || to == f:
+		case to == nil && cmd.InheritedFlags().Lookup(f.Name) == nil:
+			err = cli.Usagef("--%s is for --commit or --workload, which is not given", f.Name)
+		case to != nil:
+			if err = own.Flags().Set(f.Name, f.Value.String()); err != nil {
+				err = cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", f.Name, err), "")
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	own.SetContext(cmd.Context())
+	own.SetOut(cmd.OutOrStdout())
+	own.SetErr(cmd.ErrOrStderr())
+	own.SetIn(cmd.InOrStdin())
+	return l.show(own, args)
+}
+
+// The states of a rollout.
+const (
+	stateDone    = "done"    // all rings have the newest release, and it is proved
+	stateHeld    = "held"    // a gate says no, or too many clusters failed
+	statePaused  = "paused"  // it is neither, and somebody has paused the environment
+	stateRunning = "running" // none of these
+)
+
+// status is what wherry rollout status prints about rings. Its JSON form is an interface.
+type status struct {
+	State string           `json:"state"`
+	Why   string           `json:"why,omitempty"` // the first reason why it is not done
+	Pause *decisions.Pause `json:"pause,omitempty"`
+	*advance.Seen
+	Rings []ringStatus `json:"rings"`
+	// Proof judges all clusters by the numbers of the ring gate, with the commit of the widest ring.
+	Proof gate.Verdict `json:"proof"`
+}
+
+type ringStatus struct {
+	advance.Ring
+	Cohort gate.Cohort `json:"cohort"`
+}
+
+func (l *looking) show(cmd *cobra.Command, args []string) error {
+	o, err := l.Open(cmd, args)
+	if said := (*cli.Error)(nil); errors.As(err, &said) && said.Code == cli.Usage && len(args) == 0 {
+		hint := "--commit asks a hub how far a commit is, without PLATFORM"
+		if said.Hint != "" {
+			hint = said.Hint + "; " + hint
+		}
+		return cli.Fail(said.Code, said.Err, hint)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := l.look(cmd, o)
+	if err != nil {
+		return l.Failure(err, &o.Facts)
+	}
+	for _, w := range s.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	if l.format == "table" {
+		fmt.Fprintln(cmd.OutOrStdout(), s.headline())
+	}
+	if err := cli.Print(cmd.OutOrStdout(), l.format, s, s.table); err != nil {
+		return err
+	}
+	switch s.State {
+	case stateDone:
+		return nil
+	case stateHeld:
+		return cli.Exit(cli.No)
+	}
+	return cli.Exit(cli.NotYet)
+}
+
+func (l *looking) look(cmd *cobra.Command, o *gatefacts.Opened) (*status, error) {
+	ctx, policy, now := cmd.Context(), o.Policy, o.Facts.Now().UTC()
+	options := advance.Options{Environment: policy.Environment, ClusterType: l.clusterType, Rings: policy.Rings}
+	seen, err := advance.Look(ctx, o.Facts.Location, o.Facts.Options, o.Facts.Signers, options, GateOf(&o.Facts, policy), now)
+	if err != nil {
+		return nil, err
+	}
+	s := &status{Seen: seen, Rings: []ringStatus{}}
+	count, err := o.Facts.Counter(ctx, policy)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range seen.Rings {
+		one := ringStatus{Ring: r}
+		rings := []string{r.Ring}
+		if r.Ring == "" {
+			rings = nil
+		} else if i == len(seen.Rings)-1 {
+			rings = append(rings, "") // agents without a ring have what the last ring has
+		}
+		if r.BaseCommit != "" {
+			counted, err := count(rings, r.BaseCommit, r.IssuedAt)
+			if err != nil {
+				return nil, err
+			}
+			one.Cohort = counted.Cohort
+		}
+		s.Rings = append(s.Rings, one)
+	}
+	var all gatefacts.Counted
+	widest := seen.Rings[len(seen.Rings)-1]
+	if widest.BaseCommit != "" {
+		if all, err = count(nil, widest.BaseCommit, widest.IssuedAt); err != nil {
+			return nil, err
+		}
+	}
+	s.Proof = proof(policy, seen, widest, all, now)
+	pause, is, err := o.Facts.Paused(ctx, policy, seen.Platform)
+	if err != nil {
+		return nil, err
+	}
+	if is {
+		s.Pause = &pause
+	}
+	s.conclude()
+	return s, nil
+}
+
+// proofRules are those that the clusters themselves have to meet.
+var proofRules = []string{gate.RulePublished, gate.RuleCohort, gate.RuleReported, gate.RuleCompliant, gate.RuleFailed, gate.RuleQuarantine, gate.RuleFailures, gate.RuleRequired}
+
+// proof judges the clusters of all rings by the numbers of the ring gate.
+func proof(policy promotion.Policy, seen *advance.Seen, widest advance.Ring, all gatefacts.Counted, now time.Time) gate.Verdict {
+	v := gate.Judge(gate.Question{
+		Policy: policy, Gate: policy.RingGate, Ring: widest.Ring, Commit: widest.BaseCommit,
+		Candidate: &gate.Candidate{Platform: seen.Platform, Environment: seen.Environment, BaseCommit: widest.BaseCommit, IssuedAt: widest.IssuedAt},
+		Cohort:    all.Cohort, Required: all.Required, Now: now,
+	})
+	v.Rules = slices.DeleteFunc(v.Rules, func(r gate.Rule) bool { return !slices.Contains(proofRules, r.Name) })
+	v.Result, v.NextLook = gate.Pass, time.Time{}
+	for _, r := range v.Rules {
+		if r.Result == gate.Fail || v.Result == gate.Pass {
+			v.Result = r.Result
+		}
+	}
+	return v
+}
+
+// conclude sets the state from what was found.
+func (s *status) conclude() {
+	behind := false
+	s.State = stateRunning
+	for _, r := range s.Rings {
+		if r.Next == nil {
+			continue
+		}
+		behind = true
+		if r.Next.Result == advance.Held && s.State != stateHeld {
+			s.State, s.Why = stateHeld, "ring "+r.Next.Ring+": "+reason(r.Next.Verdict)
+		}
+		if s.Why == "" {
+			if s.Why = "ring " + r.Next.Ring + ": "; r.Next.Result == advance.Ready {
+				s.Why += "its gate passes: wherry rollout advance brings it on"
+			} else {
+				s.Why += reason(r.Next.Verdict)
+			}
+		}
+	}
+	switch {
+	case behind:
+	case s.Proof.Result == gate.Pass:
+		s.State, s.Why = stateDone, ""
+		return
+	case s.Proof.Result == gate.Fail:
+		s.State, s.Why = stateHeld, reason(s.Proof)
+	default:
+		s.Why = reason(s.Proof)
+	}
+	if s.Pause != nil && s.State == stateRunning {
+		s.State = statePaused
+	}
+}
+
+// reason returns the first rule that fails, else the first that waits; empty if all pass.
+func reason(v gate.Verdict) string {
+	for _, result := range []gate.Result{gate.Fail, gate.Wait} {
+		for _, r := range v.Rules {
+			if r.Result == result {
+				return fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+			}
+		}
+	}
+	return ""
+}
+
+// headline says the state in one line.
+func (s *status) headline() string {
+	text := show.Line(s.Platform + "/" + s.Environment + ": " + s.State)
+	if p := s.Pause; p != nil {
+		if s.State != statePaused {
+			text += ", paused"
+		}
+		text += " by " + show.Line(cmp.Or(p.By, p.KeyID)) + " since " + p.IssuedAt.Format(time.RFC3339)
+		if p.Reason != "" {
+			text += ": " + show.Line(p.Reason)
+		}
+	}
+	if s.Why != "" && s.State != statePaused {
+		text += ": " + show.Line(s.Why)
+	}
+	return text
+}
+
+func (s *status) table(w io.Writer) {
+	cli.Row(w, "RING", "RELEASE", "COMMIT", "CLUSTERS", "COMPLIANT", "PROGRESSING", "FAILED", "WAITING", "UNKNOWN", "NEXT RING", "GATE", "REASON", "NEXT LOOK")
+	for _, r := range s.Rings {
+		c := r.Cohort
+		row := []string{cmp.Or(r.Ring.Ring, "all"), releasesText(r.Releases), r.BaseCommit[:min(7, len(r.BaseCommit))]}
+		for _, n := range []int{c.Clusters, c.Compliant, c.Progressing, c.Failed, c.Waiting, c.Unknown} {
+			row = append(row, fmt.Sprint(n))
+		}
+		if n := r.Next; n == nil {
+			row = append(row, "", "", "", "")
+		} else {
+			look := ""
+			if !n.Verdict.NextLook.IsZero() {
+				look = n.Verdict.NextLook.Format(time.RFC3339)
+			}
+			row = append(row, n.Ring, string(n.Verdict.Result), reason(n.Verdict), look)
+		}
+		cli.Row(w, row...)
+	}
+}
+
+// releasesText names releases: one by its number and digest, several of few cluster types by theirs, and many by their count.
+func releasesText(all []advance.Release) string {
+	const few = 3
+	var names []string
+	for _, r := range all {
+		name := bundle.ReleaseName(r.Number, r.Digest)
+		if len(all) > 1 {
+			name = r.ClusterType + " " + name
+		}
+		names = append(names, name)
+	}
+	if len(names) > few {
+		return fmt.Sprintf("%d cluster types", len(names))
+	}
+	return strings.Join(names, ", ")
+}
