@@ -148,7 +148,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/kustomization": {"giveup"},
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "outgit", "platform"},
-			"advance":   {"", "gate", "keys", "releases", "standing", "usage"},
+			"advance":   {"", "gate", "keys", "releases", "standing", "trust", "usage"},
 			"undo":      {"", "catalog", "decisions", "keys", "releases", "standing", "usage"},
 			"cohort":    {"gate", "releases", "roster", "trust"},
 			"decisions": {"gate", "keys", "releases", "trust"},
