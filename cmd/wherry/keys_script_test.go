@@ -13,9 +13,12 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"github.com/sigstore/cosign/v2/pkg/cosign"
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
+
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
-// keyPairs has what "wherry keys generate" writes, with the password "secret": each pair is made once for all scripts.
+// keyPairs has key pairs with the password "secret", as "wherry keys generate" writes them but for openBlock: each is made
+// once for all scripts.
 type keyPairs struct {
 	mu    sync.Mutex
 	named map[string]*cosign.KeysBytes
@@ -53,8 +56,13 @@ func (k *keyPairs) get(name string) (*cosign.KeysBytes, error) {
 	return pair, nil
 }
 
-// newKeyPair asks for the older strength, with which cosign's keys are opened in half the time: the scripts open
-// them a hundred times. What generate itself writes is the matter of keys.txtar.
+// scriptPassword opens the keys of scripts.
+const scriptPassword = "secret"
+
+// openBlock is the type of the PEM block that follows the sealed key in a file of keypair: the same key as PKCS #8.
+const openBlock = "KEY OF A TEST"
+
+// newKeyPair returns a pair whose private half has its open form beside it, for openScriptKey.
 func newKeyPair() (*cosign.KeysBytes, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -64,7 +72,7 @@ func newKeyPair() (*cosign.KeysBytes, error) {
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := encrypted.EncryptWithCustomKDFParameters(der, []byte("secret"), encrypted.Legacy)
+	sealed, err := encrypted.EncryptWithCustomKDFParameters(der, []byte(scriptPassword), encrypted.Legacy)
 	if err != nil {
 		return nil, err
 	}
@@ -73,5 +81,21 @@ func newKeyPair() (*cosign.KeysBytes, error) {
 		return nil, err
 	}
 	private := pem.EncodeToMemory(&pem.Block{Type: cosign.SigstorePrivateKeyPemType, Bytes: sealed})
+	private = append(private, pem.EncodeToMemory(&pem.Block{Type: openBlock, Bytes: der})...)
 	return &cosign.KeysBytes{PrivateBytes: private, PublicBytes: public}, nil
+}
+
+// openScriptKey is keys.Load without the cost of scrypt, a fifth of the time of all scripts, for a key of keypair and
+// its password. Any other key and any other password is a matter of keys.Load; keys.txtar signs with a key of generate.
+func openScriptKey(data, password []byte) (*keys.Key, error) {
+	_, rest := pem.Decode(data)
+	open, _ := pem.Decode(rest)
+	if open == nil || open.Type != openBlock || string(password) != scriptPassword {
+		return keys.Load(data, password)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(open.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return keys.New(key.(*ecdsa.PrivateKey))
 }

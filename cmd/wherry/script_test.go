@@ -12,6 +12,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/e2e/hubload"
 	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
 	"github.com/wherry-dev/wherry/publisher/gittest"
@@ -19,9 +20,14 @@ import (
 
 func TestMain(m *testing.M) {
 	config := filepath.Join("etc", "agent.yaml") // of the script's folder, not of the machine
+	os.Unsetenv("GOTMPDIR")                      // scripts work where tests do, which may be in memory, and not where programs are built
+	command := func(args ...string) int {
+		flags.OpenKey = openScriptKey
+		return profiled(func() int { return run(args, config) })
+	}
 	testscript.Main(m, map[string]func(){
-		"wherry":       func() { os.Exit(profiled(func() int { return run(os.Args[1:], config) })) },
-		"wherry-agent": func() { os.Exit(run(append([]string{"agent"}, os.Args[1:]...), config)) }, // the same commands
+		"wherry":       func() { os.Exit(command(os.Args[1:]...)) },
+		"wherry-agent": func() { os.Exit(command(append([]string{"agent"}, os.Args[1:]...)...)) }, // the same commands
 		"hubload":      func() { os.Exit(hubload.Main()) },
 	})
 }

@@ -135,6 +135,10 @@ func from(origin string, err error) error {
 	return cli.Fail(e.Code, fmt.Errorf("%s: %w", origin, e.Err), e.Hint)
 }
 
+// OpenKey opens a private key with its password. It is a variable for the tests that start wherry hundreds of times:
+// they have keys that open at once, where [keys.Load] makes each guess of a password expensive.
+var OpenKey = keys.Load
+
 // loadKey opens the private key in the file name.
 func loadKey(cmd *cobra.Command, name string, password *Password) (*keys.Key, error) {
 	data, err := cli.ReadInput(cmd, name, MaxKeyBytes)
@@ -145,7 +149,7 @@ func loadKey(cmd *cobra.Command, name string, password *Password) (*keys.Key, er
 	if err != nil {
 		return nil, err
 	}
-	key, err := keys.Load(data, secret)
+	key, err := OpenKey(data, secret)
 	if errors.Is(err, keys.ErrPassword) {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key %s: %w", name, err),
 			fmt.Sprintf("the password comes from --password-file, else from %s, else from the terminal", PasswordVariable))
