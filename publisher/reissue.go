@@ -61,6 +61,7 @@ func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment
 	if err != nil {
 		return nil, err
 	}
+	p.Remember() // what choose reads is what is planned with
 	if p.Platform, err = platformOf(ctx, p.Reader); err == nil {
 		err = p.mayPublish(ctx)
 	}

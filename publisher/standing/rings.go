@@ -162,7 +162,7 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 			return err
 		}
 		if v != nil {
-			s.consider(v, current, true) // until its own tag was looked at
+			s.consider(v, current, v != s.Verified || s.Taken) // until its own tag was looked at, which Type has done for the newest
 			if o := OrderOf(v); o.Compare(s.floor) > 0 {
 				s.floor = o
 			}

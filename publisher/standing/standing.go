@@ -9,7 +9,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -26,11 +29,49 @@ type Reader struct {
 	IssuedAt              time.Time
 	Platform, Environment string
 	Warn                  func(format string, args ...any)
+
+	known *knownReleases // nil without Remember
 }
+
+// knownReleases are trusted releases that were read, by digest: what a digest names does not change.
+type knownReleases struct {
+	mu  sync.Mutex
+	all map[digest.Digest]knownRelease
+}
+
+type knownRelease struct {
+	v       *bundle.Verified
+	current bool
+}
+
+// Remember has rd, and copies of it that are made later, read and verify each release once: Release then returns a known one for its
+// digest whatever repository is asked and even if it has been deleted, so callers compare the stream, and a reader that remembers
+// is for one short run.
+func (rd *Reader) Remember() { rd.known = &knownReleases{all: map[digest.Digest]knownRelease{}} }
+
+func (k *knownReleases) get(d digest.Digest) (knownRelease, bool) {
+	if k == nil {
+		return knownRelease{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	one, ok := k.all[d]
+	return one, ok
+}
+
+func (k *knownReleases) add(v *bundle.Verified, current bool) {
+	if k == nil || v == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.all[v.Descriptor.Digest] = knownRelease{v, current}
+}
+
 
 // New returns a Reader of the content of store, at a location, that trusts signers.
 func New(location oci.Location, store oci.Store, signers trust.Signers, now time.Time, platform, environment string, warn func(format string, args ...any)) Reader {
-	return Reader{location, store, signers, now.UTC().Truncate(time.Second), platform, environment, warn}
+	return Reader{location, store, signers, now.UTC().Truncate(time.Second), platform, environment, warn, nil}
 }
 
 // Type is the published state of one cluster type.
@@ -119,10 +160,19 @@ func LastSequence(v *bundle.Verified, epoch int64) int64 {
 // Release returns the release that ref, a tag or a digest, names: nil where it is not trusted, or where a registry has the
 // tag only. For current see [trust.Recognise].
 func (rd *Reader) Release(ctx context.Context, repo oci.Target, ref string) (v *bundle.Verified, current bool, err error) {
+	if one, ok := rd.known.get(digest.Digest(ref)); ok {
+		return one.v, one.current, nil
+	}
 	desc, err := repo.Resolve(ctx, ref)
 	if err != nil {
 		return nil, false, releases.UnlessRefused(err)
 	}
+	if one, ok := rd.known.get(desc.Digest); ok {
+		return one.v, one.current, nil
+	}
 	v, current, err = trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	if err == nil {
+		rd.known.add(v, current)
+	}
 	return v, current, releases.UnlessRefused(err)
 }
