@@ -135,6 +135,14 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		if err != nil || f.given == nil {
 			return nil, err
 		}
+		waits, err := at.PendingRecord(ctx, record)
+		if err != nil {
+			return nil, err
+		}
+		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.given.Former) { // not this undo itself
+			at.Warn("what waits for signatures (%s) has not reached any cluster, so it is not what is undone: that is %s, which stands",
+				releases.PendingTag(waits.Record.Epoch, waits.Record.Sequence), r.Tag())
+		}
 		if done.Undone = true; f.former != nil {
 			done.Former = commitsOf(f.former.Record)
 		}

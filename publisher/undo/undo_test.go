@@ -269,11 +269,18 @@ func TestAnUndoWithSeveralSignersWaitsForTheOthers(t *testing.T) {
 		}
 		before := w.has()
 		w.keys = []*keys.Key{anna}
-		for range 2 {
+		require.NoError(t, w.do("c"), "it waits for ben, and stays so")
+		for n := range 2 {
 			done, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod", Reason: "because"}, w.opts)
 			require.NoError(t, err)
 			require.True(t, done.Undone)
 			require.Equal(t, releases.OutcomePending, done.Result)
+			if n == 0 {
+				require.Len(t, done.Warnings, 1)
+				require.Regexp(t, `what waits for signatures \(pending-1-\d+\) has not reached any cluster`, done.Warnings[0])
+			} else {
+				require.Empty(t, done.Warnings, "that is the undo itself")
+			}
 			require.Equal(t, &publisher.SignatureCount{Have: 1, Need: 2}, done.Signatures)
 			require.Equal(t, before, w.has(), "agents see nothing of it")
 			require.Equal(t, "because", w.paused(), "one key is enough to pause")
