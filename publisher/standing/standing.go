@@ -68,7 +68,6 @@ func (k *knownReleases) add(v *bundle.Verified, current bool) {
 	k.all[v.Descriptor.Digest] = knownRelease{v, current}
 }
 
-
 // New returns a Reader of the content of store, at a location, that trusts signers.
 func New(location oci.Location, store oci.Store, signers trust.Signers, now time.Time, platform, environment string, warn func(format string, args ...any)) Reader {
 	return Reader{location, store, signers, now.UTC().Truncate(time.Second), platform, environment, warn, nil}
