@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -80,6 +81,20 @@ func ArtifactsOf(list []Artifact, name string) []Artifact {
 		}
 	}
 	return own
+}
+
+// oneVersion matches the version of a chart, and no range of versions.
+var oneVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+
+// isFollowed reports whether an engine looks for newer content of an artifact by itself. Images and packages are fetched once.
+func (a Artifact) isFollowed() bool {
+	switch a.Type {
+	case ArtifactImage, ArtifactZarf:
+		return false
+	case ArtifactChart:
+		return !oneVersion.MatchString(a.Reference[strings.LastIndexByte(a.Reference, ':')+1:])
+	}
+	return true
 }
 
 // InRegistry returns the repository of an artifact that lies in a registry, as HOST/REPOSITORY, and the tag that its

@@ -71,25 +71,44 @@ type Assignment struct {
 	// SiteValues names the site values that the assignment uses, sorted.
 	SiteValues []string `json:"siteValues,omitempty"`
 	// Floating is true if the engine follows a source for which .wherry/artifacts.ndjson has no line, such as a Bucket or an
-	// object of another owner. [Floating] also counts artifacts without a digest.
+	// object of another owner. [Floating] also counts the sources in that file without a commit or digest.
 	Floating bool `json:"floating,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
 }
 
-// Floating returns the names of the assignments whose content may change without a new release, sorted: those that need an artifact
-// without a known digest or commit, be it a source, a chart or an image, and those that follow something that is not listed. The
-// artifacts are those of the same tree.
+// Floating returns the names of the assignments whose content may change on a cluster without a new release, sorted, as their engine
+// follows a branch, a tag, a range of versions, or a source that is not listed. The artifacts are those of the same tree.
 func Floating(assignments []Assignment, artifacts []Artifact) []string {
-	unresolved := map[string]bool{} // by assignment
+	follows := usersOf(artifacts, func(a Artifact) bool { return a.Unresolved && a.isFollowed() })
+	return namesOf(assignments, func(a Assignment) bool { return a.Floating || follows[a.Name] })
+}
+
+// Unpinned returns the names of the assignments that [Floating] does not, but need an artifact without a known digest, sorted: a chart of one
+// version, a package or an image with a tag. They change if somebody puts another artifact in its place.
+func Unpinned(assignments []Assignment, artifacts []Artifact) []string {
+	unresolved, floating := usersOf(artifacts, func(a Artifact) bool { return a.Unresolved }), Floating(assignments, artifacts)
+	return namesOf(assignments, func(a Assignment) bool {
+		_, floats := slices.BinarySearch(floating, a.Name)
+		return unresolved[a.Name] && !floats
+	})
+}
+
+func usersOf(artifacts []Artifact, fits func(Artifact) bool) map[string]bool {
+	users := map[string]bool{}
 	for _, a := range artifacts {
-		for _, name := range a.UsedBy {
-			unresolved[name] = unresolved[name] || a.Unresolved
+		if fits(a) {
+			for _, name := range a.UsedBy {
+				users[name] = true
+			}
 		}
 	}
-	var names []string
+	return users
+}
+
+func namesOf(assignments []Assignment, fits func(Assignment) bool) (names []string) {
 	for _, a := range assignments {
-		if a.Floating || unresolved[a.Name] {
+		if fits(a) {
 			names = append(names, a.Name)
 		}
 	}

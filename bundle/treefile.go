@@ -62,25 +62,30 @@ func TreeFiles(ctx context.Context, src Source, tree ocispec.Descriptor, paths .
 	return files, err
 }
 
-// FloatingOf returns the names of the assignments of a tree, the layer tree of src, whose content is not pinned, sorted; see
-// [Floating]. The tree is that of a release that was verified; errors are those of [TreeFiles].
-func FloatingOf(ctx context.Context, src Source, tree ocispec.Descriptor) ([]string, error) {
+// Moving are the assignments of a tree whose content is not pinned, by name, sorted. See [Floating] and [Unpinned].
+type Moving struct {
+	Floating, Unpinned []string
+}
+
+// MovingOf returns the assignments of a tree, the layer tree of src, whose content is not pinned. The tree is that of a release that
+// was verified; errors are those of [TreeFiles].
+func MovingOf(ctx context.Context, src Source, tree ocispec.Descriptor) (Moving, error) {
 	files, err := TreeFiles(ctx, src, tree, AssignmentsPath, ArtifactsPath)
 	if err != nil {
-		return nil, err
+		return Moving{}, err
 	}
 	if files[AssignmentsPath] == nil {
-		return nil, refuse(BadContent, "tree %s has no %s", tree.Digest, AssignmentsPath)
+		return Moving{}, refuse(BadContent, "tree %s has no %s", tree.Digest, AssignmentsPath)
 	}
 	assignments, err := ParseAssignments(files[AssignmentsPath])
 	if err != nil {
-		return nil, err
+		return Moving{}, err
 	}
 	artifacts, err := ParseArtifacts(files[ArtifactsPath])
 	if err != nil {
-		return nil, err
+		return Moving{}, err
 	}
-	return Floating(assignments, artifacts), nil
+	return Moving{Floating: Floating(assignments, artifacts), Unpinned: Unpinned(assignments, artifacts)}, nil
 }
 
 // counted counts the bytes that are read.

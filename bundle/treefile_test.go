@@ -95,44 +95,78 @@ func TestTheListOfArtifactsIsReadFromTheBeginningOfATree(t *testing.T) {
 }
 
 func TestFloating(t *testing.T) {
+	t.Parallel()
+	const floating, unpinned, pinned = "floating", "unpinned", "pinned"
+	for _, c := range []struct {
+		artifact bundle.Artifact
+		want     string
+	}{
+		{bundle.Artifact{Type: bundle.ArtifactGit, Reference: "https://git/x#main"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactGit, Reference: "https://git/x#v1.2.3"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactGit, Reference: "https://git/x#main", Digest: "sha1:0123"}, pinned},
+		{bundle.Artifact{Type: bundle.ArtifactOCI, Reference: "oci://registry/x:1.2.3"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "https://charts/x:1.2.3"}, unpinned},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "oci://registry:5000/x:v1.2.3-rc.1"}, unpinned},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "https://charts/x:1.2.x"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "https://charts/x:*"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "https://charts/x:*", Digest: "sha256:1"}, pinned},
+		{bundle.Artifact{Type: bundle.ArtifactChart, Reference: "https://charts/x"}, floating},
+		{bundle.Artifact{Type: bundle.ArtifactImage, Reference: "docker.io/x:latest"}, unpinned},
+		{bundle.Artifact{Type: bundle.ArtifactImage, Reference: "docker.io/x:latest", Digest: "sha256:1"}, pinned},
+		{bundle.Artifact{Type: bundle.ArtifactZarf, Reference: "oci://registry/x:1"}, unpinned},
+		{bundle.Artifact{Type: "newer", Reference: "x"}, floating}, // nobody here knows whether an engine follows it
+	} {
+		c.artifact.UsedBy, c.artifact.Unresolved = []string{"web"}, c.artifact.Digest == ""
+		assignments, artifacts := []bundle.Assignment{{Name: "db"}, {Name: "web"}}, []bundle.Artifact{c.artifact}
+		got := pinned
+		if len(bundle.Floating(assignments, artifacts)) > 0 {
+			got = floating
+		} else if len(bundle.Unpinned(assignments, artifacts)) > 0 {
+			got = unpinned
+		}
+		require.Equal(t, c.want, got, c.artifact.Reference)
+	}
+
 	assignments := []bundle.Assignment{{Name: "web"}, {Name: "bucket", Floating: true}, {Name: "api"}, {Name: "db"}}
 	artifacts := []bundle.Artifact{
-		{Type: bundle.ArtifactGit, Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"api", "web"}},
-		{Type: bundle.ArtifactImage, Reference: "docker.io/db@sha256:1", Digest: "sha256:1", UsedBy: []string{"api", "db"}},
-		{Type: bundle.ArtifactImage, Reference: "docker.io/x:1", Unresolved: true, UsedBy: []string{"api"}},
+		{Type: bundle.ArtifactGit, Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"web"}},
+		{Type: bundle.ArtifactImage, Reference: "docker.io/x:1", Unresolved: true, UsedBy: []string{"api", "bucket", "web"}},
 	}
-	require.Equal(t, []string{"api", "bucket", "web"}, bundle.Floating(assignments, artifacts))
-	require.Equal(t, []string{"bucket"}, bundle.Floating(assignments, nil))
+	require.Equal(t, []string{"bucket", "web"}, bundle.Floating(assignments, artifacts))
+	require.Equal(t, []string{"api"}, bundle.Unpinned(assignments, artifacts), "what floats is listed once")
 }
 
-// TestFloatingOf reads the lists of a packed tree.
-func TestFloatingOf(t *testing.T) {
+// TestMovingOf reads the lists of a packed tree.
+func TestMovingOf(t *testing.T) {
 	lines, err := bundle.MarshalAssignments([]bundle.Assignment{{Name: "web", Content: digest.FromString("")}, {Name: "db", Content: digest.FromString("")}})
 	require.NoError(t, err)
-	list, _, err := bundle.MarshalArtifacts([]bundle.Artifact{{Type: bundle.ArtifactGit, Name: "x", Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"web"}}})
+	list, _, err := bundle.MarshalArtifacts([]bundle.Artifact{{Type: bundle.ArtifactGit, Name: "x", Reference: "https://git/x#main", Unresolved: true, UsedBy: []string{"web"}}, {Type: bundle.ArtifactImage, Name: "y", Reference: "docker.io/y:1", Unresolved: true, UsedBy: []string{"db"}}})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		name  string
 		files []bundle.File
-		want  []string
+		want  bundle.Moving
 		err   string
 	}{
-		{"an artifact without a commit", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}, {Path: bundle.ArtifactsPath, Data: list}}, []string{"web"}, ""},
-		{"no artifacts", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}}, nil, ""},
-		{"no list of assignments", []bundle.File{{Path: "a/b", Data: lines}}, nil, "has no .wherry/assignments.ndjson"},
+		{
+			"a source without a commit, an image without a digest", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}, {Path: bundle.ArtifactsPath, Data: list}},
+			bundle.Moving{Floating: []string{"web"}, Unpinned: []string{"db"}}, "",
+		},
+		{"no artifacts", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}}, bundle.Moving{}, ""},
+		{"no list of assignments", []bundle.File{{Path: "a/b", Data: lines}}, bundle.Moving{}, "has no .wherry/assignments.ndjson"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			packed, err := bundle.Pack(c.files)
 			require.NoError(t, err)
 			layer := ocispec.Descriptor{MediaType: bundle.MediaTypeTree, Digest: digest.FromBytes(packed.Gzip), Size: int64(len(packed.Gzip))}
-			got, err := bundle.FloatingOf(context.Background(), &oneBlob{data: packed.Gzip}, layer)
+			got, err := bundle.MovingOf(context.Background(), &oneBlob{data: packed.Gzip}, layer)
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
 				return
 			}
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
-			_, err = bundle.FloatingOf(context.Background(), &oneBlob{data: packed.Gzip[1:]}, layer)
+			_, err = bundle.MovingOf(context.Background(), &oneBlob{data: packed.Gzip[1:]}, layer)
 			require.Error(t, err, "a tree of other content")
 		})
 	}

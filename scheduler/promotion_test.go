@@ -64,8 +64,8 @@ func TestPromotionOfEveryField(t *testing.T) {
         soakIn: [dev, stage]
         maxReportAge: 36h
         requiredClusters: {matchLabels: {pilot: "true"}}
-        requirePinned: true
         allowEmptyCohort: true
+        allowFloating: true
         approvals: {required: 2, group: leads}
         override: {required: 1, group: leads}
         check: {name: smoke, command: ./smoke.sh, timeout: 5m}
@@ -86,7 +86,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	gate := promotion.Gate{
 		MinReported: 90, MinCompliant: 95.5, MaxFailed: 2, MaxQuarantined: 1, MaxFailures: 20,
 		Soak: 24 * time.Hour, SoakIn: []string{"dev", "stage"}, MaxReportAge: 36 * time.Hour, Required: got.Gate.Required,
-		RequirePinned: true, AllowEmptyCohort: true,
+		AllowEmptyCohort: true, AllowFloating: true,
 		Approvals: promotion.Approvals{Required: 2, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Override:  promotion.Approvals{Required: 1, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Check:     &promotion.Check{Name: "smoke", Command: "./smoke.sh", Timeout: 5 * time.Minute},
@@ -100,7 +100,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 		},
 	}
 	rings := gate
-	rings.SoakIn, rings.RequirePinned, rings.Approvals, rings.Check = nil, false, promotion.Approvals{}, nil
+	rings.SoakIn, rings.Approvals, rings.Check = nil, promotion.Approvals{}, nil
 	require.Equal(t, promotion.Policy{
 		Name: "coffee", Environment: "prod", Chain: []string{"dev", "stage", "prod"}, Rings: []string{"canary", "early", "stable"},
 		Gate: gate, RingGate: rings, ChangeRequest: true, Groups: groups,
@@ -185,6 +185,7 @@ func TestPromotionMistakes(t *testing.T) {
 		{"a negative number", gate("maxFailed: -1"), "a.yaml:10: maxFailed is -1: nothing can have less than none", "E1021"},
 		{"negative failures", gate("maxFailures: -1"), "maxFailures is -1", "E1021"},
 		{"negative quarantine", gate("maxQuarantined: -2"), "maxQuarantined is -2", "E1021"},
+		{"pinned, and floating", gate("{requirePinned: true, allowFloating: true}"), "a.yaml:10: allowFloating lets pass what requirePinned refuses (remove one of them)", "E1020"},
 		{"half a cluster", gate("maxFailed: 1.5"), "must be a whole number", "E1002"},
 		{"a soak without a unit", gate("soak: one day"), `a.yaml:10: soak: "one day" is not a duration`, "E1020"},
 		{"a report age of nothing", gate("maxReportAge: 0s"), "maxReportAge: 0s is too short", "E1020"},

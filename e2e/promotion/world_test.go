@@ -274,9 +274,9 @@ kind: Workload
 metadata: {name: %[1]s}
 spec:
   deploymentTargets:
-    - {name: d, environment: dev, manifests: {repo: "https://example.invalid/m", branch: main, path: ./%[1]s}}
-    - {name: s, environment: stage, manifests: {repo: "https://example.invalid/m", branch: main, path: ./%[1]s}}
-    - {name: p, environment: prod, manifests: {repo: "https://example.invalid/m", branch: main, path: ./%[1]s}}
+    - {name: d, environment: dev, manifests: {repo: "https://example.invalid/m", commit: c0ffee6789012345678901234567890123456789, path: ./%[1]s}}
+    - {name: s, environment: stage, manifests: {repo: "https://example.invalid/m", commit: c0ffee6789012345678901234567890123456789, path: ./%[1]s}}
+    - {name: p, environment: prod, manifests: {repo: "https://example.invalid/m", commit: c0ffee6789012345678901234567890123456789, path: ./%[1]s}}
 `
 
 const environmentObjects = `apiVersion: scheduler.kalypso.io/v1alpha1

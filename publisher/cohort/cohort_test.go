@@ -64,8 +64,11 @@ func (w *world) publish(commit string, types ...string) map[string]digest.Digest
 			Name: "web-live", ClusterType: name, Workload: "web", Target: "live", Adapter: "directory",
 			Files: []scheduler.File{{Path: "reconciler.yaml", Data: []byte("text: " + content + "\n")}},
 		}
-		if content == "floating" {
+		switch content {
+		case "unpinned":
 			a.Files[0].Data = []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: web, image: \"example.com/web:latest\"}]}\n")
+		case "floating":
+			a.Files[0].Data = []byte("apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: web}\nspec: {url: \"https://example.com/web\", ref: {branch: main}}\n")
 		}
 		result.ClusterTypes = append(result.ClusterTypes, scheduler.ClusterTypeResult{Name: name, Assignments: []scheduler.Assignment{a}})
 	}
@@ -289,7 +292,7 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 	require.Nil(t, found, "nothing is published")
 
 	w.publish(commit("a"), "drone=one", "large=one")
-	w.publish(commit("b"), "drone=two", "large=floating")
+	w.publish(commit("b"), "drone=unpinned", "large=floating")
 	other := w.key
 	w.key = keytest.New(t)
 	w.publish(commit("c"), "drone=three", "large=three")
@@ -308,6 +311,7 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"coffee", "stage", commit("b")}, []string{got.Platform, got.Environment, got.BaseCommit})
 	require.Equal(t, []string{"large/web-live"}, got.Floating)
+	require.Equal(t, []string{"drone/web-live"}, got.Unpinned)
 	require.Len(t, got.Contents, 2)
 
 	// Content, and not the release, is what a decision is about: of the same content it is the same.
@@ -328,14 +332,17 @@ func TestTheCandidateOfAnEnvironment(t *testing.T) {
 func TestTheCandidateOfARing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "canary", "early", "stable")
-	w.publish(commit("a"), "drone=one", "large=one")
-	w.publish(commit("b"), "drone=two", "large=one")
+	w.publish(commit("a"), "drone=one", "large=unpinned")
+	w.publish(commit("b"), "drone=floating", "large=unpinned")
 	h := w.history()
 	rings := []string{"canary", "early", "stable"}
 	got, err := h.RingCandidate(t.Context(), h.Newest(), rings, "early")
 	require.NoError(t, err)
 	require.Equal(t, commit("b"), got.BaseCommit)
 	require.Len(t, got.Contents, 1, "large has not changed")
+	require.NoError(t, h.AddMoving(t.Context(), h.Newest(), "canary", got))
+	require.Equal(t, []string{"drone/web-live"}, got.Floating, "of large nothing is to be judged")
+	require.ErrorContains(t, h.AddMoving(t.Context(), h.Newest(), "early", got), "ring early has other content of cluster type drone by now")
 	stays, err := h.RingStays(t.Context(), "canary", got)
 	require.NoError(t, err)
 	require.Equal(t, []gate.Stay{{From: start.Add(2 * time.Hour)}}, stays)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/errdef"
 
@@ -78,7 +79,13 @@ type History struct {
 
 	reader *Reader
 	mu     sync.Mutex
-	known  map[digest.Digest]*bundle.Release // nil for one that is not there, or not trusted
+	known  map[digest.Digest]*read // nil for one that is not there, or not trusted
+}
+
+// read is a release that was read, with the descriptor of its tree.
+type read struct {
+	bundle.Release
+	tree ocispec.Descriptor
 }
 
 // History reads the newest records of an environment. Records that are broken, of another platform, or that the signers
@@ -105,7 +112,7 @@ func (r *Reader) History(ctx context.Context, environment string) (*History, err
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*bundle.Release{}}
+	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*read{}}
 	var others []string
 	for i, v := range found {
 		switch {
@@ -185,9 +192,9 @@ func (h *History) Find(commit string) (*bundle.EnvironmentRecord, error) {
 
 const minCommit = 7
 
-// Candidate returns what a record has that is to be promoted. With floating, the trees are read for the assignments whose content
+// Candidate returns what a record has that is to be promoted. With moving, the trees are read for the assignments whose content
 // is not pinned.
-func (h *History) Candidate(ctx context.Context, record *bundle.EnvironmentRecord, floating bool) (*gate.Candidate, error) {
+func (h *History) Candidate(ctx context.Context, record *bundle.EnvironmentRecord, moving bool) (*gate.Candidate, error) {
 	c := &gate.Candidate{
 		Platform: record.Platform, Environment: record.Environment, BaseCommit: record.BaseCommit, IssuedAt: record.IssuedAt,
 		Incomplete: slices.Clone(record.Incomplete), Contents: map[string]digest.Digest{},
@@ -210,10 +217,10 @@ func (h *History) Candidate(ctx context.Context, record *bundle.EnvironmentRecor
 		newest := of.NewestOf(record, typ)
 		c.Contents[typ], trees[typ] = h.release(newest).Content.DiffID, newest
 	}
-	if !floating {
+	if !moving {
 		return c, nil
 	}
-	return c, h.addFloating(ctx, c, trees)
+	return c, h.addMoving(ctx, c, trees)
 }
 
 // RingCandidate returns what the ring before one of the rings, which are narrowest first, has and that ring does not; nil if there
@@ -260,6 +267,26 @@ func (h *History) RingCandidate(ctx context.Context, record *bundle.EnvironmentR
 		return nil, nil
 	}
 	return c, nil
+}
+
+// AddMoving adds to the candidate of a ring, which has what the ring before it has in the record, the assignments whose content is
+// not pinned. It is an error if the record has other content in that ring.
+func (h *History) AddMoving(ctx context.Context, record *bundle.EnvironmentRecord, before string, c *gate.Candidate) error {
+	var wanted []typed
+	trees := map[string]digest.Digest{}
+	for typ := range c.Contents {
+		trees[typ] = record.Rings[typ][before]
+		wanted = append(wanted, typed{typ, trees[typ]})
+	}
+	if err := h.load(ctx, wanted); err != nil {
+		return err
+	}
+	for typ, content := range c.Contents {
+		if has := h.release(trees[typ]); has == nil || has.Content.DiffID != content {
+			return fmt.Errorf("record %s of environment %s: ring %s has other content of cluster type %s by now: run it again", record.Tag(), h.Environment, before, typ)
+		}
+	}
+	return h.addMoving(ctx, c, trees)
 }
 
 // Stays returns the times that the environment had a commit of the base, oldest first.
@@ -315,7 +342,10 @@ type typed struct {
 func (h *History) release(d digest.Digest) *bundle.Release {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.known[d]
+	if found := h.known[d]; found != nil {
+		return &found.Release
+	}
+	return nil
 }
 
 // lacks reports whether a release that a record names for a cluster type was not found.
@@ -360,23 +390,27 @@ func (h *History) load(ctx context.Context, wanted []typed) error {
 }
 
 // release returns nil for a release that is not there, or not trusted.
-func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (*bundle.Release, error) {
+func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (*read, error) {
 	stream := bundle.Stream{Platform: h.Platform, Environment: h.Environment, ClusterType: w.clusterType}
 	repo, err := r.store.Repository(stream.Repository())
 	if err != nil {
 		return nil, err
 	}
 	desc, err := repo.Resolve(ctx, w.String())
-	var release *bundle.Release
+	var release *read
 	switch {
 	case err != nil:
 	case named:
-		_, release, err = releases.ReadRelease(ctx, repo, desc)
+		var m *ocispec.Manifest
+		var found *bundle.Release
+		if m, found, err = releases.ReadRelease(ctx, repo, desc); err == nil {
+			release = &read{*found, m.Layers[0]}
+		}
 	default:
 		var v *bundle.Verified
 		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
 		if err == nil {
-			release = &v.Release
+			release = &read{v.Release, v.Tree}
 		}
 	}
 	if err := releases.UnlessRefused(err); err != nil && !errors.Is(err, errdef.ErrNotFound) {
@@ -388,8 +422,8 @@ func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (
 	return release, nil
 }
 
-// addFloating reads the trees of releases, by cluster type, for the assignments whose content is not pinned.
-func (h *History) addFloating(ctx context.Context, c *gate.Candidate, trees map[string]digest.Digest) error {
+// addMoving reads the trees of releases that were loaded, by cluster type, for the assignments whose content is not pinned.
+func (h *History) addMoving(ctx context.Context, c *gate.Candidate, trees map[string]digest.Digest) error {
 	var mu sync.Mutex
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -399,27 +433,26 @@ func (h *History) addFloating(ctx context.Context, c *gate.Candidate, trees map[
 			if err != nil {
 				return err
 			}
-			desc, err := repo.Resolve(ctx, d.String())
-			if err != nil {
-				return err
-			}
-			m, _, err := releases.ReadRelease(ctx, repo, desc)
-			if err != nil {
-				return err
-			}
-			names, err := bundle.FloatingOf(ctx, repo, m.Layers[0])
+			h.mu.Lock()
+			tree := h.known[d].tree
+			h.mu.Unlock()
+			found, err := bundle.MovingOf(ctx, repo, tree)
 			if err != nil {
 				return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			for _, name := range names {
+			for _, name := range found.Floating {
 				c.Floating = append(c.Floating, typ+"/"+name)
+			}
+			for _, name := range found.Unpinned {
+				c.Unpinned = append(c.Unpinned, typ+"/"+name)
 			}
 			return nil
 		})
 	}
 	err := g.Wait()
 	slices.Sort(c.Floating)
+	slices.Sort(c.Unpinned)
 	return err
 }

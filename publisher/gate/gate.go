@@ -27,7 +27,7 @@ const (
 const (
 	RulePublished  = "published"  // the environment below has the commit, in a record
 	RuleComplete   = "complete"   // nothing of it is incomplete
-	RulePinned     = "pinned"     // no assignment is floating
+	RulePinned     = "pinned"     // no assignment is floating or, if asked for, without digests
 	RuleCohort     = "cohort"     // there are clusters
 	RuleReported   = "reported"   // enough have reported
 	RuleCompliant  = "compliant"  // enough of those are compliant
@@ -70,8 +70,9 @@ type Candidate struct {
 	BaseCommit  string
 	IssuedAt    time.Time
 	Incomplete  []string
-	// Floating names the assignments whose content is not pinned, as <cluster type>/<assignment>, sorted.
-	Floating []string
+	// Floating names the assignments whose content follows a source that moves, and Unpinned the others that need something without a
+	// digest, as <cluster type>/<assignment>, sorted; see [bundle.Floating] and [bundle.Unpinned].
+	Floating, Unpinned []string
 	// Contents are the digests of the trees, by cluster type.
 	Contents map[string]digest.Digest
 }

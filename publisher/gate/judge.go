@@ -114,17 +114,24 @@ func (j judge) complete() Rule {
 }
 
 func (j judge) pinned() Rule {
-	const wants = "0 floating assignments"
+	wants, change := "0 floating assignments", "have their sources name a commit or a digest, or deliver them embedded, and publish that commit"
+	var found []string
+	if j.Candidate != nil {
+		found = j.Candidate.Floating
+	}
+	if j.Gate.RequirePinned && j.Candidate != nil {
+		found = slices.Sorted(slices.Values(slices.Concat(found, j.Candidate.Unpinned)))
+	}
+	if j.Gate.RequirePinned {
+		wants, change = "0 assignments without commit or digest", "have their sources name a commit, their charts and images a digest, and publish that commit"
+	}
 	switch {
-	case !j.Gate.RequirePinned && j.Candidate == nil:
-		return pass(RulePinned, "unknown: no record", nothing)
-	case !j.Gate.RequirePinned:
-		return pass(RulePinned, fmt.Sprintf("%d floating", len(j.Candidate.Floating)), nothing)
+	case j.Gate.AllowFloating: // who asks need not have looked
+		return pass(RulePinned, nothing, nothing)
 	case j.Candidate == nil:
 		return unless(false, Wait, RulePinned, "unknown: no record", wants, "publish the commit first")
 	}
-	f := j.Candidate.Floating
-	return unless(len(f) == 0, Fail, RulePinned, listed(len(f), f), wants, "pin their sources to a commit or a digest, and publish that commit")
+	return unless(len(found) == 0, Fail, RulePinned, listed(len(found), found), wants, change)
 }
 
 func (j judge) cohort() Rule {

@@ -147,6 +147,11 @@ func TestEachRule(t *testing.T) {
 		}
 	}
 	none := func(*q) {}
+	moving := func(requirePinned bool, floating, unpinned []string) func(*q) {
+		return func(q *q) {
+			q.Gate.RequirePinned, q.Candidate.Floating, q.Candidate.Unpinned = requirePinned, floating, unpinned
+		}
+	}
 
 	for _, c := range []struct {
 		rule, when string
@@ -165,10 +170,16 @@ func TestEachRule(t *testing.T) {
 		{"complete", "there is no record", func(q *q) { q.Candidate = nil }, W, "unknown: no record", "0 incomplete cluster types", "publish the commit first"},
 		{"complete", "a type is held", func(q *q) { q.Candidate.Incomplete = []string{"drone"} }, F, "1: drone", "0 incomplete cluster types", "mend what is held in stage, and publish a commit without it"},
 
-		{"pinned", "none is floating", none, P, "0", "0 floating assignments", ""},
-		{"pinned", "nobody asks", func(q *q) { q.Gate.RequirePinned, q.Candidate.Floating = false, []string{"drone/till"} }, P, "1 floating", "-", ""},
-		{"pinned", "there is no record", func(q *q) { q.Candidate = nil }, W, "unknown: no record", "0 floating assignments", "publish the commit first"},
-		{"pinned", "many are floating", func(q *q) { q.Candidate.Floating = []string{"a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "c/1"} }, F, "7: a/1, a/2, a/3, b/1, b/2 and 2 more", "0 floating assignments", "pin their sources to a commit or a digest, and publish that commit"},
+		{"pinned", "all is pinned", none, P, "0", "0 assignments without commit or digest", ""},
+		{"pinned", "images need no digest", moving(false, nil, []string{"drone/till"}), P, "0", "0 floating assignments", ""},
+		{"pinned", "images need a digest", moving(true, nil, []string{"drone/till"}), F, "1: drone/till", "0 assignments without commit or digest", "have their sources name a commit, their charts and images a digest, and publish that commit"},
+		{"pinned", "one is floating", moving(false, []string{"drone/till"}, nil), F, "1: drone/till", "0 floating assignments", "have their sources name a commit or a digest, or deliver them embedded, and publish that commit"},
+		{"pinned", "one is floating, and one has no digest", moving(true, []string{"drone/till"}, []string{"drone/api"}), F, "2: drone/api, drone/till", "0 assignments without commit or digest", "have their sources name a commit, their charts and images a digest, and publish that commit"},
+		{"pinned", "they may be floating", both(moving(false, []string{"drone/till"}, nil), func(q *q) { q.Gate.AllowFloating = true }), P, "-", "-", ""},
+		{"pinned", "there is no record", func(q *q) { q.Candidate = nil }, W, "unknown: no record", "0 assignments without commit or digest", "publish the commit first"},
+		{"pinned", "there is no record, and images need no digest", func(q *q) { q.Candidate, q.Gate.RequirePinned = nil, false }, W, "unknown: no record", "0 floating assignments", "publish the commit first"},
+		{"pinned", "there is no record, and they may be floating", func(q *q) { q.Candidate, q.Gate.RequirePinned, q.Gate.AllowFloating = nil, false, true }, P, "-", "-", ""},
+		{"pinned", "many are floating", moving(false, []string{"a/1", "a/2", "a/3", "b/1", "b/2", "b/3", "c/1"}, nil), F, "7: a/1, a/2, a/3, b/1, b/2 and 2 more", "0 floating assignments", "have their sources name a commit or a digest, or deliver them embedded, and publish that commit"},
 
 		{"cohort", "there are clusters", none, P, "100, and 1 that do not report", "at least 1 cluster that was registered before the record", ""},
 		{"cohort", "nobody has to be there", func(q *q) { q.Gate.AllowEmptyCohort = true; counts(0, 0, 0, 0)(q) }, P, "0", "-", ""},

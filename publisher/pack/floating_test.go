@@ -42,28 +42,28 @@ func TestWhatFloatsIsPublished(t *testing.T) {
 		assignment("commit", follow+source+"{commit: "+commit+"}}\n"),
 		assignment("digest", pod+pinned+"}]}\n"),
 	}
-	floating := func(assignments []scheduler.Assignment) ([]string, []byte) {
+	moving := func(assignments []scheduler.Assignment) (bundle.Moving, []byte) {
 		packed, _, err := Tree(assignments, nil)
 		require.NoError(t, err)
 		at := ocispec.Descriptor{Digest: digest.FromBytes(packed.Gzip), Size: int64(len(packed.Gzip))}
-		names, err := bundle.FloatingOf(context.Background(), layer(packed.Gzip), at)
+		names, err := bundle.MovingOf(context.Background(), layer(packed.Gzip), at)
 		require.NoError(t, err)
 		files, err := bundle.TreeFiles(context.Background(), layer(packed.Gzip), at, bundle.AssignmentsPath)
 		require.NoError(t, err)
 		return names, files[bundle.AssignmentsPath]
 	}
-	names, lines := floating(steady)
-	require.Empty(t, names)
+	found, lines := moving(steady)
+	require.Empty(t, found)
 	require.NotContains(t, string(lines), "floating", "where nothing floats, the tree is as it was")
 
 	byTag := assignment("pinned-tag", pod+"ghcr.io/y:1}]}\n")
 	byTag.Pinned = []scheduler.Pinned{{Type: "image", Name: "ghcr.io/y", Reference: "ghcr.io/y:1", Digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}}
-	names, lines = floating(append(steady,
+	found, lines = moving(append(steady,
 		assignment("branch", follow+source+"{branch: main}}\n"),
 		assignment("tag", pod+"ghcr.io/x:1}]}\n"),
 		assignment("elsewhere", follow),
 		byTag,
 	))
-	require.Equal(t, []string{"branch", "elsewhere", "tag"}, names)
+	require.Equal(t, bundle.Moving{Floating: []string{"branch", "elsewhere"}, Unpinned: []string{"tag"}}, found)
 	require.Equal(t, 1, bytes.Count(lines, []byte(`"floating":true`)), "of the others the list of artifacts tells")
 }

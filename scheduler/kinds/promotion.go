@@ -74,10 +74,14 @@ type PromotionGate struct {
 	MaxReportAge Text `yaml:"maxReportAge"`
 	// RequiredClusters selects clusters by their labels, all of which have to be compliant. By default there are none.
 	RequiredClusters LabelSelector `yaml:"requiredClusters"`
-	// RequirePinned refuses a commit with an assignment whose content is not pinned.
+	// RequirePinned asks that all charts, images and packages are named by digest, too. Floating assignments never pass without
+	// allowFloating.
 	RequirePinned Flag `yaml:"requirePinned"`
 	// AllowEmptyCohort lets a gate pass although there are no clusters that could prove the commit.
 	AllowEmptyCohort Flag `yaml:"allowEmptyCohort"`
+	// AllowFloating lets assignments pass whose content follows a branch or another source that moves, as an app team's branch in
+	// Kalypso. Its content changes in all environments at once, and no gate holds it.
+	AllowFloating Flag `yaml:"allowFloating"`
 	// Approvals are the people who have to agree.
 	Approvals PromotionApprovals `yaml:"approvals"`
 	// Override are the people who may override rules. By default nobody may.

@@ -71,9 +71,12 @@ type Gate struct {
 	MaxReportAge time.Duration
 	// Required selects clusters of the cohort that all have to be compliant; nil selects none.
 	Required labels.Selector
-	// RequirePinned refuses a commit with an assignment whose content is not pinned. Such an assignment is floating.
+	// RequirePinned refuses also a commit with an assignment that needs a chart, an image or a package without a digest.
 	RequirePinned    bool
 	AllowEmptyCohort bool
+	// AllowFloating lets assignments pass whose content follows a branch, a tag or another source that moves. What clusters have
+	// proved is then not what the next environment gets. It excludes RequirePinned.
+	AllowFloating bool
 	Approvals        Approvals
 	Override         Approvals // who may override rules; with none, nobody may
 	Check            *Check    // nil for none

@@ -233,7 +233,7 @@ func (g *gathering) promotion(ctx context.Context) error {
 	if err != nil || record == nil {
 		return err
 	}
-	if g.q.Candidate, err = g.history.Candidate(ctx, record, g.q.Gate.RequirePinned); err != nil {
+	if g.q.Candidate, err = g.history.Candidate(ctx, record, !g.q.Gate.AllowFloating); err != nil {
 		return err
 	}
 	g.q.Commit = record.BaseCommit
@@ -270,6 +270,10 @@ func (g *gathering) ring(ctx context.Context) error {
 	if candidate == nil { // the ring has what the one before it has
 		if candidate, _ = g.history.Candidate(ctx, record, false); candidate == nil {
 			return nil
+		}
+	} else if !g.q.Gate.AllowFloating {
+		if err := g.history.AddMoving(ctx, record, g.ask.Policy.RingBefore(g.ask.Ring), candidate); err != nil {
+			return err
 		}
 	}
 	g.q.Candidate = candidate
@@ -389,7 +393,7 @@ func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform s
 func (f *Facts) Candidate(ctx context.Context, ask Ask) (*gate.Candidate, error) {
 	bare := *f
 	bare.Hub, bare.Clusters, bare.Reports, bare.Decisions = nil, nil, nil, nil
-	ask.Policy.Gate.Soak, ask.Policy.RingGate.Soak, ask.Policy.Gate.RequirePinned = 0, 0, false
+	ask.Policy.Gate.Soak, ask.Policy.RingGate.Soak, ask.Policy.Gate.AllowFloating, ask.Policy.RingGate.AllowFloating = 0, 0, true, true
 	q, err := bare.Question(ctx, ask)
 	return q.Candidate, err
 }

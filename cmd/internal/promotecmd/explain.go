@@ -98,7 +98,8 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	add(g.RequirePinned, "all assignments have pinned content")
+	add(!g.AllowFloating, "no assignment follows a branch or another source that moves")
+	add(g.RequirePinned, "all charts and images are named by digest")
 	if g.AllowEmptyCohort {
 		add(true, "the clusters of %s agree; there need not be any", from)
 	} else {
@@ -134,7 +135,7 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 		add(true, "it is not between %s and %s: %s", f.From.Format(time.RFC3339), f.Until.Format(time.RFC3339), cmp.Or(f.Reason, "a freeze"))
 	}
 	add(true, "nobody has paused automation, if automation asks")
-	add(g.Override.Required > 0, "or %d of %s (%s) override the rules that do not hold, with a reason; what is unpublished, held or floating stays out", g.Override.Required, g.Override.Group, names(g.Override))
+	add(g.Override.Required > 0, "or %d of %s (%s) override the rules that do not hold, with a reason; what is unpublished, held or not pinned stays out", g.Override.Required, g.Override.Group, names(g.Override))
 	return all
 }
 

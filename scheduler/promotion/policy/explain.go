@@ -123,8 +123,9 @@ func (w *ruleWriter) gate(g promotion.Gate, written *kinds.PromotionGate, below 
 	if below == "" {
 		whose, what = "the clusters of the rings before", "the release"
 	}
-	w.add("requirePinned", written.RequirePinned.Line, "%s", either(g.RequirePinned, "the content of every assignment is pinned", "content need not be pinned"))
+	w.add("requirePinned", written.RequirePinned.Line, "%s", either(g.RequirePinned, "all charts and images are named by digest", "charts and images need no digest"))
 	w.add("allowEmptyCohort", written.AllowEmptyCohort.Line, "%s", either(g.AllowEmptyCohort, "it passes also where there is no cluster", "at least one cluster has reported"))
+	w.add("allowFloating", written.AllowFloating.Line, "%s", either(g.AllowFloating, "content may follow a branch, which no gate holds", "no assignment follows a branch or another source that moves"))
 	w.add("maxReportAge", textLine(written.MaxReportAge), "a cluster whose report is older than %s is unknown", lengthText(g.MaxReportAge))
 	if g.MinReported == 0 {
 		w.add("minReported", written.MinReported.Line, "any share of %s may be unknown", whose)

@@ -295,7 +295,10 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 	if g.RequiredClusters.Line != 0 {
 		read.Required = r.selector(&g.RequiredClusters)
 	}
-	read.RequirePinned, read.AllowEmptyCohort = g.RequirePinned.Value, g.AllowEmptyCohort.Value
+	read.RequirePinned, read.AllowEmptyCohort, read.AllowFloating = g.RequirePinned.Value, g.AllowEmptyCohort.Value, g.AllowFloating.Value
+	if read.RequirePinned && read.AllowFloating {
+		r.mistake(g.AllowFloating.Line, "remove one of them", "allowFloating lets pass what requirePinned refuses")
+	}
 	read.Approvals = r.approvals("approvals", g.Approvals)
 	read.Override = r.approvals("override", g.Override)
 	read.Check = r.check(g.Check)
