@@ -149,8 +149,10 @@ func TestMovingOf(t *testing.T) {
 		err   string
 	}{
 		{
-			"a source without a commit, an image without a digest", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}, {Path: bundle.ArtifactsPath, Data: list}},
-			bundle.Moving{Floating: []string{"web"}, Unpinned: []string{"db"}}, "",
+			"a source without a commit, an image without a digest",
+			[]bundle.File{{Path: bundle.AssignmentsPath, Data: lines}, {Path: bundle.ArtifactsPath, Data: list}},
+			bundle.Moving{Floating: []string{"web"}, Unpinned: []string{"db"}},
+			"",
 		},
 		{"no artifacts", []bundle.File{{Path: bundle.AssignmentsPath, Data: lines}}, bundle.Moving{}, ""},
 		{"no list of assignments", []bundle.File{{Path: "a/b", Data: lines}}, bundle.Moving{}, "has no .wherry/assignments.ndjson"},

@@ -77,10 +77,10 @@ type Gate struct {
 	// AllowFloating lets assignments pass whose content follows a branch, a tag or another source that moves. What clusters have
 	// proved is then not what the next environment gets. It excludes RequirePinned.
 	AllowFloating bool
-	Approvals        Approvals
-	Override         Approvals // who may override rules; with none, nobody may
-	Check            *Check    // nil for none
-	Schedule         Schedule
+	Approvals     Approvals
+	Override      Approvals // who may override rules; with none, nobody may
+	Check         *Check    // nil for none
+	Schedule      Schedule
 }
 
 // Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
