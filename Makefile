@@ -68,11 +68,14 @@ build: ## bin/wherry and bin/wherry-agent
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 # Tests write many small files and sync each. They do so in memory where it is large enough and may hold programs;
-# the compiler keeps its own folder.
+# the compiler keeps its own folder. That is said in a file, with what the user's has: from the environment, tests would
+# take GOTMPDIR for their own files.
+TEST_ENV := dist/test.goenv
 TEST_TMP := $(shell test -w /dev/shm && ! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && \
-	df -Pm /dev/shm | awk 'END { if ($$4 >= 2048) print "GOTMPDIR=$(or $(TMPDIR),/tmp) TMPDIR=/dev/shm" }')
+	df -Pm /dev/shm | awk 'END { if ($$4 >= 2048) print "env -u GOTMPDIR GOENV=$(CURDIR)/$(TEST_ENV) TMPDIR=/dev/shm" }')
 
 test: ## all tests that need no network, cluster or container runtime
+	@mkdir -p $(dir $(TEST_ENV)); { grep -v '^GOTMPDIR=' "$$($(GO) env GOENV)" 2>/dev/null; echo 'GOTMPDIR=$(or $(GOTMPDIR),$(TMPDIR),/tmp)'; } >$(TEST_ENV)
 	$(TEST_TMP) $(GO) test -timeout 30m ./...
 	$(GO) test -C tools ./...
 
