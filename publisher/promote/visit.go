@@ -181,7 +181,8 @@ func (v *visit) compare(ctx context.Context, h *history, commit string) error {
 }
 
 // isSameBase reports whether a commit has the same base as the one that is pinned, since it changes folders of environments alone. Where
-// these are on the branch of the base, each pin is such a commit: promoting it would make the next one, without an end.
+// these are on the branch of the base, each pin is such a commit: promoting it would make the next one, without an end. If the base is
+// a folder of its own, its model may lack the Environment objects, and what lies beside that folder is no part of it.
 func (v *visit) isSameBase(ctx context.Context, h *history, commit string) (bool, error) {
 	if v.target.Place().Branch != v.base.Branch || v.options.Commit != "" {
 		return false, nil
