@@ -59,8 +59,8 @@ func (r Result) String() string {
 	return r.Environment + ": " + text
 }
 
-// reason names the rules that keep a commit back, and what would change them.
-func reason(v gate.Verdict) string {
+// Reason names the rules that keep a commit back, and what would change them.
+func Reason(v gate.Verdict) string {
 	var parts []string
 	for _, r := range v.Rules {
 		if r.Result != v.Result {

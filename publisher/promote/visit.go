@@ -238,12 +238,12 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 	case verdict.Commit != commit || verdict.Environment != v.result.Environment:
 		return fmt.Errorf("the gate of %s answered for %s in %s", v.result.Environment, short(verdict.Commit), verdict.Environment)
 	case verdict.Result == gate.Fail:
-		v.hold(reason(verdict), "wherry gate explain --environment "+v.result.Environment)
+		v.hold(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
 		return v.setStatus(ctx, commit, forge.Failure, reasonForStatus(verdict), "")
 	case !v.mayPass(commit):
 		return v.paused(ctx, commit)
 	case verdict.Result != gate.Pass:
-		v.wait(reason(verdict), "wherry gate explain --environment "+v.result.Environment)
+		v.wait(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
 		return v.setStatus(ctx, commit, forge.Pending, reasonForStatus(verdict), "")
 	}
 	if v.result.Older && !v.isPaused {

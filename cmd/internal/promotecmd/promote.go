@@ -1,6 +1,7 @@
 package promotecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,8 +48,8 @@ type promoting struct {
 	to       oci.Location
 	keys     []*keys.Key
 	trusted  trust.Signers
-	hub      gatefacts.Hub   // nil without one
-	withheld map[string]bool // the hosts of which a note says that no token is sent there
+	facts    *gatefacts.Facts // what gates are judged by, of the newest pass
+	withheld map[string]bool  // the hosts of which a note says that no token is sent there
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.
 	published func(*publisher.Published)
 }
@@ -250,7 +251,7 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.hub = facts.Hub
+	p.facts = facts
 	return &promote.Promoter{
 		Source: source,
 		Judge:  p.judge(facts),
@@ -403,5 +404,5 @@ func (p *promoting) failure(err error) error {
 	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
 		return flags.SourceFailure(err)
 	}
-	return p.Failure(err, &gatefacts.Facts{Location: p.to, Hub: p.hub})
+	return p.Failure(err, cmp.Or(p.facts, &gatefacts.Facts{Location: p.to}))
 }

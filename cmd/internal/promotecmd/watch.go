@@ -11,16 +11,15 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
-	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/promote"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
-
-// lookAtFacts is the longest time between two passes while a gate waits: reports come without a word.
-const lookAtFacts = 5 * time.Minute
 
 // watching is promote --watch.
 type watching struct {
@@ -30,7 +29,14 @@ type watching struct {
 	states   string            // of what is followed, when all was published last
 	renewAt  time.Time         // when all is published again
 	next     time.Time         // when a release has to be renewed
+	rings    gatefacts.Rings
+	// chain has the environments that are in the chain, as the step found them at its beginning.
+	chain []environment
 }
+
+// environment is one that could be read. The name of its platform is empty if there is no Platform object, and its source if the
+// platform is one environment.
+type environment struct{ name, platform, source string }
 
 // goOn runs passes again and again.
 func (p *promoting) goOn(cmd *cobra.Command) error {
@@ -46,43 +52,13 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	if err := w.follow(); err != nil {
 		return err
 	}
-	changes, stop, err := w.changes(cmd)
+	changes, stop, err := w.Changes(cmd)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	watched := flags.Watched{Format: p.format, Changes: changes, Sources: w.sources}
 	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) { return w.step(ctx, cmd, j) })
-}
-
-// changes tells of what a hub sees, until stop is called; nil without a hub.
-func (w *watching) changes(cmd *cobra.Command) (changes <-chan struct{}, stop func(), err error) {
-	if w.Fleet.Given() == "" {
-		return nil, func() {}, nil
-	}
-	hub, err := w.Fleet.Client(cmd)
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx, cancel := context.WithCancel(cmd.Context())
-	tell, ended := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for ctx.Err() == nil { // a hub that tells nothing is asked by every pass all the same
-			_ = hub.Events(ctx, -1, fleet.Query{}, func(fleet.Event) error {
-				select {
-				case tell <- struct{}{}:
-				default:
-				}
-				return nil
-			})
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookAtFacts):
-			}
-		}
-	}()
-	return tell, func() { cancel(); <-ended }, nil
 }
 
 func (w *watching) sources() []follow.Source { return flags.SourcesOf(w.followed, w.to.Dir) }
@@ -163,7 +139,71 @@ func (w *watching) step(ctx context.Context, cmd *cobra.Command, j *flags.Journa
 	if w.renewAt.After(now) && (next.IsZero() || w.renewAt.Before(next)) {
 		next = w.renewAt
 	}
-	return w.conclude(cmd, j, results, next, now)
+	next, failed, lost := w.conclude(cmd, j, results, next, now)
+	if lost != nil {
+		return next, follow.Stop(lost)
+	}
+	look, err, lost := w.advance(ctx, cmd, j, promoter.Source)
+	if lost != nil {
+		return next, follow.Stop(lost)
+	}
+	if errors.Is(err, publisher.ErrUnfinished) {
+		w.renewAt = time.Time{} // the next step publishes, which completes it
+	}
+	if !look.IsZero() && (next.IsZero() || look.Before(next)) {
+		next = look
+	}
+	return next, errors.Join(failed, err)
+}
+
+// advance brings what is in the rings of environments to the next ones as far as their gates pass.
+func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Journal, source platform.Source) (next time.Time, err, lost error) {
+	var all []advance.Options
+	var failed []error
+	policies := map[string]promotion.Policy{}
+	for _, e := range w.chain {
+		if w.options.To != "" && w.options.To != e.name {
+			continue
+		}
+		record, err := w.record(ctx, cmd, e.platform, e.name)
+		if err == nil && (record == nil || len(record.Rings) == 0) {
+			continue
+		}
+		var policy promotion.Policy
+		if err == nil {
+			policy, err = policyNow(ctx, source, e.source)
+		}
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", e.name, err))
+			continue
+		}
+		policies[e.name] = policy
+		if len(record.RingOrder) > 1 || len(policy.Rings) > 1 {
+			all = append(all, advance.Options{Environment: e.name, Rings: policy.Rings})
+		}
+	}
+	opts := publisher.PublishOptions{OCI: w.Registry.Options(), Parallel: publisher.DefaultParallel}
+	if w.trust != "" {
+		opts.Trust = w.trusted
+	}
+	w.rings.Tell = func(done *publisher.Published) {
+		(&releasecmd.Publication{To: w.to, Registry: w.Registry, Fleet: w.Fleet}).TellHub(cmd, done)
+	}
+	next, err, lost = w.rings.Advance(ctx, j, w.to, w.keys, all, w.facts.RingGate(policies), opts)
+	if err != nil {
+		failed = append(failed, w.failing(err))
+	}
+	return next, errors.Join(failed...), lost
+}
+
+// policyNow reads the policy that an environment has after the pass, which may have brought it another one.
+func policyNow(ctx context.Context, source platform.Source, name string) (promotion.Policy, error) {
+	source.Environment = name
+	loaded, err := platform.LoadPlatform(ctx, source)
+	if err != nil {
+		return promotion.Policy{}, err
+	}
+	return loaded.Model.Promotion()
 }
 
 // first returns the first environment of the chain, and notes what is to be followed.
@@ -183,6 +223,7 @@ func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, erro
 		}
 	}
 	first := ""
+	w.chain = nil
 	for _, name := range names {
 		source := p.Source
 		source.Environment = name
@@ -195,15 +236,19 @@ func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, erro
 			w.followed.AddBranch(b.Repo, b.Branch, source.Mirrors) // whose newest commit the first environment gets
 		}
 		policy, err := loaded.Model.Promotion()
-		if err == nil && len(policy.Chain) > 0 && first == "" {
+		if err != nil || len(policy.Chain) == 0 {
+			continue
+		}
+		w.chain = append(w.chain, environment{loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name})
+		if first == "" {
 			first = policy.Chain[0]
 		}
 	}
 	return first, nil
 }
 
-// conclude prints what is new since the last step, and returns the moment of the next.
-func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []promote.Result, next, now time.Time) (time.Time, error) {
+// conclude prints what is new since the last step, and returns the moment of the next, what failed, and the error of printing.
+func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []promote.Result, next, now time.Time) (_ time.Time, failure, lost error) {
 	var failed []error
 	for _, r := range results {
 		for _, warning := range r.Warnings {
@@ -214,7 +259,7 @@ func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []prom
 			failed = append(failed, fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
 			continue
 		case promote.Waiting, promote.Held:
-			if again := now.Add(lookAtFacts); next.IsZero() || again.Before(next) {
+			if again := now.Add(gatefacts.LookAtFacts); next.IsZero() || again.Before(next) {
 				next = again
 			}
 		}
@@ -226,10 +271,10 @@ func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []prom
 		}
 		text := strings.TrimPrefix(r.String(), r.Environment+": ")
 		if err := j.Print(flags.Line{Event: string(r.State), Environment: r.Environment, Message: text, Hint: r.Hint, Result: r}); err != nil {
-			return next, follow.Stop(err)
+			return next, errors.Join(failed...), err
 		}
 	}
-	return next, errors.Join(failed...)
+	return next, errors.Join(failed...), nil
 }
 
 func (w *watching) failing(err error) error {

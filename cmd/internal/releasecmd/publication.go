@@ -109,7 +109,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	if opts.Message != "" && !slices.ContainsFunc(done.ClusterTypes, publisher.PublishedType.Released) {
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
-	p.tellHub(cmd, done)
+	p.TellHub(cmd, done)
 	if err := conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet); err != nil || pause == nil {
 		return done, err
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
-// tellHub sends what was published to the hub of --hub, and prints a warning if it cannot: that is never an error, since the
+// TellHub sends what was published to the hub of --hub, and prints a warning if it cannot: that is never an error, since the
 // publication stands.
-func (p *Publication) tellHub(cmd *cobra.Command, done *publisher.Published) {
+func (p *Publication) TellHub(cmd *cobra.Command, done *publisher.Published) {
 	url := p.Fleet.Given()
 	if url == "" || done.Record.Digest == "" {
 		return

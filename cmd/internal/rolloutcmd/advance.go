@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
+	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -35,10 +36,13 @@ type advancing struct {
 	trust   string
 	format  string
 	options advance.Options
+	watch   flags.Watch
 
 	loc     oci.Location
 	keys    []*keys.Key
 	trusted trust.Signers
+	// followed is what the policy is read from, with --watch.
+	followed platform.Followed
 }
 
 func newAdvanceCommand() *cobra.Command {
@@ -60,9 +64,13 @@ clusters. Run it again as often as you like.
 Exit codes: 0 if a ring was advanced, or all have the same; 5 if a gate waits or signatures are missing, and 1 if a gate
 says no, while nothing was advanced.
 
+` + flags.WatchHelp + ` A hub tells of reports at once; without one, gates that wait are asked every five
+minutes. "wherry promote --watch" advances the rings of each environment of its chain too.
+
 ` + flags.SignerHelp,
 		Example: `  wherry rollout advance ./platform --environment prod --to oci://127.0.0.1:5000/edge --key cosign.key
-  wherry rollout advance -e prod --hub https://hub.example.com --ring early`,
+  wherry rollout advance -e prod --hub https://hub.example.com --ring early
+  wherry rollout advance -e prod --watch`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.run,
 	}
@@ -77,12 +85,16 @@ says no, while nothing was advanced.
 	f.StringVar(&a.trust, "trust", "", flags.TrustUsage)
 	f.StringVar(&a.options.Ring, "ring", "", "advance only to the ring `NAME`")
 	f.StringVar(&a.options.ClusterType, "cluster-type", "", "advance only this `TYPE` of clusters (default all)")
+	a.watch.AddTo(cmd, "go on: advance each ring when its gate passes")
 	cli.NotEmpty(cmd, "to", "trust", "ring", "cluster-type")
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	return cmd
 }
 
 func (a *advancing) run(cmd *cobra.Command, args []string) error {
+	if err := a.watch.Check(cmd, a.format); err != nil {
+		return err
+	}
 	place, err := a.Source.Resolve(cmd, args)
 	if err != nil {
 		return err
@@ -90,21 +102,16 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	if err := a.open(cmd, a.Source.Settings()); err != nil {
 		return err
 	}
-	facts, policy, err := a.facts(cmd, place)
+	if a.watch.On {
+		return a.goOn(cmd, place)
+	}
+	facts, judge, err := a.facts(cmd, place)
 	if err != nil {
 		return err
 	}
-	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
-	opts := publisher.PublishOptions{OCI: a.Registry.Options(), Parallel: publisher.DefaultParallel}
-	if a.trust != "" {
-		opts.Trust = a.trusted
-	}
-	done, err := advance.Once(cmd.Context(), a.loc, a.keys, a.options, GateOf(facts, policy), opts)
+	done, err := advance.Once(cmd.Context(), a.loc, a.keys, a.options, judge, a.publishOptions())
 	if err != nil {
-		if errors.Is(err, publisher.ErrUnfinished) {
-			return cli.Fail(cli.Failed, err, "publish again, which completes it")
-		}
-		return a.Failure(err, facts)
+		return a.failure(err, facts)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -113,6 +120,49 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return a.conclude(cmd, done)
+}
+
+// goOn advances again and again.
+func (a *advancing) goOn(cmd *cobra.Command, place string) error {
+	changes, stop, err := a.Changes(cmd)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	var rings gatefacts.Rings
+	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return flags.SourcesOf(a.followed, a.loc.Dir) }}
+	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
+		if err := a.readTrust(cmd); err != nil {
+			return time.Time{}, err
+		}
+		facts, judge, err := a.facts(cmd, place)
+		if err != nil {
+			return time.Time{}, err
+		}
+		next, err, lost := rings.Advance(ctx, j, a.loc, a.keys, []advance.Options{a.options}, judge, a.publishOptions())
+		if lost != nil {
+			return next, follow.Stop(lost)
+		}
+		if next.IsZero() { // somebody may publish
+			next = time.Now().Add(gatefacts.LookAtFacts)
+		}
+		return next, a.failure(err, facts)
+	})
+}
+
+func (a *advancing) publishOptions() publisher.PublishOptions {
+	opts := publisher.PublishOptions{OCI: a.Registry.Options(), Parallel: publisher.DefaultParallel}
+	if a.trust != "" {
+		opts.Trust = a.trusted
+	}
+	return opts
+}
+
+func (a *advancing) failure(err error, facts *gatefacts.Facts) error {
+	if errors.Is(err, publisher.ErrUnfinished) {
+		return cli.Fail(cli.Failed, err, "publish again, which completes it")
+	}
+	return a.Failure(err, facts)
 }
 
 // open reads the location, the keys and the trust.
@@ -129,6 +179,11 @@ func (a *advancing) open(cmd *cobra.Command, s *settings.Settings) (err error) {
 	if a.keys, err = a.signers.Open(cmd); err != nil {
 		return err
 	}
+	return a.readTrust(cmd)
+}
+
+// readTrust reads who may sign. A loop does so before each step, since trust documents change.
+func (a *advancing) readTrust(cmd *cobra.Command) (err error) {
 	a.trusted = trust.PinnedBy(a.keys)
 	if a.trust != "" {
 		a.trusted, err = flags.OpenTrust(cmd.Context(), a.trust, a.loc, a.Registry.Options())
@@ -136,36 +191,29 @@ func (a *advancing) open(cmd *cobra.Command, s *settings.Settings) (err error) {
 	return err
 }
 
-// facts returns what a gate is judged by, and the environment's policy as it is now.
-func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, promotion.Policy, error) {
+// facts returns what a gate is judged by, and the gate of the policy that the environment has now, which says what the options leave out.
+func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, advance.Gate, error) {
 	source, err := a.Source.Options(place, "")
 	if err != nil {
-		return nil, promotion.Policy{}, err
+		return nil, nil, err
 	}
 	loaded, err := platform.LoadPlatform(cmd.Context(), source)
 	if err != nil {
-		return nil, promotion.Policy{}, flags.SourceFailure(err)
+		return nil, nil, flags.SourceFailure(err)
 	}
 	flags.PrintInferred(cmd, loaded)
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
-		return nil, policy, flags.SourceFailure(err)
+		return nil, nil, flags.SourceFailure(err)
 	}
-	a.Source.Environment = policy.Environment
+	a.Source.Environment, a.followed = policy.Environment, loaded.Followed
+	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
 	facts := &gatefacts.Facts{
 		Location: a.loc, Options: a.Registry.Options(), Signers: a.trusted, Platform: loaded.Model.PlatformName(),
 		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
 	}
-	return facts, policy, a.Complete(cmd, facts)
-}
-
-// GateOf returns the gate between the rings of an environment, for package advance: it judges by facts and by the policy that the
-// environment has now, and waits while the environment is paused.
-func GateOf(facts *gatefacts.Facts, policy promotion.Policy) advance.Gate {
-	return func(ctx context.Context, ask advance.Ask) (gate.Verdict, error) {
-		return facts.Judge(ctx, gatefacts.Ask{Policy: policy, Ring: ask.Ring, Candidate: &ask.Candidate, Automatic: true})
-	}
+	return facts, facts.RingGate(map[string]promotion.Policy{policy.Environment: policy}), a.Complete(cmd, facts)
 }
 
 func stepsTable(w io.Writer, done *advance.Done) {

@@ -167,7 +167,7 @@ func (l *looking) show(cmd *cobra.Command, args []string) error {
 func (l *looking) look(cmd *cobra.Command, o *gatefacts.Opened) (*status, error) {
 	ctx, policy, now := cmd.Context(), o.Policy, o.Facts.Now().UTC()
 	options := advance.Options{Environment: policy.Environment, ClusterType: l.clusterType, Rings: policy.Rings}
-	seen, err := advance.Look(ctx, o.Facts.Location, o.Facts.Options, o.Facts.Signers, options, GateOf(&o.Facts, policy), now)
+	seen, err := advance.Look(ctx, o.Facts.Location, o.Facts.Options, o.Facts.Signers, options, o.Facts.RingGate(map[string]promotion.Policy{policy.Environment: policy}), now)
 	if err != nil {
 		return nil, err
 	}
