@@ -138,6 +138,22 @@ func stat(pid int) (state string, parent int, ok bool) {
 	return fields[0], parent, err == nil
 }
 
+// stopped stops the server's first process, and returns its processes. A process that it started between the look and the kill would
+// hold the shared memory for a moment longer, and a server does not start beside that.
+func (s *Server) stopped() []int {
+	first := s.pids()
+	if len(first) == 0 || syscall.Kill(first[0], syscall.SIGSTOP) != nil {
+		return first
+	}
+	for {
+		state, _, ok := stat(first[0])
+		if !ok || state == "T" || state == "Z" {
+			return s.pids()
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // Kill ends all processes of the server at once, as kill -9 does, and returns when they are gone. A server that has ended
 // stays so.
 func (s *Server) Kill(t testing.TB) {
@@ -145,7 +161,7 @@ func (s *Server) Kill(t testing.TB) {
 	if s.keeper == nil {
 		return
 	}
-	all := s.pids()
+	all := s.stopped()
 	for _, pid := range all {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
