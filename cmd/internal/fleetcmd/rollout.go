@@ -40,7 +40,9 @@ type watching struct {
 	watch        bool
 	timeout      string
 	allowUnknown bool
-	releases     meantVersions // that were read
+	releases     meantVersions              // that were read
+	workloads    map[string]map[string]bool // that they have, and their workspaces
+	hint         string                     // what to do if no cluster counts; of the last look at a workload
 }
 
 func newRolloutStatusCommand(s *source) *cobra.Command {
@@ -176,6 +178,9 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 	if !w.watch {
 		w.noteUnpublished(cmd.ErrOrStderr(), *last)
 	}
+	if timedOut && w.Workload != "" && last.Why != "" {
+		return cli.Fail(cli.NotYet, fmt.Errorf("after %s: %s", w.timeout, last.Why), w.hint)
+	}
 	if timedOut {
 		return cli.Fail(cli.NotYet, fmt.Errorf("not all clusters are compliant after %s", w.timeout), "")
 	}
@@ -198,6 +203,15 @@ func (w *watching) noteUnpublished(notes io.Writer, r fleet.Rollout) {
 	if r.Published {
 		return
 	}
+	if w.Workload != "" {
+		if w.watch {
+			fmt.Fprintln(notes, "note: "+r.Why+"; waiting for it")
+		}
+		if w.hint != "" {
+			fmt.Fprintln(notes, "hint: "+w.hint)
+		}
+		return
+	}
 	if w.watch {
 		what := "commit " + short(w.Commit) + " is not published in environment " + w.Environment + " yet; waiting for it"
 		if !r.Followed {
@@ -208,9 +222,12 @@ func (w *watching) noteUnpublished(notes io.Writer, r fleet.Rollout) {
 	if r.Followed {
 		fmt.Fprintf(notes, "hint: \"wherry get releases --environment %s\" shows the commits that the hub knows\n", w.Environment)
 	} else {
-		fmt.Fprintln(notes, `hint: "wherry hub serve --watch LOCATION" follows what is published, and "wherry publish --hub URL" sends it`)
+		fmt.Fprintln(notes, "hint: "+followHint)
 	}
 }
+
+// followHint is the hint of a hub that does not know what is published.
+const followHint = `"wherry hub serve --watch LOCATION" follows what is published, and "wherry publish --hub URL" sends it`
 
 // follow asks how far the clusters are, and with --watch again after changes, until they are done or failed.
 // Notes is for what a person has to do before that can be.

@@ -3,9 +3,11 @@ package fleetcmd
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -28,6 +30,9 @@ const (
 	verdictCompliant   = "compliant"
 )
 
+// reasonQuarantined is the reason of an agent that has given up the newest release that it was offered.
+const reasonQuarantined = "Quarantined"
+
 var verdicts = []string{verdictFailed, verdictUnknown, verdictWaiting, verdictProgressing, verdictCompliant}
 
 // ofWorkload counts the clusters that are meant to run a workload by how far they are with a version of it. What they are meant
@@ -48,7 +53,7 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 	of := q
 	of.Workspace, of.Workload = w.Workspace, w.Workload
 	running, err := a.Deployments(ctx, of)
-	if err != nil {
+	if unknown := (*fleet.UnknownNameError)(nil); err != nil && !errors.As(err, &unknown) { // what no cluster runs yet is unknown
 		return r, err
 	}
 	deployments := map[string][]fleet.Deployment{}
@@ -76,7 +81,7 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 			row = &fleet.TypeRollout{Type: c.Type, Release: bundle.ReleaseName(c.Meant.Release.Number, c.Meant.Release.Digest)}
 			types[c.Type] = row
 		}
-		verdict, reason := w.verdictOf(c, versions, deployments[c.UID])
+		verdict, reason, message := w.verdictOf(c, versions, deployments[c.UID])
 		w.count(&r, row, verdict)
 		if verdict == verdictCompliant {
 			r.OldestProofSeconds = max(r.OldestProofSeconds, c.ProofAgeSeconds)
@@ -84,7 +89,7 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 		}
 		open := fleet.OpenCluster{
 			UID: c.UID, Cluster: c.Name, Type: c.Type, Ring: c.Ring, State: c.State, Was: c.Was, Verdict: verdict,
-			Reason: cmp.Or(c.Reason, reason), Message: c.Message, LastSeen: c.LastSeen, Via: c.Proof.Via,
+			Reason: cmp.Or(c.Reason, reason), Message: cmp.Or(c.Message, message), LastSeen: c.LastSeen, Via: c.Proof.Via,
 		}
 		if c.Observed != nil {
 			open.Release = bundle.ReleaseName(c.Observed.Number, c.Observed.Digest)
@@ -101,13 +106,43 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 		r.Open = r.Open[:limit]
 	}
 	r.Done, r.Failed = r.Clusters > 0 && r.Compliant == r.Clusters, r.FailedCount > 0
-	if r.Clusters == 0 {
-		r.Why = fmt.Sprintf("no release has version %s of workload %s yet", w.Version, w.Workload)
-		if r.NotReporting > 0 {
-			r.Why = "all clusters that are meant to run it are registered as sending no reports"
-		}
+	if w.hint = ""; r.Clusters == 0 {
+		w.explainNone(&r, clusters.Clusters, meant)
 	}
 	return r, nil
+}
+
+// explainNone says why no cluster counts, with a hint of what to do.
+func (w *watching) explainNone(r *fleet.Rollout, clusters []fleet.Cluster, meant meantVersions) {
+	var versions []string
+	for _, c := range clusters {
+		versions = slices.AppendSeq(versions, maps.Values(meant.of(c)))
+	}
+	slices.Sort(versions)
+	versions = slices.Compact(versions)
+	follows := slices.ContainsFunc(clusters, func(c fleet.Cluster) bool { return c.Meant != nil && c.Meant.Release != nil })
+	switch {
+	case r.NotReporting > 0:
+		r.Why = "all clusters that are meant to run it are registered as sending no reports"
+	case len(clusters) == 0:
+		r.Published, r.Why = false, "no cluster is registered"
+	case !follows:
+		r.Published, r.Followed, r.Why = false, false, "the hub does not know what is published for any of its clusters"
+		w.hint = followHint
+	case len(versions) == 0:
+		r.Published, r.Why = false, joined(" of workspace ", "no release has workload "+w.Workload, w.Workspace)+" yet"
+		w.hint = nearHint(w.Workload, slices.Sorted(maps.Keys(w.workloads)))
+		if in := w.workloads[w.Workload]; in != nil {
+			w.hint = nearHint(w.Workspace, slices.Sorted(maps.Keys(in)))
+		}
+	default:
+		r.Published, r.Why = false, fmt.Sprintf("no release has version %s of workload %s yet", w.Version, w.Workload)
+		if versions = slices.DeleteFunc(versions, func(v string) bool { return v == "" }); len(versions) == 0 {
+			w.hint = "its releases name no version: see wherry.dev/pin, or deliver it embedded"
+		} else {
+			w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxNames):], ", ")
+		}
+	}
 }
 
 // meantVersions maps releases to the versions of a workload's assignments in them, by assignment.
@@ -136,6 +171,13 @@ func (w *watching) meantVersions(ctx context.Context, a fleet.Answers, clusters 
 			}
 			known = map[string]string{}
 			for _, of := range detail.Assignments {
+				if w.workloads == nil {
+					w.workloads = map[string]map[string]bool{}
+				}
+				if w.workloads[of.Workload] == nil {
+					w.workloads[of.Workload] = map[string]bool{}
+				}
+				w.workloads[of.Workload][of.Workspace] = true
 				if of.Workload == w.Workload && (w.Workspace == "" || of.Workspace == w.Workspace) {
 					known[of.Name] = of.Version
 				}
@@ -151,37 +193,39 @@ func (w *watching) meantVersions(ctx context.Context, a fleet.Answers, clusters 
 }
 
 // verdictOf returns how far a cluster is that is meant to have these assignments: the worst of them, with the reason.
-func (w *watching) verdictOf(c fleet.Cluster, meant map[string]string, has []fleet.Deployment) (verdict, reason string) {
+func (w *watching) verdictOf(c fleet.Cluster, meant map[string]string, has []fleet.Deployment) (verdict, reason, message string) {
 	if c.State == store.Stale || c.State == store.Unreported {
-		return verdictUnknown, ""
+		return verdictUnknown, "", ""
 	}
 	verdict = verdictCompliant
-	worse := func(v, why string) {
+	worse := func(v, why, said string) {
 		if slices.Index(verdicts, v) < slices.Index(verdicts, verdict) {
-			verdict, reason = v, why
+			verdict, reason, message = v, why, said
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(meant)) {
 		if meant[name] != w.Version {
-			worse(verdictWaiting, "its release has version "+cmp.Or(meant[name], "none")+" of "+name)
+			worse(verdictWaiting, "its release has version "+cmp.Or(meant[name], "none")+" of "+name, "")
 			continue
 		}
 		i := slices.IndexFunc(has, func(d fleet.Deployment) bool { return d.Assignment == name })
 		switch {
 		case c.State == bundle.Rejected:
-			worse(verdictFailed, c.Reason)
+			worse(verdictFailed, c.Reason, c.Message)
+		case (i < 0 || has[i].Version != w.Version) && c.Reason == reasonQuarantined && c.Desired != nil && c.Desired.Digest == c.Meant.Release.Digest:
+			worse(verdictFailed, c.Reason, c.Message)
 		case i < 0 || has[i].Version != w.Version:
-			worse(verdictProgressing, "")
+			worse(verdictProgressing, "", "")
 		case has[i].State == bundle.Compliant:
 		case has[i].State == bundle.Failed || has[i].State == bundle.Rejected || has[i].State == bundle.Drifted:
-			worse(verdictFailed, cmp.Or(has[i].Reason, string(has[i].State)))
+			worse(verdictFailed, cmp.Or(has[i].Reason, string(has[i].State)), has[i].Message)
 		case has[i].State == bundle.Suspended:
-			worse(verdictWaiting, has[i].Reason)
+			worse(verdictWaiting, has[i].Reason, has[i].Message)
 		default:
-			worse(verdictProgressing, has[i].Reason)
+			worse(verdictProgressing, has[i].Reason, has[i].Message)
 		}
 	}
-	return verdict, reason
+	return verdict, reason, message
 }
 
 func (w *watching) count(r *fleet.Rollout, row *fleet.TypeRollout, verdict string) {

@@ -24,6 +24,7 @@ type site struct {
 	runs              string       // version of web; empty for none
 	web               bundle.State // of its deployment
 	silent            bool         // registered without reports
+	reason            string       // of the cluster, which was offered the release that it is meant to run
 }
 
 // told is a hub that knows these sites and the versions of web in releases.
@@ -38,9 +39,9 @@ func told(versions map[string]string, sites ...site) canned {
 					continue
 				}
 				c := fleet.Cluster{ClusterStatus: store.ClusterStatus{State: s.state}}
-				c.Name, c.UID, c.Environment, c.Type = s.name, s.name, s.environment, "drone"
+				c.Name, c.UID, c.Environment, c.Type, c.Reason = s.name, s.name, s.environment, "drone", s.reason
 				if s.release != "" {
-					c.Meant = &fleet.Meant{Release: named(s.release)}
+					c.Meant, c.Desired = &fleet.Meant{Release: named(s.release)}, named(s.release)
 				}
 				if s.silent {
 					c.Reporting = store.NotReporting
@@ -63,7 +64,7 @@ func told(versions map[string]string, sites ...site) canned {
 			for release, version := range versions {
 				if digest.FromString(release).String() == name {
 					return fleet.ReleaseDetail{Assignments: []bundle.Assignment{
-						{Name: "db-live", Workload: "db", Version: "9"}, {Name: "web-live", Workload: "web", Version: version},
+						{Name: "db-live", Workload: "db", Version: "9"}, {Name: "web-live", Workload: "web", Workspace: "team", Version: version},
 					}}, nil
 				}
 			}
@@ -96,6 +97,7 @@ func TestRolloutStatusOfAWorkload(t *testing.T) {
 		{"all are offline, and need not answer", []site{stale}, []string{"--allow-unknown"}, cli.NotYet, "web 2: 0 of 1 cluster is compliant, 1 unknown\n"},
 		{"it fails on one", []site{good, with(func(s *site) { s.web = bundle.Failed })}, nil, cli.No, "web 2: 1 of 2 clusters are compliant, 1 failed\n"},
 		{"one runs the version before", []site{good, with(func(s *site) { s.runs = "1" })}, nil, cli.NotYet, "web 2: 1 of 2 clusters are compliant, 1 progressing\n"},
+		{"one has given it up", []site{good, with(func(s *site) { s.runs, s.state, s.reason = "1", bundle.Failed, "Quarantined" })}, nil, cli.No, "web 2: 1 of 2 clusters are compliant, 1 failed\n"},
 		{"one has not begun", []site{good, with(func(s *site) { s.runs = "" })}, nil, cli.NotYet, "web 2: 1 of 2 clusters are compliant, 1 progressing\n"},
 		{"one is of a later ring", []site{good, with(func(s *site) { s.release, s.runs = "old", "1" })}, nil, cli.NotYet, "web 2: 1 of 2 clusters are compliant, 1 waiting\n"},
 		{"another environment is not promoted", []site{good, later}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
@@ -118,6 +120,38 @@ func TestRolloutStatusOfAWorkload(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(out), &answer))
 			require.Equal(t, "web", answer.Workload)
 			require.Len(t, answer.Open, answer.Clusters-answer.Compliant)
+		})
+	}
+}
+
+func TestRolloutStatusOfAWorkloadThatIsNowhere(t *testing.T) {
+	old := site{name: "a", environment: "dev", state: bundle.Compliant, release: "old", runs: "1", web: bundle.Compliant}
+	for _, test := range []struct {
+		name  string
+		sites []site
+		args  []string
+		why   string
+		hint  string
+	}{
+		{"its version is not there", []site{old}, []string{"--workload", "web", "--version", "1.1"}, "no release has version 1.1 of workload web yet", "hint: releases have version 1\n"},
+		{"the workload is not there", []site{old}, []string{"--workload", "wbe", "--version", "1"}, "no release has workload wbe yet", "hint: did you mean web?"},
+		{"the workspace is not there", []site{old}, []string{"--workload", "web", "--version", "1", "--workspace", "taem"}, "no release has workload web of workspace taem yet", "hint: did you mean team?"},
+		{"nothing is known of releases", []site{{name: "a"}}, []string{"--workload", "web", "--version", "1"}, "the hub does not know what is published for any of its clusters", "hint: \"wherry hub serve --watch LOCATION\""},
+		{"there are no clusters", nil, []string{"--workload", "web", "--version", "1"}, "no cluster is registered", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			hub := told(map[string]string{"old": "1"}, test.sites...)
+			known := hub.deployments
+			hub.deployments = func(q fleet.Query) (fleet.Deployments, error) { // as a hub whose clusters run nothing like this
+				if all, err := known(q); q.Workload == "web" && len(all.Deployments) > 0 {
+					return all, err
+				}
+				return fleet.Deployments{}, &fleet.UnknownNameError{Kind: "workload", Name: q.Workload}
+			}
+			out, talk, code := terminal{make: newRolloutStatusCommand, answers: hub}.run(test.args...)
+			require.Equal(t, cli.NotYet, code, talk)
+			require.Contains(t, out, test.why)
+			require.Contains(t, talk, test.hint)
 		})
 	}
 }
