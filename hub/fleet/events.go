@@ -25,6 +25,7 @@ const (
 	EventChange    = "change"
 	EventCluster   = "cluster"
 	EventPublished = "published"
+	EventDecision  = "decision"
 )
 
 // Follower is Answers that also say how far a stream of events is.
@@ -129,7 +130,7 @@ func (t *changeTest) event(e *told) bool {
 	case EventCluster:
 		// Whether a cluster has deployments of some workspaces is not known of one that has just come or gone.
 		return !t.ofChanges() && !t.ofAssignments() && t.scope.has(e.who, e.Environment) && t.cluster(e.who, e.who.Environment, e.who.Type)
-	case EventPublished:
+	case EventPublished, EventDecision:
 		if t.ofChanges() || t.ofAssignments() || len(t.scope.selector) > 0 || t.Type+t.Ring+t.Cluster+t.Selector != "" {
 			return false
 		}
@@ -154,6 +155,11 @@ func (f *Fleet) expand(ctx context.Context, e store.FeedEntry) ([]told, error) {
 	case store.FeedPublished:
 		event.Kind, event.Platform, event.Environment, event.Digest = EventPublished, e.Platform, e.Environment, e.Digest
 		return []told{{Event: event}}, nil
+	case store.FeedDecision:
+		event.Kind, event.Platform, event.Environment, event.Digest = EventDecision, e.Platform, e.Environment, e.Digest
+		var err error
+		event.Decision, err = f.decision(ctx, e)
+		return []told{{Event: event}}, err
 	case store.FeedCluster:
 		who, err := f.subject(ctx, e.UID)
 		event.Kind, event.Cluster, event.UID, event.Platform, event.Environment = EventCluster, who.Name, e.UID, who.Platform, who.Environment
@@ -162,6 +168,23 @@ func (f *Fleet) expand(ctx context.Context, e store.FeedEntry) ([]told, error) {
 		return f.changes(ctx, event, e)
 	}
 	return nil, nil
+}
+
+// decision returns the decision that an entry of the feed is about; nil if it has made room for newer ones, or cannot be read.
+func (f *Fleet) decision(ctx context.Context, e store.FeedEntry) (*Decided, error) {
+	all, err := f.source.Decisions(ctx, e.Environment)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(d store.StoredDecision) bool { return d.Digest == e.Digest })
+	if i < 0 {
+		return nil, nil
+	}
+	d, err := decidedOf(all[i])
+	if err != nil { // it was stored by a later version
+		return nil, nil
+	}
+	return &d, nil
 }
 
 // changes returns the changes of a batch of reports, oldest first.

@@ -471,7 +471,7 @@ type Event struct {
 	// ID is where to go on after it.
 	ID   store.Position `json:"id"`
 	At   time.Time      `json:"at"`
-	Kind string         `json:"kind"` // change, cluster or published
+	Kind string         `json:"kind"` // change, cluster, published or decision
 	// Change is set for changes, one event each; several may have the same ID.
 	Change *HistoryRow `json:"change,omitempty"`
 	// More is true if more events of the same ID follow.
@@ -482,6 +482,8 @@ type Event struct {
 	Platform    string        `json:"platform,omitempty"`
 	Environment string        `json:"environment,omitempty"`
 	Digest      digest.Digest `json:"digest,omitempty"`
+	// Decision is set for decisions that are still stored; Digest is that of the envelope.
+	Decision *Decided `json:"decision,omitempty"`
 }
 
 // Answers is what can be asked. A *View of a *Fleet answers in this process, and hub/client's Client over HTTP. Errors wrap

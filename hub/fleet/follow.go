@@ -19,6 +19,7 @@ type Source interface {
 	store.Feed
 	store.Evidence
 	store.Published
+	store.Decisions
 }
 
 // Options are the optional parts of a Fleet; the zero value works.

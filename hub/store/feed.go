@@ -27,6 +27,8 @@ const (
 	FeedCluster FeedKind = "cluster"
 	// FeedPublished means that a release or an environment record was learned.
 	FeedPublished FeedKind = "published"
+	// FeedDecision means that a decision about promotion was stored.
+	FeedDecision FeedKind = "decision"
 	// FeedAccess means that an access token was made or revoked.
 	FeedAccess FeedKind = "access"
 )
@@ -38,7 +40,7 @@ type FeedEntry struct {
 	Kind     FeedKind
 	// UID is the cluster's, for FeedReports and FeedCluster.
 	UID string
-	// Platform, Environment and Digest name what was learned, for FeedPublished.
+	// Platform, Environment and Digest name what was learned or decided, for FeedPublished and FeedDecision.
 	Platform, Environment string
 	Digest                digest.Digest
 	// First and Last are the places of the batch's first and last new report, for FeedReports.

@@ -1,8 +1,10 @@
 package fleetcmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,9 +28,9 @@ func newEventsCommand(s *source) *cobra.Command {
 		Use:   "events [-f] [--after ID]",
 		Short: "Show changes in the fleet as they come",
 		Long: `Show changes in the fleet in the order in which the hub learned of them: what changed on clusters, which were registered,
-changed or retired, and what was published. Without -f, those that are stored are shown, after --after or from the
-oldest that the hub keeps. With -f, the command goes on with each that comes, and begins with the next one unless
---after is given. To go on after an interruption, give the ID of the last event.
+changed or retired, what was published, and what people decided about promotion. Without -f, those that are stored are
+shown, after --after or from the oldest that the hub keeps. With -f, the command goes on with each that comes, and begins
+with the next one unless --after is given. To go on after an interruption, give the ID of the last event.
 
 ` + askHelp,
 		Example: "  wherry events -f --environment prod\n  wherry events --after 1204 -o ndjson",
@@ -85,10 +87,36 @@ func eventText(e fleet.Event) string {
 			text += ", by " + way(v)
 		}
 		return text
+	case e.Kind == fleet.EventDecision:
+		return decisionText(e)
 	case e.Kind == "published":
 		return fmt.Sprintf("published for %s of %s: %s", e.Environment, e.Platform, short(e.Digest))
 	case e.Cluster != "" || e.UID != "":
 		return "registration of " + joined(", uid ", e.Cluster, e.UID) + " changed"
 	}
 	return e.Kind
+}
+
+// decisionText is a decision in one line, such as "ben: approve 3f2a9c1 for prod of edge: looks good".
+func decisionText(e fleet.Event) string {
+	where := e.Environment + " of " + e.Platform
+	d := e.Decision
+	if d == nil {
+		return "decision about " + where + ": " + short(e.Digest)
+	}
+	text := cmp.Or(d.By, "key "+short(d.KeyID)) + ": " + string(d.Action)
+	if d.BaseCommit != "" {
+		text += " " + short(d.BaseCommit) + " for"
+	}
+	if d.Ring != "" {
+		text += " ring " + d.Ring + " in"
+	}
+	text += " " + where
+	if len(d.Rules) > 0 {
+		text += ", " + strings.Join(d.Rules, ", ")
+	}
+	if d.Reason != "" {
+		text += ": " + d.Reason
+	}
+	return text
 }

@@ -39,8 +39,11 @@ func (d *DB) AddDecision(ctx context.Context, s store.StoredDecision) (added boo
 		n, err := db.Exec(ctx, `INSERT INTO decision (digest, platform, environment, issued_at, seen_at, own, envelope)
 			VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (digest) DO NOTHING`,
 			string(s.Digest), s.Platform, s.Environment, store.Millis(s.IssuedAt), store.Millis(s.SeenAt), own, s.Envelope)
-		added = n > 0
-		return err
+		if err != nil || n == 0 {
+			return err
+		}
+		added = true
+		return announce(ctx, db, store.Millis(d.now()), store.FeedEntry{Kind: store.FeedDecision, Platform: s.Platform, Environment: s.Environment, Digest: s.Digest})
 	})
 	return added && err == nil, err
 }

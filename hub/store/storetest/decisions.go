@@ -32,6 +32,13 @@ func decisionTests() []test {
 			added, err := f.again().AddDecision(t.Context(), old)
 			require.NoError(t, err)
 			require.False(t, added)
+			entries, err := f.Entries(t.Context(), 0, 10)
+			require.NoError(t, err)
+			require.Len(t, entries, 3, "one each, and none for what was there")
+			require.Equal(t, store.FeedDecision, entries[0].Kind)
+			require.Equal(t, newer.Digest, entries[0].Digest)
+			require.Equal(t, "prod", entries[0].Environment)
+			require.Equal(t, "shop", entries[0].Platform)
 			for _, f := range []*fixture{f, f.again()} {
 				got, err := f.Decisions(t.Context(), "prod")
 				require.NoError(t, err)
