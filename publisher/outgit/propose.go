@@ -73,11 +73,15 @@ func propose(ctx context.Context, f Requests, t Target, what job, work string, o
 	if checkBranch(work) != nil || work == t.Branch {
 		return Outcome{}, fmt.Errorf("%q %w", work, ErrWorkBranch)
 	}
-	last, err := lastRequest(ctx, f, work, t.Branch)
+	all, err := requests(ctx, f, work, t.Branch)
 	if err != nil {
 		return Outcome{}, err
 	}
-	p := proposer{forge: f, target: t, work: work, last: last, what: what, content: what.content()}
+	p := proposer{forge: f, target: t, work: work, what: what, content: what.content()}
+	if len(all) > 0 {
+		p.last = all[0]
+	}
+	p.declined = p.declinedOf(all)
 	outcome, err := run(ctx, t, o, func(r repository, o Options) (Outcome, error) { return p.push(ctx, r, o) })
 	if err != nil || outcome.Proposal.Action != "" {
 		return outcome, err
@@ -87,28 +91,44 @@ func propose(ctx context.Context, f Requests, t Target, what job, work string, o
 
 // proposer is one run of Propose.
 type proposer struct {
-	forge   Requests
-	target  Target
-	work    string
-	last    forge.ChangeRequest // the open one, else the newest; its number is zero if there is none
-	what    job
-	content string
+	forge  Requests
+	target Target
+	work   string
+	last   forge.ChangeRequest // the open one, else the newest; its number is zero if there is none
+	// declined is the change request with this content that a person closed; its number is zero if there is none.
+	declined forge.ChangeRequest
+	what     job
+	content  string
 }
 
-// lastRequest returns the open change request between two branches, or the newest that was.
-func lastRequest(ctx context.Context, f Requests, work, branch string) (forge.ChangeRequest, error) {
+// requests returns the change requests between two branches, an open one first and then the newest.
+func requests(ctx context.Context, f Requests, work, branch string) ([]forge.ChangeRequest, error) {
 	all, err := f.Find(ctx, work)
 	if err != nil {
-		return forge.ChangeRequest{}, err
+		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(c forge.ChangeRequest) bool { return c.Target != branch })
 	slices.SortStableFunc(all, func(a, b forge.ChangeRequest) int {
 		return cmp.Or(boolToInt(b.State == forge.Open)-boolToInt(a.State == forge.Open), b.Number-a.Number)
 	})
-	if len(all) == 0 {
-		return forge.ChangeRequest{}, nil
+	return all, nil
+}
+
+// declinedOf finds the change request that a person closed. What is rendered may be asked for again after others; an edit is a no for good.
+func (p *proposer) declinedOf(all []forge.ChangeRequest) forge.ChangeRequest {
+	for i, c := range all {
+		if i > 0 && !p.what.keepsText() {
+			break
+		}
+		if p.marked(c.Body) != p.content {
+			continue
+		}
+		if c.State == forge.Closed {
+			return c
+		}
+		break // the newest with this content is open, or was merged
 	}
-	return all[0], nil
+	return forge.ChangeRequest{}
 }
 
 func boolToInt(b bool) int {
@@ -133,9 +153,9 @@ func (p *proposer) push(ctx context.Context, r repository, o Options) (Outcome, 
 		return made, err
 	case !made.Pushed:
 		return p.withdraw(ctx, made)
-	case p.last.State == forge.Closed && p.marked(p.last.Body) == p.content && !o.Again:
+	case p.declined.Number != 0 && !o.Again:
 		made.Pushed = false
-		made.Proposal.Action, made.Proposal.Request = Declined, p.last
+		made.Proposal.Action, made.Proposal.Request = Declined, p.declined
 		return made, nil
 	}
 	made.Branch = p.work

@@ -275,3 +275,31 @@ func TestAForgeThatFailsLeavesTheBranchForTheNextRun(t *testing.T) {
 	require.Equal(t, Opened, outcome.Proposal.Action)
 	require.False(t, outcome.Pushed, "the first run has pushed it")
 }
+
+// An edit is proposed again only if somebody asks for it, whatever was proposed in between.
+func TestAnEditThatAPersonClosedIsANoForGood(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, forge.GitHub)
+	d.Commit("dev", "commit", "zero")
+	propose := func(content string, o Options) Proposal {
+		t.Helper()
+		outcome, err := ProposeEdit(t.Context(), d.forge, target(d.Server), Edit{
+			Environment: "dev", Purpose: "promote", Content: content, Title: "Promote " + content,
+			Files: func(context.Context, Branch) (map[string][]byte, error) {
+				return map[string][]byte{"commit": []byte(content)}, nil
+			},
+		}, o)
+		require.NoError(t, err)
+		return outcome.Proposal
+	}
+	require.Equal(t, Opened, propose("one", Options{}).Action)
+	d.Edit(1, func(c *forgetest.Change) { c.State = "closed" })
+	require.Equal(t, Opened, propose("two", Options{}).Action)
+	before := d.Changes()
+	declined := propose("one", Options{}) // as after an undo in the environment below
+	require.Equal(t, Declined, declined.Action)
+	require.Equal(t, 1, declined.Request.Number)
+	require.Equal(t, before, d.Changes(), "the request for the other one is as it was")
+	require.Equal(t, Updated, propose("one", Options{Again: true}).Action)
+	require.Equal(t, Unchanged, propose("one", Options{}).Action)
+}

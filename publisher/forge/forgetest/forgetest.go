@@ -123,6 +123,7 @@ func New(t *testing.T, kind string) *Server {
 		http.Error(w, `{"message":"404 Not Found"}`, http.StatusNotFound)
 	})
 	server := httptest.NewServer(s.faulty(mux))
+	server.Config.SetKeepAlivesEnabled(false) // virtual time would not go on while a client keeps a connection open
 	t.Cleanup(server.Close)
 	s.URL = server.URL + path
 	return s
