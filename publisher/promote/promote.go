@@ -58,6 +58,9 @@ type Result struct {
 	Older bool `json:"older,omitempty"`
 	// Published is true if the environment was published in this pass.
 	Published bool `json:"published,omitempty"`
+	// Unfinished is true if its newest record has the commit and what was published in this pass is not whole: assignments are held, or
+	// signatures are missing.
+	Unfinished bool `json:"unfinished,omitempty"`
 	// Reason and Hint are for people, each one line.
 	Reason string `json:"reason,omitempty"`
 	Hint   string `json:"hint,omitempty"`

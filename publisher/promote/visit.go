@@ -275,7 +275,7 @@ func (v *visit) publish(ctx context.Context, commit string) (done bool, err erro
 	}
 	err = v.Publish(ctx, Publication{Environment: v.result.Environment, PausedToo: v.isPaused})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
-		v.result.Commit = commit
+		v.result.Commit, v.result.Unfinished = commit, unfinished.Held || v.published(commit)
 		if unfinished.Held {
 			v.hold(oneLine(err.Error()), oneLine(unfinished.Hint))
 			return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -98,6 +99,7 @@ type Journal struct {
 	out, talk io.Writer
 	format    string
 	noted     map[string]bool // by the last step
+	same      bool            // this step notes less than the last one
 }
 
 // Line is a line of a [Journal]. Its JSON form is an interface.
@@ -153,6 +155,9 @@ func (j *Journal) Print(l Line) error {
 	return err
 }
 
+// Same tells that a step looks at less than those before it, so that what they noted holds.
+func (j *Journal) Same() { j.same = true }
+
 // Run calls step as [follow.Run] does until the command is interrupted. What step prints to stderr is printed as lines, each
 // once as long as every step prints it again. The first step ends the command if its usage or configuration is wrong.
 func (w *Watch) Run(cmd *cobra.Command, o Watched, step func(ctx context.Context, j *Journal) (next time.Time, err error)) error {
@@ -203,6 +208,7 @@ func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(cont
 	before := cmd.Context()
 	cmd.SetContext(ctx)
 	cmd.SetErr(&written)
+	j.same = false
 	next, err := step(ctx, j)
 	cmd.SetErr(nil) // the root's again
 	cmd.SetContext(before)
@@ -217,6 +223,9 @@ func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(cont
 				return next, follow.Stop(err)
 			}
 		}
+	}
+	if j.same {
+		maps.Copy(noted, j.noted)
 	}
 	j.noted = noted
 	return next, err

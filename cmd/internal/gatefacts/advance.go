@@ -128,8 +128,10 @@ func (r *Rings) print(j *flags.Journal, done *advance.Done) error {
 		name := done.Environment + "\n" + s.Ring
 		behind[name] = true
 		about := string(s.Result) + "\n" + s.Commit
-		for _, rule := range s.Verdict.Rules { // without the numbers, which go on with time
-			about += "\n" + rule.Name + " " + string(rule.Result)
+		for _, rule := range s.Verdict.Rules { // those of the reason, without the numbers, which go on with time
+			if rule.Result == s.Verdict.Result {
+				about += "\n" + rule.Name
+			}
 		}
 		if r.said[name] == about && s.Result != advance.Advanced {
 			continue

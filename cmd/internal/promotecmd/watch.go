@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
+	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -26,10 +28,12 @@ type watching struct {
 	*promoting
 	followed platform.Followed
 	said     map[string]string // what was said last of each environment
-	states   string            // of what is followed, when all was published last
-	renewAt  time.Time         // when all is published again
-	next     time.Time         // when a release has to be renewed
-	rings    gatefacts.Rings
+	// unfinished has the commits of environments whose publication is not whole.
+	unfinished map[string]string
+	states     string    // of what is followed, when all was published last
+	renewAt    time.Time // when all is published again
+	next       time.Time // when a release has to be renewed
+	rings      gatefacts.Rings
 	// chain has the environments that are in the chain, as the step found them at its beginning.
 	chain []environment
 }
@@ -48,7 +52,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}
-	w := &watching{promoting: p, said: map[string]string{}}
+	w := &watching{promoting: p, said: map[string]string{}, unfinished: map[string]string{}}
 	if err := w.follow(); err != nil {
 		return err
 	}
@@ -100,7 +104,9 @@ func (w *watching) step(ctx context.Context, cmd *cobra.Command, j *flags.Journa
 	now, states := time.Now(), w.statesNow(ctx)
 	options := w.options
 	options.Quiet, options.Now = states == w.states && now.Before(w.renewAt), now
-	if !options.Quiet {
+	if options.Quiet {
+		j.Same()
+	} else {
 		w.next = time.Time{}
 	}
 	var lost error
@@ -263,6 +269,13 @@ func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []prom
 				next = again
 			}
 		}
+		if r.State == promote.Current && !r.Published && w.unfinished[r.Environment] == r.Commit {
+			continue // it was not published again, so this is no news
+		}
+		delete(w.unfinished, r.Environment)
+		if r.Unfinished {
+			w.unfinished[r.Environment] = r.Commit
+		}
 		about, known := stable(r), w.said[r.Environment] != ""
 		same := w.said[r.Environment] == about
 		w.said[r.Environment] = about
@@ -285,6 +298,9 @@ func (w *watching) failing(err error) error {
 	return err
 }
 
+// publishedCounts are what differs when the same is published again.
+var publishedCounts = regexp.MustCompile(`\d+ (published|unchanged)`)
+
 // stable is what a result is about, without the numbers that go on with time: nothing new is said of the same rules.
 func stable(r promote.Result) string {
 	state := r.State
@@ -295,14 +311,16 @@ func stable(r promote.Result) string {
 	if r.Request != nil {
 		parts = append(parts, r.Request.URL)
 	}
-	if r.Verdict == nil || state == promote.Current {
+	if r.Verdict == nil || r.Verdict.Result == gate.Pass || state == promote.Current {
 		if state != promote.Current {
-			parts = append(parts, r.Reason)
+			parts = append(parts, publishedCounts.ReplaceAllString(r.Reason, ""))
 		}
 		return strings.Join(parts, "\n")
 	}
 	for _, rule := range r.Verdict.Rules {
-		parts = append(parts, rule.Name+" "+string(rule.Result))
+		if rule.Result == r.Verdict.Result { // as the reason has it
+			parts = append(parts, rule.Name)
+		}
 	}
 	return strings.Join(parts, "\n")
 }

@@ -1,0 +1,254 @@
+package promotecmd_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
+)
+
+// Others look at the next poll, or at the next event, which may be hours later.
+func TestTheNextLookIsAtTheMomentWhenASoakEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 13m}}]\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.push("one")
+		w.pass(12 * time.Minute)
+		require.Equal(w.t, []string{"dev: promoted one (1 commit)", "prod: not yet: soak"}, l.said())
+		require.Contains(w.t, w.fails(w.promote("--to", "prod")...), "prod: not yet: soak ends in ", "a person waits too")
+		w.pass(7 * time.Minute)
+		require.Equal(w.t, []string{"prod: promoted one (1 commit)"}, l.said())
+		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt))
+	})
+}
+
+func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, `  environments:
+    - {name: stage, gate: {allowEmptyCohort: true, soak: 20m}}
+    - {name: prod, gate: {allowEmptyCohort: true, soak: 30m, soakIn: [dev]}}
+`, "dev", "stage", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.push("one")
+		w.pass(6 * time.Minute)
+		began := w.record("dev").IssuedAt
+		w.push("two")
+		w.pass(6 * time.Minute)
+		stay := w.record("dev").IssuedAt.Sub(began)
+		w.must(w.promote("--to", "dev", "--commit", w.commits["one"])...)
+		again := w.record("dev").IssuedAt
+		l.said()
+		w.pass(40 * time.Minute)
+		require.Equal(w.t, []string{"stage: promoted one (1 commit)", "prod: promoted one (1 commit)"}, l.said("promoted"))
+		require.Equal(w.t, 20*time.Minute-stay, w.record("stage").IssuedAt.Sub(again), "it had been in dev before")
+		require.Equal(w.t, 30*time.Minute-stay, w.record("prod").IssuedAt.Sub(again), "its time in stage does not count")
+	})
+}
+
+func TestPromotionsThatQueueUpSkipNoProof(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 13m}}]\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		for _, text := range []string{"one", "two", "three"} {
+			w.push(text)
+			w.pass(6 * time.Minute)
+		}
+		l.said()
+		w.pass(14 * time.Minute)
+		require.Equal(w.t, []string{"prod: promoted three (3 commits)"}, l.said())
+		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt), "the proof of those before is none for it")
+		message := w.RunGit("log", "--format=%B", "prod")
+		require.Contains(w.t, message, fmt.Sprintf("- %s By hand\n- %s By hand\n- %s By hand\n", w.commits["three"], w.commits["two"], w.commits["one"]))
+		require.Equal(w.t, "1", w.RunGit("rev-list", "--count", "--grep=^Promote", "prod"))
+	})
+}
+
+func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.push("one")
+		w.pass(6 * time.Minute)
+		for _, c := range []struct {
+			by, reason string
+			pause      func() []string
+			next, has  string
+		}{
+			{"a person", "sale", func() []string { return w.rollout("pause", "prod", "--reason", "sale") }, "two", "one"},
+			{"an undo", "orders fail", func() []string { return w.rollout("undo", "prod", "--reason", "orders fail") }, "three", "one"},
+			{"a promotion of something older", "promotion of the older commit two", func() []string { return w.promote("--to", "prod", "--commit", w.commits["two"]) }, "four", "two"},
+		} {
+			l.said()
+			w.must(c.pause()...)
+			w.push(c.next)
+			w.pass(12 * time.Minute)
+			require.Equal(w.t, []string{"dev: promoted " + c.next + " (1 commit)", "prod: not yet: paused: " + c.reason}, l.said("promoted", "not yet"), "once: paused by %s", c.by)
+			require.Equal(w.t, c.has, w.has("prod"))
+			w.must(w.rollout("resume", "prod")...)
+			w.pass(6 * time.Minute)
+			require.Equal(w.t, c.next, w.has("prod"))
+		}
+	})
+}
+
+func TestWhatIsThereAlreadyIsRepaired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		l.said()
+		layer := w.path("registry/blobs/sha256/" + w.release("prod", "").Tree.Digest.Encoded())
+		require.NoError(w.t, os.Remove(layer))
+		require.Contains(w.t, w.must(w.promote("--to", "prod")...), "prod: has ")
+		require.FileExists(w.t, layer, "by a person who promotes it again")
+		require.NoError(w.t, os.Remove(layer))
+		w.pass(61 * time.Minute)
+		require.FileExists(w.t, layer, "by the loop")
+		require.Equal(w.t, []string{"renewed: edge: its files are not there any more"}, l.said())
+	})
+}
+
+func TestAChangeRequestThatAPersonClosedIsANo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, byHTTP, "  gate: {allowEmptyCohort: true}\n  environments: [{name: prod, changeRequest: true, gate: {allowEmptyCohort: true}}]\n", "dev", "prod")
+	closed := func(c *forgetest.Change) { c.State = "closed" }
+	w.bubble(func() {
+		l := w.watch(w.promote("--forge", "github"))
+		w.push("one")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"dev: promoted one (1 commit)", "prod: proposed one (1 commit): change request 1 is open"}, l.said())
+		w.Edit(1, closed)
+		w.Commit("dev", "README.md", "so that the loop looks")
+		w.pass(11 * time.Minute)
+		require.Equal(w.t, []string{"prod: held: change request 1 for one was closed"}, l.said(), "once")
+		require.Len(w.t, w.Changes(), 1)
+		require.Contains(w.t, w.fails(w.promote("--forge", "github", "--to", "prod", "--again")...), "change request 2 is open", "a person asks again")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"prod: proposed one (1 commit): change request 2 is open"}, l.said())
+		w.Edit(2, closed)
+		w.push("two")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"dev: promoted two (1 commit)", "prod: proposed two (2 commits): change request 3 is open"}, l.said(), "another commit")
+	})
+}
+
+// rings is a policy whose environment dev has three rings, and whose prod gets nothing for weeks.
+func rings(gate string) string {
+	return "  environments: [{name: dev, rings: [canary, early, stable], ringGate: " + gate + "}, {name: prod, gate: {allowEmptyCohort: true, soak: 9w}}]\n"
+}
+
+func TestTwoLoopsAtOnceEndAsOne(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 17m}"), "dev", "prod")
+	w.bubble(func() {
+		all := []*loop{w.watch(w.promote()), w.watch(w.promote())}
+		all = append(all, w.watch(w.advance("dev")))
+		w.push("one")
+		w.pass(45 * time.Minute)
+		rings := w.record("dev").Rings["edge"]
+		require.Equal(w.t, rings["canary"], rings["early"])
+		require.Equal(w.t, rings["canary"], rings["stable"])
+		require.Equal(w.t, int64(4), w.release("dev", "stable").Release.Number, "the first, one for the canary, and one for each ring after it")
+		require.Equal(w.t, "1", w.RunGit("rev-list", "--count", "--grep=^Promote", "dev"))
+		for _, l := range all {
+			require.NotContains(w.t, l.out.String(), "failed")
+		}
+		advanced := map[string]time.Time{} // by one of them at least
+		for _, l := range all {
+			for _, line := range l.said("advanced") {
+				advanced[line] = l.moments[line]
+			}
+		}
+		require.Len(w.t, advanced, 2)
+		require.Equal(w.t, 17*time.Minute, advanced["dev: ring stable: advanced one"].Sub(advanced["dev: ring early: advanced one"]), "at the moment when the soak ends")
+	})
+}
+
+func TestAClusterThatJoinsInTheMiddleBelongsToItsRingAndAFailureHoldsIt(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"promote", "rollout advance"} {
+		t.Run(command, func(t *testing.T) {
+			w := newWorld(t, onDisk, rings("{minReported: 100, soak: 11m}"), "dev", "prod")
+			w.addCluster("plant-1", "canary", time.Time{})
+			w.addCluster("plant-2", "early", time.Time{})
+			w.bubble(func() {
+				w.must(w.promote("--to", "dev")...)
+				w.push("one")
+				w.must(w.promote("--to", "dev")...)
+				args := w.promote()
+				if command != "promote" {
+					args = w.advance("dev")
+				}
+				l := w.watch(args)
+				w.report("plant-1", "canary", bundle.Compliant)
+				w.addCluster("plant-3", "canary", time.Now())
+				w.pass(20 * time.Minute)
+				said := l.said("ring")
+				require.Equal(w.t, "dev: ring early: not yet: reported: 1 of 2 (50.0 %)", said[len(said)-1])
+				w.report("plant-3", "canary", bundle.Compliant)
+				w.pass(6 * time.Minute)
+				require.Equal(w.t, "dev: ring early: advanced one", l.said("ring")[0])
+				w.report("plant-2", "early", bundle.Failed)
+				w.pass(20 * time.Minute)
+				require.Equal(w.t, []string{"dev: ring stable: held: compliant: 2 of 3 (66.6 %)"}, l.said("ring stable"), "once")
+				have := w.record("dev").Rings["edge"]
+				require.Equal(w.t, have["canary"], have["early"])
+				require.NotEqual(w.t, have["canary"], have["stable"])
+			})
+		})
+	}
+}
+
+func TestALoopThatSignsWithOneOfTwoKeysWaitsForTheOther(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 7m}"), "dev", "prod")
+	w.bubble(func() {
+		w.twoSigners()
+		l := w.watch(w.promote("--trust", w.path("trust.json")))
+		w.sign("dev", "prod")
+		w.push("one")
+		w.pass(10 * time.Minute)
+		require.Len(w.t, l.said("dev: "), 2, "of each commit once that signatures are missing")
+		w.sign("dev")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"dev: has one", "dev: ring early: not yet: more signatures are needed"}, l.said("dev"))
+		w.pass(65 * time.Minute) // in which everything is published again
+		require.Equal(w.t, []string{"dev: not yet: 1 pending"}, l.said("dev"))
+		have := w.record("dev").Rings["edge"]
+		require.NotEqual(w.t, have["canary"], have["early"], "nothing moves meanwhile")
+		w.sign("dev")
+		w.pass(15 * time.Minute)
+		w.sign("dev")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"dev: ring stable: not yet: more signatures are needed"}, l.said("dev"))
+		have = w.record("dev").Rings["edge"]
+		require.Equal(w.t, []digest.Digest{have["canary"], have["canary"]}, []digest.Digest{have["early"], have["stable"]})
+	})
+}
+
+func TestHeldAssignmentsAreSaidOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 9w}}]\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		l.said()
+		w.push("'{{ .Nothing.at.all }}'")
+		w.pass(70 * time.Minute) // in which it is published again
+		require.Equal(w.t, []string{"dev: held: 1 assignment held"}, l.said("dev: held"))
+		require.Equal(w.t, 1, strings.Count(l.out.String(), "failed: edge/web-dev: "))
+		w.push("one")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, []string{"dev: promoted one (1 commit)"}, l.said("dev"))
+	})
+}
