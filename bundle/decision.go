@@ -334,7 +334,7 @@ func DecisionManifest(envelope []byte) ([]Blob, error) {
 // FetchDecision reads the envelope of a decision from a repository of records, without verifying it. The error wraps
 // errdef.ErrNotFound if the tag, or what it points at, is not there, and is a *Refusal if it points at something else.
 func FetchDecision(ctx context.Context, src Source, tag string) ([]byte, error) {
-	desc, err := src.Resolve(ctx, tag)
+	desc, err := ResolveManifest(ctx, src, tag)
 	if err != nil {
 		return nil, fmt.Errorf("decision %s: %w", tag, err)
 	}

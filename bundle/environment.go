@@ -158,5 +158,6 @@ func ReadEnvironment(ctx context.Context, src Source, manifest ocispec.Descripto
 	if err != nil {
 		return nil, err
 	}
+	manifest.Data = nil
 	return &VerifiedEnvironment{Descriptor: manifest, Record: record}, nil
 }

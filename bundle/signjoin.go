@@ -24,7 +24,7 @@ const (
 // Signatures returns the layers and the digest of the signature manifest that src has under tag. Both are zero if src has
 // no such tag. It verifies no signature.
 func Signatures(ctx context.Context, src Source, tag string) (layers []ocispec.Descriptor, manifest digest.Digest, err error) {
-	desc, err := src.Resolve(ctx, tag)
+	desc, err := ResolveManifest(ctx, src, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, "", nil
 	}

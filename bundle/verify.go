@@ -27,6 +27,18 @@ type Source interface {
 	Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error)
 }
 
+// ResolveManifest returns the descriptor of a manifest that the caller reads next. A src with a method of this name, such as a
+// repository of a registry, gives the descriptor the manifest as its data, so that ReadBlob makes no second request. Nothing is
+// verified: ReadBlob does that.
+func ResolveManifest(ctx context.Context, src Source, reference string) (ocispec.Descriptor, error) {
+	if whole, ok := src.(interface {
+		ResolveManifest(ctx context.Context, reference string) (ocispec.Descriptor, error)
+	}); ok {
+		return whole.ResolveManifest(ctx, reference)
+	}
+	return src.Resolve(ctx, reference)
+}
+
 // Verified is a bundle whose signature and manifest were checked, and whose tree was not requested yet.
 type Verified struct {
 	Descriptor ocispec.Descriptor
@@ -65,6 +77,7 @@ func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verifi
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
 	}
+	v.Descriptor.Data = nil
 	if err := json.Unmarshal(data, &v.Manifest); err != nil {
 		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
 	}
@@ -113,7 +126,7 @@ func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispe
 	if err := d.Validate(); err != nil { // an index in a file may name anything
 		return nil, refuse(BadContent, "manifest %q: %v", d, err)
 	}
-	desc, err := src.Resolve(ctx, SignatureTag(d))
+	desc, err := ResolveManifest(ctx, src, SignatureTag(d))
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, refuse(Unsigned, "manifest %s has no signature", d)
 	}

@@ -61,7 +61,7 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
 	}
-	all = pl.addGiven(all)
+	all, pl.seen = pl.addGiven(all), nil
 	for _, i := range all {
 		if err := ps.judge(ctx, pl, i); err != nil {
 			return nil, err
@@ -152,6 +152,9 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 		}
 	}
 	there, err := pl.Repo.Exists(ctx, i.from.Tree)
+	if there {
+		pl.seen = append(pl.seen, i.from.Tree.Digest)
+	}
 	if err != nil || there {
 		return err
 	}

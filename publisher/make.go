@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,7 +68,7 @@ func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bun
 	if err != nil {
 		return signing.Artifact{}, err
 	}
-	return m.signer.Sign(r.Stream().Repository(), manifest, append(blobs, config))
+	return m.signer.Sign(r.Stream().Repository(), manifest, blobs, config)
 }
 
 // manifest returns the manifest of a release, and the blob of its config.
@@ -117,7 +118,10 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bun
 		return layers, blobs, err
 	}
 	for _, layer := range append([]ocispec.Descriptor{last.Tree}, releases.DeltasOf(last.Manifest)...) {
-		there, err := pl.Repo.Exists(ctx, layer)
+		there, err := slices.Contains(pl.seen, layer.Digest), error(nil)
+		if !there {
+			there, err = pl.Repo.Exists(ctx, layer)
+		}
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -166,5 +170,5 @@ func (m maker) record(r bundle.EnvironmentRecord) (signing.Artifact, error) {
 		ArtifactType: bundle.MediaTypeEnvironment, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
 		Annotations: m.annotations(r.Environment, r.Tag()),
 	}
-	return m.signer.Sign(bundle.EnvironmentRepository(r.Environment), manifest, []bundle.Blob{config, empty})
+	return m.signer.Sign(bundle.EnvironmentRepository(r.Environment), manifest, []bundle.Blob{empty}, config)
 }

@@ -90,7 +90,7 @@ func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	desc, err := repo.Resolve(ctx, bundle.LatestTag)
+	desc, err := bundle.ResolveManifest(ctx, repo, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return "", at.NothingEver(ctx, fmt.Errorf("environment %s", at.Environment))
 	}

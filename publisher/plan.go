@@ -81,6 +81,8 @@ type plan struct {
 	// given has the release whose content a lane is to have, for the reason why; nil unless content is given; see Reissue.
 	given map[*standing.Lane]*bundle.Verified
 	why   string
+	// seen are the trees that were found in the repository when the issues were judged.
+	seen []digest.Digest
 	// row is what the result says before anything was done.
 	row PublishedType
 }

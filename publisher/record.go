@@ -122,7 +122,7 @@ func (p *publication) publishRecord(ctx context.Context, at standing.Record, nex
 	if err := a.Push(ctx, at.Repo); err != nil {
 		return PublishedRecord{}, err
 	}
-	return p.releaseRecord(ctx, at, a.Manifest.Descriptor, next, len(p.signer.Keys), waits)
+	return p.releaseRecord(ctx, at, a.Manifest.WithData(), next, len(p.signer.Keys), waits)
 }
 
 // releaseRecord makes a record visible that is there in full: to all if as many keys have signed it as have to,

@@ -83,7 +83,7 @@ func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) 
 }
 
 // push has a release signed that is waiting, or where that is nil makes it, anew from the release from unless that is nil,
-// and pushes it. It returns the release's manifest and how many keys have signed that.
+// and pushes it. It returns the release's manifest, with its data if it is new, and how many keys have signed that.
 func (ps *pusher) push(ctx context.Context, pl *plan, r bundle.Release, waiting, from *bundle.Verified) (desc ocispec.Descriptor, have int, err error) {
 	if waiting != nil {
 		have, _, err = ps.signer.Cosign(ctx, pl.Repo, r.Stream().Repository(), waiting.Descriptor.Digest)
@@ -93,7 +93,7 @@ func (ps *pusher) push(ctx context.Context, pl *plan, r bundle.Release, waiting,
 	if err != nil {
 		return desc, 0, err
 	}
-	return a.Manifest.Descriptor, len(ps.signer.Keys), a.Push(ctx, pl.Repo)
+	return a.Manifest.WithData(), len(ps.signer.Keys), a.Push(ctx, pl.Repo)
 }
 
 // makeVisible makes a release visible that is there in full: to agents if as many keys have signed it as have to, else to

@@ -139,10 +139,15 @@ func (r *layoutRepository) Push(_ context.Context, expected ocispec.Descriptor, 
 	return err
 }
 
-// Tag makes the tag point at a manifest that was pushed before.
-func (r *layoutRepository) Tag(_ context.Context, desc ocispec.Descriptor, tag string) error {
+// Tag makes the tag point at a manifest; see Target.
+func (r *layoutRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag string) error {
 	if err := CheckTag(tag); err != nil {
 		return err
+	}
+	if len(desc.Data) > 0 {
+		if _, err := CopyBlob(ctx, nil, r, desc); err != nil {
+			return err
+		}
 	}
 	err := r.layout.withRoot(func(root *os.Root) error { return statBlob(root, desc) })
 	if err != nil {

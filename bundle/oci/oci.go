@@ -65,6 +65,9 @@ type Options struct {
 }
 
 // Target is one repository: content by digest, and tags that point at manifests.
+//
+// Tag points a tag at a manifest that was pushed before. If the descriptor has the manifest as its data, Tag pushes it too, which
+// at a registry is one request for both. Its error wraps errdef.ErrNotFound if the manifest, or what it names, is not there.
 type Target interface {
 	oras.Target
 	// Tags lists the repository's tags, sorted. A missing repository has none.

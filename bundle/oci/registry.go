@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/wherry-dev/wherry/bundle/loopback"
 )
@@ -122,6 +124,21 @@ func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocisp
 	return desc, explain("resolve", r.ref(reference), err)
 }
 
+// ResolveManifest is Resolve with the manifest as the descriptor's data, in one request, unless it is larger than manifests may be.
+// The data is not verified. See bundle.ResolveManifest.
+func (r *remoteRepository) ResolveManifest(ctx context.Context, reference string) (ocispec.Descriptor, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
+	defer cancel()
+	desc, body, err := r.repo.FetchReference(ctx, reference)
+	if err == nil {
+		if desc.Size <= maxManifestBytes {
+			desc.Data, err = io.ReadAll(io.LimitReader(body, desc.Size))
+		}
+		body.Close()
+	}
+	return desc, explain("fetch", r.ref(reference), err)
+}
+
 // Tags lists the tags of the repository, page by page.
 func (r *remoteRepository) Tags(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
@@ -167,14 +184,25 @@ func (r *remoteRepository) Push(ctx context.Context, expected ocispec.Descriptor
 	return explain("push", r.ref(expected.Digest.String()), r.repo.Push(ctx, expected, from))
 }
 
-// Tag points the tag at a manifest that was pushed before.
+// Tag points the tag at a manifest; see Target.
 func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag string) error {
 	if err := CheckTag(tag); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	return explain("tag", r.ref(tag), r.repo.Tag(ctx, desc, tag))
+	if len(desc.Data) == 0 {
+		return explain("tag", r.ref(tag), r.repo.Tag(ctx, desc, tag))
+	}
+	if err := checkData(desc); err != nil {
+		return err
+	}
+	err := r.repo.PushReference(ctx, plain(desc), bytes.NewReader(desc.Data), tag)
+	var answer *errcode.ErrorResponse
+	if errors.As(err, &answer) && slices.ContainsFunc(answer.Errors, func(e errcode.Error) bool { return e.Code == errcode.ErrorCodeManifestBlobUnknown }) {
+		return fmt.Errorf("%w: %w", errdef.ErrNotFound, explain("tag", r.ref(tag), err))
+	}
+	return explain("tag", r.ref(tag), err)
 }
 
 // Untag deletes the tag alone.

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/airgap/registry"
@@ -71,6 +73,7 @@ func TestBothKindsOfLocationBehaveTheSame(t *testing.T) {
 			require.NoError(t, err)
 			require.False(t, there)
 			require.ErrorIs(t, repo.Tag(ctx, m.Descriptor, "latest"), errdef.ErrNotFound, "a tag needs its manifest")
+			require.ErrorIs(t, repo.Tag(ctx, m.WithData(), "latest"), errdef.ErrNotFound, "and what that names")
 
 			pushAll(t, repo, config, m)
 			there, err = repo.Exists(ctx, config.Descriptor)
@@ -83,8 +86,11 @@ func TestBothKindsOfLocationBehaveTheSame(t *testing.T) {
 			require.NoError(t, repo.Tag(ctx, m.Descriptor, "s0-1"))
 			require.NoError(t, repo.Tag(ctx, m.Descriptor, "latest"))
 			newer, config := manifest(t, "two")
-			pushAll(t, repo, config, newer)
-			require.NoError(t, repo.Tag(ctx, newer.Descriptor, "latest"))
+			pushAll(t, repo, config)
+			other := m.WithData()
+			other.Digest = newer.Descriptor.Digest
+			require.ErrorIs(t, repo.Tag(ctx, other, "latest"), content.ErrMismatchedDigest)
+			require.NoError(t, repo.Tag(ctx, newer.WithData(), "latest"), "data is pushed with the tag")
 
 			tags, err = repo.Tags(ctx)
 			require.NoError(t, err)
@@ -109,18 +115,48 @@ func TestBothKindsOfLocationBehaveTheSame(t *testing.T) {
 			_, err = repo.Resolve(ctx, "latest")
 			require.NoError(t, err)
 
-			other, err := store.Repository("bundles/dev/large")
+			large, err := store.Repository("bundles/dev/large")
 			require.NoError(t, err)
-			tags, err = other.Tags(ctx)
+			tags, err = large.Tags(ctx)
 			require.NoError(t, err)
 			require.Empty(t, tags, "repositories do not share tags")
-			pushAll(t, other, config, newer)
-			require.NoError(t, other.Tag(ctx, newer.Descriptor, "latest"))
+			pushAll(t, large, config, newer)
+			require.NoError(t, large.Tag(ctx, newer.Descriptor, "latest"))
 			names, err := store.Repositories(ctx)
 			require.NoError(t, err)
 			require.Equal(t, []string{"bundles/dev/drone", "bundles/dev/large"}, names)
 		})
 	}
+}
+
+// A manifest that is read comes with the answer to what a tag names. Whoever reads it verifies it.
+func TestAManifestOfARegistryTakesOneRequest(t *testing.T) {
+	m, config := manifest(t, "one")
+	said := m.Descriptor.Digest
+	requests := 0
+	loc, opts := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		requests++
+		w.Header().Set("Content-Type", m.Descriptor.MediaType)
+		w.Header().Set("Docker-Content-Digest", said.String())
+		_, _ = w.Write(m.Data)
+	})
+	repo, err := loc.Repository("bundles/dev/drone", opts)
+	require.NoError(t, err)
+	desc, err := bundle.ResolveManifest(t.Context(), repo, "latest")
+	require.NoError(t, err)
+	require.Equal(t, m.WithData(), desc)
+	data, err := bundle.ReadBlob(t.Context(), repo, desc, bundle.MaxManifestBytes)
+	require.NoError(t, err)
+	require.Equal(t, m.Data, data)
+	require.Equal(t, 1, requests)
+
+	said = config.Descriptor.Digest
+	desc, err = bundle.ResolveManifest(t.Context(), repo, "latest")
+	require.NoError(t, err)
+	_, err = bundle.ReadBlob(t.Context(), repo, desc, bundle.MaxManifestBytes)
+	var refusal *bundle.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, bundle.DigestMismatch, refusal.Reason)
 }
 
 func TestATagIsForWhatIsThereInFull(t *testing.T) {

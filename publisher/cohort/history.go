@@ -143,7 +143,7 @@ func orderOf(v bundle.VerifiedEnvironment) bundle.Order {
 
 // record returns nil for a record that does not count.
 func (r *Reader) record(ctx context.Context, repo oci.Target, environment, tag string) (*bundle.VerifiedEnvironment, error) {
-	desc, err := repo.Resolve(ctx, tag)
+	desc, err := bundle.ResolveManifest(ctx, repo, tag)
 	var v *bundle.VerifiedEnvironment
 	if err == nil {
 		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
@@ -396,7 +396,7 @@ func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (
 	if err != nil {
 		return nil, err
 	}
-	desc, err := repo.Resolve(ctx, w.String())
+	desc, err := bundle.ResolveManifest(ctx, repo, w.String())
 	var release *read
 	switch {
 	case err != nil:

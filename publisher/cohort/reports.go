@@ -147,7 +147,7 @@ func newestReports(tags []string) []string {
 
 // fetch returns the envelopes behind a tag; none if the agent has deleted it meanwhile, or if it holds no reports.
 func fetch(ctx context.Context, repo oci.Target, tag string) ([][]byte, error) {
-	manifest, err := repo.Resolve(ctx, tag)
+	manifest, err := bundle.ResolveManifest(ctx, repo, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, nil
 	} else if err != nil {

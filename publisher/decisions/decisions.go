@@ -129,7 +129,7 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 	if err != nil {
 		return nil, err
 	}
-	manifest := blobs[len(blobs)-1].Descriptor
+	blobs, manifest := blobs[:len(blobs)-1], blobs[len(blobs)-1].WithData()
 	for try := 0; ; try++ {
 		there, same, err := current(ctx, repo, tag, id)
 		switch {

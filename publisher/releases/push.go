@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ import (
 // ErrRace means that another publisher changed a repository at the same time.
 var ErrRace = errors.New("another publisher is at work there")
 
-// PutTag sets tag to desc. The error wraps [ErrRace] where desc, which was pushed or found before, is gone.
+// PutTag sets tag to desc; see [oci.Target] for a desc with data. The error wraps [ErrRace] where desc, which was pushed or found
+// before, or something that it names, is gone.
 func PutTag(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
 	err := repo.Tag(ctx, desc, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
@@ -32,7 +34,16 @@ func PushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
 	return err
 }
 
-// Settle makes the complete artifact desc visible: first under its own tag, then under the moving ones,
+// PushNew sends b, which was made just now, without asking whether repo has it.
+func PushNew(ctx context.Context, repo oci.Target, b bundle.Blob) error {
+	err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data))
+	if errors.Is(err, errdef.ErrAlreadyExists) {
+		return nil
+	}
+	return err
+}
+
+// Settle makes the complete artifact desc, with or without data, visible: first under its own tag, then under the moving ones,
 // and reports whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
 // returns ErrRace when own is taken, when a moving tag is not what seen says, or when a newer tag than own has
 // come since, whose publisher may have moved the moving ones first.

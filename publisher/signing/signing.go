@@ -42,14 +42,15 @@ type Signer struct {
 
 // Artifact is a manifest with all that belongs to it.
 type Artifact struct {
-	Blobs     []bundle.Blob
-	Manifest  bundle.Blob
-	Signature *bundle.Signed
+	// Blobs may be there already. Document, the manifest's config, the manifest and the signature are made anew each time.
+	Blobs              []bundle.Blob
+	Document, Manifest bundle.Blob
+	Signature          *bundle.Signed
 }
 
 // Sign returns the artifact of a manifest, whose version and media type it sets, in the repository of that name. Blobs are
-// those that the manifest refers to and that may not be there yet.
-func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob) (Artifact, error) {
+// its layers that may not be there yet, and document is its config.
+func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob, document bundle.Blob) (Artifact, error) {
 	m.Versioned, m.MediaType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob)
 	if len(data) > bundle.MaxManifestBytes {
 		return Artifact{}, fmt.Errorf("manifest of %s: %w", repository, bundle.ErrTooLarge)
 	}
-	a := Artifact{Blobs: blobs, Manifest: bundle.NewBlob(m.MediaType, data)}
+	a := Artifact{Blobs: blobs, Document: document, Manifest: bundle.NewBlob(m.MediaType, data)}
 	var signers []signature.Signer
 	for _, k := range s.Keys {
 		signers = append(signers, k)
@@ -70,12 +71,17 @@ func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob)
 // Push sends all parts of a. Nothing of it is visible before it gets a tag, except the signature, which is found by the
 // manifest's digest alone.
 func (a Artifact) Push(ctx context.Context, repo oci.Target) error {
-	for _, b := range append(a.Blobs, a.Manifest) {
+	for _, b := range a.Blobs {
 		if err := releases.PushBlob(ctx, repo, b); err != nil {
 			return err
 		}
 	}
-	return pushSignatures(ctx, repo, a.Signature, bundle.SignatureTag(a.Manifest.Descriptor.Digest))
+	for _, b := range append([]bundle.Blob{a.Document, a.Manifest}, a.Signature.Blobs...) {
+		if err := releases.PushNew(ctx, repo, b); err != nil {
+			return err
+		}
+	}
+	return releases.PutTag(ctx, repo, a.Signature.Manifest.WithData(), bundle.SignatureTag(a.Manifest.Descriptor.Digest))
 }
 
 // Cosign adds the signatures of s's keys to those of manifest d in the repository of that name, and returns how many keys have signed it
@@ -160,12 +166,12 @@ func collectSignatures(ctx context.Context, repo oci.Target, d digest.Digest) (l
 }
 
 func pushSignatures(ctx context.Context, repo oci.Target, s *bundle.Signed, tag string) error {
-	for _, b := range append(s.Blobs, s.Manifest) {
+	for _, b := range s.Blobs { // those of other signers are the same
 		if err := releases.PushBlob(ctx, repo, b); err != nil {
 			return err
 		}
 	}
-	return releases.PutTag(ctx, repo, s.Manifest.Descriptor, tag)
+	return releases.PutTag(ctx, repo, s.Manifest.WithData(), tag)
 }
 
 // Wait makes a complete artifact visible to those who are to sign it, and to nobody else.

@@ -77,7 +77,7 @@ func (rd *Reader) newest(ctx context.Context, t Type, v *bundle.Verified, fits f
 
 // recordedRelease returns the release that the environment's record names.
 func (rd *Reader) recordedRelease(ctx context.Context, repo oci.Target, d digest.Digest) (*bundle.Verified, error) {
-	desc, err := repo.Resolve(ctx, d.String())
+	desc, err := bundle.ResolveManifest(ctx, repo, d.String())
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, Lost("the last release, %s, is not there", d)
 	}

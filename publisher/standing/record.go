@@ -94,7 +94,7 @@ func (rd *Reader) RecordAt(ctx context.Context, record Record, tag string) (*bun
 // verifyRecord returns nil for a record that is untrusted, incomplete, or of another environment.
 // For current see trust.Recognise.
 func (rd *Reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
-	desc, err := repo.Resolve(ctx, tag)
+	desc, err := bundle.ResolveManifest(ctx, repo, tag)
 	if err == nil {
 		v, current, err = trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
 			return bundle.VerifyEnvironment(ctx, repo, desc, t)

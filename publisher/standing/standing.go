@@ -162,7 +162,7 @@ func (rd *Reader) Release(ctx context.Context, repo oci.Target, ref string) (v *
 	if one, ok := rd.known.get(digest.Digest(ref)); ok {
 		return one.v, one.current, nil
 	}
-	desc, err := repo.Resolve(ctx, ref)
+	desc, err := bundle.ResolveManifest(ctx, repo, ref)
 	if err != nil {
 		return nil, false, releases.UnlessRefused(err)
 	}

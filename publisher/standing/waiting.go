@@ -45,7 +45,7 @@ func (rd *Reader) eachPending(ctx context.Context, t Type, yield func(*bundle.Ve
 		return nil
 	}
 	for _, tag := range t.Tags.Pending() {
-		desc, err := t.Repo.Resolve(ctx, tag)
+		desc, err := bundle.ResolveManifest(ctx, t.Repo, tag)
 		if err == nil {
 			var v *bundle.Verified
 			if v, err = bundle.Verify(ctx, t.Repo, desc, rd.Trust.AnyKey()); err == nil && rd.waits(t, v, tag) && !yield(v) {
@@ -84,7 +84,7 @@ func (rd *Reader) PendingRecord(ctx context.Context, record Record) (*bundle.Ver
 // that does not wait for signatures.
 func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string) (*bundle.VerifiedEnvironment, error) {
 	last := record.Verified
-	desc, err := record.Repo.Resolve(ctx, tag)
+	desc, err := bundle.ResolveManifest(ctx, record.Repo, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 // ReleaseThatWaits returns the pending release of t with manifest d, if it may be signed and take the place of last, which
 // may be nil. Otherwise the error is a *bundle.Refusal.
 func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
-	desc, err := t.Repo.Resolve(ctx, d.String())
+	desc, err := bundle.ResolveManifest(ctx, t.Repo, d.String())
 	if err != nil {
 		return nil, err
 	}
