@@ -55,7 +55,7 @@ func BenchmarkGateCheck(b *testing.B) {
 		var took []time.Duration
 		for range 20 {
 			began := time.Now()
-			out := benchWherry(b, "gate", "check", platform, "--environment", "prod", "--to", to, "--key", "release.pub", "--hub", h.URL, "--token-file", token, "-o", "json")
+			out := benchWherry(b, "gate", "check", platform, "--environment", "prod", "--to", to, "--release-key", "release.pub", "--hub", h.URL, "--token-file", token, "-o", "json")
 			took = append(took, time.Since(began))
 			var v gate.Verdict
 			require.NoError(b, json.Unmarshal(out, &v))

@@ -92,7 +92,7 @@ func (j judge) published() Rule {
 	c := j.Candidate
 	switch {
 	case c == nil && j.Commit == "":
-		return unless(false, Wait, RulePublished, "no record", wants, fmt.Sprintf("publish %s", j.from()))
+		return unless(false, Wait, RulePublished, "no record", wants, j.toPublish())
 	case c == nil:
 		return unless(false, Wait, RulePublished, "no record of "+short(j.Commit), wants, fmt.Sprintf("publish %s in %s", short(j.Commit), j.from()))
 	case c.BaseCommit == "":
@@ -101,6 +101,14 @@ func (j judge) published() Rule {
 		return unless(false, Fail, RulePublished, "a record of "+short(c.BaseCommit), wants, fmt.Sprintf("ask for %s, or publish %s in %s", short(c.BaseCommit), short(j.Commit), c.Environment))
 	}
 	return pass(RulePublished, "record of "+c.IssuedAt.UTC().Format(time.RFC3339), wants)
+}
+
+// toPublish says how to publish the environment that is judged for the first time.
+func (j judge) toPublish() string {
+	if j.Ring != "" {
+		return "publish " + j.from()
+	}
+	return fmt.Sprintf("publish %s: wherry promote --to %s", j.from(), j.from())
 }
 
 func (j judge) complete() Rule {

@@ -162,7 +162,7 @@ func TestEachRule(t *testing.T) {
 	}{
 		{"published", "a record has the commit", none, P, "record of 2026-11-21T12:00:00Z", "a record of stage with the commit", ""},
 		{"published", "no record has it", func(q *q) { q.Candidate = nil }, W, "no record of 3f2a9c1", "a record of stage with the commit", "publish 3f2a9c1 in stage"},
-		{"published", "nothing was ever published", func(q *q) { q.Candidate, q.Commit = nil, "" }, W, "no record", "a record of stage with the commit", "publish stage"},
+		{"published", "nothing was ever published", func(q *q) { q.Candidate, q.Commit = nil, "" }, W, "no record", "a record of stage with the commit", "publish stage: wherry promote --to stage"},
 		{"published", "the record has another", func(q *q) { q.Candidate.BaseCommit = "aaaaaaaa" }, F, "a record of aaaaaaa", "a record of stage with the commit", "ask for aaaaaaa, or publish 3f2a9c1 in stage"},
 		{"published", "the platform has no base", func(q *q) { q.Candidate.BaseCommit = "" }, F, "a record without a commit of the base", "a record of stage with the commit", "publish stage from a base in git"},
 

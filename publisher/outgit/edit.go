@@ -26,6 +26,8 @@ type Edit struct {
 	// Title is the subject of the commit and the title of the change request, Message the rest of the commit's message and
 	// Text that of the change request, in Markdown. The text of an open request with the same Content is left alone.
 	Title, Message, Text string
+	// BaseCommit is named by a trailer of the commit's message; empty for none.
+	BaseCommit string
 	// Promoted gives the change request the label [PromotedLabel].
 	Promoted bool
 }
@@ -136,6 +138,9 @@ func (w *edited) message(_ Target, _ changes, tree string, o Options) string {
 	fmt.Fprintf(&b, "%s\n\n", w.Title)
 	if text := strings.TrimSpace(w.Message); text != "" {
 		fmt.Fprintf(&b, "%s\n\n", text)
+	}
+	if w.BaseCommit != "" {
+		fmt.Fprintf(&b, "Base-Commit: %s\n", w.BaseCommit)
 	}
 	if o.EnvironmentCommit != "" {
 		fmt.Fprintf(&b, "Environment-Commit: %s\n", o.EnvironmentCommit)

@@ -41,7 +41,7 @@ func (v *visit) pin(ctx context.Context, commit string, verdict gate.Verdict) (p
 	target := outgit.Target{URL: access.URL, Branch: at.Branch, Folder: at.Folder}
 	edit := outgit.Edit{
 		Environment: v.result.Environment, Purpose: Purpose, Content: commit, Promoted: true,
-		Title: fmt.Sprintf("Promote %s to %s", short(commit), v.result.Environment), Message: v.message(commit), Text: v.text(commit, verdict),
+		Title: fmt.Sprintf("Promote %s to %s", short(commit), v.result.Environment), Message: v.message(commit), BaseCommit: commit, Text: v.text(commit, verdict),
 		Files: func(ctx context.Context, b outgit.Branch) (map[string][]byte, error) { return v.edit(ctx, b, commit) },
 	}
 	if !v.policy.ChangeRequest && !v.options.ChangeRequest {
@@ -107,7 +107,7 @@ func (v *visit) fileOf(names []string) (string, error) {
 		}
 	}
 	if best == "" {
-		return "", fmt.Errorf("%s: BaseRepo %s is not in the environment's own folder: %w", v.base.Position, mainBase, fs.ErrNotExist)
+		return "", fmt.Errorf("%s: BaseRepo %s is not in the environment's own folder: %w", v.base.Position, BaseName, fs.ErrNotExist)
 	}
 	return best, nil
 }
@@ -214,7 +214,7 @@ func findBase(f *yamltext.File) (document int, path yamltext.Path, object *yaml.
 
 func isBase(n *yaml.Node) bool {
 	return n != nil && n.Kind == yaml.MappingNode && textOf(yamltext.Lookup(n, "kind")) == "BaseRepo" &&
-		textOf(yamltext.Lookup(n, "apiVersion")) == kinds.KalypsoAPI && textOf(yamltext.Lookup(n, "metadata", "name")) == mainBase
+		textOf(yamltext.Lookup(n, "apiVersion")) == kinds.KalypsoAPI && textOf(yamltext.Lookup(n, "metadata", "name")) == BaseName
 }
 
 func textOf(n *yaml.Node) string {

@@ -45,7 +45,8 @@ func TestACommitMovesAlongTheChain(t *testing.T) {
 	message := w.forge.RunGit("log", "-1", "--format=%an: %B", "stage")
 	require.Contains(t, message, "wherry: Promote "+short(next)+" to stage\n")
 	require.Contains(t, message, "- "+short(next)+" By hand\n")
-	require.Contains(t, message, "\nBase-Commit: "+next+"\n")
+	trailers := w.forge.RunGit("log", "-1", "--format=%(trailers:only)", "stage")
+	require.Contains(t, trailers, "Base-Commit: "+next+"\nWherry-Environment: stage\n")
 
 	w.cohort = func(string, string) gate.Cohort { return proved }
 	lines, _ = w.pass(Options{})

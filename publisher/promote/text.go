@@ -111,7 +111,6 @@ func (v *visit) message(commit string) string {
 	if v.result.More > 0 {
 		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
 	}
-	fmt.Fprintf(&b, "\nBase-Commit: %s\n", commit)
 	return b.String()
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// mainBase is the BaseRepo whose commit is promoted.
-const mainBase = "main"
+// BaseName is the BaseRepo whose commit is promoted.
+const BaseName = "main"
 
 // visit is one look at one environment.
 type visit struct {
@@ -102,7 +102,7 @@ func (v *visit) load(ctx context.Context) (err error) {
 
 func baseOf(l *platform.Loaded) (scheduler.BaseRepo, error) {
 	for _, b := range l.Model.BaseRepos() {
-		if b.Name == mainBase {
+		if b.Name == BaseName {
 			return b, nil
 		}
 	}
@@ -152,7 +152,7 @@ func (v *visit) candidate(ctx context.Context, h *history) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", below, err)
 	case r == nil:
-		v.wait(below+" has not been published", "wherry publish -e "+below)
+		v.wait(below+" has not been published", "wherry promote --to "+below)
 	case r.BaseCommit == "":
 		v.hold(below+" was published without a commit of the base", "publish it from a base in git")
 	default:

@@ -70,9 +70,9 @@ func (f *Source) CompleteClusters(cmd *cobra.Command, _ []string, _ string) ([]s
 }
 
 // CompleteRings completes the rings of the environment that get what the ring before them has: all but the first.
-func (f *Source) CompleteRings(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+func (f *Source) CompleteRings(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
-	if loaded := f.loadQuietly(cmd); loaded != nil {
+	if loaded := f.readQuietly(cmd, args, platform.LoadPlatform); loaded != nil {
 		rings, _ := loaded.Model.Rings() // none if they are not clear
 		names = rings[min(len(rings), 1):]
 	}
@@ -82,24 +82,54 @@ func (f *Source) CompleteRings(cmd *cobra.Command, _ []string, _ string) ([]stri
 // loadQuietly loads the platform around the current folder, as far as it can be read in the time that a shell waits. It
 // is nil if there is none.
 func (f *Source) loadQuietly(cmd *cobra.Command) *platform.Loaded {
+	return f.readQuietly(cmd, nil, platform.Load)
+}
+
+// readQuietly reads the platform that args have, or that around the current folder, in the time that a shell waits.
+func (f *Source) readQuietly(cmd *cobra.Command, args []string, load loading) *platform.Loaded {
 	ctx := cmd.Context()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTime)
 	defer cancel()
+	f.timeout = time.Second
+	f.bases, f.workloads = once(f.bases), once(f.workloads)
+	return f.read(ctx, args, load)
+}
+
+// once returns the different values, in order: cobra parses the flags twice before it completes, and so appends to a list twice.
+func once(values []string) (all []string) {
+	for _, v := range values {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// Peek reads the platform around the current folder without the app teams' sources, for a command that can do without it: nil if there
+// is none, or if it cannot be read. No repository is waited for longer than timeout.
+func (f *Source) Peek(ctx context.Context, timeout time.Duration) *platform.Loaded {
+	f.timeout = timeout
+	return f.read(ctx, nil, platform.LoadPlatform)
+}
+
+// loading is platform.Load or platform.LoadPlatform.
+type loading func(context.Context, platform.Source) (*platform.Loaded, error)
+
+func (f *Source) read(ctx context.Context, args []string, load loading) *platform.Loaded {
 	quiet := &cobra.Command{}
 	quiet.SetErr(io.Discard)
-	place, err := f.Resolve(quiet, nil)
+	place, err := f.Resolve(quiet, args)
 	if err != nil {
 		return nil
 	}
-	f.timeout = time.Second
 	options, err := f.Options(place, "")
 	if err != nil {
 		return nil
 	}
-	loaded, err := platform.Load(ctx, options)
+	loaded, err := load(ctx, options)
 	if err != nil {
 		return nil
 	}

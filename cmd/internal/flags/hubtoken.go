@@ -101,6 +101,21 @@ func HubFailure(err error, hub string) error {
 	return err
 }
 
+// HubRequestFailure is HubFailure, with a hint also for a hub that cannot be reached.
+func HubRequestFailure(err error, hub string) error {
+	err = HubFailure(err, hub)
+	var network net.Error
+	switch {
+	case err == nil || errors.As(err, new(*cli.Error)) || errors.Is(err, oci.ErrUnreachable): // that is a registry
+		return err
+	case oci.CertificateHint(err) != "":
+		return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
+	case errors.As(err, &network):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("is %s the hub's address, and is the hub running? The command can be repeated at any time", hub))
+	}
+	return err
+}
+
 // NewHubClient returns a client of the hub at a URL, with its access token.
 func NewHubClient(cmd *cobra.Command, hub, authorities, tokenFile string) (client.Client, error) {
 	token, err := HubToken(cmd, tokenFile, hub)

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,15 +25,24 @@ const TrustUsage = "version 1 of the trust document, a `FILE`; later versions ar
 type Trust struct {
 	Key, First string // files: a public key, and version 1 of a trust document
 
-	keys []settings.Value // files with public keys, in place of Key
+	keys    []settings.Value // files with public keys, in place of Key
+	keyFlag string           // the name of the flag for Key; empty for key
 }
 
 // AddTo adds --key and --trust, which exclude each other.
-func (f *Trust) AddTo(cmd *cobra.Command, keyUsage string) {
-	cmd.Flags().StringVar(&f.Key, "key", "", keyUsage)
+func (f *Trust) AddTo(cmd *cobra.Command, keyUsage string) { f.add(cmd, "key", keyUsage) }
+
+// AddReleaseKey adds --release-key and --trust, which exclude each other: for commands beside others that sign with --key.
+func (f *Trust) AddReleaseKey(cmd *cobra.Command) {
+	f.add(cmd, "release-key", "the public key `FILE` that releases are signed with, in place of a trust document")
+}
+
+func (f *Trust) add(cmd *cobra.Command, name, usage string) {
+	f.keyFlag = name
+	cmd.Flags().StringVar(&f.Key, name, "", usage)
 	cmd.Flags().StringVar(&f.First, "trust", "", TrustUsage)
-	cmd.MarkFlagsMutuallyExclusive("key", "trust")
-	cli.NotEmpty(cmd, "key", "trust")
+	cmd.MarkFlagsMutuallyExclusive(name, "trust")
+	cli.NotEmpty(cmd, name, "trust")
 }
 
 // Given reports whether either flag is, or Default has found either.
@@ -80,7 +90,8 @@ func (f *Trust) ReadKeys() (bundle.Keys, error) {
 	}
 	keys, err := readPublicKeys(f.Key)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+		flag := "--" + cmp.Or(f.keyFlag, "key")
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", flag, err), flag+` is the .pub file that "wherry keys generate" made`)
 	}
 	return keys, nil
 }

@@ -33,10 +33,14 @@ const (
 )
 
 // WatchHelp explains --watch in the help of each command that has it.
-const WatchHelp = `With --watch the command goes on until it is interrupted, which is exit code 0. It looks again when a branch moves that it
-reads, at once if a --webhook comes, and at the moment that it knows of, such as the end of a soak. What fails is tried again
-after growing pauses, 15 minutes at most, and is printed once. One line is printed for each thing that happens, with -o json
-as an object, and nothing while nothing changes. Several such processes at once are safe: they end as one.
+const WatchHelp = `With --watch the command goes on until it is interrupted, which is exit code 0. It looks again
+
+  - when a branch that it reads has moved, which it asks every --interval;
+  - when a --webhook comes, at once;
+  - at a moment that it knows of, such as the end of a soak.
+
+It prints one line for each thing that happens, with -o json as an object. What fails is printed once, and tried again after
+growing pauses, 15 minutes at most. Several such processes at once are safe: they end as one.
 
 A webhook is a POST to /hook that proves the secret in --webhook-secret-file: as GitHub (X-Hub-Signature-256), GitLab
 (X-Gitlab-Token), Gitea and Forgejo (X-Gitea-Signature) and Azure DevOps (the password of basic authentication) do. Its content is

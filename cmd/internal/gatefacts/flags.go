@@ -52,10 +52,8 @@ func (f *Flags) AddFacts(cmd *cobra.Command) {
 	cli.Rare(cmd, "reports", "allow-commands", "tls-ca", "token-file")
 }
 
-// AddTrust adds --key and --trust.
-func (f *Flags) AddTrust(cmd *cobra.Command) {
-	f.Trust.AddTo(cmd, "the public key `FILE` that must have signed what is published")
-}
+// AddTrust adds --release-key and --trust.
+func (f *Flags) AddTrust(cmd *cobra.Command) { f.Trust.AddReleaseKey(cmd) }
 
 // Opened is what Flags.Open has read.
 type Opened struct {
@@ -77,7 +75,7 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 	}
 	f.Trust.Default(settings)
 	if !f.Trust.Given() {
-		return nil, cli.Fail(cli.Usage, errors.New("missing --key or --trust"), `a gate believes signed records alone: give one, or set "trust" or "keys" in wherry.yaml`)
+		return nil, cli.Fail(cli.Usage, errors.New("missing --release-key or --trust"), `a gate believes signed records alone: give one, or set "trust" or "keys" in wherry.yaml`)
 	}
 	source, err := f.Source.Options(place, "")
 	if err != nil {
@@ -159,7 +157,7 @@ func (f *Flags) Failure(err error, facts *Facts) error {
 	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
 		return flags.SourceFailure(err)
 	case facts.Hub != nil:
-		if said := flags.HubFailure(err, f.Fleet.Given()); errors.As(said, new(*cli.Error)) {
+		if said := flags.HubRequestFailure(err, f.Fleet.Given()); errors.As(said, new(*cli.Error)) {
 			return said
 		}
 	}

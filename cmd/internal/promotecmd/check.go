@@ -66,7 +66,7 @@ ring. Every rule is listed with its numbers, and what would change it.
 ` + factsHelp + `
 
 The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: then waiting alone does not help.`,
-		Example: `  wherry gate check -e prod --to oci://registry.example.com/edge --key cosign.pub
+		Example: `  wherry gate check -e prod --to oci://registry.example.com/edge --release-key cosign.pub
   wherry gate check -e prod --hub https://hub.example.com -o json
   wherry gate check -e prod --ring early`,
 		Args: cobra.MaximumNArgs(1),
@@ -106,10 +106,13 @@ func headline(v gate.Verdict) string {
 	if v.Ring != "" {
 		what += ", ring " + show.Line(v.Ring)
 	}
-	of := "no commit"
-	if v.Commit != "" {
-		of = show.Line(v.Commit[:min(len(v.Commit), 7)])
+	switch {
+	case v.Commit == "" && v.Result == gate.Wait:
+		return fmt.Sprintf("%s: not yet: %s has not been published", what, show.Line(v.From))
+	case v.Commit == "" && v.Result == gate.Fail:
+		return fmt.Sprintf("%s: no: %s was published without a commit of the base", what, show.Line(v.From))
 	}
+	of := show.Line(v.Commit[:min(len(v.Commit), 7)])
 	if v.Ring == "" {
 		of += " from " + show.Line(v.From)
 	}
@@ -153,25 +156,30 @@ func rulesTable(w io.Writer, v gate.Verdict) {
 		if r.Overridden != "" {
 			result = "overridden"
 		}
-		if r.Wants == "-" && r.Has == "-" {
+		if r.Wants == "-" && r.Has == "-" || hidden(v, r) {
 			continue // nobody asked for it
 		}
 		cli.Row(w, r.Name, result, r.Has, r.Wants)
 	}
 }
 
+// hidden reports whether a rule says nothing yet: without a commit, all of them wait for one.
+func hidden(v gate.Verdict, r gate.Rule) bool {
+	return v.Commit == "" && r.Name != gate.RulePublished
+}
+
 // details writes what would change the verdict, and the clusters that are not compliant.
 func details(w io.Writer, v gate.Verdict) error {
 	var text strings.Builder
 	for _, r := range v.Rules {
-		if r.Change != "" {
+		if r.Change != "" && !hidden(v, r) {
 			fmt.Fprintf(&text, "%s: %s\n", r.Name, show.Line(r.Change))
 		}
 		if r.Overridden != "" {
 			fmt.Fprintf(&text, "%s: overridden by %s\n", r.Name, show.Line(r.Overridden))
 		}
 	}
-	if !v.NextLook.IsZero() {
+	if !v.NextLook.IsZero() && v.Commit != "" {
 		fmt.Fprintf(&text, "look again at %s\n", v.NextLook.Format(time.RFC3339))
 	}
 	if text.Len() > 0 {

@@ -2,6 +2,7 @@ package promotecmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -33,7 +35,7 @@ The candidate is what the newest record of the environment below has, or with --
 the decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
 --commit, the command fails if the candidate has another commit by now.
 
-A member of the group with a public key in the policy signs with that key, --key or --signer. Everybody else decides through a
+What the gate says is shown too. A member of the group with a public key in the policy signs with that key, --key or --signer. Everybody else decides through a
 hub of the group, --hub, with an access token of role approver whose name is the member's; the hub signs. The records are
 verified by the keys or the trust document of the settings, or by --trust or --release-key.
 
@@ -46,14 +48,14 @@ no candidate; 2 for wrong usage, and 3 for other failures.`
 
 // facts holds the flags with which the policy, the candidate and the decisions of an environment are found.
 type facts struct {
-	source     flags.Source
-	registry   flags.Registry
-	fleet      flags.Fleet
-	to         string
-	trustFile  string
-	releaseKey string
-	ring       string
+	source    flags.Source
+	registry  flags.Registry
+	fleet     flags.Fleet
+	to        string
+	published flags.Trust
+	ring      string
 
+	place    string
 	loc      oci.Location
 	platform string // empty for one without a Platform object
 	policy   promotion.Policy
@@ -66,10 +68,8 @@ func (f *facts) addTo(cmd *cobra.Command) {
 	f.registry.AddTo(cmd)
 	f.fleet.AddTo(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` of releases and decisions, such as oci://HOST/PREFIX (default the registry of the settings)")
-	cmd.Flags().StringVar(&f.trustFile, "trust", "", flags.TrustUsage)
-	cmd.Flags().StringVar(&f.releaseKey, "release-key", "", "the public key `FILE` that releases are signed with, in place of a trust document")
-	cmd.MarkFlagsMutuallyExclusive("trust", "release-key")
-	cli.NotEmpty(cmd, "to", "trust", "release-key")
+	f.published.AddReleaseKey(cmd)
+	cli.NotEmpty(cmd, "to")
 }
 
 // open reads the policy of the environment, and who signs its releases.
@@ -78,6 +78,7 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 	if err != nil {
 		return nil, err
 	}
+	f.place = place
 	s := f.source.Settings()
 	f.fleet.Default(s)
 	if f.loc, err = flags.Location(s, "to", f.to); err != nil {
@@ -90,12 +91,11 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 	if f.policy, err = loaded.Model.Promotion(); err != nil {
 		return nil, flags.SourceFailure(err)
 	}
-	pinned := flags.Trust{Key: f.releaseKey, First: f.trustFile}
-	pinned.Default(s)
-	if !pinned.Given() {
-		return nil, cli.Fail(cli.Usage, errors.New("nothing says who signs the releases"), "give --trust or --release-key, or write trust or keys into wherry.yaml")
+	f.published.Default(s)
+	if !f.published.Given() {
+		return nil, cli.Fail(cli.Usage, errors.New("missing --release-key or --trust"), `decisions are about signed records: give one, or set "trust" or "keys" in wherry.yaml`)
 	}
-	signers, err := pinned.Open(cmd.Context(), f.loc, f.registry.Options())
+	signers, err := f.published.Open(cmd.Context(), f.loc, f.registry.Options())
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +126,18 @@ func (f *facts) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
 	case err != nil:
 		return nil, new(gatefacts.Flags).Failure(err, &from)
 	case c == nil || len(c.Contents) == 0:
-		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s %s", f.loc, below, f.trust.Releases.SignedText()), "publish it first")
+		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s %s", f.loc, below, f.trust.Releases.SignedText()), f.toPublish(below))
 	}
 	f.trust.Platform = c.Platform
 	return c, nil
+}
+
+// toPublish says how an environment gets its first record.
+func (f *facts) toPublish(environment string) string {
+	if f.ring != "" {
+		return "publish it first"
+	}
+	return "wherry promote --to " + environment + " publishes it"
 }
 
 // found reads all decisions of the environment, from the registry and, if it is given, the hub.
@@ -246,6 +254,7 @@ func (d *deciding) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("hub", "key")
 	cmd.MarkFlagsMutuallyExclusive("hub", "signer")
 	cli.NotEmpty(cmd, "ring", "commit", "reason")
+	_ = cmd.RegisterFlagCompletionFunc("ring", d.source.CompleteRings)
 	if d.action != bundle.Approve {
 		_ = cmd.MarkFlagRequired("reason")
 	}
@@ -314,6 +323,7 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	d.showVerdict(cmd, found)
 	var done *Decided
 	if d.fleet.Given() != "" {
 		done, err = d.byHub(cmd, said, c, found)
@@ -326,8 +336,12 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	return d.conclude(cmd, done, c)
 }
 
-// mayDecide returns an error unless the policy asks for such decisions.
+// mayDecide returns an error unless the policy asks for such decisions, and there can be something to decide about.
 func (d *deciding) mayDecide() error {
+	if d.ring == "" && d.policy.Below() == "" && len(d.policy.Chain) > 0 {
+		return cli.Fail(cli.Usage, fmt.Errorf("environment %s is the first of its chain: no environment below it has a record to decide about", d.policy.Environment),
+			"protect the branch of the base to have people look at what enters it")
+	}
 	what, asks := "approvals", d.gate().Approvals
 	if d.action == bundle.Override {
 		what, asks = "override", d.gate().Override
@@ -359,6 +373,44 @@ func (d *deciding) show(cmd *cobra.Command, c *gate.Candidate) {
 	if len(c.Incomplete) > 0 {
 		cmd.PrintErrf("incomplete, so no gate passes it: %s\n", show.Line(strings.Join(c.Incomplete, ", ")))
 	}
+}
+
+// showVerdict prints what the gate says before the decision. Nothing depends on it, so that one may decide where the clusters cannot be
+// counted.
+func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
+	from := gatefacts.Facts{
+		Location: d.loc, Options: d.registry.Options(), Signers: d.trust.Releases, Platform: d.platform, Now: func() time.Time { return d.trust.Now },
+		Clusters:  gatefacts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
+		Decisions: []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return found, nil }},
+	}
+	if d.fleet.Given() != "" {
+		hub, err := d.fleet.Client(cmd)
+		if err != nil {
+			return // which the decision says too
+		}
+		from.Hub = hub
+	}
+	q, err := from.Question(cmd.Context(), gatefacts.Ask{Policy: d.policy, Ring: d.ring})
+	if err != nil {
+		cmd.PrintErrf("note: the gate cannot be asked: %s\n", cli.Indented(err.Error()))
+		return
+	}
+	v := gate.Judge(q) // an external check is for those who ask the gate
+	text := headline(v)
+	if open := openRules(v); len(open) > 0 {
+		text += ": " + strings.Join(open, ", ")
+	}
+	cmd.PrintErrf("the gate before this decision: %s\n", text)
+}
+
+// openRules returns the names of the rules that do not pass.
+func openRules(v gate.Verdict) (all []string) {
+	for _, r := range v.Rules {
+		if r.Result != gate.Pass {
+			all = append(all, r.Name)
+		}
+	}
+	return all
 }
 
 // maxShown bounds the cluster types that are listed before a decision.

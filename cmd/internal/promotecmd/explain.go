@@ -37,7 +37,7 @@ func newExplainCommand() *cobra.Command {
 ` + factsHelp + `
 
 The exit code is 0, whatever the verdict; "wherry gate check" has others.`,
-		Example: `  wherry gate explain -e prod --to oci://registry.example.com/edge --key cosign.pub
+		Example: `  wherry gate explain -e prod --to oci://registry.example.com/edge --release-key cosign.pub
   wherry gate explain -e prod --ring early --hub https://hub.example.com`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

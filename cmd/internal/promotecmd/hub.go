@@ -54,7 +54,7 @@ func (f *facts) atHub(cmd *cobra.Command) ([]decisions.Found, error) {
 	return all, f.hubFailure(err)
 }
 
-func (f *facts) hubFailure(err error) error { return flags.HubFailure(err, f.fleet.URL()) }
+func (f *facts) hubFailure(err error) error { return flags.HubRequestFailure(err, f.fleet.URL()) }
 
 func errNotCounted(l decisions.Listed) error {
 	return fmt.Errorf("the hub signed it, but it does not count: %s", l.Why)

@@ -87,6 +87,7 @@ minutes. "wherry promote --watch" advances the rings of each environment of its 
 	f.StringVar(&a.options.ClusterType, "cluster-type", "", "advance only this `TYPE` of clusters (default all)")
 	a.watch.AddTo(cmd, "go on: advance each ring when its gate passes")
 	cli.NotEmpty(cmd, "to", "trust", "ring", "cluster-type")
+	_ = cmd.RegisterFlagCompletionFunc("ring", a.Source.CompleteRings)
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	return cmd
 }

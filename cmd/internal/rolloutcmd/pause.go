@@ -1,6 +1,7 @@
 package rolloutcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
@@ -90,6 +92,8 @@ type paused struct {
 	BaseCommit        string    `json:"baseCommit,omitempty"`
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
 	IssuedAt          time.Time `json:"issuedAt,omitzero"`
+	// Pinned is the base commit that git pins for the environment, if the command runs in the platform's repository. Resume tells it.
+	Pinned string `json:"pinned,omitempty"`
 }
 
 func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) error {
@@ -128,6 +132,10 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		return flags.RegistryFailure(err, p.to)
 	}
 	done.Written = true
+	var pinnedAt string
+	if action == bundle.Resume {
+		done.Pinned, pinnedAt = p.pinned(cmd, name)
+	}
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(io.Writer) {}); err != nil {
 		return err
 	}
@@ -136,11 +144,46 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		cmd.PrintErrf("%s/%s: paused; it keeps %s\n", name, p.environment, has)
 	case done.Was == nil:
 		cmd.PrintErrf("%s/%s: resumed; no release key had paused it; it has %s\n", name, p.environment, has)
+		p.tellNext(cmd, done, has, pinnedAt)
 	default:
 		cmd.PrintErrf("%s/%s: resumed; it was paused since %s: %s\n", name, p.environment, done.Was.IssuedAt.Format(time.RFC3339), show.Line(done.Was.Reason))
-		cmd.PrintErrf("note: it has %s; what git has is published next: wherry plan shows what that changes\n", has)
+		p.tellNext(cmd, done, has, pinnedAt)
 	}
 	return nil
+}
+
+// tellNext prints what happens after a resume.
+func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string) {
+	const next = "the next wherry promote or wherry publish releases what git has, and wherry plan shows what that changes"
+	switch {
+	case done.Pinned == "":
+		cmd.PrintErrf("note: it has %s; %s\n", has, next)
+	case done.Pinned == done.BaseCommit:
+		cmd.PrintErrf("note: git pins the commit that it has, %s (%s); %s\n", show.Line(done.Pinned), show.Line(pinnedAt), next)
+	default:
+		cmd.PrintErrf("note: git pins %s (%s), and it has %s; %s\n", show.Line(done.Pinned), show.Line(pinnedAt), has, next)
+	}
+}
+
+// pinnedTime bounds the look into git, which the command can do without.
+const pinnedTime = 10 * time.Second
+
+// pinned returns the base commit that the repository around the current folder pins for the environment of a platform, and where;
+// empty if it is not there.
+func (p *pausing) pinned(cmd *cobra.Command, name string) (commit, at string) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), pinnedTime)
+	defer cancel()
+	source := flags.Source{Environment: p.environment}
+	loaded := source.Peek(ctx, pinnedTime)
+	if loaded == nil || cmp.Or(loaded.Model.PlatformName(), publisher.DefaultPlatform) != name {
+		return "", ""
+	}
+	for _, b := range loaded.Model.BaseRepos() {
+		if b.Name == promote.BaseName {
+			return b.Commit, b.Position.String()
+		}
+	}
+	return "", ""
 }
 
 // recordAt returns the newest record of an environment, and the platform's name.

@@ -61,7 +61,7 @@ is held: a gate says no, or too many clusters failed; and 5 if it is under way o
 With --commit or --workload, a hub is asked how far the clusters are with that:
 
 ` + cmd.Long
-	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --key cosign.pub\n" + cmd.Example
+	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub\n" + cmd.Example
 	byHub := cmd.RunE
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
