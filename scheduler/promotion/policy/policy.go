@@ -352,7 +352,7 @@ func (r *reader) length(field string, t kinds.Text, without, least time.Duration
 	case err != nil:
 		r.mistake(t.Line, "", "%s: %v", field, err)
 	case d < least:
-		r.mistake(t.Line, "", "%s: %s is too short, it must be %s at least", field, t.Value, least)
+		r.mistake(t.Line, "", "%s: %s is too short, it must be %s at least", field, t.Value, lengthText(least))
 	}
 	return d
 }
@@ -399,7 +399,7 @@ func (r *reader) check(c kinds.PromotionCheck) *promotion.Check {
 	}
 	timeout := r.length("timeout", c.Timeout, time.Minute, time.Second)
 	if timeout > maxCheckTimeout {
-		r.mistake(c.Timeout.Line, "", "timeout: %s is too long, it must be %s at most", c.Timeout.Value, maxCheckTimeout)
+		r.mistake(c.Timeout.Line, "", "timeout: %s is too long, it must be %s at most", c.Timeout.Value, lengthText(maxCheckTimeout))
 	}
 	return &promotion.Check{Name: name, Command: c.Command.Value, URL: c.URL.Value, Timeout: timeout}
 }
