@@ -246,7 +246,7 @@ func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, erro
 			continue
 		}
 		w.chain = append(w.chain, environment{loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name})
-		if first == "" {
+		if first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
 			first = policy.Chain[0]
 		}
 	}

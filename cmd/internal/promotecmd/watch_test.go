@@ -33,8 +33,8 @@ func TestTheNextLookIsAtTheMomentWhenASoakEnds(t *testing.T) {
 func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, onDisk, `  environments:
-    - {name: stage, gate: {allowEmptyCohort: true, soak: 20m}}
-    - {name: prod, gate: {allowEmptyCohort: true, soak: 30m, soakIn: [dev]}}
+    - {name: stage, gate: {allowEmptyCohort: true, soak: 13m}}
+    - {name: prod, gate: {allowEmptyCohort: true, soak: 17m, soakIn: [dev]}}
 `, "dev", "stage", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
@@ -47,16 +47,16 @@ func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
 		w.must(w.promote("--to", "dev", "--commit", w.commits["one"])...)
 		again := w.record("dev").IssuedAt
 		l.said()
-		w.pass(40 * time.Minute)
+		w.pass(18 * time.Minute)
 		require.Equal(w.t, []string{"stage: promoted one (1 commit)", "prod: promoted one (1 commit)"}, l.said("promoted"))
-		require.Equal(w.t, 20*time.Minute-stay, w.record("stage").IssuedAt.Sub(again), "it had been in dev before")
-		require.Equal(w.t, 30*time.Minute-stay, w.record("prod").IssuedAt.Sub(again), "its time in stage does not count")
+		require.Equal(w.t, 13*time.Minute-stay, w.record("stage").IssuedAt.Sub(again), "it had been in dev before")
+		require.Equal(w.t, 17*time.Minute-stay, w.record("prod").IssuedAt.Sub(again), "its time in stage does not count")
 	})
 }
 
 func TestPromotionsThatQueueUpSkipNoProof(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 13m}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 7m}}]\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		for _, text := range []string{"one", "two", "three"} {
@@ -64,9 +64,9 @@ func TestPromotionsThatQueueUpSkipNoProof(t *testing.T) {
 			w.pass(6 * time.Minute)
 		}
 		l.said()
-		w.pass(14 * time.Minute)
+		w.pass(8 * time.Minute)
 		require.Equal(w.t, []string{"prod: promoted three (3 commits)"}, l.said())
-		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt), "the proof of those before is none for it")
+		require.Equal(w.t, 7*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt), "the proof of those before is none for it")
 		message := w.RunGit("log", "--format=%B", "prod")
 		require.Contains(w.t, message, fmt.Sprintf("- %s By hand\n- %s By hand\n- %s By hand\n", w.commits["three"], w.commits["two"], w.commits["one"]))
 		require.Equal(w.t, "1", w.RunGit("rev-list", "--count", "--grep=^Promote", "prod"))
@@ -150,12 +150,12 @@ func rings(gate string) string {
 
 func TestTwoLoopsAtOnceEndAsOne(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 17m}"), "dev", "prod")
+	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 7m}"), "dev", "prod")
 	w.bubble(func() {
 		all := []*loop{w.watch(w.promote()), w.watch(w.promote())}
 		all = append(all, w.watch(w.advance("dev")))
 		w.push("one")
-		w.pass(45 * time.Minute)
+		w.pass(22 * time.Minute)
 		rings := w.record("dev").Rings["edge"]
 		require.Equal(w.t, rings["canary"], rings["early"])
 		require.Equal(w.t, rings["canary"], rings["stable"])
@@ -171,7 +171,7 @@ func TestTwoLoopsAtOnceEndAsOne(t *testing.T) {
 			}
 		}
 		require.Len(w.t, advanced, 2)
-		require.Equal(w.t, 17*time.Minute, advanced["dev: ring stable: advanced one"].Sub(advanced["dev: ring early: advanced one"]), "at the moment when the soak ends")
+		require.Equal(w.t, 7*time.Minute, advanced["dev: ring stable: advanced one"].Sub(advanced["dev: ring early: advanced one"]), "at the moment when the soak ends")
 	})
 }
 
@@ -223,7 +223,8 @@ func TestALoopThatSignsWithOneOfTwoKeysWaitsForTheOther(t *testing.T) {
 		w.sign("dev")
 		w.pass(6 * time.Minute)
 		require.Equal(w.t, []string{"dev: has one", "dev: ring early: not yet: more signatures are needed"}, l.said("dev"))
-		w.pass(65 * time.Minute) // in which everything is published again
+		w.Commit("dev", "README.md", "so that it is published again")
+		w.pass(12 * time.Minute)
 		require.Equal(w.t, []string{"dev: not yet: 1 pending"}, l.said("dev"))
 		have := w.record("dev").Rings["edge"]
 		require.NotEqual(w.t, have["canary"], have["early"], "nothing moves meanwhile")
@@ -244,11 +245,34 @@ func TestHeldAssignmentsAreSaidOnce(t *testing.T) {
 		l := w.watch(w.promote())
 		l.said()
 		w.push("'{{ .Nothing.at.all }}'")
-		w.pass(70 * time.Minute) // in which it is published again
+		w.pass(11 * time.Minute)
+		w.Commit("dev", "README.md", "so that it is published again")
+		w.pass(12 * time.Minute)
 		require.Equal(w.t, []string{"dev: held: 1 assignment held"}, l.said("dev: held"))
 		require.Equal(w.t, 1, strings.Count(l.out.String(), "failed: edge/web-dev: "))
 		w.push("one")
 		w.pass(6 * time.Minute)
 		require.Equal(w.t, []string{"dev: promoted one (1 commit)"}, l.said("dev"))
+	})
+}
+
+// What is read is one environment, so nobody asks for the newest commit of the base in the name of the first.
+func TestAPlatformThatIsOneEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w.bubble(func() {
+		for _, name := range []string{"dev", "prod"} {
+			args := w.promote()
+			args[1] += "#" + name
+			l := w.watch(args)
+			w.push(name)
+			w.pass(6 * time.Minute)
+			if name == "dev" {
+				require.Equal(w.t, []string{"dev: promoted dev (1 commit)"}, l.said())
+			} else {
+				require.NotContains(w.t, l.out.String(), "Z dev: ")
+				require.Equal(w.t, "1", w.RunGit("rev-list", "--count", "prod"))
+			}
+		}
 	})
 }

@@ -75,7 +75,7 @@ type world struct {
 	commits map[string]string
 }
 
-// How git reads a platform: by HTTP as at a forge, which takes longer.
+// How a platform and its last environment are reached: by HTTP as at a forge, which takes longer. All else is on disk.
 const (
 	onDisk = false
 	byHTTP = true
@@ -131,19 +131,23 @@ func newWorld(t *testing.T, overHTTP bool, policy string, chain ...string) *worl
 	w.trusted = trust.PinnedBy([]*keys.Key{w.key})
 	app := workload
 	main := map[string]string{
-		"objects.yaml": fmt.Sprintf(objects, w.repo), "content.yaml": fmt.Sprintf(reconciler, "zero"),
+		"objects.yaml": fmt.Sprintf(objects, w.Git), "content.yaml": fmt.Sprintf(reconciler, "zero"),
 		"promotion.yaml": fmt.Sprintf("apiVersion: wherry.dev/v1alpha1\nkind: PromotionPolicy\nmetadata: {name: edge}\nspec:\n  chain: [%s]\n%s", strings.Join(chain, ", "), policy),
 	}
-	for _, name := range chain {
+	for i, name := range chain {
+		repo := w.Git
+		if i == len(chain)-1 {
+			repo = w.repo
+		}
 		app += fmt.Sprintf("    - {name: %[1]s, environment: %[1]s, manifests: {repo: \"https://example.invalid/m\", commit: c0ffee6789012345678901234567890123456789, path: .}}\n", name)
-		main[".environments/"+name+".yaml"] = fmt.Sprintf("apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Environment\nmetadata: {name: %[1]s}\nspec: {controlPlane: {repo: %[2]s, branch: %[1]s, path: .}}\n", name, w.repo)
+		main[".environments/"+name+".yaml"] = fmt.Sprintf("apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Environment\nmetadata: {name: %[1]s}\nspec: {controlPlane: {repo: %[2]s, branch: %[1]s, path: .}}\n", name, repo)
 	}
 	gittest.CommitFiles(t, w.Git, "app", map[string]string{"workload.yaml": app})
 	first := gittest.CommitFiles(t, w.Git, "main", main)
 	w.RunGit("symbolic-ref", "HEAD", "refs/heads/main")
 	for _, name := range chain {
 		gittest.CommitFiles(t, w.Git, name, map[string]string{"base-repo.yaml": fmt.Sprintf(
-			"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: BaseRepo\nmetadata: {name: main}\nspec: {repo: %s, branch: main, path: ., commit: %s}\n", w.repo, first)})
+			"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: BaseRepo\nmetadata: {name: main}\nspec: {repo: %s, branch: main, path: ., commit: %s}\n", w.Git, first)})
 	}
 	return w
 }
