@@ -3,7 +3,7 @@
 //
 // Begin with Open. [Reader.History] returns the verified records of an environment, from which come the candidate of a gate and the
 // times that the environment had a commit. [Reader.Reports] collects the reports of a roster's clusters, and [History.Count] says how
-// far they are.
+// far they are. A [Memory] makes looks that are repeated cheaper.
 //
 // Everything is verified before it counts: records and releases by the signers, reports by the keys of the roster. What is read is
 // bounded: the newest [MaxRecords] records, the releases that they and the clusters name, and the newest reports of each cluster.
@@ -54,6 +54,7 @@ type Reader struct {
 	platform string
 	now      time.Time
 	warn     func(format string, args ...any)
+	memory   *Memory // nil without Remember
 }
 
 // Open returns a reader of a location as of now, for a platform of that name; empty means whatever platform the newest record is of. The
@@ -436,9 +437,12 @@ func (h *History) addMoving(ctx context.Context, c *gate.Candidate, trees map[st
 			h.mu.Lock()
 			tree := h.known[d].tree
 			h.mu.Unlock()
-			found, err := bundle.MovingOf(ctx, repo, tree)
-			if err != nil {
-				return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
+			found, known := h.reader.memory.movingOf(tree.Digest)
+			if !known {
+				if found, err = bundle.MovingOf(ctx, repo, tree); err != nil {
+					return fmt.Errorf("assignments of cluster type %s: %w", typ, err)
+				}
+				h.reader.memory.keepMoving(tree.Digest, found)
 			}
 			mu.Lock()
 			defer mu.Unlock()

@@ -24,8 +24,8 @@ type Reports struct {
 }
 
 // Reports returns what the clusters of a roster have reported through the registry, and the envelopes given, such as those that came
-// on media. Of each cluster the newest artifact is read that has a report of its key, one tags listing and one artifact a cluster; a
-// cluster whose newest artifacts are all somebody else's has no report. The error is a *roster.Error if the roster contradicts itself.
+// on media. Of each cluster the newest artifact is read that has a report of its key, one tags listing and one artifact a cluster, and
+// the listing alone if the artifact is in a [Memory]; a cluster whose newest artifacts are all somebody else's has no report. The error is a *roster.Error if the roster contradicts itself.
 func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, envelopes [][]byte) (*Reports, error) {
 	if clusters == nil {
 		clusters = []scheduler.Cluster{} // nil would believe everybody
@@ -107,16 +107,23 @@ func (r *Reader) collect(ctx context.Context, uid string, review *roster.Review)
 	if err != nil {
 		return err
 	}
-	for _, tag := range newestReports(tags) {
+	counts := func(envelopes [][]byte) bool {
 		before := len(review.ReportsOf(uid))
+		for _, e := range envelopes {
+			review.Add(e)
+		}
+		return len(review.ReportsOf(uid)) > before
+	}
+	for _, tag := range newestReports(tags) {
+		if counts(r.memory.reportsOf(uid, tag)) {
+			return nil
+		}
 		envelopes, err := fetch(ctx, repo, tag)
 		if err != nil {
 			return err
 		}
-		for _, e := range envelopes {
-			review.Add(e)
-		}
-		if len(review.ReportsOf(uid)) > before {
+		if counts(envelopes) { // others are not kept: the cluster may yet put its own under this tag
+			r.memory.keepReports(uid, artifact{tag, envelopes})
 			return nil
 		}
 	}

@@ -31,6 +31,7 @@ type Flags struct {
 	to            string
 	reports       []string
 	allowCommands bool
+	memory        cohort.Memory
 }
 
 // AddTo adds --environment, --base, --mirror, --timeout, --to, the flags of registries and hubs, --reports and --allow-commands.
@@ -105,7 +106,7 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 
 // Complete adds to facts what the flags of AddFacts say, for a command that has made the others itself.
 func (f *Flags) Complete(cmd *cobra.Command, facts *Facts) error {
-	facts.Check = check.Options{AllowCommands: f.allowCommands}
+	facts.Check, facts.Memory = check.Options{AllowCommands: f.allowCommands}, &f.memory
 	for _, file := range f.reports {
 		envelopes, err := airgap.ReadReports(file)
 		if err != nil {

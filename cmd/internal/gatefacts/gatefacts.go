@@ -51,6 +51,8 @@ type Facts struct {
 	Clusters func(ctx context.Context, environment string) ([]scheduler.Cluster, error)
 	// Reports are envelopes of reports from elsewhere, such as media. They are not for a hub.
 	Reports [][]byte
+	// Memory makes repeated looks at Location cheaper; may be nil.
+	Memory *cohort.Memory
 	// Decisions are further sources of decisions beside Location, such as a hub.
 	Decisions []func(ctx context.Context, environment string) ([]decisions.Found, error)
 	// Check has the options of external checks.
@@ -189,6 +191,7 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 	if err != nil {
 		return q, err
 	}
+	reader.Remember(f.Memory)
 	g := gathering{Facts: f, ask: ask, reader: reader, q: &q}
 	if g.history, err = reader.History(ctx, below); err != nil {
 		return q, err

@@ -26,6 +26,7 @@ func (f *Facts) Counter(ctx context.Context, policy promotion.Policy) (func(ring
 	if err != nil {
 		return nil, err
 	}
+	reader.Remember(f.Memory)
 	g := gathering{Facts: f, reader: reader, q: &q}
 	if g.history, err = reader.History(ctx, policy.Environment); err != nil {
 		return nil, err
