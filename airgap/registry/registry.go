@@ -1,7 +1,7 @@
 // Package registry is an OCI registry in a folder, for demonstrations, tests and small sites.
 //
-// It runs distribution/v3's own handlers on its filesystem driver, so it behaves as the registry that
-// most people run. Open checks the folder, Handler fits any HTTP server, Serve runs one:
+// It runs distribution/v3's own handlers on its filesystem driver, but for the download of blobs, so it behaves as the
+// registry that most people run. Open checks the folder, Handler fits any HTTP server, Serve runs one:
 //
 //	reg, err := registry.Open("/var/lib/wherry/registry", registry.Options{})
 //	err = reg.Serve(ctx, listener)
@@ -45,8 +45,9 @@ type Options struct {
 
 // Registry is an open registry. Close it when it is no longer served.
 type Registry struct {
-	app *handlers.App
-	log *slog.Logger
+	app  *handlers.App
+	root *os.Root // what distribution has stored
+	log  *slog.Logger
 }
 
 // Open returns the registry whose content is in dir, which is created if it does not exist. It returns an error
@@ -57,6 +58,10 @@ func Open(dir string, opts Options) (*Registry, error) {
 		return nil, fmt.Errorf("registry folder: %w", err)
 	}
 	if err := checkWritable(dir); err != nil {
+		return nil, fmt.Errorf("registry folder %s: %w", dir, err)
+	}
+	root, err := openRoot(dir)
+	if err != nil {
 		return nil, fmt.Errorf("registry folder %s: %w", dir, err)
 	}
 	log := opts.Log
@@ -72,7 +77,7 @@ func Open(dir string, opts Options) (*Registry, error) {
 	}
 	// Site packages have the images of some platforms only, below an index that names all of them.
 	config.Validation.Manifests.Indexes.Platforms = "none"
-	return &Registry{app: handlers.NewApp(context.Background(), config), log: log}, nil
+	return &Registry{app: handlers.NewApp(context.Background(), config), root: root, log: log}, nil
 }
 
 // checkWritable makes dir and writes to it, since distribution would find out at the first upload only.
@@ -88,14 +93,16 @@ func checkWritable(dir string) error {
 }
 
 // Close ends the registry's background work.
-func (r *Registry) Close() error { return r.app.Shutdown() }
+func (r *Registry) Close() error { return errors.Join(r.app.Shutdown(), r.root.Close()) }
 
 // Handler serves the distribution API below /v2/.
 func (r *Registry) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		answer := &recorder{ResponseWriter: w, status: http.StatusOK}
 		began := time.Now()
-		r.app.ServeHTTP(answer, req)
+		if !r.serveBlob(answer, req) {
+			r.app.ServeHTTP(answer, req)
+		}
 		level := slog.LevelDebug
 		switch {
 		case answer.status >= http.StatusInternalServerError:
