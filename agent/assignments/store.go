@@ -1,7 +1,7 @@
 package assignments
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"sync"
@@ -18,21 +18,19 @@ const (
 	LedgerBucket = "ledger" // adapter NUL assignment: what a reconciler keeps
 )
 
-// Reader reads records, and decodes only those that have changed since it last did. The zero Reader is ready for use,
-// by several goroutines.
+// Reader reads records, and decodes only those that have changed since it last did. It keeps them once, as an agent has them for
+// as long as it runs. The zero Reader is ready for use, by several goroutines.
 type Reader struct {
 	mu sync.Mutex
-	// byName are the records of the last read, with their encoded form.
-	byName map[string]*decoded
-	// all are the records of the transaction with number id, which changes with each commit.
-	all []Record
-	id  int
+	// all are the records of the last read, by the names of their assignments, and sums those of their encoded forms.
+	all  []Record
+	sums []sum
+	// committed is true if all are those of the transaction with number id, which changes with each commit.
+	committed bool
+	id        int
 }
 
-type decoded struct {
-	from []byte
-	Record
-}
+type sum [sha256.Size]byte
 
 // All returns the records by the names of their assignments. The slice belongs to all who ask: it is to be read only.
 func (l *Reader) All(tx *bbolt.Tx) ([]Record, error) {
@@ -43,32 +41,33 @@ func (l *Reader) All(tx *bbolt.Tx) ([]Record, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	committed := !tx.Writable()
-	if committed && l.byName != nil && l.id == tx.ID() {
+	if committed && l.committed && l.id == tx.ID() {
 		return l.all, nil
 	}
-	rs, read := make([]Record, 0, len(l.byName)), make(map[string]*decoded, len(l.byName))
+	next := Reader{all: make([]Record, 0, len(l.all)), sums: make([]sum, 0, len(l.all)), committed: committed, id: tx.ID()}
+	at := 0 // in l.all, which has the order of the bucket
 	err := b.ForEach(func(k, v []byte) error {
-		d := l.byName[string(k)]
-		if d == nil || !bytes.Equal(d.from, v) {
-			r, err := state.Load[Record](tx, Bucket, string(k))
-			if err != nil {
-				return err
-			}
-			d = &decoded{bytes.Clone(v), r}
+		for at < len(l.all) && l.all[at].Spec.Name < string(k) {
+			at++
 		}
-		read[string(k)] = d
-		rs = append(rs, d.Record)
-		return nil
+		s := sha256.Sum256(v)
+		if at < len(l.all) && l.all[at].Spec.Name == string(k) && l.sums[at] == s {
+			next.add(l.all[at], s)
+			return nil
+		}
+		r, err := state.Load[Record](tx, Bucket, string(k))
+		next.add(r, s)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	l.byName = read
-	if rs = slices.Clip(rs); committed {
-		l.all, l.id = rs, tx.ID()
-	}
-	return rs, nil
+	l.all, l.sums = slices.Clip(next.all), slices.Clip(next.sums)
+	l.committed, l.id = next.committed, next.id
+	return l.all, nil
 }
+
+func (l *Reader) add(r Record, s sum) { l.all, l.sums = append(l.all, r), append(l.sums, s) }
 
 // ByName returns the records under the names of their assignments. The map is the caller's.
 func (l *Reader) ByName(tx *bbolt.Tx) (map[string]Record, error) {
