@@ -173,6 +173,9 @@ type Options struct {
 	NoSocket bool
 	// Shared, if not nil, keeps the files of assignments for several agents of this process; see content.Shared.
 	Shared *content.Shared
+	// Turn, if not nil, bounds how many agents of this process work at one time: it is called before the parts of a pass that take
+	// much memory and wait for no registry, and end after each. It returns at the latest when the context ends.
+	Turn func(context.Context) (end func())
 	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Both may be nil: without Memory, a
 	// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
 	Memory    backup.Store
@@ -199,6 +202,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Traffic == nil {
 		o.Traffic = new(metrics.Traffic)
+	}
+	if o.Turn == nil {
+		o.Turn = func(context.Context) (end func()) { return func() {} }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

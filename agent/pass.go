@@ -166,6 +166,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 		return outcomeOf(ctx, err)
 	}
 	got, verdict := p.pull(ctx)
+	defer a.opts.Turn(ctx)()
 	g := p.guard(got)
 	var seen observed
 	if verdict.Verdict != Interrupted {

@@ -45,6 +45,7 @@ func (p *pass) fetch(ctx context.Context, places []offer, v verified) (staged bo
 
 // stage unpacks a release's tree from the store and checks it.
 func (p *pass) stage(ctx context.Context, r *state.Release) (staged bool, out outcome) {
+	defer p.opts.Turn(ctx)()
 	err := p.content.Stage(ctx, r)
 	return err == nil, outcomeOf(ctx, err)
 }

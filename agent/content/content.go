@@ -196,13 +196,20 @@ func (c *Store) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, err
 	}
 	d := digest.FromBytes(data)
 	if d != c.list.digest {
-		list, err := bundle.ParseAssignments(data)
+		list, err := c.parse(data, d)
 		if err != nil {
 			return nil, d, err
 		}
 		c.list.digest, c.list.assignments = d, list
 	}
 	return c.list.assignments, d, nil
+}
+
+func (c *Store) parse(data []byte, d digest.Digest) ([]bundle.Assignment, error) {
+	if c.opts.Shared != nil {
+		return c.opts.Shared.parse(data, d)
+	}
+	return bundle.ParseAssignments(data)
 }
 
 // Stage makes the tree of r usable from its layer in the layout. The error is a *bundle.Refusal only if the signed content

@@ -131,7 +131,7 @@ func (s *simulation) downOf(c *cluster) func() bool {
 
 // open opens the state of each cluster, makes its agent and registers it with the hub.
 func (s *simulation) open(ctx context.Context) error {
-	deltas := make(chan struct{}, runtime.GOMAXPROCS(0))
+	deltas, working := make(turns, runtime.GOMAXPROCS(0)), make(turns, 2*runtime.GOMAXPROCS(0))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i, c := range s.clusters {
@@ -142,7 +142,7 @@ func (s *simulation) open(ctx context.Context) error {
 			s.say("makes agents", i, len(s.clusters))
 		}
 		g.Go(func() error {
-			err := s.openCluster(ctx, i, c, deltas)
+			err := s.openCluster(ctx, i, c, deltas, working)
 			if err != nil {
 				err = fmt.Errorf("cluster %s: %w", c.name, err)
 			}
@@ -152,7 +152,20 @@ func (s *simulation) open(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas chan struct{}) (err error) {
+// turns bounds how many agents do what takes memory and a processor, as there are few processors.
+type turns chan struct{}
+
+// take waits for a turn, or the end of ctx.
+func (t turns) take(ctx context.Context) (end func()) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
+func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas, working turns) (err error) {
 	if c.state, err = agent.OpenState(s.path("clusters", fmt.Sprint(i)), nil); err != nil {
 		return err
 	}
@@ -186,14 +199,13 @@ func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas 
 		HubURL: s.hubURL, HubKey: s.hub.PublicKey(), HTTPClient: toHub,
 		Shared: s.shared[c.typ], NoSocket: true, Version: s.Version,
 		ApplyDelta: func(ctx context.Context, j delta.Job) error {
-			select {
-			case deltas <- struct{}{}: // each takes memory and a processor
-				defer func() { <-deltas }()
-				return j.Apply()
-			case <-ctx.Done():
-				return ctx.Err()
+			defer deltas.take(ctx)()
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			return j.Apply()
 		},
+		Turn: working.take,
 	})
 	return s.register(ctx, c, stream)
 }
