@@ -193,10 +193,10 @@ func TestAttackWithAPackage(t *testing.T) {
 			p.Entries[p.At(packagetest.BlobName(d.layerOf(p)))] = packagetest.Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: packagetest.BlobName(d.layerOf(p)), Linkname: filepath.Join(d.dir, "agent.db")}}
 		})},
 		{name: "a gzip bomb in place of the tree", want: bundle.DigestMismatch, late: true, make: packed(func(d *depot, p *packagetest.Package) {
-			p.Entries[p.At(p.Part("dev/drone layer"))].Data = zipped(d.t, make([]byte, 64<<20))
+			p.Entries[p.At(p.Part("dev/drone layer"))].Data = gzipBomb()
 		})},
 		{name: "a gzip bomb in place of an image's manifest", want: bundle.DigestMismatch, make: packed(func(d *depot, p *packagetest.Package) {
-			p.Entries[p.At(p.Part(d.images.host+"/image-drone/1 image manifest"))].Data = zipped(d.t, make([]byte, 64<<20))
+			p.Entries[p.At(p.Part(d.images.host+"/image-drone/1 image manifest"))].Data = gzipBomb()
 		})},
 		{name: "an image of more layers than the bound, which the key has signed", want: bundle.BadContent, make: func(d *depot) []byte {
 			m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: d.images.push("image-drone", ocispec.MediaTypeImageConfig, []byte("{}"))}
