@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == deltaChild {
 		os.Exit(delta.Child(os.Stdin, os.Stdout, delta.Make))
 	}
+	debug.SetGCPercent(400) // the heap is small; at the default, a sixth of the time would be garbage collection
 	os.Exit(m.Run())
 }
 

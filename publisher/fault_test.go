@@ -101,8 +101,14 @@ func TestAPublicationWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, for the first time: %t", f.name, first), func(t *testing.T) {
 				t.Parallel()
 				begin, step := 1, 1
-				if !f.kills && !sweeptest.Full() {
+				switch {
+				case sweeptest.Full():
+				case !f.kills:
 					begin, step = 1+n%3, 3
+				case first: // each request fails in one of the two
+					step = 2
+				default:
+					begin, step = 2, 2
 				}
 				w, line := newWiredWorld(t)
 				agent := w.newFollower(line.handler)

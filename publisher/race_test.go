@@ -57,7 +57,7 @@ func (t *turn) end(goOn bool) error {
 
 // Two publishers, A and B, each stop once, at every pair of their requests: A up to i, B up to j, the rest
 // of A, the rest of B. Whatever one of them overwrote, all ends on one newest release. Where B is killed
-// instead, whoever publishes next puts it right. A sample is each third pair, in one way.
+// instead, whoever publishes next puts it right. A sample is each fifth pair, in one way.
 func TestTwoPublishersInterleavedAtAnyTwoRequestsEndTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	var ways []way
@@ -66,7 +66,7 @@ func TestTwoPublishersInterleavedAtAnyTwoRequestsEndTheSameEverywhere(t *testing
 			ways = append(ways, way{content, ahead, false}, way{content, ahead, true})
 		}
 	}
-	pairs, step := 0, sweeptest.Every(3)
+	pairs, step := 0, sweeptest.Every(5)
 	for i, ended := 1, false; !ended; i++ {
 		for j, bEnded := 1+i%step, false; !bEnded; j += step {
 			pairs++
@@ -80,7 +80,7 @@ func TestTwoPublishersInterleavedAtAnyTwoRequestsEndTheSameEverywhere(t *testing
 			}
 		}
 	}
-	require.Greater(t, pairs, 70)
+	require.Greater(t, pairs, 40)
 }
 
 // way is how publisher B differs from A, which publishes "new".
