@@ -212,7 +212,7 @@ func TestAClusterThatJoinsInTheMiddleBelongsToItsRingAndAFailureHoldsIt(t *testi
 
 func TestALoopThatSignsWithOneOfTwoKeysWaitsForTheOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 7m}"), "dev", "prod")
+	w := newWorld(t, onDisk, rings("{allowEmptyCohort: true, soak: 1m}"), "dev", "prod")
 	w.bubble(func() {
 		w.twoSigners()
 		l := w.watch(w.promote("--trust", w.path("trust.json")))
