@@ -275,9 +275,14 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 		}
 	}
 	for _, rule := range d.rules {
-		if !slices.Contains(overridable, rule) {
-			return said, cli.Fail(cli.Usage, fmt.Errorf("--rule: %q cannot be overridden", rule), "allowed: "+strings.Join(overridable, ", "))
+		if slices.Contains(overridable, rule) {
+			continue
 		}
+		err := fmt.Errorf("--rule: unknown rule %q", rule)
+		if slices.Contains([]string{gate.RulePublished, gate.RuleComplete, gate.RulePinned}, rule) {
+			err = fmt.Errorf("--rule: %q cannot be overridden", rule)
+		}
+		return said, cli.Fail(cli.Usage, err, "allowed: "+strings.Join(overridable, ", "))
 	}
 	said.Rules = slices.Sorted(slices.Values(d.rules))
 	said.Rules = slices.Compact(said.Rules)
@@ -403,11 +408,13 @@ func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
 	cmd.PrintErrf("the gate before this decision: %s\n", text)
 }
 
-// openRules returns the names of the rules that do not pass.
+// openRules returns the names of the rules that do not pass, those that fail first.
 func openRules(v gate.Verdict) (all []string) {
-	for _, r := range v.Rules {
-		if r.Result != gate.Pass {
-			all = append(all, r.Name)
+	for _, result := range []gate.Result{gate.Fail, gate.Wait} {
+		for _, r := range v.Rules {
+			if r.Result == result {
+				all = append(all, r.Name)
+			}
 		}
 	}
 	return all

@@ -123,7 +123,7 @@ The environment is paused first, so that no automation brings the content again:
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --to 3f2a9c1 --key cosign.key`,
 		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo) },
+		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
 	}
 	b.addTo(cmd)
 	f := cmd.Flags()
@@ -148,7 +148,7 @@ pause the environment. Where all rings have the same, nothing is done.
 ` + flags.SignerHelp,
 		Example: `  wherry rollout abort oci://127.0.0.1:5000/edge --environment prod --reason "canaries run hot" --key cosign.key`,
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort, true) },
 	}
 	b.addTo(cmd)
 	b.addReason(cmd)
@@ -166,7 +166,7 @@ func (b *backing) addReason(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 }
 
-func (b *backing) run(cmd *cobra.Command, args []string, do undoing) error {
+func (b *backing) run(cmd *cobra.Command, args []string, do undoing, aborts bool) error {
 	if err := b.open(cmd, args); err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (b *backing) run(cmd *cobra.Command, args []string, do undoing) error {
 	if err := cli.Print(cmd.OutOrStdout(), b.format, done, func(w io.Writer) { undoneTable(w, done) }); err != nil {
 		return err
 	}
-	return b.conclude(cmd, done)
+	return b.conclude(cmd, done, aborts)
 }
 
 // explain gives an error its exit code and hint.
@@ -217,13 +217,16 @@ func ringNames(r publisher.PublishedRelease) string {
 	return cmp.Or(strings.Join(names, ","), "-")
 }
 
-func (b *backing) conclude(cmd *cobra.Command, done *undo.Done) error {
+func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) error {
 	name := show.Line(done.Platform + "/" + done.Environment)
 	left, former := undo.Names(done.Left, done.Former)
 	if done.Former.Record == "" {
 		former = "what the widest ring has"
 	}
 	switch {
+	case !done.Undone && aborts:
+		cmd.PrintErrf("%s: nothing to do: all rings have the same, that of record %s\n", name, done.Left.Record)
+		return nil
 	case !done.Undone:
 		cmd.PrintErrf("%s: nothing to do: it has its former content already, that of record %s\n", name, done.Left.Record)
 		cmd.PrintErrf("hint: --to COMMIT goes further back\n")
