@@ -252,6 +252,27 @@ func TestClustersAreCountedByTheirReports(t *testing.T) {
 	require.Equal(t, 3, w.count(q, forged, []byte("hello")).Compliant)
 }
 
+func TestTheAssignmentsOfARelease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := w.publish(commit("a"), "drone=one")
+	w.cluster("good", "drone")
+	w.leave("good", w.report("good", bundle.Applying, "", now["drone"]), w.report("good", bundle.Compliant, now["drone"], now["drone"]))
+	w.cluster("never", "drone")
+	h := w.history()
+	release, all, err := h.Assignments(t.Context(), "drone", now["drone"])
+	require.NoError(t, err)
+	require.Equal(t, "drone", release.ClusterType)
+	require.Len(t, all, 1)
+	require.Equal(t, "web", all[0].Workload)
+	_, _, err = h.Assignments(t.Context(), "drone", digest.FromString("gone"))
+	require.ErrorContains(t, err, "assignments of cluster type drone in environment stage: release sha256:")
+	reports, err := w.reader().Reports(t.Context(), w.clusters, nil)
+	require.NoError(t, err)
+	require.Equal(t, bundle.Compliant, reports.Newest("uid-good").State)
+	require.Nil(t, reports.Newest("uid-never"))
+}
+
 func TestFailuresSinceTheRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -85,7 +85,7 @@ func (h *History) count(c *gate.Cohort, commit *lineage.Commit, one scheduler.Cl
 		open.Reason, open.Message, open.LastSeen = newest.Reason, bundle.Clip(newest.Message), newest.OccurredAt
 		age := h.reader.now.Sub(newest.OccurredAt)
 		switch {
-		case age < -maxAhead:
+		case age < -MaxAhead:
 			open.Message = "its clock is ahead, so that the age of its report is not known"
 		case q.MaxReportAge > 0 && age > q.MaxReportAge:
 		default:

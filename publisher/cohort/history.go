@@ -40,8 +40,8 @@ const (
 	parallel = 8
 	// maxRejected bounds the artifacts of a cluster that are looked at for a report that its key has signed.
 	maxRejected = 3
-	// maxAhead is how far the clock of an agent may be ahead of the reader's.
-	maxAhead = 10 * time.Minute
+	// MaxAhead is how far the clock of an agent may be ahead of the reader's.
+	MaxAhead = 10 * time.Minute
 )
 
 // ErrNoCommit is wrapped by errors about a commit that no record has, or several.

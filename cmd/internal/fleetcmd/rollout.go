@@ -19,8 +19,11 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// RolloutStatus returns the command wherry rollout status.
-func RolloutStatus() *cobra.Command { return newRolloutStatusCommand(new(source)) }
+// RolloutStatus returns the command wherry rollout status, and a function that has it ask somebody else than a hub about a workload.
+func RolloutStatus() (cmd *cobra.Command, ask func(fleet.Answers)) {
+	s := new(source)
+	return newRolloutStatusCommand(s), func(a fleet.Answers) { s.answers, s.instead = a, true }
+}
 
 // How rollout status --watch asks again.
 const (

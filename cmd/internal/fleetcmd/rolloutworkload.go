@@ -127,8 +127,11 @@ func (w *watching) explainNone(r *fleet.Rollout, clusters []fleet.Cluster, meant
 	case len(clusters) == 0:
 		r.Published, r.Why = false, "no cluster is registered"
 	case !follows:
-		r.Published, r.Followed, r.Why = false, false, "the hub does not know what is published for any of its clusters"
-		w.hint = followHint
+		r.Published, r.Followed, r.Why = false, false, "nothing is published for any of the clusters"
+		w.hint = "check --to and --environment: no record of the environment is there that --release-key or --trust vouches for"
+		if !w.instead {
+			r.Why, w.hint = "the hub does not know what is published for any of its clusters", followHint
+		}
 	case len(versions) == 0:
 		r.Published, r.Why = false, joined(" of workspace ", "no release has workload "+w.Workload, w.Workspace)+" yet"
 		w.hint = nearHint(w.Workload, slices.Sorted(maps.Keys(w.workloads)))

@@ -39,6 +39,8 @@ with --hub; with --data, $WHERRY_HUB_DATABASE gives its database.`
 type source struct {
 	url, dir, authorities, tokenFile string
 
+	// instead is true if answers are of somebody else than a hub.
+	instead bool
 	// answers, clock and columns stand in for the hub that the flags choose, the time, and the width of the terminal, in
 	// tests.
 	answers fleet.Answers

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate"
@@ -32,7 +33,8 @@ type looking struct {
 }
 
 // AddStatus adds the rings of an environment to the command wherry rollout status: it shows them if neither a commit nor a workload is given.
-func AddStatus(cmd *cobra.Command) *cobra.Command {
+// Ask has the command ask somebody else than a hub about a workload.
+func AddStatus(cmd *cobra.Command, ask func(fleet.Answers)) *cobra.Command {
 	l := &looking{command: &cobra.Command{Use: cmd.Use}}
 	own := l.command
 	l.AddTo(own)
@@ -58,14 +60,27 @@ the clusters. Nothing is changed.
 The exit code is 0 if all rings have the newest release and the clusters have proved it, as the ring gate's numbers ask; 1 if it
 is held: a gate says no, or too many clusters failed; and 5 if it is under way or paused.
 
-With --commit or --workload, a hub is asked how far the clusters are with that:
+With --commit or --workload, a hub is asked how far the clusters are with that. About a workload, the registry is asked in
+place of a hub if PLATFORM, --to, --release-key, --trust, --base or --reports is given: then the clusters are the environment's
+Cluster objects, as PLATFORM has them at the beginning, and --watch looks every minute.
 
 ` + cmd.Long
-	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub\n" + cmd.Example
+	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub\n" + cmd.Example + `
+  wherry rollout status ./platform -e prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub --workload web --version 1.4.2 --timeout 30m`
 	byHub := cmd.RunE
 	cmd.Args = cobra.MaximumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if slices.ContainsFunc([]string{"commit", "workload", "version"}, cmd.Flags().Changed) {
+			if cmd.Flags().Changed("workload") && cmd.Flags().Changed("version") && !cmd.Flags().Changed("commit") {
+				instead, err := l.open(cmd, args)
+				if err != nil {
+					return err
+				}
+				if instead != nil {
+					ask(instead)
+					return byHub(cmd, nil)
+				}
+			}
 			for _, name := range added {
 				if cmd.Flags().Changed(name) {
 					return cli.Usagef("--%s is about the rings of an environment: leave out --commit, --workload and --version", name)
@@ -99,11 +114,16 @@ func (l *looking) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	own.SetContext(cmd.Context())
-	own.SetOut(cmd.OutOrStdout())
-	own.SetErr(cmd.ErrOrStderr())
-	own.SetIn(cmd.InOrStdin())
+	l.prepare(cmd)
 	return l.show(own, args)
+}
+
+// prepare gives the command of the rings the context and the streams of the one that runs.
+func (l *looking) prepare(cmd *cobra.Command) {
+	l.command.SetContext(cmd.Context())
+	l.command.SetOut(cmd.OutOrStdout())
+	l.command.SetErr(cmd.ErrOrStderr())
+	l.command.SetIn(cmd.InOrStdin())
 }
 
 // The states of a rollout.

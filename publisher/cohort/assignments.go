@@ -1,0 +1,48 @@
+package cohort
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Newest returns the newest report of a cluster; nil if there is none.
+func (r *Reports) Newest(uid string) *bundle.Report {
+	all := r.byUID[uid]
+	if len(all) == 0 {
+		return nil
+	}
+	return &all[len(all)-1]
+}
+
+// Assignments returns a release of a cluster type that a record names, and its assignments. It is an error if the release is not there.
+func (h *History) Assignments(ctx context.Context, clusterType string, d digest.Digest) (bundle.Release, []bundle.Assignment, error) {
+	fail := func(err error) (bundle.Release, []bundle.Assignment, error) {
+		return bundle.Release{}, nil, fmt.Errorf("assignments of cluster type %s in environment %s: %w", clusterType, h.Environment, err)
+	}
+	if err := h.load(ctx, []typed{{clusterType, d}}); err != nil {
+		return fail(err)
+	}
+	h.mu.Lock()
+	found := h.known[d]
+	h.mu.Unlock()
+	if found == nil {
+		return fail(fmt.Errorf("release %s is not there: publish again", d))
+	}
+	repo, err := h.reader.store.Repository(found.Stream().Repository())
+	if err != nil {
+		return fail(err)
+	}
+	files, err := bundle.TreeFiles(ctx, repo, found.tree, bundle.AssignmentsPath)
+	if err != nil {
+		return fail(err)
+	}
+	all, err := bundle.ParseAssignments(files[bundle.AssignmentsPath])
+	if err != nil {
+		return fail(err)
+	}
+	return found.Release, all, nil
+}
