@@ -120,7 +120,10 @@ func (h *Hub) Routes() []access.Route {
 		Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail,
 		Decisions: h.store, Seal: h.enroller.sign.decision, Now: h.enroller.sign.now,
 	}
-	questions := slices.Concat(h.reads.Routes(), web.Routes(h.answersFor, now, h.fail))
+	pages := func(r *http.Request) (web.Answers, error) {
+		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
+	}
+	questions := slices.Concat(h.reads.Routes(), web.Routes(pages, now, h.fail))
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits
 			questions[i].Handler = h.gate.Ask(q.Handler)

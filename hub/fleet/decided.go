@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -30,4 +31,26 @@ func decidedOf(s store.StoredDecision) (Decided, error) {
 		Action: d.Action, Ring: d.Ring, From: d.From, BaseCommit: d.BaseCommit, Rules: d.Rules, Reason: d.Reason, By: d.By, KeyID: id,
 		Own: s.Own, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt,
 	}, err
+}
+
+// Decided returns the decisions about an environment of a platform, newest first; of all platforms if that is empty. It is empty for
+// a view that does not see the environment.
+func (v *View) Decided(ctx context.Context, platform, environment string) ([]Decided, error) {
+	list := []Decided{}
+	if !v.seesEnvironment(environment) {
+		return list, nil
+	}
+	all, err := v.fleet.source.Decisions(ctx, environment)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range all {
+		if platform != "" && s.Platform != platform {
+			continue
+		}
+		if d, err := decidedOf(s); err == nil { // else it was stored by a later version
+			list = append(list, d)
+		}
+	}
+	return list, nil
 }

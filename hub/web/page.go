@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -32,10 +33,12 @@ func assets() fs.FS {
 
 // site shows one fleet.
 type site struct {
-	answers func(*http.Request) (fleet.Answers, error)
+	answers func(*http.Request) (Answers, error)
 	now     func() time.Time
 	fail    func(http.ResponseWriter, *http.Request, error)
 	page    *template.Template
+
+	environments *template.Template
 }
 
 // fleetPage is the data of assets/fleet.html: rows of one kind.
@@ -75,6 +78,9 @@ const (
 	deploymentsKind = "deployments"
 	clustersPath    = "/"
 	deploymentsPath = "/deployments"
+
+	environmentsKind = "environments"
+	environmentsPath = "/environments"
 )
 
 // defaultRows is the number of rows of one page.
@@ -126,8 +132,13 @@ func (s *site) showFleet(w http.ResponseWriter, r *http.Request, kind string, re
 		return
 	}
 	page.addLinks(r.URL.Path, values, totals, next)
+	s.write(w, r, s.page, status, page)
+}
+
+// write answers with a page.
+func (s *site) write(w http.ResponseWriter, r *http.Request, t *template.Template, status int, page any) {
 	var html bytes.Buffer
-	if err := s.page.Execute(&html, page); err != nil {
+	if err := t.Execute(&html, page); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -152,7 +163,7 @@ func (p *fleetPage) addLinks(path string, values url.Values, totals fleet.Totals
 		p.Next = to(path, "after", next)
 	}
 	values.Del("after")
-	p.Kinds = []link{{clustersKind, linkTo(clustersPath, values)}, {deploymentsKind, linkTo(deploymentsPath, values)}}
+	p.Kinds = []link{{clustersKind, linkTo(clustersPath, values)}, {deploymentsKind, linkTo(deploymentsPath, values)}, {environmentsKind, environmentsPath}}
 	p.JSON = linkTo("/v1/"+p.Kind, values)
 	p.Count = totals.Count
 	states := slices.SortedFunc(maps.Keys(totals.States), func(a, b bundle.State) int {
@@ -170,11 +181,16 @@ func linkTo(path string, q url.Values) string {
 	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
 }
 
-// fleetTemplate parses the page, which is embedded.
-func fleetTemplate(now func() time.Time) *template.Template {
-	return template.Must(template.New("fleet.html").Funcs(template.FuncMap{
+// shortName is how much of a commit, or of a key's id, people see.
+const shortName = 8
+
+// parsed parses a page, which is embedded.
+func parsed(name string, now func() time.Time) *template.Template {
+	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"ago":   func(t time.Time) string { return bundle.Ago(t, now()) },
+		"list":  func(all []string) string { return strings.Join(all, ", ") },
+		"short": func(name string) string { return name[:min(len(name), shortName)] },
 		"name":  func(r *bundle.ReportRelease) string { return bundle.ReleaseName(r.Number, r.Digest) },
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	}).ParseFS(assets(), "fleet.html"))
+	}).ParseFS(assets(), name))
 }

@@ -5,6 +5,7 @@
 package web
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -12,16 +13,24 @@ import (
 	"github.com/wherry-dev/wherry/hub/fleet"
 )
 
+// Answers is what the pages ask; a *fleet.View answers.
+type Answers interface {
+	fleet.Answers
+	// Decided returns the decisions about an environment, newest first.
+	Decided(ctx context.Context, platform, environment string) ([]fleet.Decided, error)
+}
+
 // Routes returns the pages. Answers returns what whoever sends a request may ask. Fail answers a request that cannot be
 // answered; an error that wraps store.ErrInvalid is the client's fault.
-func Routes(answers func(*http.Request) (fleet.Answers, error), now func() time.Time, fail func(http.ResponseWriter, *http.Request, error)) []access.Route {
-	s := &site{answers: answers, now: now, fail: fail, page: fleetTemplate(now)}
+func Routes(answers func(*http.Request) (Answers, error), now func() time.Time, fail func(http.ResponseWriter, *http.Request, error)) []access.Route {
+	s := &site{answers: answers, now: now, fail: fail, page: parsed("fleet.html", now), environments: parsed("environments.html", now)}
 	page := func(path string, h http.HandlerFunc) access.Route {
 		return access.Route{Pattern: "GET " + path, Permission: access.Read, Handler: h}
 	}
 	return []access.Route{
 		page(clustersPath+"{$}", s.getClusters),
 		page(deploymentsPath, s.getDeployments),
+		page(environmentsPath, s.getEnvironments),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
 	}
 }

@@ -49,7 +49,7 @@ func (f *fake) Deployments(_ context.Context, q fleet.Query) (fleet.Deployments,
 
 func ask(f *fake, path string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
-	answers := func(*http.Request) (fleet.Answers, error) { return f, nil }
+	answers := func(*http.Request) (Answers, error) { return f, nil }
 	for _, r := range Routes(answers, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
 		status := http.StatusTeapot
 		if errors.Is(err, store.ErrInvalid) {
@@ -102,4 +102,57 @@ func TestAnUnknownNameIsSaidWithThoseThatAreNear(t *testing.T) {
 	w := ask(&fake{err: &fleet.UnknownNameError{Kind: "workload", Name: "<b>", Near: []string{"web", "<i>"}}}, "/?workload=%3Cb%3E")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	require.Contains(t, w.Body.String(), `No clusters match: the hub knows no workload &#34;&lt;b&gt;&#34;. Known: web, &lt;i&gt;.`)
+}
+
+func (f *fake) Environments(_ context.Context, q fleet.Query) (fleet.Environments, error) {
+	f.asked = q
+	return fleet.Environments{Environments: []fleet.Environment{
+		{Platform: "edge", Environment: "new"},
+		{Platform: "edge", Environment: "prod", BaseCommit: "1111111aaaa", IssuedAt: epoch, Incomplete: []string{"drone"}},
+		{Platform: "edge", Environment: "stage", BaseCommit: "3333333cccc"},
+	}}, f.err
+}
+
+func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
+	if environment != "prod" {
+		return fleet.Rollout{Environment: environment, Commit: commit}, nil
+	}
+	return fleet.Rollout{
+		Environment: environment, Commit: commit, Clusters: 3, Compliant: 2, FailedCount: 1, Why: "a cluster failed",
+		Open: []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
+	}, nil
+}
+
+func (f *fake) Decided(_ context.Context, platform, environment string) ([]fleet.Decided, error) {
+	if environment != "prod" || platform != "edge" {
+		return nil, nil
+	}
+	return []fleet.Decided{
+		{Action: bundle.Pause, By: "anna", KeyID: "0123456789", Reason: "sale <now>", IssuedAt: epoch.Add(-time.Hour), Own: true},
+		{Action: bundle.Override, By: "ben", KeyID: "0123456789", From: "stage", BaseCommit: "2222222bbbb", Rules: []string{"soak"}, Reason: "a fix", IssuedAt: epoch.Add(-2 * time.Hour), ExpiresAt: epoch.Add(time.Hour), Own: true},
+		{Action: bundle.Approve, KeyID: "fedcba9876", From: "stage", BaseCommit: "3333333cccc", IssuedAt: epoch.Add(-3 * time.Hour)},
+	}, nil
+}
+
+func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
+	f := &fake{}
+	w := ask(f, "/environments?environment=prod")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "prod", f.asked.Environment)
+	page := w.Body.String()
+	for _, want := range []string{
+		`Paused by anna since <time datetime="2026-11-21T11:00:00Z">`, "sale &lt;now&gt;",
+		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>`, "a cluster failed.",
+		`<progress max="3" value="2">`, "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
+		"override</span> soak, until", `<code title="2222222bbbb">2222222b</code> from stage, not the newest`,
+		`key <code title="fedcba9876">fedcba98</code> (not verified here)`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
+		"The hub does not know which commit is published.", "Nobody has decided anything about it.",
+	} {
+		require.Contains(t, page, want)
+	}
+	w = ask(&fake{err: &fleet.UnknownNameError{Kind: "environment", Name: "prdo", Near: []string{"prod"}}}, "/environments?environment=prdo")
+	require.Equal(t, http.StatusNotFound, w.Code)
+	require.Contains(t, w.Body.String(), "Known: prod.")
+	require.Equal(t, http.StatusBadRequest, ask(&fake{}, "/environments?nothing=1").Code)
+	require.Equal(t, http.StatusTeapot, ask(&fake{err: errors.New("no")}, "/environments").Code)
 }

@@ -1,0 +1,122 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/fleet"
+)
+
+// environmentsPage is the data of assets/environments.html.
+type environmentsPage struct {
+	Kinds        []link
+	Kind         string
+	Query        fleet.Query
+	Environments []environment
+	Unknown      *fleet.UnknownNameError
+	Now          time.Time
+}
+
+// environment is how far one environment is with the commit that it got last, and what people decided about it.
+type environment struct {
+	fleet.Environment
+	// Rollout is nil if the hub does not know which commit was published last.
+	Rollout *fleet.Rollout
+	Open    string // a link to the clusters
+	// Pause is the last word about a pause, if it is one.
+	Pause *fleet.Decided
+	// Decisions are the newest ones, More counts those that are not shown.
+	Decisions []decided
+	More      int
+}
+
+// decided is a decision as people see it.
+type decided struct {
+	fleet.Decided
+	// Former is true if the environment that it names has another commit by now.
+	Former bool
+}
+
+const (
+	// shownDecisions and shownClusters bound what a page shows of one environment.
+	shownDecisions = 20
+	shownClusters  = 10
+)
+
+// getEnvironments shows all environments, or one.
+func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
+	q, err := fleet.ParseQuery(r.URL.Query(), s.now())
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	q = fleet.Query{Environment: q.Environment, Platform: q.Platform}
+	page := environmentsPage{
+		Kind: environmentsKind, Query: q, Now: s.now().UTC(),
+		Kinds: []link{{clustersKind, clustersPath}, {deploymentsKind, deploymentsPath}, {environmentsKind, environmentsPath}},
+	}
+	from, err := s.answers(r)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	status := http.StatusOK
+	all, err := from.Environments(r.Context(), fleet.Query{})
+	newest := map[string]string{} // commits, by environment
+	for _, e := range all.Environments {
+		newest[e.Environment] = e.BaseCommit
+	}
+	list := all
+	if err == nil && q.Environment+q.Platform != "" {
+		list, err = from.Environments(r.Context(), q)
+	}
+	if errors.As(err, &page.Unknown) {
+		status, err, list.Environments = http.StatusNotFound, nil, nil
+	}
+	for i := 0; err == nil && i < len(list.Environments); i++ {
+		var one environment
+		one, err = environmentOf(r.Context(), from, list.Environments[i], newest)
+		page.Environments = append(page.Environments, one)
+	}
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.write(w, r, s.environments, status, page)
+}
+
+// environmentOf asks about one environment. Newest has the newest commits of environments.
+func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newest map[string]string) (environment, error) {
+	one := environment{Environment: e, Open: linkTo(clustersPath, url.Values{"environment": {e.Environment}})}
+	if commit := cmp.Or(e.BaseCommit, e.EnvironmentCommit); commit != "" {
+		q := fleet.RolloutQuery{Query: fleet.Query{Platform: e.Platform, Limit: shownClusters}}
+		rollout, err := from.Rollout(ctx, e.Environment, commit, q)
+		if err != nil {
+			return one, err
+		}
+		one.Rollout = &rollout
+	}
+	all, err := from.Decided(ctx, e.Platform, e.Environment)
+	if err != nil {
+		return one, err
+	}
+	for _, d := range all {
+		if d.Action == bundle.Pause || d.Action == bundle.Resume {
+			if d.Action == bundle.Pause {
+				one.Pause = &d
+			}
+			break
+		}
+	}
+	for _, d := range all[:min(len(all), shownDecisions)] {
+		commit, known := newest[d.From]
+		one.Decisions = append(one.Decisions, decided{Decided: d, Former: known && d.BaseCommit != "" && commit != d.BaseCommit})
+	}
+	one.More = len(all) - len(one.Decisions)
+	return one, nil
+}
