@@ -219,7 +219,7 @@ func (p Pass) Worst() State {
 	return p.Results[0].State
 }
 
-// targets returns the environments to look at, in the order of the chain.
+// targets returns the environments to look at, in the order of the chain; none if each is the first of its chain.
 func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	if o.To != "" {
 		return []string{o.To}, nil
@@ -241,6 +241,7 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	}
 	var found []place
 	var failed []error
+	chained := false
 	for _, s := range sources {
 		loaded, err := platform.LoadPlatform(ctx, p.source(s.Environment))
 		if err != nil {
@@ -254,12 +255,14 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 			found = append(found, place{s.Environment, len(sources)})
 		case policy.Below() != "":
 			found = append(found, place{s.Environment, slices.Index(policy.Chain, s.Environment)})
+		case len(policy.Chain) > 0:
+			chained = true
 		}
 	}
 	switch {
 	case len(failed) == len(sources):
 		return nil, errors.Join(failed...)
-	case len(found) == 0:
+	case len(found) == 0 && !chained:
 		return nil, ErrNoChain
 	}
 	slices.SortStableFunc(found, func(a, b place) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) })

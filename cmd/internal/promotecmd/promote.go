@@ -360,6 +360,7 @@ func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
 		}
 	}
 	if len(done.Results) == 0 {
+		cmd.PrintErrln("nothing to do: each environment is the first of its chain; --to names one to give it the newest commit")
 		return nil
 	}
 	worst := done.Results[0]

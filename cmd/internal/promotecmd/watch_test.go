@@ -276,3 +276,18 @@ func TestAPlatformThatIsOneEnvironment(t *testing.T) {
 		}
 	})
 }
+
+// A chain of one environment is one whose rings are advanced.
+func TestAChainOfOneEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: dev, rings: [canary, stable], ringGate: {allowEmptyCohort: true, soak: 7m}}]\n", "dev")
+	w.bubble(func() {
+		require.Contains(w.t, w.must(w.promote()...), "nothing to do: each environment is the first of its chain")
+		l := w.watch(w.promote())
+		w.push("one")
+		w.pass(15 * time.Minute)
+		require.Equal(w.t, []string{"dev: promoted one (1 commit)"}, l.said("promoted"))
+		rings := w.record("dev").Rings["edge"]
+		require.Equal(w.t, rings["canary"], rings["stable"])
+	})
+}
