@@ -399,6 +399,27 @@ func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 	}, got)
 }
 
+func TestAFailedClusterSaysWhichAssignmentFailed(t *testing.T) {
+	e := two(t)
+	s := e.cluster("one", "drone", "drone:2", bundle.Failed)
+	s.Deployments = []store.Deployment{
+		{Assignment: "a-x", Workspace: "red", State: bundle.Failed, Reason: "Crash"},
+		{Assignment: "b-x", Workspace: "blue", State: bundle.Failed, Reason: "NotOurs"},
+	}
+	e.put(s)
+	for _, tc := range []struct{ view, message, reason string }{{"", "a-x", "Crash"}, {"blue", "b-x", "NotOurs"}} {
+		v := all(t, e)
+		if tc.view != "" {
+			v = viewOf(t, e, store.AccessScope{Workspaces: []string{tc.view}})
+		}
+		got, err := v.Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
+		require.NoError(t, err)
+		require.Len(t, got.Open, 1)
+		require.Equal(t, tc.reason, got.Open[0].Reason)
+		require.Equal(t, tc.message, got.Open[0].Message)
+	}
+}
+
 func TestRolloutCountsWhatAViewSees(t *testing.T) {
 	e := two(t)
 	s := e.cluster("one", "drone", "drone:2", bundle.Compliant)

@@ -176,6 +176,23 @@ func (w *world) count(q cohort.Query, envelopes ...[]byte) gate.Cohort {
 	return c
 }
 
+func TestAFailedClusterSaysWhichAssignmentFailed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := w.publish(commit("a"), "drone=one")
+	w.cluster("bad", "drone")
+	w.leave("bad", w.report("bad", bundle.Failed, now["drone"], now["drone"], func(r *bundle.Report) {
+		r.Items = []bundle.Item{
+			{Assignment: "good-prod", Workload: "good", Target: "prod", State: bundle.Compliant, Since: w.now},
+			{Assignment: "web-prod", Workload: "web", Target: "prod", State: bundle.Failed, Reason: "NotOurs", Message: "somebody else's", Since: w.now},
+		}
+	}))
+	got := w.count(cohort.Query{Commit: commit("a"), Since: w.now}).Open
+	require.Len(t, got, 1)
+	require.Equal(t, "NotOurs", got[0].Reason)
+	require.Equal(t, "web-prod: somebody else's", got[0].Message)
+}
+
 func TestClustersAreCountedByTheirReports(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -91,6 +91,10 @@ func (h *History) count(c *gate.Cohort, commit *lineage.Commit, one scheduler.Cl
 		default:
 			verdict = commit.Verdict(one.ClusterType, newest.State, observed, desired)
 		}
+		if i := slices.IndexFunc(newest.Items, failed); i >= 0 && verdict == lineage.Failed && open.Reason == "" {
+			item := newest.Items[i]
+			open.Reason, open.Message = item.Reason, bundle.Clip(item.Assignment+": "+item.Message)
+		}
 		if newest.Reason == reasonQuarantined && commit != nil && commit.Has(one.ClusterType, desired) {
 			c.Quarantined++
 		}
@@ -112,6 +116,8 @@ func (h *History) count(c *gate.Cohort, commit *lineage.Commit, one scheduler.Cl
 	open.Verdict = string(verdict)
 	c.Open = append(c.Open, open)
 }
+
+func failed(i bundle.Item) bool { return i.State == bundle.Failed }
 
 func digestOf(r *bundle.ReportRelease) digest.Digest {
 	if r == nil {

@@ -192,9 +192,9 @@ func details(w io.Writer, v gate.Verdict) error {
 	}
 	fmt.Fprintln(w)
 	err := cli.Print(w, "table", nil, func(w io.Writer) {
-		cli.Row(w, "CLUSTER", "TYPE", "RING", "VERDICT", "REASON", "LAST REPORT")
+		cli.Row(w, "CLUSTER", "TYPE", "RING", "VERDICT", "REASON", "LAST REPORT", "MESSAGE")
 		for _, c := range v.Cohort.Open {
-			cli.Row(w, c.Name, c.Type, c.Ring, c.Verdict, c.Reason, age(c.LastSeen, v.AsOf))
+			cli.Row(w, c.Name, c.Type, c.Ring, c.Verdict, c.Reason, age(c.LastSeen, v.AsOf), show.Short(c.Message))
 		}
 	})
 	all := v.Cohort.Clusters - v.Cohort.Compliant
@@ -209,5 +209,8 @@ func age(seen, now time.Time) string {
 		return "never"
 	}
 	d := duration.Value(max(0, now.Sub(seen)).Truncate(time.Minute))
+	if d == 0 {
+		return "now"
+	}
 	return d.String() + " ago"
 }
