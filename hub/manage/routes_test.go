@@ -40,6 +40,7 @@ var needs = map[string]access.Permission{
 	"GET /v1/events":             access.Read,
 	"GET /{$}":                   access.Read,
 	"GET /deployments":           access.Read,
+	"GET /environments":          access.Read,
 
 	"GET /v1/clusters/{cluster}/reports":          access.ReadWhole,
 	"GET /v1/clusters/{cluster}/reports/{report}": access.ReadWhole,

@@ -74,7 +74,7 @@ func TestNothingOutsideAScopeIsLearned(t *testing.T) {
 		"/v1/deployments", "/v1/deployments?workload=till", "/v1/deployments?version=version-hidden-env", "/v1/deployments?limit=1",
 		"/v1/counts?of=clusters&by=environment", "/v1/counts?of=clusters&by=environment,state", "/v1/counts?of=deployments&by=workload", "/v1/counts?of=deployments&by=workspace",
 		"/v1/environments", "/v1/releases", "/v1/drift", "/v1/history?workload=till", "/v1/compare?left=environment%3Ddev&right=environment%3Ddev",
-		"/v1/clusters?asOf=1m", "/v1/deployments?asOf=1m", "/v1/clusters/inside", "/", "/deployments",
+		"/v1/clusters?asOf=1m", "/v1/deployments?asOf=1m", "/v1/clusters/inside", "/", "/deployments", "/environments",
 	}
 	for _, u := range scoped {
 		for _, path := range paths {
