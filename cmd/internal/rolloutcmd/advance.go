@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
+	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
@@ -77,6 +78,7 @@ minutes. "wherry promote --watch" advances the rings of each environment of its 
 	a.Source.AddEnvironment(cmd)
 	a.Source.AddReplacements(cmd)
 	a.AddFacts(cmd)
+	cmd.Flags().Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was released"
 	a.Registry.AddTo(cmd)
 	a.signers.AddOptional(cmd)
 	cli.OutputFlag(cmd, &a.format)
@@ -120,7 +122,15 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	if err := cli.Print(cmd.OutOrStdout(), a.format, done, func(w io.Writer) { stepsTable(w, done) }); err != nil {
 		return err
 	}
+	if done.Published != nil {
+		a.tellHub(cmd, done.Published)
+	}
 	return a.conclude(cmd, done)
+}
+
+// tellHub sends new releases to the hub of --hub, which may not watch the location.
+func (a *advancing) tellHub(cmd *cobra.Command, done *publisher.Published) {
+	(&releasecmd.Publication{To: a.loc, Registry: a.Registry, Fleet: a.Fleet}).TellHub(cmd, done)
 }
 
 // goOn advances again and again.
@@ -130,7 +140,7 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 		return err
 	}
 	defer stop()
-	var rings gatefacts.Rings
+	rings := gatefacts.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
 	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return flags.SourcesOf(a.followed, a.loc.Dir) }}
 	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
 		if err := a.readTrust(cmd); err != nil {
