@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -317,18 +316,7 @@ func OpenDecision(envelope []byte, keys ...crypto.PublicKey) (Decision, string, 
 
 // DecisionManifest returns the blobs that store an envelope, in the order in which to push them, the manifest last.
 func DecisionManifest(envelope []byte) ([]Blob, error) {
-	config := NewBlob(PayloadTypeDecision, envelope)
-	empty := Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
-	m := ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		ArtifactType: PayloadTypeDecision, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
-	}
-	m.Config.Data = envelope
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
+	return envelopeManifest(PayloadTypeDecision, envelope)
 }
 
 // FetchDecision reads the envelope of a decision from a repository of records, without verifying it. The error wraps

@@ -10,6 +10,8 @@ import (
 	"fmt"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/signature"
 )
@@ -123,3 +125,21 @@ func (v envelopeVerifier) Verify(_ context.Context, data, sig []byte) error {
 }
 func (v envelopeVerifier) KeyID() (string, error)   { return v.id, nil }
 func (v envelopeVerifier) Public() crypto.PublicKey { return v.pub }
+
+// envelopeManifest returns the blobs that store an envelope as an artifact of a type, in the order in which to push them, the
+// manifest last, which has the envelope in itself too.
+func envelopeManifest(artifactType string, envelope []byte) ([]Blob, error) {
+	config := NewBlob(artifactType, envelope)
+	// Registries and tools expect a layer; the specification's empty one stands for none.
+	empty := Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: artifactType, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+	}
+	m.Config.Data = envelope
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
+}

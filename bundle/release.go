@@ -77,6 +77,11 @@ func (s Stream) Repository() string { return "bundles/" + s.Environment + "/" + 
 // Tag returns the release's own tag, which never moves.
 func (r Release) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
 
+// SameContent reports whether r and o have the same tree and need the same artifacts.
+func (r Release) SameContent(o Release) bool {
+	return r.Content == o.Content && r.Artifacts == o.Artifacts
+}
+
 // Marshal returns the document's bytes. It returns an error if they exceed MaxReleaseBytes.
 func (r Release) Marshal() ([]byte, error) {
 	data, err := json.Marshal(r)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -211,19 +210,7 @@ func SignTrust(envelope []byte, key signature.Signer) ([]byte, error) {
 
 // TrustManifest returns the blobs that store an envelope, in the order in which to push them, the manifest last.
 func TrustManifest(envelope []byte) ([]Blob, error) {
-	config := NewBlob(MediaTypeTrust, envelope)
-	// Registries and tools expect a layer; the specification's empty one stands for none.
-	empty := Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
-	m := ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
-		ArtifactType: MediaTypeTrust, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
-	}
-	m.Config.Data = envelope
-	data, err := json.Marshal(m)
-	if err != nil {
-		return nil, err
-	}
-	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
+	return envelopeManifest(MediaTypeTrust, envelope)
 }
 
 // FetchTrust reads the envelope of one version from a repository of trust documents, without verifying

@@ -260,7 +260,7 @@ func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, di
 
 // hasContent reports whether a lane has the content of v; not if v is nil.
 func hasContent(l *standing.Lane, v *bundle.Verified) bool {
-	return v != nil && l.Release != nil && l.Release.Release.Content == v.Release.Content && l.Release.Release.Artifacts == v.Release.Artifacts
+	return v != nil && l.Release != nil && l.Release.Release.SameContent(v.Release)
 }
 
 // addGiven adds an issue for each content that lanes are given and that not all of them have, up to the widest that lacks it.
@@ -272,7 +272,7 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 			continue
 		}
 		at := slices.IndexFunc(groups, func(i *issue) bool {
-			return i.from.Release.Content == v.Release.Content && i.from.Release.Artifacts == v.Release.Artifacts
+			return i.from.Release.SameContent(v.Release)
 		})
 		if at < 0 {
 			groups, at = append(groups, &issue{from: v, given: true, why: pl.why}), len(groups)

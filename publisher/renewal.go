@@ -78,7 +78,7 @@ func (n renewal) next(plans []*plan) (earliest time.Time) {
 // waitsFor reports whether v, which waits for signatures, is the release r but for its place and times.
 func (n renewal) waitsFor(v *bundle.Verified, r bundle.Release) bool {
 	w := v.Release
-	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
+	return w.SameContent(r) && slices.Equal(w.Rings, r.Rings) &&
 		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
 		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && releases.CheckLayers(v.Manifest) == nil &&
 		(n.message == "" || n.message == bundle.MessageOf(v.Manifest))

@@ -241,10 +241,12 @@ func printSimulation(w io.Writer, r *simulation.Result) {
 	if r.Interrupted {
 		line("INTERRUPTED", "what follows was measured until then")
 	}
-	line("RESULT", "%d of %s got the last release; %s, %d deferred, %d refused, %d cut off by links", r.Compliant, show.Count(r.Expected, "cluster"), failedText(r.FailedRequests), r.Deferred, r.Refused, r.Cut)
+	line("RESULT", "%d of %s got the last release; %s%s", r.Compliant, show.Count(r.Expected, "cluster"), failedText(r.FailedRequests),
+		counts(", ", count{r.Deferred, "deferred"}, count{r.Refused, "refused"}, count{r.Cut, "cut off by links"}))
 	st := r.Setup
-	line("SIMULATED", "%s of %s with %s: %d offline, %d come and go, %d fail; polls every %s for %s", show.Count(st.Clusters, "cluster"), show.Count(st.Types, "type"),
-		show.Count(st.Assignments, "assignment"), st.Offline, st.ComeAndGo, st.Failing, seconds(st.PollSeconds), seconds(r.Seconds))
+	line("SIMULATED", "%s of %s with %s%s", show.Count(st.Clusters, "cluster"), show.Count(st.Types, "type"), show.Count(st.Assignments, "assignment"),
+		counts(": ", count{int64(st.Offline), "offline"}, count{int64(st.ComeAndGo), "coming and going"}, count{int64(st.Failing), "failing"}))
+	line("SIMULATED", "polls every %s for %s", seconds(st.PollSeconds), seconds(r.Seconds))
 	for _, ring := range st.Rings {
 		line("RING", "%s: %s", ring.Name, show.Count(ring.Clusters, "cluster"))
 	}
@@ -254,8 +256,8 @@ func printSimulation(w io.Writer, r *simulation.Result) {
 	}{{"REGISTRY", r.Registry}, {"HUB", r.Hub}} {
 		line(service.name, "%d requests, %s; at most %d requests in a second", service.Requests, show.Size(service.Bytes), service.PeakPerSecond)
 	}
-	line("A CLUSTER", "installed with %s (mean; p50 %s, p99 %s), then %s (p50 %s, p99 %s)", size(r.InstallBytesPerCluster.Mean), size(r.InstallBytesPerCluster.P50), size(r.InstallBytesPerCluster.P99),
-		size(r.BytesPerCluster.Mean), size(r.BytesPerCluster.P50), size(r.BytesPerCluster.P99))
+	line("A CLUSTER", "installed with %s", sizes(r.InstallBytesPerCluster))
+	line("A CLUSTER", "then took %s", sizes(r.BytesPerCluster))
 	line("PROCESS", "%s of processor time, %s of memory at most, %s a cluster", seconds(r.Process.CPUSeconds), show.Size(r.Process.PeakRSS), show.Size(r.Process.PerCluster))
 	line("INSTALLED", "%s", stageText(r.Install))
 	for _, release := range r.Releases {
@@ -269,13 +271,19 @@ func printSimulation(w io.Writer, r *simulation.Result) {
 		line(name, "%s in all; %s of processor time", seconds(release.Seconds), seconds(release.CPUSeconds))
 	}
 	for _, v := range r.Gates {
-		line("GATE", "at %s, release %d before %s: %s", seconds(v.Seconds), v.Release, v.Ring, verdictText(v))
+		line("GATE", "at %s, release %d before %s: %s (%d of %s compliant%s)", seconds(v.Seconds), v.Release, v.Ring, v.Result, v.Compliant, show.Count(v.Clusters, "cluster"),
+			counts(", ", count{int64(v.Failed), "failed"}, count{int64(v.Unknown), "unknown"}))
+		for _, r := range v.Open {
+			line("GATE", "  %s: has %s, wants %s", r.Name, r.Has, r.Wants)
+		}
 	}
 	if r.Rest != nil {
 		line("AT REST", "in %s: %d requests and %s at the registry, %d and %s at the hub", seconds(r.Rest.Seconds), r.Rest.Registry.Requests, show.Size(r.Rest.Registry.Bytes), r.Rest.Hub.Requests, show.Size(r.Rest.Hub.Bytes))
 	}
 	if h := r.Hourly; h != nil {
-		line("COMPUTED", "an hour of polls every %s, and one report of each cluster: %d requests and %s at the registry, %d and %s at the hub; a release, as measured: %s", seconds(h.PollSeconds), h.RegistryRequests, show.Size(h.RegistryBytes), h.HubRequests, show.Size(h.HubBytes), show.Size(h.ReleaseBytes))
+		line("COMPUTED", "an hour of polls every %s, and one report of each cluster:", seconds(h.PollSeconds))
+		line("COMPUTED", "  %d requests and %s at the registry, %d and %s at the hub", h.RegistryRequests, show.Size(h.RegistryBytes), h.HubRequests, show.Size(h.HubBytes))
+		line("COMPUTED", "a release, as measured: %s", show.Size(h.ReleaseBytes))
 	}
 	for _, f := range r.Failures {
 		line("FAILED", "%s", f)
@@ -292,11 +300,34 @@ func failedText(n int64) string {
 	return show.Count(int(n), "failed request")
 }
 
+// count is a number of things in words, such as 3 offline.
+type count struct {
+	n    int64
+	what string
+}
+
+// counts returns those that are not zero, separated by commas, after a text; nothing if all are zero.
+func counts(after string, all ...count) string {
+	var parts []string
+	for _, c := range all {
+		if c.n != 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return after + strings.Join(parts, ", ")
+}
+
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
-func size(bytes float64) string { return show.Size(int64(bytes)) }
+func sizes(d simulation.Distribution) string {
+	size := func(bytes float64) string { return show.Size(int64(bytes)) }
+	return fmt.Sprintf("%s (mean; p50 %s, p99 %s)", size(d.Mean), size(d.P50), size(d.P99))
+}
 
 func stageText(s simulation.Stage) string {
 	text := fmt.Sprintf("%d of %s", s.Compliant, show.Count(s.Clusters, "cluster"))
@@ -305,16 +336,4 @@ func stageText(s simulation.Stage) string {
 	}
 	t := s.Times
 	return text + fmt.Sprintf(" compliant within p50 %s, p90 %s, p99 %s, max %s", seconds(t.P50), seconds(t.P90), seconds(t.P99), seconds(t.Max))
-}
-
-func verdictText(v simulation.Verdict) string {
-	text := fmt.Sprintf("%s (%d compliant, %d failed, %d unknown of %d)", v.Result, v.Compliant, v.Failed, v.Unknown, v.Clusters)
-	var open []string
-	for _, r := range v.Open {
-		open = append(open, fmt.Sprintf("%s has %s, wants %s", r.Name, r.Has, r.Wants))
-	}
-	if len(open) > 0 {
-		text += ": " + strings.Join(open, "; ")
-	}
-	return text
 }

@@ -137,12 +137,11 @@ func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentR
 		Releases: map[string]map[string]digest.Digest{}, Why: "it is advanced", Recorded: true,
 		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, Incomplete: record.Incomplete,
 	}
-	read := reader(ctx, at)
 	for i := len(order) - 1; i > 0; i-- {
 		if o.Ring != "" && o.Ring != order[i] {
 			continue
 		}
-		s, err := step(ctx, read, record, o, order, i, judge)
+		s, err := step(ctx, at, record, o, order, i, judge)
 		if err != nil {
 			return nil, err
 		}
@@ -181,7 +180,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // step asks whether the ring order[i] may get what the ring before it has; nil if it has that already.
-func step(ctx context.Context, read func(string, digest.Digest) (*bundle.Verified, error), record bundle.EnvironmentRecord, o Options, order []string, i int, judge Gate) (*Step, error) {
+func step(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, order []string, i int, judge Gate) (*Step, error) {
 	s := Step{Ring: order[i], From: order[i-1], ClusterTypes: []string{}}
 	ask := Ask{Environment: o.Environment, Ring: s.Ring, From: s.From, Candidate: gate.Candidate{
 		Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{},
@@ -191,7 +190,7 @@ func step(ctx context.Context, read func(string, digest.Digest) (*bundle.Verifie
 		if o.ClusterType != "" && o.ClusterType != name || rings[s.From] == "" || rings[s.From] == rings[s.Ring] {
 			continue
 		}
-		from, behind, err := compare(read, name, rings[s.From], rings[s.Ring])
+		from, behind, err := compare(ctx, at, name, rings[s.From], rings[s.Ring])
 		if err != nil {
 			return nil, err
 		}
@@ -236,38 +235,17 @@ func give(all map[string]map[string]digest.Digest, record bundle.EnvironmentReco
 	}
 }
 
-// reader returns a function that reads a trusted release of an environment, each once.
-func reader(ctx context.Context, at *standing.Reader) func(clusterType string, d digest.Digest) (*bundle.Verified, error) {
-	known := map[digest.Digest]*bundle.Verified{}
-	return func(clusterType string, d digest.Digest) (*bundle.Verified, error) {
-		if v := known[d]; v != nil {
-			return v, nil
-		}
-		stream := bundle.Stream{Platform: at.Platform, Environment: at.Environment, ClusterType: clusterType}
-		repo, err := at.Store.Repository(stream.Repository())
-		if err != nil {
-			return nil, err
-		}
-		v, _, err := at.Release(ctx, repo, d.String())
-		if v == nil && err == nil {
-			err = standing.Lost("%s: release %s is not there, or not %s", clusterType, d, at.Trust.SignedText())
-		}
-		known[d] = v
-		return v, err
-	}
-}
-
 // compare returns the release from, and whether to, which may be empty, has other content.
-func compare(read func(string, digest.Digest) (*bundle.Verified, error), name string, from, to digest.Digest) (*bundle.Verified, bool, error) {
-	a, err := read(name, from)
+func compare(ctx context.Context, at *standing.Reader, name string, from, to digest.Digest) (*bundle.Verified, bool, error) {
+	a, err := at.ReleaseOf(ctx, name, from)
 	if err != nil || to == "" {
 		return a, err == nil, err
 	}
-	b, err := read(name, to)
+	b, err := at.ReleaseOf(ctx, name, to)
 	if err != nil {
 		return nil, false, err
 	}
-	return a, a.Release.Content != b.Release.Content || a.Release.Artifacts != b.Release.Artifacts, nil
+	return a, !a.Release.SameContent(b.Release), nil
 }
 
 // add adds a cluster type, of which from is the release to advance, to the candidate.

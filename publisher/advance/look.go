@@ -83,14 +83,14 @@ func Look(ctx context.Context, to oci.Location, opts oci.Options, signers trust.
 			return nil, usage.Errorf("the record of environment %s does not say the order of its rings: publish once", o.Environment)
 		}
 	}
-	read := reader(ctx, &at)
+	at.Remember() // several rings may have the same release
 	for i, ring := range order {
-		r, err := has(read, record, o, ring)
+		r, err := has(ctx, &at, record, o, ring)
 		if err != nil {
 			return nil, err
 		}
 		if i+1 < len(order) {
-			if r.Next, err = step(ctx, read, record, o, order, i+1, judge); err != nil {
+			if r.Next, err = step(ctx, &at, record, o, order, i+1, judge); err != nil {
 				return nil, err
 			}
 		}
@@ -103,14 +103,14 @@ func Look(ctx context.Context, to oci.Location, opts oci.Options, signers trust.
 }
 
 // has returns what a record names for a ring; for the empty one, what agents without a ring have.
-func has(read func(string, digest.Digest) (*bundle.Verified, error), record bundle.EnvironmentRecord, o Options, ring string) (Ring, error) {
+func has(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, ring string) (Ring, error) {
 	r := Ring{Ring: ring, Releases: []Release{}}
 	for _, name := range record.Types() {
 		d := record.ReleaseOf(name, ring)
 		if o.ClusterType != "" && o.ClusterType != name || d == "" {
 			continue
 		}
-		v, err := read(name, d)
+		v, err := at.ReleaseOf(ctx, name, d)
 		if err != nil {
 			return r, err
 		}

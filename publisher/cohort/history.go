@@ -253,7 +253,7 @@ func (h *History) RingCandidate(ctx context.Context, record *bundle.EnvironmentR
 		if from == nil {
 			return nil, fmt.Errorf("record %s of environment %s: the release of cluster type %s in ring %s is not there: publish again", record.Tag(), h.Environment, typ, before)
 		}
-		if to != nil && from.Content == to.Content && from.Artifacts == to.Artifacts {
+		if to != nil && from.SameContent(*to) {
 			continue
 		}
 		c.Contents[typ] = from.Content.DiffID

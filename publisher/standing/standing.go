@@ -175,3 +175,21 @@ func (rd *Reader) Release(ctx context.Context, repo oci.Target, ref string) (v *
 	}
 	return v, current, releases.UnlessRefused(err)
 }
+
+// ReleaseOf returns the trusted release of a cluster type that a digest names. The error is a *LostError if it is not there, or
+// not a trusted one of that cluster type.
+func (rd *Reader) ReleaseOf(ctx context.Context, clusterType string, d digest.Digest) (*bundle.Verified, error) {
+	stream := bundle.Stream{Platform: rd.Platform, Environment: rd.Environment, ClusterType: clusterType}
+	repo, err := rd.Store.Repository(stream.Repository())
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := rd.Release(ctx, repo, d.String())
+	if err != nil {
+		return nil, err
+	}
+	if v == nil || v.Release.Stream() != stream {
+		return nil, Lost("%s: release %s is not there, or not %s", clusterType, d, rd.Trust.SignedText())
+	}
+	return v, nil
+}

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
@@ -28,7 +27,6 @@ type search struct {
 	at     *standing.Reader
 	record standing.Record
 	now    bundle.EnvironmentRecord // the record that stands
-	known  *contents
 }
 
 // undo finds what the scope of s had before.
@@ -160,7 +158,7 @@ func (s *search) differs(ctx context.Context, r bundle.EnvironmentRecord) (bool,
 			}
 		}
 	}
-	return s.known.anyDiffers(ctx, open)
+	return s.anyDiffers(ctx, open)
 }
 
 // types returns the cluster types that s is about, of the present record and of r, sorted.
@@ -239,7 +237,7 @@ func (s *search) undoToRelease(ctx context.Context, tags []string) (found, error
 	if err != nil {
 		return found{}, err
 	}
-	v, err := s.known.release(ctx, s.ClusterType, desc.Digest)
+	v, err := s.at.ReleaseOf(ctx, s.ClusterType, desc.Digest)
 	if err != nil {
 		return found{}, err
 	}
@@ -325,7 +323,7 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 			}
 		}
 	}
-	differs, err := s.known.anyDiffers(ctx, open)
+	differs, err := s.anyDiffers(ctx, open)
 	if err != nil || !differs && !changes {
 		return found{}, err
 	}
@@ -393,7 +391,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 				open = append(open, pair{name, has, widest})
 			}
 		}
-		differs, err := s.known.anyDiffers(ctx, open)
+		differs, err := s.anyDiffers(ctx, open)
 		if err != nil {
 			return found{}, err
 		}
@@ -454,7 +452,7 @@ func (s *search) recordOf(ctx context.Context, all map[string]map[string]digest.
 					open = append(open, pair{name, has, want})
 				}
 			}
-			differs, err := s.known.anyDiffers(ctx, open)
+			differs, err := s.anyDiffers(ctx, open)
 			return !differs, err
 		}
 		given, err := same(slices.Sorted(maps.Keys(all)))
@@ -482,47 +480,11 @@ type pair struct {
 	a, b        digest.Digest
 }
 
-// contents reads what releases hold, each once. Several goroutines may use it.
-type contents struct {
-	at *standing.Reader
-
-	mu    sync.Mutex
-	known map[digest.Digest]*bundle.Verified
-}
-
-// release returns a trusted release. The error is a *standing.LostError if it is not there.
-func (c *contents) release(ctx context.Context, clusterType string, d digest.Digest) (*bundle.Verified, error) {
-	c.mu.Lock()
-	v := c.known[d]
-	c.mu.Unlock()
-	if v != nil {
-		return v, nil
-	}
-	stream := bundle.Stream{Platform: c.at.Platform, Environment: c.at.Environment, ClusterType: clusterType}
-	repo, err := c.at.Store.Repository(stream.Repository())
-	if err != nil {
-		return nil, err
-	}
-	if v, _, err = c.at.Release(ctx, repo, d.String()); err != nil {
-		return nil, err
-	}
-	if v == nil || v.Release.Stream() != stream {
-		return nil, standing.Lost("%s: release %s is not there, or not %s", clusterType, d, c.at.Trust.SignedText())
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = map[digest.Digest]*bundle.Verified{}
-	}
-	c.known[d] = v
-	return v, nil
-}
-
 // parallel is how many pairs of releases are read at once.
 const parallel = 4
 
 // anyDiffers reports whether the two releases of any pair differ in content. A release that is lost differs from all others.
-func (c *contents) anyDiffers(ctx context.Context, all []pair) (bool, error) {
+func (s *search) anyDiffers(ctx context.Context, all []pair) (bool, error) {
 	found := errors.New("these differ")
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -531,10 +493,10 @@ func (c *contents) anyDiffers(ctx context.Context, all []pair) (bool, error) {
 			break
 		}
 		g.Go(func() error {
-			a, err := c.release(reading, p.clusterType, p.a)
+			a, err := s.at.ReleaseOf(reading, p.clusterType, p.a)
 			if err == nil {
 				var b *bundle.Verified
-				if b, err = c.release(reading, p.clusterType, p.b); err == nil && a.Release.Content == b.Release.Content && a.Release.Artifacts == b.Release.Artifacts {
+				if b, err = s.at.ReleaseOf(reading, p.clusterType, p.b); err == nil && a.Release.SameContent(b.Release) {
 					return nil
 				}
 			}

@@ -130,7 +130,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Given, error) {
 		r := record.Verified.Record
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Left: commitsOf(r), Releases: []Release{}}
-		s := &search{Options: o, at: at, record: record, now: r, known: &contents{at: at}}
+		s := &search{Options: o, at: at, record: record, now: r}
 		f, err := find(s, ctx)
 		if err != nil || f.given == nil {
 			return nil, err
