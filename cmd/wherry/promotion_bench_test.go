@@ -154,6 +154,7 @@ spec:
         maxFailed: %d
         maxFailures: %d
         maxReportAge: 36h
+        allowFloating: true
         requiredClusters: {matchExpressions: [{key: site, operator: In, values: ["1", "2"]}]}
 `, apps, gateClusters/20, gateClusters)}
 	for _, name := range []string{"stage", "prod"} {

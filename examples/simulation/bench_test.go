@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"runtime/debug"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +20,7 @@ func simulate(b *testing.B, clusters int, suffix string) {
 	if err := o.Check(); err != nil {
 		b.Skip(err)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(50)) // as the command does
 	for range b.N {
 		r, err := Run(b.Context(), b.TempDir(), o)
 		require.NoError(b, err)

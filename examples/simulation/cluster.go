@@ -80,9 +80,10 @@ func (s *simulation) makeClusters() {
 			s.clusters[i].line.Link = s.Links[part].Link
 		}
 	}
+	connections := make(turns, s.connections())
 	for i, c := range s.clusters {
 		c.phase = time.Duration(r.Int64N(int64(2 * s.Away)))
-		c.line.load, c.line.source, c.line.down = &s.load, sourceOf(i), s.downOf(c)
+		c.line.load, c.line.source, c.line.down, c.line.connections = &s.load, sourceOf(i), s.downOf(c), connections
 		s.byName[c.name] = c
 	}
 }
@@ -152,11 +153,15 @@ func (s *simulation) open(ctx context.Context) error {
 	return g.Wait()
 }
 
-// turns bounds how many agents do what takes memory and a processor, as there are few processors.
+// turns bounds how many do a thing at one time; nil does not. Agents take turns in what takes memory and a processor, as there are
+// few processors, and in having connections, as there are few file descriptors.
 type turns chan struct{}
 
 // take waits for a turn, or the end of ctx.
 func (t turns) take(ctx context.Context) (end func()) {
+	if t == nil {
+		return func() {}
+	}
 	select {
 	case t <- struct{}{}:
 		return func() { <-t }

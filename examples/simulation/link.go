@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -94,6 +95,8 @@ type line struct {
 	hub string
 	// down reports whether the link is down now.
 	down func() bool
+	// connections bounds those of all lines.
+	connections turns
 
 	bytes [2]atomic.Int64 // both ways, by service
 }
@@ -106,15 +109,17 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if err := wait(ctx, l.Link.RoundTrip); err != nil {
 		return nil, err
 	}
+	end := l.connections.take(ctx)
 	d := net.Dialer{Timeout: 15 * time.Second}
 	if l.source != nil {
 		d.LocalAddr = &net.TCPAddr{IP: l.source}
 	}
 	conn, err := d.DialContext(ctx, network, addr)
 	if err != nil {
+		end()
 		return nil, err
 	}
-	return &lineConn{Conn: conn, line: l, service: l.serviceOf(addr)}, nil
+	return &lineConn{Conn: conn, line: l, service: l.serviceOf(addr), end: sync.OnceFunc(end)}, nil
 }
 
 func (l *line) serviceOf(addr string) service {
@@ -154,6 +159,13 @@ type lineConn struct {
 	service service
 	in, out pace
 	broken  atomic.Bool // the link went down
+	end     func()      // may be called again
+}
+
+// Close gives the place of the connection to another.
+func (c *lineConn) Close() error {
+	defer c.end()
+	return c.Conn.Close()
 }
 
 func (c *lineConn) Read(p []byte) (int, error) {
@@ -200,7 +212,7 @@ func (c *lineConn) cut(p []byte) []byte {
 
 func (c *lineConn) breakOff() error {
 	c.broken.Store(true)
-	_ = c.Conn.Close() // the link is down, and nobody can be told
+	_ = c.Close() // the link is down, and nobody can be told
 	return errDown
 }
 

@@ -9,15 +9,18 @@ import (
 const (
 	// bytesPerAgent and bytesPerAssignment are what an agent takes of this process's memory at its peak: its records of assignments, its part of
 	// the hub, and the mapped pages of its state file. They rest on runs on two processors with GOGC=50. Resident at the peak were 1,000 agents of
-	// 200 assignments with 1.71 GB, 300 of 200 with 0.68 GB, 300 of 20 with 0.23 GB and 40 of 20 with 0.12 GB. The estimate is at least a quarter
+	// 200 assignments with 1.66 to 1.73 GB, 300 of 200 with 0.68 GB, 300 of 20 with 0.23 GB and 40 of 20 with 0.12 GB. The estimate is at least a quarter
 	// above each, since the garbage at the peak differs from run to run.
 	bytesPerAgent      = 300 << 10
 	bytesPerAssignment = 9 << 10
 	baseBytes          = 200 << 20
-	// filesPerAgent is the file descriptors of an agent at rest: its state file. Besides, some connections are open at one time, each with both of
-	// its ends in this process.
+	// filesPerAgent is the file descriptors of an agent at rest: its state file.
 	filesPerAgent = 1
-	baseFiles     = 1500
+	// filesPerConnection is both ends of a connection, and the blob that the registry sends over it.
+	filesPerConnection = 3
+	// fewConnections are enough for any number of agents, which wait for one another then.
+	fewConnections = 300
+	baseFiles      = 500
 )
 
 // Room is what a simulation is expected to take, and what there is. Zero is not known.
@@ -36,9 +39,18 @@ func (o Options) Room() Room {
 			assignments = max(assignments, int64(len(ct.Assignments)))
 		}
 	}
-	r := Room{Memory: baseBytes + n*(bytesPerAgent+assignments*bytesPerAssignment), Files: n*filesPerAgent + baseFiles}
+	r := Room{Memory: baseBytes + n*(bytesPerAgent+assignments*bytesPerAssignment), Files: n*filesPerAgent + fewConnections*filesPerConnection + baseFiles}
 	r.FreeMemory, r.MaxFiles = freeMemory(), maxFiles()
 	return r
+}
+
+// connections returns how many connections there may be at one time.
+func (s *simulation) connections() int {
+	agents := int64(len(s.clusters)) * filesPerAgent
+	if limit := maxFiles(); limit > 0 {
+		return int(max(fewConnections, (limit-agents-baseFiles)/filesPerConnection))
+	}
+	return fewConnections
 }
 
 // checkRoom returns an error if the simulation does not fit on this machine.

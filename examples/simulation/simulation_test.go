@@ -218,6 +218,30 @@ func TestALinkThatIsDownFailsNoRequest(t *testing.T) {
 	require.EqualValues(t, 1, total.failed.Load())
 }
 
+func TestConnectionsWaitForOneAnother(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	addr := server.Listener.Addr().String()
+	l := line{load: new(load), down: func() bool { return false }, connections: make(turns, 1)}
+	first, err := l.dial(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := make(chan error)
+	go func() { _, err := l.dial(ctx, "tcp", addr); waits <- err }()
+	cancel()
+	require.ErrorIs(t, <-waits, context.Canceled)
+
+	require.NoError(t, first.Close())
+	require.Error(t, first.Close(), "and its place is given away once")
+	second, err := l.dial(t.Context(), "tcp", addr)
+	require.NoError(t, err)
+	require.NoError(t, second.Close())
+	server.Close()
+	_, err = l.dial(t.Context(), "tcp", addr)
+	require.Error(t, err)
+	require.Empty(t, l.connections, "a connection that was not made has no place")
+}
+
 func TestNothingStaysOpenInTheFolder(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	dir := t.TempDir()

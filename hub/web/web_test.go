@@ -115,10 +115,10 @@ func (f *fake) Environments(_ context.Context, q fleet.Query) (fleet.Environment
 
 func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error) {
 	if environment != "prod" {
-		return fleet.Rollout{Environment: environment, Commit: commit}, nil
+		return fleet.Rollout{Environment: environment, Commit: commit, Why: "no cluster is registered for it"}, nil
 	}
 	return fleet.Rollout{
-		Environment: environment, Commit: commit, Clusters: 3, Compliant: 2, FailedCount: 1, Why: "a cluster failed",
+		Environment: environment, Commit: commit, Clusters: 3, Compliant: 2, FailedCount: 1, NotReporting: 4, Why: "1 failed",
 		Open: []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
 	}, nil
 }
@@ -142,7 +142,7 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	page := w.Body.String()
 	for _, want := range []string{
 		`Paused by anna since <time datetime="2026-11-21T11:00:00Z">`, "sale &lt;now&gt;",
-		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>`, "a cluster failed.",
+		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>, 4 without reports.</p>`, "no cluster is registered for it.</p>",
 		`<progress max="3" value="2">`, "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
 		"override</span> soak, until", `<code title="2222222bbbb">2222222b</code> from stage, not the newest`,
 		`key <code title="fedcba9876">fedcba98</code> (not verified here)`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
