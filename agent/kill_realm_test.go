@@ -127,9 +127,13 @@ func (w *realm) atHub(rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // the agent was killed in the middle of it
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	sent, err := agenttest.Body(&http.Request{Header: r.Header, Body: io.NopCloser(bytes.NewReader(body))})
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
 	answer := httptest.NewRecorder()
 	w.hub.Handler().ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context()))) // even if the agent is killed meanwhile
-	w.witness(r.URL.Path, body, answer.Body.Bytes())
+	w.witness(r.URL.Path, sent, answer.Body.Bytes())
 	if w.killAt("hub: stored, not answered") {
 		panic(http.ErrAbortHandler)
 	}

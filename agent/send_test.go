@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -35,7 +35,7 @@ func newTestHub(t *testing.T) *testHub {
 	require.NoError(t, err)
 	h := &testHub{key: key}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+		body, err := agenttest.Body(r)
 		require.NoError(t, err)
 		require.Equal(t, "/v1/clusters/plant-7/reports", r.URL.Path)
 		require.Equal(t, "application/json", r.Header.Get("Content-Type"))

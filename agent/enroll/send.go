@@ -36,7 +36,7 @@ func (e *Enroller) post(ctx context.Context, hub string, request []byte) ([]byte
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
-	answer, err := outbox.Post(ctx, e.Client, hub, address, request, hubapi.MaxEnrolledBytes)
+	answer, err := outbox.Post(ctx, e.Client, hub, address, "", request, hubapi.MaxEnrolledBytes)
 	var said *outbox.HubError
 	if errors.As(err, &said) {
 		switch said.StatusCode {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
@@ -24,8 +25,12 @@ import (
 type answering func(n int) hubapi.Receipt
 
 func (f answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent, err := agenttest.Body(r)
+	if err != nil {
+		return nil, err
+	}
 	var request hubapi.Reports
-	if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+	if err := json.Unmarshal(sent, &request); err != nil {
 		return nil, err
 	}
 	body, err := json.Marshal(f(len(request.Reports)))

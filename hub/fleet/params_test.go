@@ -43,21 +43,22 @@ func TestAQueryIsReadAsItWasWritten(t *testing.T) {
 
 func TestParametersThatAreNotAcceptable(t *testing.T) {
 	for query, want := range map[string]string{
-		"enviroment=prod":                         `unknown parameter "enviroment"; did you mean environment?`,
-		"xyzzyfoo=1":                              `unknown parameter "xyzzyfoo"`,
-		"type=a&type=b":                           "parameter type is given 2 times",
-		"l=a&selector=b":                          "give one of them",
-		"limit=0":                                 "not a positive number",
-		"limit=-1":                                "not a positive number",
-		"limit=many":                              "not a positive number",
-		"asOf=yesterday":                          "neither a time",
-		"asOf=2030-01-01T00:00:00Z":               "in the future",
-		"silentFor=-1h":                           "not a duration",
-		"silentFor=99999999d":                     "not a duration",
-		"workload=%1b%5b2J":                       "control characters",
-		"type=" + long(513):                       "longer than 512 bytes",
-		"selector=" + long(4097):                  "longer than 4096 bytes",
-		strings.Repeat("state=a&", 17):            "given 17 times",
+		"enviroment=prod":              `unknown parameter "enviroment"; did you mean environment?`,
+		"xyzzyfoo=1":                   `unknown parameter "xyzzyfoo"`,
+		"type=a&type=b":                "parameter type is given 2 times",
+		"l=a&selector=b":               "give one of them",
+		"limit=0":                      "not a positive number",
+		"limit=-1":                     "not a positive number",
+		"limit=many":                   "not a positive number",
+		"asOf=yesterday":               "neither a time",
+		"asOf=2030-01-01T00:00:00Z":    "in the future",
+		"silentFor=-1h":                "not a duration",
+		"silentFor=99999999d":          "not a duration",
+		"workload=%1b%5b2J":            "control characters",
+		"type=" + long(513):            "longer than 512 bytes",
+		"selector=" + long(4097):       "longer than 4096 bytes",
+		strings.Repeat("state=a&", 17): "given 17 times",
+
 		"state=a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q": "more than 16 values",
 	} {
 		values, err := url.ParseQuery(query)
