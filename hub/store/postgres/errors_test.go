@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,6 +80,21 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	pgtest.Exec(t, url, "UPDATE schema_version SET version = version + 1")
 	_, err := postgres.Open(t.Context(), url, postgres.Options{})
 	require.ErrorIs(t, err, store.ErrNewer)
+}
+
+// A store is closed also where its connections have broken.
+func TestAServerThatIsGoneAtTheEnd(t *testing.T) {
+	s := pgtest.Start(t)
+	d, err := postgres.Open(t.Context(), s.URL(t), postgres.Options{})
+	require.NoError(t, err)
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() { _, _ = d.Tokens(t.Context()) })
+	}
+	asking.Wait()
+	require.NoError(t, d.AddToken(t.Context(), "x", key(), token("x")))
+	s.Kill(t)
+	require.NoError(t, d.Close())
 }
 
 // A server that was killed and started again costs the calls in between, and nothing after.

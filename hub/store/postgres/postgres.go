@@ -100,8 +100,16 @@ func Open(ctx context.Context, url string, o Options) (*DB, error) {
 	return d, nil
 }
 
-// Close implements store.Store.
-func (d *DB) Close() error { return errors.Join(d.DB.Close(), d.write.Close()) }
+// Close implements store.Store. A connection that has broken cannot be closed, and nothing is lost with it: what was not committed
+// has been refused already. So that is no error.
+func (d *DB) Close() error {
+	for _, err := range []error{d.DB.Close(), d.write.Close()} {
+		if err != nil && !lost(err) {
+			return classify(err)
+		}
+	}
+	return nil
+}
 
 // Size returns the size of the database on the server's disk, in bytes.
 func (d *DB) Size(ctx context.Context) (size int64, err error) {
