@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,16 +40,9 @@ func (s *HubSink) post(ctx context.Context, batch []queued) (hubapi.Receipt, err
 	for _, q := range batch {
 		request.Reports = append(request.Reports, q.envelope)
 	}
-	body, err := json.Marshal(request)
+	body, encoding, err := request.Body()
 	if err != nil {
 		return hubapi.Receipt{}, err
-	}
-	encoding := ""
-	if len(body) > worthZip {
-		if body, err = zip(body); err != nil {
-			return hubapi.Receipt{}, err
-		}
-		encoding = "gzip"
 	}
 	hub := s.Hub().URL
 	address, err := hubapi.ReportsURL(hub, s.UID())
@@ -66,24 +58,6 @@ func (s *HubSink) post(ctx context.Context, batch []queued) (hubapi.Receipt, err
 		return hubapi.Receipt{}, fmt.Errorf("hub %s: answer: %w", hub, err)
 	}
 	return receipt, nil
-}
-
-// worthZip is the size in bytes from which a body is compressed: a smaller one is one or two packets either way.
-const worthZip = 2 << 10
-
-// zip compresses a body at the fastest level, which makes the report of 200 assignments a quarter of what it is; the best one takes off
-// 5 % more.
-func zip(body []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := w.Write(body); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return out.Bytes(), err
 }
 
 // Post sends body, in a content encoding that may be empty, to an address of a hub and returns at most limit bytes of an answer with

@@ -167,7 +167,7 @@ func (f *Forwarder) ask(ctx context.Context, uid string, all []store.StoredEnvel
 	for _, e := range all {
 		request.Reports = append(request.Reports, e.Envelope)
 	}
-	body, err := json.Marshal(request)
+	body, encoding, err := request.Body()
 	if err != nil {
 		return receipt, nil, err
 	}
@@ -180,6 +180,9 @@ func (f *Forwarder) ask(ctx context.Context, uid string, all []store.StoredEnvel
 		return receipt, nil, err
 	}
 	req.Header.Set("Content-Type", hubapi.ContentType)
+	if encoding != "" {
+		req.Header.Set("Content-Encoding", encoding)
+	}
 	answer, err := f.client.Do(req)
 	if err != nil {
 		return receipt, nil, err
