@@ -206,7 +206,7 @@ func (s *simulation) judge(ctx context.Context, i int, candidate gate.Candidate,
 func (s *simulation) keepVerdict(n int, ring string, v gate.Verdict) {
 	out := Verdict{Seconds: seconds(time.Since(s.began)), Release: n, Ring: ring, Result: v.Result, Open: []gate.Rule{}}
 	c := v.Cohort
-	out.Clusters, out.Compliant, out.Failed, out.Unknown = c.Clusters, c.Compliant, c.Failed, c.Unknown
+	out.Clusters, out.Compliant, out.Progressing, out.Failed, out.Waiting, out.Unknown = c.Clusters, c.Compliant, c.Progressing, c.Failed, c.Waiting, c.Unknown
 	for _, r := range v.Rules {
 		if r.Result != gate.Pass {
 			out.Open = append(out.Open, r)

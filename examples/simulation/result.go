@@ -118,14 +118,17 @@ type Stage struct {
 // Verdict is a gate's verdict at a moment.
 type Verdict struct {
 	// Seconds is the time since the simulation began.
-	Seconds   float64     `json:"seconds"`
-	Release   int         `json:"release"`
-	Ring      string      `json:"ring"`
-	Result    gate.Result `json:"result"`
-	Clusters  int         `json:"clusters"`
-	Compliant int         `json:"compliant"`
-	Failed    int         `json:"failed"`
-	Unknown   int         `json:"unknown"`
+	Seconds float64     `json:"seconds"`
+	Release int         `json:"release"`
+	Ring    string      `json:"ring"`
+	Result  gate.Result `json:"result"`
+	// Clusters are the sum of the next five.
+	Clusters    int `json:"clusters"`
+	Compliant   int `json:"compliant"`
+	Progressing int `json:"progressing"`
+	Failed      int `json:"failed"`
+	Waiting     int `json:"waiting"`
+	Unknown     int `json:"unknown"`
 	// Open are the rules that did not pass.
 	Open []gate.Rule `json:"open"`
 }

@@ -56,7 +56,7 @@ func TestAReleaseSpreadsThroughTheRingsOfAFleet(t *testing.T) {
 	last := r.Gates[len(r.Gates)-1]
 	require.Equal(t, gate.Pass, last.Result)
 	require.Equal(t, "stable", last.Ring)
-	require.Equal(t, last.Clusters, last.Compliant+last.Failed+last.Unknown)
+	require.Equal(t, last.Clusters, last.Compliant+last.Progressing+last.Failed+last.Waiting+last.Unknown)
 }
 
 func TestAReleaseThatFailsStaysInTheFirstRing(t *testing.T) {
