@@ -16,8 +16,9 @@ const (
 	baseBytes          = 200 << 20
 	// filesPerAgent is the file descriptors of an agent at rest: its state file.
 	filesPerAgent = 1
-	// filesPerConnection is both ends of a connection, and the blob that the registry sends over it.
-	filesPerConnection = 3
+	// filesPerConnection is a connection's end at the agent, its ends at the registry and at the hub, each of which closes its own later than the
+	// agent where processors are few, and the blob that the registry sends.
+	filesPerConnection = 4
 	// fewConnections are enough for any number of agents, which wait for one another then.
 	fewConnections = 300
 	baseFiles      = 500
@@ -44,9 +45,9 @@ func (o Options) Room() Room {
 	return r
 }
 
-// connections returns how many connections there may be at one time.
-func (s *simulation) connections() int {
-	agents := int64(len(s.clusters)) * filesPerAgent
+// connections returns how many connections agents may have at one time, and the registry and the hub each.
+func (o Options) connections() int {
+	agents := int64(o.Clusters) * filesPerAgent
 	if limit := maxFiles(); limit > 0 {
 		return int(max(fewConnections, (limit-agents-baseFiles)/filesPerConnection))
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/netutil"
+
 	"github.com/wherry-dev/wherry/airgap/registry"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -70,6 +72,8 @@ func (s *simulation) listen(ctx context.Context, serve func(context.Context, net
 	if err != nil {
 		return "", err
 	}
+	// A connection that the agent has closed stays open here until its turn comes; others wait then instead of taking what descriptors are left.
+	l = netutil.LimitListener(l, s.connections())
 	s.servers.Go(func() { _ = serve(ctx, l) }) // requests will fail, which is counted
 	return l.Addr().String(), nil
 }

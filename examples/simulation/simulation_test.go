@@ -255,3 +255,12 @@ func TestNothingStaysOpenInTheFolder(t *testing.T) {
 	require.Len(t, entries, 3)
 	require.NoError(t, os.RemoveAll(dir))
 }
+
+func TestConnectionsFitTheFileDescriptors(t *testing.T) {
+	for _, clusters := range []int{1, 1000, 10_000, MaxClusters} {
+		o := Options{Clusters: clusters}
+		take := int64(o.connections())*filesPerConnection + int64(clusters)*filesPerAgent + baseFiles
+		require.LessOrEqual(t, take, max(maxFiles(), o.Room().Files), "%d clusters", clusters)
+		require.GreaterOrEqual(t, o.connections(), fewConnections, "%d clusters", clusters)
+	}
+}
