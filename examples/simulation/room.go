@@ -17,8 +17,9 @@ const (
 	// filesPerAgent is the file descriptors of an agent at rest: its state file.
 	filesPerAgent = 1
 	// filesPerConnection is a connection's end at the agent, its ends at the registry and at the hub, each of which closes its own later than the
-	// agent where processors are few, and the blob that the registry sends.
-	filesPerConnection = 4
+	// agent where processors are few, and the files of a download: the blob that the registry sends, and the agent's part of it, the lock of that
+	// and the folder of the store.
+	filesPerConnection = 7
 	// fewConnections are enough for any number of agents, which wait for one another then.
 	fewConnections = 300
 	baseFiles      = 500
