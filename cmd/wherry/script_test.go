@@ -4,11 +4,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,21 +24,87 @@ import (
 
 func TestMain(m *testing.M) {
 	config := filepath.Join("etc", "agent.yaml") // of the script's folder, not of the machine
-	os.Unsetenv("GOTMPDIR")                      // scripts work where tests do, which may be in memory, and not where programs are built
 	command := func(args ...string) int {
+		if args[0] == agentProgram { // the same commands
+			args = append([]string{program, "agent"}, args[1:]...)
+		}
 		flags.OpenKey = openScriptKey
-		return profiled(func() int { return run(args, config) })
+		return profiled(func() int { return run(args[1:], config) })
 	}
-	testscript.Main(m, map[string]func(){
-		"wherry":       func() { os.Exit(command(os.Args[1:]...)) },
-		"wherry-agent": func() { os.Exit(command(append([]string{"agent"}, os.Args[1:]...)...)) }, // the same commands
-		"hubload":      func() { os.Exit(hubload.Main()) },
-	})
+	switch name := filepath.Base(os.Args[0]); {
+	case os.Getenv(workerVariable) == "misbehaving":
+		work(misbehave)
+		os.Exit(0)
+	case os.Getenv(workerVariable) != "":
+		work(command)
+		os.Exit(0)
+	case name == program, name == agentProgram:
+		os.Exit(command(append([]string{name}, os.Args[1:]...)...))
+	}
+	os.Unsetenv("GOTMPDIR") // scripts work where tests do, which may be in memory, and not where programs are built
+	testscript.Main(withPrograms{m}, map[string]func(){"hubload": func() { os.Exit(hubload.Main()) }})
+}
+
+// workerVariable makes this program a worker, which runs one command after another for a script.
+const workerVariable = "WHERRY_TEST_WORKER"
+
+// misbehave is a command of a worker, for the test of workers, that leaves behind what its first argument says.
+func misbehave(args ...string) int {
+	dir, _ := os.Getwd()
+	fmt.Printf("%s in %s: %s %s\n", strings.Join(args, " "), filepath.Base(dir), os.Getenv("WORD"), os.Getenv("OTHER"))
+	fmt.Fprintln(os.Stderr, "and more")
+	switch args[0] {
+	case "goroutine":
+		go func() { select {} }()
+	case "file":
+		os.Pipe()
+	case "environment":
+		os.Setenv("OTHER", "left")
+		os.Chdir("/")
+	case "panic":
+		panic("no reason")
+	case "exit":
+		os.Exit(7)
+	case "hang":
+		select {}
+	}
+	return 3
+}
+
+// The programs that scripts run.
+const program, agentProgram = "wherry", "wherry-agent"
+
+// programs is the folder that has them.
+var programs string
+
+// withPrograms runs the tests with this test program under the names of the programs, in the path. testscript.Main would
+// do so as well, and take the names of commands of scripts for these processes, which are ours.
+type withPrograms struct{ m *testing.M }
+
+func (p withPrograms) Run() int {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	if programs, err = os.MkdirTemp(filepath.Dir(self), "programs"); err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(programs)
+	for _, name := range []string{program, agentProgram} {
+		if err := os.Link(self, filepath.Join(programs, name)); err != nil {
+			panic(err)
+		}
+	}
+	os.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	return p.m.Run()
 }
 
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,
-// those that other files describe, and five more:
+// those that other files describe, and six more:
 //
+//	wherry ARGS…, wherry-agent ARGS…
+//	                                runs one of them to its end, in one worker process for all of the script. What
+//	                                is killed, goes on beside others or has a terminal takes a process: exec wherry ARGS…
 //	postgres VAR                    makes a database on a PostgreSQL server; $VAR is its URL
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
@@ -58,6 +128,12 @@ func scriptParams(t *testing.T) testscript.Params {
 			env.Setenv("GOGC", "off") // a thousand processes live for a moment each, and a fourth of that is garbage collection
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Values[tokenServicesKey{}] = new(tokenServices)
+			ws := &workers{program: filepath.Join(programs, program)}
+			if end, ok := t.Deadline(); ok {
+				ws.deadline = end.Add(-time.Minute)
+			}
+			env.Values[workersKey{}] = ws
+			env.Defer(ws.close)
 			env.Setenv("DOCKER_CONFIG", filepath.Join(env.WorkDir, "home", ".docker"))
 			return err
 		},
@@ -65,6 +141,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
+			program: runProgram(program), agentProgram: runProgram(agentProgram),
 			"postgres": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg || len(args) != 1 {
 					ts.Fatalf("usage: postgres VAR")
@@ -81,7 +158,62 @@ func scriptParams(t *testing.T) testscript.Params {
 	}
 }
 
-var update = flag.Bool("update", false, "rewrite golden files")
+var (
+	update    = flag.Bool("update", false, "rewrite golden files")
+	inProcess = flag.Bool("worker", haveWorkers, "run the commands of a script in one worker process, and not each in its own")
+)
+
+type workersKey struct{}
+
+// runProgram is a command of scripts that runs the program of that name.
+func runProgram(name string) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		switch code := runToEnd(ts, name, args...); {
+		case neg && code == 0:
+			ts.Fatalf("unexpected command success")
+		case !neg && code != 0:
+			ts.Fatalf("unexpected command failure: exit code %d", code)
+		}
+	}
+}
+
+// runToEnd runs a command and returns its exit code. Where it is one of ours, that is in the script's worker, but for a
+// command that reads something.
+func runToEnd(ts *testscript.TestScript, name string, args ...string) (code int) {
+	if len(args) > 0 && strings.HasPrefix(args[len(args)-1], "&") {
+		ts.Fatalf("%s runs in the foreground: exec %s … &", name, name)
+	}
+	ours := name == program || name == agentProgram
+	if ours && *inProcess && hidden(ts, "stdin").Len() == 0 && hidden(ts, "ttyin").Len() == 0 {
+		var env []string
+		for _, v := range hidden(ts, "env").Seq2() {
+			env = append(env, v.String())
+		}
+		stdout, stderr, code, err := ts.Value(workersKey{}).(*workers).command(ts, append([]string{name}, args...), env)
+		ts.Check(err)
+		io.WriteString(ts.Stdout(), stdout)
+		io.WriteString(ts.Stderr(), stderr)
+		return code
+	}
+	if err := ts.Exec(name, args...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		return ended.ExitCode()
+	}
+	return 0
+}
+
+// hidden returns a field of a script that its type keeps to itself: there is no other way to what a command started by it
+// would get. A version without the field panics.
+func hidden(ts *testscript.TestScript, name string) reflect.Value {
+	f, ok := reflect.TypeFor[testscript.TestScript]().FieldByName(name)
+	if !ok {
+		panic("testscript has no field " + name)
+	}
+	return reflect.ValueOf(ts).Elem().FieldByIndex(f.Index)
+}
 
 func wantExit(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
@@ -89,14 +221,7 @@ func wantExit(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
-	got := 0
-	if err := ts.Exec(args[1], args[2:]...); err != nil {
-		var ended *exec.ExitError
-		if !errors.As(err, &ended) {
-			ts.Fatalf("%v", err)
-		}
-		got = ended.ExitCode()
-	}
+	got := runToEnd(ts, args[1], args[2:]...)
 	if got != want {
 		ts.Fatalf("exit code %d, want %d", got, want)
 	}

@@ -113,15 +113,22 @@ func exitCode(err error) int {
 // if it hangs at the end of the context, or was started with the signal ignored, as a shell starts background jobs.
 func endAtSecondSignal() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	signals := make(chan os.Signal, 2)
+	signals, done := make(chan os.Signal, 2), make(chan struct{})
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-signals
-		cancel()
-		<-signals
-		os.Exit(Interrupted)
+		for range 2 {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+			if ctx.Err() != nil {
+				os.Exit(Interrupted)
+			}
+			cancel()
+		}
 	}()
-	return ctx, func() { signal.Stop(signals); cancel() }
+	return ctx, func() { signal.Stop(signals); close(done); cancel() }
 }
 
 // classify gives err the exit code and hint that it lacks.

@@ -1,0 +1,25 @@
+//go:build !linux
+
+package main
+
+import (
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// haveWorkers says that each command of a script has a process of its own: descriptors are handed over as Linux does it.
+const haveWorkers = false
+
+type workers struct {
+	program  string
+	deadline time.Time
+}
+
+func (*workers) command(*testscript.TestScript, []string, []string) (stdout, stderr string, code int, err error) {
+	panic("no workers")
+}
+
+func (*workers) close() {}
+
+func work(func(args ...string) int) { panic("no workers") }
