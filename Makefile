@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
+.PHONY: help build test digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,14 @@ test: ## all tests that need no network, cluster or container runtime
 	@mkdir -p $(dir $(TEST_ENV)); { grep -v '^GOTMPDIR=' "$$($(GO) env GOENV)" 2>/dev/null; echo 'GOTMPDIR=$(or $(GOTMPDIR),$(TMPDIR),/tmp)'; } >$(TEST_ENV)
 	$(TEST_TMP) $(GO) test -timeout 30m ./...
 	$(GO) test -C tools ./...
+
+# Two programs make the same bytes if both print the same digests. Their clock stands still, by a flag of the linker.
+DIGESTS = dist/digests
+digests: ## digests of what a program makes of all examples, cases and scripts; PROGRAM=… is another one, such as dist/digests/wherry of another work tree
+	@rm -rf $(DIGESTS).txt; mkdir -p $(DIGESTS)
+	@$(GO) build -ldflags '$(LDFLAGS) -X github.com/wherry-dev/wherry/cmd/internal/cli.fixedTime=2026-01-01T00:00:00Z' -o $(DIGESTS)/ ./cmd/wherry
+	@$(GO) test ./cmd/wherry -count=1 -run '^(TestDigests|TestScripts)$$' -args -program $(abspath $(or $(PROGRAM),$(DIGESTS)/wherry)) -digests $(CURDIR)/$(DIGESTS).txt >&2
+	@cat $(DIGESTS).txt
 
 lint: ## go vet, staticcheck, gofumpt, actionlint
 	$(GO) vet ./...

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -30,7 +31,8 @@ import (
 // Process is the process that runs an agent.
 type Process struct {
 	Log *slog.Logger // required
-	// DeltaCommand, Ready and Watchdog are those of agent.Options.
+	// Now, DeltaCommand, Ready and Watchdog are those of agent.Options.
+	Now          func() time.Time
 	DeltaCommand []string
 	Ready        func() error
 	Watchdog     *health.Watchdog
@@ -57,7 +59,7 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	if err := remote.configure(&opts); err != nil {
 		return err
 	}
-	opts.DeltaCommand, opts.Ready, opts.Watchdog = p.DeltaCommand, p.Ready, p.Watchdog
+	opts.Now, opts.DeltaCommand, opts.Ready, opts.Watchdog = p.Now, p.DeltaCommand, p.Ready, p.Watchdog
 	cluster, err := c.clusterConfig()
 	if err != nil {
 		return err

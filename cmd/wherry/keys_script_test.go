@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -97,5 +98,5 @@ func openScriptKey(data, password []byte) (*keys.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keys.New(key.(*ecdsa.PrivateKey))
+	return keys.New(key.(crypto.Signer))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/e2e/hubload"
 	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
@@ -24,6 +25,9 @@ import (
 
 func TestMain(m *testing.M) {
 	config := filepath.Join("etc", "agent.yaml") // of the script's folder, not of the machine
+	if at := os.Getenv(clockVariable); at != "" {
+		cli.SetTime(at)
+	}
 	command := func(args ...string) int {
 		if args[0] == agentProgram { // the same commands
 			args = append([]string{program, "agent"}, args[1:]...)
@@ -115,6 +119,18 @@ func (p withPrograms) Run() int {
 func TestScripts(t *testing.T) {
 	params := scriptParams(t)
 	params.Dir = "testdata/script"
+	list, setup := newDigestList(t), params.Setup
+	t.Cleanup(func() { list.check(t) })
+	params.Setup = func(env *testscript.Env) error {
+		one := env.T().(testing.TB)
+		env.Values[digestsKey{}] = &scriptDigests{list: list, d: newDigester(one), seen: map[string]bool{}}
+		one.Cleanup(func() {
+			if !one.Failed() {
+				list.complete("script/" + filepath.Base(one.Name()) + "/")
+			}
+		})
+		return setup(env)
+	}
 	testscript.Run(t, params)
 }
 
@@ -127,6 +143,9 @@ func scriptParams(t *testing.T) testscript.Params {
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("GOGC", "off") // a thousand processes live for a moment each, and a fourth of that is garbage collection
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			for _, of := range []string{"AUTHOR", "COMMITTER"} { // so that a commit is the same in each run
+				env.Setenv("GIT_"+of+"_DATE", digestsTime)
+			}
 			env.Values[tokenServicesKey{}] = new(tokenServices)
 			ws := &workers{program: filepath.Join(programs, program)}
 			if end, ok := t.Deadline(); ok {
@@ -163,12 +182,16 @@ var (
 	inProcess = flag.Bool("worker", haveWorkers, "run the commands of a script in one worker process, and not each in its own")
 )
 
-type workersKey struct{}
+type (
+	workersKey struct{}
+	digestsKey struct{}
+)
 
 // runProgram is a command of scripts that runs the program of that name.
 func runProgram(name string) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, neg bool, args []string) {
-		switch code := runToEnd(ts, name, args...); {
+		code := runToEnd(ts, name, args...)
+		switch {
 		case neg && code == 0:
 			ts.Fatalf("unexpected command success")
 		case !neg && code != 0:
@@ -183,26 +206,31 @@ func runToEnd(ts *testscript.TestScript, name string, args ...string) (code int)
 	if len(args) > 0 && strings.HasPrefix(args[len(args)-1], "&") {
 		ts.Fatalf("%s runs in the foreground: exec %s … &", name, name)
 	}
-	ours := name == program || name == agentProgram
-	if ours && *inProcess && hidden(ts, "stdin").Len() == 0 && hidden(ts, "ttyin").Len() == 0 {
-		var env []string
-		for _, v := range hidden(ts, "env").Seq2() {
-			env = append(env, v.String())
-		}
-		stdout, stderr, code, err := ts.Value(workersKey{}).(*workers).command(ts, append([]string{name}, args...), env)
+	var env []string
+	for _, v := range hidden(ts, "env").Seq2() {
+		env = append(env, v.String())
+	}
+	reads := hidden(ts, "stdin").Len() > 0 || hidden(ts, "ttyin").Len() > 0
+	switch ours := name == program || name == agentProgram; {
+	case ours && *inProcess && !reads:
+		stdout, stderr, worked, err := ts.Value(workersKey{}).(*workers).command(ts.MkAbs("."), append([]string{name}, args...), env)
 		ts.Check(err)
 		io.WriteString(ts.Stdout(), stdout)
 		io.WriteString(ts.Stderr(), stderr)
-		return code
-	}
-	if err := ts.Exec(name, args...); err != nil {
-		var ended *exec.ExitError
-		if !errors.As(err, &ended) {
-			ts.Fatalf("%v", err)
+		code = worked
+	default:
+		if err := ts.Exec(name, args...); err != nil {
+			var ended *exec.ExitError
+			if !errors.As(err, &ended) {
+				ts.Fatalf("%v", err)
+			}
+			code = ended.ExitCode()
 		}
-		return ended.ExitCode()
 	}
-	return 0
+	if d, ok := ts.Value(digestsKey{}).(*scriptDigests); ok && name == program {
+		d.after(ts, env, args)
+	}
+	return code
 }
 
 // hidden returns a field of a script that its type keeps to itself: there is no other way to what a command started by it

@@ -17,7 +17,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 )
 
@@ -281,9 +280,9 @@ type workers struct {
 	w        *worker
 }
 
-// command runs a command in the script's worker: a new one for the first command, where the last one ended, or where a
+// command runs a command in dir, in the script's worker: a new one for the first command, where the last one ended, or where a
 // variable differs that a process reads once.
-func (ws *workers) command(ts *testscript.TestScript, args []string, env []string) (stdout, stderr string, code int, err error) {
+func (ws *workers) command(dir string, args, env []string) (stdout, stderr string, code int, err error) {
 	if ws.w != nil && !slices.Equal(ws.w.fixed, readOnce(env)) {
 		ws.close()
 	}
@@ -292,7 +291,6 @@ func (ws *workers) command(ts *testscript.TestScript, args []string, env []strin
 			return "", "", 0, err
 		}
 	}
-	dir := ts.MkAbs(".")
 	stdout, stderr, code, alive, err := ws.w.run(request{Args: args, Dir: dir, Env: append(slices.Clone(env), "PWD="+dir)})
 	if !alive {
 		ws.w = nil

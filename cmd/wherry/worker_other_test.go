@@ -2,11 +2,7 @@
 
 package main
 
-import (
-	"time"
-
-	"github.com/rogpeppe/go-internal/testscript"
-)
+import "time"
 
 // haveWorkers says that each command of a script has a process of its own: descriptors are handed over as Linux does it.
 const haveWorkers = false
@@ -16,7 +12,7 @@ type workers struct {
 	deadline time.Time
 }
 
-func (*workers) command(*testscript.TestScript, []string, []string) (stdout, stderr string, code int, err error) {
+func (*workers) command(string, []string, []string) (stdout, stderr string, code int, err error) {
 	panic("no workers")
 }
 

@@ -89,7 +89,7 @@ func configOf(cmd *cobra.Command) (*config.Config, error) {
 // withAgent calls f with the agent that c describes.
 func withAgent(cmd *cobra.Command, c *config.Config, f func(*agent.Agent) error) error {
 	return c.Run(cmd.Context(), config.Process{
-		Log: slogTo(cmd, c), DeltaCommand: deltacmd.Command(),
+		Log: slogTo(cmd, c), Now: cli.Now, DeltaCommand: deltacmd.Command(),
 		Ready: ready(os.Getenv), Watchdog: watchdog(os.Getenv, os.Getpid()),
 	}, f)
 }

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -169,7 +168,7 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 	}
 	r = export.Request{
 		ClusterTypes: x.types, Artifacts: export.Mode(x.artifacts), SkipUnpinned: x.skipUnpinned, ImagePlatforms: x.platforms,
-		Now: time.Now(), AllowExpired: x.allowPast, Registry: x.registry.Options(),
+		Now: cli.Now(), AllowExpired: x.allowPast, Registry: x.registry.Options(),
 	}
 	if r.From, err = flags.Location(s, "from", x.from); err != nil {
 		return r, err

@@ -77,7 +77,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		return nil, err
 	}
 	opts.Cache, opts.Packed = p.Source.Cache.Get(), built.Packed
-	opts.Parallel = publisher.DefaultParallel
+	opts.Parallel, opts.Now = publisher.DefaultParallel, cli.Now
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.Source.Cache.Trim()
 	var pause *decisions.Pause
