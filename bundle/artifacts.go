@@ -6,11 +6,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // ArtifactType is the kind of an Artifact.
@@ -84,7 +85,7 @@ func ArtifactsOf(list []Artifact, name string) []Artifact {
 }
 
 // oneVersion matches the version of a chart, and no range of versions.
-var oneVersion = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+var oneVersion = lazyregexp.New(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 
 // isFollowed reports whether an engine looks for newer content of an artifact by itself. Images and packages are fetched once.
 func (a Artifact) isFollowed() bool {

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // AssignmentsPath and ArtifactsPath are the two files of a tree that are wherry's own.
@@ -305,7 +306,7 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 }
 
 // digestLike matches a whole digest, and a commit.
-var digestLike = regexp.MustCompile(`(?:^|@)(?:[a-z0-9]+:)?[0-9a-f]{40,}$`)
+var digestLike = lazyregexp.New(`(?:^|@)(?:[a-z0-9]+:)?[0-9a-f]{40,}$`)
 
 // ShownVersion returns a workload's version for a list: empty if it is a digest or a commit, which people cannot read.
 func ShownVersion(version string) string {

@@ -1,6 +1,6 @@
 package bundle
 
-import "regexp"
+import "github.com/wherry-dev/wherry/bundle/lazyregexp"
 
 // The bounds of a cluster's identity, in bytes.
 const (
@@ -11,8 +11,8 @@ const (
 // The lengths are checked apart: a bound inside a pattern is compiled into as many copies of the repeated part, in each
 // start of each program.
 var (
-	clusterUID  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
-	clusterName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
+	clusterUID  = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
+	clusterName = lazyregexp.New(`^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$`)
 )
 
 // IsClusterUID reports whether s has the form of a cluster's uid: 1 to 128 letters, digits and . _ : -, of which the first

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // DecisionSchema is the version of a decision that this code writes.
@@ -159,9 +160,9 @@ func ParseDecision(body []byte) (Decision, error) {
 
 var (
 	// baseCommit is the form of a commit's hash, and of what people give to wherry publish --commit in place of one.
-	baseCommit   = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
-	hexKeyID     = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	decisionRule = regexp.MustCompile(`^[a-z][a-zA-Z-]*$`)
+	baseCommit   = lazyregexp.New(`^[0-9A-Za-z][0-9A-Za-z._-]*$`)
+	hexKeyID     = lazyregexp.New(`^[0-9a-f]{64}$`)
+	decisionRule = lazyregexp.New(`^[a-z][a-zA-Z-]*$`)
 )
 
 func (d Decision) check() error {

@@ -6,8 +6,9 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // EnrollToken lets an agent register itself at a hub. Its secret is the seed of an Ed25519 key that signs the
@@ -26,7 +27,7 @@ var ErrToken = errors.New("not an enrollment token")
 const tokenIDLength = 12
 
 var (
-	tokenPattern  = regexp.MustCompile(`^wht_([0-9a-f]{12})_([a-z2-7]{52})_([0-9a-f]{32})$`)
+	tokenPattern  = lazyregexp.New(`^wht_([0-9a-f]{12})_([a-z2-7]{52})_([0-9a-f]{32})$`)
 	tokenEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 )
 

@@ -5,9 +5,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // maxNumber bounds the number of a release, which people read and write. The release after it has number 1.
@@ -78,10 +81,12 @@ type releaseWay struct {
 }
 
 var (
-	queryShort  = regexp.MustCompile(`^([0-9]{1,9}) \(([0-9a-f]{6,64})\)$`)
-	queryTag    = regexp.MustCompile(`^s?([0-9]{1,19})-([0-9]{1,19})$`)
-	queryNumber = regexp.MustCompile(`^(s?)([0-9]{1,19})$`)
-	queryHex    = regexp.MustCompile(fmt.Sprintf(`^(?:[a-z0-9]+:)?[0-9a-f]{%d,128}$`, minDigits))
+	queryShort  = lazyregexp.New(`^([0-9]{1,9}) \(([0-9a-f]{6,64})\)$`)
+	queryTag    = lazyregexp.New(`^s?([0-9]{1,19})-([0-9]{1,19})$`)
+	queryNumber = lazyregexp.New(`^(s?)([0-9]{1,19})$`)
+	queryHex    = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(fmt.Sprintf(`^(?:[a-z0-9]+:)?[0-9a-f]{%d,128}$`, minDigits))
+	})
 )
 
 // ParseReleaseQuery parses a name of a release: its number, at least the first 6 digits of its manifest's digest, with or
@@ -108,7 +113,7 @@ func ParseReleaseQuery(text string) (ReleaseQuery, error) {
 			q.ways = append(q.ways, releaseWay{func(id ReleaseID) bool { return id.Sequence == n }, true})
 		}
 	}
-	if queryHex.MatchString(text) {
+	if queryHex().MatchString(text) {
 		add(func(id ReleaseID) bool { return id.begins(text) })
 	}
 	if len(q.ways) == 0 {

@@ -7,11 +7,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // In a registry, each cluster has one repository for reports. The reports of one push are an artifact with an empty
@@ -30,7 +31,7 @@ const (
 )
 
 // uidComponent matches a uid that can be part of a repository's name as it is.
-var uidComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
+var uidComponent = lazyregexp.New(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
 
 // ReportRepository returns the repository, below a registry's prefix, for the reports of the cluster uid. A uid that
 // cannot be part of a name is replaced by its digest.
@@ -47,7 +48,7 @@ func ReportRepository(uid string) string {
 func ReportTag(incarnation, seq int64) string { return fmt.Sprintf("r%d-%d", incarnation, seq) }
 
 // reportTag matches a ReportTag. Part of a digest may follow it, where two artifacts claim the same tag.
-var reportTag = regexp.MustCompile(`^r([0-9]{1,18})-([0-9]{1,18})(-[0-9a-f]{12})?$`)
+var reportTag = lazyregexp.New(`^r([0-9]{1,18})-([0-9]{1,18})(-[0-9a-f]{12})?$`)
 
 // ParseReportTag parses the output of ReportTag. Plain is true if no part of a digest follows; ok is false for another
 // tag.

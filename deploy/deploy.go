@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -19,6 +18,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 //go:embed agent
@@ -168,7 +169,7 @@ func build(disk filesys.FileSystem, dir string) ([]byte, error) {
 }
 
 // reference splits an image's reference as registries do: a colon in front of a slash is a port's.
-var reference = regexp.MustCompile(`^(.*?)(?::([^/:@]+))?(?:@(.+))?$`)
+var reference = lazyregexp.New(`^(.*?)(?::([^/:@]+))?(?:@(.+))?$`)
 
 func image(ref string) types.Image {
 	m := reference.FindStringSubmatch(ref)

@@ -3,12 +3,12 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
@@ -117,7 +117,7 @@ var ManifestsKeys = [...]string{"repo", "url", "repoURL"}
 // DirectoryAdapter fetches OCI artifacts that the target's manifests name, and puts them beside the files.
 const DirectoryAdapter = "directory"
 
-var ociRepository = regexp.MustCompile(`^oci://[^/@\s]+/[^@\s]+$`)
+var ociRepository = lazyregexp.New(`^oci://[^/@\s]+/[^@\s]+$`)
 
 // checkFetched returns an error if the adapter directory cannot fetch a target's manifests. A moved tag must not change
 // the files of a host, so it requires a digest, or pinning, which resolves one.

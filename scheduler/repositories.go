@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -98,11 +98,11 @@ type gitPlace struct {
 }
 
 var (
-	urlScheme = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	urlScheme = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 	// hostPath is ssh's short form, such as git@github.com:org/repo.
-	hostPath = regexp.MustCompile(`^(?:[A-Za-z0-9._-]+@)?([A-Za-z0-9._-]{2,}):(.*)$`)
+	hostPath = lazyregexp.New(`^(?:[A-Za-z0-9._-]+@)?([A-Za-z0-9._-]{2,}):(.*)$`)
 	// plainHost keeps out what servers and git could read differently.
-	plainHost = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$|^[0-9a-f:.]+$`)
+	plainHost = lazyregexp.New(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$|^[0-9a-f:.]+$`)
 )
 
 var (

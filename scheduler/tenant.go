@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
@@ -103,7 +103,7 @@ func checkAnnotationKeys(annotations map[string]string, at *field.Path) (problem
 }
 
 // Owners as GitHub and GitLab both know them: a user, a team or group with its organisation, or a mail address.
-var ownerForm = regexp.MustCompile(`^(@@?[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*|[A-Za-z0-9_.+-]+@[A-Za-z0-9.-]+)$`)
+var ownerForm = lazyregexp.New(`^(@@?[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)*|[A-Za-z0-9_.+-]+@[A-Za-z0-9.-]+)$`)
 
 // checkOwners returns an error for each owner that CODEOWNERS cannot have: it could be read as several, or as a comment.
 func checkOwners(at finding.Position, who string, owners []string) []error {

@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -33,7 +33,7 @@ type Carry struct {
 }
 
 // storePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
-var storePattern = regexp.MustCompile(`^([0-9]{1,9})(MB|GB|TB|MiB|GiB|TiB)$`)
+var storePattern = lazyregexp.New(`^([0-9]{1,9})(MB|GB|TB|MiB|GiB|TiB)$`)
 
 var storeUnits = map[string]int64{"MB": 1e6, "GB": 1e9, "TB": 1e12, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 

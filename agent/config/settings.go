@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -270,7 +270,7 @@ func setPostQuantum(c *Config, s string) error {
 }
 
 // sizePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
-var sizePattern = regexp.MustCompile(`^([0-9]{1,9})(B|kB|MB|KiB|MiB)?$`)
+var sizePattern = lazyregexp.New(`^([0-9]{1,9})(B|kB|MB|KiB|MiB)?$`)
 
 var units = map[string]int64{"": 1, "B": 1, "kB": 1000, "MB": 1000 * 1000, "KiB": 1 << 10, "MiB": 1 << 20}
 

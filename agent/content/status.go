@@ -6,13 +6,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -31,7 +31,7 @@ type Status struct {
 }
 
 // releaseName matches the name of a release in the index: not a moving tag, nor that of a signature.
-var releaseName = regexp.MustCompile(`^bundles/.*/s[0-9]+-[0-9]+$`)
+var releaseName = lazyregexp.New(`^bundles/.*/s[0-9]+-[0-9]+$`)
 
 // CarriedParts is the folder in the store of unfinished downloads of artifacts that assignments have carried.
 const CarriedParts = "carried-parts"

@@ -2,11 +2,11 @@ package serve
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -108,7 +108,7 @@ func split(path string) (r route, bad *fault) {
 }
 
 // hostName matches a host in references to images, with or without a port.
-var hostName = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?$`)
+var hostName = lazyregexp.New(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1,5})?$`)
 
 // isName reports whether name is one of a repository, whose first part may be a host with its port.
 func isName(name string) bool {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
@@ -180,9 +180,9 @@ func plain(n *yaml.Node) (any, error) {
 
 var (
 	// yamlLine finds the line in an error of the parser.
-	yamlLine = regexp.MustCompile(`line ([0-9]+)`)
+	yamlLine = lazyregexp.New(`line ([0-9]+)`)
 	// quotesText matches an error that quotes more than a single character.
-	quotesText = regexp.MustCompile("['`\"][^'`\"]{2}|\n")
+	quotesText = lazyregexp.New("['`\"][^'`\"]{2}|\n")
 )
 
 // notYAML describes an error of the parser without its quotes from the text, which may contain a value.

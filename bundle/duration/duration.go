@@ -5,9 +5,10 @@ package duration
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 )
 
 // long matches weeks and days, which package time does not support, and the rest.
-var long = regexp.MustCompile(`^(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(.*)$`)
+var long = lazyregexp.New(`^(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(.*)$`)
 
 // Parse reads weeks and days, in whole numbers, and then what [time.ParseDuration] reads. A day has 24 hours. Negative
 // lengths are errors.

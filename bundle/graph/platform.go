@@ -2,17 +2,18 @@ package graph
 
 import (
 	"fmt"
-	"regexp"
 	"runtime"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Platforms are platforms as OCI writes them: linux/amd64, linux/arm/v7.
 type Platforms []string
 
-var platformPattern = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$`)
+var platformPattern = lazyregexp.New(`^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$`)
 
 // CheckPlatform returns an error unless s is OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT.
 func CheckPlatform(s string) error {

@@ -13,12 +13,13 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Condition requires a value in an object.
@@ -45,7 +46,7 @@ func (c Condition) String() string {
 }
 
 // about matches the text before a path: a kind and perhaps a name.
-var about = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*)(?:/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))?:\s+`)
+var about = lazyregexp.New(`^([A-Z][A-Za-z0-9]*)(?:/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))?:\s+`)
 
 // Parse reads one line. Braces around the path and quotes around the value are taken off.
 func Parse(line string) (c Condition, err error) {

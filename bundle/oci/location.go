@@ -2,11 +2,12 @@ package oci
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"oras.land/oras-go/v2/registry"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // The schemes of a location.
@@ -79,8 +80,8 @@ func CheckHost(host string) error {
 
 // name and component are the distribution specification's grammar of repository names.
 var (
-	component = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
-	tagName   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+	component = lazyregexp.New(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
+	tagName   = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
 // CheckName returns an error unless name is a valid name of a repository, or of one component of it. See OCI

@@ -23,7 +23,7 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
@@ -69,7 +69,8 @@ type Options struct {
 // Tag points a tag at a manifest that was pushed before. If the descriptor has the manifest as its data, Tag pushes it too, which
 // at a registry is one request for both. Its error wraps errdef.ErrNotFound if the manifest, or what it names, is not there.
 type Target interface {
-	oras.Target
+	content.Storage
+	content.TagResolver
 	// Tags lists the repository's tags, sorted. A missing repository has none.
 	Tags(ctx context.Context) ([]string, error)
 	// Untag removes a tag and keeps its manifest. Its error wraps errors.ErrUnsupported if the registry cannot

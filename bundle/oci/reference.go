@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // DefaultTag is the tag of a reference without tag or digest.
@@ -27,7 +28,7 @@ type Reference struct {
 // layoutReference finds where the folder ends and the repository begins. Only the repositories that
 // wherry writes are recognised, since both may hold any number of slashes. The separator may also be a
 // colon, as other tools write references into a layout.
-var layoutReference = regexp.MustCompile(`^(.+)[/:]((?:bundles|environments)/[^:@]+)$`)
+var layoutReference = lazyregexp.New(`^(.+)[/:]((?:bundles|environments)/[^:@]+)$`)
 
 // ParseReference reads oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE, oci-layout:DIR/bundles/ENVIRONMENT/TYPE and
 // oci-archive:FILE/bundles/ENVIRONMENT/TYPE, each with an optional :TAG or @DIGEST. In a layout or an archive the tag

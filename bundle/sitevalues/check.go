@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Read converts a value that was written in YAML or JSON to the property's type: a string, an int64, a float64 or a bool.
@@ -162,7 +164,7 @@ func (p *Property) validNumber(n float64) error {
 }
 
 // hostname matches a name that Kubernetes takes, in small letters.
-var hostname = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+var hostname = lazyregexp.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 
 // hasFormat reports whether text has one of Formats. A hostname is what Kubernetes takes for an Ingress.
 func hasFormat(text, format string) bool {

@@ -3,12 +3,12 @@ package sitevalues
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // A template is text with references between {{ and }}, of which each is one term and perhaps functions:
@@ -37,8 +37,8 @@ func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 const templateForm = `write {{ .values.KEY }} or {{ .cluster.name }}, perhaps with | lower, | upper or | default "TEXT"`
 
 var (
-	termForm = regexp.MustCompile(`^\s*(?:\.(values|cluster)\.([A-Za-z0-9][A-Za-z0-9._/-]*)|("(?:[^"\\]|\\.)*"))\s*`)
-	pipeForm = regexp.MustCompile(`^\|\s*([a-z]+)\s*("(?:[^"\\]|\\.)*")?\s*`)
+	termForm = lazyregexp.New(`^\s*(?:\.(values|cluster)\.([A-Za-z0-9][A-Za-z0-9._/-]*)|("(?:[^"\\]|\\.)*"))\s*`)
+	pipeForm = lazyregexp.New(`^\|\s*([a-z]+)\s*("(?:[^"\\]|\\.)*")?\s*`)
 )
 
 // parseTemplate parses a text with {{. Errors contain no text of it but names.

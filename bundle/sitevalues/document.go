@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
@@ -147,7 +148,7 @@ func (m Mistake) String() string {
 }
 
 // keyForm matches a key. A key with a slash or a capital would not be one in a ConfigMap or as a variable.
-var keyForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]*$`)
+var keyForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]*$`)
 
 // Check returns the mistakes of a document, sorted by key, and brings its values and lists into the form in which they are
 // compared and written.

@@ -1,13 +1,14 @@
 package sitevalues
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // reference matches ${site.KEY}, and $${site.KEY}, which stands for the text ${site.KEY}.
-var reference = regexp.MustCompile(`\$?\$\{site\.([A-Za-z0-9][A-Za-z0-9._/-]*)\}`)
+var reference = lazyregexp.New(`\$?\$\{site\.([A-Za-z0-9][A-Za-z0-9._/-]*)\}`)
 
 // References returns the keys of ${site.KEY} in text, sorted.
 func References(text string) []string {

@@ -7,8 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // ErrToken is wrapped by errors about texts that are no access token. The errors do not quote the text.
@@ -17,7 +18,7 @@ var ErrToken = errors.New("not an access token")
 // secretBytes is the length of a token's secret, which cannot be guessed.
 const secretBytes = 32
 
-var tokenPattern = regexp.MustCompile(`^wha_([0-9a-f]{12})_([A-Za-z0-9_-]{43})$`)
+var tokenPattern = lazyregexp.New(`^wha_([0-9a-f]{12})_([A-Za-z0-9_-]{43})$`)
 
 // Token is an access token with its secret.
 type Token struct {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -257,7 +257,7 @@ func (f *Follower) readResolved(ctx context.Context, repo repository, s bundle.S
 const maxEarlier = 1000
 
 // ownTag is the form of the own tags of releases and records.
-var ownTag = regexp.MustCompile(`^s([0-9]{1,19})-([0-9]{1,19})$`)
+var ownTag = lazyregexp.New(`^s([0-9]{1,19})-([0-9]{1,19})$`)
 
 // learnEarlier stores releases, or records, that were published before those that the newest record names: of each stream
 // at most MaxBackfill, the newest. What cannot be verified is passed over. It takes the streams that are done out of todo.

@@ -3,12 +3,12 @@ package artifacts
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sources"
 )
@@ -141,7 +141,7 @@ func argoGit(repo, version string) sources.Source {
 	return src
 }
 
-var commitDigits = regexp.MustCompile(`^[0-9a-f]{40}$`)
+var commitDigits = lazyregexp.New(`^[0-9a-f]{40}$`)
 
 // isRange reports whether a version is one that several could meet.
 func isRange(version string) bool {

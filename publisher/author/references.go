@@ -1,12 +1,12 @@
 package author
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -203,7 +203,7 @@ func (s *search) targetNames() []string {
 }
 
 // dependency is one name in an annotation depends-on: WORKLOAD or WORKLOAD/TARGET.
-var dependency = regexp.MustCompile(`[^\s,]+`)
+var dependency = lazyregexp.New(`[^\s,]+`)
 
 func (s *search) dependsOn(o *Object) {
 	annotations := yamltext.Resolve(yamltext.Lookup(o.node, "metadata", "annotations"))

@@ -2,14 +2,14 @@ package catalog
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // bundleRepository finds where a location's prefix ends.
-var bundleRepository = regexp.MustCompile(`^(?:(.+)/)?(bundles/[^/]+/[^/]+)$`)
+var bundleRepository = lazyregexp.New(`^(?:(.+)/)?(bundles/[^/]+/[^/]+)$`)
 
 // BundleReference returns ref with its path split into the location's prefix and the repository, which must be a bundle's.
 func BundleReference(ref oci.Reference) (oci.Reference, error) {

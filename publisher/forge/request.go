@@ -3,19 +3,20 @@ package forge
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strconv"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // requestPaths are the paths of change requests below their repositories, as browsers show them.
 var requestPaths = []struct {
 	kind Kind
-	path *regexp.Regexp
+	path *lazyregexp.Regexp
 }{
-	{GitLab, regexp.MustCompile(`^(.+)/-/merge_requests/([0-9]{1,9})(?:/.*)?$`)},
-	{Azure, regexp.MustCompile(`^(.+/_git/[^/]+)/pullrequest/([0-9]{1,9})(?:/.*)?$`)},
-	{Gitea, regexp.MustCompile(`^(.+)/pulls/([0-9]{1,9})(?:/.*)?$`)},
-	{GitHub, regexp.MustCompile(`^(.+)/pull/([0-9]{1,9})(?:/.*)?$`)},
+	{GitLab, lazyregexp.New(`^(.+)/-/merge_requests/([0-9]{1,9})(?:/.*)?$`)},
+	{Azure, lazyregexp.New(`^(.+/_git/[^/]+)/pullrequest/([0-9]{1,9})(?:/.*)?$`)},
+	{Gitea, lazyregexp.New(`^(.+)/pulls/([0-9]{1,9})(?:/.*)?$`)},
+	{GitHub, lazyregexp.New(`^(.+)/pull/([0-9]{1,9})(?:/.*)?$`)},
 }
 
 // RequestOf reads the URL of a change request, as a browser shows it. The path says which kind of forge it is at. Errors

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -79,7 +79,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 	return s, nil
 }
 
-var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
+var signatureTag = lazyregexp.New(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
 
 // readTags resolves all tags but those of signatures. Moving tags and foreign ones stay.
 func (s *sorting) readTags(ctx context.Context) error {

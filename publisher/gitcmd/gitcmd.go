@@ -16,12 +16,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/program"
 )
@@ -93,7 +93,7 @@ func (r Remote) redact(text string) string {
 	return text
 }
 
-var login = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@'"]*@`)
+var login = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s/@'"]*@`)
 
 // longUser is the user's name where it may be a token.
 func longUser(user string) string {

@@ -7,9 +7,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Ref names a state of a repository: a commit if there is one, else the tip of a branch (or tag), else HEAD.
@@ -20,8 +21,8 @@ type Ref struct {
 }
 
 var (
-	scheme  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-	scpLike = regexp.MustCompile(`^([A-Za-z0-9._-]+@)?[A-Za-z0-9._-]{2,}:`)
+	scheme  = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+	scpLike = lazyregexp.New(`^([A-Za-z0-9._-]+@)?[A-Za-z0-9._-]{2,}:`)
 )
 
 // String returns r as messages show it: without credentials.
@@ -121,10 +122,10 @@ func Redact(s string) string {
 }
 
 // credentials finds those of URLs within a text.
-var credentials = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'/?#]*@`)
+var credentials = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'/?#]*@`)
 
 // query finds the queries of URLs within a text, which may hold tokens too.
-var query = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?#]*)\?[^\s"'#]*`)
+var query = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?#]*)\?[^\s"'#]*`)
 
 // RedactText returns a text without the credentials and queries of the URLs in it.
 func RedactText(s string) string {

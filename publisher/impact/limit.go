@@ -2,10 +2,11 @@ package impact
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Limit is a condition on a plan: whether it adds, removes or changes something, or reaches more clusters or bytes than a
@@ -36,7 +37,7 @@ func LimitNames() []string {
 	return names
 }
 
-var boundPattern = regexp.MustCompile(`^(clusters|bytes)>([0-9]{1,12})(%|KiB|MiB|GiB)?$`)
+var boundPattern = lazyregexp.New(`^(clusters|bytes)>([0-9]{1,12})(%|KiB|MiB|GiB)?$`)
 
 // ParseLimit reads a limit: added, changed, removed, failed or restarts, or clusters>N, clusters>N% or bytes>N, where N of
 // bytes may have the unit KiB, MiB or GiB.

@@ -3,16 +3,17 @@ package impact
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Link is the rate of a cluster's link, in bits per second. The zero value stands for no link.
 type Link int64
 
 var (
-	linkPattern = regexp.MustCompile(`^([0-9]{1,6}(?:\.[0-9]{1,3})?)(k|M|G)?bit(?:/s)?$`)
+	linkPattern = lazyregexp.New(`^([0-9]{1,6}(?:\.[0-9]{1,3})?)(k|M|G)?bit(?:/s)?$`)
 	linkUnits   = map[string]float64{"": 1, "k": 1e3, "M": 1e6, "G": 1e9}
 )
 

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/program"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -85,7 +85,7 @@ type cosignProgram struct {
 	signing  sync.Mutex
 }
 
-var cosignURI = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
+var cosignURI = lazyregexp.New(`^[a-z][a-z0-9+.-]*:`)
 
 func newCosign(ctx context.Context, uri string, opts CosignOptions) (*cosignProgram, error) {
 	if !cosignURI.MatchString(uri) {
@@ -108,7 +108,7 @@ func newCosign(ctx context.Context, uri string, opts CosignOptions) (*cosignProg
 	return c, nil
 }
 
-var pinValue = regexp.MustCompile(`([?&;])pin-value=([^&;]*)`)
+var pinValue = lazyregexp.New(`([?&;])pin-value=([^&;]*)`)
 
 // PINInURI returns the PIN that a URI of PKCS#11 gives as pin-value, which is not empty where ok.
 func PINInURI(uri string) (pin string, ok bool) {

@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -140,7 +141,7 @@ func (c *cluster) addTemplateValues(values map[string]any) (left []string) {
 }
 
 // fleetReference matches what Fleet evaluates in the values of charts, as far as it names one value of the cluster.
-var fleetReference = regexp.MustCompile(`\$\{\s*(?:\.ClusterValues\.([A-Za-z0-9_.]+)|(\.ClusterName)|\.ClusterLabels\.([A-Za-z0-9_]+)|(?:get|index)\s+\.ClusterLabels\s+"([^"]+)")\s*\}`)
+var fleetReference = lazyregexp.New(`\$\{\s*(?:\.ClusterValues\.([A-Za-z0-9_.]+)|(\.ClusterName)|\.ClusterLabels\.([A-Za-z0-9_]+)|(?:get|index)\s+\.ClusterLabels\s+"([^"]+)")\s*\}`)
 
 // siteReferences returns a text with Fleet's references as those to site values, the keys that it then uses, and whether
 // anything is left that is not evaluated. Declared has the keys of the environment.

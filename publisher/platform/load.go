@@ -9,11 +9,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -165,7 +165,7 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 // mainBase is the BaseRepo that gives the base commit.
 const mainBase = "main"
 
-var commitName = regexp.MustCompile(`^[0-9A-Za-z._-]{1,128}$`)
+var commitName = lazyregexp.New(`^[0-9A-Za-z._-]{1,128}$`)
 
 func (l *loader) useMain(b scheduler.BaseRepo, commit string) {
 	if l.Commit != "" && l.Commit != commit {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -73,7 +73,7 @@ func (h *history) tip(ctx context.Context) (string, error) {
 	return h.run(ctx, "rev-parse", headOfBase)
 }
 
-var digits = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+var digits = lazyregexp.New(`^[0-9a-f]{7,64}$`)
 
 // ErrNoCommit means that the base does not have the commit that was named.
 var ErrNoCommit = errors.New("not a commit of the base's branch")

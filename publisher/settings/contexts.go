@@ -8,12 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -32,7 +32,7 @@ type Context struct {
 }
 
 // contextName is the form of the names of contexts.
-var contextName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
+var contextName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
 
 // Check returns an error for a context that cannot be used.
 func (c Context) Check() error {

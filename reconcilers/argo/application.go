@@ -3,7 +3,6 @@ package argo
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // application has the fields of an Application that judging and driving need. See argoproj.io/v1alpha1.
@@ -195,10 +196,10 @@ func (s *operationState) failed() bool {
 }
 
 // exact matches revisions that never change: a commit or a digest.
-var exact = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64}|sha256:[0-9a-f]{64})$`)
+var exact = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64}|sha256:[0-9a-f]{64})$`)
 
 // version matches one version of a chart, and no range of versions.
-var version = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
+var version = lazyregexp.New(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 
 // floating reports whether a source follows a branch, a tag or a range of versions.
 func (a *application) floating() bool {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
@@ -132,7 +132,7 @@ func (a *application) judgeTrouble(kind string) kubernetes.Verdict {
 
 // unreached matches Argo CD's messages about an endpoint that cannot be reached. Kubernetes may take a minute to bring a new
 // CA into the repo-server's pod.
-var unreached = regexp.MustCompile(`x509: |tls: |dial tcp|connection (refused|reset)|i/o timeout|no such host|unexpected EOF`)
+var unreached = lazyregexp.New(`x509: |tls: |dial tcp|connection (refused|reset)|i/o timeout|no such host|unexpected EOF`)
 
 // blocked reports whether an operation waits for a sync window, which only the text of Argo CD's message tells.
 func blocked(state *operationState) bool {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
@@ -164,7 +164,7 @@ func (a *access) merge(ctx context.Context, live *unstructured.Unstructured, fie
 }
 
 // undeclared finds the field names in an API server's error about an object whose version lacks those fields.
-var undeclared = regexp.MustCompile(`(\.\S+): field not declared in schema`)
+var undeclared = lazyregexp.New(`(\.\S+): field not declared in schema`)
 
 // explain recognizes an error about a field that the served version lacks.
 func (s *session) explain(u *unstructured.Unstructured, err error) error {

@@ -3,10 +3,11 @@ package kubernetes
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 var (
@@ -20,7 +21,7 @@ const rbacCommand = "wherry install agent … --rbac bundle --print"
 
 // denial matches an API server's message about a missing permission, with user, verb, resource and namespace. It quotes
 // no object.
-var denial = regexp.MustCompile(`User "[^"]*" cannot \S+ (?:resource|path) "[^"]*"(?: in API group "[^"]*")?(?: in the namespace "[^"]*"| at the cluster scope)?`)
+var denial = lazyregexp.New(`User "[^"]*" cannot \S+ (?:resource|path) "[^"]*"(?: in API group "[^"]*")?(?: in the namespace "[^"]*"| at the cluster scope)?`)
 
 // denied returns that part of an API server's refusal; empty if the refusal has another reason, such as an admission
 // rule.

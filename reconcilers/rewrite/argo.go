@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 const argoGroup = "argoproj.io"
@@ -185,7 +187,7 @@ func Permits(patterns []string, repository string) bool {
 	return allowed
 }
 
-var globParts = regexp.MustCompile(`\*\*|\*|\?|[^*?]+`)
+var globParts = lazyregexp.New(`\*\*|\*|\?|[^*?]+`)
 
 func matches(pattern, repository string) bool {
 	if pattern == "*" {

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	utilversion "k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
@@ -189,8 +189,8 @@ func lastWords(folder, secret string) string {
 }
 
 var (
-	aboutSecret = regexp.MustCompile(`(?i)\bsecrets?\b`)
-	quotedValue = regexp.MustCompile(`(?s)(Invalid value|illegal base64|cannot unmarshal|unknown field|error decoding).*`)
+	aboutSecret = lazyregexp.New(`(?i)\bsecrets?\b`)
+	quotedValue = lazyregexp.New(`(?s)(Invalid value|illegal base64|cannot unmarshal|unknown field|error decoding).*`)
 )
 
 // withhold removes the parts of a message that may quote a Secret.

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -154,7 +154,7 @@ func releases(pkg string, c component) []release {
 }
 
 // packageName is Zarf's rule for names of packages.
-var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+var packageName = lazyregexp.New(`^[a-z0-9][a-z0-9-]*$`)
 
 // readDefinition returns the one package that the files of a define.
 func readDefinition(a reconcilers.Assignment) (*definition, error) {
@@ -314,7 +314,7 @@ func (d *definition) zarfYAML(a reconcilers.Assignment) ([]byte, error) {
 
 // definitionBegins is the first line of a definition. Zarf's libraries print before it what is in no log's format, such as
 // "Verified OK".
-var definitionBegins = regexp.MustCompile(`(?m)^(apiVersion|build|components|constants|documentation|kind|metadata|values|variables):`)
+var definitionBegins = lazyregexp.New(`(?m)^(apiVersion|build|components|constants|documentation|kind|metadata|values|variables):`)
 
 // parseDefinition reads a ZarfPackageConfig as zarf prints one.
 func parseDefinition(text string) (*definition, error) {

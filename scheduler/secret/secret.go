@@ -5,7 +5,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Looks reports whether a configuration value is probably a secret, by its key or by its form. It is a guess from
@@ -15,7 +18,7 @@ import (
 // An empty text, a boolean and a template that only refers to another value are never secrets, whatever the
 // key. The key may be a path such as db.password, of which the last part counts.
 func Looks(key, value string) bool {
-	return isSecretNamed(key, value) || secretShape.MatchString(value) || holdsSecretPair(value)
+	return isSecretNamed(key, value) || secretShape().MatchString(value) || holdsSecretPair(value)
 }
 
 func isSecretNamed(key, value string) bool {
@@ -24,24 +27,26 @@ func isSecretNamed(key, value string) bool {
 }
 
 // secretShape matches values that are secrets under any name.
-var secretShape = regexp.MustCompile(strings.Join([]string{
-	`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`,
-	`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`,                 // a JSON web token
-	`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:[^/\s:@{}]+@`,                             // a URL with a password
-	`\b(ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{30,}\b`, `\bgithub_pat_[A-Za-z0-9_]{30,}`, // GitHub
-	`\bglpat-[A-Za-z0-9_-]{20,}`,                    // GitLab
-	`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`,              // Slack
-	`\b(AKIA|ASIA)[A-Z0-9]{16}\b`,                   // AWS
-	`\bAIza[A-Za-z0-9_-]{35}`,                       // Google
-	`\bhv[sb]\.[A-Za-z0-9_-]{20,}`,                  // Vault
-	`\b[sr]k_live_[A-Za-z0-9]{16,}`,                 // Stripe
-	`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~-]{16,}`, // an Authorization header
-	`(?i)[?&]sig=[A-Za-z0-9%+/=]{16,}`,              // a shared access signature
-}, "|"))
+var secretShape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(strings.Join([]string{
+		`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`,
+		`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`,                 // a JSON web token
+		`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:[^/\s:@{}]+@`,                             // a URL with a password
+		`\b(ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{30,}\b`, `\bgithub_pat_[A-Za-z0-9_]{30,}`, // GitHub
+		`\bglpat-[A-Za-z0-9_-]{20,}`,                    // GitLab
+		`\bxox[abeoprs]-[A-Za-z0-9-]{10,}`,              // Slack
+		`\b(AKIA|ASIA)[A-Z0-9]{16}\b`,                   // AWS
+		`\bAIza[A-Za-z0-9_-]{35}`,                       // Google
+		`\bhv[sb]\.[A-Za-z0-9_-]{20,}`,                  // Vault
+		`\b[sr]k_live_[A-Za-z0-9]{16,}`,                 // Stripe
+		`(?i)\b(bearer|basic)\s+[A-Za-z0-9+/_.~-]{16,}`, // an Authorization header
+		`(?i)[?&]sig=[A-Za-z0-9%+/=]{16,}`,              // a shared access signature
+	}, "|"))
+})
 
 // namedPair finds NAME=VALUE and NAME: VALUE in a text, as in connection strings, environment files, YAML
 // and JSON within one value.
-var namedPair = regexp.MustCompile(`([A-Za-z][A-Za-z0-9_.-]*)["']?\s*[:=]\s*["']?([^\s"',;&]+)`)
+var namedPair = lazyregexp.New(`([A-Za-z][A-Za-z0-9_.-]*)["']?\s*[:=]\s*["']?([^\s"',;&]+)`)
 
 func holdsSecretPair(value string) bool {
 	for _, pair := range namedPair.FindAllStringSubmatch(value, -1) {

@@ -9,6 +9,8 @@ import (
 	"regexp/syntax"
 	"strings"
 	"text/template"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Bounds on the arguments of functions, and on their results. A template that doubles a value forty
@@ -264,6 +266,6 @@ func checkFormat(args []reflect.Value) error {
 }
 
 var (
-	formatVerb   = regexp.MustCompile(`%[-+# 0-9.*\[\]]+`)
-	formatNumber = regexp.MustCompile(`[1-9][0-9]*`)
+	formatVerb   = lazyregexp.New(`%[-+# 0-9.*\[\]]+`)
+	formatNumber = lazyregexp.New(`[1-9][0-9]*`)
 )

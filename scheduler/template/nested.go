@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -17,7 +17,7 @@ import (
 // of a whole rendered document does not name.
 
 // reference finds the values that a value refers to.
-var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([^"]+)"`)
+var reference = lazyregexp.New(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([^"]+)"`)
 
 // explainNested blames err, from the evaluation of a text that templates have rendered, on the
 // configuration value that fails on its own; if there is none, on the template at at.

@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 const (
@@ -43,7 +44,7 @@ type Part struct {
 // PartName is the name of part n of a file, from 1 on.
 func PartName(name string, n int) string { return fmt.Sprintf("%s.%03d", name, n) }
 
-var partSuffix = regexp.MustCompile(`\.[0-9]{3}$`)
+var partSuffix = lazyregexp.New(`\.[0-9]{3}$`)
 
 // cutPart returns the name of the whole file if name is that of a part.
 func cutPart(name string) (whole string, ok bool) {

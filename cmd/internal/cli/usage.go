@@ -3,13 +3,13 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
@@ -81,19 +81,19 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 
 // cobraSays maps cobra's errors about arguments and flags, which have no type, to our texts.
 var cobraSays = []struct {
-	pattern *regexp.Regexp
+	pattern *lazyregexp.Regexp
 	say     func(found []string) string
 }{
-	{regexp.MustCompile(`^accepts (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("", m[1], m[2]) }},
-	{regexp.MustCompile(`^accepts at most (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("at most ", m[1], m[2]) }},
-	{regexp.MustCompile(`^requires at least (\d+) arg\(s\), only received (\d+)$`), func(m []string) string { return expected("at least ", m[1], m[2]) }},
-	{regexp.MustCompile(`^accepts between (\d+) and (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected(m[1]+" to ", m[2], m[3]) }},
-	{regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`), func(m []string) string { return "missing " + flagNames(strings.Split(m[1], `", "`), "and") }},
-	{regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`), func(m []string) string { return "missing " + flagNames(strings.Fields(m[1]), "or") }},
-	{regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`), func(m []string) string {
+	{lazyregexp.New(`^accepts (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("", m[1], m[2]) }},
+	{lazyregexp.New(`^accepts at most (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("at most ", m[1], m[2]) }},
+	{lazyregexp.New(`^requires at least (\d+) arg\(s\), only received (\d+)$`), func(m []string) string { return expected("at least ", m[1], m[2]) }},
+	{lazyregexp.New(`^accepts between (\d+) and (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected(m[1]+" to ", m[2], m[3]) }},
+	{lazyregexp.New(`^required flag\(s\) "(.*)" not set$`), func(m []string) string { return "missing " + flagNames(strings.Split(m[1], `", "`), "and") }},
+	{lazyregexp.New(`^at least one of the flags in the group \[(.*)\] is required$`), func(m []string) string { return "missing " + flagNames(strings.Fields(m[1]), "or") }},
+	{lazyregexp.New(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`), func(m []string) string {
 		return flagNames(strings.Fields(m[1]), "and") + " cannot be given together"
 	}},
-	{regexp.MustCompile(`^if any flags in the group \[(.*)\] are set they must all be set; missing \[(.*)\]$`), func(m []string) string {
+	{lazyregexp.New(`^if any flags in the group \[(.*)\] are set they must all be set; missing \[(.*)\]$`), func(m []string) string {
 		return "missing " + flagNames(strings.Fields(m[2]), "and") + ": " + flagNames(strings.Fields(m[1]), "and") + " go together"
 	}},
 }

@@ -4,11 +4,11 @@ package explaincmd
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/docs"
@@ -74,7 +74,7 @@ With the CODE of a finding, or the REASON of a state, say what it means and what
 }
 
 // findingCode is the form of the codes that "wherry lint" gives.
-var findingCode = regexp.MustCompile(`^[A-Za-z][0-9]+$`)
+var findingCode = lazyregexp.New(`^[A-Za-z][0-9]+$`)
 
 // explain answers about [PLATFORM] TYPE/TARGET [KEY]. A KEY has no slash, unlike TYPE/TARGET.
 func (x *question) explain(cmd *cobra.Command, args []string) error {

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
@@ -70,7 +70,7 @@ func (f *Published) CurrentEnvironment(cmd *cobra.Command) (name string, err err
 }
 
 // shortReference is [ENVIRONMENT/]TYPE with :RELEASE or @DIGEST.
-var shortReference = regexp.MustCompile(`^(?:([^/:@]+)/)?([^/:@]+)((?::|@)[^/]+)?$`)
+var shortReference = lazyregexp.New(`^(?:([^/:@]+)/)?([^/:@]+)((?::|@)[^/]+)?$`)
 
 // Reference returns the bundle, or the environment's record environments/NAME, that a person has named.
 func (f *Published) Reference(cmd *cobra.Command, text string) (oci.Reference, error) {

@@ -17,10 +17,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
@@ -170,7 +170,7 @@ func (f *Facts) first(ctx context.Context, q gate.Question) (gate.Question, erro
 	return q, err
 }
 
-var wholeCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+var wholeCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
 // Question gathers the facts. Its Check is nil. For errors see Judge.
 func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {

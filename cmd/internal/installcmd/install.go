@@ -4,7 +4,6 @@ package installcmd
 import (
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -172,7 +172,7 @@ func checkInstall(opts deploy.AgentOptions) error {
 }
 
 // released is a version that an image can be tagged with.
-var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
+var released = lazyregexp.New(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
 
 // defaultImage is the image that "make image IMAGE_PUSH=…" pushes: beside the bundles, since a cluster is known to
 // reach their registry.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
@@ -299,7 +299,7 @@ func (w *watching) failing(err error) error {
 }
 
 // publishedCounts are what differs when the same is published again.
-var publishedCounts = regexp.MustCompile(`\d+ (published|unchanged)`)
+var publishedCounts = lazyregexp.New(`\d+ (published|unchanged)`)
 
 // stable is what a result is about, without the numbers that go on with time: nothing new is said of the same rules.
 func stable(r promote.Result) string {

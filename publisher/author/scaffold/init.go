@@ -9,10 +9,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author"
 )
@@ -114,7 +114,7 @@ func alreadyThere(p *author.Platform) error {
 	}
 }
 
-var noName = regexp.MustCompile(`[^a-z0-9]+`)
+var noName = lazyregexp.New(`[^a-z0-9]+`)
 
 // nameOf makes a name from that of a folder.
 func nameOf(dir string) string {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -260,7 +260,7 @@ func known(p *author.Platform, kind, environment, name string, required bool) er
 	return wrong(hint, "there is no %s %q", kind, name)
 }
 
-var manifestKey = regexp.MustCompile(`\.Manifests\.([A-Za-z_][A-Za-z0-9_]*)`)
+var manifestKey = lazyregexp.New(`\.Manifests\.([A-Za-z_][A-Za-z0-9_]*)`)
 
 // Manifests returns the keys of a target's manifests that the platform's templates read, sorted.
 func Manifests(p *author.Platform) []string {

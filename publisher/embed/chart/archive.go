@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"helm.sh/helm/v3/pkg/ignore"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -155,7 +155,7 @@ func (u *unpacker) count(name string, size int) error {
 	return nil
 }
 
-var driveName = regexp.MustCompile(`^[a-zA-Z]:`)
+var driveName = lazyregexp.New(`^[a-zA-Z]:`)
 
 // archive reads the files of a .tgz, without its one folder.
 func (u *unpacker) archive(data []byte) ([]*loader.BufferedFile, error) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -397,7 +398,7 @@ func checkFormat(args []reflect.Value) error {
 }
 
 var (
-	formatPointer = regexp.MustCompile(`%[-+# 0-9.*\[\]]*p`)
-	formatVerb    = regexp.MustCompile(`%[-+# 0-9.*\[\]]+`)
-	formatNumber  = regexp.MustCompile(`[1-9][0-9]*`)
+	formatPointer = lazyregexp.New(`%[-+# 0-9.*\[\]]*p`)
+	formatVerb    = lazyregexp.New(`%[-+# 0-9.*\[\]]+`)
+	formatNumber  = lazyregexp.New(`[1-9][0-9]*`)
 )

@@ -3,13 +3,13 @@ package chart
 import (
 	"errors"
 	"path"
-	"regexp"
 	"strings"
 
 	helm "helm.sh/helm/v3/pkg/chart"
 
 	"github.com/Masterminds/sprig/v3"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -38,7 +38,7 @@ func prefixOf(template string) string {
 	return prefix
 }
 
-var executing = regexp.MustCompile(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <([^>]*)>: )?`)
+var executing = lazyregexp.New(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <([^>]*)>: )?`)
 
 // explain is an error of text/template with the innermost position and without the way to it. What the templates quote of
 // values stays out, as far as it can: only the messages of the chart itself are kept whole.

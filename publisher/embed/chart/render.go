@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"helm.sh/helm/v3/pkg/chartutil"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -313,7 +313,7 @@ func ownerOf(name string, charts map[string]*helm.Chart) *helm.Chart {
 }
 
 // separator is Helm's.
-var separator = regexp.MustCompile(`(?:^|\s*\n)---\s*`)
+var separator = lazyregexp.New(`(?:^|\s*\n)---\s*`)
 
 // documents splits the output of a template.
 func documents(text string) []string {

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/kustomize/kyaml/openapi/kubernetesapi"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -151,7 +151,7 @@ func (c *copier) run(at place) (resmap.ResMap, error) {
 }
 
 // tried matches the way to a folder in a message: kustomize says first why the folder is no file.
-var tried = regexp.MustCompile(`accumulating resources: accumulation err=.*?: recursed accumulation of path `)
+var tried = lazyregexp.New(`accumulating resources: accumulation err=.*?: recursed accumulation of path `)
 
 // plain is the message of an error of kustomize with the paths of the tree, not of its copy, and without repetitions.
 func (c *copier) plain(err error) string {

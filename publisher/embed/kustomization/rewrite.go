@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/types"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -331,8 +331,8 @@ func (r *rewriter) look(from entry, text string, to place) (place, bool, error) 
 type remoteBase struct{ url, commit, dir string }
 
 var (
-	scpStyle   = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9-]*@|(?i:github\.com[:/]))`)
-	fullCommit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+	scpStyle   = lazyregexp.New(`^([a-zA-Z][a-zA-Z0-9-]*@|(?i:github\.com[:/]))`)
+	fullCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
 // parseRemote reports whether kustomize would take text for a URL, and the repository that it names. The error says why it

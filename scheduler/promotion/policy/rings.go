@@ -1,9 +1,9 @@
 package policy
 
 import (
-	"regexp"
 	"slices"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -12,7 +12,7 @@ import (
 const maxRingBytes = 256
 
 // ringPattern matches names of rings, which become parts of tags.
-var ringPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$`)
+var ringPattern = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$`)
 
 // CheckRings returns the mistakes in the rings of one environment, which are named at at.
 func CheckRings(at finding.Position, rings []string) []error {
