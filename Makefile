@@ -1,9 +1,9 @@
 # Each target is a line or two that one could have typed. "make help" lists them.
 
 # The same for all that is compiled here, so that each package is compiled once: programs, tests and checks
-# alike, in whatever folder.
+# alike, in whatever folder. "go test" leaves vet to "make lint", and links without symbols by itself.
 export CGO_ENABLED = 0
-export GOFLAGS    := $(GOFLAGS) -trimpath
+export GOFLAGS    := $(strip $(GOFLAGS) -trimpath -vet=off)
 
 # Kalypso's cases with their expected output lie beside the repository where they are available.
 export WHERRY_CASES ?= $(realpath ../shared/cases)
@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
+.PHONY: help build test scripts digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +78,9 @@ test: ## all tests that need no network, cluster or container runtime
 	@mkdir -p $(dir $(TEST_ENV)); { grep -v '^GOTMPDIR=' "$$($(GO) env GOENV)" 2>/dev/null; echo 'GOTMPDIR=$(or $(GOTMPDIR),$(TMPDIR),/tmp)'; } >$(TEST_ENV)
 	$(TEST_TMP) $(GO) test -timeout 30m ./...
 	$(GO) test -C tools ./...
+
+scripts: ## the scripts of cmd/wherry with a process for each command; make test runs them in one process for each script
+	$(TEST_TMP) $(GO) test -timeout 30m ./cmd/wherry -run 'Scripts$$' -args -worker=false
 
 # Two programs make the same bytes if both print the same digests. Their clock stands still, by a flag of the linker.
 DIGESTS = dist/digests
