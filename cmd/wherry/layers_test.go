@@ -101,6 +101,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/cli":      nil,
 			"internal/deltacmd": nil,
 			"internal/prompt":   nil,
+
+			"internal/programtest": nil,
 		},
 		"deploy": {
 			"":     nil,

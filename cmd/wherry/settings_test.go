@@ -15,6 +15,7 @@ import (
 // TestANewcomerCompilesEachPackageOnce compares the build settings of README.md's first commands. Go compiles a package again
 // wherever they differ in anything that its result depends on: some minutes for all 1,800 packages.
 func TestANewcomerCompilesEachPackageOnce(t *testing.T) {
+	t.Parallel()
 	readme := commandsOf(t, "README.md")
 	require.Equal(t, []string{"make demo", "make test"}, readme[:2])
 	demo := compiled(t, "demo", "run", "./cmd/wherry", "./cmd/wherry")
