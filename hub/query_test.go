@@ -50,10 +50,10 @@ func deploymentNames(list fleet.Deployments) string {
 
 func TestSilentClustersAreStale(t *testing.T) {
 	h := fleetHub(t)
-	clusters := clustersOf(t, h, fleet.Query{Environment: "prod"})
+	clusters := clustersOf(t, h, fleet.Query{Environments: []string{"prod"}})
 	require.Equal(t, store.Stale, clusters[0].State)
 	require.Equal(t, "stale (was compliant)", clusters[0].ShownState())
-	require.Equal(t, "stale (was compliant)", deployed(t, h, fleet.Query{Environment: "prod"})[0].ShownState())
+	require.Equal(t, "stale (was compliant)", deployed(t, h, fleet.Query{Environments: []string{"prod"}})[0].ShownState())
 }
 
 func TestExpectedIntervalOfACluster(t *testing.T) {

@@ -20,15 +20,16 @@ var lintFormats = []string{"table", "json", "sarif"}
 
 // lintOptions are the flags of lint.
 type lintOptions struct {
-	source flags.Source
-	format string
-	ignore []string
+	source       flags.Source
+	environments []string
+	format       string
+	ignore       []string
 }
 
 func newLintCommand() *cobra.Command {
 	var o lintOptions
 	cmd := &cobra.Command{
-		Use:   "lint [PLATFORM] [--environment NAME]",
+		Use:   "lint [PLATFORM] [--environment NAME]…",
 		Short: "Look for mistakes in a platform",
 		Long: `Look for mistakes in a platform, and in what is rendered from it. Nothing is written or published.
 
@@ -53,7 +54,9 @@ It exits with 1 where there are errors or warnings.`,
 		RunE: o.run,
 	}
 	f := cmd.Flags()
-	flags.EnvironmentFlag(cmd, &o.source.Environment, "the environment's `NAME`; all environments without it")
+	f.StringArrayVarP(&o.environments, "environment", "e", nil, "the environment's `NAME`; all environments without it; may be repeated")
+	cli.NotEmpty(cmd, "environment")
+	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
 	f.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
 	f.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -80,20 +83,16 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	place, err := o.source.ResolveAll(cmd, args)
+	sources, err := o.sources(cmd, args)
 	if err != nil {
 		return err
 	}
-	source, err := o.source.Options(place, "")
-	if err != nil {
-		return err
-	}
-	cache, err := o.source.Cache.Open(cmd, place)
+	cache, err := o.source.Cache.Open(cmd, sources[0].Platform)
 	if err != nil {
 		return err
 	}
 	defer o.source.Cache.Trim()
-	result, err := findings.Collect(cmd.Context(), source, findings.Options{
+	result, err := findings.Collect(cmd.Context(), sources, findings.Options{
 		Ignore: o.ignore, Cache: cache, OCI: new(flags.Registry).Options(), AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
 	})
 	if err != nil {
@@ -122,6 +121,32 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 		return cli.Exit(cli.No)
 	}
 	return nil
+}
+
+// sources returns a source for each environment that flags name; without any, one that may stand for all.
+func (o *lintOptions) sources(cmd *cobra.Command, args []string) ([]platform.Source, error) {
+	names := o.environments
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var all []platform.Source
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			continue
+		}
+		one := o.source
+		one.Environment = name
+		place, err := one.ResolveAll(cmd, args)
+		if err != nil {
+			return nil, err
+		}
+		source, err := one.Options(place, "")
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, source)
+	}
+	return all, nil
 }
 
 func printFindings(w io.Writer, found []findings.Finding) {

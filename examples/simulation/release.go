@@ -257,7 +257,7 @@ func (s *simulation) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := answers.Clusters(ctx, fleet.Query{Environment: s.platform.policy.Environment})
+	all, err := answers.Clusters(ctx, fleet.Query{Environments: []string{s.platform.policy.Environment}})
 	if errors.Is(err, store.ErrUnavailable) {
 		return nil
 	}

@@ -98,7 +98,7 @@ func TestParametersBecomeAQuery(t *testing.T) {
 	require.Equal(t, fleet.Query{Limit: 1000, AsOf: noon.Add(-24 * time.Hour), State: []bundle.State{"failed", "stale"}, Selector: "a=b"}, c.asked)
 	require.Equal(t, http.StatusOK, ask(c, "/v1/compare?left=stage&right=type%3Ddrone%26asOf%3D24h&onlyDiff=true").Code)
 	require.Equal(t, fleet.Query{Type: "drone", AsOf: noon.Add(-24 * time.Hour)}, c.asked)
-	require.Equal(t, "stage", c.left.Environment)
+	require.Equal(t, []string{"stage"}, c.left.Environments)
 	require.Equal(t, http.StatusOK, ask(c, "/v1/history?workload=web&from=7d&until=2026-11-20").Code)
 	require.Equal(t, fleet.HistoryQuery{Query: fleet.Query{Workload: "web", Limit: 500}, From: noon.Add(-7 * 24 * time.Hour), Until: noon.Add(-36 * time.Hour)}, c.history)
 	for url, want := range map[string]string{
@@ -238,7 +238,7 @@ func TestEventsAreStreamedUntilTheHubEnds(t *testing.T) {
 	require.Equal(t, "event: change\ndata: {\"id\":42,\"at\":\"0001-01-01T00:00:00Z\",\"kind\":\"change\",\"more\":true}\n", <-blocks)
 	require.Equal(t, "event: change\ndata: {\"id\":42,\"at\":\"0001-01-01T00:00:00Z\",\"kind\":\"change\"}\nid: 42\n", <-blocks)
 	require.Equal(t, "id: 50\n", <-blocks)
-	require.Equal(t, "dev", c.asked.Environment)
+	require.Equal(t, []string{"dev"}, c.asked.Environments)
 	a.End()
 	last := <-blocks
 	require.True(t, strings.HasPrefix(last, "event: error\ndata: {\"code\":\"Unavailable\""), last)

@@ -26,7 +26,7 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 	ctx := t.Context()
 	release := storetest.Release(2)
 	side := func(environment string) fleet.Side {
-		return fleet.Side{Query: fleet.Query{Environment: environment}, Name: environment}
+		return fleet.Side{Query: fleet.Query{Environments: []string{environment}}, Name: environment}
 	}
 	enough := errors.New("enough")
 	for name, ask := range map[string]func(fleet.Answers) (any, error){
@@ -50,7 +50,7 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 			return a.Release(ctx, release.Digest.Encoded()[:10], fleet.Query{})
 		},
 		"a release by its number": func(a fleet.Answers) (any, error) {
-			return a.Release(ctx, "2", fleet.Query{Environment: "dev", Type: "drone"})
+			return a.Release(ctx, "2", fleet.Query{Environments: []string{"dev"}, Type: "drone"})
 		},
 		"an unknown release": func(a fleet.Answers) (any, error) { return a.Release(ctx, "0123456789", fleet.Query{}) },
 		"environments":       func(a fleet.Answers) (any, error) { return a.Environments(ctx, fleet.Query{}) },
@@ -72,7 +72,7 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"an unknown report": func(a fleet.Answers) (any, error) { return a.Report(ctx, "a-good", "r1-99") },
 		"events": func(a fleet.Answers) (any, error) {
 			var all []fleet.Event
-			err := a.Events(ctx, 0, fleet.Query{Environment: "dev"}, func(e fleet.Event) error {
+			err := a.Events(ctx, 0, fleet.Query{Environments: []string{"dev"}}, func(e fleet.Event) error {
 				if all = append(all, e); e.Change != nil && e.Change.To.Version == "1.1.0" {
 					return enough
 				}

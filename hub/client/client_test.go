@@ -200,7 +200,7 @@ func TestEventsGoOnAfterAnInterruption(t *testing.T) {
 			event(10, "e", false)+event(11, "f", false),
 		)
 		var got []string
-		err := c.Events(t.Context(), -1, fleet.Query{Environment: "dev", Limit: 3}, func(e fleet.Event) error {
+		err := c.Events(t.Context(), -1, fleet.Query{Environments: []string{"dev"}, Limit: 3}, func(e fleet.Event) error {
 			got = append(got, fmt.Sprint(e.ID, " ", e.Cluster))
 			if e.Cluster == "f" {
 				return errEnough

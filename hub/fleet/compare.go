@@ -112,8 +112,10 @@ func (m *moment) variants(ctx context.Context, q Query) (map[point]map[variant]n
 		}
 		all.add(key{pair([2]uint32{d.kind, d.version}), pair([2]uint32{d.config, d.content})}, n)
 	}
-	if all.used == 0 {
-		return nil, m.checkNames(ctx, q)
+	if q.mayHaveSlip(all.used) {
+		if err := m.checkNames(ctx, q); err != nil || all.used == 0 {
+			return nil, err
+		}
 	}
 	points := map[point]map[variant]number{}
 	for k, n := range all.all() {

@@ -136,7 +136,7 @@ func (v *View) Count(ctx context.Context, of string, by []string, q Query) (Coun
 		n.deployments(c)
 	}
 	answer.AsOf, answer.ReadAt = m.asOf, m.readAt
-	if answer.Rows = n.rows(); len(answer.Rows) == 0 {
+	if answer.Rows = n.rows(); q.mayHaveSlip(len(answer.Rows)) {
 		return answer, m.checkNames(ctx, q)
 	}
 	return answer, nil

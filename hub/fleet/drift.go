@@ -53,7 +53,7 @@ func (v *View) Drift(ctx context.Context, q Query) (Drifts, error) {
 			}
 		}
 	}
-	if clusters == 0 {
+	if q.mayHaveSlip(clusters) {
 		if err := m.checkNames(ctx, q); err != nil {
 			return Drifts{}, err
 		}

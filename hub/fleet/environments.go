@@ -50,7 +50,7 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		e.tally.relate(r.relation())
 	}
 	for at, e := range m.published.index.environments {
-		wanted := (platform == "" || at.Platform == platform) && (q.Environment == "" || at.Environment == q.Environment)
+		wanted := (platform == "" || at.Platform == platform) && q.ofEnvironment(at.Environment)
 		if rows[at] == nil && !(wanted && v.seesAll() && v.seesEnvironment(at.Environment)) {
 			continue
 		}
@@ -71,7 +71,7 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 	slices.SortFunc(list.Environments, func(a, b Environment) int {
 		return cmp.Or(strings.Compare(a.Platform, b.Platform), strings.Compare(a.Environment, b.Environment))
 	})
-	if len(list.Environments) == 0 {
+	if q.mayHaveSlip(len(list.Environments)) {
 		return list, m.checkNames(ctx, q)
 	}
 	return list, nil

@@ -135,7 +135,7 @@ func (t *changeTest) event(e *told) bool {
 			return false
 		}
 		return (len(t.scope.environments) == 0 || slices.Contains(t.scope.environments, e.Environment)) &&
-			(t.Environment == "" || t.Environment == e.Environment) && (t.Platform == "" || t.Platform == e.Platform)
+			t.ofEnvironment(e.Environment) && (t.Platform == "" || t.Platform == e.Platform)
 	}
 	return false
 }

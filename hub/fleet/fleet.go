@@ -27,8 +27,10 @@ type Query struct {
 	// Selector is a label selector in kubectl's form, such as "region=east,gpu!=true", of the labels as registered.
 	Selector string
 	// Cluster is the name or uid of one cluster.
-	Cluster                                           string
-	Platform, Environment, Type, Ring                 string
+	Cluster string
+	// Environments are names; none means all.
+	Environments                                      []string
+	Platform, Type, Ring                              string
 	Workspace, Application, Workload, Target, Adapter string
 	Version                                           string
 	Commit                                            string        // of the platform or of its environment, or the beginning of it with at least 7 digits
@@ -47,6 +49,23 @@ type Query struct {
 	After string
 	Limit int
 }
+
+// ofEnvironment reports whether q chooses an environment.
+func (q Query) ofEnvironment(name string) bool {
+	return len(q.Environments) == 0 || slices.Contains(q.Environments, name)
+}
+
+// onlyEnvironment returns the one environment that q chooses; empty if there may be several.
+func (q Query) onlyEnvironment() string {
+	if len(q.Environments) == 1 {
+		return q.Environments[0]
+	}
+	return ""
+}
+
+// mayHaveSlip reports whether the names of q have to be checked, by the number of rows that it has chosen: no row, or rows of one of
+// several environments, would hide a slip.
+func (q Query) mayHaveSlip(rows int) bool { return rows == 0 || len(q.Environments) > 1 }
 
 // ClusterSorts and DeploymentSorts are the fields that rows can be sorted by. "state" has the worst first, see Severity;
 // "lastSeen" the longest silent first, and before these what was never heard of; "since" the oldest first; "behind" those

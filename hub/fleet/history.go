@@ -41,7 +41,7 @@ func (v *View) History(ctx context.Context, q HistoryQuery) (History, error) {
 		return History{}, err
 	}
 	f := store.TransitionFilter{From: q.From, Until: q.Until, After: q.After, Limit: changesAtOnce, Both: !test.ofAssignments()}
-	f.Scope = store.Scope{Environment: q.Environment, Type: q.Type, Workspace: q.Workspace, Workload: q.Workload, WithRetired: true}
+	f.Scope = store.Scope{Environment: q.onlyEnvironment(), Type: q.Type, Workspace: q.Workspace, Workload: q.Workload, WithRetired: true}
 	if len(v.scope.environments) == 1 && f.Scope.Environment == "" {
 		f.Scope.Environment = v.scope.environments[0]
 	}
@@ -271,7 +271,7 @@ func (t *changeTest) seen(who subject, c *HistoryRow) bool {
 // cluster reports whether the conditions on clusters hold.
 func (t *changeTest) cluster(who subject, environment, typ string) bool {
 	is := func(wanted, value string) bool { return wanted == "" || wanted == value }
-	return is(t.Environment, environment) && is(t.Type, typ) && is(t.Platform, who.Platform) && is(t.Ring, who.Ring) &&
+	return t.ofEnvironment(environment) && is(t.Type, typ) && is(t.Platform, who.Platform) && is(t.Ring, who.Ring) &&
 		(t.Cluster == "" || t.Cluster == who.Name || t.Cluster == who.UID) &&
 		(len(t.selector) == 0 || who.known && t.selector.holds(who.Labels))
 }

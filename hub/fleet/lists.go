@@ -32,7 +32,7 @@ func (v *View) Clusters(ctx context.Context, q Query) (Clusters, error) {
 		totals.relate(r.relation())
 		p.add(r, nil)
 	}
-	if totals.count == 0 {
+	if q.mayHaveSlip(totals.count) {
 		if err := m.checkNames(ctx, q); err != nil {
 			return Clusters{}, err
 		}
@@ -71,7 +71,7 @@ func (v *View) Deployments(ctx context.Context, q Query) (Deployments, error) {
 		totals.add(m, r.stateOf(d), 1)
 		p.add(r, d)
 	}
-	if totals.count == 0 {
+	if q.mayHaveSlip(totals.count) {
 		if err := m.checkNames(ctx, q); err != nil {
 			return Deployments{}, err
 		}

@@ -91,7 +91,7 @@ func (m *moment) readThen(ctx context.Context, q Query, deployments bool) (err e
 	}
 	m.push = store.Scope{}
 	if q.Cluster == "" { // else it is to be found, whatever the other conditions are
-		m.push = store.Scope{Environment: q.Environment, Type: q.Type}
+		m.push = store.Scope{Environment: q.onlyEnvironment(), Type: q.Type}
 	}
 	if m.push.Environment == "" && len(m.view.scope.environments) == 1 {
 		m.push.Environment = m.view.scope.environments[0]

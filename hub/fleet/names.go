@@ -29,10 +29,9 @@ const (
 	maxCompared = 5000
 )
 
-// checkNames returns an *UnknownNameError if q has a name that nothing has. It is for queries that have chosen nothing: an
-// empty answer would hide the slip.
+// checkNames returns an *UnknownNameError if q has a name that nothing has. It is for queries that mayHaveSlip.
 func (m *moment) checkNames(ctx context.Context, q Query) error {
-	if q.Environment == "" && q.Type == "" && q.Workspace == "" && q.Workload == "" {
+	if len(q.Environments) == 0 && q.Type == "" && q.Workspace == "" && q.Workload == "" {
 		return nil
 	}
 	if m.push.Environment+m.push.Type+m.push.Workspace+m.push.Workload != "" || m.push.UIDs != nil {
@@ -58,11 +57,15 @@ func (m *moment) checkNames(ctx context.Context, q Query) error {
 			}
 		}
 	}
+	for _, name := range q.Environments {
+		if !environments[name] {
+			return &UnknownNameError{"environment", name, near(name, environments)}
+		}
+	}
 	for _, n := range []struct {
 		kind, name string
 		known      map[string]bool
 	}{
-		{"environment", q.Environment, environments},
 		{"cluster type", q.Type, types},
 		{"workspace", q.Workspace, workspaces},
 		{"workload", q.Workload, workloads},

@@ -32,6 +32,8 @@ const (
 type parameter struct {
 	name string
 	long bool
+	// several is true if it may be repeated.
+	several bool
 	// read sets the field; now is the moment that durations go back from.
 	read func(q *Query, value string, now time.Time) error
 	// write returns the value, empty if the field is not set.
@@ -50,7 +52,8 @@ func text[T ~string](name string, field func(*Query) *T) parameter {
 // list is the parameter of a field with several values, which are repeated, or have commas between them.
 func list[T ~string](name string, field func(*Query) *[]T) parameter {
 	return parameter{
-		name: name,
+		name:    name,
+		several: true,
 		read: func(q *Query, v string, _ time.Time) error {
 			for one := range strings.SplitSeq(v, ",") {
 				if one = strings.TrimSpace(one); one != "" && !slices.Contains(*field(q), T(one)) {
@@ -80,7 +83,7 @@ func parameters() []parameter {
 		selector,
 		text("cluster", func(q *Query) *string { return &q.Cluster }),
 		text("platform", func(q *Query) *string { return &q.Platform }),
-		text("environment", func(q *Query) *string { return &q.Environment }),
+		list("environment", func(q *Query) *[]string { return &q.Environments }),
 		text("type", func(q *Query) *string { return &q.Type }),
 		text("ring", func(q *Query) *string { return &q.Ring }),
 		text("workspace", func(q *Query) *string { return &q.Workspace }),
@@ -183,7 +186,7 @@ func ParseQuery(values url.Values, now time.Time, others ...string) (Query, erro
 			return Query{}, err
 		}
 		given := slices.DeleteFunc(slices.Clone(values[name]), func(v string) bool { return v == "" })
-		if len(given) > 1 && p.name != "state" && p.name != "relation" {
+		if len(given) > 1 && !p.several {
 			return Query{}, invalid("parameter %s is given %d times", name, len(given))
 		}
 		if p.name == "selector" && len(given) > 0 && q.Selector != "" {
@@ -218,7 +221,7 @@ func ParseSide(s string, now time.Time) (Side, error) {
 		return side, invalid("%q is no side of a comparison: it is an environment, or a query such as type=drone,asOf=24h", store.Clip(store.Plain(s)))
 	}
 	if !strings.Contains(s, "=") {
-		side.Environment = s
+		side.Environments = []string{s}
 		return side, nil
 	}
 	values := url.Values{}

@@ -18,7 +18,7 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // everything is a query with all fields set.
 func everything() Query {
 	return Query{
-		Selector: "region=east,gpu!=true", Cluster: "plant-7", Platform: "shop", Environment: "prod", Type: "drone", Ring: "canary",
+		Selector: "region=east,gpu!=true", Cluster: "plant-7", Platform: "shop", Environments: []string{"prod"}, Type: "drone", Ring: "canary",
 		Workspace: "team", Application: "retail", Workload: "till", Target: "main", Adapter: "flux", Version: "1.2", Commit: "c0ffee1",
 		ConfigDigest: "1234567", Content: "2345678", Release: "sha256:3456789", Image: "registry.example/till:1.2",
 		State: []bundle.State{bundle.Failed, store.Stale}, Relation: []Relation{Behind, Foreign}, SilentFor: 36 * time.Hour,
@@ -102,19 +102,20 @@ func TestMomentsAndDurations(t *testing.T) {
 
 func TestSidesOfAComparison(t *testing.T) {
 	for text, want := range map[string]Query{
-		"prod":                          {Environment: "prod"},
-		"prod,asOf=24h":                 {Environment: "prod", AsOf: noon.Add(-24 * time.Hour)},
+		"prod":                          {Environments: []string{"prod"}},
+		"prod,asOf=24h":                 {Environments: []string{"prod"}, AsOf: noon.Add(-24 * time.Hour)},
 		"type=drone,asOf=24h":           {Type: "drone", AsOf: noon.Add(-24 * time.Hour)},
-		"type=drone, environment=prod":  {Type: "drone", Environment: "prod"},
+		"prod,environment=dev":          {Environments: []string{"prod", "dev"}},
+		"type=drone, environment=prod":  {Type: "drone", Environments: []string{"prod"}},
 		everything().Values().Encode():  everything(),
 		"selector=region%3Deast%2Cgpu":  {Selector: "region=east,gpu"},
-		"environment=prod&state=failed": {Environment: "prod", State: []bundle.State{bundle.Failed}},
+		"environment=prod&state=failed": {Environments: []string{"prod"}, State: []bundle.State{bundle.Failed}},
 	} {
 		side, err := ParseSide(text, noon)
 		require.NoError(t, err)
 		require.Equal(t, Side{Query: want, Name: text}, side, text)
 	}
-	for _, text := range []string{"", " ", "typ=drone", "type=drone,prod", "prod,environment=dev", "a=b=c,", "\x1b", long(5000), "type=%zz"} {
+	for _, text := range []string{"", " ", "typ=drone", "type=drone,prod", "a=b=c,", "\x1b", long(5000), "type=%zz"} {
 		_, err := ParseSide(text, noon)
 		require.ErrorIs(t, err, store.ErrInvalid, text)
 	}

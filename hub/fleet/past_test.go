@@ -190,7 +190,7 @@ func TestHistoryIsChosenAndPaged(t *testing.T) {
 		want []int64
 	}{
 		{HistoryQuery{}, []int64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}},
-		{HistoryQuery{Query: Query{Workload: "web", Environment: "prod"}}, []int64{10, 8, 7, 6, 5, 4, 2}},
+		{HistoryQuery{Query: Query{Workload: "web", Environments: []string{"prod"}}}, []int64{10, 8, 7, 6, 5, 4, 2}},
 		{HistoryQuery{Query: Query{Workspace: "red", Limit: 2}}, []int64{8, 7, 6, 5, 4, 2}},
 		{HistoryQuery{Query: Query{Version: "2", Limit: 1}}, []int64{6, 5, 4}},
 		{HistoryQuery{Query: Query{State: []bundle.State{bundle.Failed}}}, []int64{5}},
@@ -381,7 +381,7 @@ func TestEventsAreTheChangesOfTheFeedWithinTheScope(t *testing.T) {
 		{store.AccessScope{Workspaces: []string{"red"}}, Query{Version: "2"}, []string{"11 change a web-main[version content release] false", "15 change a web-main[version content release state] true"}},
 		{store.AccessScope{Selector: "region=west"}, Query{}, nil},
 		{store.AccessScope{}, Query{Cluster: "b"}, []string{"13 cluster b"}},
-		{store.AccessScope{}, Query{Environment: "prod", Workload: "none"}, nil},
+		{store.AccessScope{}, Query{Environments: []string{"prod"}, Workload: "none"}, nil},
 	} {
 		events, passed := toldOf(t, viewOf(t, p, tt.scope), 10, tt.q)
 		require.Equal(t, tt.want, events, "%+v %+v", tt.scope, tt.q)

@@ -59,9 +59,11 @@ func (v *View) Release(ctx context.Context, name string, q Query) (ReleaseDetail
 	if of, rest, is := strings.Cut(name, ":"); is && digest.Digest(name).Validate() != nil && of != string(digest.SHA256) {
 		environment, typ, both := strings.Cut(of, "/")
 		if !both {
-			environment, typ = q.Environment, of
+			typ = of
+		} else if q.Environments = nil; environment != "" {
+			q.Environments = []string{environment}
 		}
-		q.Environment, q.Type, name = environment, typ, rest
+		q.Type, name = typ, rest
 	}
 	wanted, err := bundle.ParseReleaseQuery(name)
 	if err != nil {
@@ -124,7 +126,7 @@ func (v *View) seesAll() bool { return len(v.scope.workspaces)+len(v.scope.selec
 // releaseRows returns all releases that q chooses, newest first.
 func (m *moment) releaseRows(ctx context.Context, q Query) ([]Release, error) {
 	onClusters := q
-	onClusters.Platform, onClusters.Environment, onClusters.Type, onClusters.Ring = "", "", "", ""
+	onClusters.Platform, onClusters.Environments, onClusters.Type, onClusters.Ring = "", nil, "", ""
 	onClusters.Commit, onClusters.Release, onClusters.Relation = "", "", nil
 	chosen, err := m.choose(ctx, onClusters)
 	if err != nil {
@@ -156,7 +158,7 @@ func (m *moment) releaseRows(ctx context.Context, q Query) ([]Release, error) {
 			list = append(list, *r)
 		}
 	}
-	if len(list) == 0 {
+	if q.mayHaveSlip(len(list)) {
 		if err := m.checkNames(ctx, q); err != nil {
 			return nil, err
 		}
@@ -183,7 +185,7 @@ func releaseTest(q Query) (func(*Release) bool, error) {
 	}
 	is := func(wanted, got string) bool { return wanted == "" || wanted == got }
 	return func(r *Release) bool {
-		return is(q.Platform, r.Platform) && is(q.Environment, r.Environment) && is(q.Type, r.Type) &&
+		return is(q.Platform, r.Platform) && q.ofEnvironment(r.Environment) && is(q.Type, r.Type) &&
 			(q.Ring == "" || len(r.Rings) == 0 || slices.Contains(r.Rings, q.Ring)) &&
 			(commit(r.BaseCommit) || commit(r.EnvironmentCommit)) && release(string(r.Digest))
 	}, nil

@@ -74,7 +74,7 @@ func TestReleasesCountTheirClusters(t *testing.T) {
 		{Query{Relation: []Relation{Foreign}}, "drone:x"},
 		{Query{Release: digest.FromString("drone:1")}, "drone:1"},
 		{Query{Cluster: "three"}, "drone:2 drone:1"},
-		{Query{Environment: "prod", Workspace: "blue"}, "drone:2 drone:1"},
+		{Query{Environments: []string{"prod"}, Workspace: "blue"}, "drone:2 drone:1"},
 		{Query{State: []bundle.State{bundle.Progressing}}, "drone:2"},
 	} {
 		list, err := v.Releases(t.Context(), tc.q)
@@ -85,7 +85,7 @@ func TestReleasesCountTheirClusters(t *testing.T) {
 		}
 		require.Equal(t, tc.want, strings.Join(names, " "), "%+v", tc.q)
 	}
-	_, err = v.Releases(t.Context(), Query{Environment: "prd"})
+	_, err = v.Releases(t.Context(), Query{Environments: []string{"prd"}})
 	require.ErrorAs(t, err, new(*UnknownNameError))
 	_, err = v.Releases(t.Context(), Query{Sort: "name"})
 	require.ErrorIs(t, err, store.ErrInvalid)
@@ -142,7 +142,7 @@ func TestEnvironmentsHaveTheirRecordAndTotals(t *testing.T) {
 	list, err = viewOf(t, e, store.AccessScope{Environments: []string{"dev"}}).Environments(t.Context(), Query{})
 	require.NoError(t, err)
 	require.Len(t, list.Environments, 1)
-	_, err = all(t, e).Environments(t.Context(), Query{Environment: "prd"})
+	_, err = all(t, e).Environments(t.Context(), Query{Environments: []string{"prd"}})
 	require.ErrorAs(t, err, new(*UnknownNameError))
 	list, err = all(t, two(t)).Environments(t.Context(), Query{})
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ const (
 // expected.
 func (v *View) Rollout(ctx context.Context, environment, commit string, asked RolloutQuery) (Rollout, error) {
 	q, limit := asked.Query, asked.Limit
-	q.Environment, q.Commit = environment, ""
+	q.Environments, q.Commit = []string{environment}, ""
 	q.Limit, q.Sort, q.After = 0, "", ""
 	if err := checkRollout(q, asked); err != nil {
 		return Rollout{}, err
@@ -103,7 +103,7 @@ func checkRollout(q Query, asked RolloutQuery) error {
 
 // seesAllOf reports whether a view has all clusters of the types that a query chooses.
 func (v *View) seesAllOf(q Query) bool {
-	only := Query{Environment: q.Environment, Platform: q.Platform, Type: q.Type, AsOf: q.AsOf}
+	only := Query{Environments: q.Environments, Platform: q.Platform, Type: q.Type, AsOf: q.AsOf}
 	return len(v.scope.workspaces) == 0 && len(v.scope.selector) == 0 && fmt.Sprint(q) == fmt.Sprint(only)
 }
 
@@ -115,7 +115,7 @@ func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*li
 		return nil, "", err
 	}
 	targets, whole := map[*environmentIndex]*lineage.Commit{}, map[string]bool{}
-	for _, e := range p.index.named[q.Environment] {
+	for _, e := range p.index.named[q.onlyEnvironment()] {
 		if q.Platform != "" && e.Stream.Platform != q.Platform {
 			continue
 		}
@@ -139,7 +139,7 @@ func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*li
 
 // follows reports whether there are records of the environment, and of the platform if that is given.
 func (p *published) follows(q Query) bool {
-	return slices.ContainsFunc(p.index.named[q.Environment], func(e *environmentIndex) bool {
+	return slices.ContainsFunc(p.index.named[q.onlyEnvironment()], func(e *environmentIndex) bool {
 		return (q.Platform == "" || e.Stream.Platform == q.Platform) && len(e.records) > 0
 	})
 }

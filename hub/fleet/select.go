@@ -54,7 +54,10 @@ func (m *moment) choose(ctx context.Context, q Query) (*choice, error) {
 		}
 		return m.oneOf(s)
 	}
-	c.platform, c.environment, c.typ, c.ring = wanted(q.Platform), wanted(q.Environment), wanted(q.Type), wanted(q.Ring)
+	c.platform, c.typ, c.ring = wanted(q.Platform), wanted(q.Type), wanted(q.Ring)
+	if len(q.Environments) > 0 {
+		c.environment = m.oneOf(q.Environments...)
+	}
 	parsed, err := parseSelector(q.Selector)
 	if err != nil {
 		return nil, err

@@ -290,7 +290,9 @@ func randomQuery(r *rand.Rand) Query {
 	for range r.IntN(3) {
 		switch r.IntN(15) {
 		case 0:
-			q.Environment = pick(r, append(someEnvironments, "prd"))
+			for range 1 + r.IntN(2) {
+				q.Environments = append(q.Environments, pick(r, append(someEnvironments, "prd")))
+			}
 		case 1:
 			q.Type = pick(r, someTypes)
 		case 2:

@@ -55,7 +55,7 @@ func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	q = fleet.Query{Environment: q.Environment, Platform: q.Platform}
+	q = fleet.Query{Environments: q.Environments, Platform: q.Platform}
 	page := environmentsPage{
 		Kind: environmentsKind, Query: q, Now: s.now().UTC(),
 		Kinds: []link{{clustersKind, clustersPath}, {deploymentsKind, deploymentsPath}, {environmentsKind, environmentsPath}},
@@ -72,7 +72,7 @@ func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
 		newest[e.Environment] = e.BaseCommit
 	}
 	list := all
-	if err == nil && q.Environment+q.Platform != "" {
+	if err == nil && (len(q.Environments) > 0 || q.Platform != "") {
 		list, err = from.Environments(r.Context(), q)
 	}
 	if errors.As(err, &page.Unknown) {

@@ -71,7 +71,7 @@ func TestARequestBecomesAQuery(t *testing.T) {
 			"?limit=7":    {Limit: 7},
 			"?limit=9999": {Limit: fleet.MaxRows},
 			"?environment=dev&type=drone&workload=till&state=failed&after=x&selector=&asOf=24h": {
-				Environment: "dev", Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows,
+				Environments: []string{"dev"}, Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows,
 				AsOf: epoch.Add(-24 * time.Hour),
 			},
 		} {
@@ -138,7 +138,7 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	f := &fake{}
 	w := ask(f, "/environments?environment=prod")
 	require.Equal(t, http.StatusOK, w.Code)
-	require.Equal(t, "prod", f.asked.Environment)
+	require.Equal(t, []string{"prod"}, f.asked.Environments)
 	page := w.Body.String()
 	for _, want := range []string{
 		`Paused by anna since <time datetime="2026-11-21T11:00:00Z">`, "sale &lt;now&gt;",

@@ -54,12 +54,12 @@ type Options struct {
 	OCI oci.Options
 }
 
-// Collect checks the environment of source, or all environments of its platform if source names none. The platform's
-// mistakes are in the result; an error means that a source cannot be read, as with platform.Load.
-func Collect(ctx context.Context, source platform.Source, opts Options) (*Result, error) {
-	environments, all := []platform.Source{source}, false
-	if source.Environment == "" {
-		found, err := platform.Environments(ctx, source)
+// Collect checks the environments of one platform that from names, or all of its environments if its only source names none.
+// The platform's mistakes are in the result; an error means that a source cannot be read, as with platform.Load.
+func Collect(ctx context.Context, from []platform.Source, opts Options) (*Result, error) {
+	environments, all := from, false
+	if len(from) == 1 && from[0].Environment == "" {
+		found, err := platform.Environments(ctx, from[0])
 		if err == nil {
 			environments, all = found, true
 		} else if !errors.Is(err, platform.ErrNoEnvironments) { // without Environment objects, it is inferred
@@ -67,7 +67,7 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 		}
 	}
 	c := &collector{
-		cache: opts.Cache, afterLoad: opts.AfterLoad, oci: opts.OCI, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
+		cache: opts.Cache, afterLoad: opts.AfterLoad, oci: opts.OCI, result: &Result{platform: from[0].Platform, Environments: []string{}, Findings: []Finding{}},
 		known: map[string]int{}, unused: map[string]int{},
 	}
 	for _, e := range environments {
@@ -78,7 +78,10 @@ func Collect(ctx context.Context, source platform.Source, opts Options) (*Result
 	if all {
 		c.promotions()
 	}
-	return c.finish(len(environments), opts.Ignore), nil
+	if all && len(environments) > 1 {
+		c.unusedIn(len(environments))
+	}
+	return c.finish(opts.Ignore), nil
 }
 
 // promotions adds what the gates of environments have wrong about the others. All environments were looked at.
@@ -198,17 +201,20 @@ func (c *collector) add(environment string, found []finding.Finding) {
 	}
 }
 
-// finish adds the objects of a base that no environment uses, if there are several environments, removes ignored
-// findings, sorts and counts.
-func (c *collector) finish(environments int, ignore []string) *Result {
-	r := c.result
+// unusedIn adds the objects of a base that none of all the environments uses.
+func (c *collector) unusedIn(environments int) {
 	for _, f := range c.bases {
-		if c.unused[f.Code+" "+f.Position.String()] == environments && environments > 1 {
-			for _, e := range r.Environments {
+		if c.unused[f.Code+" "+f.Position.String()] == environments {
+			for _, e := range c.result.Environments {
 				c.add(e, []finding.Finding{f})
 			}
 		}
 	}
+}
+
+// finish removes ignored findings, sorts and counts.
+func (c *collector) finish(ignore []string) *Result {
+	r := c.result
 	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return slices.Contains(ignore, f.Code) })
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))

@@ -15,7 +15,7 @@ func TestAMistakeIsInTheResultAndNotAnError(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte("kind: [\n"), 0o600))
 	loaded := 0
-	r, err := Collect(t.Context(), platform.Source{Platform: dir, Environment: "dev", Timeout: time.Minute}, Options{AfterLoad: func(*platform.Loaded) { loaded++ }})
+	r, err := Collect(t.Context(), []platform.Source{{Platform: dir, Environment: "dev", Timeout: time.Minute}}, Options{AfterLoad: func(*platform.Loaded) { loaded++ }})
 	require.NoError(t, err)
 	require.Zero(t, loaded)
 	require.True(t, r.Incomplete)
@@ -26,12 +26,12 @@ func TestAMistakeIsInTheResultAndNotAnError(t *testing.T) {
 	require.Equal(t, filepath.Join(dir, "objects.yaml"), found.File)
 	require.Equal(t, []string{"dev"}, found.Environments)
 
-	r, err = Collect(t.Context(), platform.Source{Platform: dir, Environment: "dev", Timeout: time.Minute}, Options{Ignore: []string{found.Code}})
+	r, err = Collect(t.Context(), []platform.Source{{Platform: dir, Environment: "dev", Timeout: time.Minute}}, Options{Ignore: []string{found.Code}})
 	require.NoError(t, err)
 	require.Empty(t, r.Findings)
 	require.Zero(t, r.Errors)
 
-	_, err = Collect(t.Context(), platform.Source{Platform: filepath.Join(dir, "gone"), Environment: "dev", Timeout: time.Minute}, Options{})
+	_, err = Collect(t.Context(), []platform.Source{{Platform: filepath.Join(dir, "gone"), Environment: "dev", Timeout: time.Minute}}, Options{})
 	require.ErrorAs(t, err, new(*platform.SourceError))
 }
 

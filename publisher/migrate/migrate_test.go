@@ -166,7 +166,7 @@ func requireClean(t *testing.T, result *Result) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "platform")
 	require.NoError(t, Write(dir, result.Files))
-	found, err := findings.Collect(context.Background(), platform.Source{Platform: dir}, findings.Options{})
+	found, err := findings.Collect(context.Background(), []platform.Source{{Platform: dir}}, findings.Options{})
 	require.NoError(t, err)
 	var all []string
 	for _, f := range found.Findings {

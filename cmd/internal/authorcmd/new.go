@@ -19,7 +19,7 @@ import (
 type creation struct {
 	place
 	request      scaffold.Request
-	environments []string
+	environments []string // of objects that are for several
 }
 
 // New returns the command wherry new.
@@ -62,7 +62,7 @@ const (
 
 // environmentFlags adds -e for the folder of the object, and --shared.
 func (c *creation) environmentFlags(cmd *cobra.Command) {
-	c.environmentFlag(cmd, ownFolder)
+	c.addEnvironment(cmd, ownFolder)
 	cmd.Flags().BoolVar(&c.request.Shared, "shared", false, "put it where environments share it")
 	cmd.MarkFlagsMutuallyExclusive("environment", "shared")
 }
@@ -84,6 +84,7 @@ type pairFlag struct{ to map[string]string }
 
 func (f *pairFlag) String() string { return "" }
 func (f *pairFlag) Type() string   { return "KEY=VALUE" }
+func (f *pairFlag) Several()       {}
 
 func (f *pairFlag) Set(s string) error {
 	key, value, found := strings.Cut(s, "=")
@@ -262,7 +263,9 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c.request.Environments = c.environments
+	if c.request.Environments = c.environments; c.environment != "" {
+		c.request.Environments = []string{c.environment}
+	}
 	if len(args) == 1 {
 		c.request.Name = args[0]
 	}

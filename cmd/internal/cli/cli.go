@@ -74,6 +74,7 @@ func Main(root *cobra.Command) int {
 		root.InitDefaultCompletionCmd() // cobra would do so later, and have it accept whatever follows
 	}
 	checkArguments(root)
+	checkRepeats(root)
 	checkHelp(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if cmd.Name() == cobra.ShellCompRequestCmd {

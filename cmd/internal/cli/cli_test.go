@@ -30,6 +30,12 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		"a letter without one":    {[]string{"publish", "x", "-n"}, "tool: --number needs a value\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"no number":               {[]string{"publish", "x", "--number=x"}, "tool: --number \"x\": it must be a number: invalid syntax\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"neither true nor false":  {[]string{"publish", "x", "--yes=x"}, "tool: --yes \"x\": it must be true or false\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"one value given twice":   {[]string{"publish", "x", "--to", "a", "--to=b"}, "tool: --to is given twice, as \"a\" and as \"b\"\nhint: it takes one value; see \"tool publish --help\"\n"},
+		"by its letter, too":      {[]string{"publish", "x", "--to", "a", "-n1", "--number", "2"}, "tool: --number is given twice, as \"1\" and as \"2\"\nhint: it takes one value; see \"tool publish --help\"\n"},
+		"yes and no":              {[]string{"publish", "x", "--to", "a", "-y", "--yes=false"}, "tool: --yes is given twice, as \"true\" and as \"false\"\nhint: it takes one value; see \"tool publish --help\"\n"},
+		"twice with a login":      {[]string{"publish", "x", "--to", "https://me:secret@a", "--to=b"}, "tool: --to is given twice, with different values\nhint: it takes one value; see \"tool publish --help\"\n"},
+		"lists, and the same":     {[]string{"publish", "x", "--to=a", "--to=a", "-n1", "-n01", "-y", "--yes", "--list=a", "--list=b", "--map=a=b", "--map=c=d", "--xyzzy"}, "tool: unknown flag --xyzzy\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"of all below":            {[]string{"--above", "a", "publish", "x", "--to", "a", "--above=b"}, "tool: --above is given twice, as \"a\" and as \"b\"\nhint: it takes one value; see \"tool publish --help\"\n"},
 		"two that exclude":        {[]string{"group", "look", "--a", "--b"}, "tool: --a and --b cannot be given together\nhint: tool group look; see \"tool group look --help\"\n"},
 		"one of three":            {[]string{"group", "look"}, "tool: missing --a, --b or --c\nhint: tool group look; see \"tool group look --help\"\n"},
 		"half of two":             {[]string{"group", "look", "--c"}, "tool: missing --d: --c and --d go together\nhint: tool group look; see \"tool group look --help\"\n"},
@@ -44,8 +50,11 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		publish.Flags().String("to", "", "")
 		publish.Flags().IntP("number", "n", 0, "")
 		publish.Flags().BoolP("yes", "y", false, "")
+		publish.Flags().StringArray("list", nil, "")
+		publish.Flags().StringToString("map", nil, "")
+		root.PersistentFlags().String("above", "", "")
 		require.NoError(t, publish.MarkFlagRequired("to"))
-		NotEmpty(publish, "to")
+		NotEmpty(publish, "to", "list")
 		look := &cobra.Command{Use: "look", Run: run}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			look.Flags().Bool(name, false, "")

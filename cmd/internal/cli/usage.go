@@ -149,6 +149,9 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &without):
 		err = fmt.Errorf("--%s needs a value", without.GetFlag().Name)
 	case errors.As(err, &invalid):
+		if err := repeated(cmd, invalid); err != nil {
+			return err
+		}
 		f, value := invalid.GetFlag(), strconv.Quote(invalid.GetValue())
 		why := valueError(f, invalid.Unwrap())
 		if strings.HasPrefix(why.Error(), value) { // the error quotes the value already

@@ -112,7 +112,7 @@ func (f *Fleet) ask(cmd *cobra.Command, environment string) ([]fleet.Cluster, er
 	if err != nil {
 		return nil, err
 	}
-	list, err := from.Clusters(cmd.Context(), fleet.Query{Environment: environment})
+	list, err := from.Clusters(cmd.Context(), fleet.Query{Environments: []string{environment}})
 	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return nil, nil // the first clusters of an environment are still to come
 	}

@@ -37,6 +37,7 @@ type hostList []string
 
 func (l *hostList) String() string { return strings.Join(*l, ",") }
 func (l *hostList) Type() string   { return "host" }
+func (l *hostList) Several()       {}
 
 // Set adds a host.
 func (l *hostList) Set(host string) error {

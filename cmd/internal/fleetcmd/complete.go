@@ -197,7 +197,7 @@ func (s *source) completeFlag(cmd *cobra.Command, q *query, flag string, ask nam
 		return
 	}
 	_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		all := s.complete(cmd, fleet.Query{Environment: q.Environment}, typed, ask)
+		all := s.complete(cmd, fleet.Query{Environments: q.chosenEnvironments()}, typed, ask)
 		if len(all) == 0 && otherwise != nil {
 			return otherwise(cmd, args, typed)
 		}

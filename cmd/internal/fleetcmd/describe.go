@@ -44,7 +44,7 @@ type describer struct {
 // newDescriber returns the flags, added to cmd. With are those that choose.
 func newDescriber(cmd *cobra.Command, s *source, with ...string) *describer {
 	d := &describer{source: s}
-	without := []string{"state", "relation", "silent-for"}
+	without := []string{"environment", "state", "relation", "silent-for"}
 	for _, c := range choosing {
 		if !slices.Contains(with, c.name) {
 			without = append(without, c.name)
@@ -54,6 +54,9 @@ func newDescriber(cmd *cobra.Command, s *source, with ...string) *describer {
 		without = append(without, "as-of")
 	}
 	d.addChoosing(cmd, without...)
+	if slices.Contains(with, "environment") {
+		d.addEnvironment(cmd)
+	}
 	addFormat(cmd, &d.format, documentFormats)
 	s.completeNames(cmd, &d.query)
 	return d
@@ -419,7 +422,7 @@ ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits o
 		return describe(cmd, d, func(ctx context.Context, a fleet.Answers) (fleet.ReleaseDetail, error) {
 			v, err := a.Release(ctx, name, d.Query)
 			if errors.Is(err, store.ErrUnknownRelease) {
-				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", args[0], store.ErrUnknownRelease), nearHint(args[0], releaseNames(ctx, a, fleet.Query{Environment: d.Environment, Type: d.Type}, "")))
+				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", args[0], store.ErrUnknownRelease), nearHint(args[0], releaseNames(ctx, a, fleet.Query{Environments: d.Environments, Type: d.Type}, "")))
 			}
 			return v, err
 		}, writeRelease)
@@ -435,17 +438,17 @@ func (q *query) releaseArgument(text string) (string, error) {
 	}
 	environment, clusterType, ok := strings.Cut(stream, "/")
 	if !ok {
-		environment, clusterType = q.Environment, stream
+		environment, clusterType = q.environment, stream
 	}
 	switch {
 	case environment == "":
 		return "", cli.Fail(cli.Usage, fmt.Errorf("%q does not say of which environment", text), "write ENVIRONMENT/TYPE:NUMBER, such as prod/"+text)
 	case clusterType == "" || name == "":
 		return "", cli.Fail(cli.Usage, fmt.Errorf("%q does not name a release", text), "write ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12")
-	case q.Environment != "" && q.Environment != environment, q.Type != "" && q.Type != clusterType:
+	case q.environment != "" && q.environment != environment, q.Type != "" && q.Type != clusterType:
 		return "", cli.Usagef("%s, and --environment or --type, name two streams of releases", text)
 	}
-	q.Environment, q.Type = environment, clusterType
+	q.environment, q.Type = environment, clusterType
 	return name, nil
 }
 
@@ -551,7 +554,7 @@ func newDescribeEnvironment(s *source) *cobra.Command {
 
 func currentReleases(ctx context.Context, a fleet.Answers, e fleet.Environment) ([]fleet.Release, error) {
 	current := []fleet.Release{}
-	q := fleet.Query{Platform: e.Platform, Environment: e.Environment, Limit: pageRows}
+	q := fleet.Query{Platform: e.Platform, Environments: []string{e.Environment}, Limit: pageRows}
 	for {
 		page, err := a.Releases(ctx, q)
 		if err != nil {

@@ -132,7 +132,7 @@ func TestFlagsAreTheQuery(t *testing.T) {
 		"--relation", "behind", "--silent-for", "7d", "--as-of", "24h", "--sort", "-lastSeen", "--limit", "5")
 	require.Equal(t, cli.OK, code, said)
 	require.Equal(t, []fleet.Query{{
-		Selector: "region=east,gpu!=true", Cluster: "plant-7", Environment: "prod", Type: "drone", Ring: "canary", Workload: "web", Version: "1.4.0", Commit: "3f2a9c1",
+		Selector: "region=east,gpu!=true", Cluster: "plant-7", Environments: []string{"prod"}, Type: "drone", Ring: "canary", Workload: "web", Version: "1.4.0", Commit: "3f2a9c1",
 		ConfigDigest: "abcdef0", Release: "1234567", Image: "nginx", State: []bundle.State{bundle.Failed, store.Stale, bundle.Drifted}, Relation: []fleet.Relation{fleet.Behind},
 		SilentFor: 7 * 24 * time.Hour, AsOf: noon.Add(-24 * time.Hour), Sort: "-lastSeen", Limit: 5,
 	}}, asked)

@@ -20,6 +20,9 @@ import (
 // query is the flags that choose rows.
 type query struct {
 	fleet.Query
+	// environment is the one of a command that is about one; else environments are those of the query.
+	environment             string
+	environments            []string
 	silentFor, asOf         string
 	config, content, digest string
 	states, relations       []string
@@ -35,7 +38,6 @@ var choosing = []struct {
 	{"selector", "l", "only clusters with these labels, a `SELECTOR` such as region=east,gpu!=true", func(q *query) *string { return &q.Selector }},
 	{"cluster", "", "only the cluster `NAME`, or with this uid", func(q *query) *string { return &q.Cluster }},
 	{"platform", "", "only the platform `NAME`", func(q *query) *string { return &q.Platform }},
-	{"environment", "e", "only the environment `NAME`", func(q *query) *string { return &q.Environment }},
 	{"type", "", "only this cluster `TYPE`", func(q *query) *string { return &q.Type }},
 	{"ring", "", "only the ring `NAME`", func(q *query) *string { return &q.Ring }},
 	{"workspace", "", "only the workspace `NAME`, or clusters with it", func(q *query) *string { return &q.Workspace }},
@@ -61,6 +63,10 @@ func (q *query) addChoosing(cmd *cobra.Command, without ...string) {
 		}
 	}
 	has := func(name string) bool { return !slices.Contains(without, name) }
+	if has("environment") {
+		f.StringSliceVarP(&q.environments, "environment", "e", nil, "only the environment `NAME`; may be repeated")
+		cli.NotEmpty(cmd, "environment")
+	}
 	if has("state") {
 		f.StringSliceVar(&q.states, "state", nil, "only these `STATES`, such as failed,stale")
 		cli.NotEmpty(cmd, "state")
@@ -80,6 +86,12 @@ func (q *query) addChoosing(cmd *cobra.Command, without ...string) {
 		cli.NotEmpty(cmd, "as-of")
 	}
 	cli.Rare(cmd, "platform", "target", "adapter", "content", "relation", "application")
+}
+
+// addEnvironment adds --environment to a command that is about one.
+func (q *query) addEnvironment(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&q.environment, "environment", "e", "", "only the environment `NAME`")
+	cli.NotEmpty(cmd, "environment")
 }
 
 // addSort adds --sort with these fields.
@@ -135,6 +147,14 @@ func words[S ~string](all []S) []string {
 	return out
 }
 
+// chosenEnvironments returns the environments that flags name.
+func (q *query) chosenEnvironments() []string {
+	if q.environment != "" {
+		return []string{q.environment}
+	}
+	return q.environments
+}
+
 // finish reads the flags' values into the query. Flags is those of the command.
 func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 	if q.AsOf, err = moment("--as-of", q.asOf, now); err != nil {
@@ -145,6 +165,7 @@ func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 			return cli.Fail(cli.Usage, fmt.Errorf("--silent-for: %w", err), "")
 		}
 	}
+	q.Environments = q.chosenEnvironments()
 	q.State, q.Relation = nil, nil
 	for _, s := range q.states {
 		q.State = append(q.State, bundle.State(strings.TrimSpace(s)))

@@ -78,7 +78,8 @@ The hub knows what is published from "wherry hub serve --watch LOCATION" or "whe
 		RunE: w.run,
 	}
 	s.addTo(cmd)
-	w.addChoosing(cmd, "cluster", "application", "target", "adapter", "config", "content", "release", "image", "state", "relation", "silent-for")
+	w.addChoosing(cmd, "environment", "cluster", "application", "target", "adapter", "config", "content", "release", "image", "state", "relation", "silent-for")
+	w.addEnvironment(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&w.watch, "watch", false, "wait until all are compliant, or some failed")
 	f.BoolVar(&w.allowUnknown, "allow-unknown", false, "do not wait for clusters that are silent")
@@ -106,7 +107,7 @@ func (w *watching) check() error {
 		return cli.Usagef("missing --version, of the workload")
 	case w.Commit == "" && w.Workload == "":
 		return cli.Usagef("missing --workload, of which this is the version")
-	case w.Workload == "" && w.Environment == "":
+	case w.Workload == "" && w.environment == "":
 		return cli.Usagef("missing --environment")
 	case w.Workload == "" && w.Workspace != "":
 		return cli.Usagef("--workspace is for --workload, which is not given")
@@ -143,13 +144,13 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 		width = w.width()
 	}
 	q := w.Query
-	q.Environment, q.Commit = "", ""
+	q.Environments, q.Commit = nil, ""
 	if q.Limit = w.limit; width > 0 && !w.limited {
 		q.Limit = openRows
 	}
 	screen := &screen{out: cmd.OutOrStdout(), redraw: w.watch && width > 0, width: width}
 	if w.Workload != "" {
-		screen.title = joined(" in ", w.Workload+" "+w.Version, w.Environment) + ": "
+		screen.title = joined(" in ", w.Workload+" "+w.Version, w.environment) + ": "
 	}
 	var last *fleet.Rollout
 	err := w.ask(cmd, func(a fleet.Answers) (err error) {
@@ -195,7 +196,7 @@ var errTimeout = errors.New("--timeout has passed")
 // explain gives an error its exit code and hint.
 func (w *watching) explain(err error) error {
 	if errors.Is(err, store.ErrUnknownRelease) {
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("wherry get releases --environment %s shows the commits that the hub knows", w.Environment))
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("wherry get releases --environment %s shows the commits that the hub knows", w.environment))
 	}
 	return err
 }
@@ -216,14 +217,14 @@ func (w *watching) noteUnpublished(notes io.Writer, r fleet.Rollout) {
 		return
 	}
 	if w.watch {
-		what := "commit " + short(w.Commit) + " is not published in environment " + w.Environment + " yet; waiting for it"
+		what := "commit " + short(w.Commit) + " is not published in environment " + w.environment + " yet; waiting for it"
 		if !r.Followed {
-			what = "the hub does not follow what is published in environment " + w.Environment + "; waiting for it"
+			what = "the hub does not follow what is published in environment " + w.environment + "; waiting for it"
 		}
 		fmt.Fprintln(notes, "note: "+what)
 	}
 	if r.Followed {
-		fmt.Fprintf(notes, "hint: \"wherry get releases --environment %s\" shows the commits that the hub knows\n", w.Environment)
+		fmt.Fprintf(notes, "hint: \"wherry get releases --environment %s\" shows the commits that the hub knows\n", w.environment)
 	} else {
 		fmt.Fprintln(notes, "hint: "+followHint)
 	}
@@ -277,7 +278,7 @@ func (w *watching) look(ctx context.Context, a fleet.Answers, q fleet.Query) (r 
 	if w.Workload != "" {
 		r, err = w.ofWorkload(ctx, a, q)
 	} else {
-		r, err = a.Rollout(ctx, w.Environment, w.Commit, fleet.RolloutQuery{Query: q})
+		r, err = a.Rollout(ctx, w.environment, w.Commit, fleet.RolloutQuery{Query: q})
 	}
 	if w.allowUnknown && r.Compliant > 0 && r.Compliant+r.Unknown == r.Clusters {
 		r.Done = true
@@ -303,7 +304,7 @@ func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan
 	tell, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = a.Events(ctx, -1, fleet.Query{Environment: w.Environment}, func(fleet.Event) error {
+		_ = a.Events(ctx, -1, fleet.Query{Environments: w.Environments}, func(fleet.Event) error {
 			select {
 			case tell <- struct{}{}:
 			default:

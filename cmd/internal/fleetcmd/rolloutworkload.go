@@ -38,9 +38,9 @@ var verdicts = []string{verdictFailed, verdictUnknown, verdictWaiting, verdictPr
 // ofWorkload counts the clusters that are meant to run a workload by how far they are with a version of it. What they are meant
 // to run is in the releases that the hub knows. Without an environment, those count in which a release has the version.
 func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Query) (fleet.Rollout, error) {
-	r := fleet.Rollout{Environment: w.Environment, Followed: true, Published: true, Open: []fleet.OpenCluster{}, Types: []fleet.TypeRollout{}}
+	r := fleet.Rollout{Environment: w.environment, Followed: true, Published: true, Open: []fleet.OpenCluster{}, Types: []fleet.TypeRollout{}}
 	limit := q.Limit
-	q.Limit, q.Workspace, q.Workload, q.Version, q.Environment = 0, "", "", "", w.Environment // whatever they run now
+	q.Limit, q.Workspace, q.Workload, q.Version, q.Environments = 0, "", "", "", w.Environments // whatever they run now
 	clusters, err := a.Clusters(ctx, q)
 	if err != nil {
 		return r, err
@@ -60,7 +60,7 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 	for _, d := range running.Deployments {
 		deployments[d.ClusterUID] = append(deployments[d.ClusterUID], d)
 	}
-	counted := map[string]bool{w.Environment: true} // environments
+	counted := map[string]bool{w.environment: true} // environments
 	for _, c := range clusters.Clusters {
 		if slices.Contains(slices.Collect(maps.Values(meant.of(c))), w.Version) {
 			counted[c.Environment] = true
@@ -70,7 +70,7 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 	for _, c := range clusters.Clusters {
 		versions := meant.of(c)
 		switch {
-		case len(versions) == 0 || !counted[c.Environment] && w.Environment == "":
+		case len(versions) == 0 || !counted[c.Environment] && w.environment == "":
 			continue
 		case c.Reporting == store.NotReporting:
 			r.NotReporting++

@@ -3,6 +3,7 @@ package fleetcmd
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,7 +36,7 @@ func told(versions map[string]string, sites ...site) canned {
 	return canned{
 		clusters: func(q fleet.Query) (all fleet.Clusters, _ error) {
 			for _, s := range sites {
-				if q.Environment != "" && q.Environment != s.environment {
+				if len(q.Environments) > 0 && !slices.Contains(q.Environments, s.environment) {
 					continue
 				}
 				c := fleet.Cluster{ClusterStatus: store.ClusterStatus{State: s.state}}

@@ -79,7 +79,7 @@ func (l *looking) open(cmd *cobra.Command, args []string) (fleet.Answers, error)
 // Clusters implements fleet.Answers for conditions on ring, type and labels.
 func (s *standIn) Clusters(ctx context.Context, q fleet.Query) (fleet.Clusters, error) {
 	list := fleet.Clusters{Clusters: []fleet.Cluster{}}
-	if only := (fleet.Query{Environment: q.Environment, Ring: q.Ring, Type: q.Type, Selector: q.Selector}); fmt.Sprint(only) != fmt.Sprint(q) {
+	if only := (fleet.Query{Environments: q.Environments, Ring: q.Ring, Type: q.Type, Selector: q.Selector}); fmt.Sprint(only) != fmt.Sprint(q) {
 		return list, cli.Usagef("without a hub, --ring, --type and --selector choose clusters, and no other flag")
 	}
 	selector, err := labels.Parse(q.Selector)

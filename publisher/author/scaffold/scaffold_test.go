@@ -24,7 +24,7 @@ func start(t *testing.T, flavour string) string {
 
 func requireClean(t *testing.T, dir string) {
 	t.Helper()
-	result, err := findings.Collect(t.Context(), platform.Source{Platform: dir}, findings.Options{})
+	result, err := findings.Collect(t.Context(), []platform.Source{{Platform: dir}}, findings.Options{})
 	require.NoError(t, err)
 	for _, f := range result.Findings {
 		require.Equal(t, "note", f.Severity, "%s:%d: %s: %s", f.File, f.Line, f.Code, f.Message)
@@ -119,7 +119,7 @@ func TestNewObjectsGoWhereTheirKindLies(t *testing.T) {
 	found, err := p.Mistakes(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, found)
-	result, err := findings.Collect(t.Context(), platform.Source{Platform: dir, Environment: "dev", Bases: []string{dir}, Workloads: map[string]string{"shop": t.TempDir()}}, findings.Options{})
+	result, err := findings.Collect(t.Context(), []platform.Source{{Platform: dir, Environment: "dev", Bases: []string{dir}, Workloads: map[string]string{"shop": t.TempDir()}}}, findings.Options{})
 	require.NoError(t, err)
 	require.Zero(t, result.Errors, "%v", result.Findings)
 }
