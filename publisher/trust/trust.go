@@ -99,7 +99,10 @@ func Recognise[T any](t Signers, verify func(bundle.Trust) (T, error)) (v T, cur
 	return v, false, err
 }
 
-// CheckKeys returns an error unless keys may sign under t.
+// ErrNoReleaseKey means that a key may not sign by the trust document in force.
+var ErrNoReleaseKey = errors.New("no release key")
+
+// CheckKeys returns an error unless keys may sign under t. For a key that the trust document does not name, it wraps ErrNoReleaseKey.
 func (t Signers) CheckKeys(keys []*keys.Key) error {
 	if len(keys) == 0 {
 		return usage.Errorf("nobody signs: give a key")
@@ -119,7 +122,7 @@ func (t Signers) CheckKeys(keys []*keys.Key) error {
 		}
 	}
 	if len(strangers) > 0 {
-		return usage.Errorf("no release key in version %d of the trust document: %s; those are %s",
+		return usage.Errorf("%w in version %d of the trust document: %s; those are %s", ErrNoReleaseKey,
 			t.Document.Version, strings.Join(strangers, ", "), listKeys(NamesOf(t.Document.Release.Keys)))
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -46,6 +47,8 @@ func RegistryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Denied, err, `"wherry trust rotate" begins a version with a new validity`)
 	case errors.As(err, &refusal):
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
+	case errors.Is(err, trust.ErrNoReleaseKey):
+		return cli.Fail(cli.Usage, err, `sign with one of those; "wherry trust add-key" begins a version with another one`)
 	case errors.As(err, &option):
 		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, archive.ErrDamaged):

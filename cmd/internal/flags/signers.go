@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -38,6 +39,10 @@ type Signers struct {
 	origins       map[string]string // of keys and signers that Default has found
 	cosign        string
 	password      Password
+
+	releases bool               // releases are signed, so that the settings have to name the keys
+	newKey   bool               // but for a new one
+	settings *settings.Settings // nil before Default
 }
 
 // AddTo adds the flags, of which one has to name a key.
@@ -56,8 +61,18 @@ func (f *Signers) AddOptional(cmd *cobra.Command) {
 	cli.Rare(cmd, "cosign", "password-file")
 }
 
+// AddReleases is AddOptional for a command that signs releases with keys that the settings have to name, if they name any. It adds
+// --new-key.
+func (f *Signers) AddReleases(cmd *cobra.Command) {
+	f.releases = true
+	f.AddOptional(cmd)
+	cmd.Flags().BoolVar(&f.newKey, "new-key", false, "sign with a key that the settings do not name yet; agents that do not know it keep what they run")
+	cli.Rare(cmd, "new-key")
+}
+
 // Default takes the settings' keys if no flag gives any. It returns an error if there are none either.
 func (f *Signers) Default(s *settings.Settings) error {
+	f.settings = s
 	if len(f.keys)+len(f.signers) > 0 {
 		return nil
 	}
@@ -80,7 +95,7 @@ func (f *Signers) Default(s *settings.Settings) error {
 func (f *Signers) PasswordFromStdin() bool { return f.password.file == "-" }
 
 // Open opens all keys, in the order of --key and then of --signer. They work while the command
-// does, and no two of them are the same.
+// does, and no two of them are the same. A key that may not sign releases by the settings is an error.
 func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 	// Report wrong flags before asking for a password.
 	if slices.Contains(f.keys, "") {
@@ -123,7 +138,66 @@ func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 			return nil, from(f.origins[s], err)
 		}
 	}
-	return opened, nil
+	return opened, f.checkNamed(cmd, opened)
+}
+
+// checkNamed returns an error if releases are signed with a key that the settings do not name: agents would refuse them. With a trust
+// document, that document says who may sign.
+func (f *Signers) checkNamed(cmd *cobra.Command, opened []*keys.Key) error {
+	if !f.releases || f.newKey || f.settings == nil || len(f.settings.Keys) == 0 || cmd.Flags().Changed("trust") {
+		return nil
+	}
+	named, err := (&Trust{keys: f.settings.Keys}).ReadKeys()
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, k := range named {
+		id, err := bundle.KeyID(k)
+		if err != nil {
+			return err
+		}
+		known[id] = true
+	}
+	names := slices.Concat(f.keys, f.signers)
+	for i, key := range opened {
+		id, err := bundle.KeyID(key.Public())
+		if err != nil {
+			return err
+		}
+		if known[id] {
+			continue
+		}
+		name := fmt.Sprintf("--signer %d", i-len(f.keys)+1) // a URI may have a PIN in it
+		if i < len(f.keys) {
+			name = "--key " + names[i]
+		}
+		if origin := f.origins[names[i]]; origin != "" {
+			name = origin + ": signWith: " + strings.TrimPrefix(name, "--key ")
+		}
+		return cli.Fail(cli.Denied, fmt.Errorf("%s is not the key of %s (%s): agents that know only that refuse what it signs", name, texts(f.settings.Keys), f.settings.Keys[0].Origin), f.rightKey())
+	}
+	return nil
+}
+
+// rightKey is the hint that leads back to a key which the settings name.
+func (f *Signers) rightKey() string {
+	right := "sign with the private key of " + texts(f.settings.Keys)
+	if beside := strings.TrimSuffix(f.settings.Keys[0].Text, ".pub") + ".key"; len(f.origins) == 0 && len(f.settings.SignWith) > 0 {
+		right = fmt.Sprintf("leave out --key and --signer to sign with %s (%s)", texts(f.settings.SignWith), f.settings.SignWith[0].Origin)
+	} else if _, err := os.Stat(beside); err == nil {
+		right = "pass --key " + beside
+	}
+	return right + "; if the key is a new one, pass --new-key, and give its public half to every agent"
+}
+
+// texts lists values.
+func texts(all []settings.Value) string {
+	var list []string
+	for _, v := range all {
+		list = append(list, show.Line(v.Text))
+	}
+	return strings.Join(list, ", ")
 }
 
 // from adds the origin of a setting to an error about it.

@@ -103,7 +103,7 @@ Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if on
 	p.Source.AddReading(cmd)
 	p.Source.Cache.AddTo(cmd)
 	p.Registry.AddTo(cmd)
-	p.signers.AddOptional(cmd)
+	p.signers.AddReleases(cmd)
 	p.forge.AddTo(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()

@@ -92,7 +92,7 @@ that asks for, from a timer, or with --watch, so that releases never expire.
 	p.source.AddTo(cmd)
 	p.source.AddAssignments(cmd)
 	p.registry.AddTo(cmd)
-	p.signers.AddOptional(cmd)
+	p.signers.AddReleases(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()
 	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")

@@ -55,7 +55,7 @@ of agents without a ring. The exit code is 5 where a trust document asks for mor
 		RunE: m.run,
 	}
 	m.registry.AddTo(cmd)
-	m.signers.AddOptional(cmd)
+	m.signers.AddReleases(cmd)
 	cli.OutputFlag(cmd, &m.format)
 	f := cmd.Flags()
 	flags.EnvironmentFlag(cmd, &m.move.Environment, "the environment's `NAME`")

@@ -80,7 +80,7 @@ minutes. "wherry promote --watch" advances the rings of each environment of its 
 	a.AddFacts(cmd)
 	cmd.Flags().Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was released"
 	a.Registry.AddTo(cmd)
-	a.signers.AddOptional(cmd)
+	a.signers.AddReleases(cmd)
 	cli.OutputFlag(cmd, &a.format)
 	f := cmd.Flags()
 	f.StringVar(&a.to, "to", "", "the `LOCATION` to which the environment is published (default the registry of the settings)")

@@ -44,7 +44,6 @@ type signing struct {
 
 func (s *signing) addTo(cmd *cobra.Command) {
 	s.registry.AddTo(cmd)
-	s.signers.AddOptional(cmd)
 	cli.OutputFlag(cmd, &s.format)
 	flags.EnvironmentFlag(cmd, &s.environment, "the environment's `NAME`")
 	cmd.Flags().StringVar(&s.trust, "trust", "", flags.TrustUsage)
@@ -126,6 +125,7 @@ The environment is paused first, so that no automation brings the content again:
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
 	}
 	b.addTo(cmd)
+	b.signers.AddReleases(cmd)
 	f := cmd.Flags()
 	b.addReason(cmd)
 	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
@@ -151,6 +151,7 @@ pause the environment. Where all rings have the same, nothing is done.
 		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort, true) },
 	}
 	b.addTo(cmd)
+	b.signers.AddReleases(cmd)
 	b.addReason(cmd)
 	return cmd
 }

@@ -52,6 +52,7 @@ The exit code is 0 if the environment is paused.
 		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Pause) },
 	}
 	p.addTo(cmd)
+	p.signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&p.reason, "reason", "", "tell those who wait this `TEXT` (required)")
 	_ = cmd.MarkFlagRequired("reason")
 	cli.NotEmpty(cmd, "reason")
@@ -75,6 +76,7 @@ The exit code is 0 if the environment is not paused.
 		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Resume) },
 	}
 	p.addTo(cmd)
+	p.signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&p.reason, "reason", "", "keep this `TEXT` in the decision")
 	return cmd
 }
