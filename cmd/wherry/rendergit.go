@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outdir"
@@ -21,7 +23,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-const gitHelp = `With --to-git, the same files are committed to a branch, in FOLDER if URL#BRANCH:FOLDER names one. With
+const gitHelp = `With --to-git, the same files are committed to a branch, in FOLDER if URL#BRANCH:FOLDER names one, but for
+embedded manifests that the reconciler's object takes from their source itself. With
 --to-gitops-repo, the environment's GitOpsRepo object names URL, branch and folder. As Kalypso does, render
 pushes the branch deployment/ENVIRONMENT and keeps one change request from there up to date; --direct pushes
 to the branch itself. Without a change nothing is pushed. A change request with the same content that a
@@ -121,7 +124,11 @@ func (g *gitOutput) run(cmd *cobra.Command, place string, built platform.Built, 
 	g.opts.Timeout = timeout
 	g.opts.Force, g.opts.Keep, g.opts.WorkBranch, g.opts.Again = o.Force, o.Keep, g.work, g.again
 	g.opts.EnvironmentCommit, g.opts.Date = loaded.EnvironmentCommit, newer(loaded.EnvironmentTime, loaded.BaseTime)
-	outcome, err := g.push(cmd, result)
+	committed, followed := withoutFollowed(loaded, result)
+	if followed > 0 {
+		cmd.PrintErrf("note: embedded manifests of %s are not committed, as the reconciler takes them from the same source\n", show.Count(followed, "assignment"))
+	}
+	outcome, err := g.push(cmd, committed)
 	var answer error
 	if err == nil {
 		answer = g.print(cmd, outcome)
@@ -176,6 +183,28 @@ func (g *gitOutput) findTarget(loaded *platform.Loaded) error {
 		return cli.Fail(cli.Usage, fmt.Errorf("%s: GitOpsRepo %s: %w", r.Position, r.Name, err), "")
 	}
 	return nil
+}
+
+// withoutFollowed returns the result without the embedded files of assignments whose reconciler takes the content from the same source,
+// and the number of those: who reads the branch would apply it twice.
+func withoutFollowed(loaded *platform.Loaded, result *scheduler.Result) (*scheduler.Result, int) {
+	own := map[string]string{}
+	for _, r := range loaded.Model.Registrations() {
+		own[r.Name] = r.Workload.Repo
+	}
+	without, followed := *result, 0
+	without.ClusterTypes = slices.Clone(result.ClusterTypes)
+	for i := range without.ClusterTypes {
+		ct := &without.ClusterTypes[i]
+		ct.Assignments = slices.Clone(ct.Assignments)
+		for j := range ct.Assignments {
+			if a := &ct.Assignments[j]; artifacts.Followed(a, own[a.Registration]) {
+				a.Files = artifacts.RenderedFiles(a)
+				followed++
+			}
+		}
+	}
+	return &without, followed
 }
 
 // push commits the result, to the branch itself or with a change request.
