@@ -50,7 +50,7 @@ func (f *Finder) Find(assignments []scheduler.Assignment) ([]bundle.Artifact, []
 		return nil, nil
 	}
 	found, inputs := make([]needs, len(assignments)), make([]memo.ID, len(assignments))
-	kept := memo.Open(f.Cache, "needs "+f.Scope+"/"+assignments[0].ClusterType)
+	kept := memo.Open(f.Cache, "needs 2 "+f.Scope+"/"+assignments[0].ClusterType)
 	defer kept.Close()
 	inParallel(len(assignments), func(i int) {
 		inputs[i] = inputOf(&assignments[i])

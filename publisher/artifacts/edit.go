@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 )
@@ -39,15 +40,15 @@ func insertRef(spec, ref *yaml.Node, key string) *edit {
 
 // replaceOrInsert replaces the value of a key, or writes the key before another.
 func replaceOrInsert(mapping *yaml.Node, key, before string) *edit {
-	if value := field(mapping, key); value != nil {
+	if value := rawField(mapping, key); value != nil {
 		return replaceValue(value, "", "")
 	}
 	return insertKey(mapping, keyNode(mapping, before), key)
 }
 
-// replaceValue replaces a scalar by before, the new value and after.
+// replaceValue replaces a scalar, or an alias of one, by before, the new value and after.
 func replaceValue(value *yaml.Node, before, after string) *edit {
-	if value.Kind != yaml.ScalarNode || value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+	if scalar := resolved(value); scalar.Kind != yaml.ScalarNode || value.Style&yaml.TaggedStyle != 0 && value.ShortTag() != "!!str" {
 		return nil
 	}
 	return &edit{at: value, replace: true, before: before, after: after}
@@ -76,7 +77,7 @@ func keyNode(mapping *yaml.Node, key string) *yaml.Node {
 		return nil
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
+		if isKey(mapping.Content[i], key) {
 			return mapping.Content[i]
 		}
 	}
@@ -106,14 +107,15 @@ func spliceOf(data []byte, starts []int, w write) (splice, error) {
 	}
 	s := splice{from, from, w.before + w.value + w.after}
 	if w.replace {
-		quote, length, ok := token(data[from:], w.at)
-		if !ok {
-			return s, errNotInPlace
-		}
-		if quote == "" && w.before == "" { // 1.10 is a number
+		at, ok := writtenAt(data, from, w.at)
+		quote := at.quote
+		if quote == "" && (at.folded || w.before == "") { // 1.10 is a number
 			quote = `"`
 		}
-		s.to, s.text = from+length, quote+s.text+quote
+		if !ok || quote != "" && strings.ContainsAny(s.text, "\"'\\\n") { // what needs an escape is no version, and no image
+			return s, errNotInPlace
+		}
+		s = splice{at.from, at.to, quote + s.text + quote + at.comment}
 	}
 	return s, nil
 }
@@ -151,14 +153,38 @@ func applySplices(data []byte, splices []splice) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// byteOrderMark begins some files. YAML does not count it as a character.
+const byteOrderMark = "\ufeff"
+
+// lineStarts returns where the lines of a file begin, which break as in YAML 1.1.
 func lineStarts(data []byte) []int {
 	starts := []int{0}
-	for i, b := range data {
-		if b == '\n' {
-			starts = append(starts, i+1)
+	if bytes.HasPrefix(data, []byte(byteOrderMark)) {
+		starts[0] = len(byteOrderMark)
+	}
+	for i := 0; i < len(data); i++ {
+		if n := lineBreak(data[i:]); n > 0 {
+			starts = append(starts, i+n)
+			i += n - 1
 		}
 	}
 	return starts
+}
+
+// lineBreak is the length of the line break that data begins with; zero if there is none.
+func lineBreak(data []byte) int {
+	if data[0] == '\n' {
+		return 1
+	}
+	if data[0] < 0x80 && data[0] != '\r' {
+		return 0
+	}
+	for _, one := range []string{"\r\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		if bytes.HasPrefix(data, []byte(one)) {
+			return len(one)
+		}
+	}
+	return 0
 }
 
 // offset is where a node begins. YAML counts columns in characters.
@@ -166,29 +192,10 @@ func offset(data []byte, starts []int, n *yaml.Node) (int, bool) {
 	if n.Line < 1 || n.Line > len(starts) {
 		return 0, false
 	}
-	at, column := starts[n.Line-1], 1
-	line, _, _ := bytes.Cut(data[at:], []byte("\n"))
-	for i := range string(line) {
-		if column == n.Column {
-			return at + i, true
-		}
-		column++
+	at := starts[n.Line-1]
+	for column := 1; at < len(data) && column < n.Column; column++ {
+		_, size := utf8.DecodeRune(data[at:])
+		at += size
 	}
-	return 0, false
-}
-
-// token measures the scalar that data begins with, and says how it is quoted.
-func token(data []byte, n *yaml.Node) (quote string, length int, ok bool) {
-	switch {
-	case bytes.HasPrefix(data, []byte(n.Value)) && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0:
-		return "", len(n.Value), n.Value != ""
-	case n.Style&yaml.SingleQuotedStyle != 0:
-		quote = "'"
-	case n.Style&yaml.DoubleQuotedStyle != 0:
-		quote = `"`
-	default:
-		return "", 0, false
-	}
-	whole := quote + n.Value + quote // what needs an escape is no version, and no image
-	return quote, len(whole), bytes.HasPrefix(data, []byte(whole))
+	return at, at < len(data)
 }

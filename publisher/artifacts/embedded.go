@@ -83,13 +83,21 @@ type ImagePlace struct {
 }
 
 // ImagePlaces returns where the digests of images belong in files of objects, in the order of the files. Images that have a
-// digest, and those that are not written in a way that can be replaced, have no place.
-func ImagePlaces(files []scheduler.File) []ImagePlace {
-	var places []ImagePlace
-	needs, _ := needsOf(&scheduler.Assignment{Files: files}) // files that are no YAML have no images
+// digest have no place. Missed says of each other image that has none where it is, and why.
+func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) {
+	found, _ := scan(&scheduler.Assignment{Files: files}) // files that are no YAML have no images
 	starts := map[int][]int{}
-	for _, n := range needs {
-		if n.Kind != bundle.ArtifactImage || n.edit == nil || n.unpinnable != "" {
+	missed = found.missed
+	for _, n := range found.needs {
+		if n.Kind != bundle.ArtifactImage || n.Revision != "" {
+			continue
+		}
+		if n.unpinnable != "" {
+			missed = append(missed, n.place+": "+n.unpinnable)
+			continue
+		}
+		if n.edit == nil {
+			missed = append(missed, n.notInPlace())
 			continue
 		}
 		data := files[n.file].Data
@@ -99,13 +107,14 @@ func ImagePlaces(files []scheduler.File) []ImagePlace {
 		const mark = "\x00"
 		s, err := spliceOf(data, starts[n.file], write{n.edit, mark})
 		if err != nil {
+			missed = append(missed, n.notInPlace())
 			continue
 		}
 		p := ImagePlace{Source: n.Source, File: n.file, From: s.from, To: s.to}
 		p.Before, p.After, _ = strings.Cut(s.text, mark)
 		places = append(places, p)
 	}
-	return places
+	return places, missed
 }
 
 // Images lists the images that files of objects name, each once.

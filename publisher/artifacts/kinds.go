@@ -150,16 +150,17 @@ func isRange(version string) bool {
 
 // prebuiltPackage names the package of a registry that an assignment consists of.
 func (s *scanner) prebuiltPackage(o placedObject, ref *yaml.Node) {
-	if ref == nil || ref.Kind != yaml.ScalarNode {
+	name := scalarText(ref)
+	if name == "" {
 		return
 	}
-	src, err := sources.ParseOCI(bundle.ArtifactZarf, ref.Value)
+	src, err := sources.ParseOCI(bundle.ArtifactZarf, name)
 	n := need{Source: src}
 	switch {
 	case err != nil:
 		n.unpinnable = err.Error()
 	case n.Revision == "":
-		n.edit = replaceValue(ref, ref.Value+"@", "")
+		n.edit = replaceValue(ref, name+"@", "")
 	}
 	s.add(o, ref, n)
 }
@@ -182,7 +183,7 @@ func (s *scanner) zarfPackage(o placedObject) {
 			}
 		}
 		for _, repo := range items(component, "repos") {
-			where, version, _ := strings.Cut(repo.Value, "@")
+			where, version, _ := strings.Cut(scalarText(repo), "@")
 			n := need{Source: argoGit(where, version)}
 			if n.Revision == "" {
 				n.edit = replaceValue(repo, where+"@", "")

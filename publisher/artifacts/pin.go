@@ -131,7 +131,7 @@ func (p *pinning) assignment(a *scheduler.Assignment) error {
 				continue
 			}
 			w := write{n.edit, n.exact(p.found[n.Source])}
-			if !w.replace || w.at.Value != w.before+w.value { // it may be exact already, as a chart's version
+			if !w.replace || resolved(w.at).Value != w.before+w.value { // it may be exact already, as a chart's version
 				writes = append(writes, w)
 			}
 		}
@@ -150,18 +150,43 @@ func (p *pinning) assignment(a *scheduler.Assignment) error {
 func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 	var errs []error
 	for _, n := range needs {
+		problem := n.unwritable(a, nil)
 		switch found := p.found[n.Source]; {
-		case n.unpinnable != "":
-			errs = append(errs, fmt.Errorf("%s: %s", n.place, n.unpinnable))
+		case problem != "":
+			errs = append(errs, errors.New(problem))
 		case found.Err != nil:
 			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.Reference(), found.Err))
-		case n.file < 0 && n.Kind == bundle.ArtifactGit && mentions(a, n.URL):
-			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.URL)))
-		case n.file >= 0 && n.edit == nil && n.Revision == "":
-			errs = append(errs, fmt.Errorf("%s: the reference to %s %w", n.place, n.Reference(), errNotInPlace))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// unwritable says why a need of a cannot be pinned, whatever it resolves to; empty if it can. With starts, in which the starts of
+// the lines of files are kept, the place to write to is looked at, too.
+func (n need) unwritable(a *scheduler.Assignment, starts map[int][]int) string {
+	switch {
+	case n.unpinnable != "":
+		return n.place + ": " + n.unpinnable
+	case n.file < 0 && n.Kind == bundle.ArtifactGit && mentions(a, n.URL):
+		return fmt.Sprintf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.URL))
+	case n.file >= 0 && n.edit == nil && n.Revision == "":
+		return n.notInPlace()
+	case n.file < 0 || n.edit == nil || starts == nil:
+		return ""
+	}
+	data := a.Files[n.file].Data
+	if starts[n.file] == nil {
+		starts[n.file] = lineStarts(data)
+	}
+	if _, err := spliceOf(data, starts[n.file], write{n.edit, ""}); err != nil {
+		return n.notInPlace()
+	}
+	return ""
+}
+
+// notInPlace is the text about a reference that cannot be replaced.
+func (n need) notInPlace() string {
+	return fmt.Sprintf("%s: the reference to %s %v", n.place, n.Reference(), errNotInPlace)
 }
 
 // exact returns the value to write for a need.

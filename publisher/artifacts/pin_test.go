@@ -128,6 +128,7 @@ func TestPinWritesCommitsWhereSourcesNameBranches(t *testing.T) {
 		"Argo CD's branch":       {argo("source: {repoURL: GITURL, targetRevision: dev, path: ./x}\n"), argo("source: {repoURL: GITURL, targetRevision: \"" + dev + "\", path: ./x}\n")},
 		"Argo CD's default":      {argo("sources:\n  - repoURL: 'GITURL'\n    path: x\n"), argo("sources:\n  - targetRevision: \"" + two + "\"\n    repoURL: 'GITURL'\n    path: x\n")},
 		"Argo CD's range":        {argo("source:\n    repoURL: GITURL\n    targetRevision: 'v1.2.*' # not later\n"), argo("source:\n    repoURL: GITURL\n    targetRevision: '" + one + "' # not later\n")},
+		"a block text":           {argo("source:\n    repoURL: GITURL\n    targetRevision: >- # newest\n      dev\n    path: x\n"), argo("source:\n    repoURL: GITURL\n    targetRevision: \"" + dev + "\" # newest\n    path: x\n")},
 		"two objects":            {head + "  ref: {branch: dev}\n  url: GITURL\n---\n" + head + "  ref: {branch: main}\n  url: GITURL\n", head + "  ref: {\"commit\": \"" + dev + "\", branch: dev}\n  url: GITURL\n---\n" + head + "  ref: {\"commit\": \"" + two + "\", branch: main}\n  url: GITURL\n"},
 		"an anchor": {
 			"kind: List\nitems:\n- apiVersion: source.toolkit.fluxcd.io/v1\n  kind: GitRepository\n  spec: &s {url: GITURL, ref: {branch: dev}}\n- apiVersion: source.toolkit.fluxcd.io/v1\n  kind: GitRepository\n  spec: *s\n",
@@ -198,7 +199,6 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 		"no server":      {fluxGit(dead.URL+"/x", "branch: main"), `reconciler.yaml:8: GitRepository "app": resolve ` + dead.URL + `/x#main: `},
 		"a local file":   {fluxGit("file://"+s.repo, "branch: main"), "not the URL of a remote repository"},
 		"a local path":   {fluxGit(s.repo, "branch: main"), "not the URL of a remote repository"},
-		"a block text":   {"apiVersion: argoproj.io/v1alpha1\nkind: Application\nmetadata: {name: x}\nspec:\n  source:\n    repoURL: GITURL\n    targetRevision: >-\n      main\n", "is not written in a way that can be replaced in place"},
 		"no such image":  {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{image: 'HOST/org/app:9'}]}\n", `reconciler.yaml:4: Pod "p": resolve HOST/org/app:9: there is no 9`},
 		"no image":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{image: '${X}'}]}\n", `Pod "p": image "${X}"`},
 		"no such chart":  {"apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec: {source: {repoURL: CHARTS, chart: mq, targetRevision: 1.x}}\n", `the repository has no chart "mq"`},

@@ -40,6 +40,16 @@ type scanner struct {
 	unlisted bool
 	file     int
 	path     string
+	// seen are the parts with an anchor of the object at hand that were looked at for images: it may be used many times, and in circles.
+	seen map[part]bool
+	// missed names the fields for images of custom resources that hold something else.
+	missed []string
+}
+
+// part is a node of an object, outside of its spec or inside.
+type part struct {
+	node   *yaml.Node
+	inSpec bool
 }
 
 type chartRepository struct {
@@ -95,7 +105,8 @@ func mayNeed(f scheduler.File) bool {
 }
 
 func mayName(data []byte) bool {
-	return slices.ContainsFunc([]string{"image", "fluxcd.io", argo, "Zarf"}, func(word string) bool {
+	// A word may be written with escapes, and the file in UTF-16.
+	return bytes.ContainsAny(data, "\\\x00") || slices.ContainsFunc([]string{"image", "fluxcd.io", argo, "Zarf"}, func(word string) bool {
 		return bytes.Contains(data, []byte(word))
 	})
 }
@@ -167,9 +178,10 @@ func (s *scanner) object(o placedObject) {
 	case kind == "ZarfPackageConfig":
 		s.zarfPackage(o)
 	case group == "wherry.dev" && kind == "ZarfPackage":
-		s.prebuiltPackage(o, field(spec, "package"))
+		s.prebuiltPackage(o, rawField(spec, "package"))
 	case group == fluxSources, group == fluxImages, group == "" && (kind == "ConfigMap" || kind == "Secret"):
 	default:
+		s.seen = nil
 		s.images(o, o.node, false)
 	}
 }
@@ -195,42 +207,51 @@ func (s *scanner) follow(o placedObject, spec *yaml.Node) {
 
 // add notes a need of o, named at node.
 func (s *scanner) add(o placedObject, node *yaml.Node, n need) {
+	n.file, n.place = s.file, s.place(o, node)
+	s.needs = append(s.needs, n)
+}
+
+// place returns the place of a node of an object, for messages.
+func (s *scanner) place(o placedObject, node *yaml.Node) string {
 	line := o.node.Line
 	if node != nil {
 		line = node.Line
 	}
 	_, kind := o.groupKind()
-	n.file = s.file
-	n.place = fmt.Sprintf("%s:%d: %s %q", s.path, line, kind, text(o.node, "metadata", "name"))
-	s.needs = append(s.needs, n)
+	return fmt.Sprintf("%s:%d: %s %q", s.path, line, kind, text(o.node, "metadata", "name"))
 }
 
 // images finds what pods run, at whatever depth: in fields named image, of containers and, where the value
 // can be nothing else, of custom resources.
 func (s *scanner) images(o placedObject, n *yaml.Node, inSpec bool) {
+	if n = resolved(n); n == nil || s.seen[part{n, inSpec}] {
+		return
+	}
+	if n.Anchor != "" {
+		if s.seen == nil {
+			s.seen = map[part]bool{}
+		}
+		s.seen[part{n, inSpec}] = true
+	}
 	if n.Kind == yaml.SequenceNode {
 		for _, item := range n.Content {
 			s.images(o, item, inSpec)
 		}
 	}
-	if n.Kind != yaml.MappingNode {
-		return
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i].Value, n.Content[i+1]
+	content := pairs(n)
+	for i := 0; i+1 < len(content); i += 2 {
+		key, value := scalarText(content[i]), content[i+1]
 		switch {
-		case slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key) && value.Kind == yaml.SequenceNode:
-			for _, container := range value.Content {
-				if image := field(container, "image"); image != nil {
+		case slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key) && resolved(value).Kind == yaml.SequenceNode:
+			for _, container := range resolved(value).Content {
+				if image := rawField(container, "image"); image != nil {
 					s.image(o, image)
 				}
 			}
 		case key == "image" && field(value, "reference") != nil: // a volume of a pod
-			s.image(o, field(value, "reference"))
-		case key == "image" && inSpec && value.Kind == yaml.ScalarNode && strings.ContainsAny(value.Value, "/:@"):
-			if _, err := sources.ParseImage(value.Value); err == nil {
-				s.image(o, value)
-			}
+			s.image(o, rawField(value, "reference"))
+		case key == "image" && inSpec && scalarText(value) != "":
+			s.imageOfResource(o, value)
 		case key == "values" || key == "valuesObject": // of a chart, whose templates alone define their meaning
 		default:
 			s.images(o, value, inSpec || key == "spec")
@@ -238,17 +259,28 @@ func (s *scanner) images(o placedObject, n *yaml.Node, inSpec bool) {
 	}
 }
 
-func (s *scanner) image(o placedObject, value *yaml.Node) {
-	if value.Kind != yaml.ScalarNode || value.Value == "" {
+// imageOfResource is the value of a field named image of a custom resource.
+func (s *scanner) imageOfResource(o placedObject, value *yaml.Node) {
+	name := scalarText(value)
+	if _, err := sources.ParseImage(name); err == nil && strings.ContainsAny(name, "/:@") {
+		s.image(o, value)
 		return
 	}
-	src, err := sources.ParseImage(value.Value)
+	s.missed = append(s.missed, fmt.Sprintf("%s: image %q cannot be told from another text; write it with its registry, as in docker.io/library/nginx:1.29", s.place(o, value), name))
+}
+
+func (s *scanner) image(o placedObject, value *yaml.Node) {
+	name := scalarText(value)
+	if name == "" {
+		return
+	}
+	src, err := sources.ParseImage(name)
 	n := need{Source: src}
 	if err != nil {
 		n.URL, n.unpinnable = "", err.Error()
 	}
 	if n.Revision == "" {
-		n.edit = replaceValue(value, value.Value+"@", "")
+		n.edit = replaceValue(value, name+"@", "")
 	}
 	s.add(o, value, n)
 }

@@ -23,6 +23,8 @@ type built struct {
 	// Files are below manifests and charts, sorted by path; Places are the images in them without digest.
 	Files  []scheduler.File
 	Places []artifacts.ImagePlace
+	// Missed names the images that cannot get a digest, and says why.
+	Missed []string
 	// Descriptors are the DeploymentDescriptors below Dir.
 	Dir         string
 	Descriptors []artifacts.Descriptor
@@ -150,7 +152,7 @@ func (q request) key(how method) string {
 		text = fmt.Append(nil, parts...)
 	}
 	sum := sha256.Sum256(text)
-	return "embedded-" + hex.EncodeToString(sum[:])
+	return "embedded-2-" + hex.EncodeToString(sum[:])
 }
 
 // entry is what the cache keeps: content, and the objects that it was built from.
@@ -167,7 +169,7 @@ func (r *reader) cached(ctx context.Context, t *tree, q request, how method, key
 		if made, err = r.make(ctx, t, q, how); err != nil {
 			return nil, err
 		}
-		made.Places = artifacts.ImagePlaces(made.Files)
+		made.Places, made.Missed = artifacts.ImagePlaces(made.Files)
 		made.inspect()
 		r.keep(t, key, made)
 	}

@@ -62,7 +62,7 @@ func (id objectID) in(namespace string) objectID {
 }
 
 // Warnings returns warnings about the embedded objects of the assignments of result, by cluster type and assignment:
-// secrets, objects that could not be rendered, and objects that two assignments of one cluster type have. The agent reports
+// images without a digest, secrets, objects that could not be rendered, and objects that two assignments of one cluster type have. The agent reports
 // such an object as a conflict, and applies it for one of them.
 func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 	var all []Warning
@@ -79,6 +79,9 @@ func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 			}
 			for _, f := range c.warnings {
 				warn(f)
+			}
+			for _, m := range c.Missed {
+				warn(finding.Finding{Code: finding.CodeImageMissed, Message: finding.Sentence("%s", m), Hint: "clusters run whatever its tag is then; write it in a way that can be pinned, or name its digest"})
 			}
 			for _, s := range c.Secrets {
 				warn(finding.Finding{Code: finding.CodeSecret, Message: s + " travels in the bundle, where everybody who may read the registry can read it", Hint: "have the site make the Secret, or use sealed or external secrets"})

@@ -112,6 +112,8 @@ const (
 	CodeNeedsAgent      = "N1704"
 	CodeNotEmbedded     = "E1705"
 	CodeNotCarried      = "E1706"
+	CodeNotPinned       = "E1707"
+	CodeImageMissed     = "W1708"
 
 	// Checks of the platform.
 	CodeCheck           = "E1801"
