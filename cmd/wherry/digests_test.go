@@ -22,7 +22,6 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/rogpeppe/go-internal/testscript"
-	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -289,7 +288,7 @@ func (d *digester) digests(dir string, env, source []string) ([]string, error) {
 	if err := line("tree", code, func() (string, error) { return sumOfFolder(tree) }); err != nil || code > 1 {
 		return lines, err
 	}
-	if _, code, err = d.run(dir, env, append([]string{"publish", "--to", "oci-layout:" + layout, "--key", d.key}, source...)...); err != nil {
+	if _, code, err = d.run(dir, env, append([]string{"publish", "--to", "oci-layout:" + layout, "--key", d.key, "--new-key"}, source...)...); err != nil {
 		return nil, err
 	}
 	if err := line("releases", code, func() (string, error) { return sumOfLayout(layout) }); err != nil || code > 1 {
@@ -450,21 +449,18 @@ func sourceArguments(args []string, workdir string) (source []string, ok bool) {
 	if err != nil || cmd.ParseFlags(rest) != nil {
 		return nil, false
 	}
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch f.Name {
-		case "environment", "base", "workload", "mirror", "assignments", "commit":
-			values := []string{f.Value.String()}
-			if list, ok := f.Value.(pflag.SliceValue); ok {
-				values = list.GetSlice()
-			}
-			for _, v := range values {
-				source = append(source, "--"+f.Name+"="+v)
-			}
+	for i, arg := range rest {
+		name, value, given := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if !given && i+1 < len(rest) {
+			value = rest[i+1]
 		}
-	})
+		if slices.Contains([]string{"e", "-environment", "-base", "-workload", "-mirror", "-assignments", "-commit"}, name) && strings.HasPrefix(arg, "-") {
+			source = append(source, "-"+name, value)
+		}
+	}
 	source = append(source, cmd.Flags().Args()...)
 	volatile := func(arg string) bool {
-		return strings.Contains(arg, workdir) || strings.Contains(arg, "127.0.0.1") || arg == "--assignments=-"
+		return strings.Contains(arg, workdir) || strings.Contains(arg, "127.0.0.1") || arg == "-"
 	}
 	return source, !slices.ContainsFunc(source, volatile)
 }

@@ -78,7 +78,7 @@ func misbehave(args ...string) int {
 // The programs that scripts run.
 const program, agentProgram = "wherry", "wherry-agent"
 
-// programs is the folder that has them.
+// programs is the folder that has them, and the examples.
 var programs string
 
 // withPrograms runs the tests with this test program under the names of the programs, in the path. testscript.Main would
@@ -94,6 +94,10 @@ func (p withPrograms) Run() int {
 		panic(err)
 	}
 	defer os.RemoveAll(programs)
+	// The examples lie in no git repository there, so that no release has a commit of ours.
+	if err := os.CopyFS(filepath.Join(programs, "examples"), os.DirFS("../../examples")); err != nil {
+		panic(err)
+	}
 	for _, name := range []string{program, agentProgram} {
 		if err := os.Link(self, filepath.Join(programs, name)); err != nil {
 			panic(err)
@@ -115,10 +119,14 @@ func (p withPrograms) Run() int {
 //	gitworktree DIR BRANCH VAR      commits all of DIR to the repository in it, made if need be; $VAR is the commit
 //	expand FILE                     replaces $VARIABLES in a file
 //
-// $EXAMPLES is the project's folder of examples. With -update, the files that scripts compare with are rewritten.
+// $EXAMPLES is a copy of the project's folder of examples, and $SOURCE the project's folder. With -update, the files that scripts compare with are rewritten.
 func TestScripts(t *testing.T) {
 	params := scriptParams(t)
 	params.Dir = "testdata/script"
+	if !*inProcess && *digestsOf == "" {
+		testscript.Run(t, params) // whose digests were compared by the run with workers
+		return
+	}
 	list, setup := newDigestList(t), params.Setup
 	t.Cleanup(func() { list.check(t) })
 	params.Setup = func(env *testscript.Env) error {
@@ -139,8 +147,9 @@ func scriptParams(t *testing.T) testscript.Params {
 	return testscript.Params{
 		UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
-			examples, err := filepath.Abs("../../examples")
-			env.Setenv("EXAMPLES", examples)
+			source, err := filepath.Abs("../..")
+			env.Setenv("SOURCE", source)
+			env.Setenv("EXAMPLES", filepath.Join(programs, "examples"))
 			env.Setenv("GOGC", "off") // a thousand processes live for a moment each, and a fourth of that is garbage collection
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			for _, of := range []string{"AUTHOR", "COMMITTER"} { // so that a commit is the same in each run
