@@ -198,7 +198,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"migrate":      nil,
 			"starter":      nil,
 
-			"forge/forgetest": nil,
+			"forge/forgetest": {"gittest"},
 
 			"gittest":      nil,
 			"keytest":      {"keys"},

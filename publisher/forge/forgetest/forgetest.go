@@ -10,8 +10,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -24,6 +26,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 // The repository that every server has.
@@ -215,25 +219,19 @@ func (s *Server) runGit(args ...string) (string, error) {
 // Commit adds a commit with one file to a branch, which it makes from dev if need be, as a person would.
 func (s *Server) Commit(branch, file, text string) (commit string) {
 	s.t.Helper()
-	parent, err := s.runGit("rev-parse", "--verify", "--quiet", "refs/heads/"+branch)
-	if err != nil {
-		parent = s.RunGit("rev-parse", "refs/heads/dev")
+	heads := s.readHeads()
+	parent, ok := heads[branch]
+	if !ok {
+		parent = heads["dev"]
 	}
-	index := filepath.Join(s.t.TempDir(), "index")
-	run := func(stdin string, args ...string) string {
-		cmd := exec.Command("git", append([]string{"--git-dir=" + s.Git}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_INDEX_FILE="+index, "GIT_CONFIG_NOSYSTEM=1", "HOME="+s.Git)
-		cmd.Stdin = strings.NewReader(stdin)
-		out, err := cmd.CombinedOutput()
-		require.NoError(s.t, err, string(out))
-		return strings.TrimSpace(string(out))
-	}
-	run("", "read-tree", parent)
-	blob := run(text, "hash-object", "-w", "--stdin")
-	run("", "update-index", "--add", "--cacheinfo", "100644,"+blob+","+file)
-	commit = s.RunGit("commit-tree", run("", "write-tree"), "-p", parent, "-m", "By hand")
-	s.RunGit("update-ref", "refs/heads/"+branch, commit)
-	return commit
+	// One process: with an index and plumbing commands it takes eight.
+	cmd := exec.Command("git", "--git-dir="+s.Git, "fast-import", "--quiet", "--done")
+	cmd.Stdin = strings.NewReader(fmt.Sprintf(
+		"commit refs/heads/%s\nmark :1\ncommitter Ann <ann@example.com> 1700000000 +0000\ndata 8\nBy hand\n\nfrom %s\nM 100644 inline %s\ndata %d\n%s\nget-mark :1\ndone\n",
+		branch, parent, file, len(text), text))
+	out, err := cmd.CombinedOutput()
+	require.NoError(s.t, err, string(out))
+	return strings.TrimSpace(string(out))
 }
 
 // Protect has the server refuse pushes to a branch, as a protected branch does.
@@ -245,20 +243,23 @@ func (s *Server) Protect(branch string) {
 }
 
 func (s *Server) initGit() {
-	require.NoError(s.t, os.MkdirAll(filepath.Dir(s.Git), 0o755))
-	s.RunGit("init", "--quiet", "--bare", "--initial-branch=dev", s.Git)
-	for _, setting := range []string{"http.receivepack", "uploadpack.allowFilter", "uploadpack.allowAnySHA1InWant"} {
-		s.RunGit("config", setting, "true")
-	}
+	gittest.CommitFiles(s.t, s.Git, "dev", map[string]string{"README.md": "Contoso\n"})
+	config, err := os.OpenFile(filepath.Join(s.Git, "config"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(s.t, err)
+	_, err = config.WriteString("[http]\nreceivepack = true\n[uploadpack]\nallowFilter = true\nallowAnySHA1InWant = true\n[receive]\nautogc = false\n")
+	require.NoError(s.t, errors.Join(err, config.Close()))
 	require.NoError(s.t, os.MkdirAll(filepath.Join(s.Git, "hooks"), 0o755))
-	empty := s.RunGit("hash-object", "-t", "tree", "-w", "/dev/null")
-	s.RunGit("update-ref", "refs/heads/dev", s.RunGit("commit-tree", empty, "-m", "Begin"))
-	s.Commit("dev", "README.md", "Contoso\n")
 }
+
+// backend returns the path of the program git-http-backend; the program git would only start it.
+var backend = sync.OnceValues(func() (string, error) {
+	folder, err := exec.Command("git", "--exec-path").Output()
+	return filepath.Join(strings.TrimSpace(string(folder)), "git-http-backend"), err
+})
 
 // git serves the repository by git's own program, to those whose password is a token.
 func (s *Server) git(root string) http.Handler {
-	program, err := exec.LookPath("git")
+	program, err := backend()
 	require.NoError(s.t, err)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, password, _ := r.BasicAuth()
@@ -274,7 +275,7 @@ func (s *Server) git(root string) http.Handler {
 		}
 		r.URL.Path = strings.Replace(r.URL.Path, "/"+Repository+"/", "/"+filepath.Base(s.Git)+"/", 1)
 		backend := &cgi.Handler{
-			Path: program, Args: []string{"http-backend"}, Stderr: io.Discard,
+			Path: program, Stderr: io.Discard,
 			Env: []string{"GIT_PROJECT_ROOT=" + root, "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=" + root, "REMOTE_USER=robot"},
 		}
 		backend.ServeHTTP(w, r)
@@ -390,7 +391,7 @@ func (s *Server) answer(r route, req *http.Request) answer {
 	case r.writes && token != Writer:
 		return s.refuse(http.StatusForbidden, "Resource not accessible by this token")
 	}
-	s.readHeads()
+	s.heads = s.readHeads() // once for each call, since a list needs many of them
 	c := &call{Request: req, s: s}
 	if problem := check(r.query, req.URL.Query()); problem != "" {
 		s.t.Errorf("forgetest: %s: query %s", r.pattern, problem)
@@ -453,17 +454,26 @@ func (c *call) change(name string) *Change {
 	return nil
 }
 
-// readHeads reads the branches once for each call, since a list needs many of them.
-func (s *Server) readHeads() {
-	out, err := s.runGit("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads")
+// readHeads reads the commits of the branches, each of which has a file: nothing packs them here.
+func (s *Server) readHeads() map[string]string {
+	heads := map[string]string{}
+	root := filepath.Join(s.Git, "refs", "heads")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && (d.IsDir() || strings.HasSuffix(path, ".lock")) {
+			return nil // deleted meanwhile, or being written
+		}
+		commit, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		name, relErr := filepath.Rel(root, path)
+		heads[filepath.ToSlash(name)] = strings.TrimSpace(string(commit))
+		return errors.Join(err, relErr)
+	})
 	if err != nil {
-		s.t.Errorf("forgetest: read the branches: %s", out)
+		s.t.Errorf("forgetest: read the branches: %v", err)
 	}
-	s.heads = map[string]string{}
-	for line := range strings.Lines(out) {
-		name, commit, _ := strings.Cut(strings.TrimSpace(line), " ")
-		s.heads[name] = commit
-	}
+	return heads
 }
 
 func (s *Server) branch(name string) (commit string, ok bool) {
