@@ -106,6 +106,8 @@ func longUser(user string) string {
 // Git is a bare repository in a temporary folder, which belongs to one remote repository.
 type Git struct {
 	Remote Remote
+	// Heads are the commits of the remote repository's branches, by name, as [Init] found them.
+	Heads map[string]string
 
 	dir     string
 	env     []string
@@ -124,8 +126,10 @@ func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	}
 	g := &Git{Remote: r, dir: dir, timeout: timeout}
 	g.env = append(environment(), settings(append(kept(ctx), own(r)...))...)
-	format, err := g.formatOfRemote(ctx)
+	out, err := g.Run(ctx, nil, "ls-remote", "--", r.URL, "HEAD", "refs/heads/*")
 	if err == nil {
+		var format string
+		g.Heads, format = headsOf(string(out))
 		_, err = g.Run(ctx, nil, "init", "--quiet", "--bare", "--template=", "--object-format="+format)
 	}
 	if err != nil {
@@ -134,13 +138,20 @@ func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	return g, nil
 }
 
-// formatOfRemote tells the format of hashes by their length; a repository without branches gets git's default.
-func (g *Git) formatOfRemote(ctx context.Context) (string, error) {
-	out, err := g.Run(ctx, nil, "ls-remote", "--", g.Remote.URL, "HEAD", "refs/heads/*")
-	if first, _, _ := strings.Cut(string(out), "\t"); err == nil && len(first) == 64 {
-		return "sha256", nil
+// headsOf reads the output of ls-remote: the branches, and the format of hashes, which their length tells. A repository
+// without branches gets git's default.
+func headsOf(listed string) (heads map[string]string, format string) {
+	heads, format = map[string]string{}, "sha1"
+	for line := range strings.Lines(listed) {
+		commit, ref, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if len(commit) == 64 {
+			format = "sha256"
+		}
+		if branch, found := strings.CutPrefix(ref, "refs/heads/"); found {
+			heads[branch] = commit
+		}
 	}
-	return "sha1", err
+	return heads, format
 }
 
 // Close removes the repository.

@@ -185,11 +185,13 @@ func run(ctx context.Context, t Target, o Options, step func(repository, Options
 		return Outcome{}, err
 	}
 	defer func() { _ = g.Close() }() // temporary files only
+	known := g.Heads
 	for range maxTries {
-		outcome, err := step(repository{g}, o)
+		outcome, err := step(repository{g, known}, o)
 		if !errors.Is(err, errMoved) {
 			return outcome, err
 		}
+		known = nil
 	}
 	return Outcome{}, ErrBusy
 }

@@ -334,7 +334,7 @@ func TestNoFileIsFetchedThatIsNotNeeded(t *testing.T) {
 	g, err := gitcmd.Init(t.Context(), remote, time.Minute)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, g.Close()) }()
-	r := repository{g}
+	r := repository{Git: g}
 	made, err := r.make(t.Context(), target(s), map[string]string{"dev": s.RunGit("rev-parse", "dev")}, &rendered{edge()}, Options{Author: Identity{"a", "b"}, Committer: Identity{"a", "b"}})
 	require.NoError(t, err)
 	require.NoError(t, r.push(t.Context(), made.Commit, "dev", s.RunGit("rev-parse", "dev")))

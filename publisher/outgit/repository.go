@@ -23,12 +23,30 @@ import (
 // repository is the part of a remote repository that is worked with: the newest commits of one or two branches with their
 // folders, and the files that were asked for. Neither history nor files are fetched otherwise, so that the cost follows the
 // change and not the repository.
-type repository struct{ *gitcmd.Git }
+type repository struct {
+	*gitcmd.Git
+	// known are the branches that were read just before; nil if they have to be read again.
+	known map[string]string
+}
 
 func ref(branch string) string { return "refs/heads/" + branch }
 
-// heads reads the commits of branches; one that is missing has none.
+// heads returns the commits of branches to begin with; one that is missing has none.
 func (r repository) heads(ctx context.Context, branches ...string) (map[string]string, error) {
+	if r.known == nil {
+		return r.readHeads(ctx, branches...)
+	}
+	heads := map[string]string{}
+	for _, b := range branches {
+		if commit, found := r.known[b]; found {
+			heads[b] = commit
+		}
+	}
+	return heads, nil
+}
+
+// readHeads asks the server for the commits of branches.
+func (r repository) readHeads(ctx context.Context, branches ...string) (map[string]string, error) {
 	args := []string{"ls-remote", "--", r.Remote.URL}
 	for _, b := range branches {
 		args = append(args, ref(b))
@@ -62,16 +80,16 @@ func (r repository) fetch(ctx context.Context, heads map[string]string) error {
 	if _, err := r.Run(ctx, nil, args...); err != nil {
 		return err
 	}
-	for b, commit := range heads {
-		out, err := r.Run(ctx, nil, "rev-parse", "refs/read/"+b)
-		if err != nil {
-			return err
-		}
-		if strings.TrimSpace(string(out)) != commit {
-			return errMoved
-		}
+	parse, want := []string{"rev-parse"}, ""
+	for _, b := range sortedNames(heads) {
+		parse = append(parse, "refs/read/"+b)
+		want += heads[b] + "\n"
 	}
-	return nil
+	out, err := r.Run(ctx, nil, parse...)
+	if err == nil && string(out) != want {
+		err = errMoved
+	}
+	return err
 }
 
 // hashOf returns git's hash of a file's content.
@@ -259,7 +277,7 @@ func (r repository) push(ctx context.Context, commit, branch, old string) error 
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	heads, err := r.heads(ctx, branch)
+	heads, err := r.readHeads(ctx, branch)
 	switch {
 	case err != nil:
 		return errors.Join(pushErr, err)
