@@ -21,7 +21,8 @@ type history struct {
 	mirrors map[string]string
 	timeout time.Duration
 
-	git *gitcmd.Git
+	git   *gitcmd.Git
+	there map[string]bool // commits that were found in git
 }
 
 const headOfBase = "refs/read/head"
@@ -50,7 +51,7 @@ func (h *history) open(ctx context.Context) error {
 	if _, err := g.Run(ctx, nil, "fetch", "--quiet", "--filter=tree:0", "--no-tags", "--no-write-fetch-head", "origin", "+"+from+":"+headOfBase); err != nil {
 		return errors.Join(fmt.Errorf("read the history of base %s: %w", h.base.Name, err), g.Close())
 	}
-	h.git = g
+	h.git, h.there = g, map[string]bool{}
 	return nil
 }
 
@@ -111,13 +112,19 @@ func (h *history) resolve(ctx context.Context, text string) (string, error) {
 
 // has reports whether a commit is there, or can be fetched by its name.
 func (h *history) has(ctx context.Context, commit string) bool {
-	if _, err := h.run(ctx, "cat-file", "-e", commit+"^{commit}"); err == nil {
+	if h.there[commit] {
 		return true
 	}
-	if h.git == nil || !digits.MatchString(commit) {
+	_, err := h.run(ctx, "cat-file", "-e", commit+"^{commit}")
+	if err != nil && (h.git == nil || !digits.MatchString(commit)) {
 		return false
 	}
-	_, err := h.run(ctx, "fetch", "--quiet", "--filter=tree:0", "--no-tags", "--no-write-fetch-head", "origin", commit)
+	if err != nil {
+		_, err = h.run(ctx, "fetch", "--quiet", "--filter=tree:0", "--no-tags", "--no-write-fetch-head", "origin", commit)
+	}
+	if err == nil {
+		h.there[commit] = true
+	}
 	return err == nil
 }
 
