@@ -117,7 +117,7 @@ HUB_KILLS ?= 200
 TEAMS ?= 5000
 
 soak: build ## every place of each sweep (tests take a sample otherwise), also of promotions; hostile teams published beside others; hostile text in each field of a platform; hubs killed HUB_KILLS times under load; agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
-	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./agent/outbox ./agent/relay ./hub/store/... ./publisher/...
+	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./agent/outbox ./agent/relay ./hub/store/... ./publisher/... ./scheduler
 	WHERRY_SWEEP=1 WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -tags e2e -timeout 2h ./e2e/promotion
 	$(GO) test -timeout 4h ./publisher -run '^TestAHostileTeamChangesNothingForOthers$$' -isolation.seeds $(TEAMS)
 	$(GO) test -timeout 4h ./cmd/wherry -run '^TestNoFieldOfAPlatformCommandsATerminal$$' -every-field
