@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -285,6 +286,9 @@ func (d *digester) digests(dir string, env, source []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ofThisRun, err := holdsAddress(tree, dir); err != nil || ofThisRun {
+		return []string{"tree with an address of the run"}, err
+	}
 	if err := line("tree", code, func() (string, error) { return sumOfFolder(tree) }); err != nil || code > 1 {
 		return lines, err
 	}
@@ -384,6 +388,25 @@ func sumOfFolder(dir string) (string, error) {
 		return err
 	})
 	return sumOf(all.String()), err
+}
+
+// ephemeral matches an address that the kernel chose for a server of this run.
+var ephemeral = regexp.MustCompile(`127\.0\.0\.1:[3-6][0-9]{4}`)
+
+// holdsAddress reports whether a file below root names such an address, or folder.
+func holdsAddress(root, folder string) (holds bool, err error) {
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && e.IsDir() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		holds = holds || ephemeral.Match(data) || bytes.Contains(data, []byte(folder))
+		return err
+	})
+	return holds, err
 }
 
 func sumOfFile(path string) (string, error) {
