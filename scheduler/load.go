@@ -224,14 +224,17 @@ func (l *loader) document(file string, n *yaml.Node) {
 	at := finding.Position{File: file, Line: n.Line}
 	apiVersion, kind := kinds.StringField(n, "apiVersion"), kinds.StringField(n, "kind")
 	into := kinds.New(apiVersion, kind)
+	meant, near := kinds.Near(n)
 	switch {
 	case n.ShortTag() == "!!null":
 	case apiVersion == kinds.CoreAPI && kind == "List":
 		for _, item := range kinds.SequenceField(n, "items") {
 			l.document(file, item)
 		}
-	case l.src.OnlyEnvironments && kind != "Environment":
+	case l.src.OnlyEnvironments && kind != "Environment" && meant.Kind != "Environment":
 	case kind == "" && path.Base(file) == kinds.SettingsFile: // of the commands, not of the platform
+	case near && (l.src.Registration == "" || meant.Kind == "" || meant.Kind == "Workload" || meant.Kind == "List"):
+		l.nearlyOurs(at, kinds.Type{APIVersion: apiVersion, Kind: kind}, meant)
 	case kind == "":
 		l.note(finding.CodeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:
@@ -243,20 +246,23 @@ func (l *loader) document(file string, n *yaml.Node) {
 	}
 }
 
-// unknownKind notes a foreign kind, and warns where it seems to be one of ours, misspelt.
-func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
-	code, hint := finding.CodeForeignKind, ""
-	group, _, _ := strings.Cut(apiVersion, "/")
-	forgotten := apiVersion == "" && (kinds.New(kinds.KalypsoAPI, kind) != nil || kinds.New(kinds.WherryAPI, kind) != nil)
-	if group == "scheduler.kalypso.io" || group == "wherry.dev" || forgotten {
-		code = finding.CodeUnknownKind
-		if hint = finding.DidYouMean(kind, kinds.Names()); kinds.New(kinds.KalypsoAPI, kind) != nil {
-			hint = "apiVersion must be " + kinds.KalypsoAPI
-		} else if kinds.New(kinds.WherryAPI, kind) != nil {
-			hint = "apiVersion must be " + kinds.WherryAPI
-		}
+// nearlyOurs refuses an object whose kind is one of ours but for a mistake: passed over, what it says would not hold, and
+// what it assigns would be removed.
+func (l *loader) nearlyOurs(at finding.Position, has, meant kinds.Type) {
+	hint := fmt.Sprintf("did you mean kind %s of %s?", meant.Kind, meant.APIVersion)
+	if meant.Kind == "" {
+		hint = "name its kind, such as " + kinds.Names()[0]
 	}
-	l.findings = append(l.findings, finding.New(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion")))
+	l.errs = append(l.errs, finding.Errorf(finding.CodeNearKind, at, hint, "unknown kind %s of %s", cmp.Or(has.Kind, `""`), cmp.Or(has.APIVersion, "no apiVersion")))
+}
+
+// unknownKind notes a foreign kind, and warns of one that nobody knows of a group that is ours.
+func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
+	code := finding.CodeForeignKind
+	if group, _, _ := strings.Cut(apiVersion, "/"); kinds.IsUnknown(group, kind) {
+		code = finding.CodeUnknownKind
+	}
+	l.note(code, at, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion"))
 }
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.

@@ -99,14 +99,14 @@ func TestFindings(t *testing.T) {
 		"a foreign kind": {"apiVersion: apps/v1\nkind: Deployment\n", finding.Finding{
 			Position: finding.Position{File: "a.yaml", Line: 1}, Note: true, Code: "N1009", Message: "kind Deployment of apps/v1 is not part of a platform: passed over",
 		}},
-		"a misspelt kind": {api + "kind: ClusterTyp\n", finding.Finding{
-			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterTyp of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over", Hint: `did you mean "ClusterType"?`,
+		"a foreign kind of the name of ours": {"apiVersion: cluster.x-k8s.io/v1beta1\nkind: Cluster\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Note: true, Code: "N1009", Message: "kind Cluster of cluster.x-k8s.io/v1beta1 is not part of a platform: passed over",
 		}},
-		"a version that does not exist": {"apiVersion: scheduler.kalypso.io/v1\nkind: ClusterType\n", finding.Finding{
-			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+		"a kind that Kalypso keeps in its cluster": {api + "kind: DeploymentTarget\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Note: true, Code: "N1009", Message: "kind DeploymentTarget of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over",
 		}},
-		"a kind of ours without a version": {"kind: ClusterType\n", finding.Finding{
-			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterType of no apiVersion is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+		"a kind of our group that nobody knows": {api + "kind: Fleet\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind Fleet of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over",
 		}},
 		"a file without object": {"# values\na: 1\n", finding.Finding{
 			Position: finding.Position{File: "a.yaml", Line: 2}, Note: true, Code: "N1010", Message: "no object (there is no kind): passed over",
@@ -129,6 +129,50 @@ func TestFindings(t *testing.T) {
 			require.Equal(t, []finding.Finding{c.finding}, result.Warnings)
 		})
 	}
+}
+
+// An object that is passed over because of a typo removes what it assigns.
+func TestAnObjectThatIsNearlyOursIsAnError(t *testing.T) {
+	const metadata = "\nmetadata: {name: x}\n"
+	for file, hint := range map[string]string{
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: SchedulingPolicies":   "kind SchedulingPolicy of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: schedulingpolicy":     "kind SchedulingPolicy of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: SchedulingPolciy":     "kind SchedulingPolicy of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: SchedulingPolicyList": "kind SchedulingPolicy of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Clusters":             "kind Cluster of wherry.dev/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha2\nkind: ClusterType":          "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io\nkind: ClusterType":                   "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: v1alpha1\nkind: ClusterType":                               "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"kind: ClusterType": "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"apiversion: scheduler.kalypso.io/v1alpha1\nKind: ClusterTypes":        "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: schedule.kalypso.io/v1alpha1\nkind: WorkloadRegistration": "kind WorkloadRegistration of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: Scheduler.Kalypso.io/v1alpha1\nkind: Template":            "kind Template of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: scheduler.kalypso.com/v1alpha1\nkind: Template":           "kind Template of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: kalypso.io/v1alpha1\nkind: Templates":                     "kind Template of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: wherry.dev/v1alpha1\nkind: ConfigSchema":                  "kind ConfigSchema of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: wherry.io/v1\nkind: platform":                             "kind Platform of wherry.dev/v1alpha1?",
+		"apiVersion: scheduler.kalypso.io/v1alpha1\nkynd: ClusterType":         "name its kind, such as BaseRepo",
+		"kind: &k ClusterType\nspec: {kind: *k}":                               "kind ClusterType of scheduler.kalypso.io/v1alpha1?",
+		"apiVersion: v1\nkind: Configmap":                                      "kind ConfigMap of v1?",
+		"apiVersion: v1\nkind: ConfigMaps":                                     "kind ConfigMap of v1?",
+		"apiVersion: core/v1\nkind: ConfigMap":                                 "kind ConfigMap of v1?",
+		"apiVersion: V1\nkind: ConfigMap":                                      "kind ConfigMap of v1?",
+		"kind: ConfigMap":                                                      "kind ConfigMap of v1?",
+		"apiVersion: v1\nkind: list\nitems: []":                                "kind List of v1?",
+	} {
+		err := load(NewModel("dev"), "", "a.yaml", file+metadata)
+		require.ErrorContains(t, err, "a.yaml:1: unknown kind ", file)
+		require.ErrorContains(t, err, hint, file)
+		require.Equal(t, "E1022", finding.In(err)[0].Code)
+	}
+	for _, file := range []string{
+		"apiVersion: v1\nkind: Template", "apiVersion: template.openshift.io/v1\nkind: Template", "apiVersion: scheduling.k8s.io/v1alpha1\nkind: Workload",
+		"apiVersion: hub.kalypso.io/v1alpha1\nkind: Workload", "apiVersion: tekton.dev/v1\nkind: ClusterTask", "apiVersion: v2\nname: chart",
+		"apiVersion: v1\nkind: Secret", "apiVersion: config.example.com/v1\nkind: ConfigMap", "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: AssignmentPackage",
+	} {
+		require.NoError(t, load(NewModel("dev"), "", "a.yaml", file+metadata), file)
+	}
+	require.NoError(t, load(NewModel("dev"), "", ".drone.yml", "kind: template\nload: plugin.yaml\n"), "no object")
 }
 
 func TestWhatIsThereToBeFetched(t *testing.T) {

@@ -11,7 +11,7 @@ const maxWord = 64
 func To(word string, known []string) string {
 	best, nearest, same := "", 1+min(3, max(1, len(word)/2)), 0
 	for _, k := range known {
-		distance, exact := edits(strings.ToLower(word), strings.ToLower(k)), edits(word, k)
+		distance, exact := Edits(strings.ToLower(word), strings.ToLower(k)), Edits(word, k)
 		if distance < nearest || best != "" && distance == nearest && exact < same {
 			best, nearest, same = k, distance, exact
 		}
@@ -19,8 +19,9 @@ func To(word string, known []string) string {
 	return best
 }
 
-// edits counts the insertions, deletions, replacements and swaps of neighbours between a and b.
-func edits(a, b string) int {
+// Edits counts the insertions, deletions, replacements and swaps of neighbours between a and b, in bytes. Texts of more than
+// 64 bytes are taken to have nothing in common.
+func Edits(a, b string) int {
 	if len(a) > maxWord || len(b) > maxWord {
 		return maxWord
 	}

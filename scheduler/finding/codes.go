@@ -35,6 +35,7 @@ const (
 	CodeTenant       = "E1019"
 	CodePromotion    = "E1020"
 	CodeUnreachable  = "E1021"
+	CodeNearKind     = "E1022"
 
 	// References between objects.
 	CodeNoTemplate         = "E1101"
