@@ -54,24 +54,24 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if record.Verified != nil {
 		c.Done.OldBaseCommit = record.Verified.Record.BaseCommit
 	}
-	types := askedOf(c.Result, record)
-	plans, err := p.planAll(ctx, types, record, newProgress())
+	plans, err := p.planned(ctx, c.Result, record, newProgress())
 	if err != nil {
 		return err
 	}
-	for i, pl := range plans {
+	c.Done.Dropping = p.gaps.droppingOf()
+	for _, pl := range plans {
 		d, err := c.release(ctx, p, pl)
 		if err != nil {
 			return err
 		}
-		d.Left = types[i].left
+		d.Left = pl.left
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
 	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
 		p.Warn("publishing would be refused: %v", err)
 	}
 	p.opts.Fleet = &c.Fleet
-	c.Done.Checks = p.judgePlans(c.Result.Checks, plans)
+	c.Done.Checks = append(p.judgeRemovals(plans), p.judgePlans(c.Result.Checks, plans)...)
 	c.Done.Warnings = p.warnings.list
 	return nil
 }
@@ -124,7 +124,7 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 		}
 		return d, err
 	}
-	tree, err := openTree(ctx, pl.Repo, last, c.opts.Cache)
+	tree, err := pl.openTree(ctx, last, c.opts.Cache)
 	if err != nil {
 		return nil, err
 	}
@@ -145,12 +145,26 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 	return d, errors.Join(err, tree.Close())
 }
 
-// openTree opens the tree of a release, from the cache if that has it.
-func openTree(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache) (*releases.Tree, error) {
-	if layer, ok := pack.Before(cache, v.Release.Content); ok {
-		return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+// maxKeptLayer bounds the compressed trees that a plan keeps, in bytes: a larger one is fetched each time.
+const maxKeptLayer = 1 << 20
+
+// openTree opens the tree of a release, from the cache if that has it. It is fetched once, unless it is large.
+func (pl *plan) openTree(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) (*releases.Tree, error) {
+	layer, ok := pl.layers[v.Release.Content.DiffID]
+	if !ok {
+		layer, ok = pack.Before(cache, v.Release.Content)
 	}
-	return releases.OpenTree(ctx, repo, v.Tree, v.Release.Content)
+	if !ok && v.Tree.Size > maxKeptLayer {
+		return releases.OpenTree(ctx, pl.Repo, v.Tree, v.Release.Content)
+	}
+	if !ok {
+		var err error
+		if layer, err = bundle.ReadBlob(ctx, pl.Repo, v.Tree, maxKeptLayer); err != nil {
+			return nil, err
+		}
+		pl.layers[v.Release.Content.DiffID] = layer
+	}
+	return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
 }
 
 // oldTree returns the tree of a release for a comparison.

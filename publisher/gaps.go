@@ -19,6 +19,8 @@ type gaps struct {
 	// unknown.
 	unread         []platform.Unread
 	failedPolicies []scheduler.FailedPolicy
+	// dropping are the registrations that drop too many of their own targets, each with what is wrong.
+	dropping map[string]string
 	// drops holds the assignments that are given up, as <cluster type>/<name>.
 	drops map[string]bool
 }
@@ -83,6 +85,7 @@ type outcome struct {
 // selected it fails. What another policy selects as well is rendered, and keeps both names.
 func (g typeGaps) compare(o outcome, last []bundle.Assignment) outcome {
 	o = outcome{slices.Clone(o.rendered), maps.Clone(o.failed)}
+	g.holdDropping(o, last)
 	for _, a := range last {
 		g.compareSelection(o, a)
 		if _, known := o.failed[a.Name]; g.isUnread(a.Registration) && !known {
@@ -96,6 +99,21 @@ func (g typeGaps) compare(o outcome, last []bundle.Assignment) outcome {
 		return fails
 	})
 	return o
+}
+
+// holdDropping notes in o all that a registration which drops too many targets had, and what is new of it: it stays whole.
+func (g typeGaps) holdDropping(o outcome, last []bundle.Assignment) {
+	fail := func(name, registration string) {
+		if g.dropping[registration] != "" && !g.left {
+			o.failed[name] = FailedAssignment{Name: name, Error: fmt.Sprintf("registration %s drops too many deployment targets at once", registration), Reason: TooManyRemoved}
+		}
+	}
+	for _, a := range last {
+		fail(a.Name, a.Registration)
+	}
+	for _, a := range o.rendered {
+		fail(a.Name, a.Registration)
+	}
 }
 
 // compareSelection judges an assignment of the last release by the policies that have failed since, and notes that in o.
@@ -143,7 +161,7 @@ func (g typeGaps) lost(o outcome, err error) kept {
 // needLast reports whether the last release has to be read: for the content of held assignments, and to check that the
 // assignments to drop exist.
 func (g typeGaps) needLast(o outcome) bool {
-	needed := g.unknown() && !g.left
+	needed := (g.unknown() || len(g.dropping) > 0) && !g.left
 	for name := range o.failed {
 		needed = needed || !g.drops[g.drop(name)]
 	}

@@ -30,6 +30,9 @@ type planner struct {
 	rings []string
 	// accountOf is scheduler.Result.ServiceAccount.
 	accountOf func(workspace, namespace string) string
+	// maxRemoved and declared are those of scheduler.Result.
+	maxRemoved scheduler.MaxRemoved
+	declared   map[string]map[string]bool
 }
 
 // asked is the wanted content of one cluster type.
@@ -74,7 +77,9 @@ type plan struct {
 	found
 	kept
 	content
-	validFor time.Duration // zero is that of the release which is made anew
+	loses    loss
+	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
+	validFor time.Duration            // zero is that of the release which is made anew
 	// force is the ring whose release is made anew in any case, for the reason forced; nil if there is none.
 	force  *standing.Lane
 	forced string
@@ -100,7 +105,7 @@ func (c content) isOf(v *bundle.Verified) bool {
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
 func (n *planner) plan(ctx context.Context, ct asked, record standing.Record) (*plan, error) {
-	pl := &plan{asked: ct}
+	pl := &plan{asked: ct, layers: map[digest.Digest][]byte{}}
 	var err error
 	if pl.found, err = n.find(ctx, ct.Name, record); err != nil {
 		return pl, err
@@ -126,8 +131,8 @@ func (n *planner) plan(ctx context.Context, ct asked, record standing.Record) (*
 	if n.opts.RenewBefore >= pl.validFor {
 		n.Warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(n.opts.RenewBefore))
 	}
-	if pl.row.Assignments > 0 || n.opts.AllowEmpty {
-		return pl, nil
+	if pl.loses, err = n.loss(ctx, pl); err != nil || pl.row.Assignments > 0 || n.opts.AllowEmpty {
+		return pl, err
 	}
 	had, err := pl.hadAssignments(ctx, pl.tree.Content.DiffID)
 	if had {
@@ -188,7 +193,12 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 		return c, err
 	}
 	if known, ok := n.packer.Of(ct.Name); ok {
-		return content{known.Tree, known.Artifacts}, nil
+		if len(k.held) == 0 && len(k.rendered) == len(ct.Assignments) {
+			return content{known.Tree, known.Artifacts}, nil
+		}
+		if k.rendered, err = n.packer.Restore(ct.Name, k.rendered); err != nil {
+			return c, err
+		}
 	}
 	var sites []bundle.File
 	if len(k.rendered)+len(k.held) > 0 {

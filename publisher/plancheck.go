@@ -40,6 +40,11 @@ func (pl *plan) facts(clusters []impact.Cluster, wanted []string) check.PlannedT
 	if pl.row.Result == releases.OutcomeFailed || pl.tree == nil {
 		return t
 	}
+	workspaces := map[string]float64{}
+	for _, a := range pl.loses.removed {
+		workspaces[a.Workspace]++
+	}
+	t.Removed, t.Workspaces = float64(len(pl.loses.removed)), check.WorkspacesOf(workspaces)
 	var ofRing func(string) bool
 	t.Changed, ofRing = pl.changes(wanted)
 	for _, c := range clusters {
@@ -66,10 +71,10 @@ func (pl *plan) changes(wanted []string) (any bool, ofRing func(string) bool) {
 	return any, func(ring string) bool { return changed[ring] }
 }
 
-// checkPlan returns a *checks.Error if a plan check of the platform refuses plans, and warns of the others.
+// checkPlan returns a *checks.Error if a plan check of the platform, or its bound on removals, refuses plans, and warns of the others.
 func (p *publication) checkPlan(set *check.Set, plans []*plan, so *progress) error {
 	refused := &checks.Error{Late: len(so.pushed) > 0}
-	for _, j := range p.judgePlans(set, plans) {
+	for _, j := range append(p.judgeRemovals(plans), p.judgePlans(set, plans)...) {
 		if j.Warning {
 			p.Warn("%v", j.Err())
 		} else {

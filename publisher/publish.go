@@ -76,6 +76,8 @@ type PublishOptions struct {
 	Drop []string
 	// AllowEmpty publishes cluster types that had assignments and now have none.
 	AllowEmpty bool
+	// AllowRemovals publishes also what takes more assignments away than the platform's MaxRemoved says.
+	AllowRemovals bool
 	// Strict publishes nothing unless everything can be published.
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.
@@ -205,6 +207,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		planner: planner{
 			Reader: &at, gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
 			opts: opts, packer: packer, rings: result.Rings, accountOf: result.ServiceAccount,
+			maxRemoved: result.MaxRemoved, declared: result.Declared,
 		},
 		pusher: pusher{
 			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
@@ -313,10 +316,11 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
+	plans, err := p.planned(ctx, result, record, so)
 	if err != nil {
 		return done, err
 	}
+	done.Dropping = p.gaps.droppingOf()
 	if p.opts.Strict && (p.gaps.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
@@ -350,6 +354,17 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result), done.Pending() > 0)
 	done.RenewAt = p.renewal().next(plans)
 	return done, err
+}
+
+// planned plans the cluster types of result, and those that have left the environment. Registrations that drop too many
+// targets are held.
+func (p *publication) planned(ctx context.Context, result *scheduler.Result, record standing.Record, so *progress) ([]*plan, error) {
+	p.gaps.dropping = nil
+	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
+	if err == nil {
+		plans, err = p.holdDropping(ctx, plans, record)
+	}
+	return plans, err
 }
 
 // planAll plans cluster types, and checks that the assignments to drop exist.

@@ -21,6 +21,8 @@ type Published struct {
 	ClusterTypes      []PublishedType `json:"clusterTypes"`
 	// Unread lists the registrations whose sources could not be read.
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
+	// Dropping lists the registrations that are held because they drop too many of their targets at once.
+	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.

@@ -311,6 +311,9 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	if p, ok := into.(*kinds.Platform); ok {
 		l.errs = append(l.errs, checkWorkspaces(p)...)
 		l.errs = append(l.errs, promotionpolicy.CheckRings(at, p.Spec.Rings)...)
+		if _, err := newMaxRemoved(p); err != nil {
+			l.errs = append(l.errs, err)
+		}
 	}
 	if promoted != nil {
 		for _, f := range d.Unknown {

@@ -54,6 +54,7 @@ type Model struct {
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
 	platformRings []string             // of all environments, narrowest first
+	maxRemoved    MaxRemoved
 
 	seen     map[objectKey]finding.Position
 	findings []finding.Finding
@@ -224,6 +225,7 @@ func (m *Model) add(o kinds.Object) {
 	case *kinds.Platform:
 		m.objects.Platform = o
 		m.platform, m.platformRings = o.Metadata.Name, o.Spec.Rings
+		m.maxRemoved, _ = newMaxRemoved(o) // it was read before
 		for i := range o.Spec.Workspaces {
 			w := &o.Spec.Workspaces[i]
 			m.workspaces[w.Name] = newWorkspace(w)

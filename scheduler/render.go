@@ -72,10 +72,14 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		Rings:          rings,
 		Accounts:       r.accounts,
 		Checks:         r.checks,
+		MaxRemoved:     m.maxRemoved,
 		FailedPolicies: m.FailedPolicies(),
 		BaseCommit:     cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes:   make([]ClusterTypeResult, len(types)),
 		Warnings:       sortedFindings(m.findings, r.findings),
+	}
+	if opts.Decision == nil {
+		result.Declared = m.declared()
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))

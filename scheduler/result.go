@@ -29,6 +29,11 @@ type Result struct {
 	// Checks are the PlatformChecks of the environment. Those about objects have been evaluated; those about publications
 	// are for the publisher.
 	Checks *check.Set
+	// MaxRemoved bounds what a publication may remove.
+	MaxRemoved MaxRemoved
+	// Declared has the names of the environment's deployment targets by registration, of which each is a key. It is nil for
+	// a decision that was made elsewhere.
+	Declared map[string]map[string]bool
 	// Warnings holds warnings and notes, sorted by position.
 	Warnings []finding.Finding
 }

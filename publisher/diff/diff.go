@@ -38,9 +38,12 @@ type Difference struct {
 	Waiting []WaitingWorkspace `json:"waiting"`
 	// Unread lists the registrations whose sources could not be read: their earlier assignments are kept.
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
+	// Dropping lists the registrations that are held because they drop too many of their targets at once.
+	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
-	// Checks are the PlatformChecks about publications that do not accept this one. Any that is not a warning stops it.
+	// Checks are the PlatformChecks about publications, and the bound on removals, that do not accept this one. Any that is not
+	// a warning stops it.
 	Checks []check.Judgement `json:"checks,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`

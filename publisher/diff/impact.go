@@ -71,6 +71,14 @@ func (d *Difference) judge(set *check.Set, types []scheduler.ClusterTypeResult, 
 			Clusters:    check.Counts{Total: clusters[ct.ClusterType]},
 			Assignments: check.AssignmentCounts{Total: float64(ct.Assignments), Failed: float64(len(ct.Failed))},
 		}
+		workspaces := map[string]float64{}
+		for _, a := range ct.Changes {
+			if a.Change == ChangeRemoved {
+				t.Removed++
+				workspaces[a.Workspace]++
+			}
+		}
+		t.Workspaces = check.WorkspacesOf(workspaces)
 		if t.Changed && !t.New {
 			t.Clusters.Changed = t.Clusters.Total
 		}

@@ -54,7 +54,7 @@ var (
 	})
 	planLanguage = sync.OnceValue(func() *language {
 		return newLanguage(map[string]*cel.Type{"plan": cel.ObjectType("check.Plan"), "environment": cel.StringType},
-			reflect.TypeFor[Plan](), reflect.TypeFor[PlannedType](), reflect.TypeFor[Counts](), reflect.TypeFor[AssignmentCounts]())
+			reflect.TypeFor[Plan](), reflect.TypeFor[PlannedType](), reflect.TypeFor[Counts](), reflect.TypeFor[AssignmentCounts](), reflect.TypeFor[PlannedWorkspace]())
 	})
 )
 

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,8 +16,18 @@ type Plan struct {
 	// Clusters counts those of all cluster types that the check is for.
 	Clusters    Counts           `cel:"clusters"`
 	Assignments AssignmentCounts `cel:"assignments"`
+	// Removed counts the assignments that clusters would lose, and Workspaces those of each workspace that loses any, sorted by
+	// name.
+	Removed    float64            `cel:"removed"`
+	Workspaces []PlannedWorkspace `cel:"workspaces"`
 	// ClusterTypes is sorted by name.
 	ClusterTypes []PlannedType `cel:"clusterTypes"`
+}
+
+// PlannedWorkspace holds the facts about a workspace that loses assignments. Its name is empty for the platform's own workloads.
+type PlannedWorkspace struct {
+	Name    string  `cel:"name"`
+	Removed float64 `cel:"removed"`
 }
 
 // PlannedType holds the facts about one cluster type.
@@ -32,6 +43,9 @@ type PlannedType struct {
 	// Clusters counts those of the type. Those of a new type do not count as changed, since they have nothing yet.
 	Clusters    Counts           `cel:"clusters"`
 	Assignments AssignmentCounts `cel:"assignments"`
+	// Removed and Workspaces are those of Plan, for the type.
+	Removed    float64            `cel:"removed"`
+	Workspaces []PlannedWorkspace `cel:"workspaces"`
 }
 
 // Counts are numbers of clusters: all, and those that would get other content than they have.
@@ -54,7 +68,10 @@ type Facts struct {
 	ClusterTypes  []PlannedType
 }
 
-// Judgement is the outcome of a plan check that does not accept a publication.
+// MaxRemoved is the name of the bound on removals in a Judgement. No PlatformCheck can have it.
+const MaxRemoved = "maxRemoved"
+
+// Judgement is the outcome of a plan check, or of the bound on removals, that does not accept a publication.
 type Judgement struct {
 	Check   string           `json:"check"`
 	At      finding.Position `json:"at"`
@@ -65,6 +82,9 @@ type Judgement struct {
 
 // Err returns the judgement as an error, with its place.
 func (j Judgement) Err() error {
+	if j.Check == MaxRemoved {
+		return finding.Errorf(finding.CodePlanCheck, j.At, j.Hint, "%s", j.Message)
+	}
 	return finding.Errorf(finding.CodePlanCheck, j.At, j.Hint, "PlatformCheck %q: %s", j.Check, j.Message)
 }
 
@@ -105,6 +125,7 @@ func (s *Set) Plan(facts Facts) []Judgement {
 // planOf sums up the cluster types that a check is for.
 func planOf(c *check, facts Facts) Plan {
 	p := Plan{ClusterTypes: []PlannedType{}}
+	byWorkspace := map[string]float64{}
 	for _, t := range facts.ClusterTypes {
 		if !t.Left && !c.types.Matches(labels.Set(t.Labels)) {
 			continue
@@ -112,7 +133,21 @@ func planOf(c *check, facts Facts) Plan {
 		p.ClusterTypes = append(p.ClusterTypes, t)
 		p.Clusters.Total, p.Clusters.Changed = p.Clusters.Total+t.Clusters.Total, p.Clusters.Changed+t.Clusters.Changed
 		p.Assignments.Total, p.Assignments.Failed = p.Assignments.Total+t.Assignments.Total, p.Assignments.Failed+t.Assignments.Failed
+		p.Removed += t.Removed
+		for _, w := range t.Workspaces {
+			byWorkspace[w.Name] += w.Removed
+		}
 	}
+	p.Workspaces = WorkspacesOf(byWorkspace)
 	slices.SortFunc(p.ClusterTypes, func(a, b PlannedType) int { return strings.Compare(a.Name, b.Name) })
 	return p
+}
+
+// WorkspacesOf lists counts of removed assignments by workspace.
+func WorkspacesOf(removed map[string]float64) []PlannedWorkspace {
+	list := []PlannedWorkspace{}
+	for _, name := range slices.Sorted(maps.Keys(removed)) {
+		list = append(list, PlannedWorkspace{name, removed[name]})
+	}
+	return list
 }

@@ -312,6 +312,10 @@ type Platform struct {
 		Workspaces []Workspace `yaml:"workspaces"`
 		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
 		Rings []string `yaml:"rings"`
+		// MaxRemoved is how many assignments one publication may take from a cluster type, as a number such as 5 or a share such as
+		// 20%. More need --allow-removals. A registration that drops more of its own targets is held. The default is a third of
+		// them, or one.
+		MaxRemoved Scalar `yaml:"maxRemoved"`
 	} `yaml:"spec"`
 }
 

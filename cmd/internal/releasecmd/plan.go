@@ -91,6 +91,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
 	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "plan with publish's flag of this name")
 	f.StringVar(&p.link, "link", "", "say how long a cluster's download takes at this `RATE`, such as 512kbit or 2.5Mbit")
 	cli.NotEmpty(cmd, "link")
 	f.StringSliceVar(&p.failOn, "fail-on", nil, "exit with 1 if the plan exceeds a `LIMIT`, such as removed or clusters>10%; may be repeated, or a list with commas")
@@ -101,7 +102,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
-	cli.Rare(cmd, "platform-name", "drop", "allow-empty")
+	cli.Rare(cmd, "platform-name", "drop", "allow-empty", "allow-removals")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
 	return cmd
 }

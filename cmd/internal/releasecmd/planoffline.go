@@ -41,7 +41,7 @@ func (o *offline) addTo(cmd *cobra.Command) {
 
 // notOffline are the flags about what would be published.
 var notOffline = []string{
-	"against", "comment", "fail-on", "key", "trust", "assignments", "platform-name", "ring", "drop", "allow-empty", "cache", "no-cache",
+	"against", "comment", "fail-on", "key", "trust", "assignments", "platform-name", "ring", "drop", "allow-empty", "allow-removals", "cache", "no-cache",
 }
 
 func (o *offline) check(cmd *cobra.Command) error {

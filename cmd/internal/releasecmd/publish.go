@@ -49,6 +49,10 @@ fetched and verified, the cluster type is not published, since leaving an assign
 does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
 1 in each of these cases.
 
+What removes more than a third of a cluster type's assignments, and more than one, or than the platform's maxRemoved
+says, is refused with exit code 4 unless --allow-removals is given. A registration that drops as much of its own
+targets keeps what it has, alone.
+
 Where the platform names rings, new content is released to the first of them, or to --ring and all before it;
 the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
 
@@ -104,13 +108,14 @@ that asks for, from a timer, or with --watch, so that releases never expire.
 	f.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
 	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
+	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once than the platform's maxRemoved says")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	f.BoolVar(&p.paused, "paused-too", false, "publish also while the environment is paused")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
 	p.watch.AddTo(cmd, "go on: publish again when what is read changes, and before releases expire")
 	cli.NotEmpty(cmd, "trust", "message")
-	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "require-clean", "paused-too")
+	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "allow-removals", "require-clean", "paused-too")
 	return cmd
 }
 

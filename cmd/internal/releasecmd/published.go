@@ -59,6 +59,9 @@ func ringNames(r publisher.PublishedRelease) string {
 // for its hint; strict says that nothing was published unless all was, and quiet that a success is not printed.
 func conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location, trustFile string, strict, quiet bool) error {
 	published := 0
+	for _, u := range done.Dropping {
+		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", show.Line(u.Registration), cli.Indented(u.Error))
+	}
 	for _, ct := range done.ClusterTypes {
 		if ct.Result == releases.OutcomePublished {
 			published++
@@ -135,6 +138,9 @@ func incomplete(done *publisher.Published) []string {
 	var parts []string
 	if n := len(done.Unread); n > 0 {
 		parts = append(parts, show.Count(n, "registration")+" could not be read")
+	}
+	if n := len(done.Dropping); n > 0 {
+		parts = append(parts, show.Count(n, "registration")+" held")
 	}
 	if n := len(done.FailedPolicies); n > 0 {
 		parts = append(parts, show.Count(n, "policy")+" failed")

@@ -3,6 +3,7 @@ package view
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -126,7 +127,7 @@ func (c *comment) changes(d *diff.Difference) {
 
 func (c *comment) failures(d *diff.Difference) {
 	var rows [][]string
-	for _, u := range d.Unread {
+	for _, u := range slices.Concat(d.Unread, d.Dropping) {
 		rows = append(rows, []string{"registration " + code(u.Registration) + ", which keeps what it has", escaped(strings.TrimSpace(firstLines(u.Error)))})
 	}
 	for _, f := range d.FailedPolicies {

@@ -187,6 +187,9 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Unread {
 		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", show.Line(u.Registration), firstLines(u.Error))
 	}
+	for _, u := range d.Dropping {
+		fmt.Fprintf(b, "\n! registration %s keeps what it has\n%s", show.Line(u.Registration), firstLines(u.Error))
+	}
 	for _, f := range d.FailedPolicies {
 		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))
 	}
