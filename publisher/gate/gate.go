@@ -39,6 +39,7 @@ const (
 	RuleApprovals  = "approvals"
 	RuleCheck      = "check"
 	RuleSchedule   = "schedule"
+	RuleRemovals   = "removals"   // the commit takes no more assignments from the environment than the platform lets a publication
 	RuleAutomation = "automation" // nobody has paused the environment; it holds for automation, not for people
 )
 
@@ -58,6 +59,7 @@ type Question struct {
 	Stays     map[string][]Stay
 	Decisions []Decided // verified, about this environment; those about other content are ignored
 	Check     *Checked  // of the external check; nil if it was not run
+	Removals  *Removals // nil if nobody looked
 	// Automatic is true if nobody asks by hand.
 	Automatic bool
 	Now       time.Time
@@ -127,6 +129,12 @@ type Decided struct {
 	bundle.Decision
 	Member string
 	KeyID  string
+}
+
+// Removals is what a promotion would remove beyond the platform's bound.
+type Removals struct {
+	Over    []string // what is over it, for people
+	Allowed bool     // whoever asks agrees to it
 }
 
 // Checked is the answer of an external check.

@@ -15,7 +15,7 @@ func Judge(q Question) Verdict {
 	j := judge{Question: q, now: q.Now.UTC()}
 	rules := []func() Rule{
 		j.published, j.complete, j.pinned, j.cohort, j.reported, j.compliant, j.failed, j.quarantine, j.failures, j.required,
-		j.soak, j.approvals, j.check, j.schedule, j.automation,
+		j.soak, j.approvals, j.check, j.schedule, j.removals, j.automation,
 	}
 	v := Verdict{
 		Environment: q.Policy.Environment, Ring: q.Ring, From: j.from(), Commit: q.Commit, Policy: q.Policy.Name,
@@ -254,6 +254,15 @@ func (j judge) check() Rule {
 		return unless(false, Wait, RuleCheck, has, wants, "ask again later")
 	}
 	return unless(false, Fail, RuleCheck, has, wants, "mend what the check found")
+}
+
+func (j judge) removals() Rule {
+	r := j.Removals
+	if r == nil {
+		return pass(RuleRemovals, nothing, nothing)
+	}
+	return unless(len(r.Over) == 0 || r.Allowed, Wait, RuleRemovals, listed(len(r.Over), r.Over), "no more than maxRemoved of the platform",
+		fmt.Sprintf("agree to it: wherry promote --to %s --allow-removals", j.Policy.Environment))
 }
 
 // atLeast returns the smallest number of all that is a share of percent.

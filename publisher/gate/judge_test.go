@@ -268,6 +268,11 @@ func TestEachRule(t *testing.T) {
 			q.Gate.Schedule = promotion.Schedule{Open: []promotion.Period{{Opens: time.Hour, Closes: time.Hour}}}
 		}, F, "closed", "open", "change the schedule: it never opens"},
 
+		{"removals", "nobody looked", none, P, "-", "-", ""},
+		{"removals", "few", func(q *q) { q.Removals = &gate.Removals{} }, P, "0", "no more than maxRemoved of the platform", ""},
+		{"removals", "many", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}} }, W, "1: edge", "no more than maxRemoved of the platform", "agree to it: wherry promote --to prod --allow-removals"},
+		{"removals", "many, and somebody agrees", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}, Allowed: true} }, P, "1: edge", "no more than maxRemoved of the platform", ""},
+
 		{"automation", "not paused", none, P, "not paused", "not paused", ""},
 		{"automation", "paused", more(anna.decides(bundle.Pause)), W, "paused by anna at 2026-11-23T11:00:00Z: because", "not paused", "resume it: wherry rollout resume --environment prod"},
 		{"automation", "paused, but somebody asks by hand", both(more(anna.decides(bundle.Pause)), func(q *q) { q.Automatic = false }), P, "paused by anna at 2026-11-23T11:00:00Z: because", "-", ""},
@@ -291,7 +296,7 @@ func TestTheGateIsAsGoodAsItsWorstRule(t *testing.T) {
 	require.Equal(t, gate.Pass, v.Result)
 	require.Equal(t, []string{
 		"published", "complete", "pinned", "cohort", "reported", "compliant", "failed", "quarantine", "failures", "required",
-		"soak", "approvals", "check", "schedule", "automation",
+		"soak", "approvals", "check", "schedule", "removals", "automation",
 	}, names(v))
 	require.Equal(t, []string{"prod", "stage", commit, "coffee"}, []string{v.Environment, v.From, v.Commit, v.Policy})
 	require.Zero(t, v.NextLook)
@@ -305,7 +310,7 @@ func TestTheGateIsAsGoodAsItsWorstRule(t *testing.T) {
 	v = gate.Judge(gate.Question{Policy: q.Policy, Gate: q.Gate, Commit: commit, Automatic: true, Now: now})
 	require.Equal(t, gate.Wait, v.Result)
 	for _, r := range v.Rules {
-		if slices.Contains([]string{"failed", "quarantine", "failures", "schedule", "automation"}, r.Name) {
+		if slices.Contains([]string{"failed", "quarantine", "failures", "schedule", "removals", "automation"}, r.Name) {
 			continue // nothing bad is known
 		}
 		require.Equal(t, gate.Wait, r.Result, r.Name)

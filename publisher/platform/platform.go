@@ -36,6 +36,8 @@ type Source struct {
 	Checkouts map[string]string
 	// Commit is the base commit, for Bases that neither git nor a BaseRepo gives one.
 	Commit string
+	// BaseAt is the commit at which the base "main" is read in place of the one that its BaseRepo pins; empty for that one.
+	BaseAt string
 	// Mirrors maps prefixes of git URLs to their replacements, such as a folder with clones.
 	Mirrors map[string]string
 	// Output is a folder that is skipped if it is in a source. It may be empty.

@@ -96,6 +96,8 @@ type Question struct {
 	Commit string
 	// Automatic is true unless a person has said that the promotion is to be made in spite of a pause.
 	Automatic bool
+	// AllowRemovals agrees to remove more from the environment than the platform lets a publication.
+	AllowRemovals bool
 }
 
 // Publication is what Promoter.Publish is asked to publish.
@@ -103,6 +105,8 @@ type Publication struct {
 	Environment string
 	// PausedToo is true if the environment is to be published although it is paused.
 	PausedToo bool
+	// AllowRemovals is true if somebody has agreed to remove more than the platform lets a publication.
+	AllowRemovals bool
 }
 
 // UnfinishedError is an error of Promoter.Publish for a publication that stands but is not whole: if Held is true, assignments are held
@@ -167,6 +171,8 @@ type Options struct {
 	Commit string
 	// PausedToo promotes into To although it is paused.
 	PausedToo bool
+	// AllowRemovals agrees to remove more from To than the platform lets a publication.
+	AllowRemovals bool
 	// ChangeRequest proposes also where the policy does not ask for that.
 	ChangeRequest bool
 	// Again proposes although a person declined the commit.

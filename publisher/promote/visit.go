@@ -229,7 +229,7 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 	if err := v.at("judge"); err != nil {
 		return err
 	}
-	verdict, err := v.Judge(ctx, Question{Target: v.target, Policy: v.policy, Commit: commit, Automatic: !v.isPaused || !v.mayPass(commit)})
+	verdict, err := v.Judge(ctx, Question{Target: v.target, Policy: v.policy, Commit: commit, Automatic: !v.isPaused || !v.mayPass(commit), AllowRemovals: v.mayRemove()})
 	if err != nil {
 		return err
 	}
@@ -268,12 +268,18 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 	return v.setStatus(ctx, commit, forge.Success, "promoted to "+v.result.Environment, "")
 }
 
+// mayRemove reports whether a person has agreed to remove more than the platform lets a publication, here or as a decision about
+// the gate.
+func (v *visit) mayRemove() bool {
+	return v.options.AllowRemovals && v.options.To != "" || v.result.Verdict != nil && v.result.Verdict.Rule(gate.RuleRemovals).Overridden != ""
+}
+
 // publish publishes the environment. It reports whether the result is complete with that, because something is missing.
 func (v *visit) publish(ctx context.Context, commit string) (done bool, err error) {
 	if err := v.at("publish"); err != nil {
 		return true, err
 	}
-	err = v.Publish(ctx, Publication{Environment: v.result.Environment, PausedToo: v.isPaused})
+	err = v.Publish(ctx, Publication{Environment: v.result.Environment, PausedToo: v.isPaused, AllowRemovals: v.mayRemove()})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
 		v.result.Commit, v.result.Unfinished = commit, unfinished.Held || v.published(commit)
 		if unfinished.Held {

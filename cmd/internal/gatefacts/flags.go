@@ -61,6 +61,7 @@ type Opened struct {
 	Facts  Facts
 	Policy promotion.Policy
 	Loaded *platform.Loaded
+	Place  string // of the environment
 }
 
 // Open reads the environment, its policy and the trust. Place is PLATFORM, if args has it.
@@ -96,7 +97,7 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	o := &Opened{Policy: policy, Loaded: loaded, Facts: Facts{
+	o := &Opened{Policy: policy, Loaded: loaded, Place: place, Facts: Facts{
 		Location: loc, Options: f.Registry.Options(), Signers: signers, Platform: loaded.Model.PlatformName(),
 		Clusters: Roster(func(environment string) (platform.Source, error) { return f.Source.OptionsOf(environment, place) }),
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,

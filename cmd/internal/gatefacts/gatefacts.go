@@ -83,6 +83,10 @@ type Ask struct {
 	Candidate *gate.Candidate
 	// Automatic is true if nobody asks by hand: then a pause of the environment holds.
 	Automatic bool
+	// Removals returns what the environment would lose by the commit beyond the platform's bound. It is asked if nothing else is in the
+	// way, and may be nil. AllowRemovals agrees to that.
+	Removals      func(ctx context.Context, commit string) ([]string, error)
+	AllowRemovals bool
 }
 
 // Errors of questions that no gate can answer.
@@ -118,6 +122,14 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 		return gate.Verdict{}, err
 	}
 	v := judge(q)
+	if ask.Removals != nil && q.Commit != "" && (v.Result == gate.Pass || v.OnlyCheckIsMissing(q)) {
+		over, err := ask.Removals(ctx, q.Commit)
+		if err != nil {
+			return v, err
+		}
+		q.Removals = &gate.Removals{Over: over, Allowed: ask.AllowRemovals}
+		v = judge(q)
+	}
 	if !v.OnlyCheckIsMissing(q) {
 		return v, nil
 	}
@@ -132,7 +144,7 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 
 // firstRules are those of the gate of the first environment in a chain: no environment has proved the commit before. Approvals are among
 // them to be refused, and not passed over.
-var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleAutomation}
+var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleRemovals, gate.RuleAutomation}
 
 // judge returns the verdict on a question, for the first environment of a chain with firstRules alone.
 func judge(q gate.Question) gate.Verdict {

@@ -51,7 +51,11 @@ func (a *asking) judge(cmd *cobra.Command, args []string) (*gatefacts.Opened, ga
 	if a.ring != "" && !slices.Contains(o.Policy.Rings, a.ring) {
 		return nil, gate.Verdict{}, cli.Fail(cli.Usage, fmt.Errorf("environment %s has no ring %q", o.Policy.Environment, a.ring), "known: "+cmp.Or(strings.Join(o.Policy.Rings, ", "), "none"))
 	}
-	v, err := o.Facts.Judge(cmd.Context(), gatefacts.Ask{Policy: o.Policy, Ring: a.ring, Commit: a.commit, Automatic: a.automatic})
+	ask := gatefacts.Ask{Policy: o.Policy, Ring: a.ring, Commit: a.commit, Automatic: a.automatic}
+	if a.ring == "" {
+		ask.Removals = removals(cmd, &a.Source, o.Place, &o.Facts)
+	}
+	v, err := o.Facts.Judge(cmd.Context(), ask)
 	return o, v, a.Failure(err, &o.Facts)
 }
 

@@ -241,7 +241,7 @@ It takes the place of your earlier override of the same content. The rules publi
 // overridable are the rules that people may override.
 var overridable = []string{
 	gate.RuleCohort, gate.RuleReported, gate.RuleCompliant, gate.RuleFailed, gate.RuleQuarantine, gate.RuleFailures, gate.RuleRequired,
-	gate.RuleSoak, gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule,
+	gate.RuleSoak, gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleRemovals,
 }
 
 func (d *deciding) addTo(cmd *cobra.Command) {

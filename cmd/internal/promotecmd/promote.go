@@ -113,6 +113,7 @@ Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if on
 	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
 	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
+	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once from the environment of --to than its maxRemoved says")
 	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of --to is paused")
 	p.watch.AddTo(cmd, "go on: give the first environment each new commit, and the others those that their gates pass")
 	p.AddFacts(cmd)
@@ -144,7 +145,7 @@ func (p *promoting) run(cmd *cobra.Command, args []string) error {
 
 // open reads the flags, finds the platform and opens the keys.
 func (p *promoting) open(cmd *cobra.Command, args []string) error {
-	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo} {
+	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo, "allow-removals": p.options.AllowRemovals} {
 		if given && p.options.To == "" {
 			return cli.Usagef("--%s is about one environment: name it with --to", name)
 		}
@@ -254,7 +255,7 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	p.facts = facts
 	return &promote.Promoter{
 		Source: source,
-		Judge:  p.judge(facts),
+		Judge:  p.judge(cmd, facts),
 		Record: func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
 			return p.record(ctx, cmd, platform, environment)
 		},
@@ -284,7 +285,7 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 
 // publish publishes an environment as its branch is now.
 func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error {
-	options := publisher.PublishOptions{}
+	options := publisher.PublishOptions{AllowRemovals: what.AllowRemovals}
 	if p.trust != "" {
 		options.Trust = p.trusted
 	}

@@ -3,6 +3,8 @@ package releasecmd
 import (
 	"context"
 
+	"github.com/spf13/cobra"
+
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
@@ -25,4 +27,22 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 		}
 		return nil
 	}
+}
+
+// Removals renders an environment, and returns what publishing it would remove beyond the platform's bound, for people.
+func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) ([]string, error) {
+	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, signers, nil, opts)})
+	if err != nil {
+		return nil, err
+	}
+	opts.Cache, opts.Packed, opts.Parallel = source.Cache.Get(), built.Packed, publisher.DefaultParallel
+	over, err := publisher.Removals(cmd.Context(), built, to, signers, opts)
+	if err != nil {
+		return nil, flags.RegistryFailure(err, to)
+	}
+	var texts []string
+	for _, j := range over {
+		texts = append(texts, j.Message)
+	}
+	return texts, nil
 }
