@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -13,7 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -93,11 +91,10 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 	s := &shipment{publication: p, plan: pl}
 	d, err := c.against(ctx, s, pl.Verified)
 	if err == nil && d.Result == diff.StandingUnchanged && pl.tree != nil {
-		if d = renewed(d, p, pl.Type); d.Renewed || d.Rings != nil {
+		if d.Renewed = p.renewal().why(pl.Verified.Release, pl.Current) != ""; d.Renewed {
 			d.Fetch, err = s.to(ctx, pl.Verified)
 		}
 	}
-	d.ForRings = p.opts.Rings
 	return blocked(d, pl), err
 }
 
@@ -184,17 +181,6 @@ func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
 	if pl.row.Result == releases.OutcomeFailed {
 		d.Result, d.Blocked = diff.StandingBlocked, pl.row.Reason
 	}
-	return d
-}
-
-// renewed completes the difference of a release with unchanged content: publishing may change its rings, or renew it.
-func renewed(d *diff.TypeDifference, p *publication, t standing.Type) *diff.TypeDifference {
-	r := t.Verified.Release
-	if !slices.Equal(r.Rings, p.opts.Rings) {
-		d.Result, d.Rings = diff.StandingChanged, &diff.RingDifference{Old: r.Rings, New: p.opts.Rings}
-		return d
-	}
-	d.Renewed = p.renewal().why(r, t.Current) != ""
 	return d
 }
 

@@ -291,16 +291,28 @@ func TestADifferenceIsWhatPublishingDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, d.ClusterTypes[1].Renewed)
 	require.False(t, d.Changes(), "clusters would get what they have")
+}
 
-	w.opts.Now, w.opts.Rings = nil, []string{"canary"}
+func TestRingsThatAPlatformHasGivenUpAreComparedWithWhatTheyHave(t *testing.T) {
+	state, w := newCoffee(t), newWorld(t, "layout")
+	planned := func() platform.Built {
+		p := state.planned()
+		p.Result.Rings = []string{"canary", "broad"}
+		return p
+	}
+	w.publishCoffee(planned())
+	state.edit("main/configs/common.yaml", "after: 15m", "after: 20m")
+	w.publishCoffee(planned())
+	d, err := w.compare(planned())
+	require.NoError(t, err)
+	require.Zero(t, d.Count().ClusterTypes, "the canaries have it, and the others keep what they have")
 	d, err = w.compare(state.planned())
 	require.NoError(t, err)
-	require.Equal(t, &diff.RingDifference{New: []string{"canary"}}, d.ClusterTypes[2].Rings)
+	require.Equal(t, diff.Counted{Changed: 1, ClusterTypes: 1}, d.Count())
 	w.publishCoffee(state.planned())
-	w.opts.Rings = nil
 	d, err = w.compare(state.planned())
 	require.NoError(t, err)
-	require.Equal(t, &diff.RingDifference{Old: []string{"canary"}}, d.ClusterTypes[2].Rings)
+	require.False(t, d.Changes())
 }
 
 func TestUnchangedFilesAreNotFetched(t *testing.T) {

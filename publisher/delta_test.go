@@ -65,7 +65,10 @@ func (w *world) release(version int, rings ...string) *bundle.Verified {
 	w.t.Helper()
 	w.now = w.now.Add(time.Hour)
 	w.result.ClusterTypes[0].Assignments[1] = assignment("drone", "db-live", fmt.Sprint("v", version))
-	w.opts.Rings = rings
+	w.result.Rings = []string{"edge", "canary", "broad"}
+	if w.opts.Rings = rings; len(rings) == 0 {
+		w.opts.Rings = w.result.Rings[2:]
+	}
 	_, p := w.mustPublish()
 	require.Empty(w.t, p.Warnings)
 	return w.verified("drone", row(w.t, p, "drone").Digest.String())

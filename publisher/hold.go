@@ -178,5 +178,5 @@ func (n *planner) last(ctx context.Context, at found, record standing.Record) (*
 	if len(at.aim) > 0 {
 		return n.LastOf(ctx, at.Type, at.base(), record)
 	}
-	return n.Last(ctx, at.Type, n.opts.Rings, record)
+	return n.Last(ctx, at.Type, record)
 }

@@ -65,7 +65,7 @@ func askedOf(result *scheduler.Result, record standing.Record) []asked {
 // found is the published state of one cluster type, and the lanes to publish to.
 type found struct {
 	standing.Type
-	// aim are the lanes to publish to, narrowest first; empty if the platform names no rings.
+	// aim are the lanes to publish to, narrowest first; empty if the platform names no rings, and the newest release is for all.
 	aim standing.Lanes
 	// refused is the reason why the cluster type cannot be published; empty if it can.
 	refused string
@@ -165,13 +165,16 @@ func (n *planner) find(ctx context.Context, name string, record standing.Record)
 			n.Location.Name(f.Stream.Repository()), last.Release.Platform, n.Platform)
 		return f, nil
 	}
-	if len(n.rings) == 0 {
+	if last := f.Verified; len(n.rings) == 0 && (last == nil || len(last.Release.Rings) == 0) {
 		return f, nil
 	}
-	if f.Type, err = n.Rings(ctx, f.Type, n.rings, record); err == nil {
+	if f.Type, err = n.Rings(ctx, f.Type, n.rings, record); err != nil {
+		return f, err
+	}
+	if f.aim = f.Lanes; len(n.rings) > 0 { // else it has given them up, and what each has is replaced
 		f.aim = chooseAim(f.Lanes, n.rings, n.opts.Rings, record.Has(name))
 	}
-	return f, err
+	return f, nil
 }
 
 // standingRow is what the result says of a cluster type with so many assignments before anything was done.

@@ -1,8 +1,6 @@
 package publisher
 
 import (
-	"slices"
-
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/impact"
@@ -25,13 +23,13 @@ func (n *planner) judgePlans(set *check.Set, plans []*plan) []check.Judgement {
 		}
 	}
 	for _, pl := range plans {
-		facts.ClusterTypes = append(facts.ClusterTypes, pl.facts(clusters[pl.Name], n.opts.Rings))
+		facts.ClusterTypes = append(facts.ClusterTypes, pl.facts(clusters[pl.Name]))
 	}
 	return set.Changes(facts)
 }
 
-// facts counts what pl does to the clusters of its type. Wanted are the rings of a release if the platform names none.
-func (pl *plan) facts(clusters []impact.Cluster, wanted []string) check.PlannedType {
+// facts counts what pl does to the clusters of its type.
+func (pl *plan) facts(clusters []impact.Cluster) check.PlannedType {
 	t := check.PlannedType{
 		Name: pl.Name, Labels: pl.Labels, Left: pl.left, New: pl.Verified == nil,
 		Clusters:    check.Counts{Total: float64(len(clusters))},
@@ -46,7 +44,7 @@ func (pl *plan) facts(clusters []impact.Cluster, wanted []string) check.PlannedT
 	}
 	t.Removed, t.Workspaces = float64(len(pl.loses.removed)), check.WorkspacesOf(workspaces)
 	var ofRing func(string) bool
-	t.Changed, ofRing = pl.changes(wanted)
+	t.Changed, ofRing = pl.changes()
 	for _, c := range clusters {
 		if !t.New && ofRing(c.Ring) {
 			t.Clusters.Changed++
@@ -57,11 +55,11 @@ func (pl *plan) facts(clusters []impact.Cluster, wanted []string) check.PlannedT
 
 // changes reports whether the type gets other content, and returns whether clusters of a ring do, which is empty for
 // those without one.
-func (pl *plan) changes(wanted []string) (any bool, ofRing func(string) bool) {
+func (pl *plan) changes() (any bool, ofRing func(string) bool) {
 	differs := func(v *bundle.Verified) bool { return v == nil || v.Release.Content != pl.tree.Content }
 	if len(pl.Lanes) == 0 {
-		any = differs(pl.Verified) || !slices.Equal(pl.Verified.Release.Rings, wanted)
-		return any, func(ring string) bool { return any && (len(wanted) == 0 || slices.Contains(wanted, ring)) }
+		any = differs(pl.Verified)
+		return any, func(string) bool { return any }
 	}
 	changed := map[string]bool{}
 	for _, l := range pl.aim {

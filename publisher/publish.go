@@ -58,8 +58,8 @@ type PublishOptions struct {
 	Source            string
 	// Created is the base commit's time. Zero means the time of issue.
 	Created time.Time
-	// Rings limits the releases to the named rings. Empty means all. If the platform names rings, these have to be
-	// among them, the releases are for the widest of these and all narrower ones, and empty means the first.
+	// Rings are among those that the platform names: releases are for the widest of these and all narrower ones. Empty means
+	// the first, and all clusters if the platform names none.
 	Rings []string
 	// ValidFor is the validity for cluster types without wherry.dev/valid-for. Zero means DefaultValidity.
 	ValidFor time.Duration
@@ -177,7 +177,6 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	if err := oci.CheckName(result.Environment); err != nil {
 		return nil, usage.Errorf("environment: %w", err)
 	}
-	opts.Rings = slices.Compact(slices.Sorted(slices.Values(opts.Rings)))
 	if err := checkOptions(opts, result); err != nil {
 		return nil, err
 	}
@@ -211,7 +210,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		},
 		pusher: pusher{
 			Reader: &at, signer: signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
-			wanted: opts.Rings, renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
+			renewBefore: opts.RenewBefore, commits: commits{result.BaseCommit, opts.EnvironmentCommit},
 			deltaSlots: make(slots, runtime.GOMAXPROCS(0)), created: opts.Created, source: opts.Source, message: opts.Message, cache: opts.Cache, deltaCommand: opts.DeltaCommand,
 		},
 		warnings: w,
@@ -253,7 +252,10 @@ func checkOptions(opts PublishOptions, result *scheduler.Result) error {
 // suggestRing makes an error of the rings that the platform does not name.
 func suggestRing(wanted, named []string) error {
 	for _, ring := range wanted {
-		if len(named) > 0 && !slices.Contains(named, ring) {
+		if len(named) == 0 {
+			return usage.Errorf("unknown ring %q: the platform names no rings; write them into spec.rings of its Platform object", ring)
+		}
+		if !slices.Contains(named, ring) {
 			return usage.Errorf("unknown ring %q (known: %s)", ring, strings.Join(named, ", "))
 		}
 	}

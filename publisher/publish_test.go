@@ -160,30 +160,6 @@ func TestAClusterTypeThatLeftIsReleasedEmptyOnce(t *testing.T) {
 	})
 }
 
-func TestRings(t *testing.T) {
-	inBoth(t, func(t *testing.T, w *world) {
-		_, all := w.mustPublish()
-		w.opts.Rings = []string{"canary", "canary"}
-		outcomes, canary := w.mustPublish()
-		require.Equal(t, releases.OutcomePublished, outcomes["drone"], "a release for one ring is another release")
-		v := w.verified("drone", "ring-canary")
-		require.Equal(t, []string{"canary"}, v.Release.Rings)
-		require.Equal(t, row(t, canary, "drone").Digest, v.Descriptor.Digest)
-		latest := w.verified("drone", "latest")
-		require.Equal(t, row(t, all, "drone").Digest, latest.Descriptor.Digest)
-		require.Equal(t, latest.Tree, v.Tree, "only a manifest and a signature are new")
-
-		outcomes, _ = w.mustPublish()
-		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
-
-		w.opts.Rings = nil
-		_, everywhere := w.mustPublish()
-		for _, tag := range []string{"latest", "ring-canary"} {
-			require.Equal(t, row(t, everywhere, "drone").Digest, w.verified("drone", tag).Descriptor.Digest, tag)
-		}
-	})
-}
-
 func TestAReleaseIsRenewedInTheLastThirdOfItsLife(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		w.opts.ValidFor = 30 * 24 * time.Hour
@@ -322,6 +298,7 @@ func TestBadOptionsAndNames(t *testing.T) {
 	}{
 		{"an environment in upper case", func(w *world) { w.result.Environment = "Dev" }, "registries allow lower case only"},
 		{"a ring with a slash", func(w *world) { w.opts.Rings = []string{"a/b"} }, `"a/b" is not a ring`},
+		{"a ring of a platform that names none", func(w *world) { w.opts.Rings = []string{"canary"} }, `unknown ring "canary": the platform names no rings`},
 		{"an empty ring", func(w *world) { w.opts.Rings = []string{""} }, `"" is not a ring`},
 		{"a negative validity", func(w *world) { w.opts.ValidFor = -1 }, "is negative"},
 	} {

@@ -19,9 +19,7 @@ import (
 type pusher struct {
 	*standing.Reader
 	signer signing.Signer
-	// wanted are PublishOptions.Rings, and renewBefore, created, source, message, cache and deltaCommand the options of those
-	// names.
-	wanted       []string
+	// renewBefore, created, source, message, cache and deltaCommand are the options of those names.
 	renewBefore  time.Duration
 	commits      commits
 	created      time.Time
@@ -53,7 +51,7 @@ func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) 
 	if len(pl.Lanes) > 0 {
 		return ps.attemptRings(ctx, pl)
 	}
-	row, moving := pl.row, movingTags(ps.wanted, pl.Tags)
+	row, moving := pl.row, movingTags(nil, pl.Tags)
 	if last := pl.Verified; last != nil {
 		same, renewed, err := ps.isCurrent(ctx, pl, last)
 		if err != nil {
@@ -139,7 +137,7 @@ func (ps *pusher) isDue(ctx context.Context, pl *plan) (bool, error) {
 // signatures require a new one, renewed is the reason. Its tree and its own tag must exist too: a registry may
 // have lost the former, and another publisher have taken the latter.
 func (ps *pusher) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (same bool, renewed string, err error) {
-	if !pl.isOf(last) || !slices.Equal(last.Release.Rings, ps.wanted) {
+	if !pl.isOf(last) {
 		return false, "", nil
 	}
 	if renewed = ps.renewal().why(last.Release, pl.Current); renewed != "" {
@@ -171,7 +169,7 @@ func (ps *pusher) isPending(pl *plan, v *bundle.Verified) bool {
 func (ps *pusher) plannedRelease(pl *plan) bundle.Release {
 	r := bundle.Release{
 		Schema: bundle.ReleaseSchema, Platform: ps.Platform, Environment: ps.Environment, ClusterType: pl.Name,
-		Rings: ps.wanted, Epoch: ps.Trust.Epoch, IssuedAt: ps.IssuedAt, ExpiresAt: ps.IssuedAt.Add(pl.validFor),
+		Epoch: ps.Trust.Epoch, IssuedAt: ps.IssuedAt, ExpiresAt: ps.IssuedAt.Add(pl.validFor),
 		BaseCommit: ps.commits.base, EnvironmentCommit: ps.commits.environment, Artifacts: pl.artifacts,
 	}
 	if pl.tree != nil {

@@ -88,13 +88,9 @@ type TypeDifference struct {
 	// OldRelease is the earlier release.
 	OldRelease
 	Fetch
-	// ForRings lists the rings that the release is for, if the platform names none. Empty means all.
-	ForRings []string `json:"forRings,omitempty"`
 	// Renewed is true if nothing changes and the release is published again because it expires.
 	Renewed bool `json:"renewed,omitempty"`
-	// Rings is there where the release would be for other rings than it is.
-	Rings *RingDifference `json:"rings,omitempty"`
-	// ByRing says, where the platform names rings, what becomes of each of them, narrowest first. The rest is then about
+	// ByRing says, where the platform names rings or has given them up, what becomes of each of them, narrowest first. The rest is then about
 	// the widest ring that is published to, or if nothing changes there, about the widest one that changes.
 	ByRing []RingStanding `json:"byRing,omitempty"`
 }
@@ -145,12 +141,6 @@ type RingStanding struct {
 // Differs reports whether the plan's content differs from that of these rings' release.
 func (r RingStanding) Differs() bool {
 	return r.Result == StandingChanged || r.Result == StandingNew || r.Added+r.Removed+r.Changed > 0
-}
-
-// RingDifference lists the present and the planned rings of a release. An empty list means all rings.
-type RingDifference struct {
-	Old []string `json:"old"`
-	New []string `json:"new"`
 }
 
 // Change is what becomes of an assignment, or of a file of it.

@@ -145,8 +145,8 @@ type ringGroup struct {
 // groups returns the groups of a cluster type's clusters. A cluster that is in none gets no release.
 func (d *TypeDifference) groups() []ringGroup {
 	if len(d.ByRing) == 0 {
-		reached := func(c impact.Cluster) bool { return len(d.ForRings) == 0 || slices.Contains(d.ForRings, c.Ring) }
-		return []ringGroup{{reached, d.Result, d.OldDigest, d.Fetch}}
+		all := func(impact.Cluster) bool { return true }
+		return []ringGroup{{all, d.Result, d.OldDigest, d.Fetch}}
 	}
 	var all []ringGroup
 	for _, r := range d.ByRing {

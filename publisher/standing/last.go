@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"oras.land/oras-go/v2/errdef"
@@ -34,15 +32,10 @@ func LostIfRefused(err error, what string, args ...any) error {
 	return err
 }
 
-// Last returns the newest release of t that all the named rings have, or every agent if none are named; nil if
-// there never was a release. The record is the environment's.
-func (rd *Reader) Last(ctx context.Context, t Type, rings []string, record Record) (*bundle.Verified, error) {
+// Last returns the newest release of t; nil if there never was one. The record is the environment's.
+func (rd *Reader) Last(ctx context.Context, t Type, record Record) (*bundle.Verified, error) {
 	all := func(bundle.Release) bool { return true }
-	v, err := rd.newest(ctx, t, t.Verified, all, record.ReleaseOf(t.Stream.ClusterType, ""))
-	if v == nil || err != nil {
-		return nil, err
-	}
-	return rd.forRings(ctx, t, v, rings)
+	return rd.newest(ctx, t, t.Verified, all, record.ReleaseOf(t.Stream.ClusterType, ""))
 }
 
 // LastOf returns the newest release of t that is for lane, where the platform names rings; nil where there never was a
@@ -89,44 +82,4 @@ func (rd *Reader) recordedRelease(ctx context.Context, repo oci.Target, d digest
 		return nil, LostIfRefused(err, "the last release, %s", d)
 	}
 	return v, nil
-}
-
-// forRings returns v, or the newest release before it, that all rings have which are published to. What one
-// ring tries out must not reach the others because something else failed.
-func (rd *Reader) forRings(ctx context.Context, t Type, v *bundle.Verified, wanted []string) (*bundle.Verified, error) {
-	if reaches(v.Release.Rings, wanted) {
-		return v, nil
-	}
-	for _, tag := range t.Releases() {
-		before, _, err := rd.Release(ctx, t.Repo, tag)
-		switch {
-		case err != nil:
-			return nil, err
-		case before == nil || before.Release.Tag() != tag:
-			return nil, Lost("%s is not a release %s", tag, rd.Trust.SignedText())
-		case reaches(before.Release.Rings, wanted):
-			return before, nil
-		}
-	}
-	return nil, Lost("no release so far is for %s", ringsText(wanted))
-}
-
-// reaches reports whether a release for some rings, or all, is for all those that are wanted.
-func reaches(rings, wanted []string) bool {
-	if len(rings) == 0 || len(wanted) == 0 {
-		return len(rings) == 0
-	}
-	for _, ring := range wanted {
-		if !slices.Contains(rings, ring) {
-			return false
-		}
-	}
-	return true
-}
-
-func ringsText(rings []string) string {
-	if len(rings) == 0 {
-		return "all rings"
-	}
-	return "the rings " + strings.Join(rings, ", ")
 }

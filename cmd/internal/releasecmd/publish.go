@@ -103,7 +103,7 @@ that asks for, from a timer, or with --watch, so that releases never expire.
 	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.StringVarP(&p.options.Message, "message", "m", "", "keep this `TEXT` in the releases: what the publication is for, in one line")
 	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
-	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
+	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME` of the platform, and to all before it")
 	f.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
 	f.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
 	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")

@@ -170,8 +170,6 @@ func typeNote(ct diff.TypeDifference) string {
 		return ct.Blocked
 	case ct.Left:
 		return "has left the environment"
-	case ct.Rings != nil:
-		return fmt.Sprintf("for rings: %s, until now: %s", Rings(ct.Rings.New), Rings(ct.Rings.Old))
 	case ct.Renewed:
 		return "the same content would be signed again, because it expires"
 	}
