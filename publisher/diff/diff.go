@@ -170,6 +170,9 @@ type AssignmentDifference struct {
 	Sources []SourceDifference `json:"sources,omitempty"`
 	// Fields lists what the bundle says otherwise about a changed assignment, such as its policies.
 	Fields []FieldDifference `json:"fields,omitempty"`
+	// Refused lists the objects of a changed assignment that the API server refuses, since fields of them cannot change. The
+	// assignment then fails, and restarts nothing.
+	Refused []impact.Refused `json:"refused,omitempty"`
 	// Restarts lists the workloads of a changed assignment whose pods are replaced, as Kind/name. RestartsUnknown is true if
 	// the manifests are in no file, because another engine fetches them.
 	Restarts        []string `json:"restarts,omitempty"`

@@ -24,7 +24,7 @@ func Roster(clusters []scheduler.Cluster) impact.Fleet {
 	return f
 }
 
-// restarts sets the restarts of a changed assignment, of which was and now are the lines, before and files the files. A
+// restarts sets the restarts of a changed assignment, and what cannot change, of which was and now are the lines, before and files the files. A
 // rendered folder has no lines: the settings are then taken to be the same.
 func (d *AssignmentDifference) restarts(was, now bundle.Assignment, before map[string][]byte, files []bundle.File, namesOnly bool) {
 	after := map[string][]byte{}
@@ -35,7 +35,11 @@ func (d *AssignmentDifference) restarts(was, now bundle.Assignment, before map[s
 		was = now
 		was.ConfigDigest, now.ConfigDigest = digest.FromBytes(before[configFile]), digest.FromBytes(after[configFile])
 	}
-	list, known := impact.Restarts(stateOf(was, before), stateOf(now, after))
+	old, next := stateOf(was, before), stateOf(now, after)
+	if d.Refused = impact.Immutable(old, next); len(d.Refused) > 0 {
+		return
+	}
+	list, known := impact.Restarts(old, next)
 	d.Restarts, d.RestartsUnknown = list, !known && len(d.Files) > 0
 }
 
@@ -102,6 +106,9 @@ func (d *TypeDifference) facts(clusters []impact.Cluster) impact.TypeFacts {
 		Clusters: len(clusters), Added: n.Added, Changed: n.Changed, Removed: n.Removed, Failed: n.Failed,
 	}}
 	for _, a := range d.Changes {
+		if len(a.Refused) > 0 {
+			f.Refused++
+		}
 		if len(a.Restarts) > 0 {
 			f.Restarts++
 		}

@@ -51,6 +51,8 @@ type Counts struct {
 	// known, since another engine, such as Flux, fetches the manifests.
 	Restarts        int `json:"restarts"`
 	RestartsUnknown int `json:"restartsUnknown"`
+	// Refused counts the changed assignments that fail on clusters, since fields cannot change; see Immutable.
+	Refused int `json:"refused,omitempty"`
 	// Bytes is what one cluster fetches, TotalBytes what all of them fetch together. Of several cluster types, Bytes is the
 	// most. UpTo is true if a cluster may fetch less.
 	Bytes      int64 `json:"bytes"`
@@ -69,7 +71,7 @@ func (f *Facts) Add(t TypeFacts) {
 	slices.SortFunc(f.ClusterTypes, func(a, b TypeFacts) int { return cmp.Compare(a.ClusterType, b.ClusterType) })
 	f.Clusters, f.ChangedClusters = f.Clusters+t.Clusters, f.ChangedClusters+t.ChangedClusters
 	f.Added, f.Changed, f.Removed, f.Failed = f.Added+t.Added, f.Changed+t.Changed, f.Removed+t.Removed, f.Failed+t.Failed
-	f.Carried = max(f.Carried, t.Carried)
+	f.Carried, f.Refused = max(f.Carried, t.Carried), f.Refused+t.Refused
 	f.Restarts, f.RestartsUnknown = f.Restarts+t.Restarts, f.RestartsUnknown+t.RestartsUnknown
 	f.Bytes, f.TotalBytes, f.UpTo = max(f.Bytes, t.Bytes), f.TotalBytes+t.TotalBytes, f.UpTo || t.UpTo
 }

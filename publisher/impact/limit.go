@@ -20,10 +20,13 @@ type Limit struct {
 
 // kinds of limits without a bound, and what there is too much of if they are exceeded.
 var limitKinds = map[string]func(f *Facts) (int, string){
-	"added":    func(f *Facts) (int, string) { return f.Added, "assignment is added|assignments are added" },
-	"changed":  func(f *Facts) (int, string) { return f.Changed, "assignment is changed|assignments are changed" },
-	"removed":  func(f *Facts) (int, string) { return f.Removed, "assignment is removed|assignments are removed" },
-	"failed":   func(f *Facts) (int, string) { return f.Failed, "assignment fails|assignments fail" },
+	"added":   func(f *Facts) (int, string) { return f.Added, "assignment is added|assignments are added" },
+	"changed": func(f *Facts) (int, string) { return f.Changed, "assignment is changed|assignments are changed" },
+	"removed": func(f *Facts) (int, string) { return f.Removed, "assignment is removed|assignments are removed" },
+	"failed":  func(f *Facts) (int, string) { return f.Failed, "assignment fails|assignments fail" },
+	"refused": func(f *Facts) (int, string) {
+		return f.Refused, "assignment cannot change so|assignments cannot change so"
+	},
 	"restarts": func(f *Facts) (int, string) { return f.Restarts, "assignment restarts pods|assignments restart pods" },
 }
 
@@ -39,7 +42,7 @@ func LimitNames() []string {
 
 var boundPattern = lazyregexp.New(`^(clusters|bytes)>([0-9]{1,12})(%|KiB|MiB|GiB)?$`)
 
-// ParseLimit reads a limit: added, changed, removed, failed or restarts, or clusters>N, clusters>N% or bytes>N, where N of
+// ParseLimit reads a limit: added, changed, removed, failed, refused or restarts, or clusters>N, clusters>N% or bytes>N, where N of
 // bytes may have the unit KiB, MiB or GiB.
 func ParseLimit(text string) (Limit, error) {
 	if limitKinds[text] != nil {

@@ -20,7 +20,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, text := range []string{"", "clusters", "clusters>", "clusters>-1", "clusters>1KiB", "bytes>1%", "clusters > 1", "removed>1", "Removed"} {
 		_, err := ParseLimit(text)
-		require.EqualError(t, err, `unknown limit "`+text+`" (known: added, bytes>64KiB, changed, clusters>10, clusters>10%, failed, removed, restarts)`)
+		require.EqualError(t, err, `unknown limit "`+text+`" (known: added, bytes>64KiB, changed, clusters>10, clusters>10%, failed, refused, removed, restarts)`)
 	}
 }
 

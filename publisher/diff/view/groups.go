@@ -128,6 +128,10 @@ func linesOf(a diff.AssignmentDifference) []line {
 	for _, f := range a.Fields {
 		lines = append(lines, fieldLine(f))
 	}
+	for _, r := range a.Refused {
+		lines = append(lines, line{text: fmt.Sprintf("%s: %s cannot change: while the cluster has the object, the API server refuses this one, and the assignment fails with nothing of it applied; give the object another name, or delete it there first",
+			r.Object, strings.Join(r.Fields, ", "))})
+	}
 	if len(a.Restarts) > 0 {
 		lines = append(lines, line{text: "restarts the pods of " + strings.Join(a.Restarts, ", ")})
 	}

@@ -97,6 +97,9 @@ func ImpactSummary(d *diff.Difference) string {
 	if f.Carried > 0 {
 		parts = append(parts, "it carries up to "+show.Size(f.Carried)+" of new artifacts")
 	}
+	if f.Refused > 0 {
+		parts = append(parts, fmt.Sprintf("%s cannot change so, and would fail", show.Count(f.Refused, "assignment")))
+	}
 	switch {
 	case f.Restarts > 0 && f.RestartsUnknown > 0:
 		parts = append(parts, fmt.Sprintf("pods of %s restart, and perhaps of %d more", show.Count(f.Restarts, "assignment"), f.RestartsUnknown))
