@@ -30,6 +30,9 @@ func New(planned platform.Built, against string) (*Comparison, error) {
 		ClusterTypes: []TypeDifference{}, Renames: []Rename{}, Waiting: []WaitingWorkspace{},
 	}}
 	c.Done.Unread, c.Done.FailedPolicies = platform.UnreadOf(planned.Loaded.Unread), platform.FailedPoliciesOf(result.FailedPolicies)
+	for _, s := range planned.Loaded.Shared {
+		c.Done.Shared = append(c.Done.Shared, SharedFiles(s))
+	}
 	return c, nil
 }
 

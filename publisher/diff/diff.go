@@ -45,10 +45,21 @@ type Difference struct {
 	// Checks are the PlatformChecks about publications, and the bound on removals, that do not accept this one. Any that is not
 	// a warning stops it.
 	Checks []check.Judgement `json:"checks,omitempty"`
+	// Shared lists what was read from a commit, and not from the work tree here, which has other files: these would not be
+	// published.
+	Shared []SharedFiles `json:"shared,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 	// Impact counts clusters, bytes and restarts.
 	Impact *impact.Facts `json:"impact,omitempty"`
+}
+
+// SharedFiles are files of a work tree that are not as the commit has them from which a base, or an app team's source, was read.
+type SharedFiles struct {
+	Part   platform.Part `json:"part"` // base or workload
+	Name   string        `json:"name,omitempty"`
+	Commit string        `json:"commit"`
+	Files  []string      `json:"files"`
 }
 
 // Standing is the outcome of a plan for a cluster type.

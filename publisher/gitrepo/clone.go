@@ -112,6 +112,24 @@ func (c *Clone) Branch() string {
 	return head.Target().Short()
 }
 
+// HeadHas reports whether a commit is in the history of what is checked out at Top.
+func (c *Clone) HeadHas(commit string) bool {
+	head, err := c.repo.Head()
+	if err != nil {
+		return false
+	}
+	at, err := c.repo.CommitObject(head.Hash())
+	if err != nil {
+		return false
+	}
+	old, err := c.repo.CommitObject(plumbing.NewHash(commit))
+	if err != nil {
+		return false
+	}
+	is, err := old.IsAncestor(at)
+	return err == nil && is
+}
+
 // DefaultBranch returns the branch that origin's HEAD names, else main or master, whichever is here. It is empty if
 // there is none of them.
 func (c *Clone) DefaultBranch() string {

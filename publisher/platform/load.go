@@ -162,6 +162,9 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 	if err == nil && b.Name == mainBase {
 		l.useMain(b, commit)
 	}
+	if err == nil {
+		l.noteShared(ctx, src, commit)
+	}
 	return err
 }
 
@@ -243,7 +246,9 @@ func (l *loader) workloads(ctx context.Context) error {
 		}
 		err := l.loaded.Model.CheckRegistration(r) // before anything is fetched
 		if err == nil {
-			_, err = l.read(ctx, l.loaded.Model, src)
+			var commit string
+			commit, err = l.read(ctx, l.loaded.Model, src)
+			l.noteShared(ctx, src, commit)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -38,6 +38,8 @@ type Source struct {
 	Commit string
 	// BaseAt is the commit at which the base "main" is read in place of the one that its BaseRepo pins; empty for that one.
 	BaseAt string
+	// CompareShared compares what is read from commits with the work trees that are here; see Loaded.Shared.
+	CompareShared bool
 	// Mirrors maps prefixes of git URLs to their replacements, such as a folder with clones.
 	Mirrors map[string]string
 	// Output is a folder that is skipped if it is in a source. It may be empty.
@@ -80,6 +82,9 @@ type Loaded struct {
 	// Unread lists the WorkloadRegistrations whose sources could not be read, sorted by name. Model has
 	// nothing of them.
 	Unread []Unread
+	// Shared lists what was read from a commit of a repository whose work tree here has other files, if Source.CompareShared asks
+	// for that.
+	Shared []Shared
 	// Warnings is about the sources as such; those about objects are the model's.
 	Warnings []finding.Finding
 

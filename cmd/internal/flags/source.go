@@ -37,6 +37,7 @@ type Source struct {
 	Assignments string   // file of another scheduler's decision; empty for none
 	Dropped     []string // TYPE/TARGET that may fail
 	Cache       Cache
+	Shared      bool   // compare what is read from commits with the work trees that are here
 	BaseAt      string // the commit at which the base is read; empty for the one that is pinned
 
 	bases, workloads, mirrors []string
@@ -256,7 +257,7 @@ func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
 func (f *Source) Options(place, output string) (platform.Source, error) {
 	o := platform.Source{
 		Platform: place, Environment: f.Environment, Bases: f.bases, Workloads: map[string]string{},
-		Commit: f.commit, BaseAt: f.BaseAt, Output: output, Timeout: f.timeout,
+		Commit: f.commit, BaseAt: f.BaseAt, CompareShared: f.Shared, Output: output, Timeout: f.timeout,
 	}
 	if f.timeout <= 0 {
 		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)

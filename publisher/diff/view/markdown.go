@@ -30,6 +30,9 @@ func Markdown(d *diff.Difference) []byte {
 	if text := ImpactSummary(d); text != "" {
 		fmt.Fprintf(&c, "\n**Impact:** %s\n", escaped(text))
 	}
+	for _, text := range sharedFiles(d) {
+		fmt.Fprintf(&c, "\n**Not published:** %s\n", escaped(text))
+	}
 	for _, text := range siteCosts(d) {
 		fmt.Fprintf(&c, "\n**Site values:** %s\n", escaped(text))
 	}

@@ -61,7 +61,7 @@ func Table(w io.Writer, d *diff.Difference) error {
 		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", show.Line(show.List(empty, maxNames)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", show.Line(Summary(d)))
-	for _, text := range siteCosts(d) {
+	for _, text := range slices.Concat(sharedFiles(d), siteCosts(d)) {
 		fmt.Fprintf(&b, "%s: %s\n", show.Line(d.Environment), show.Line(text))
 	}
 	if text := ImpactSummary(d); text != "" {
@@ -275,4 +275,15 @@ func Rings(rings []string) string {
 		return "all"
 	}
 	return strings.Join(rings, ", ")
+}
+
+// sharedFiles says which files of the work tree would not be published.
+func sharedFiles(d *diff.Difference) []string {
+	var all []string
+	for _, s := range d.Shared {
+		what := strings.TrimSuffix(fmt.Sprintf("%s %s", s.Part, s.Name), " main")
+		all = append(all, fmt.Sprintf("%s is read at commit %s, which would be published without what the work tree has in %s: %s",
+			what, s.Commit[:min(len(s.Commit), 7)], show.Count(len(s.Files), "file"), show.List(s.Files, maxNames)))
+	}
+	return all
 }
