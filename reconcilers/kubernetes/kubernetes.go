@@ -29,12 +29,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // OwnerLabel is on every object that an assignment created; its value is the assignment's name, or a
 // digest of a name that no label can hold.
-const OwnerLabel = "wherry.dev/assignment"
+const OwnerLabel = manifests.OwnerLabel
 
 // Options are optional. The zero value works.
 type Options struct {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -98,7 +99,7 @@ func TestReadManifestsTakesManifestsOnly(t *testing.T) {
 	require.Equal(t, "manifests/deploy.YML", found[0].origin)
 	require.Equal(t, "reconciler.yaml", found[1].origin)
 
-	require.NoError(t, os.Truncate(filepath.Join(dir, "reconciler.yaml"), maxManifestBytes+1))
+	require.NoError(t, os.Truncate(filepath.Join(dir, "reconciler.yaml"), manifests.MaxFileBytes+1))
 	_, err = readManifests(dir, ".", "")
 	require.ErrorContains(t, err, "reconciler.yaml: more than")
 }

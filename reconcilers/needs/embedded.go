@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 )
 
@@ -59,7 +60,7 @@ func (e embedded) file(list []bundle.Assignment, name string, data []byte) bool 
 		return true
 	}
 	f.files[below] = &fstest.MapFile{}
-	objects, _ := rewrite.Parse(data) // applying what cannot be parsed fails with a message of its own
+	objects, _ := manifests.Decode(below, data) // applying what cannot be parsed fails with a message of its own
 	for _, o := range objects {
 		bare := &unstructured.Unstructured{Object: map[string]any{}}
 		bare.SetGroupVersionKind(o.GroupVersionKind())

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -257,15 +258,15 @@ func Manifests(a bundle.Assignment, files fs.FS) (map[string][]byte, error) {
 func parseAll(files fs.FS) (map[string][]*unstructured.Unstructured, []*unstructured.Unstructured, error) {
 	byFile, all := map[string][]*unstructured.Unstructured{}, []*unstructured.Unstructured(nil)
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !IsYAML(name) {
+		if err != nil || d.IsDir() || !manifests.IsFile(name) {
 			return err
 		}
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
-		if byFile[name], err = Parse(data); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		if byFile[name], err = manifests.Decode(name, data); err != nil {
+			return err
 		}
 		all = append(all, byFile[name]...)
 		return nil

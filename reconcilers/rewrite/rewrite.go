@@ -7,11 +7,8 @@
 package rewrite
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"path"
@@ -19,11 +16,9 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -103,59 +98,6 @@ func Example(platform, assignment string, charts []string) *reconcilers.Served {
 	return served
 }
 
-// Parse returns the objects of a YAML file, with lists taken apart. Empty documents are passed over.
-func Parse(data []byte) ([]*unstructured.Unstructured, error) {
-	var out []*unstructured.Unstructured
-	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
-	for n := 1; ; n++ {
-		doc, err := docs.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
-		found, err := parseDocument(doc)
-		if err != nil {
-			return nil, fmt.Errorf("document %d: %w", n, err)
-		}
-		out = append(out, found...)
-	}
-}
-
-func parseDocument(doc []byte) ([]*unstructured.Unstructured, error) {
-	text, err := yaml.YAMLToJSONStrict(doc)
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	if err := utiljson.Unmarshal(text, &value); err != nil || value == nil {
-		return nil, err
-	}
-	return flatten(value)
-}
-
-func flatten(value any) ([]*unstructured.Unstructured, error) {
-	fields, ok := value.(map[string]any)
-	if !ok {
-		return nil, errors.New("is not an object")
-	}
-	o := &unstructured.Unstructured{Object: fields}
-	if !o.IsList() {
-		return []*unstructured.Unstructured{o}, nil
-	}
-	var out []*unstructured.Unstructured
-	items, _ := fields["items"].([]any)
-	for _, item := range items {
-		found, err := flatten(item)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, found...)
-	}
-	return out, nil
-}
-
 // Rendered returns the rendered objects of an assignment's folder: those of its YAML files, without bundle.ManifestsDir.
 func Rendered(files fs.FS) ([]*unstructured.Unstructured, error) {
 	var out []*unstructured.Unstructured
@@ -165,27 +107,18 @@ func Rendered(files fs.FS) ([]*unstructured.Unstructured, error) {
 			return err
 		case d.IsDir() && (name == bundle.ManifestsDir || name == bundle.ChartsDir):
 			return fs.SkipDir
-		case d.IsDir() || !IsYAML(name):
+		case d.IsDir() || !manifests.IsFile(name):
 			return nil
 		}
 		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
-		found, err := Parse(data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
+		found, err := manifests.Decode(name, data)
 		out = append(out, found...)
-		return nil
+		return err
 	})
 	return out, err
-}
-
-// IsYAML reports whether a file's name is one of manifests.
-func IsYAML(name string) bool {
-	ext := strings.ToLower(path.Ext(name))
-	return ext == ".yaml" || ext == ".yml" || ext == ".json"
 }
 
 // rewriting is one call of Flux or Argo.

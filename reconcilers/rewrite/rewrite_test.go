@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -55,7 +56,7 @@ func served() *reconcilers.Served {
 
 func input(t *testing.T, text string, files fstest.MapFS) Input {
 	t.Helper()
-	objects, err := Parse([]byte(text))
+	objects, err := manifests.Decode("a.yaml", []byte(text))
 	require.NoError(t, err)
 	if files == nil {
 		files = fstest.MapFS{}

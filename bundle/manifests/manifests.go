@@ -1,0 +1,314 @@
+// Package manifests reads files of Kubernetes objects.
+//
+// Agents read the files of an assignment with it, and so does the publisher before it signs them: nothing is signed that an
+// agent refuses to parse. Begin with [Parse]; [Read] goes on after a mistake. YAML is read as kubectl reads it, but for a key
+// that a mapping has twice, which is a mistake. No mistake quotes a value, which may be a secret.
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
+)
+
+// MaxFileBytes bounds one file. An API server takes 3 MiB for one object.
+const MaxFileBytes = 32 << 20
+
+// OwnerLabel is on every object that an assignment created; its value is the assignment's name, or a
+// digest of one that is no valid label. No manifest may have it.
+const OwnerLabel = "wherry.dev/assignment"
+
+// Object is an object, and where it was read.
+type Object struct {
+	*unstructured.Unstructured
+	// Document counts the documents of the file from 1.
+	Document int
+	// Origin is such as: reconciler.yaml, document 2.
+	Origin string
+}
+
+// Problem is the kind of a Mistake.
+type Problem string
+
+// The kinds of mistakes.
+const (
+	Syntax   Problem = "syntax"    // the document is not YAML or JSON
+	NoObject Problem = "no object" // it is something else than an object, or lacks Mistake.Field
+	BadField Problem = "field"     // Mistake.Field would be lost, or misread
+)
+
+// Mistake is the reason why a part of a file cannot be applied.
+type Mistake struct {
+	Problem  Problem
+	Document int
+	Origin   string
+	// Field is such as metadata.name. It is empty for a document that is not an object.
+	Field string
+	// Object is the one with the mistake, as far as it is known.
+	Object *unstructured.Unstructured
+	// Value is what is there in place of an object.
+	Value any
+	Text  string
+}
+
+func (m *Mistake) Error() string { return m.Origin + ": " + m.Text }
+
+// IsFile reports whether a file's name is one of manifests.
+func IsFile(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
+}
+
+// Parse returns the objects of one file, those of lists in place of the lists. It passes over documents without content.
+// Its error is the first [*Mistake].
+func Parse(name string, data []byte) ([]Object, error) {
+	found, mistakes := Read(name, data)
+	if len(mistakes) > 0 {
+		return nil, mistakes[0]
+	}
+	return found, nil
+}
+
+// Decode is Parse without the rules about fields: the objects may lack a name, or a kind.
+func Decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
+	r := &reader{loose: true}
+	r.file(name, data)
+	if len(r.mistakes) > 0 {
+		return nil, r.mistakes[0]
+	}
+	var objects []*unstructured.Unstructured
+	for _, o := range r.found {
+		objects = append(objects, o.Unstructured)
+	}
+	return objects, nil
+}
+
+// Read returns the objects of one file, and its mistakes. Documents after one with a mistake are read.
+func Read(name string, data []byte) ([]Object, []*Mistake) {
+	r := &reader{}
+	r.file(name, data)
+	return r.found, r.mistakes
+}
+
+func (r *reader) file(name string, data []byte) {
+	docs, parse := splitDocuments(data), parseYAML
+	if strings.EqualFold(path.Ext(name), ".json") {
+		docs, parse = []document{{line: 1, data: data}}, parseJSON
+	}
+	for i, doc := range docs {
+		r.document, r.origin = i+1, name
+		if len(docs) > 1 {
+			r.origin = fmt.Sprintf("%s, document %d", name, i+1)
+		}
+		value, err := parse(doc)
+		switch {
+		case err != nil:
+			r.mistakes = append(r.mistakes, &Mistake{Problem: Syntax, Document: r.document, Origin: r.origin, Text: err.Error()})
+		case value != nil:
+			r.value(r.origin, value)
+		}
+	}
+}
+
+// reader collects what a file holds.
+type reader struct {
+	document int
+	origin   string // of the document
+	loose    bool   // fields are not checked
+	found    []Object
+	mistakes []*Mistake
+}
+
+// document is a part of a file that begins at a line of it.
+type document struct {
+	line int
+	data []byte
+}
+
+// splitDocuments splits at lines that begin with "---", with which no other line of YAML may begin.
+func splitDocuments(data []byte) []document {
+	var docs []document
+	doc := document{line: 1}
+	begin, at, number := 0, 0, 0
+	add := func() {
+		if doc.data = data[begin:at]; len(bytes.TrimSpace(doc.data)) > 0 && !onlyDirectives(doc.data) {
+			docs = append(docs, doc)
+		}
+	}
+	for line := range bytes.Lines(data) {
+		number++
+		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0) {
+			add()
+			doc, begin = document{line: number}, at+3
+		}
+		at += len(line)
+	}
+	add()
+	return docs
+}
+
+// onlyDirectives reports whether a document is the lines above its first "---", such as %YAML 1.2.
+func onlyDirectives(doc []byte) bool {
+	if !bytes.HasPrefix(doc, []byte("%")) {
+		return false
+	}
+	for line := range bytes.Lines(doc) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '%' && line[0] != '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// yamlWrapping removes the prefixes that the parser's layers add to a message.
+var yamlWrapping = strings.NewReplacer("error converting YAML to JSON: ", "", "yaml: ", "", "unmarshal errors:\n  ", "")
+
+func parseYAML(doc document) (any, error) {
+	if value, ok := plain(doc.data); ok {
+		return value, nil
+	}
+	data, err := yaml.YAMLToJSONStrict(doc.data)
+	if err != nil && overrides(doc.data) {
+		data, err = yaml.YAMLToJSON(doc.data)
+	}
+	if err != nil {
+		// Parse again behind empty lines, so that the error has the line numbers of the file.
+		padded := append(bytes.Repeat([]byte("\n"), doc.line-1), doc.data...)
+		if _, again := yaml.YAMLToJSONStrict(padded); again != nil {
+			err = again
+		}
+		return nil, errors.New(yamlWrapping.Replace(err.Error()))
+	}
+	var value any
+	return value, utiljson.Unmarshal(data, &value)
+}
+
+// overrides reports whether a document has merge keys, and no mapping that has a key twice: then the strict parser takes
+// the keys that override merged ones for keys that are there twice.
+func overrides(doc []byte) bool {
+	if !bytes.Contains(doc, []byte("<<")) {
+		return false
+	}
+	var n yamlv3.Node
+	return yamlv3.Unmarshal(doc, &n) == nil && !hasTwice(&n)
+}
+
+func hasTwice(n *yamlv3.Node) bool {
+	if n.Kind == yamlv3.MappingNode {
+		seen := map[string]bool{}
+		for i := 0; i < len(n.Content); i += 2 {
+			key := n.Content[i].Value
+			if n.Content[i].Kind != yamlv3.ScalarNode || seen[key] {
+				return true
+			}
+			seen[key] = true
+		}
+	}
+	return n.Kind != yamlv3.AliasNode && slices.ContainsFunc(n.Content, hasTwice)
+}
+
+func parseJSON(doc document) (any, error) {
+	if len(bytes.TrimSpace(doc.data)) == 0 {
+		return nil, nil
+	}
+	var value any
+	return value, utiljson.Unmarshal(doc.data, &value)
+}
+
+// value takes an object, or those of a list.
+func (r *reader) value(origin string, value any) {
+	content, ok := value.(map[string]any)
+	if !ok {
+		r.mistake(&Mistake{Problem: NoObject, Origin: origin, Value: value, Text: "is not an object"})
+		return
+	}
+	o := Object{&unstructured.Unstructured{Object: content}, r.document, origin}
+	if !o.IsList() && !isEmptyList(content) {
+		if m := check(o); m != nil && !r.loose {
+			r.mistake(m)
+		} else {
+			r.found = append(r.found, o)
+		}
+		return
+	}
+	items, _ := content["items"].([]any)
+	for i, item := range items {
+		r.value(fmt.Sprintf("%s, item %d", origin, i+1), item)
+	}
+}
+
+// isEmptyList reports whether content is a list of Kubernetes without items.
+func isEmptyList(content map[string]any) bool {
+	return content["apiVersion"] == "v1" && content["kind"] == "List" && content["items"] == nil
+}
+
+func (r *reader) mistake(m *Mistake) {
+	m.Document = r.document
+	r.mistakes = append(r.mistakes, m)
+}
+
+// check refuses content that would be lost or misread on the way to an API server. It drops fields of the metadata that are
+// null, which an API server passes over.
+func check(o Object) *Mistake {
+	mistake := func(problem Problem, field, format string, args ...any) *Mistake {
+		return &Mistake{Problem: problem, Origin: o.Origin, Field: field, Object: o.Unstructured, Text: fmt.Sprintf(format, args...)}
+	}
+	for _, field := range []string{"apiVersion", "kind"} {
+		if s, _ := o.Object[field].(string); s == "" {
+			return mistake(NoObject, field, "has no %s", field)
+		}
+	}
+	if _, err := schema.ParseGroupVersion(o.GetAPIVersion()); err != nil {
+		return mistake(BadField, "apiVersion", "apiVersion: %v", err)
+	}
+	metadata, _ := o.Object["metadata"].(map[string]any)
+	if s, _ := metadata["name"].(string); s == "" {
+		return mistake(NoObject, "metadata.name", "%s has no metadata.name", o.GetKind())
+	}
+	for _, field := range []string{"namespace", "labels", "annotations"} {
+		if value, there := metadata[field]; there && value == nil {
+			delete(metadata, field)
+		}
+	}
+	if _, isText := metadata["namespace"].(string); !isText && metadata["namespace"] != nil {
+		return mistake(BadField, "metadata.namespace", "metadata.namespace of %s is not a string", Subject(o.Unstructured))
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		if metadata[field] != nil && !texts(metadata[field]) {
+			return mistake(BadField, "metadata."+field, "metadata.%s of %s: every value has to be a string", field, Subject(o.Unstructured))
+		}
+	}
+	if labels, _ := metadata["labels"].(map[string]any); labels[OwnerLabel] != nil {
+		return mistake(BadField, "metadata.labels", "%s has the label %s, which only the agent sets", Subject(o.Unstructured), OwnerLabel)
+	}
+	return nil
+}
+
+// texts reports whether a value is a mapping of texts. A null in it becomes the empty text, as an API server reads it.
+func texts(value any) bool {
+	entries, ok := value.(map[string]any)
+	for key, v := range entries {
+		if _, isText := v.(string); v == nil {
+			entries[key] = ""
+		} else if !isText {
+			return false
+		}
+	}
+	return ok
+}
+
+// Subject names an object as messages do: Kind/namespace/name.
+func Subject(o *unstructured.Unstructured) string {
+	if namespace := o.GetNamespace(); namespace != "" {
+		return o.GetKind() + "/" + namespace + "/" + o.GetName()
+	}
+	return o.GetKind() + "/" + o.GetName()
+}
