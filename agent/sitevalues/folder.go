@@ -14,36 +14,17 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/bundle"
 	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
-	"github.com/wherry-dev/wherry/bundle/yamltext"
 )
 
 // EnvFile is the file with the values beside the files of an assignment of the adapter directory.
 const EnvFile = "site.env"
 
-// Bounds of files in which values are replaced. A document is a part of a YAML file.
-const (
-	maxDocumentBytes = 4 << 20
-	maxFilesBytes    = 64 << 20 // of all files that are changed, after the change
-)
-
-// ContentError means that the files of an assignment cannot get values: another release has to mend that.
-type ContentError struct{ Text string }
-
-func (e *ContentError) Error() string { return e.Text }
-
-func contentError(name string, line int, format string, args ...any) error {
-	at := name
-	if line > 0 {
-		at = fmt.Sprintf("%s:%d", name, line)
-	}
-	return &ContentError{bundle.Clip(at + ": " + fmt.Sprintf(format, args...))}
-}
+// maxFilesBytes bounds all files of an assignment that are changed, after the change.
+const maxFilesBytes = 64 << 20
 
 // folders makes copies of assignments' files. It may be used by several goroutines.
 type folders struct {
@@ -243,12 +224,12 @@ func (f *folders) prune(keep map[string]bool) error {
 }
 
 // replaced returns the files of src that change, and an EnvFile if env is true. Errors about the content are of type
-// *ContentError.
+// *sitevalues.ContentError.
 func replaced(src *os.Root, values shared.Values, env bool) (map[string][]byte, error) {
 	changed := map[string][]byte{}
 	if env {
 		if _, err := src.Lstat(EnvFile); err == nil {
-			return nil, contentError(EnvFile, 0, "the assignment has a file of this name, which the agent writes")
+			return nil, shared.NewContentError(EnvFile, 0, "the assignment has a file of this name, which the agent writes")
 		}
 		changed[EnvFile] = environment(values)
 	}
@@ -273,9 +254,9 @@ func replaced(src *os.Root, values shared.Values, env bool) (map[string][]byte, 
 			return err
 		}
 		if len(data) > left {
-			return contentError(name, 0, "files with site values have more than %d bytes", maxFilesBytes)
+			return shared.NewContentError(name, 0, "files with site values have more than %d bytes", maxFilesBytes)
 		}
-		data, err = Replace(name, data, values, left)
+		data, err = shared.Replace(name, data, values, left)
 		if left -= len(data); err == nil {
 			changed[name] = data
 		}
@@ -288,16 +269,14 @@ func isYAML(name string) bool {
 	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(path.Ext(name)))
 }
 
-const marker = "${site."
-
-// hasReference reports whether a text has ${site., without holding all of it.
+// hasReference reports whether a text has shared.Marker, without holding all of it.
 func hasReference(r io.Reader) (bool, error) {
 	buffer := make([]byte, 64<<10)
 	kept := 0
 	for {
 		n, err := r.Read(buffer[kept:])
 		text := buffer[:kept+n]
-		if bytes.Contains(text, []byte(marker)) {
+		if bytes.Contains(text, []byte(shared.Marker)) {
 			return true, nil
 		}
 		if errors.Is(err, io.EOF) {
@@ -306,106 +285,6 @@ func hasReference(r io.Reader) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		kept = copy(buffer, text[max(0, len(text)-len(marker)+1):])
+		kept = copy(buffer, text[max(0, len(text)-len(shared.Marker)+1):])
 	}
-}
-
-// Replace returns a YAML or JSON file with ${site.KEY} replaced in its texts, which are the values of keys and items. Every
-// other byte stays, comments and keys too. A value is data: it cannot change the structure of the file, and a ${site.KEY} in
-// it is not replaced. A scalar without quotes that is nothing but one ${site.KEY} gets the value with its type; all others
-// stay texts. $${site.KEY} stands for the text ${site.KEY}. Limit bounds the result, in bytes.
-//
-// The error is a *ContentError, for a key that values lacks, or for a file that cannot be changed in place. It contains no
-// value.
-func Replace(name string, data []byte, values shared.Values, limit int) ([]byte, error) {
-	var out bytes.Buffer
-	line := 0
-	for _, document := range documents(data) {
-		if bytes.Contains(document, []byte(marker)) {
-			changed, err := replaceIn(name, line, document, values, limit-out.Len())
-			if err != nil {
-				return nil, err
-			}
-			out.Write(changed)
-		} else {
-			out.Write(document)
-		}
-		line += bytes.Count(document, []byte("\n"))
-		if out.Len() > limit {
-			return nil, contentError(name, 0, "with the site's values it is larger than permitted")
-		}
-	}
-	return out.Bytes(), nil
-}
-
-// documents splits a file before lines that begin a document, with which no other line of YAML may begin, so that each can
-// be parsed by itself.
-func documents(data []byte) [][]byte {
-	var all [][]byte
-	begin, at := 0, 0
-	for line := range bytes.Lines(data) {
-		if rest, ok := bytes.CutPrefix(line, []byte("---")); ok && at > begin && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0) {
-			all, begin = append(all, data[begin:at]), at
-		}
-		at += len(line)
-	}
-	return append(all, data[begin:])
-}
-
-func replaceIn(name string, above int, document []byte, values shared.Values, limit int) ([]byte, error) {
-	if len(document) > maxDocumentBytes {
-		return nil, contentError(name, above+1, "a document with site values has more than %d bytes", maxDocumentBytes)
-	}
-	f, err := yamltext.Parse(document)
-	if err != nil {
-		var m *Mistake
-		if errors.As(notYAML(err), &m) && m.Line > 0 {
-			m.Line += above
-		}
-		return nil, contentError(name, m.Line, "%s, so that site values cannot be replaced in it", m.Text)
-	}
-	grown := len(document)
-	changed, err := f.Rewrite(func(n *yaml.Node) (yamltext.Value, bool, error) {
-		if !strings.Contains(n.Value, marker) {
-			return yamltext.Value{}, false, nil
-		}
-		keys := shared.References(n.Value)
-		for _, key := range keys {
-			if _, ok := values[key]; !ok {
-				return yamltext.Value{}, false, contentError(name, above+n.Line, "${site.%s} is not one of the keys that the workload lists", bundle.Clip(key))
-			}
-		}
-		if n.Style == 0 && len(keys) == 1 && n.Value == marker+keys[0]+"}" {
-			if v, ok := typed(values[keys[0]]); ok {
-				return v, true, nil
-			}
-		}
-		text := shared.Expand(n.Value, values.Texts(keys))
-		if grown += len(text); grown > limit {
-			return yamltext.Value{}, false, contentError(name, above+n.Line, "with the site's values it is larger than permitted")
-		}
-		return yamltext.Value{Text: text}, true, nil
-	})
-	var hard *yamltext.HardError
-	if errors.As(err, &hard) {
-		return nil, contentError(name, above+hard.Line, "a site value cannot be replaced here: write the text on one line, in quotes")
-	}
-	return changed, err
-}
-
-// typed returns a number or boolean as YAML; ok is false for a text.
-func typed(v shared.Value) (yamltext.Value, bool) {
-	switch v.Any.(type) {
-	case bool:
-		return yamltext.Value{Text: v.Text, Tag: "!!bool"}, true
-	case int64:
-		return yamltext.Value{Text: v.Text, Tag: "!!int"}, true
-	case float64:
-		tag := "!!float"
-		if !strings.ContainsAny(v.Text, ".eE") {
-			tag = "!!int"
-		}
-		return yamltext.Value{Text: v.Text, Tag: tag}, true
-	}
-	return yamltext.Value{}, false
 }

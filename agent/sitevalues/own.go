@@ -15,8 +15,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	shared "github.com/wherry-dev/wherry/bundle/sitevalues"
 )
 
 // DefaultFile is the file of the site's own values, if no other place is set.
@@ -178,24 +178,10 @@ func plain(n *yaml.Node) (any, error) {
 	return nil, errors.New("it has a tag that is not permitted")
 }
 
-var (
-	// yamlLine finds the line in an error of the parser.
-	yamlLine = lazyregexp.New(`line ([0-9]+)`)
-	// quotesText matches an error that quotes more than a single character.
-	quotesText = lazyregexp.New("['`\"][^'`\"]{2}|\n")
-)
-
 // notYAML describes an error of the parser without its quotes from the text, which may contain a value.
 func notYAML(err error) error {
-	m := &Mistake{Text: "it is not valid YAML"}
-	if found := yamlLine.FindStringSubmatch(err.Error()); found != nil {
-		m.Line, _ = strconv.Atoi(found[1])
-	}
-	_, detail, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), ": ")
-	if detail != "" && !quotesText.MatchString(detail) {
-		m.Text += ": " + bundle.Clip(detail)
-	}
-	return m
+	line, text := shared.NotYAML(err)
+	return &Mistake{line, text}
 }
 
 // Watch calls changed whenever the file has become another one, until ctx ends. It looks every so often, as a file may be on

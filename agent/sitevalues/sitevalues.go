@@ -339,7 +339,7 @@ func (s *Site) Prepare(r assignments.Record, adapter string) assignments.Wait {
 		return assignments.Wait{}
 	}
 	_, _, err := s.copyOf(r, adapter)
-	var content *ContentError
+	var content *shared.ContentError
 	switch {
 	case err == nil:
 		return assignments.Wait{}
