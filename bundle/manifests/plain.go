@@ -22,6 +22,21 @@ func plain(doc []byte) (value any, ok bool) {
 	return value, true
 }
 
+// Plain returns the documents of a file in the form that templates usually write, which takes a tenth of the time; ok is
+// false if one of them has another form. Empty documents are left out.
+func Plain(data []byte) (documents []map[string]any, ok bool) {
+	for _, doc := range splitDocuments(data) {
+		value, ok := plain(doc.data)
+		if !ok {
+			return nil, false
+		}
+		if value != nil {
+			documents = append(documents, value.(map[string]any))
+		}
+	}
+	return documents, true
+}
+
 const (
 	maxPlainDepth = 50
 	maxPlainKey   = 128

@@ -98,7 +98,7 @@ const assignmentsAtOnce = 256
 func named(a *scheduler.Assignment) []bundle.Artifact { return namedBy(a, needed(a).Listed) }
 
 func needed(a *scheduler.Assignment) needs {
-	s, _ := scan(a) // what cannot be read is for the one who applies it to say
+	s, _ := scanWith(a, parseValues) // what cannot be read is for the one who applies it to say
 	all := needs{Unlisted: s.unlisted}
 	for _, n := range toPin(a, s.needs) {
 		if n.Kind != "" && n.URL != "" && !isInCharts(a, n) {

@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -65,7 +68,10 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 }
 
 // scan is needsOf with all that was found.
-func scan(a *scheduler.Assignment) (*scanner, error) {
+func scan(a *scheduler.Assignment) (*scanner, error) { return scanWith(a, parseObjects) }
+
+// scanWith is scan with a parser of files.
+func scanWith(a *scheduler.Assignment, parse func(data []byte) ([]*yaml.Node, error)) (*scanner, error) {
 	s := &scanner{charts: map[string]chartRepository{}, sources: map[string]bool{}}
 	var errs []error
 	var objects []placedObject
@@ -73,7 +79,7 @@ func scan(a *scheduler.Assignment) (*scanner, error) {
 		if !mayNeed(f) {
 			continue
 		}
-		found, err := parseObjects(f.Data)
+		found, err := parse(f.Data)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", f.Path, err))
 		}
@@ -136,15 +142,57 @@ func parseObjects(data []byte) (objects []*yaml.Node, err error) {
 			return objects, err
 		}
 		for _, root := range n.Content {
-			items := field(root, "items")
-			switch {
-			case root.Kind == yaml.MappingNode && items != nil && items.Kind == yaml.SequenceNode && strings.HasSuffix(text(root, "kind"), "List"):
-				objects = append(objects, items.Content...)
-			case root.Kind == yaml.MappingNode:
-				objects = append(objects, root)
-			}
+			objects = appendObjects(objects, root)
 		}
 	}
+}
+
+func appendObjects(objects []*yaml.Node, root *yaml.Node) []*yaml.Node {
+	items := field(root, "items")
+	switch {
+	case root.Kind == yaml.MappingNode && items != nil && items.Kind == yaml.SequenceNode && strings.HasSuffix(text(root, "kind"), "List"):
+		return append(objects, items.Content...)
+	case root.Kind == yaml.MappingNode:
+		return append(objects, root)
+	}
+	return objects
+}
+
+// parseValues is parseObjects without places, and with sorted keys, for files of which only the values count.
+func parseValues(data []byte) (objects []*yaml.Node, err error) {
+	documents, plain := manifests.Plain(data)
+	if !plain {
+		return parseObjects(data)
+	}
+	for _, d := range documents {
+		objects = appendObjects(objects, nodeOf(d))
+	}
+	return objects, nil
+}
+
+func nodeOf(value any) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Line: 1, Column: 1}
+	switch v := value.(type) {
+	case map[string]any:
+		n.Kind, n.Content = yaml.MappingNode, make([]*yaml.Node, 0, 2*len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			n.Content = append(n.Content, nodeOf(key), nodeOf(v[key]))
+		}
+	case []any:
+		n.Kind = yaml.SequenceNode
+		for _, item := range v {
+			n.Content = append(n.Content, nodeOf(item))
+		}
+	case string:
+		n.Tag, n.Value = "!!str", v
+	case bool:
+		n.Tag, n.Value = "!!bool", strconv.FormatBool(v)
+	case int64:
+		n.Tag, n.Value = "!!int", strconv.FormatInt(v, 10)
+	default:
+		n.Tag = "!!null"
+	}
+	return n
 }
 
 const (
