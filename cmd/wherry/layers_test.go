@@ -227,7 +227,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
-			"lint": {"", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
+			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
 
 			"":          {"check", "finding", "kinds", "promotion", "promotion/policy", "schema", "secret", "siteschema", "template", "yamlvalue"},
 			"promotion": nil,
@@ -246,6 +246,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"yamlvalue": nil,
 
 			"kindschema": nil,
+
+			"builtin": nil,
 
 			"template/internal/scheduler": nil,
 
