@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -51,7 +52,23 @@ func checkWorkspaces(p *kinds.Platform) []error {
 		}
 		errs = append(errs, checkTenant(at, &w)...)
 	}
+	for _, i := range p.Spec.Ignore {
+		if _, known := finding.Explain(i.Code); !known {
+			var codes []string
+			for _, e := range finding.Explanations() {
+				codes = append(codes, e.Code)
+			}
+			errs = append(errs, finding.Errorf(finding.CodeType, p.Position(i.Line), finding.DidYouMean(i.Code, codes), "spec.ignore of the Platform: there is no code %q", i.Code))
+		}
+	}
 	return append(errs, checkOwners(p.At, "the Platform", p.Spec.Owners)...)
+}
+
+// Ignores reports whether the Platform turns a code off for the environment.
+func (m *Model) Ignores(code string) bool {
+	return m.objects.Platform != nil && slices.ContainsFunc(m.objects.Platform.Spec.Ignore, func(i kinds.Ignored) bool {
+		return strings.EqualFold(i.Code, code) && (len(i.Environments) == 0 || slices.Contains(i.Environments, m.environment))
+	})
 }
 
 func accountProblem(account string) string {

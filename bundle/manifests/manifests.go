@@ -185,7 +185,11 @@ func parseYAML(doc document) (any, error) {
 		if _, again := yaml.YAMLToJSONStrict(padded); again != nil {
 			err = again
 		}
-		return nil, errors.New(yamlWrapping.Replace(err.Error()))
+		text := yamlWrapping.Replace(err.Error())
+		if before, _, quotes := strings.Cut(text, "invalid map key: "); quotes {
+			text = before + "a key is a mapping or a list"
+		}
+		return nil, errors.New(text)
 	}
 	var value any
 	return value, utiljson.Unmarshal(data, &value)

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 )
 
@@ -136,9 +137,9 @@ func typed(v Value) (yamltext.Value, bool) {
 
 var (
 	// yamlLine finds the line in an error of the parser.
-	yamlLine = regexp.MustCompile(`line ([0-9]+)`)
+	yamlLine = lazyregexp.New(`line ([0-9]+)`)
 	// quotesText matches an error that quotes more than a single character.
-	quotesText = regexp.MustCompile("['`\"][^'`\"]{2}|\n")
+	quotesText = lazyregexp.New("['`\"][^'`\"]{2}|\n")
 )
 
 // NotYAML describes an error of the parser without its quotes from the text, which may contain a value. The line is 0 if it

@@ -24,6 +24,7 @@ type lintOptions struct {
 	environments []string
 	format       string
 	ignore       []string
+	failOn       string
 }
 
 func newLintCommand() *cobra.Command {
@@ -44,7 +45,8 @@ is by the objects around it or of its bases, or the only one.
 Each finding has a code: E for what fails, W for what is probably not meant, N for what is worth
 knowing. "wherry explain CODE" says more about one. -o sarif is for code scanning.
 
-It exits with 1 where there are errors or warnings.`,
+It exits with 1 where there are errors or warnings; with --fail-on error, only where there are errors. "ignore" in the Platform
+leaves a code out for good, and --ignore for one run.`,
 		Example: `  wherry lint examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
     --workload roasting=examples/coffee/workloads/roasting
@@ -60,14 +62,21 @@ It exits with 1 where there are errors or warnings.`,
 	f.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
 	f.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
+	f.StringVar(&o.failOn, "fail-on", finding.SeverityWarning, "exit with 1 for findings of this `SEVERITY` and above, error or warning")
+	_ = cmd.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(lintFailOn, cobra.ShellCompDirectiveNoFileComp))
 	o.source.AddReplacements(cmd)
 	o.source.Cache.AddTo(cmd)
 	return cmd
 }
 
+var lintFailOn = []string{finding.SeverityError, finding.SeverityWarning}
+
 func (o *lintOptions) check() error {
 	if !slices.Contains(lintFormats, o.format) {
 		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
+	}
+	if !slices.Contains(lintFailOn, o.failOn) {
+		return cli.Usagef("--fail-on must be error or warning, not %q", o.failOn)
 	}
 	for i, code := range o.ignore {
 		known, err := explaincmd.Code(code)
@@ -117,7 +126,7 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 		summary += `; "wherry explain CODE" says more`
 	}
 	cmd.PrintErrln(summary)
-	if result.Errors+result.Warnings > 0 {
+	if result.Errors > 0 || result.Warnings > 0 && o.failOn == finding.SeverityWarning {
 		return cli.Exit(cli.No)
 	}
 	return nil

@@ -51,7 +51,7 @@ It exits with 1 if assignments failed; the others are written.`,
 			if err != nil {
 				return err
 			}
-			built, err := source.Render(cmd, place, out, platform.Options{})
+			built, err := source.Render(cmd, place, out, platform.Options{WarnRefused: true})
 			if err != nil {
 				return err
 			}

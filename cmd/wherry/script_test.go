@@ -150,6 +150,7 @@ func scriptParams(t *testing.T) testscript.Params {
 			source, err := filepath.Abs("../..")
 			env.Setenv("SOURCE", source)
 			env.Setenv("EXAMPLES", filepath.Join(programs, "examples"))
+			env.Setenv("WHERRY_CASES", os.Getenv("WHERRY_CASES"))
 			env.Setenv("GOGC", "off") // a thousand processes live for a moment each, and a fourth of that is garbage collection
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			for _, of := range []string{"AUTHOR", "COMMITTER"} { // so that a commit is the same in each run
@@ -178,8 +179,11 @@ func scriptParams(t *testing.T) testscript.Params {
 			},
 		},
 		Condition: func(condition string) (bool, error) {
-			if condition == "postgres" {
+			switch condition {
+			case "postgres":
 				return pgtest.Installed(), nil
+			case "cases":
+				return os.Getenv("WHERRY_CASES") != "", nil
 			}
 			return false, fmt.Errorf("unknown condition %s", condition)
 		},

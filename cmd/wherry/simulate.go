@@ -221,7 +221,7 @@ func (s *simulating) checkRegistry() error {
 
 // readPlan reads the platform, renders it and takes its clusters and its policy.
 func (s *simulating) readPlan(cmd *cobra.Command) (*simulation.Plan, error) {
-	built, err := s.source.Render(cmd, s.plan, "", platform.Options{RefuseMissing: true})
+	built, err := s.source.Render(cmd, s.plan, "", platform.Options{ToSign: true})
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (s *demonstration) render(ctx context.Context, environment string) (*schedu
 	sources := s.platform.sources
 	sources.Environment = environment
 	sources.Platform = s.platform.folder(environment)
-	built, err := platform.Build(ctx, sources, platform.Options{AfterLoad: func(ctx context.Context, loaded *platform.Loaded, _ *platform.Options) error {
+	built, err := platform.Build(ctx, sources, platform.Options{ToSign: true, AfterLoad: func(ctx context.Context, loaded *platform.Loaded, _ *platform.Options) error {
 		if len(loaded.Unread) > 0 {
 			return loaded.Unread[0].Err // half a platform shows nothing
 		}

@@ -13,14 +13,18 @@ import (
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
 // Options are what [Build] does beside reading and rendering. The zero value does nothing else.
 type Options struct {
 	// Decision is rendered in place of what the platform's scheduling policies select.
 	Decision *scheduler.Decision
-	// RefuseMissing fails assignments whose templates print missing keys. Content to be signed requires it.
-	RefuseMissing bool
+	// ToSign fails assignments whose content must not be signed: those whose templates print missing keys, and those that no
+	// cluster would take.
+	ToSign bool
+	// WarnRefused adds a warning about each assignment that no cluster would take.
+	WarnRefused bool
 	// Cache, if not nil, has the results of earlier rendering and packing.
 	Cache scheduler.Cache
 	// LastRelease returns the content of the last releases; see [scheduler.Options].
@@ -58,28 +62,46 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 	b := Built{Loaded: loaded, Decision: opts.Decision}
 	render := scheduler.Options{
 		BaseCommit: loaded.BaseCommit, Decision: opts.Decision, Incomplete: len(loaded.Unread) > 0,
-		Cache: opts.Cache, RefuseMissing: opts.RefuseMissing, LastRelease: opts.LastRelease,
+		Cache: opts.Cache, RefuseMissing: opts.ToSign, LastRelease: opts.LastRelease,
 	}
 	if opts.Pack && len(loaded.Unread)+len(loaded.Model.FailedPolicies()) == 0 {
 		b.Packed = pack.NewPacker(opts.Cache, loaded.Model.EnvironmentName())
 	}
 	find := artifacts.Finder{Cache: opts.Cache, Scope: loaded.Model.EnvironmentName()}
+	refusals := lint.NewRefusals(loaded.Model, opts.Cache)
+	refuse := func(ct *scheduler.ClusterTypeResult) {
+		if opts.ToSign {
+			refusals.Fail(ct)
+		} else if opts.WarnRefused {
+			refusals.Warn(ct)
+		}
+	}
 	render.Each = func(ct *scheduler.ClusterTypeResult) error {
 		find.CheckCarry(ct, false)
+		if opts.Pin == nil || !slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) {
+			refuse(ct)
+		}
 		return b.Packed.Take(ct)
 	}
-	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {
+	if b.Result, err = loaded.Model.Render(ctx, render); err != nil {
 		return b, err
 	}
-	if err := b.complete(ctx, src, opts); err != nil {
-		return b, err
-	}
-	for i := range b.Result.ClusterTypes {
-		ct := &b.Result.ClusterTypes[i]
-		if _, packed := b.Packed.Of(ct.Name); !packed { // its files are there
+	if opts.Pin != nil {
+		if err := b.complete(ctx, src, opts); err != nil {
+			return b, err
+		}
+		for i := range b.Result.ClusterTypes {
+			ct := &b.Result.ClusterTypes[i]
+			if _, packed := b.Packed.Of(ct.Name); packed {
+				continue
+			}
+			if slices.ContainsFunc(ct.Assignments, artifacts.IsEmbedded) {
+				refuse(ct)
+			}
 			find.CheckCarry(ct, true)
 		}
 	}
+	b.Result.Warnings = append(b.Result.Warnings, refusals.Warnings()...)
 	return b, nil
 }
 

@@ -105,6 +105,7 @@ const (
 	CodeObjectShared    = "W1606"
 	CodeFluxVersion     = "W1607"
 	CodeHealthOfNothing = "E1608"
+	CodeRefusedObject   = "E1609"
 
 	// References to artifacts, and embedded content.
 	CodeMovingReference = "N1701"

@@ -316,7 +316,19 @@ type Platform struct {
 		// 20%. More need --allow-removals. A registration that drops more of its own targets is held. The default is a third of
 		// them, or one.
 		MaxRemoved Scalar `yaml:"maxRemoved"`
+		// Ignore lists the codes of findings that lint leaves out, and that keep no assignment from being published. What
+		// agents cannot parse is never left out.
+		Ignore []Ignored `yaml:"ignore"`
 	} `yaml:"spec"`
+}
+
+// Ignored is a code of findings that is turned off.
+type Ignored struct {
+	// Code is such as E1604; "wherry explain CODE" says more about one.
+	Code string `yaml:"code" schema:"required"`
+	// Environments are those for which it is turned off; empty means all.
+	Environments []string `yaml:"environments"`
+	Line         Line
 }
 
 // SharedSettings are the settings of commands that a Platform and wherry.yaml may both give. Relative paths are relative

@@ -13,8 +13,17 @@ import (
 // health adds the conditions about a kind, or a name of it, that the assignment does not render: agents
 // refuse the assignment because of them.
 func (r *renderedFiles) health() {
+	for _, found := range r.aboutNothing() {
+		if !r.model.Ignores(found.Code) {
+			r.addFor(found.Group, r.ct.Metadata.Name+"/"+r.assignment.Name, found)
+		}
+	}
+}
+
+// aboutNothing returns these findings. Their groups are the conditions.
+func (r *renderedFiles) aboutNothing() (all []finding.Finding) {
 	if len(r.assignment.Health) == 0 || !slices.Contains(objectAdapters, r.assignment.Adapter) {
-		return
+		return nil
 	}
 	var rendered []string
 	for _, id := range r.own {
@@ -32,9 +41,11 @@ func (r *renderedFiles) health() {
 		if slices.Contains(rendered, c.Kind) {
 			hint = "leave the name out, and it is about every " + c.Kind
 		}
-		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding.New(finding.CodeHealthOfNothing, a.At, hint,
-			"annotation %s: %s: nothing that is rendered is it", a.Key, text))
+		f := finding.New(finding.CodeHealthOfNothing, a.At, hint, "annotation %s: %s: nothing that is rendered is it", a.Key, text)
+		f.Group = text
+		all = append(all, f)
 	}
+	return all
 }
 
 // renders reports whether the assignment holds an object of a kind, and of a name if one is given.

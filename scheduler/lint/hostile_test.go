@@ -39,7 +39,7 @@ var hostileFiles = map[string]struct {
 	"an alias of itself":                   {"a: &a [*a]\nkind: &k {x: *k}", "passed over"},
 	"a List that holds itself":             {"&l\napiVersion: v1\nkind: List\nitems: [*l, *l]", "passed over"},
 	"a merge key that is itself":           {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: &m {<<: [*m, *m], name: x}", "merge keys nest more than 16 deep"},
-	"a rendered List that holds itself":    {templateYAML("x", "---\n&l\napiVersion: v1\nkind: List\nitems: [*l, *l]") + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: core}\nspec: {reconciler: x, namespaceService: ns}\n", "no metadata.name"},
+	"a rendered List that holds itself":    {templateYAML("x", "---\n&l\napiVersion: v1\nkind: List\nitems: [*l, *l]") + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: core}\nspec: {reconciler: x, namespaceService: ns}\n", "anchor 'l' value contains itself"},
 	"a template in a value of itself":      {oneValue("{{ .ConfigData.A }}{{ .ConfigData.A }}"), "the value of A refers to itself"},
 	"invalid UTF-8":                        {"a: b\nkind: \xff\xfe", "a.yaml:2: invalid leading UTF-8 octet"},
 	"a NUL":                                {"kind: \x00", "a.yaml:1: control characters are not allowed"},

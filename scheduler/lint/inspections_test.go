@@ -57,7 +57,7 @@ func TestWithACacheTheFindingsAreTheSame(t *testing.T) {
 	puts := cache.puts
 	require.Equal(t, before, check())
 	require.Equal(t, puts, cache.puts, "nothing has changed")
-	require.NoError(t, platformtest.ChangeRegion(dir, "\"[1, 2]\""))
+	require.NoError(t, platformtest.ChangeRegion(dir, "\"{a: 1}\""))
 	require.NotEqual(t, before, check())
 }
 

@@ -8,7 +8,6 @@ package lint
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -104,13 +103,8 @@ func Run(ctx context.Context, m *scheduler.Model, opts Options) (*Report, error)
 	l.annotations()
 	l.values()
 	l.siteValues()
-	for _, g := range l.groups {
-		of := g.first
-		if g.more > 0 {
-			of += fmt.Sprintf(" and %d more", g.more)
-		}
-		l.found[g.place].Message = of + ": " + l.found[g.place].Message
-	}
+	l.nameGroups()
+	l.found = slices.DeleteFunc(l.found, func(f finding.Finding) bool { return !slices.Contains(refusing, f.Code) && m.Ignores(f.Code) }) // those in files are ignored where they are found
 	report := &Report{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]finding.Position{}}
 	for name, ct := range l.objects.ClusterTypes {
 		report.ClusterTypes[name] = ct.At

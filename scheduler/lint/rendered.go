@@ -1,10 +1,15 @@
 package lint
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -27,69 +32,129 @@ type sighting struct {
 // inspect checks the files of a cluster type as the cluster would. It is safe for several goroutines. The result follows from
 // the files alone, not from where the platform's objects are.
 func (l *linter) inspect(ct *scheduler.ClusterTypeResult) inspection {
-	kept := memo.Open(l.cache, "inspected "+l.model.EnvironmentName()+"/"+ct.Name)
-	files, whole := idsOf(ct)
-	if data, ok := kept.Find(whole); ok {
-		if seen, ok := decodeInspection(data); ok {
-			return seen
-		}
+	environment := l.model.EnvironmentName()
+	all := filesOf(ct, environment)
+	whole := memo.Open(l.cache, "inspection "+environment+"/"+ct.Name)
+	defer whole.Close()
+	data := whole.Of(wholeID(ct, all), func() []byte {
+		kept := memo.Open(l.cache, "inspected "+environment+"/"+ct.Name) // file by file
+		defer kept.Close()
+		return encodeInspection(inspectFiles(ct, all, kept))
+	})
+	if known, ok := decodeInspection(data); ok {
+		return known
 	}
-	seen := inspectFiles(ct, files, kept)
-	kept.Of(whole, func() []byte { return encodeInspection(seen) })
-	kept.Close()
-	return seen
+	return inspectFiles(ct, all, memo.Open(nil, "")) // of a damaged entry
 }
 
-// idsOf identifies the files of each assignment that are inspected, and all of what inspectFiles reads.
-func idsOf(ct *scheduler.ClusterTypeResult) (files [][]memo.ID, whole memo.ID) {
-	files = make([][]memo.ID, len(ct.Assignments))
-	var all []byte
-	for i, a := range ct.Assignments {
-		how := "documents"
-		if slices.Contains(objectAdapters, a.Adapter) {
-			how = "objects"
+// inspected is a file that is inspected, and how.
+type inspected struct {
+	scheduler.File
+	treatment
+}
+
+// id identifies what inspectFile reads.
+func (f inspected) id() memo.ID {
+	sum := sha256.Sum256(f.Data)
+	return sha256.Sum256(append(memo.AppendTexts(nil, f.how(), f.Path), sum[:]...))
+}
+
+// how is a text for the treatment.
+func (f inspected) how() string {
+	if f.treatment == (treatment{objects: true, apply: true}) {
+		return "objects"
+	}
+	text := fmt.Sprint(f.objects, f.apply, f.substitutes, f.patched)
+	if f.values != nil && mayRefer(f.Data) {
+		id := f.values.id()
+		text += string(id[:])
+	}
+	return text
+}
+
+// filesOf lists the files of each assignment that are inspected.
+func filesOf(ct *scheduler.ClusterTypeResult, environment string) [][]inspected {
+	files := make([][]inspected, len(ct.Assignments))
+	for i := range ct.Assignments {
+		a := &ct.Assignments[i]
+		how := treatment{objects: slices.Contains(objectAdapters, a.Adapter), apply: true, values: fillingsOf(ct, a, environment)}
+		embedded := how
+		embedded.objects = true
+		switch a.Adapter {
+		case "flux":
+			embedded.substitutes, embedded.patched = true, slices.ContainsFunc(a.Files, func(f scheduler.File) bool {
+				return !isEmbedded(a, f) && bytes.Contains(f.Data, []byte("patches"))
+			})
+		case "argo":
+			embedded.apply = false
 		}
-		all = memo.AppendTexts(all, a.Name, strings.Join(a.Health, "\n"))
+		files[i] = make([]inspected, 0, len(a.Files))
 		for _, f := range a.Files {
-			id := memo.ID{}
-			if inspects(f) {
-				sum := sha256.Sum256(f.Data)
-				id = sha256.Sum256(append(memo.AppendTexts(nil, how, f.Path), sum[:]...))
+			switch {
+			case isEmbedded(a, f) && manifests.IsFile(f.Path):
+				files[i] = append(files[i], inspected{f, embedded})
+			case how.objects && manifests.IsFile(f.Path), inspects(f):
+				files[i] = append(files[i], inspected{f, how})
 			}
-			files[i], all = append(files[i], id), append(all, id[:]...)
 		}
 	}
-	return files, sha256.Sum256(all)
+	return files
 }
+
+// wholeID identifies all of what inspectFiles reads.
+func wholeID(ct *scheduler.ClusterTypeResult, files [][]inspected) memo.ID {
+	sum, block := sha256.New(), make([]byte, 0, 2*hashedAtOnce)
+	for i, a := range ct.Assignments {
+		block = memo.AppendTexts(block, a.Name, strings.Join(a.Health, "\n"))
+		for _, f := range files[i] {
+			block = memo.AppendTexts(block, f.how(), f.Path, strconv.Itoa(len(f.Data)))
+			if block = append(block, f.Data...); len(block) >= hashedAtOnce {
+				_, _ = sum.Write(block)
+				block = block[:0]
+			}
+		}
+	}
+	_, _ = sum.Write(block)
+	return memo.ID(sum.Sum(nil))
+}
+
+// hashedAtOnce is how many bytes are collected: many small pieces take longer.
+const hashedAtOnce = 32 << 10
 
 // embeddedPrefix begins the paths of embedded manifests.
-const embeddedPrefix = "manifests/"
+const embeddedPrefix = bundle.ManifestsDir + "/"
 
-func isEmbedded(a scheduler.Assignment, f scheduler.File) bool {
+func isEmbedded(a *scheduler.Assignment, f scheduler.File) bool {
 	return a.Delivery == scheduler.Embedded && strings.HasPrefix(f.Path, embeddedPrefix)
 }
+
+// isConfig reports whether a file is the platform configuration, which is an object whatever the other templates make.
+func isConfig(f scheduler.File) bool { return strings.HasPrefix(f.Path, kinds.PlatformConfig+".") }
 
 func inspects(f scheduler.File) bool { return strings.HasSuffix(f.Path, ".yaml") }
 
 // inspectFiles looks at each file, and for objects that an assignment, or another of the type, holds already. Namespaces may be
 // shared: the agent applies with one field manager for each assignment.
-func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]memo.ID, kept *memo.Memo) inspection {
+func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]inspected, kept *memo.Memo) inspection {
 	var all inspection
 	owners, own := map[kubeID]string{}, map[kubeID]string{} // the assignment, and the document of this one, by its objects
 	for i, a := range ct.Assignments {
 		clear(own)
-		for j, f := range a.Files {
-			if !inspects(f) {
-				continue
-			}
-			data := kept.Of(files[i][j], func() []byte {
-				return encodeSights(inspectFile(f.Path, f.Data, slices.Contains(objectAdapters, a.Adapter)))
+		from, objects := len(all), false
+		for _, f := range files[i] {
+			var seen []sight
+			inspected := false
+			data := kept.Of(f.id(), func() []byte {
+				seen, inspected = inspectFile(f.Path, f.Data, f.treatment), true
+				return encodeSights(seen)
 			})
-			seen, ok := decodeSights(data)
-			if !ok { // of a damaged entry
-				seen = inspectFile(f.Path, f.Data, slices.Contains(objectAdapters, a.Adapter))
+			if !inspected {
+				if seen, inspected = decodeSights(data); !inspected { // a damaged entry
+					seen = inspectFile(f.Path, f.Data, f.treatment)
+				}
 			}
 			for _, s := range seen {
+				objects = objects || !isConfig(f.File) && (s.Code == "" || s.Code == finding.CodeNoKubeObject && s.About != "")
 				if s.Code != "" {
 					all = append(all, sighting{i, f.Path, s})
 					continue
@@ -97,13 +162,18 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]memo.ID, kept *memo
 				id := s.id()
 				if first, ok := own[id]; ok {
 					all = append(all, sighting{i, f.Path, s.shared(finding.CodeObjectTwice, "", "%s is in %s already", id, first)})
-				} else if other, ok := owners[id]; ok && (id.group != "" || id.kind != "Namespace") && !isEmbedded(a, f) { // which embedding warns of
+				} else if other, ok := owners[id]; ok && (id.group != "" || id.kind != "Namespace") && !isEmbedded(&a, f.File) { // which embedding warns of
 					const hint = "put .DeploymentTargetName or .Namespace into its name"
 					all = append(all, sighting{i, f.Path, s.shared(finding.CodeObjectShared, hint, "%s is also in %s", id, other)})
 				}
 				if own[id] = s.Place; len(a.Health) > 0 {
 					all = append(all, sighting{i, f.Path, s})
 				}
+			}
+		}
+		for j := from; j < len(all) && !objects; j++ {
+			if all[j].Code == finding.CodeNoKubeObject || all[j].About == isYAML {
+				all[j].About = notKubernetes
 			}
 		}
 		for id, place := range own {
@@ -152,14 +222,21 @@ type renderedFiles struct {
 func (r *renderedFiles) file(s sighting) {
 	if s.Code == "" {
 		r.own = append(r.own, s.id())
-		return
+	} else if f, ok := r.finding(s); ok && (s.Unparsed != "" || !r.model.Ignores(s.Code)) {
+		r.addFor(s.Place+s.Same, r.ct.Metadata.Name+"/"+r.assignment.Name, f)
 	}
+}
+
+// finding returns the finding about a sight; ok is false if there is none.
+func (r *renderedFiles) finding(s sighting) (f finding.Finding, ok bool) {
 	r.template = r.objects.Templates[r.ct.TemplateOf(s.path)]
 	at := r.templateAt()
 	switch {
+	case s.At == "" && isEmbedded(&r.assignment, scheduler.File{Path: s.path}):
+		at = r.targetAt()
 	case s.At == atWorkload:
 		if slices.Contains(r.assignment.SiteValues, s.About) || !r.usesSiteValues() {
-			return
+			return f, false
 		}
 		at = r.workloadAt()
 	case s.At == atConfig:
@@ -167,9 +244,9 @@ func (r *renderedFiles) file(s sighting) {
 	case s.At == atAPIVersion && r.template != nil:
 		at = r.template.Find(s.About, s.Kind)
 	}
-	f := finding.New(s.Code, at, s.Hint, "%s", s.Message)
+	f = finding.New(s.Code, at, s.Hint, "%s", s.Message)
 	f.Message = s.Place + ": " + f.Message
-	r.addFor(s.Place+s.Same, r.ct.Metadata.Name+"/"+r.assignment.Name, f)
+	return f, true
 }
 
 // templateAt returns the position of the template that wrote the file or, if that is built in, of the cluster type.
@@ -178,6 +255,16 @@ func (r *renderedFiles) templateAt() finding.Position {
 		return r.template.At
 	}
 	return r.ct.At
+}
+
+// targetAt returns the position of the assignment's deployment target, which names embedded files.
+func (r *renderedFiles) targetAt() finding.Position {
+	for _, t := range r.targets {
+		if t.Name == r.assignment.Name && t.Workload.Registration == r.assignment.Registration {
+			return t.At
+		}
+	}
+	return r.templateAt()
 }
 
 // origin returns the position at which a value of the configuration was last set, or else the template's.

@@ -73,9 +73,9 @@ func (l *linter) valuesOfCluster(c *kinds.Cluster) {
 }
 
 // siteReferences notes the keys of ${site.KEY} in the texts of an object. Whether the assignment lists them is known later.
-func (in *fileInspector) siteReferences(what string, n *yaml.Node) {
+func (in *fileInspector) siteReferences(what string, texts func(take func(string))) {
 	var keys []string
-	walkTexts(n, func(text string) { keys = append(keys, sitevalues.References(text)...) })
+	texts(func(text string) { keys = append(keys, sitevalues.References(text)...) })
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
 		s := in.say(finding.CodeSiteReference, key+" "+what, "%s refers to ${site.%s}, and the workload does not list %s in %s", what, key, key, usesAnnotation)
@@ -87,7 +87,23 @@ func (in *fileInspector) siteReferences(what string, n *yaml.Node) {
 const usesAnnotation = kinds.AnnotationPrefix + "uses-site-values"
 
 // mayRefer reports whether a file can have references to site values.
-func mayRefer(data []byte) bool { return bytes.Contains(data, []byte("${site.")) }
+func mayRefer(data []byte) bool { return bytes.Contains(data, []byte(sitevalues.Marker)) }
+
+// eachText calls take with each text of an object that is a value.
+func eachText(value any, take func(string)) {
+	switch v := value.(type) {
+	case string:
+		take(v)
+	case map[string]any:
+		for _, inner := range v {
+			eachText(inner, take)
+		}
+	case []any:
+		for _, inner := range v {
+			eachText(inner, take)
+		}
+	}
+}
 
 // walkTexts calls take with each scalar that is a value. Aliases were seen where they were anchored.
 func walkTexts(n *yaml.Node, take func(string)) {

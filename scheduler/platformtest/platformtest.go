@@ -78,7 +78,7 @@ spec:
         name: platform-config
         namespace: {{ .Namespace}}
       data:
-      {{ toYaml .ConfigData | indent 2}}
+      {{ stringify .ConfigData | indent 2}}
 ---
 apiVersion: scheduler.kalypso.io/v1alpha1
 kind: SchedulingPolicy

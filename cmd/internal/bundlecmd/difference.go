@@ -134,7 +134,7 @@ func (d *differing) withRendered(cmd *cobra.Command, ref oci.Reference) error {
 		if err != nil {
 			return err
 		}
-		built, err := source.Build(cmd, place, "", platform.Options{RefuseMissing: true})
+		built, err := source.Build(cmd, place, "", platform.Options{ToSign: true})
 		if err != nil {
 			return err
 		}

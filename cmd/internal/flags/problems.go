@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,7 +44,7 @@ func (f *Source) PrintProblems(cmd *cobra.Command, loaded *platform.Loaded, late
 	if policies > 0 {
 		text += ", " + show.Count(policies, "failed policy")
 	}
-	return cli.Fail(cli.No, fmt.Errorf("%s, %s: nothing is done (--strict)", text, show.Count(failed, "failed assignment")), "")
+	return cli.Fail(cli.No, fmt.Errorf("%s, %s: %s (--strict)", text, show.Count(failed, "failed assignment"), cmp.Or(f.StrictEnd, "nothing is done")), "")
 }
 
 func printFindings(cmd *cobra.Command, findings []finding.Finding) (warnings int) {

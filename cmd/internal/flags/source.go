@@ -34,6 +34,7 @@ object pins. --base and --workload take a folder, or a git repository as above, 
 type Source struct {
 	Environment string   // empty for the one that the platform suggests
 	Strict      bool     // problems are errors
+	StrictEnd   string   // the end of that error; empty for one where nothing is done
 	Assignments string   // file of another scheduler's decision; empty for none
 	Dropped     []string // TYPE/TARGET that may fail
 	Cache       Cache

@@ -31,7 +31,7 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 
 // Removals renders an environment, and returns what publishing it would remove beyond the platform's bound, for people.
 func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) ([]string, error) {
-	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, signers, nil, opts)})
+	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
 	if err != nil {
 		return nil, err
 	}

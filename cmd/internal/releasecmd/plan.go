@@ -37,6 +37,7 @@ type planning struct {
 	comment     commenting
 	offline     offline
 	exitCode    bool
+	strict      error // with --strict, why publishing would do nothing; nil if it would
 	options     publisher.PublishOptions
 }
 
@@ -67,8 +68,8 @@ per cluster type. What they run is said by --reports, by --hub, or by nobody: th
 rendered and nothing verified. With --exit-code it ends with 1 if some site is behind.
 
 The exit code is 1 if an assignment fails, a source cannot be read, a cluster type would not be published or a
-PlatformCheck refuses the whole, else 0, whether or not something would change. With --exit-code it is also 1 if something would change, and with
---fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
+PlatformCheck refuses the whole, else 0, whether or not something would change. With --exit-code it is also 1 if something would change, with
+--strict for warnings, and with --fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
 It is 3 if the plan was printed, but could not be posted.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
   wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown
@@ -99,6 +100,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	p.fleet.AddTo(cmd)
 	p.comment.addTo(cmd)
 	p.offline.addTo(cmd)
+	f.BoolVar(&p.source.Strict, "strict", false, "exit with 1 also for warnings, with which publish --strict would do nothing")
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -162,8 +164,11 @@ func (p *planning) run(cmd *cobra.Command, args []string) error {
 			no = true
 		}
 	}
-	if err := p.comment.post(cmd, difference); err != nil || !no {
+	if err := p.comment.post(cmd, difference); err != nil {
 		return err
+	}
+	if p.strict != nil || !no {
+		return p.strict
 	}
 	return cli.Exit(cli.No)
 }
@@ -193,7 +198,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	if given := p.trust.Given(); given != (p.to != "") {
 		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
 	}
-	build := platform.Options{RefuseMissing: true}
+	build := platform.Options{ToSign: true}
 	opts := p.options
 	opts.OCI = p.registry.Options()
 	var trust trust.Signers
@@ -209,9 +214,8 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	if err != nil {
 		return nil, err
 	}
-	if err := p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil); err != nil {
-		return nil, err
-	}
+	p.source.StrictEnd = "publishing would do nothing"
+	p.strict = p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil)
 	if opts.Fleet, err = p.fleet.Of(cmd, planned, opts.Platform); err != nil {
 		return nil, err
 	}

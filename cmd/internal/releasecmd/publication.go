@@ -58,7 +58,7 @@ type Publication struct {
 func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
 	p.Options.OCI = p.Registry.Options()
 	built, err := p.Source.Render(cmd, p.Place, p.To.Dir, platform.Options{
-		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
+		Pack: true, ToSign: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
 	})
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func TestANewPlatformIsClean(t *testing.T) {
 				"repo": "https://git.example/hello", "branch": "main", "path": "./deploy", "image": "registry.example/hello:1.0",
 			}})
 			requireClean(t, dir)
-			built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "prod"}, platform.Options{RefuseMissing: true})
+			built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "prod"}, platform.Options{ToSign: true})
 			require.NoError(t, err)
 			require.Equal(t, "my-fleet", built.Result.Platform)
 			for _, ct := range built.Result.ClusterTypes {
@@ -102,7 +102,7 @@ func TestNewObjectsGoWhereTheirKindLies(t *testing.T) {
 		{Request{Kind: "WorkloadRegistration", Name: "shop", Repo: "https://git.example/shop", Branch: "main", Folder: ".", Workspace: "shop-team"}, "workloads/shop.yaml"},
 		{Request{Kind: "Template", Name: "objects", Text: "plain"}, "templates/objects.yaml"},
 		{Request{Kind: "Template", Name: "tenant", Text: "namespace-service"}, "templates/tenant.yaml"},
-		{Request{Kind: "ConfigMap", Name: "north", Labels: map[string]string{"type": "edge"}, Data: map[string]string{"A": "1", "B": "x, y", "multi line": "a\nb"}}, "configs/north.yaml"},
+		{Request{Kind: "ConfigMap", Name: "north", Labels: map[string]string{"type": "edge"}, Data: map[string]string{"A": "1", "B": "x, y", "multi-line": "a\nb"}}, "configs/north.yaml"},
 		{Request{Kind: "ConfigMap", Name: "kiosk", Environments: []string{"dev"}, Labels: map[string]string{"cluster-type": "kiosk"}}, "dev/configs/kiosk.yaml"},
 		{Request{Kind: "ConfigSchema", Name: "all", Required: []string{"ENVIRONMENT", "PLATFORM"}}, "schemas/all.yaml"},
 		{Request{Kind: "PromotionPolicy", Name: "fleet", Environments: []string{"dev", "prod"}, Rings: []string{"canary", "stable"}}, "rings.yaml"},
