@@ -147,21 +147,45 @@ const maxKeptLayer = 1 << 20
 
 // openTree opens the tree of a release, from the cache if that has it. It is fetched once, unless it is large.
 func (pl *plan) openTree(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) (*releases.Tree, error) {
-	layer, ok := pl.layers[v.Release.Content.DiffID]
-	if !ok {
-		layer, ok = pack.Before(cache, v.Release.Content)
+	layer, err := pl.layer(ctx, v, cache)
+	if err != nil {
+		return nil, err
 	}
-	if !ok && v.Tree.Size > maxKeptLayer {
+	if layer == nil {
 		return releases.OpenTree(ctx, pl.Repo, v.Tree, v.Release.Content)
 	}
-	if !ok {
-		var err error
-		if layer, err = bundle.ReadBlob(ctx, pl.Repo, v.Tree, maxKeptLayer); err != nil {
-			return nil, err
-		}
+	return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+}
+
+// listAssignments returns the assignments of a release. It reads no more of the tree than it has to.
+func (pl *plan) listAssignments(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) ([]bundle.Assignment, error) {
+	layer, err := pl.layer(ctx, v, cache)
+	if err != nil {
+		return nil, err
+	}
+	if layer == nil {
+		return releases.ReadTree(ctx, pl.Repo, v.Tree, v.Release.Content)
+	}
+	return releases.ListLayer(layer, v.Release.Content)
+}
+
+// layer returns the compressed tree of a release with the digest that its manifest names, from the cache if that has it; nil for
+// a large one, which is not kept.
+func (pl *plan) layer(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) ([]byte, error) {
+	if layer, ok := pl.layers[v.Release.Content.DiffID]; ok {
+		return layer, nil
+	}
+	if layer, ok := pack.Before(cache, v.Release.Content); ok {
+		return layer, nil
+	}
+	if v.Tree.Size > maxKeptLayer {
+		return nil, nil
+	}
+	layer, err := bundle.ReadBlob(ctx, pl.Repo, v.Tree, maxKeptLayer)
+	if err == nil {
 		pl.layers[v.Release.Content.DiffID] = layer
 	}
-	return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+	return layer, err
 }
 
 // oldTree returns the tree of a release for a comparison.

@@ -45,7 +45,7 @@ func (n *planner) loss(ctx context.Context, pl *plan) (most loss, err error) {
 		has[d.Name] = true
 	}
 	for _, v := range pl.replaced() {
-		tree, err := pl.openTree(ctx, v, n.opts.Cache)
+		had, err := pl.listAssignments(ctx, v, n.opts.Cache)
 		if err != nil {
 			var lost *standing.LostError
 			if err = standing.LostIfRefused(err, "release %s", v.Name()); errors.As(err, &lost) {
@@ -54,10 +54,7 @@ func (n *planner) loss(ctx context.Context, pl *plan) (most loss, err error) {
 			}
 			return loss{}, err
 		}
-		l := loss{of: v.Release, had: tree.Assignments}
-		if err := tree.Close(); err != nil {
-			return loss{}, err
-		}
+		l := loss{of: v.Release, had: had}
 		for _, a := range l.had {
 			if !has[a.Name] {
 				l.removed = append(l.removed, a)
@@ -114,13 +111,18 @@ func (p *publication) holdDropping(ctx context.Context, plans []*plan, record st
 		in[a.Registration][a.Name] = true
 	}
 	for _, pl := range plans {
-		for _, a := range pl.hadAssigned() {
-			count(had, a)
-		}
 		for _, a := range pl.loses.removed {
 			if pl.row.Assignments > 0 && p.isDroppedByTeam(a, pl.loses.of) {
 				count(dropped, a)
 			}
+		}
+	}
+	if len(dropped) == 0 {
+		return plans, nil
+	}
+	for _, pl := range plans {
+		for _, a := range pl.hadAssigned() {
+			count(had, a)
 		}
 	}
 	p.gaps.dropping = map[string]string{}

@@ -1,6 +1,7 @@
 package releases
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,27 @@ func ReadLayer(layer io.Reader, want bundle.Content) (*Tree, error) {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
+}
+
+// ListLayer returns the assignments of a layer at hand, whose digest was checked. It reads no more than it has to, so that the rest is
+// not checked against want.
+func ListLayer(layer []byte, want bundle.Content) ([]bundle.Assignment, error) {
+	var list []byte
+	found := errors.New("found")
+	u := bundle.Unpacker{Take: func(f bundle.File) error {
+		if f.Path != bundle.AssignmentsPath {
+			return nil
+		}
+		list = f.Data
+		return found
+	}}
+	if err := u.Gzip(bytes.NewReader(layer), want); err != nil && !errors.Is(err, found) {
+		return nil, err
+	}
+	if list == nil {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: "tree: there is no " + bundle.AssignmentsPath}
+	}
+	return bundle.ParseAssignments(list)
 }
 
 func (t *Tree) take(f bundle.File) error {
