@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
