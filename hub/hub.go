@@ -246,6 +246,15 @@ func (h *Hub) FirstAccess(ctx context.Context) (access.Token, error) {
 	})
 }
 
+// AdminToken returns the token whose secret is in the hub's folder; the zero token if there is none that the hub knows.
+func (h *Hub) AdminToken(ctx context.Context) (store.AccessToken, error) {
+	kept, err := h.tokens.ReadFile(ctx, filepath.Join(h.dir, access.AdminTokenFile))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, access.ErrToken) || errors.Is(err, store.ErrUnknownAccess) {
+		return store.AccessToken{}, nil
+	}
+	return kept, err
+}
+
 // Close waits for running writes and closes the database.
 func (h *Hub) Close() error { return h.store.Close() }
 

@@ -114,7 +114,7 @@ func (h *Hub) Routes() []access.Route {
 		{Pattern: hubapi.ReleasesPattern, Permission: access.Publish, Handler: http.HandlerFunc(h.postReleases)},
 		{Pattern: "GET /healthz", Permission: access.Open, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })},
 		{Pattern: "GET /readyz", Permission: access.Open, Handler: http.HandlerFunc(h.getReady)},
-		{Pattern: "GET /metrics", Permission: access.Administer, Handler: http.HandlerFunc(h.getMetrics)},
+		{Pattern: "GET /metrics", Permission: access.Measure, Handler: http.HandlerFunc(h.getMetrics)},
 	}
 	manager := manage.Manager{
 		Registry: h, Tokens: h.tokens, ParseKey: ParseReportKey, Fail: h.fail,

@@ -30,11 +30,13 @@ const (
 	Operator  Role = "operator"
 	Publisher Role = "publisher"
 	Approver  Role = "approver"
+	Auditor   Role = "auditor"
+	Metrics   Role = "metrics"
 	Admin     Role = "admin"
 )
 
-// Roles returns all roles, the least first.
-func Roles() []Role { return []Role{Viewer, Operator, Publisher, Approver, Admin} }
+// Roles returns all roles. Metrics reads nothing of the fleet but counts; the others include Viewer.
+func Roles() []Role { return []Role{Viewer, Operator, Publisher, Approver, Auditor, Metrics, Admin} }
 
 // Permission is what a route needs.
 type Permission string
@@ -56,13 +58,17 @@ const (
 	Publish Permission = "publish"
 	// Approve routes decide at gates.
 	Approve Permission = "approve"
-	// Administer routes are for access tokens, the audit log, metrics.
+	// Audit routes show the audit log, and who has access tokens.
+	Audit Permission = "audit"
+	// Measure routes show metrics.
+	Measure Permission = "measure"
+	// Administer routes make and revoke access tokens.
 	Administer Permission = "administer"
 )
 
 // Permissions returns all permissions.
 func Permissions() []Permission {
-	return []Permission{Open, Login, Read, ReadWhole, Operate, Publish, Approve, Administer}
+	return []Permission{Open, Login, Read, ReadWhole, Operate, Publish, Approve, Audit, Measure, Administer}
 }
 
 // grants reports whether the role has the permission.
@@ -70,19 +76,28 @@ func (r Role) grants(p Permission) bool {
 	switch p {
 	case Open:
 		return true
-	case Login, Read, ReadWhole:
+	case Login:
 		return slices.Contains(Roles(), r)
+	case Read, ReadWhole:
+		return slices.Contains(Roles(), r) && r != Metrics
 	case Operate:
 		return r == Operator || r == Admin
 	case Publish:
 		return r == Publisher || r == Admin
 	case Approve:
 		return r == Approver || r == Admin
+	case Audit:
+		return r == Auditor || r == Admin
+	case Measure:
+		return r == Metrics || r == Admin
 	case Administer:
 		return r == Admin
 	}
 	return false
 }
+
+// whole reports whether the role is for the whole fleet alone.
+func (r Role) whole() bool { return r == Auditor || r == Metrics || r == Admin }
 
 // Identity is who sends a request.
 type Identity struct {
@@ -97,7 +112,7 @@ type Identity struct {
 
 // May reports whether the identity has the permission. What it may do it with is for its Scope.
 func (i Identity) May(p Permission) bool {
-	if p == ReadWhole && len(i.Workspaces) > 0 || p == Administer && !i.Whole() {
+	if p == ReadWhole && len(i.Workspaces) > 0 || i.Role.whole() && !i.Whole() {
 		return false
 	}
 	return i.Role.grants(p)

@@ -24,6 +24,8 @@ func TestRolesAndPermissions(t *testing.T) {
 		Operator:  {Open, Login, Read, ReadWhole, Operate},
 		Publisher: {Open, Login, Read, ReadWhole, Publish},
 		Approver:  {Open, Login, Read, ReadWhole, Approve},
+		Auditor:   {Open, Login, Read, ReadWhole, Audit},
+		Metrics:   {Open, Login, Measure},
 		Admin:     Permissions(),
 		"":        {Open},
 		"root":    {Open},

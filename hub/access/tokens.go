@@ -83,11 +83,14 @@ func (t Tokens) Revoke(ctx context.Context, idOrName string) (store.AccessToken,
 	return kept, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "revoke access token", Object: kept.Name + " (" + kept.ID + ")"})
 }
 
-// adminName is the name of the first token.
-const adminName = "admin"
+// AdminName is the name of the first token.
+const AdminName = "admin"
 
-// First makes the first token, of role admin, if the store has none, and keeps it in a file: whoever may read that works on
-// the hub's machine. It returns the zero Token if there are tokens already. Place writes the file, and fails with fs.ErrExist
+// FirstTokenTime is how long the first token is good.
+const FirstTokenTime = 90 * 24 * time.Hour
+
+// First makes the first token, of role admin and good for FirstTokenTime, if the store has none, and keeps it in a file: whoever
+// may read that works on the hub's machine. It returns the zero Token if there are tokens already. Place writes the file, and fails with fs.ErrExist
 // if it is there. A file that a crash has left is used: its token is not in the store yet.
 func (t Tokens) First(ctx context.Context, file string, place func(path string, data []byte) error) (Token, error) {
 	all, err := t.Store.AccessTokens(ctx)
@@ -105,14 +108,30 @@ func (t Tokens) First(ctx context.Context, file string, place func(path string, 
 	if err != nil {
 		return Token{}, fmt.Errorf("%s: %w", file, err)
 	}
-	err = t.Store.AddAccess(ctx, store.AccessToken{ID: secret.ID(), Hash: secret.Hash(), Name: adminName, Role: string(Admin), CreatedAt: t.now().UTC()})
+	err = t.Store.AddAccess(ctx, store.AccessToken{
+		ID: secret.ID(), Hash: secret.Hash(), Name: AdminName, Role: string(Admin), CreatedAt: t.now().UTC(), ExpiresAt: t.now().UTC().Add(FirstTokenTime),
+	})
 	if errors.Is(err, store.ErrExists) { // another hub of the same database, or of the same folder, was faster
 		return Token{}, t.forget(ctx, secret, file)
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	return secret, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: adminName + " (" + secret.ID() + ")", Detail: "role admin, the first"})
+	return secret, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: AdminName + " (" + secret.ID() + ")", Detail: "role admin, the first"})
+}
+
+// ReadFile returns the token that a file holds, as the store keeps it. The error wraps fs.ErrNotExist, ErrToken or
+// store.ErrUnknownAccess.
+func (t Tokens) ReadFile(ctx context.Context, file string) (store.AccessToken, error) {
+	data, err := regularfile.Read(file, maxTokenFile)
+	if err != nil {
+		return store.AccessToken{}, err
+	}
+	secret, err := ParseToken(string(data))
+	if err != nil {
+		return store.AccessToken{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return t.Store.AccessToken(ctx, secret.ID())
 }
 
 // forget removes the file of a token that is not in the store.
@@ -138,8 +157,8 @@ func (r Request) check(now time.Time) error {
 		return err
 	}
 	switch {
-	case r.Role == Admin && !scope.Whole():
-		return fmt.Errorf("access token: %w: role admin has no scope, since it makes tokens for others", store.ErrInvalid)
+	case r.Role.whole() && !scope.Whole():
+		return fmt.Errorf("access token: %w: role %s has no scope: tokens, the audit log and metrics are of the whole fleet", store.ErrInvalid, r.Role)
 	case r.Role == Operator && len(r.Workspaces) > 0:
 		return fmt.Errorf("access token: %w: role operator takes no workspaces, since clusters belong to none", store.ErrInvalid)
 	case !r.ExpiresAt.IsZero() && (!r.ExpiresAt.After(now) || r.ExpiresAt.Sub(now) > MaxTokenTime):
@@ -213,7 +232,7 @@ func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 	case !kept.RevokedAt.IsZero():
 		return Identity{}, unauthenticated("access token %s was revoked", kept.ID)
 	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):
-		return Identity{}, unauthenticated("access token %s has expired", kept.ID)
+		return Identity{}, unauthenticated("access token %s has expired; \"wherry hub access create\" makes another", kept.ID)
 	}
 	identity, err := IdentityOf(kept)
 	if err != nil { // the database was changed by hand, or by a newer version: no scope is not the whole fleet

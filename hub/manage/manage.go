@@ -68,12 +68,12 @@ func (m Manager) Routes() []access.Route {
 		route("GET /v1/tokens", access.Operate, m.listTokens),
 		route("POST /v1/tokens", access.Operate, m.createToken),
 		route("DELETE /v1/tokens/{token}", access.Operate, m.revokeToken),
-		route("GET /v1/access", access.Administer, m.listAccess),
+		route("GET /v1/access", access.Audit, m.listAccess),
 		route("POST /v1/access", access.Administer, m.createAccess),
 		route("DELETE /v1/access/{token}", access.Administer, m.revokeAccess),
 		route("GET /v1/decisions", access.Read, m.listDecisions),
 		route("POST /v1/decisions", access.Approve, m.decide),
-		route("GET /v1/audit", access.Administer, m.audit),
+		route("GET /v1/audit", access.Audit, m.audit),
 	}
 }
 

@@ -139,12 +139,13 @@ func newAccessCreateCommand(dir *location) *cobra.Command {
 again. NAME says who uses it, as the audit log shows it. Its owner gives it to "wherry login hub URL".
 
 A viewer reads. An operator also registers, retires and unshares clusters, and makes enrollment tokens. A
-publisher also passes releases to the hub, and an approver decides at gates. An admin may do everything, and
-makes access tokens.
+publisher also passes releases to the hub, an approver decides at gates, and an auditor reads the audit log and
+the list of access tokens. The role metrics reads GET /metrics alone. An admin may do everything, and makes
+access tokens.
 
 --environment, --workspace and --selector restrict what the token reads and changes, and all that are given
 have to hold. The selector is of labels as registered. What is outside is not shown, counted or told from
-what does not exist. An admin has no such scope, and an operator no workspaces.
+what does not exist. Admin, auditor and metrics have no such scope, and an operator no workspaces.
 
 On the hub's own folder this needs no token, which helps where the last admin token is lost.`,
 		Example: `  wherry hub access create ann --role viewer --environment prod --expires 90d > ann.token

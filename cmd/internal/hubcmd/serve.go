@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -49,8 +50,8 @@ They are not secret without TLS, though, and neither are access tokens: on other
 machine's own, serve asks for a certificate, or for --insecure-http.
 
 People and machines need an access token to ask or to change anything. The first start makes one of role
-admin, prints it once, and keeps it in the file admin.token of the hub's folder, where commands on this
-machine find it. "wherry hub access create" makes more. Agents need none.
+admin, good for 90 days, in the file admin.token of the hub's folder, where commands on this machine find it.
+"wherry hub access create" makes more. Agents need none.
 
 On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
 given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
@@ -80,12 +81,8 @@ knows what each cluster is meant to run; "wherry publish --hub" sends that to a 
 			defer listener.Close()
 			options.Log = log
 			return withHub(*dir, options, func(h *hub.Hub) error {
-				first, err := h.FirstAccess(cmd.Context())
-				if err != nil {
+				if err := sayAdminToken(cmd, h, *dir); err != nil {
 					return err
-				}
-				if first.ID() != "" {
-					cmd.PrintErrf("admin token, printed only once and kept in %s: %s\n", filepath.Join(dir.folder, access.AdminTokenFile), first.Reveal())
 				}
 				background, err := s.background(h)
 				if err != nil {
@@ -117,6 +114,29 @@ knows what each cluster is meant to run; "wherry publish --hub" sends that to a 
 	s.upper.flags(cmd.Flags())
 	cli.NotEmpty(cmd, "upstream", "upstream-key", "upstream-tls-ca")
 	return cmd
+}
+
+// renewBefore is how long before its end a start of the hub says that the admin token has to be renewed.
+const renewBefore = 14 * 24 * time.Hour
+
+// sayAdminToken makes the first access token of a new hub, and says which file has it, until when it is good, and how to renew
+// it; and later once that is near. The token itself is in the file alone: standard error ends in a journal.
+func sayAdminToken(cmd *cobra.Command, h *hub.Hub, dir location) error {
+	first, err := h.FirstAccess(cmd.Context())
+	if err != nil {
+		return err
+	}
+	kept, err := h.AdminToken(cmd.Context())
+	if err != nil || kept.ExpiresAt.IsZero() || !kept.RevokedAt.IsZero() {
+		return err
+	}
+	if first.ID() == "" && time.Until(kept.ExpiresAt) > renewBefore {
+		return nil
+	}
+	file := filepath.Join(dir.folder, access.AdminTokenFile)
+	cmd.PrintErrf("admin token in %s, %s; to renew it: wherry hub access revoke %s --data %s && wherry hub access create %s --role admin --expires 90d --data %s > %s\n",
+		file, expiryText(kept), kept.Name, dir.folder, kept.Name, dir.folder, file)
+	return nil
 }
 
 // options returns the flags for package hub.
