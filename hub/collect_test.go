@@ -88,24 +88,24 @@ func TestWhatIsCollectedIsAcknowledgedFromTheOldestThatTheAgentKeeps(t *testing.
 	one, two, three := from(a.report(1, 1), 1), from(a.report(1, 2), 1), from(a.report(1, 3), 1)
 	d.leave(a, one, two)
 	d.leave(a, three)
-	got, err := h.Collect(t.Context(), d)
+	got, err := h.Collect(t.Context(), "oci://registry.example/edge", d)
 	require.NoError(t, err)
 	require.Equal(t, []ImportedCluster{{UID: a.UID, Name: "plant-7", Accepted: 3}}, got.Clusters)
 	require.Equal(t, []digest.Digest{idOf(t, one), idOf(t, two), idOf(t, three)}, d.acked(h, a))
 
-	got, err = h.Collect(t.Context(), d)
+	got, err = h.Collect(t.Context(), "oci://registry.example/edge", d)
 	require.NoError(t, err)
 	require.Empty(t, got.Clusters, "it is not fetched again")
 
 	four := from(a.report(1, 4), 3) // it has taken the acknowledgement of one and two
 	d.leave(a, four)
-	_, err = h.Collect(t.Context(), d)
+	_, err = h.Collect(t.Context(), "oci://registry.example/edge", d)
 	require.NoError(t, err)
 	require.Equal(t, []digest.Digest{idOf(t, three), idOf(t, four)}, d.acked(h, a))
 
 	five := from(a.report(2, 1), 1) // with an empty state file: the agent keeps none of the others
 	d.leave(a, five)
-	_, err = h.Collect(t.Context(), d)
+	_, err = h.Collect(t.Context(), "oci://registry.example/edge", d)
 	require.NoError(t, err)
 	require.Equal(t, []digest.Digest{idOf(t, five)}, d.acked(h, a))
 }
@@ -136,7 +136,7 @@ func TestNothingOfARegistryIsBelieved(t *testing.T) {
 	good := from(a.report(1, 5), 5)
 	d.leave(a, good)
 
-	got, err := h.Collect(t.Context(), d)
+	got, err := h.Collect(t.Context(), "oci://registry.example/edge", d)
 	require.NoError(t, err)
 	var codes []hubapi.Code
 	for _, r := range got.Rejected {
@@ -163,7 +163,7 @@ func TestTwoThatCollectAtOnceLoseNothing(t *testing.T) {
 	var both sync.WaitGroup
 	for range 2 {
 		both.Go(func() {
-			_, err := h.Collect(t.Context(), d)
+			_, err := h.Collect(t.Context(), "oci://registry.example/edge", d)
 			require.NoError(t, err)
 		})
 	}
@@ -181,7 +181,7 @@ func TestOneImportTakesABoundedNumberOfArtifacts(t *testing.T) {
 	d.leave(a, from(a.report(1, 1), 1))
 	m, err := repo.Resolve(t.Context(), "r1-1")
 	require.NoError(t, err)
-	got, err := h.Collect(t.Context(), crowded{d, m})
+	got, err := h.Collect(t.Context(), "oci://registry.example/edge", crowded{d, m})
 	require.NoError(t, err)
 	require.Equal(t, []ImportedCluster{{UID: a.UID, Name: "plant-7", Accepted: 1, Duplicates: maxArtifacts - 1, Left: 3}}, got.Clusters)
 }

@@ -17,6 +17,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -229,7 +230,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		sources = append(sources, access.Anonymous{})
 	}
 	h.guard = access.NewGuard(access.Options{
-		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute,
+		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn,
 	})
 	h.reads = api.New(api.Options{Answers: h.answersFor, Now: o.Now, Log: o.Log})
 	return h
@@ -272,9 +273,30 @@ func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via store.Via) (Im
 }
 
 // ImportEach is Import for envelopes that are not in memory all at once: each calls take with one after the other. If each
-// returns an error, the reports that the result counts are stored.
-func (h *Hub) ImportEach(ctx context.Context, each func(take func(envelope []byte) error) error, via store.Via) (ImportResult, error) {
-	return h.intake.importEach(ctx, each, via)
+// returns an error, the reports that the result counts are stored. From names their origin for the audit log.
+func (h *Hub) ImportEach(ctx context.Context, from string, each func(take func(envelope []byte) error) error, via store.Via) (ImportResult, error) {
+	result, err := h.intake.importEach(ctx, each, via)
+	return result, cmp.Or(err, h.noteImport(ctx, from, result))
+}
+
+// noteImport notes in the audit log what was imported, unless that is nothing.
+func (h *Hub) noteImport(ctx context.Context, from string, r ImportResult) error {
+	if r.Accepted+r.Duplicates+len(r.Rejected) == 0 {
+		return nil
+	}
+	return access.Note(ctx, h.store, store.AuditEntry{
+		At: h.enroller.sign.now(), Action: "import reports", Object: from,
+		Detail: fmt.Sprintf("%d new, %d known, %d refused, of %s", r.Accepted, r.Duplicates, len(r.Rejected), show.Count(len(r.Clusters), "cluster")),
+	})
+}
+
+// noteSignIn notes in the audit log that a token is used from an address, or was refused.
+func (h *Hub) noteSignIn(ctx context.Context, i access.Identity, client string, refused error) error {
+	e := store.AuditEntry{At: h.enroller.sign.now(), Action: "sign in", Object: client}
+	if refused != nil {
+		e.Action, e.Detail = "refuse sign-in", refused.Error()
+	}
+	return access.Note(access.With(ctx, i), h.store, e)
 }
 
 // Silent returns the clusters that the hub has not heard of for longer than limit, the longest first; zero means that it
@@ -286,9 +308,10 @@ func (h *Hub) Silent(ctx context.Context, limit time.Duration) ([]SilentCluster,
 // Collect stores the reports of all registered clusters that lie in a registry, and puts a signed acknowledgement beside
 // those of each cluster that had new ones. The rules are those of Import. Reports that were collected before are not
 // fetched again. Several may collect at once. With an error, the reports that the result counts are stored, and the
-// clusters that it does not name could not be read.
-func (h *Hub) Collect(ctx context.Context, from oci.Store) (ImportResult, error) {
-	return h.intake.collectAll(ctx, from)
+// clusters that it does not name could not be read. Name is the registry's, for the audit log.
+func (h *Hub) Collect(ctx context.Context, name string, from oci.Store) (ImportResult, error) {
+	result, err := h.intake.collectAll(ctx, from)
+	return result, cmp.Or(err, h.noteImport(ctx, name, result))
 }
 
 // Acks returns signed acknowledgements of the stored reports that came by media and were not passed to MarkExported

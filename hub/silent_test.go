@@ -65,7 +65,7 @@ func TestAnImportInPiecesIsOneImport(t *testing.T) {
 	require.Equal(t, want, got)
 
 	slices.Reverse(envelopes)
-	again, err := h.ImportEach(t.Context(), func(take func([]byte) error) error {
+	again, err := h.ImportEach(t.Context(), "reports.tar", func(take func([]byte) error) error {
 		for _, e := range append(envelopes, envelopes...) {
 			if err := take(e); err != nil {
 				return err

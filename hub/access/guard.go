@@ -21,7 +21,8 @@ var ErrNoCredentials = errors.New("no credentials")
 // Source says who sends a request.
 type Source interface {
 	// Identify returns the identity that the request's credentials prove. The error is ErrNoCredentials if it carries none of
-	// the source's kind, a *hubapi.Error if they are refused, or else that of what the source asks.
+	// the source's kind, a *hubapi.Error if they are refused, or else that of what the source asks. With a refusal, the identity
+	// has the name and the ID of credentials that were right once.
 	Identify(r *http.Request) (Identity, error)
 }
 
@@ -48,6 +49,9 @@ type Options struct {
 	Sources []Source
 	// Client returns the address that a request is counted by; empty for none. Nil means the one that it comes from.
 	Client func(*http.Request) string
+	// SignedIn notes that an identity has sent a request from an address, or that its token, whose secret was right, was refused
+	// with an error. It is called once for each token and address, and again after a day without a request. Nil notes nothing.
+	SignedIn func(ctx context.Context, i Identity, client string, refused error) error
 	// Fail answers a request for which a Source has failed. Nil answers 503.
 	Fail func(http.ResponseWriter, *http.Request, error)
 	// Now is nil for time.Now.
@@ -74,6 +78,7 @@ type Guard struct {
 
 	mu   sync.Mutex
 	good generations[struct{}] // hashes of the credentials that were right lately
+	seen generations[bool]     // tokens and addresses that SignedIn was told of
 }
 
 // NewGuard returns a guard that has seen no request.
@@ -98,6 +103,7 @@ func NewGuard(o Options) *Guard {
 		byAddress: newRate(perMinute, perMinute), byToken: newRate(perMinute, perMinute),
 		failures: newRate(failuresPerMinute, failuresPerMinute),
 		good:     generations[struct{}]{length: time.Hour},
+		seen:     generations[bool]{length: 24 * time.Hour},
 	}
 }
 
@@ -147,6 +153,9 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if presented != "" && errors.As(err, &refused) {
 		_, _ = g.failures.take(client, 1, now)
 	}
+	if identity.ID != "" {
+		g.signedIn(r.Context(), identity, client, err)
+	}
 	if err != nil {
 		return Identity{}, err
 	}
@@ -158,6 +167,25 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 		return Identity{}, busy(wait, "too many requests with this token")
 	}
 	return identity, nil
+}
+
+// signedIn calls SignedIn, unless it has been called for the token and the address lately. What it could not note, it is told of
+// again with the next request.
+func (g *Guard) signedIn(ctx context.Context, i Identity, client string, refused error) {
+	if g.SignedIn == nil {
+		return
+	}
+	key := fmt.Sprint(i.ID, " ", refused != nil, " ", client)
+	g.mu.Lock()
+	known, _ := g.seen.get(key, g.Now())
+	g.seen.set(key, true, g.Now())
+	g.mu.Unlock()
+	if known || g.SignedIn(ctx, i, client, refused) == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen.set(key, false, g.Now())
 }
 
 // ask returns the answer of the first source that finds its credentials.

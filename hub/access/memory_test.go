@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -78,5 +80,7 @@ func (m *memory) Audit(_ context.Context, e store.AuditEntry) error {
 }
 
 func (m *memory) AuditLog(context.Context, int64, int) ([]store.AuditEntry, error) { return m.log, nil }
-func (m *memory) PinKey(context.Context, string) error                             { return nil }
-func (m *memory) PinnedKey(context.Context) (string, error)                        { return "", nil }
+
+func (m *memory) AuditHead(context.Context) (int64, digest.Digest, error) { return 0, "", nil }
+func (m *memory) PinKey(context.Context, string) error                    { return nil }
+func (m *memory) PinnedKey(context.Context) (string, error)               { return "", nil }

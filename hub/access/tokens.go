@@ -214,7 +214,7 @@ func (t Tokens) Identify(r *http.Request) (Identity, error) {
 }
 
 // Check returns the identity of a token's owner, as of now. The error is a *hubapi.Error with CodeUnauthenticated, or the
-// store's. Whoever has not the secret does not learn whether a token of the id exists, nor how much of the secret is right.
+// store's; of a token that was revoked or has expired, name and id are returned with it. Whoever has not the secret does not learn whether a token of the id exists, nor how much of the secret is right.
 func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 	kept, err := t.Store.AccessToken(ctx, token.ID())
 	known := err == nil && len(kept.Hash) == sha256.Size
@@ -227,12 +227,12 @@ func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 	if subtle.ConstantTimeCompare(kept.Hash, token.Hash()) != 1 || !known {
 		return Identity{}, unauthenticated("the access token is not one of this hub's")
 	}
-	now := t.now()
+	now, was := t.now(), Identity{Name: kept.Name, ID: kept.ID}
 	switch {
 	case !kept.RevokedAt.IsZero():
-		return Identity{}, unauthenticated("access token %s was revoked", kept.ID)
+		return was, unauthenticated("access token %s was revoked", kept.ID)
 	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):
-		return Identity{}, unauthenticated("access token %s has expired; \"wherry hub access create\" makes another", kept.ID)
+		return was, unauthenticated("access token %s has expired; \"wherry hub access create\" makes another", kept.ID)
 	}
 	identity, err := IdentityOf(kept)
 	if err != nil { // the database was changed by hand, or by a newer version: no scope is not the whole fleet

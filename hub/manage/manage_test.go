@@ -118,14 +118,16 @@ func TestClustersAreRegisteredAndRetired(t *testing.T) {
 	}
 	actor := "op (" + op.id + "): "
 	require.Equal(t, []string{
+		actor + "sign in 192.0.2.1",
 		actor + "register cluster plant-7 (uid-plant-7) dev",
 		actor + "replace cluster plant-7 (uid-plant-7) prod",
 		actor + "retire cluster plant-7 (uid-plant-7) prod sold",
 		actor + "register cluster other (uid-other) dev",
 		actor + "remove cluster other (uid-other) dev",
 		"local: create access token root (" + admin.id + ")",
+		"root (" + admin.id + "): sign in 192.0.2.1",
 	}, lines)
-	require.Equal(t, "200", admin.do("GET", fmt.Sprintf("/v1/audit?after=%d&limit=1", log.Entries[1].Position), nil, &log))
+	require.Equal(t, "200", admin.do("GET", fmt.Sprintf("/v1/audit?after=%d&limit=1", log.Entries[2].Position), nil, &log))
 	require.Len(t, log.Entries, 1)
 	require.Equal(t, "replace cluster", log.Entries[0].Action)
 	require.Equal(t, "400 BadRequest", admin.do("GET", "/v1/audit?after=x", nil, nil))

@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 )
 
 var (
@@ -42,8 +45,11 @@ type AccessScope struct {
 
 // AuditEntry is a write or an override, who did it, and when.
 type AuditEntry struct {
-	Position int64     `json:"position"`
-	At       time.Time `json:"at"`
+	// Position is 1 for the first entry, and one more for each that follows.
+	Position int64 `json:"position"`
+	// Digest is Chained of the entry before.
+	Digest digest.Digest `json:"digest,omitempty"`
+	At     time.Time     `json:"at"`
 	// Actor is the name of the access token, with its id; "local" for commands on the hub's folder; or the uid of a cluster.
 	Actor string `json:"actor"`
 	// Action is a verb and a kind, such as "retire cluster"; Object is its name.
@@ -55,6 +61,18 @@ type AuditEntry struct {
 	// Environment and Workspace are those of the object, for scopes; empty if it belongs to none.
 	Environment string `json:"environment,omitempty"`
 	Workspace   string `json:"workspace,omitempty"`
+}
+
+// Chained returns the digest of the entry as the one that follows an entry with the digest previous, which is empty for the first:
+// the SHA-256 of previous, a line feed, and the entry as JSON without its digest. Whoever knows the digest of an entry
+// knows that no entry up to there was changed, added or removed.
+func (e AuditEntry) Chained(previous digest.Digest) (digest.Digest, error) {
+	e.Digest = ""
+	body, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	return digest.FromBytes(append([]byte(previous+"\n"), body...)), nil
 }
 
 // The bodies of requests and answers about access tokens and the audit log.
@@ -94,8 +112,10 @@ type Access interface {
 	RevokeAccess(ctx context.Context, idOrName string) (AccessToken, error)
 	// UseAccess notes that the token was used at a time, if the noted one is an hour older.
 	UseAccess(ctx context.Context, id string, at time.Time) error
-	// Audit appends to the audit log.
+	// Audit appends to the audit log. The store sets position and digest.
 	Audit(ctx context.Context, e AuditEntry) error
+	// AuditHead returns position and digest of the newest entry; zero values without one. It is kept apart from the entries.
+	AuditHead(ctx context.Context) (position int64, d digest.Digest, err error)
 	// AuditLog returns the entries after a position, oldest first, at most limit.
 	AuditLog(ctx context.Context, after int64, limit int) ([]AuditEntry, error)
 	// PinKey notes that the database belongs to the hub whose key has this id. The error wraps ErrOtherKey if it belongs to

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -18,8 +20,9 @@ import (
 
 // Finding is something that is not as it has to be.
 type Finding struct {
-	// UID is the cluster's. Report names a report by bundle.ReportID, Assignment an assignment; either may be empty.
-	UID        string `json:"uid"`
+	// UID is the cluster's; empty for a finding about the audit log. Report names a report by bundle.ReportID, Assignment an
+	// assignment; either may be empty.
+	UID        string `json:"uid,omitempty"`
 	Report     string `json:"report,omitempty"`
 	Assignment string `json:"assignment,omitempty"`
 	Problem    string `json:"problem"`
@@ -27,6 +30,9 @@ type Finding struct {
 
 // String returns the finding for people.
 func (f Finding) String() string {
+	if f.UID == "" {
+		return f.Problem
+	}
 	s := "cluster " + f.UID
 	if f.Report != "" {
 		s += ", report " + f.Report
@@ -48,21 +54,26 @@ type Verified struct {
 	Bad int64 `json:"bad"`
 	// Differences counts where the present is not what the history says.
 	Differences int64 `json:"differences"`
+	// Audit is the newest entry of the audit log, and AuditDigest its digest, which vouches for all entries before it. Gaps counts
+	// where the log is not as it was written.
+	Audit       int64         `json:"audit"`
+	AuditDigest digest.Digest `json:"auditDigest,omitempty"`
+	Gaps        int64         `json:"gaps"`
 }
 
 // Reports returns how many envelopes were read.
 func (v Verified) Reports() int64 { return v.Good + v.Former + v.Revoked + v.Bad }
 
 // OK reports whether there were no findings.
-func (v Verified) OK() bool { return v.Bad == 0 && v.Differences == 0 }
+func (v Verified) OK() bool { return v.Bad == 0 && v.Differences == 0 && v.Gaps == 0 }
 
 // batchSize is the number of envelopes whose signatures are verified at once.
 const batchSize = 512
 
 // Verify verifies the signature of each stored envelope, by all keys that were ever registered for its cluster, and that the
-// present is what the history says. It calls each with every finding, and progress, if not nil, now and then with the number
+// present is what the history says. Then it verifies the chain of the audit log. It calls each with every finding, and progress, if not nil, now and then with the number
 // of envelopes so far. An error of each ends it and is returned.
-func Verify(ctx context.Context, from store.Evidence, each func(Finding) error, progress func(reports int64)) (Verified, error) {
+func Verify(ctx context.Context, from Evidence, each func(Finding) error, progress func(reports int64)) (Verified, error) {
 	v := verifier{from: from, keys: map[string][]store.SigningKey{}, each: each, progress: progress}
 	err := from.Envelopes(ctx, 0, "", func(e store.StoredEnvelope) error {
 		v.batch = append(v.batch, e)
@@ -81,11 +92,96 @@ func Verify(ctx context.Context, from store.Evidence, each func(Finding) error, 
 		v.done.Differences++
 		return each(Finding{UID: uid, Assignment: assignment, Problem: difference})
 	})
+	if err == nil {
+		err = v.verifyAudit(ctx)
+	}
 	return v.done, err
 }
 
+// auditPage is how many entries of the audit log are read at once.
+const auditPage = 1000
+
+// verifyAudit verifies that no entry of the audit log was changed, added or removed. Entries that are appended meanwhile are the
+// next one's to verify.
+func (v *verifier) verifyAudit(ctx context.Context) error {
+	head, headDigest, err := v.from.AuditHead(ctx)
+	if err != nil {
+		return err
+	}
+	v.done.Audit, v.done.AuditDigest = head, headDigest
+	var last store.AuditEntry
+	for {
+		page, err := v.from.AuditLog(ctx, last.Position, auditPage)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if err := v.follows(e, last); err != nil {
+				return err
+			}
+			if e.Position == head && e.Digest != headDigest {
+				if err := v.gap("audit log: entry %d has another digest than the database noted when it was written", head); err != nil {
+					return err
+				}
+			}
+			last = e
+		}
+		if len(page) < auditPage {
+			break
+		}
+	}
+	if last.Position < head {
+		return v.gap("audit log: %s missing at its end", entries(last.Position+1, head))
+	}
+	if head == 0 && last.Position > 0 {
+		// It was empty a moment ago, or the note of its end is gone.
+		again, _, err := v.from.AuditHead(ctx)
+		if err != nil || again > 0 {
+			return err
+		}
+		return v.gap("audit log: the digest of its newest entry is missing")
+	}
+	return nil
+}
+
+// follows verifies that an entry is the one after last, which is zero before the first.
+func (v *verifier) follows(e, last store.AuditEntry) error {
+	if e.Position != last.Position+1 {
+		return v.gap("audit log: %s missing", entries(last.Position+1, e.Position-1))
+	}
+	want, err := e.Chained(last.Digest)
+	if err != nil || want == e.Digest {
+		return err
+	}
+	if last.Position == 0 {
+		return v.gap("audit log: entry 1 was changed")
+	}
+	return v.gap("audit log: entry %d does not follow from entry %d: one of them was changed", e.Position, last.Position)
+}
+
+func (v *verifier) gap(format string, args ...any) error {
+	v.done.Gaps++
+	return v.each(Finding{Problem: fmt.Sprintf(format, args...)})
+}
+
+// entries names the entries from one to another, for a sentence with "missing".
+func entries(from, to int64) string {
+	if from == to {
+		return fmt.Sprintf("entry %d is", from)
+	}
+	return fmt.Sprintf("entries %d to %d are", from, to)
+}
+
+// Evidence is what Verify reads.
+type Evidence interface {
+	store.Evidence
+	// AuditHead and AuditLog are those of store.Access.
+	AuditHead(ctx context.Context) (position int64, d digest.Digest, err error)
+	AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error)
+}
+
 type verifier struct {
-	from     store.Evidence
+	from     Evidence
 	keys     map[string][]store.SigningKey // by uid
 	batch    []store.StoredEnvelope
 	each     func(Finding) error

@@ -49,6 +49,10 @@ func (e *evidence) Compare(_ context.Context, each func(uid, assignment, differe
 	return nil
 }
 
+func (e *evidence) AuditHead(context.Context) (int64, digest.Digest, error) { return 0, "", nil }
+
+func (e *evidence) AuditLog(context.Context, int64, int) ([]store.AuditEntry, error) { return nil, nil }
+
 func (e *evidence) add(t *testing.T, uid string, seq int64, key ed25519.PrivateKey) *store.StoredEnvelope {
 	t.Helper()
 	at := store.Order{Incarnation: 1, Seq: seq}

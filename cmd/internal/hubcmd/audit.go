@@ -23,8 +23,8 @@ func newAuditCommand(dir *location) *cobra.Command {
 		Use:   "audit",
 		Short: "Show who has changed what, when and why",
 		Long: `Show who has changed what is registered, when and why, the oldest first: clusters that were registered, enrolled,
-retired, unshared or removed, tokens that were made or revoked, and releases that were sent to the hub. Reading
-is not in the log.
+retired, unshared or removed, tokens that were made or revoked, releases that were sent to the hub, imports of
+reports, and sign-ins with access tokens. What is read is not in the log.
 
 The actor is the name of an access token with its id; "local" for a command on the hub's folder; or the uid
 of an agent.`,

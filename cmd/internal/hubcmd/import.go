@@ -97,7 +97,7 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 	if err != nil {
 		return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
 	}
-	result, err := h.Collect(ctx, store)
+	result, err := h.Collect(ctx, from, store)
 	if err != nil {
 		err = flags.RegistryFailure(err, loc)
 	}
@@ -106,7 +106,7 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 
 func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult, error) {
 	var unread error
-	result, err := h.ImportEach(ctx, func(take func([]byte) error) error {
+	result, err := h.ImportEach(ctx, file, func(take func([]byte) error) error {
 		var failed error
 		unread = airgap.EachReport(file, func(envelope []byte) error { failed = take(envelope); return failed })
 		if failed != nil {

@@ -18,10 +18,11 @@ func newVerifyCommand(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Verify the signature of each stored report, and the present against the history",
+		Short: "Verify stored reports, history and the audit log",
 		Long: `Read everything that the hub has stored, also while it serves. The signature of each report that is kept is
-verified by all keys that were ever registered for its cluster; and the present of each cluster has to be
-what its history says.
+verified by all keys that were ever registered for its cluster; the present of each cluster has to be what its
+history says; and each entry of the audit log has to follow from the one before, by its digest. Note the digest
+of the newest entry elsewhere: it vouches for all entries up to there, also if somebody writes the log anew.
 
 A report is good if a key in force has signed it, former if the agent has replaced that key since, and revoked
 if a person has replaced or removed it: such a report was good when it came. A bad one is signed by no key
@@ -56,6 +57,9 @@ It exits with 0 if there is nothing to say, and with 1 and each finding otherwis
 			err = cli.Print(cmd.OutOrStdout(), format, out, func(w io.Writer) {
 				fmt.Fprintf(w, "%d reports: %d good, %d former, %d revoked, %d bad; %d differences of the present\n",
 					out.Reports(), out.Good, out.Former, out.Revoked, out.Bad, out.Differences)
+				if out.Audit > 0 {
+					fmt.Fprintf(w, "audit log up to entry %d: %s\n", out.Audit, out.AuditDigest)
+				}
 				if len(out.Findings) > 0 {
 					fmt.Fprintln(w, "CLUSTER\tREPORT\tASSIGNMENT\tPROBLEM")
 				}
@@ -66,7 +70,7 @@ It exits with 0 if there is nothing to say, and with 1 and each finding otherwis
 			if err != nil {
 				return err
 			}
-			if more := out.Bad + out.Differences - int64(len(out.Findings)); more > 0 {
+			if more := out.Bad + out.Differences + out.Gaps - int64(len(out.Findings)); more > 0 {
 				cmd.PrintErrf("and %d more findings\n", more)
 			}
 			if !out.OK() {

@@ -10,7 +10,9 @@ var (
 	schema2 string
 	//go:embed schema3.sql
 	schema3 string
+	//go:embed schema4.sql
+	schema4 string
 )
 
 // schema returns the steps of the schema.
-func schema() []string { return []string{schema1, schema2, schema3} }
+func schema() []string { return []string{schema1, schema2, schema3, schema4} }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -117,15 +119,42 @@ func (d *DB) Audit(ctx context.Context, e store.AuditEntry) error {
 	return d.Do(ctx, func(ctx context.Context, db *Conn) error { return writeAudit(ctx, db, e) })
 }
 
+// writeAudit appends an entry to the chain. No other process writes meanwhile.
 func writeAudit(ctx context.Context, db *Conn, e store.AuditEntry) error {
-	_, err := db.Exec(ctx, `INSERT INTO audit (at, actor, action, object, reason, detail, environment, workspace) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		store.Millis(e.At), e.Actor, e.Action, e.Object, e.Reason, e.Detail, e.Environment, e.Workspace)
+	position, previous, err := auditHead(ctx, db)
+	if err != nil {
+		return err
+	}
+	e.Position, e.At = position+1, store.Moment(store.Millis(e.At)) // as it is read
+	if e.Digest, err = e.Chained(previous); err != nil {
+		return err
+	}
+	if _, err := db.Exec(ctx, `INSERT INTO audit (position, digest, at, actor, action, object, reason, detail, environment, workspace) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+		e.Position, string(e.Digest), store.Millis(e.At), e.Actor, e.Action, e.Object, e.Reason, e.Detail, e.Environment, e.Workspace); err != nil {
+		return err
+	}
+	_, err = db.Exec(ctx, `INSERT INTO audit_head (id, position, digest) VALUES (1, $1, $2) ON CONFLICT (id) DO UPDATE SET position = excluded.position, digest = excluded.digest`,
+		e.Position, string(e.Digest))
 	return err
+}
+
+func auditHead(ctx context.Context, db querier) (position int64, d digest.Digest, err error) {
+	err = db.row(ctx, `SELECT position, digest FROM audit_head WHERE id = 1`).Scan(&position, &d)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, "", nil
+	}
+	return position, d, err
+}
+
+// AuditHead implements store.Access.
+func (d *DB) AuditHead(ctx context.Context) (int64, digest.Digest, error) {
+	position, head, err := auditHead(ctx, d.read)
+	return position, head, d.classify(err)
 }
 
 // AuditLog implements store.Access.
 func (d *DB) AuditLog(ctx context.Context, after int64, limit int) ([]store.AuditEntry, error) {
-	rows, err := d.read.query(ctx, `SELECT position, at, actor, action, object, reason, detail, environment, workspace FROM audit
+	rows, err := d.read.query(ctx, `SELECT position, digest, at, actor, action, object, reason, detail, environment, workspace FROM audit
 		WHERE position > $1 ORDER BY position LIMIT $2`, after, limit)
 	if err != nil {
 		return nil, d.classify(err)
@@ -135,7 +164,7 @@ func (d *DB) AuditLog(ctx context.Context, after int64, limit int) ([]store.Audi
 	for rows.Next() {
 		var e store.AuditEntry
 		var at int64
-		if err := rows.Scan(&e.Position, &at, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail, &e.Environment, &e.Workspace); err != nil {
+		if err := rows.Scan(&e.Position, &e.Digest, &at, &e.Actor, &e.Action, &e.Object, &e.Reason, &e.Detail, &e.Environment, &e.Workspace); err != nil {
 			return nil, d.classify(err)
 		}
 		e.At = store.Moment(at)

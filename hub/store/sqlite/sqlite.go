@@ -165,11 +165,13 @@ var (
 	schema7 string
 	//go:embed schema8.sql
 	schema8 string
+	//go:embed schema9.sql
+	schema9 string
 )
 
 // schema returns the steps of the schema.
 func schema() []string {
-	return []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
+	return []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
 }
 
 // Settings of the connection that writes. Pages that change often are copied to the database once for each 32 MiB of the

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/hub/store"
@@ -111,6 +112,7 @@ func accessTests() []test {
 				want = append(want, e)
 			}
 			var got []store.AuditEntry
+			var previous digest.Digest
 			after := int64(0)
 			for {
 				page, err := f.access().AuditLog(t.Context(), after, 3)
@@ -120,12 +122,19 @@ func accessTests() []test {
 				}
 				require.LessOrEqual(t, len(page), 3)
 				for _, e := range page {
-					require.Greater(t, e.Position, after)
-					after, e.Position = e.Position, 0
+					require.Equal(t, after+1, e.Position)
+					chained, err := e.Chained(previous)
+					require.NoError(t, err)
+					require.Equal(t, chained, e.Digest)
+					after, previous, e.Position, e.Digest = e.Position, e.Digest, 0, ""
 					got = append(got, e)
 				}
 			}
 			require.Equal(t, want, got)
+			position, head, err := other.access().AuditHead(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, after, position)
+			require.Equal(t, previous, head)
 		}},
 		{"a database belongs to the hub of one key", func(t *testing.T, f *fixture) {
 			pinned, err := f.access().PinnedKey(t.Context())

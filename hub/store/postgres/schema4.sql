@@ -1,0 +1,21 @@
+-- Step 4 of the schema: the audit log is chained by digest. It begins anew: entries of before have none.
+DROP TABLE audit;
+CREATE TABLE audit (
+  position    BIGINT PRIMARY KEY, -- 1, 2, 3 and so on
+  digest      TEXT   COLLATE "C" NOT NULL, -- store.AuditEntry.Chained
+  at          BIGINT NOT NULL,
+  actor       TEXT   COLLATE "C" NOT NULL,
+  action      TEXT   COLLATE "C" NOT NULL,
+  object      TEXT   COLLATE "C" NOT NULL,
+  reason      TEXT   COLLATE "C" NOT NULL,
+  detail      TEXT   COLLATE "C" NOT NULL,
+  environment TEXT   COLLATE "C" NOT NULL,
+  workspace   TEXT   COLLATE "C" NOT NULL
+);
+
+-- The newest entry, in one row, so that entries that are missing at the end are missed too.
+CREATE TABLE audit_head (
+  id       BIGINT PRIMARY KEY CHECK (id = 1),
+  position BIGINT NOT NULL,
+  digest   TEXT   COLLATE "C" NOT NULL
+);

@@ -1,0 +1,21 @@
+-- "PRAGMA user_version" 9: the audit log is chained by digest. It begins anew: entries of before have none.
+DROP TABLE audit;
+CREATE TABLE audit (
+  position    INTEGER PRIMARY KEY, -- 1, 2, 3 and so on
+  digest      TEXT    NOT NULL,    -- store.AuditEntry.Chained
+  at          INTEGER NOT NULL,
+  actor       TEXT    NOT NULL,
+  action      TEXT    NOT NULL,
+  object      TEXT    NOT NULL,
+  reason      TEXT    NOT NULL,
+  detail      TEXT    NOT NULL,
+  environment TEXT    NOT NULL,
+  workspace   TEXT    NOT NULL
+) STRICT;
+
+-- The newest entry, in one row, so that entries that are missing at the end are missed too.
+CREATE TABLE audit_head (
+  id       INTEGER PRIMARY KEY CHECK (id = 1),
+  position INTEGER NOT NULL,
+  digest   TEXT    NOT NULL
+) STRICT;
