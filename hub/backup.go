@@ -12,8 +12,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
@@ -56,7 +59,7 @@ func (h *Hub) Backup(ctx context.Context, w io.Writer) error {
 		return fmt.Errorf("backup: %w", err)
 	}
 	t := tar.NewWriter(z)
-	err = errors.Join(addBytes(t, KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), addFile(ctx, t, DatabaseFile, file))
+	err = errors.Join(addBytes(t, KeyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})), addFile(ctx, t, DatabaseFile, file, h.enroller.sign.now()))
 	if err = errors.Join(err, t.Close(), z.Close()); err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
@@ -71,7 +74,8 @@ func addBytes(t *tar.Writer, name string, data []byte) error {
 	return err
 }
 
-func addFile(ctx context.Context, t *tar.Writer, name, path string) error {
+// addFile adds a file as of a time: the backup's, which Restore reads.
+func addFile(ctx context.Context, t *tar.Writer, name, path string, at time.Time) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func addFile(ctx context.Context, t *tar.Writer, name, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), Format: tar.FormatPAX}); err != nil {
+	if err := t.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: info.Size(), ModTime: at.Truncate(time.Second), Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	_, err = io.Copy(t, reader{ctx, f})
@@ -104,11 +108,42 @@ func (r reader) Read(b []byte) (int, error) {
 // maxBackupKey bounds the key in a backup, in bytes.
 const maxBackupKey = 64 << 10
 
+// RestoreOptions are the optional parts of Restore; the zero value works.
+type RestoreOptions struct {
+	// Force replaces a hub that is there.
+	Force bool
+	// AcceptTokens makes the backup's tokens good at once, those that were revoked after the backup too.
+	AcceptTokens bool
+}
+
+// Restored is the result of Restore.
+type Restored struct {
+	// BackupAt is when the backup was made.
+	BackupAt time.Time
+	// Newest is when the newest report of the backup was received, zero if it has none.
+	Newest time.Time
+	// Revoked counts the tokens that stay revoked, as they were in the hub that was replaced.
+	Revoked int
+	// Waiting counts the tokens that wait for AcceptTokens: nobody knows whether they were revoked after the backup.
+	Waiting int
+}
+
 // Restore makes the hub in dir that Backup has written. All of it is read and checked before anything of the folder changes.
-// It returns when the newest report of the backup was received, zero if it has none. A hub that is there is replaced if force
-// is true, and no other process has it open. The error wraps ErrNoBackup, store.ErrCorrupt, store.ErrNewer, ErrHubThere
-// or ErrInUse.
-func Restore(ctx context.Context, dir string, from io.Reader, force bool) (newest time.Time, err error) {
+// No other process may have a hub that is there open. The error wraps ErrNoBackup, store.ErrCorrupt, store.ErrNewer,
+// ErrHubThere or ErrInUse.
+//
+// A token that was revoked after the backup, or used up, would be good again. If the hub that is replaced can be read, and goes
+// on from where the backup was made, as its audit log proves, its revocations hold. Else all tokens of the backup wait, unless
+// they are accepted. Agents' keys do not wait.
+func Restore(ctx context.Context, dir string, from io.Reader, o RestoreOptions) (Restored, error) {
+	done, err := restore(ctx, dir, from, o)
+	if err != nil {
+		return done, fmt.Errorf("restore: %w", err)
+	}
+	return done, nil
+}
+
+func restore(ctx context.Context, dir string, from io.Reader, o RestoreOptions) (done Restored, err error) {
 	path := filepath.Join(dir, DatabaseFile)
 	there := false
 	for _, name := range []string{DatabaseFile, KeyFile} {
@@ -116,42 +151,172 @@ func Restore(ctx context.Context, dir string, from io.Reader, force bool) (newes
 			there = true
 		}
 	}
-	if there && !force {
-		return newest, fmt.Errorf("restore: folder %s %w", dir, ErrHubThere)
+	if there && !o.Force {
+		return done, fmt.Errorf("folder %s %w", dir, ErrHubThere)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return newest, fmt.Errorf("restore: %w", err)
+		return done, err
 	}
 	part, err := os.MkdirTemp(dir, ".restore-*")
 	if err != nil {
-		return newest, fmt.Errorf("restore: %w", err)
+		return done, err
 	}
 	defer os.RemoveAll(part)
-	if err := unpackBackup(ctx, part, from); err != nil {
-		return newest, fmt.Errorf("restore: %w", err)
+	if done.BackupAt, err = unpackBackup(ctx, part, from); err != nil {
+		return done, err
 	}
-	if newest, err = checkRestored(ctx, part); err != nil {
-		return newest, fmt.Errorf("restore: %w", err)
+	h, err := Open(part, Options{MustExist: true})
+	if err != nil {
+		return done, err
 	}
-	if err := sqlite.Release(ctx, path); errors.Is(err, sqlite.ErrBusy) {
-		return newest, fmt.Errorf("restore: the hub in %s is %w", dir, ErrInUse)
-	} else if err != nil {
-		return newest, fmt.Errorf("restore: %w", err)
+	err = h.checkRestored(ctx, &done)
+	if err == nil {
+		err = release(ctx, dir)
+	}
+	if err == nil {
+		err = h.settleTokens(ctx, path, o, &done)
+	}
+	if err = errors.Join(err, h.Close()); err == nil {
+		err = release(ctx, dir) // again: it was read
+	}
+	if err != nil {
+		return done, err
 	}
 	// The database remembers the key. If the machine stops in between, the two do not belong together, and no hub starts.
 	for _, name := range []string{KeyFile, PublicKeyFile, DatabaseFile} {
 		if err := os.Rename(filepath.Join(part, name), filepath.Join(dir, name)); err != nil {
-			return newest, fmt.Errorf("restore: %w", err)
+			return done, err
 		}
 	}
-	return newest, syncFolder(dir)
+	return done, syncFolder(dir)
 }
 
-// unpackBackup writes the files of a backup into a folder.
-func unpackBackup(ctx context.Context, dir string, from io.Reader) error {
+// release brings the database in a folder into its one file. The error wraps ErrInUse.
+func release(ctx context.Context, dir string) error {
+	err := sqlite.Release(ctx, filepath.Join(dir, DatabaseFile))
+	if errors.Is(err, sqlite.ErrBusy) {
+		return fmt.Errorf("the hub in %s is %w", dir, ErrInUse)
+	}
+	return err
+}
+
+// settleTokens brings over what the hub that is replaced, whose database is at path, knows of tokens; or else makes them wait.
+func (h *Hub) settleTokens(ctx context.Context, path string, o RestoreOptions, done *Restored) error {
+	known, err := h.carryRevocations(ctx, path, done)
+	if err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("%s revoked since stay so", show.Count(done.Revoked, "token"))
+	switch {
+	case o.AcceptTokens:
+		_, err = h.store.AcceptTokens(ctx)
+		detail += ", all others are accepted"
+	case !known:
+		done.Waiting, err = h.store.HoldTokens(ctx)
+		detail = fmt.Sprintf("%s wait until they are accepted", show.Count(done.Waiting, "token"))
+	}
+	if err != nil {
+		return err
+	}
+	return access.Note(ctx, h.store, store.AuditEntry{
+		At: h.enroller.sign.now(), Action: "restore hub", Object: "backup of " + done.BackupAt.UTC().Format(time.RFC3339), Detail: detail,
+	})
+}
+
+// carryRevocations revokes the tokens that the hub with its database at path has revoked, or used up. It returns false if that
+// hub cannot be read, or is not known to go on from where this one is.
+func (h *Hub) carryRevocations(ctx context.Context, path string, done *Restored) (known bool, err error) {
+	if _, err := os.Lstat(path); err != nil {
+		return false, nil
+	}
+	replaced, err := sqlite.Open(path, sqlite.Options{})
+	if err != nil {
+		return false, nil // damaged, or of a newer version
+	}
+	defer replaced.Close()
+	tokens, enrollment, err := h.laterTokens(ctx, replaced)
+	if err != nil {
+		return false, nil // such as of a damaged database
+	}
+	for _, t := range tokens {
+		if have, err := h.store.AccessToken(ctx, t.ID); err != nil || !have.RevokedAt.IsZero() || t.RevokedAt.IsZero() {
+			continue
+		}
+		if _, err := h.tokens.Revoke(ctx, t.ID); err != nil {
+			return false, err
+		}
+		done.Revoked++
+	}
+	have, err := h.store.Tokens(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, t := range enrollment {
+		gone := t.State == store.TokenRevoked || t.State == store.TokenUsedUp
+		if !gone || !slices.ContainsFunc(have, func(h store.Token) bool { return h.ID == t.ID && h.State == store.TokenGood }) {
+			continue
+		}
+		if err := h.RevokeToken(ctx, t.ID); err != nil {
+			return false, err
+		}
+		done.Revoked++
+	}
+	return true, nil
+}
+
+// laterTokens returns the tokens of another database, if that goes on from where this hub is: it has the newest entry of this
+// hub's audit log, with the same digest, belongs to a hub with the same key, and none of its tokens wait.
+func (h *Hub) laterTokens(ctx context.Context, other database) (tokens []store.AccessToken, enrollment []store.Token, err error) {
+	here, err := h.store.PinnedKey(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	there, err := other.PinnedKey(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	position, head, err := h.store.AuditHead(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if position > 0 {
+		log, err := other.AuditLog(ctx, position-1, 1)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(log) == 0 || log[0].Position != position || log[0].Digest != head {
+			there = ""
+		}
+	}
+	if here != there {
+		return nil, nil, errors.New("it is another hub, or an older one than the backup")
+	}
+	if tokens, err = other.AccessTokens(ctx); err != nil {
+		return nil, nil, err
+	}
+	if enrollment, err = other.Tokens(ctx); err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(tokens, func(t store.AccessToken) bool { return t.Waits }) || slices.ContainsFunc(enrollment, func(t store.Token) bool { return t.State == store.TokenWaits }) {
+		return nil, nil, errors.New("its own tokens wait")
+	}
+	return tokens, enrollment, nil
+}
+
+// AcceptTokens makes the tokens of a restored backup good, and returns how many waited.
+func (h *Hub) AcceptTokens(ctx context.Context) (int, error) {
+	n, err := h.store.AcceptTokens(ctx)
+	if err != nil || n == 0 {
+		return n, err
+	}
+	return n, access.Note(ctx, h.store, store.AuditEntry{At: h.enroller.sign.now(), Action: "accept tokens", Object: show.Count(n, "token"), Detail: "of the backup"})
+}
+
+// unpackBackup writes the files of a backup into a folder, and returns when it was made.
+func unpackBackup(ctx context.Context, dir string, from io.Reader) (at time.Time, err error) {
 	z, err := gzip.NewReader(reader{ctx, from})
 	if err != nil {
-		return notBackup(ctx, err)
+		return at, notBackup(ctx, err)
 	}
 	t := tar.NewReader(z)
 	missing := map[string]bool{KeyFile: true, DatabaseFile: true}
@@ -161,15 +326,18 @@ func unpackBackup(ctx context.Context, dir string, from io.Reader) error {
 			break
 		}
 		if err != nil {
-			return notBackup(ctx, err)
+			return at, notBackup(ctx, err)
 		}
 		if !missing[header.Name] || header.Typeflag != tar.TypeReg || header.Name == KeyFile && header.Size > maxBackupKey {
-			return fmt.Errorf("%w: it has an entry %q", ErrNoBackup, store.Plain(store.Clip(header.Name)))
+			return at, fmt.Errorf("%w: it has an entry %q", ErrNoBackup, store.Plain(store.Clip(header.Name)))
 		}
 		delete(missing, header.Name)
+		if header.Name == DatabaseFile {
+			at = header.ModTime
+		}
 		f, err := os.OpenFile(filepath.Join(dir, header.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err != nil {
-			return err
+			return at, err
 		}
 		_, err = io.Copy(writerOnly{f}, t)
 		if copied := err; copied != nil {
@@ -179,17 +347,17 @@ func unpackBackup(ctx context.Context, dir string, from io.Reader) error {
 			}
 		}
 		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return err
+			return at, err
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: it lacks %s or %s", ErrNoBackup, DatabaseFile, KeyFile)
+		return at, fmt.Errorf("%w: it lacks %s or %s", ErrNoBackup, DatabaseFile, KeyFile)
 	}
 	// The checksum of gzip is at its end.
 	if _, err := io.Copy(io.Discard, z); err != nil {
-		return notBackup(ctx, err)
+		return at, notBackup(ctx, err)
 	}
-	return nil
+	return at, nil
 }
 
 // writerOnly keeps io.Copy from asking the file to read.
@@ -202,22 +370,17 @@ func notBackup(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrNoBackup, err)
 }
 
-// checkRestored opens the hub in a folder, which brings its database up to date, and reads all of it.
-func checkRestored(ctx context.Context, dir string) (newest time.Time, err error) {
-	h, err := Open(dir, Options{MustExist: true})
-	if err != nil {
-		return newest, err
+// checkRestored reads all of a hub that was opened, which has brought its database up to date.
+func (h *Hub) checkRestored(ctx context.Context, done *Restored) error {
+	if err := h.Check(ctx); err != nil {
+		return err
 	}
-	err = h.Check(ctx)
-	if err == nil {
-		err = h.store.Scan(ctx, store.Scope{WithoutDeployments: true}, func(c store.ClusterState) error {
-			if c.LastSeen.After(newest) {
-				newest = c.LastSeen
-			}
-			return nil
-		})
-	}
-	return newest, errors.Join(err, h.Close())
+	return h.store.Scan(ctx, store.Scope{WithoutDeployments: true}, func(c store.ClusterState) error {
+		if c.LastSeen.After(done.Newest) {
+			done.Newest = c.LastSeen
+		}
+		return nil
+	})
 }
 
 func syncFolder(dir string) error {

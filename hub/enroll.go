@@ -185,6 +185,8 @@ func admits(t store.Token, c store.Cluster) error {
 		return refuse(hubapi.CodeTokenExpired, "token %s has expired", t.ID)
 	case store.TokenUsedUp:
 		return refuse(hubapi.CodeTokenUsed, "token %s has been used up", t.ID)
+	case store.TokenWaits:
+		return refuse(hubapi.CodeUnavailable, "token %s waits until an admin accepts the tokens of the backup from which the hub was restored", t.ID)
 	}
 	return scopeAdmits(t, c)
 }

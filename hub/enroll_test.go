@@ -447,3 +447,18 @@ func TestAHubThatServesRetiresSilentClusters(t *testing.T) {
 		require.NoError(t, h.Close())
 	})
 }
+
+// An enrollment token of a restored backup registers nobody until it is accepted.
+func TestATokenThatWaitsRegistersNobody(t *testing.T) {
+	h, _ := newHub(t)
+	token, a := newToken(t, h, nil), newAgent(t, "plant-7")
+	_, err := h.store.HoldTokens(t.Context())
+	require.NoError(t, err)
+	_, refused := enroll(t, h, a.request(t, token))
+	require.Equal(t, hubapi.CodeUnavailable, refused.Code)
+	n, err := h.AcceptTokens(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	done, _ := enroll(t, h, a.request(t, token))
+	require.Equal(t, a.UID, done.Cluster.UID)
+}

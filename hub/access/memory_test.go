@@ -81,6 +81,9 @@ func (m *memory) Audit(_ context.Context, e store.AuditEntry) error {
 
 func (m *memory) AuditLog(context.Context, int64, int) ([]store.AuditEntry, error) { return m.log, nil }
 
+func (m *memory) HoldTokens(context.Context) (int, error) { return 0, nil }
+
+func (m *memory) AcceptTokens(context.Context) (int, error)               { return 0, nil }
 func (m *memory) AuditHead(context.Context) (int64, digest.Digest, error) { return 0, "", nil }
 func (m *memory) PinKey(context.Context, string) error                    { return nil }
 func (m *memory) PinnedKey(context.Context) (string, error)               { return "", nil }

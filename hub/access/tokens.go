@@ -233,6 +233,8 @@ func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 		return was, unauthenticated("access token %s was revoked", kept.ID)
 	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):
 		return was, unauthenticated("access token %s has expired; \"wherry hub access create\" makes another", kept.ID)
+	case kept.Waits:
+		return was, unauthenticated("access token %s waits: the hub was restored from a backup, and an admin has to accept its tokens (wherry hub restore --accept-tokens)", kept.ID)
 	}
 	identity, err := IdentityOf(kept)
 	if err != nil { // the database was changed by hand, or by a newer version: no scope is not the whole fleet

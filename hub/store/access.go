@@ -32,6 +32,8 @@ type AccessToken struct {
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
 	// UsedAt is the time of the last use, to the hour; zero before the first.
 	UsedAt time.Time `json:"usedAt,omitzero"`
+	// Waits is true for a token of a restored backup that nobody has accepted yet. It is refused.
+	Waits bool `json:"waits,omitempty"`
 }
 
 // AccessScope restricts a token to a part of the fleet. All that are set have to hold. The zero AccessScope is the whole
@@ -112,6 +114,10 @@ type Access interface {
 	RevokeAccess(ctx context.Context, idOrName string) (AccessToken, error)
 	// UseAccess notes that the token was used at a time, if the noted one is an hour older.
 	UseAccess(ctx context.Context, id string, at time.Time) error
+	// HoldTokens makes all tokens wait, those that register agents too, and AcceptTokens ends that. They return how many of the
+	// tokens are otherwise in force.
+	HoldTokens(ctx context.Context) (int, error)
+	AcceptTokens(ctx context.Context) (int, error)
 	// Audit appends to the audit log. The store sets position and digest.
 	Audit(ctx context.Context, e AuditEntry) error
 	// AuditHead returns position and digest of the newest entry; zero values without one. It is kept apart from the entries.

@@ -41,6 +41,8 @@ const (
 	TokenUsedUp  TokenState = "used"
 	TokenExpired TokenState = "expired"
 	TokenRevoked TokenState = "revoked"
+	// TokenWaits is that of a token of a restored backup that nobody has accepted yet.
+	TokenWaits TokenState = "waits"
 )
 
 // Bounds of a token.
@@ -69,8 +71,8 @@ func (s TokenScope) Check(now time.Time) error {
 	return checkTexts("token", s.Labels, s.Type, s.Environment, s.Ring)
 }
 
-// StateOf returns the state of a token at a time, with so many uses left.
-func (s TokenScope) StateOf(left int, revoked bool, now time.Time) TokenState {
+// StateOf returns the state of a token at a time, with so many uses left, which was revoked, or waits.
+func (s TokenScope) StateOf(left int, revoked, waits bool, now time.Time) TokenState {
 	switch {
 	case revoked:
 		return TokenRevoked
@@ -78,6 +80,8 @@ func (s TokenScope) StateOf(left int, revoked bool, now time.Time) TokenState {
 		return TokenUsedUp
 	case !now.Before(s.ExpiresAt):
 		return TokenExpired
+	case waits:
+		return TokenWaits
 	}
 	return TokenGood
 }

@@ -227,6 +227,8 @@ func accessState(t store.AccessToken, now time.Time) string {
 		return "revoked"
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
 		return "expired"
+	case t.Waits:
+		return "waits"
 	}
 	return "good"
 }

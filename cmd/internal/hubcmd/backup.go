@@ -92,28 +92,38 @@ func (c *counting) Write(b []byte) (int, error) {
 }
 
 func newRestoreCommand(dir *location) *cobra.Command {
-	var force bool
+	var o hub.RestoreOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE|-",
-		Short: "Make the hub of a backup",
-		Long: `Make the hub that "wherry hub backup" has written, in the folder --data. The whole backup is read and
-checked before anything is changed. A hub that is there is replaced with --force only, and not while it serves.
+		Short: "Restore a hub from a backup",
+		Long: `Restore a hub from a file of "wherry hub backup" into the folder --data. The whole backup is read and checked
+before anything is changed. A hub that is there is replaced with --force only, and not while it serves.
 
-Reports that came after the backup are not in it, and agents have deleted them: the history lacks them, and the
-present is right again with the next report of each cluster. Clusters that were registered after the backup
-have to be registered again.`,
+A token that was revoked after the backup is not revoked in it. If the hub that is replaced can be read, its
+revocations hold. Else all tokens of the backup are refused, for access and for enrollment, until you have
+revoked those that must not come back ("wherry hub access revoke", "wherry hub tokens revoke") and give
+--accept-tokens: with FILE, or later without. Agents' keys do not wait.
+
+Reports that came after the backup are not in it, and agents have deleted them; each cluster's present is right
+again with its next report. Register clusters that came after the backup again, and retire those that went:
+docs/hub.md, "Backup".`,
 		Example: `  wherry hub restore /var/backups/hub.tar.gz --data /var/lib/wherry-hub
+  wherry hub restore --accept-tokens --data /var/lib/wherry-hub
   wherry hub verify --data /var/lib/wherry-hub`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := dir.options(hub.Options{})
+			at, err := dir.options(hub.Options{})
 			if err != nil {
 				return err
 			}
-			if o.Database != "" {
-				return cli.Fail(cli.Usage, fmt.Errorf("restore: %w", hub.ErrOnServer), "restore PostgreSQL with its own tools, such as pg_restore, and put hub.key into the folder")
+			if at.Database != "" {
+				return cli.Fail(cli.Usage, fmt.Errorf("restore: %w", hub.ErrOnServer),
+					"restore PostgreSQL with its own tools, such as pg_restore, put hub.key into the folder, and revoke again what was revoked after the backup")
 			}
-			if o.KeyFile != "" {
+			if len(args) == 0 {
+				return acceptTokens(cmd, *dir, o)
+			}
+			if at.KeyFile != "" {
 				return cli.Usagef("restore takes the key of the backup, and not --key")
 			}
 			var in io.Reader = cmd.InOrStdin()
@@ -125,20 +135,46 @@ have to be registered again.`,
 				defer f.Close()
 				in = f
 			}
-			newest, err := hub.Restore(cmd.Context(), dir.folder, in, force)
+			done, err := hub.Restore(cmd.Context(), dir.folder, in, o)
 			if err != nil {
 				return restoreFailure(err, args[0], *dir)
 			}
-			since := "it has no reports"
-			if !newest.IsZero() {
-				since = "its newest report is of " + newest.UTC().Format(time.RFC3339)
-			}
-			cmd.PrintErrf("restored %s: %s\n", dir.folder, since)
+			sayRestored(cmd, dir.folder, done)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&force, "force", false, "replace the hub that is there")
+	cmd.Flags().BoolVar(&o.Force, "force", false, "replace the hub that is there")
+	cmd.Flags().BoolVar(&o.AcceptTokens, "accept-tokens", false, "accept the backup's tokens although some may have been revoked after it; without FILE, those of a restored hub that wait")
 	return cmd
+}
+
+// acceptTokens ends the wait of the tokens of a restored hub.
+func acceptTokens(cmd *cobra.Command, dir location, o hub.RestoreOptions) error {
+	if !o.AcceptTokens || o.Force {
+		return cli.Usagef("restore needs FILE, or --accept-tokens alone")
+	}
+	return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+		n, err := h.AcceptTokens(cmd.Context())
+		if err == nil {
+			cmd.PrintErrf("%s: %s accepted\n", dir, show.Count(n, "token"))
+		}
+		return err
+	})
+}
+
+func sayRestored(cmd *cobra.Command, folder string, done hub.Restored) {
+	since := "it has no reports"
+	if !done.Newest.IsZero() {
+		since = "its newest report is of " + done.Newest.UTC().Format(time.RFC3339)
+	}
+	cmd.PrintErrf("restored %s from the backup of %s: %s\n", folder, done.BackupAt.UTC().Format(time.RFC3339), since)
+	if done.Revoked > 0 {
+		cmd.PrintErrf("%s revoked after the backup stay revoked\n", show.Count(done.Revoked, "token"))
+	}
+	if done.Waiting > 0 {
+		cmd.PrintErrf("%s refused for now: some may have been revoked after the backup\nhint: see \"wherry hub access list\" and \"wherry hub tokens list\", revoke those, and run \"wherry hub restore --accept-tokens --data %s\"\n",
+			show.Count(done.Waiting, "token"), folder)
+	}
 }
 
 func restoreFailure(err error, file string, dir location) error {

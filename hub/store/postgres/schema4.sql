@@ -1,4 +1,4 @@
--- Step 4 of the schema: the audit log is chained by digest. It begins anew: entries of before have none.
+-- Step 4 of the schema: the audit log is chained by digest, and tokens may wait. The log begins anew: entries of before have none.
 DROP TABLE audit;
 CREATE TABLE audit (
   position    BIGINT PRIMARY KEY, -- 1, 2, 3 and so on
@@ -19,3 +19,7 @@ CREATE TABLE audit_head (
   position BIGINT NOT NULL,
   digest   TEXT   COLLATE "C" NOT NULL
 );
+
+-- 1 for a token of a restored backup that nobody has accepted yet: it may have been revoked since the backup.
+ALTER TABLE access_token ADD COLUMN waits BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE token ADD COLUMN waits BIGINT NOT NULL DEFAULT 0;

@@ -92,7 +92,7 @@ func accessToken(ctx context.Context, db querier, where, idOrName string) (store
 }
 
 func accessTokens(ctx context.Context, db querier, where string, args ...any) ([]store.AccessToken, error) {
-	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at FROM access_token WHERE `+where, args...)
+	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, waits FROM access_token WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -101,17 +101,44 @@ func accessTokens(ctx context.Context, db querier, where string, args ...any) ([
 	for rows.Next() {
 		var t store.AccessToken
 		var scope string
-		var created, expires, revoked, used int64
-		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used); err != nil {
+		var created, expires, revoked, used, waits int64
+		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used, &waits); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(scope), &t.AccessScope); err != nil {
 			return nil, fmt.Errorf("scope of access token %s: %w: %v", t.ID, store.ErrCorrupt, err)
 		}
 		t.CreatedAt, t.ExpiresAt, t.RevokedAt, t.UsedAt = store.Moment(created), store.Moment(expires), store.Moment(revoked), store.Moment(used)
+		t.Waits = waits == 1
 		all = append(all, t)
 	}
 	return all, rows.Err()
+}
+
+// HoldTokens implements store.Access.
+func (d *DB) HoldTokens(ctx context.Context) (int, error) { return d.setWaits(ctx, 1) }
+
+// AcceptTokens implements store.Access.
+func (d *DB) AcceptTokens(ctx context.Context) (int, error) { return d.setWaits(ctx, 0) }
+
+// setWaits makes the tokens wait that do not, or ends that.
+func (d *DB) setWaits(ctx context.Context, waits int64) (n int, err error) {
+	now := store.Millis(d.now())
+	err = d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		n = 0
+		for _, change := range []string{
+			`UPDATE access_token SET waits = $1 WHERE waits <> $1 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $2)`,
+			`UPDATE token SET waits = $1 WHERE waits <> $1 AND revoked_at IS NULL AND expires_at > $2`,
+		} {
+			changed, err := db.Exec(ctx, change, waits, now)
+			if err != nil {
+				return err
+			}
+			n += int(changed)
+		}
+		return announce(ctx, db, now, store.FeedEntry{Kind: store.FeedAccess})
+	})
+	return n, err
 }
 
 // Audit implements store.Access.

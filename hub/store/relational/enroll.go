@@ -65,7 +65,7 @@ type tokenRow struct {
 }
 
 func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) ([]tokenRow, error) {
-	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at, t.ephemeral,
+	rows, err := db.query(ctx, `SELECT t.id, t.public_key, t.type, t.environment, t.ring, t.labels, t.uses, t.created_at, t.expires_at, t.revoked_at, t.ephemeral, t.waits,
 			(SELECT count(*) FROM token_use u WHERE u.token_id = t.id)
 		FROM token t WHERE `+where, args...)
 	if err != nil {
@@ -77,10 +77,10 @@ func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) 
 		var t tokenRow
 		var der []byte
 		var labels string
-		var created, expires, ephemeral int64
+		var created, expires, ephemeral, waits int64
 		var revoked sql.NullInt64
 		var used int
-		if err := rows.Scan(&t.ID, &der, &t.Type, &t.Environment, &t.Ring, &labels, &t.Uses, &created, &expires, &revoked, &ephemeral, &used); err != nil {
+		if err := rows.Scan(&t.ID, &der, &t.Type, &t.Environment, &t.Ring, &labels, &t.Uses, &created, &expires, &revoked, &ephemeral, &waits, &used); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(labels), &t.Labels); err != nil {
@@ -91,7 +91,7 @@ func (d *DB) tokens(ctx context.Context, db querier, where string, args ...any) 
 		}
 		t.EphemeralSeconds = ephemeral / 1000
 		t.CreatedAt, t.ExpiresAt, t.Left = store.Moment(created), store.Moment(expires), max(0, t.Uses-used)
-		t.State = t.StateOf(t.Left, revoked.Valid, d.now())
+		t.State = t.StateOf(t.Left, revoked.Valid, waits == 1, d.now())
 		all = append(all, t)
 	}
 	return all, rows.Err()
@@ -148,7 +148,7 @@ func (d *DB) standing(ctx context.Context, db querier, c store.Cluster, kid, tok
 	if s.Retired, err = retirement(ctx, db, c.UID, kid); err != nil {
 		return s, err
 	}
-	if t := s.Token; s.Retired != nil && t.EphemeralSeconds > 0 && t.State != store.TokenRevoked && d.now().Before(t.ExpiresAt) {
+	if t := s.Token; s.Retired != nil && t.EphemeralSeconds > 0 && t.State != store.TokenRevoked && t.State != store.TokenWaits && d.now().Before(t.ExpiresAt) {
 		if s.Returns, err = returns(ctx, db, c.UID, kid, token); err != nil {
 			return s, err
 		}

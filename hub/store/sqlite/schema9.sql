@@ -1,4 +1,4 @@
--- "PRAGMA user_version" 9: the audit log is chained by digest. It begins anew: entries of before have none.
+-- "PRAGMA user_version" 9: the audit log is chained by digest, and tokens may wait. The log begins anew: entries of before have none.
 DROP TABLE audit;
 CREATE TABLE audit (
   position    INTEGER PRIMARY KEY, -- 1, 2, 3 and so on
@@ -19,3 +19,7 @@ CREATE TABLE audit_head (
   position INTEGER NOT NULL,
   digest   TEXT    NOT NULL
 ) STRICT;
+
+-- 1 for a token of a restored backup that nobody has accepted yet: it may have been revoked since the backup.
+ALTER TABLE access_token ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE token ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;

@@ -89,6 +89,40 @@ func accessTests() []test {
 			require.NoError(t, err)
 			require.Equal(t, at, got.RevokedAt)
 		}},
+		{"tokens wait until they are accepted, but for those of no use", func(t *testing.T, f *fixture) {
+			a := f.access()
+			for id, name := range map[string]string{"a1": "ann", "a2": "bob", "a3": "eve"} {
+				require.NoError(t, a.AddAccess(t.Context(), f.accessToken(id, name)))
+			}
+			_, err := a.RevokeAccess(t.Context(), "bob")
+			require.NoError(t, err)
+			f.token("t1", scope())
+			n, err := a.HoldTokens(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+			require.NoError(t, a.AddAccess(t.Context(), f.accessToken("a4", "new")))
+			waiting := func() (ids []string) {
+				all, err := f.again().access().AccessTokens(t.Context())
+				require.NoError(t, err)
+				for _, one := range all {
+					if one.Waits {
+						ids = append(ids, one.ID)
+					}
+				}
+				return ids
+			}
+			require.Equal(t, []string{"a1", "a3"}, waiting())
+			tokens, err := f.Tokens(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, store.TokenWaits, tokens[0].State)
+			n, err = a.AcceptTokens(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+			require.Empty(t, waiting())
+			tokens, err = f.Tokens(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, store.TokenGood, tokens[0].State)
+		}},
 		{"the last use is noted to the hour", func(t *testing.T, f *fixture) {
 			a := f.access()
 			require.NoError(t, a.AddAccess(t.Context(), f.accessToken("a1", "ann")))
