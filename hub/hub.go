@@ -100,7 +100,9 @@ type Hub struct {
 	dir       string
 	guard     *access.Guard
 	tokens    access.Tokens
+	remember  *access.Memory
 	present   *present
+	ready     readiness
 	reads     *api.API
 	anonymous bool
 
@@ -122,6 +124,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	o.Log = slog.New(newRepeats(o.Log.Handler(), o.Now))
 	if err := o.keepPrivate(dir); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -211,7 +214,7 @@ func DatabaseName(url string) string { return postgres.Name(url) }
 // join returns a hub of a store and a key.
 func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	sign, counters, gate, known := signer{key, o.Now}, &metrics.Counters{}, admission.New(o.Admission), &present{}
-	published := newPublications(s, o)
+	published, remember := newPublications(s, o), &access.Memory{Access: s, Now: o.Now}
 	h := &Hub{
 		Registry: access.Registry{Registry: s, Log: s, Now: o.Now}, store: s, log: o.Log,
 		intake:    intake{store: s, sign: sign, log: o.Log, counters: counters, quota: store.Quota(gate.Quota()), present: known, follower: published.follower},
@@ -220,7 +223,8 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		present:   known,
 		hosts:     o.Hosts,
 		published: published,
-		tokens:    access.Tokens{Store: s, Now: o.Now, Log: o.Log},
+		tokens:    access.Tokens{Store: remember, Now: o.Now, Log: o.Log},
+		remember:  remember,
 		anonymous: o.Anonymous,
 		version:   o.Version,
 		counters:  counters,
@@ -230,7 +234,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 		sources = append(sources, access.Anonymous{})
 	}
 	h.guard = access.NewGuard(access.Options{
-		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn,
+		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn, Away: remember.Away,
 	})
 	h.reads = api.New(api.Options{Answers: h.answersFor, Now: o.Now, Log: o.Log})
 	return h
@@ -292,6 +296,9 @@ func (h *Hub) noteImport(ctx context.Context, from string, r ImportResult) error
 
 // noteSignIn notes in the audit log that a token is used from an address, or was refused.
 func (h *Hub) noteSignIn(ctx context.Context, i access.Identity, client string, refused error) error {
+	if h.remember.Away() {
+		return store.ErrUnavailable // noted with a later request
+	}
 	e := store.AuditEntry{At: h.enroller.sign.now(), Action: "sign in", Object: client}
 	if refused != nil {
 		e.Action, e.Detail = "refuse sign-in", refused.Error()

@@ -89,10 +89,12 @@ func TestHostileTextStaysText(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	h, _ := newHub(t)
+	h, c := newHub(t)
 	require.Equal(t, http.StatusOK, page(h, "/healthz").Code)
 	require.Equal(t, http.StatusOK, page(h, "/readyz").Code)
 	require.NoError(t, h.Close())
+	require.Equal(t, http.StatusOK, page(h, "/readyz").Code, "the database is asked once a second")
+	c.Add(time.Second)
 	require.Equal(t, http.StatusOK, page(h, "/healthz").Code)
 	require.Equal(t, http.StatusServiceUnavailable, page(h, "/readyz").Code)
 }

@@ -45,6 +45,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	var follows sync.WaitGroup
 	follows.Go(func() { h.followPresent(following) })
 	follows.Go(func() { h.followReleases(following) })
+	follows.Go(func() { _ = h.remember.Run(following) }) // it ends with following alone
 	follows.Go(func() { h.retireSilent(following) })
 	defer follows.Wait()
 	defer stop()
@@ -133,14 +134,30 @@ func (h *Hub) Routes() []access.Route {
 }
 
 func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
-	defer cancel()
-	if err := h.store.Ready(ctx); err != nil {
+	if err := h.ready.ask(r.Context(), h.enroller.sign.now(), h.store.Ready); err != nil {
 		h.log.Error("not ready", "err", err)
 		http.Error(w, "the database cannot be written", http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")
+}
+
+// readiness asks the database whether it takes writes: once a second, however many probes there are.
+type readiness struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+func (d *readiness) ask(ctx context.Context, now time.Time, ready func(context.Context) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if since := now.Sub(d.at); since < 0 || since >= time.Second {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		d.err, d.at = ready(ctx), now
+	}
+	return d.err
 }
 
 // fail answers with an error. Errors of the hub itself are for its log only.

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -68,7 +70,16 @@ func TestAHubWhoseDiskIsFull(t *testing.T) {
 			require.NoError(t, answer.Body.Close())
 			require.Equal(t, http.StatusOK, answer.StatusCode, path)
 		}
+		ready := func() int {
+			answer, err := sender.Client.Get(h.URL + "/readyz")
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			return answer.StatusCode
+		}
+		require.Equal(t, http.StatusServiceUnavailable, ready())
 		sender.Client.CloseIdleConnections()
 		require.NoError(t, syscall.Mount("tmpfs", disk, "tmpfs", syscall.MS_REMOUNT, "size=64m"))
+		require.Eventually(t, func() bool { return ready() == http.StatusOK }, time.Minute, 100*time.Millisecond, "it is asked once a second")
+		require.Equal(t, 1, strings.Count(h.Log(), "request not answered"), h.Log())
 	})
 }

@@ -7,8 +7,8 @@
 // A Role is a set of permissions, and a Scope a part of the fleet. The guard enforces the permission. The scope is enforced by
 // the handlers, which pass Identity.Scope to what they read, and ask Scope.HasCluster before they write.
 //
-// Nothing is remembered between requests but counters: a token that was revoked, in whatever process of the same database, is
-// refused from the next request on, and a request that is being answered ends within seconds.
+// A token that was revoked, in whatever process of the same database, is refused from the next request on, and a request that is
+// being answered ends within seconds: the database is asked each time. While it is away, Memory knows the tokens, for reading.
 package access
 
 import (
@@ -69,6 +69,11 @@ const (
 // Permissions returns all permissions.
 func Permissions() []Permission {
 	return []Permission{Open, Login, Read, ReadWhole, Operate, Publish, Approve, Audit, Measure, Administer}
+}
+
+// reads reports whether the routes change nothing.
+func (p Permission) reads() bool {
+	return slices.Contains([]Permission{Open, Login, Read, ReadWhole, Audit, Measure}, p)
 }
 
 // grants reports whether the role has the permission.

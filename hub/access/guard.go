@@ -49,6 +49,8 @@ type Options struct {
 	Sources []Source
 	// Client returns the address that a request is counted by; empty for none. Nil means the one that it comes from.
 	Client func(*http.Request) string
+	// Away reports whether identities come from memory, since the database is away; nil means never. Nothing is changed then.
+	Away func() bool
 	// SignedIn notes that an identity has sent a request from an address, or that its token, whose secret was right, was refused
 	// with an error. It is called once for each token and address, and again after a day without a request. Nil notes nothing.
 	SignedIn func(ctx context.Context, i Identity, client string, refused error) error
@@ -69,6 +71,8 @@ const (
 	failuresPerMinute = 10
 	// recheckEvery is how often a request that takes long, such as a stream of events, has its identity checked again.
 	recheckEvery = 5 * time.Second
+	// awayRetry is the time after which a client tries again if the database is away.
+	awayRetry = 30 * time.Second
 )
 
 // Guard lets requests through to handlers. It may be used by several goroutines.
@@ -91,7 +95,7 @@ func NewGuard(o Options) *Guard {
 	}
 	if o.Fail == nil {
 		o.Fail = func(w http.ResponseWriter, _ *http.Request, _ error) {
-			(&hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the hub cannot tell who this is; try again later", RetryAfter: 30 * time.Second}).Write(w)
+			(&hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the hub cannot tell who this is; try again later", RetryAfter: awayRetry}).Write(w)
 		}
 	}
 	if o.Now == nil {
@@ -119,6 +123,9 @@ func (g *Guard) Require(p Permission, next http.Handler) http.Handler {
 		identity, err := g.identify(r)
 		if err == nil && !identity.May(p) {
 			err = &hubapi.Error{Code: hubapi.CodeForbidden, Message: fmt.Sprintf("%s has role %s%s, which does not allow this", identity.Actor(), identity.Role, scoped(identity))}
+		}
+		if err == nil && g.Away != nil && g.Away() && !p.reads() {
+			err = &hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the hub's database is away, and nothing can be changed; try again later", RetryAfter: awayRetry}
 		}
 		if err != nil {
 			g.refuse(w, r, err)

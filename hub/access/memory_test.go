@@ -3,6 +3,7 @@ package access
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,12 @@ type memory struct {
 	log    []store.AuditEntry
 	asked  int
 	err    error
+}
+
+func (m *memory) fail(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
 }
 
 func (m *memory) AddAccess(_ context.Context, t store.AccessToken) error {
@@ -47,7 +54,11 @@ func (m *memory) AccessToken(_ context.Context, id string) (store.AccessToken, e
 	return store.AccessToken{}, store.ErrUnknownAccess
 }
 
-func (m *memory) AccessTokens(context.Context) ([]store.AccessToken, error) { return m.tokens, nil }
+func (m *memory) AccessTokens(context.Context) ([]store.AccessToken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.tokens), m.err
+}
 
 func (m *memory) RevokeAccess(_ context.Context, idOrName string) (store.AccessToken, error) {
 	m.mu.Lock()

@@ -65,7 +65,7 @@ type Store interface {
 	Decisions
 	Access
 
-	// Ready returns nil if the database can be written now.
+	// Ready returns nil if the database can be written now, and has room: it writes a little.
 	Ready(ctx context.Context) error
 	// Check reads the whole database. The error wraps ErrCorrupt if it is damaged.
 	Check(ctx context.Context) error

@@ -168,6 +168,7 @@ func TestAFullDisk(t *testing.T) {
 		}
 	}
 	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorIs(t, d.Ready(t.Context()), syscall.ENOSPC)
 	require.Contains(t, ids(t, d), "before")
 	_, err = c.Exec(t.Context(), "DROP TABLE filler")
 	require.NoError(t, err)

@@ -23,3 +23,9 @@ CREATE TABLE audit_head (
 -- 1 for a token of a restored backup that nobody has accepted yet: it may have been revoked since the backup.
 ALTER TABLE access_token ADD COLUMN waits BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE token ADD COLUMN waits BIGINT NOT NULL DEFAULT 0;
+
+-- What the hub writes to see whether there is room.
+CREATE TABLE probe (
+  id      BIGINT PRIMARY KEY,
+  content BYTEA  NOT NULL
+);

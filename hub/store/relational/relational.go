@@ -19,9 +19,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/wherry-dev/wherry/hub/store"
@@ -73,6 +76,7 @@ type DB struct {
 	writer  *writer
 	recent  recent
 	texts   texts
+	full    atomic.Bool // there was no room for a write, and Ready has not found that there is again
 }
 
 var (
@@ -121,7 +125,13 @@ func (d *DB) Do(ctx context.Context, run func(context.Context, *Conn) error) err
 	return d.run(ctx, job{run: run})
 }
 
-func (d *DB) run(ctx context.Context, j job) error { return d.classify(d.writer.do(ctx, j)) }
+func (d *DB) run(ctx context.Context, j job) error {
+	err := d.classify(d.writer.do(ctx, j))
+	if errors.Is(err, syscall.ENOSPC) {
+		d.full.Store(true)
+	}
+	return err
+}
 
 func (d *DB) classify(err error) error {
 	if err == nil {
@@ -141,10 +151,29 @@ func (d *DB) Check(ctx context.Context) error {
 	return nil
 }
 
-// Ready implements store.Store.
+// How much Ready writes: about as much as a report takes; and once there was no room, more than the largest request takes, so that
+// a disk with a few pages left is not taken for one with room.
+const (
+	probeBytes     = 16 << 10
+	fullProbeBytes = 4 << 20
+)
+
+// Ready implements store.Store. A transaction that writes nothing succeeds on a full disk, and what can be compressed needs no room.
 func (d *DB) Ready(ctx context.Context) error {
-	// Beginning and ending a transaction is the proof; nothing is to be changed.
-	return d.Do(ctx, func(context.Context, *Conn) error { return nil })
+	size, wasFull := probeBytes, d.full.Load()
+	if wasFull {
+		size = fullProbeBytes
+	}
+	content := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content) // which never fails
+	err := d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		_, err := db.Exec(ctx, `INSERT INTO probe (id, content) VALUES (1, $1) ON CONFLICT (id) DO UPDATE SET content = excluded.content`, content)
+		return err
+	})
+	if err == nil && wasFull {
+		d.full.Store(false)
+	}
+	return err
 }
 
 // querier is the part of a database that reads need: the pool of readers, or the writer's connection. Each prepares a query
