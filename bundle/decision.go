@@ -135,6 +135,23 @@ func (d Decision) Tag(keyID string) string {
 	return DecisionTagPrefix + hex.EncodeToString(sum[:16]) + "-" + keyID[:min(16, len(keyID))]
 }
 
+// KeptTag returns the tag under which the decision in an envelope, by the key with that id, stays when another one takes its place:
+// Tag, "-", and 16 digits of the envelope's digest.
+func (d Decision) KeptTag(keyID string, envelope []byte) string {
+	sum := sha256.Sum256(envelope)
+	return d.Tag(keyID) + "-" + hex.EncodeToString(sum[:8])
+}
+
+// HasTag reports whether tag is Tag or KeptTag.
+func (d Decision) HasTag(tag, keyID string, envelope []byte) bool {
+	return tag == d.Tag(keyID) || tag == d.KeptTag(keyID, envelope)
+}
+
+// IsKeptTag reports whether a tag has the form of KeptTag.
+func IsKeptTag(tag string) bool {
+	return strings.HasPrefix(tag, DecisionTagPrefix) && strings.Count(tag, "-") == 3
+}
+
 // Marshal returns the decision's bytes, the same for the same decision. It returns an error if ParseDecision would.
 func (d Decision) Marshal() ([]byte, error) {
 	if err := d.check(); err != nil {

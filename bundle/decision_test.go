@@ -49,10 +49,16 @@ func TestADecisionIsTheseBytes(t *testing.T) {
 		`"rules":["reported","soak"],"reason":"the sites are closed over Christmas","by":"ben",`+
 		`"issuedAt":"2026-11-23T10:00:00Z","expiresAt":"2026-11-24T10:00:00Z"}`, string(body))
 	require.Equal(t, "gate-bc13855179d4f795571a33c8083c2900-"+id[:16], d.Tag(id))
+	require.False(t, IsKeptTag(d.Tag(id)))
 
 	envelope, err := SealDecision(d, signer)
 	require.NoError(t, err)
 	require.Equal(t, "sha256:6cfbdc620e53cf56d6b3b38b0dd431e33b2d332b664bbc8cf39b617f98f01aee", digest.FromBytes(envelope).String(), "%s", envelope)
+	require.Equal(t, d.Tag(id)+"-6cfbdc620e53cf56", d.KeptTag(id, envelope))
+	require.True(t, IsKeptTag(d.KeptTag(id, envelope)))
+	for tag, want := range map[string]bool{d.Tag(id): true, d.KeptTag(id, envelope): true, d.Tag(id) + "-0000000000000000": false, "gate-other": false} {
+		require.Equal(t, want, d.HasTag(tag, id, envelope), tag)
+	}
 	got, by, err := OpenDecision(envelope, pub)
 	require.NoError(t, err)
 	require.Equal(t, d, got)

@@ -51,7 +51,10 @@ func (f *Follower) learnDecisions(ctx context.Context, repo repository, environm
 		if !strings.HasPrefix(tag, bundle.DecisionTagPrefix) {
 			continue
 		}
-		if read == maxDecisions || len(seen) >= store.MaxDecisions && seen[tag] == "" {
+		if bundle.IsKeptTag(tag) && seen[tag] != "" { // which is never moved
+			continue
+		}
+		if read == maxDecisions || len(seen) >= 2*store.MaxDecisions && seen[tag] == "" {
 			break // the others follow at the next look
 		}
 		desc, err := repo.Resolve(ctx, tag)
@@ -83,7 +86,7 @@ func (f *Follower) learnDecision(ctx context.Context, repo repository, environme
 		return nil
 	case err != nil:
 		return err
-	case d.Environment != environment || d.Tag(id) != tag || !f.known.hasPlatform(d.Platform, environment):
+	case d.Environment != environment || !d.HasTag(tag, id, envelope) || !f.known.hasPlatform(d.Platform, environment):
 		return nil
 	}
 	_, err = f.store.AddDecision(ctx, store.StoredDecision{
@@ -91,7 +94,7 @@ func (f *Follower) learnDecision(ctx context.Context, repo repository, environme
 	})
 	if errors.Is(err, store.ErrFull) {
 		if f.said.first("decisions about "+environment, "full") {
-			f.log.Warn("there are more decisions than are kept; run wherry bundle gc", "platform", d.Platform, "environment", environment, "kept", store.MaxDecisions)
+			f.log.Warn("a registry has more decisions than are learned; run wherry bundle gc", "platform", d.Platform, "environment", environment, "learned", store.MaxDecisions)
 		}
 		return nil
 	}

@@ -33,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/publisher/decisions"
 )
 
 var epoch = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -303,12 +304,19 @@ func TestDecisionsAreMirroredAsTheyAre(t *testing.T) {
 	require.Len(t, w.store.decided, 1, "of the platform, in its own place")
 	require.Equal(t, good, w.store.decided[0].Envelope)
 	require.False(t, w.store.decided[0].Own)
-	put(decide("shop", "dev", epoch.Add(time.Second)))
+	signer, err := signature.LoadSigner(newKey(t), crypto.SHA256)
+	require.NoError(t, err)
+	// Of two that follow each other between two looks, the tag of the earlier one is moved, and another keeps it.
+	for _, at := range []time.Duration{time.Second, 2 * time.Second} {
+		d := bundle.Decision{Schema: bundle.DecisionSchema, Action: bundle.Pause, Platform: "shop", Environment: "dev", IssuedAt: epoch.Add(at)}
+		_, err := decisions.Write(t.Context(), w.location(), oci.Options{}, d, signer, d.IssuedAt)
+		require.NoError(t, err)
+	}
 	w.look()
 	require.Len(t, w.store.decided, 1, "nobody looks at each moment")
 	w.now = w.now.Add(decisionsEvery)
 	w.look()
-	require.Len(t, w.store.decided, 2)
+	require.Len(t, w.store.decided, 3)
 }
 
 func TestWakeLooksAtOnce(t *testing.T) {

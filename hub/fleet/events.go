@@ -170,7 +170,7 @@ func (f *Fleet) expand(ctx context.Context, e store.FeedEntry) ([]told, error) {
 	return nil, nil
 }
 
-// decision returns the decision that an entry of the feed is about; nil if it has made room for newer ones, or cannot be read.
+// decision returns the decision that an entry of the feed is about; nil if it cannot be read.
 func (f *Fleet) decision(ctx context.Context, e store.FeedEntry) (*Decided, error) {
 	all, err := f.source.Decisions(ctx, e.Environment)
 	if err != nil {

@@ -1,7 +1,6 @@
 package manage
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -104,12 +103,4 @@ func (m Manager) listDecisions(r *http.Request) (any, error) {
 	all, err := m.Decisions.Decisions(r.Context(), environment)
 	list.Decisions = append(list.Decisions, slices.DeleteFunc(all, func(d store.StoredDecision) bool { return platform != "" && d.Platform != platform })...)
 	return list, err
-}
-
-// full is the answer where an environment has as many decisions as are kept.
-func full(err error) *hubapi.Error {
-	if !errors.Is(err, store.ErrFull) {
-		return nil
-	}
-	return &hubapi.Error{Code: hubapi.CodeTooLarge, Message: store.Plain(store.Clip(err.Error()))}
 }

@@ -114,9 +114,6 @@ func refusal(err error) *hubapi.Error {
 	case errors.Is(err, store.ErrExists):
 		return say(hubapi.CodeExists, "")
 	}
-	if e := full(err); e != nil {
-		return e
-	}
 	return nil
 }
 

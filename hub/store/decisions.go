@@ -8,15 +8,11 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Bounds on the decisions about one environment of a platform.
-const (
-	// MaxDecisions is how many are kept.
-	MaxDecisions = 1000
-	// DecisionsKept is how long a decision that the hub has not signed is kept once there are MaxDecisions.
-	DecisionsKept = 90 * 24 * time.Hour
-)
+// MaxDecisions bounds the decisions about one environment of a platform that the hub has not signed: anybody who may write to a
+// registry can put them there.
+const MaxDecisions = 3000
 
-// ErrFull means that an environment has MaxDecisions decisions, none of which may go.
+// ErrFull means that an environment has MaxDecisions decisions of others.
 var ErrFull = errors.New("too many are stored")
 
 // StoredDecision is a decision about promotion, in its signed envelope. Of those that the hub has not signed itself, the
@@ -40,9 +36,8 @@ type DecisionList struct {
 
 // Decisions are what people have decided about promotion.
 type Decisions interface {
-	// AddDecision stores a decision, unless it is there. If there are MaxDecisions about the environment, the oldest that is not
-	// the hub's own and was seen DecisionsKept ago goes; for one of the hub's own, the oldest that is not its own, else the
-	// oldest. The error wraps ErrFull if none may go.
+	// AddDecision stores a decision, unless it is there. None is ever removed. The error wraps ErrFull for one that is not the
+	// hub's own if there are MaxDecisions of those.
 	AddDecision(ctx context.Context, d StoredDecision) (added bool, err error)
 	// Decisions returns the decisions about an environment of all platforms, newest first.
 	Decisions(ctx context.Context, environment string) ([]StoredDecision, error)

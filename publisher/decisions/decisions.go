@@ -1,8 +1,8 @@
 // Package decisions keeps signed decisions about promotion in a registry, and says which of them count.
 //
-// [Write] signs a decision and puts it beside the records of its environment, under a tag of its own: a registry has no
-// compare-and-swap, and nobody else writes that tag. [Read] returns all of an environment, verified by nobody yet. [Of],
-// [Paused] and [List] judge them by the promotion policy and by the release keys in force.
+// [Write] signs a decision and puts it beside the records of its environment, under a tag of its signer and subject: a registry has
+// no compare-and-swap, and nobody else writes that tag. A second tag, which is never moved, keeps it when a later one takes its
+// place. [Read] returns the last ones of an environment, and [ReadAll] all, verified by nobody yet. [Of], [Paused] and [List] judge them by the promotion policy and by the release keys in force.
 //
 // A decision cannot be forged, changed, or moved to another environment, commit or content. Whoever may write to the registry
 // can delete one, and can bring an older one of the same person back: a hub that is asked as well remembers the newer one, and
@@ -32,6 +32,8 @@ import (
 const (
 	// Max is how many decisions of one environment are read.
 	Max = 1000
+	// MaxKept is how many of one environment are read with those in whose place later ones are.
+	MaxKept = 10 * Max
 	// MaxAhead is how far a decision's time of issue may be ahead of the reader's clock.
 	MaxAhead = 10 * time.Minute
 	// readers is how many decisions are read at a time.
@@ -130,6 +132,7 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 		return nil, err
 	}
 	blobs, manifest := blobs[:len(blobs)-1], blobs[len(blobs)-1].WithData()
+	kept := d.KeptTag(id, envelope)
 	for try := 0; ; try++ {
 		there, same, err := current(ctx, repo, tag, id)
 		switch {
@@ -152,6 +155,9 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 				return nil, err
 			}
 		}
+		if err := releases.PutTag(ctx, repo, manifest, kept); err != nil && !errors.Is(err, releases.ErrRace) {
+			return nil, err
+		}
 		// Another machine of the same person may write the same tag: look again, and let the later decision stand.
 		if err := releases.PutTag(ctx, repo, manifest, tag); err != nil && !errors.Is(err, releases.ErrRace) {
 			return nil, err
@@ -173,26 +179,58 @@ func current(ctx context.Context, repo oci.Target, tag, keyID string) (*bundle.D
 	return &d, envelope, nil
 }
 
-// Read returns the decisions of an environment at loc, sorted by tag. One that is broken, or no decision, is passed over with a
-// warning; nothing is verified. The error wraps [ErrTooMany] if there are more than [Max]. Warn may be nil.
+// Read returns the decisions of an environment at loc, of each signer the last one on each subject, sorted by tag. One that is
+// broken, or no decision, is passed over with a warning; nothing is verified. The error wraps [ErrTooMany] if there are more than
+// [Max]. Warn may be nil.
 func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
 	repository := bundle.EnvironmentRepository(environment)
 	repo, err := loc.Repository(repository, opts)
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, repo, loc.Name(repository), loc, warn)
+	return read(ctx, repo, loc.Name(repository), loc, false, warn)
 }
 
-// read reads the decisions in a repository of that name.
-func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, warn func(format string, args ...any)) ([]Found, error) {
-	all, err := repo.Tags(ctx)
+// ReadAll is Read with the decisions in whose place later ones are, each once. They are left out with a warning if there are more
+// than [MaxKept].
+func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
+	repository := bundle.EnvironmentRepository(environment)
+	repo, err := loc.Repository(repository, opts)
 	if err != nil {
 		return nil, err
 	}
-	tags := slices.DeleteFunc(slices.Clone(all), func(tag string) bool { return !strings.HasPrefix(tag, bundle.DecisionTagPrefix) })
-	if len(tags) > Max {
+	found, err := read(ctx, repo, loc.Name(repository), loc, true, warn)
+	// A decision in its place sorts before the same one under the tag that keeps it.
+	seen := map[string]bool{}
+	return slices.DeleteFunc(found, func(f Found) bool {
+		again := bundle.IsKeptTag(f.Tag) && seen[string(f.Envelope)]
+		seen[string(f.Envelope)] = true
+		return again
+	}), err
+}
+
+// read reads the decisions in a repository of that name, with those that are kept if all is true.
+func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, all bool, warn func(format string, args ...any)) ([]Found, error) {
+	listed, err := repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var tags, kept []string
+	for _, tag := range listed {
+		switch {
+		case bundle.IsKeptTag(tag):
+			kept = append(kept, tag)
+		case strings.HasPrefix(tag, bundle.DecisionTagPrefix):
+			tags = append(tags, tag)
+		}
+	}
+	switch {
+	case len(tags) > Max:
 		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", name, ErrTooMany, len(tags), Max)
+	case all && len(kept) <= MaxKept:
+		tags = append(tags, kept...)
+	case all && warn != nil:
+		warn("%s: %d decisions are kept, and those in whose place later ones are are not read: delete old ones with wherry bundle gc", name, len(kept))
 	}
 	var mu sync.Mutex
 	found := []Found{}

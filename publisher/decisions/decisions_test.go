@@ -381,7 +381,7 @@ func TestTooManyDecisionsAreAnError(t *testing.T) {
 	repo, err := loc.Repository(bundle.EnvironmentRepository("prod"), oci.Options{})
 	require.NoError(t, err)
 	tags := &manyTags{Target: repo}
-	_, err = read(t.Context(), tags, "here", loc, nil)
+	_, err = read(t.Context(), tags, "here", loc, false, nil)
 	require.ErrorIs(t, err, ErrTooMany)
 	require.ErrorContains(t, err, "1001, at most 1000 are read: delete old ones with wherry bundle gc")
 	found, err := Read(t.Context(), w.loc, w.opts, "none", nil)
@@ -397,4 +397,25 @@ func (manyTags) Tags(context.Context) (all []string, _ error) {
 		all = append(all, fmt.Sprintf("%s%d", bundle.DecisionTagPrefix, i))
 	}
 	return all, nil
+}
+
+// A decision in whose place a later one is stays in the registry, and is listed with the reason why it does not count.
+func TestADecisionThatWasReplacedIsKept(t *testing.T) {
+	w := newWorld(t)
+	first, err := Write(t.Context(), w.loc, w.opts, about(bundle.Approve), w.anna, noon)
+	require.NoError(t, err)
+	reject := about(bundle.Reject)
+	reject.Reason = "wrong commit"
+	second, err := Write(t.Context(), w.loc, w.opts, reject, w.anna, noon)
+	require.NoError(t, err)
+	require.Len(t, w.read(), 1, "a gate reads the last one alone")
+	found, err := ReadAll(t.Context(), w.loc, w.opts, "prod", func(format string, args ...any) { t.Errorf(format, args...) })
+	require.NoError(t, err)
+	require.Len(t, found, 2, "each once")
+	list := List(append(found, Found{Envelope: first.Envelope, Source: "a hub"}), w.trust(noon.Add(time.Minute)))
+	require.Len(t, list, 2)
+	require.Equal(t, second.Decision, list[0].Decision)
+	require.True(t, list[0].Valid)
+	require.Equal(t, first.Decision, list[1].Decision)
+	require.Contains(t, list[1].Why, "later, at ")
 }

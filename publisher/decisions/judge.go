@@ -79,8 +79,8 @@ func List(found []Found, t Trust) []Listed {
 	for _, f := range found {
 		l := t.judge(f)
 		id := string(f.Envelope) + "\x00" + f.Tag
-		if f.Tag == "" {
-			id += l.Decision.Tag(l.KeyID)
+		if f.Tag == "" || l.Decision.HasTag(f.Tag, l.KeyID, f.Envelope) {
+			id = string(f.Envelope) + "\x00" + l.Decision.Tag(l.KeyID)
 		}
 		if !seen[id] {
 			seen[id] = true
@@ -164,7 +164,7 @@ func (t Trust) judge(f Found) Listed {
 		l.Why = fmt.Sprintf("it is for platform %q", d.Platform)
 	case d.Environment != t.Policy.Environment:
 		l.Why = fmt.Sprintf("it is for environment %q", d.Environment)
-	case f.Tag != "" && f.Tag != d.Tag(id):
+	case f.Tag != "" && !d.HasTag(f.Tag, id, f.Envelope):
 		l.Why = "it is under the tag of another decision"
 	case d.IssuedAt.Sub(t.Now) > MaxAhead:
 		l.Why = fmt.Sprintf("it is issued in the future, at %s", d.IssuedAt.Format(time.RFC3339))

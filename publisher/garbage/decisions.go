@@ -26,18 +26,24 @@ func (s *sorting) addDecisions(ctx context.Context) error {
 			return err
 		}
 		if keep {
+			if !s.needed[s.tagged[tag]] { // which its other tag may have said
+				s.result.Kept++
+			}
 			s.needed[s.tagged[tag]] = true
-			s.result.Kept++
 			continue
 		}
 		garbage = append(garbage, Item{Kind: Decision, Tags: []string{tag}, Digest: s.tagged[tag], IssuedAt: d.IssuedAt, subject: s.tagged[tag]})
 	}
-	seen := map[digest.Digest]bool{}
+	same := map[digest.Digest]int{}
 	for _, g := range garbage {
-		if s.needed[g.Digest] || seen[g.Digest] { // under another tag, too
+		if s.needed[g.Digest] { // under another tag, too
 			g.Digest = ""
+		} else if i, ok := same[g.Digest]; ok { // under the tag that keeps it
+			s.result.Garbage[i].Tags = append(s.result.Garbage[i].Tags, g.Tags...)
+			continue
+		} else {
+			same[g.Digest] = len(s.result.Garbage)
 		}
-		seen[g.Digest] = true
 		s.result.Garbage = append(s.result.Garbage, g)
 	}
 	return nil
@@ -57,7 +63,7 @@ func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decis
 		return d, false, nil
 	case err != nil:
 		return d, false, err
-	case bundle.EnvironmentRepository(d.Environment) != s.name || d.Tag(id) != tag:
+	case bundle.EnvironmentRepository(d.Environment) != s.name || !d.HasTag(tag, id, envelope):
 		return d, false, nil
 	case d.Action == bundle.Pause || d.Action == bundle.Resume, s.now.Sub(d.IssuedAt) < max(s.opts.KeepFor, grace):
 		return d, true, nil

@@ -140,9 +140,9 @@ func (f *facts) toPublish(environment string) string {
 	return "wherry promote --to " + environment + " publishes it"
 }
 
-// found reads all decisions of the environment, from the registry and, if it is given, the hub.
-func (f *facts) found(cmd *cobra.Command) ([]decisions.Found, error) {
-	all, err := decisions.Read(cmd.Context(), f.loc, f.registry.Options(), f.policy.Environment, warner(cmd))
+// found reads the decisions of the environment with read, from the registry and, if it is given, the hub.
+func (f *facts) found(cmd *cobra.Command, read readDecisions) ([]decisions.Found, error) {
+	all, err := read(cmd.Context(), f.loc, f.registry.Options(), f.policy.Environment, warner(cmd))
 	if err != nil {
 		return nil, flags.RegistryFailure(err, f.loc)
 	}
@@ -156,6 +156,9 @@ func (f *facts) found(cmd *cobra.Command) ([]decisions.Found, error) {
 	}
 	return append(all, more...), err
 }
+
+// readDecisions is decisions.Read or decisions.ReadAll.
+type readDecisions func(context.Context, oci.Location, oci.Options, string, func(string, ...any)) ([]decisions.Found, error)
 
 func warner(cmd *cobra.Command) func(string, ...any) {
 	return func(format string, args ...any) {
@@ -324,7 +327,7 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	said.Platform, said.Environment = d.trust.Platform, d.policy.Environment
 	said.From, said.BaseCommit, said.Contents = c.Environment, c.BaseCommit, bundle.DecisionContents(c.Contents)
 	d.show(cmd, c)
-	found, err := d.found(cmd)
+	found, err := d.found(cmd, decisions.Read)
 	if err != nil {
 		return err
 	}
@@ -573,7 +576,7 @@ func (l *listing) run(cmd *cobra.Command, args []string) error {
 	if _, err := l.open(cmd, args); err != nil {
 		return err
 	}
-	found, err := l.found(cmd)
+	found, err := l.found(cmd, decisions.ReadAll)
 	if err != nil {
 		return err
 	}

@@ -29,3 +29,6 @@ CREATE TABLE probe (
   id      BIGINT PRIMARY KEY,
   content BYTEA  NOT NULL
 );
+
+-- Decisions that the hub has not signed are bounded, and counted with each that comes.
+CREATE INDEX decision_others ON decision (environment, platform) WHERE own = 0;

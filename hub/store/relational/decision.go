@@ -18,23 +18,15 @@ func (d *DB) AddDecision(ctx context.Context, s store.StoredDecision) (added boo
 	}
 	err = d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		added = false
-		var there, all int64
+		var there, others int64
 		if err := db.row(ctx, `SELECT COUNT(*) FROM decision WHERE digest = $1`, string(s.Digest)).Scan(&there); err != nil || there > 0 {
 			return err
 		}
-		if err := db.row(ctx, `SELECT COUNT(*) FROM decision WHERE environment = $1 AND platform = $2`, s.Environment, s.Platform).Scan(&all); err != nil {
+		if err := db.row(ctx, `SELECT COUNT(*) FROM decision WHERE environment = $1 AND platform = $2 AND own = 0`, s.Environment, s.Platform).Scan(&others); err != nil {
 			return err
 		}
-		if all >= store.MaxDecisions {
-			n, err := db.Exec(ctx, `DELETE FROM decision WHERE digest = (SELECT digest FROM decision
-				WHERE environment = $1 AND platform = $2 AND ($3 = 1 OR (own = 0 AND seen_at <= $4)) ORDER BY own, issued_at, digest LIMIT 1)`,
-				s.Environment, s.Platform, own, store.Millis(d.now().Add(-store.DecisionsKept)))
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				return fmt.Errorf("decisions about environment %q: %w", store.Plain(store.Clip(s.Environment)), store.ErrFull)
-			}
+		if !s.Own && others >= store.MaxDecisions {
+			return fmt.Errorf("decisions about environment %q: %w", store.Plain(store.Clip(s.Environment)), store.ErrFull)
 		}
 		n, err := db.Exec(ctx, `INSERT INTO decision (digest, platform, environment, issued_at, seen_at, own, envelope)
 			VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (digest) DO NOTHING`,

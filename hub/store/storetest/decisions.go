@@ -7,6 +7,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -48,31 +49,37 @@ func decisionTests() []test {
 			require.NoError(t, err)
 			require.Empty(t, none)
 		}},
-		{"an environment has a bound of decisions, and the hub's own are the last to go", func(t *testing.T, f *fixture) {
-			for i := range store.MaxDecisions {
-				_, err := f.AddDecision(t.Context(), Decision(i, i == 0))
-				require.NoError(t, err)
-			}
-			_, err := f.AddDecision(t.Context(), Decision(5000, false))
+		{"decisions are kept, all of them, but for a bound on those of others", func(t *testing.T, f *fixture) {
+			require.NoError(t, f.fillDecisions(store.MaxDecisions))
+			_, err := f.AddDecision(t.Context(), Decision(store.MaxDecisions, false))
 			require.ErrorIs(t, err, store.ErrFull)
-			another := Decision(5000, false)
-			another.Platform = "tea"
-			another.Digest = digest.FromString("tea")
+			another := Decision(store.MaxDecisions, false)
+			another.Platform, another.Digest = "tea", digest.FromString("tea")
 			_, err = f.AddDecision(t.Context(), another)
 			require.NoError(t, err, "the bound is that of one platform")
-
-			added, err := f.AddDecision(t.Context(), Decision(5001, true))
-			require.NoError(t, err)
+			added, err := f.AddDecision(t.Context(), Decision(store.MaxDecisions+1, true))
+			require.NoError(t, err, "the hub's own have none")
 			require.True(t, added)
-			f.clock.Add(store.DecisionsKept + time.Hour)
-			added, err = f.AddDecision(t.Context(), Decision(5002, false))
+			f.clock.Add(10 * 365 * 24 * time.Hour)
+			_, err = f.AddDecision(t.Context(), Decision(store.MaxDecisions+2, true))
 			require.NoError(t, err)
-			require.True(t, added)
 			all, err := f.Decisions(t.Context(), "prod")
 			require.NoError(t, err)
-			require.Len(t, all, store.MaxDecisions+1)
-			require.Equal(t, Decision(0, true), all[len(all)-1], "its own stays")
-			require.Equal(t, Decision(3, false), all[len(all)-2], "the oldest of the others went")
+			require.Len(t, all, store.MaxDecisions+3)
+			require.Equal(t, Decision(0, false), all[len(all)-1], "the oldest is there")
 		}},
 	}
+}
+
+// fillDecisions adds so many decisions of others, several at a time.
+func (f *fixture) fillDecisions(n int) error {
+	var g errgroup.Group
+	g.SetLimit(64)
+	for i := range n {
+		g.Go(func() error {
+			_, err := f.AddDecision(f.t.Context(), Decision(i, false))
+			return err
+		})
+	}
+	return g.Wait()
 }
