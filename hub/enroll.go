@@ -102,14 +102,33 @@ func (e enroller) answer(ctx context.Context, uid string, request digest.Digest)
 	}, e.sign.key)
 }
 
-// parse implements Hub.ParseRequest: it verifies the signatures of a request, and that it is for this hub.
-func (e enroller) parse(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, store.Cluster, error) {
+// ReadRequest verifies that a request for enrollment is signed by each key that it names, and returns it with the cluster that it
+// asks to be registered as. The error wraps store.ErrInvalid, or is a *hubapi.Error.
+func ReadRequest(envelope []byte) (bundle.EnrollmentRequest, store.Cluster, error) {
+	r, _, c, err := readRequest(envelope)
+	return r, c, err
+}
+
+func readRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, store.Cluster, error) {
 	r, id, err := bundle.OpenEnrollmentRequest(envelope)
 	switch {
 	case errors.Is(err, bundle.ErrUntrusted):
 		return r, "", store.Cluster{}, refuse(hubapi.CodeBadSignature, "the request is not signed by each key that it names")
 	case err != nil:
 		return r, "", store.Cluster{}, badRequest("%v", err)
+	}
+	key, _, err := r.Keys()
+	if err != nil {
+		return r, "", store.Cluster{}, badRequest("%v", err)
+	}
+	return r, id, store.Cluster{Identity: store.Identity(r.Cluster), Key: key}, nil
+}
+
+// parse implements Hub.ParseRequest: it verifies the signatures of a request, and that it is for this hub.
+func (e enroller) parse(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, store.Cluster, error) {
+	r, id, c, err := readRequest(envelope)
+	if err != nil {
+		return r, "", store.Cluster{}, err
 	}
 	own, err := bundle.KeyID(e.sign.key.Public())
 	if err == nil && r.Hub != "" && !bundle.IsHub(own, r.Hub) {
@@ -118,11 +137,7 @@ func (e enroller) parse(envelope []byte) (bundle.EnrollmentRequest, digest.Diges
 	if err != nil {
 		return r, "", store.Cluster{}, err
 	}
-	key, _, err := r.Keys()
-	if err != nil {
-		return r, "", store.Cluster{}, badRequest("%v", err)
-	}
-	return r, id, store.Cluster{Identity: store.Identity(r.Cluster), Key: key}, nil
+	return r, id, c, nil
 }
 
 // judge decides whether a token registers the cluster c, whose agent sent the envelope. The error is a *hubapi.Error.

@@ -27,6 +27,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -361,6 +363,37 @@ func (h *Hub) CreateToken(ctx context.Context, s store.TokenScope) (bundle.Enrol
 		At: h.enroller.sign.now(), Action: "create enrollment token", Object: token.ID(), Environment: s.Environment,
 		Detail: fmt.Sprintf("type %s, %s, until %s", s.Type, show.Count(max(s.Uses, 1), "use"), s.ExpiresAt.UTC().Format(time.RFC3339)),
 	})
+}
+
+// AllRegistrations returns the clusters that are registered, or were retired, by name.
+func (h *Hub) AllRegistrations(ctx context.Context) ([]store.Registration, error) {
+	all, err := h.Registrations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	retired, err := h.RetiredClusters(ctx)
+	all = append(all, retired...)
+	slices.SortStableFunc(all, func(a, b store.Registration) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
+}
+
+// Register registers a cluster by AddCluster, or if replace is true by ReplaceCluster. With the envelope of an agent's request, it
+// returns the signed answer; see ParseRequest and AnswerRequest.
+func (h *Hub) Register(ctx context.Context, c store.Cluster, request []byte, replace bool) (changed bool, answer []byte, err error) {
+	var id digest.Digest
+	if request != nil {
+		if _, id, _, err = h.ParseRequest(request); err != nil {
+			return false, nil, err
+		}
+	}
+	add := h.AddCluster
+	if replace {
+		add = h.ReplaceCluster
+	}
+	if changed, err = add(ctx, c); err == nil && request != nil {
+		answer, err = h.AnswerRequest(ctx, c.UID, id)
+	}
+	return changed, answer, err
 }
 
 // Registered returns the registered cluster of this uid. The error wraps store.ErrUnknownCluster.

@@ -22,7 +22,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/api"
-	"github.com/wherry-dev/wherry/hub/manage"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -61,13 +60,14 @@ func operations() (all []operation) {
 		all = append(all, operation{api.Operation{Pattern: pattern, Summary: summary}, nil, kind})
 	}
 	add("GET /v1/whoami", "Who asks, with role, scope and expiry", nil, store.AccessToken{})
-	add("POST /v1/clusters", "Register a cluster", manage.NewCluster{}, manage.AddedCluster{})
+	add("GET /v1/registrations", "What is registered, and what was retired, by name", nil, store.RegistrationList{})
+	add("POST /v1/clusters", "Register a cluster", store.NewCluster{}, store.AddedCluster{})
 	add("DELETE /v1/clusters/{cluster}", "End a registration as if it had never been", nil, store.Registration{})
 	add("POST /v1/clusters/{cluster}/retire", "End the registration of a cluster that is gone", whyRetired{}, store.Registration{})
 	add("POST /v1/clusters/{cluster}/unshare", "End the suspicion that two agents share an identity", nil, store.Registration{})
-	add("GET /v1/tokens", "Enrollment tokens, newest first", nil, manage.TokenList{})
-	add("POST /v1/tokens", "Make an enrollment token", store.TokenScope{}, manage.CreatedToken{})
-	add("DELETE /v1/tokens/{token}", "Revoke an enrollment token", nil, manage.CreatedToken{})
+	add("GET /v1/tokens", "Enrollment tokens, newest first", nil, store.TokenList{})
+	add("POST /v1/tokens", "Make an enrollment token", store.TokenScope{}, store.CreatedToken{})
+	add("DELETE /v1/tokens/{token}", "Revoke an enrollment token", nil, store.CreatedToken{})
 	add("GET /v1/access", "Access tokens, newest first", nil, store.AccessTokenList{})
 	add("POST /v1/access", "Make an access token; its secret is told once", newAccess{}, store.CreatedAccess{})
 	add("DELETE /v1/access/{token}", "Revoke an access token, by id or name", nil, store.AccessToken{})

@@ -11,47 +11,27 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// NewCluster is the body that registers a cluster.
-type NewCluster struct {
-	store.Identity
-	// Key is the public half of the agent's report key, in PEM.
-	Key string `json:"key,omitempty"`
-	// Reporting is "none" for a cluster that sends no reports: it has no Key.
-	Reporting string `json:"reporting,omitempty"`
-	// ExpectedSeconds is the longest usual time between two reports; zero means the registered one, or an hour.
-	ExpectedSeconds int64 `json:"expectedSeconds,omitempty"`
-	// Replace allows to change what is registered for the uid, its key included.
-	Replace bool `json:"replace,omitempty"`
-}
-
-// AddedCluster answers a NewCluster. Changed is false if it was registered already.
-type AddedCluster struct {
-	Cluster store.Registration `json:"cluster"`
-	Changed bool               `json:"changed"`
-}
-
 // maxExpectedSeconds is ten years.
 const maxExpectedSeconds = 10 * 366 * 24 * 3600
 
 func (m Manager) addCluster(r *http.Request) (any, error) {
-	var wanted NewCluster
+	var wanted store.NewCluster
 	if err := required(r, &wanted); err != nil {
 		return nil, err
 	}
 	if wanted.ExpectedSeconds < 0 || wanted.ExpectedSeconds > maxExpectedSeconds {
 		return nil, fmt.Errorf("%w: expectedSeconds %d", store.ErrInvalid, wanted.ExpectedSeconds)
 	}
-	var key ed25519.PublicKey
-	if wanted.Reporting == "" || wanted.Key != "" {
-		var err error
-		if key, err = m.ParseKey([]byte(wanted.Key)); err != nil {
-			return nil, err
-		}
+	key, request, err := m.keyOf(wanted)
+	if err != nil {
+		return nil, err
 	}
 	c := store.Cluster{Identity: wanted.Identity, Key: key, Reporting: wanted.Reporting, ExpectedInterval: time.Duration(wanted.ExpectedSeconds) * time.Second}
 	ctx := r.Context()
@@ -73,8 +53,41 @@ func (m Manager) addCluster(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := m.Registry.Registered(ctx, c.UID)
-	return AddedCluster{kept, changed}, err
+	done := store.AddedCluster{Changed: changed}
+	if done.Cluster, err = m.Registry.Registered(ctx, c.UID); err == nil && request != "" {
+		done.Answer, err = m.Registry.AnswerRequest(ctx, c.UID, request)
+	}
+	return done, err
+}
+
+// keyOf returns the key of a cluster that is to be registered, and the id of the request that proves it, if there is one.
+func (m Manager) keyOf(wanted store.NewCluster) (key ed25519.PublicKey, request digest.Digest, err error) {
+	switch {
+	case len(wanted.Request) > 0 && (wanted.Key != "" || wanted.Reporting != ""):
+		return nil, "", fmt.Errorf("%w: a request has the key", store.ErrInvalid)
+	case len(wanted.Request) > 0:
+		r, id, asks, err := m.Registry.ParseRequest(wanted.Request)
+		if err == nil && (asks.UID != wanted.UID || r.Former != "") {
+			err = fmt.Errorf("%w: the request is of another cluster, or asks for another key of one", store.ErrInvalid)
+		}
+		return asks.Key, id, err
+	case wanted.Reporting == "" || wanted.Key != "":
+		key, err = m.ParseKey([]byte(wanted.Key))
+	}
+	return key, "", err
+}
+
+// listRegistrations returns the clusters in the scope that are registered or were retired, by name.
+func (m Manager) listRegistrations(r *http.Request) (any, error) {
+	all, err := m.Registry.AllRegistrations(r.Context())
+	scope := access.ScopeOf(r.Context())
+	list := store.RegistrationList{Clusters: []store.Registration{}}
+	for _, c := range all {
+		if scope.HasCluster(c.Environment, c.Labels) {
+			list.Clusters = append(list.Clusters, c)
+		}
+	}
+	return list, err
 }
 
 // taken says that a registration is in the way, and nothing of it: it may be outside the scope.
@@ -153,24 +166,13 @@ func (m Manager) unshareCluster(r *http.Request) (any, error) {
 	return m.Registry.Unshare(r.Context(), name)
 }
 
-// TokenList is the enrollment tokens, newest first.
-type TokenList struct {
-	Tokens []store.Token `json:"tokens"`
-}
-
-// CreatedToken answers with a new enrollment token, whose secret is told only once.
-type CreatedToken struct {
-	ID    string `json:"id"`
-	Token string `json:"token"`
-}
-
 // hasToken reports whether all clusters that a token registers are in the scope.
 func hasToken(s access.Scope, t store.TokenScope) bool { return s.HasCluster(t.Environment, t.Labels) }
 
 func (m Manager) listTokens(r *http.Request) (any, error) {
 	all, err := m.Registry.Tokens(r.Context())
 	scope := access.ScopeOf(r.Context())
-	list := TokenList{[]store.Token{}}
+	list := store.TokenList{Tokens: []store.Token{}}
 	for _, t := range all {
 		if hasToken(scope, t.TokenScope) {
 			list.Tokens = append(list.Tokens, t)
@@ -194,7 +196,7 @@ func (m Manager) createToken(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return CreatedToken{made.ID(), made.Reveal()}, nil
+	return store.CreatedToken{ID: made.ID(), Token: made.Reveal()}, nil
 }
 
 func (m Manager) revokeToken(r *http.Request) (any, error) {
@@ -213,5 +215,5 @@ func (m Manager) revokeToken(r *http.Request) (any, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("token %q: %w", store.Plain(store.Clip(id)), store.ErrUnknownToken)
 	}
-	return CreatedToken{ID: id}, m.Registry.RevokeToken(r.Context(), id)
+	return store.CreatedToken{ID: id}, m.Registry.RevokeToken(r.Context(), id)
 }

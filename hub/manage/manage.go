@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -28,6 +30,11 @@ type Registry interface {
 	store.Registry
 	// Registered returns the registered cluster of this uid. The error wraps store.ErrUnknownCluster.
 	Registered(ctx context.Context, uid string) (store.Registration, error)
+	// AllRegistrations returns the clusters that are registered, or were retired, by name.
+	AllRegistrations(ctx context.Context) ([]store.Registration, error)
+	// ParseRequest and AnswerRequest are about a request for enrollment that a person has brought; see package hub.
+	ParseRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, store.Cluster, error)
+	AnswerRequest(ctx context.Context, uid string, request digest.Digest) ([]byte, error)
 	// CreateToken makes an enrollment token.
 	CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error)
 }
@@ -61,6 +68,7 @@ func (m Manager) Routes() []access.Route {
 	}
 	return []access.Route{
 		route("GET /v1/whoami", access.Login, m.whoAmI),
+		route("GET /v1/registrations", access.Operate, m.listRegistrations),
 		route("POST /v1/clusters", access.Operate, m.addCluster),
 		route("DELETE /v1/clusters/{cluster}", access.Operate, m.removeCluster),
 		route("POST /v1/clusters/{cluster}/retire", access.Operate, m.retireCluster),

@@ -17,7 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
-	"github.com/wherry-dev/wherry/hub/manage"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -66,7 +65,7 @@ func (u user) do(method, path string, body, into any) string {
 }
 
 // cluster is the body that registers a cluster of an environment and region. Its key depends on its name.
-func cluster(t *testing.T, name, environment, region string) manage.NewCluster {
+func cluster(t *testing.T, name, environment, region string) store.NewCluster {
 	t.Helper()
 	seed := make([]byte, ed25519.SeedSize)
 	copy(seed, name)
@@ -76,7 +75,7 @@ func cluster(t *testing.T, name, environment, region string) manage.NewCluster {
 	if region != "" {
 		labels["region"] = region
 	}
-	return manage.NewCluster{
+	return store.NewCluster{
 		Identity: store.Identity{UID: "uid-" + name, Name: name, Type: "drone", Environment: environment, Labels: labels},
 		Key:      string(pem),
 	}
@@ -85,7 +84,7 @@ func cluster(t *testing.T, name, environment, region string) manage.NewCluster {
 func TestClustersAreRegisteredAndRetired(t *testing.T) {
 	h := open(t)
 	op := login(t, h, "op", access.Operator, store.AccessScope{})
-	var added manage.AddedCluster
+	var added store.AddedCluster
 	c := cluster(t, "plant-7", "dev", "eu")
 	c.ExpectedSeconds = 7200
 	require.Equal(t, "200", op.do("POST", "/v1/clusters", c, &added))
@@ -138,7 +137,7 @@ func TestClustersAreRegisteredAndRetired(t *testing.T) {
 func TestAnOperatorActsWithinItsScope(t *testing.T) {
 	h := open(t)
 	root := login(t, h, "root", access.Admin, store.AccessScope{})
-	for _, c := range []manage.NewCluster{cluster(t, "mine", "dev", "eu"), cluster(t, "far", "dev", "us"), cluster(t, "prod", "prod", "eu"), cluster(t, "gone", "prod", "eu")} {
+	for _, c := range []store.NewCluster{cluster(t, "mine", "dev", "eu"), cluster(t, "far", "dev", "us"), cluster(t, "prod", "prod", "eu"), cluster(t, "gone", "prod", "eu")} {
 		require.Equal(t, "200", root.do("POST", "/v1/clusters", c, nil))
 	}
 	require.Equal(t, "200", root.do("POST", "/v1/clusters/gone/retire", nil, nil))
@@ -199,7 +198,7 @@ func TestEnrollmentTokensOfAScope(t *testing.T) {
 		}
 		return s
 	}
-	var made, foreign manage.CreatedToken
+	var made, foreign store.CreatedToken
 	require.Equal(t, "200", root.do("POST", "/v1/tokens", scope("prod", "eu"), &foreign))
 	require.Equal(t, "200", root.do("POST", "/v1/tokens", scope("", "eu"), nil))
 	require.Equal(t, "400 BadRequest", op.do("POST", "/v1/tokens", scope("prod", "eu"), nil))
@@ -209,7 +208,7 @@ func TestEnrollmentTokensOfAScope(t *testing.T) {
 	parsed, err := bundle.ParseEnrollToken(made.Token)
 	require.NoError(t, err)
 	require.Equal(t, made.ID, parsed.ID())
-	var list manage.TokenList
+	var list store.TokenList
 	require.Equal(t, "200", op.do("GET", "/v1/tokens", nil, &list))
 	require.Len(t, list.Tokens, 1)
 	require.Equal(t, 1, list.Tokens[0].Uses)

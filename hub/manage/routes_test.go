@@ -45,6 +45,7 @@ var needs = map[string]access.Permission{
 	"GET /v1/clusters/{cluster}/reports":          access.ReadWhole,
 	"GET /v1/clusters/{cluster}/reports/{report}": access.ReadWhole,
 
+	"GET /v1/registrations":               access.Operate,
 	"POST /v1/clusters":                   access.Operate,
 	"DELETE /v1/clusters/{cluster}":       access.Operate,
 	"POST /v1/clusters/{cluster}/retire":  access.Operate,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"time"
 
@@ -73,23 +74,27 @@ func (a *administrator) name() string {
 	return a.dir.String()
 }
 
-// with opens the hub that the flags choose for the time of use.
+// with opens the administration of the hub that the flags choose for the time of use.
 func (a *administrator) with(cmd *cobra.Command, use func(administration) error) error {
+	return a.choose(cmd, hub.Options{MustExist: true}, func(h *hub.Hub) error { return accessFailure(use(local{h.Access()})) },
+		func(c client.Client) error { return accessFailure(use(c)) })
+}
+
+// choose calls here with the hub of a folder, or there with the one at a URL.
+func (a *administrator) choose(cmd *cobra.Command, o hub.Options, here func(*hub.Hub) error, there func(client.Client) error) error {
 	switch {
 	case a.url != "" && (cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file")):
 		return cli.Usagef("--hub and --data name two hubs")
 	case a.url == "" && a.tokenFile+a.authorities != "":
 		return cli.Usagef("--token-file and --tls-ca are for a hub's URL: give --hub, or leave them out")
 	case a.url == "":
-		return withHub(*a.dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-			return accessFailure(use(local{h.Access()}))
-		})
+		return withHub(*a.dir, o, here)
 	}
 	c, err := flags.NewHubClient(cmd, a.url, a.authorities, a.tokenFile)
 	if err != nil {
 		return err
 	}
-	return remoteFailure(accessFailure(use(c)), a.url)
+	return remoteFailure(there(c), a.url)
 }
 
 // accessFailure gives errors about access tokens their exit codes and hints.
@@ -108,11 +113,14 @@ func accessFailure(err error) error {
 func remoteFailure(err error, url string) error {
 	err = flags.HubFailure(err, url)
 	var said *cli.Error
+	var refused *hubapi.Error
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
 	case errors.Is(err, store.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
+	case errors.As(err, &refused) && refused.Code.Status() == http.StatusForbidden:
+		return cli.Fail(cli.Denied, err, "")
 	}
 	return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
 }

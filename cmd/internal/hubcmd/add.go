@@ -14,6 +14,7 @@ import (
 )
 
 func newClustersAddCommand(dir *location) *cobra.Command {
+	a := administrator{dir: dir}
 	var r registration
 	var request requestFlags
 	var replace bool
@@ -33,14 +34,15 @@ has lost its old one, give --replace; former keys are then refused.`,
 		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
   wherry hub clusters add --request plant-7.request --answer plant-7.answer
   wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub
+  wherry hub clusters add --from plant-7.json --hub https://hub.example.com
   wherry hub clusters add cellar --uid 7d20aa --type drone --environment dev --reporting none`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.file != "" {
-				return request.register(cmd, *dir, &r, args, replace)
+				return request.register(cmd, &a, &r, args, replace)
 			}
 			if roster != "" {
-				return addRoster(cmd, *dir, roster, &r, args, replace)
+				return addRoster(cmd, &a, roster, &r, args, replace)
 			}
 			if request.answer != "" {
 				return cli.Usagef("--answer needs --request")
@@ -49,11 +51,13 @@ has lost its old one, give --replace; former keys are then refused.`,
 			if err != nil {
 				return err
 			}
-			return withHub(*dir, hub.Options{}, func(h *hub.Hub) error {
-				return addCluster(cmd, h, *dir, c, replace)
+			return a.registrations(cmd, false, func(at registrar) error {
+				_, err := a.addCluster(cmd, at, c, nil, replace)
+				return err
 			})
 		},
 	}
+	a.addTo(cmd)
 	r.flags(cmd)
 	request.add(cmd)
 	cmd.Flags().StringVar(&roster, "roster", "", "register the Cluster objects of this `FOLDER`, in the environment of --environment")
@@ -63,25 +67,22 @@ has lost its old one, give --replace; former keys are then refused.`,
 	return cmd
 }
 
-func addCluster(cmd *cobra.Command, h *hub.Hub, dir location, c store.Cluster, replace bool) error {
-	add := h.AddCluster
-	if replace {
-		add = h.ReplaceCluster
-	}
-	changed, err := add(cmd.Context(), c)
+// addCluster registers a cluster, and returns the hub's answer to the request if there is one.
+func (a *administrator) addCluster(cmd *cobra.Command, at registrar, c store.Cluster, request []byte, replace bool) ([]byte, error) {
+	changed, answer, err := at.Register(cmd.Context(), c, request, replace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	what := "registered"
 	if !changed {
 		what = "was registered already"
 	}
-	printCluster(cmd, dir, c.Identity, what)
-	return nil
+	a.printCluster(cmd, c.Identity, what)
+	return answer, nil
 }
 
 // addRoster registers the clusters of an environment's folder, but for those that are to report and have no key.
-func addRoster(cmd *cobra.Command, dir location, folder string, flags *registration, args []string, replace bool) error {
+func addRoster(cmd *cobra.Command, a *administrator, folder string, flags *registration, args []string, replace bool) error {
 	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" || flags.reporting != "expected" {
 		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")
 	}
@@ -98,7 +99,7 @@ func addRoster(cmd *cobra.Command, dir location, folder string, flags *registrat
 	if len(listed) == 0 {
 		return cli.Fail(cli.No, fmt.Errorf("%s: it has no Cluster object with a key, or without reports", folder), `"wherry roster add" writes them`)
 	}
-	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
+	return a.registrations(cmd, false, func(at registrar) error {
 		for _, c := range listed {
 			known := store.Cluster{Identity: store.Identity{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels}}
 			if c.Reporting {
@@ -109,7 +110,7 @@ func addRoster(cmd *cobra.Command, dir location, folder string, flags *registrat
 				known.Reporting = store.NotReporting
 			}
 			flags.override(&known, nil)
-			if err := addCluster(cmd, h, dir, known, replace); err != nil {
+			if _, err := a.addCluster(cmd, at, known, nil, replace); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -31,21 +29,9 @@ func newClustersListCommand(dir *location) *cobra.Command {
 		kind:  "clusters",
 		short: "List what is registered",
 		long:  "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
-		read:  registeredAndRetired,
+		read:  func(ctx context.Context, at registrar) ([]store.Registration, error) { return at.AllRegistrations(ctx) },
 		table: registrationTable,
 	}.command(dir)
-}
-
-// registeredAndRetired returns both by name.
-func registeredAndRetired(ctx context.Context, h *hub.Hub) ([]store.Registration, error) {
-	all, err := h.Registrations(ctx)
-	if err != nil {
-		return nil, err
-	}
-	retired, err := h.RetiredClusters(ctx)
-	all = append(all, retired...)
-	slices.SortStableFunc(all, func(a, b store.Registration) int { return strings.Compare(a.Name, b.Name) })
-	return all, err
 }
 
 func registrationTable(w io.Writer, all []store.Registration) {
@@ -71,34 +57,36 @@ func retired(r store.Registration) string {
 }
 
 // change changes the registration of the cluster with this name or uid, and prints the outcome that do returns.
-func change(cmd *cobra.Command, dir location, name string, do func(*hub.Hub) (c store.Identity, outcome string, err error)) error {
-	return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-		c, outcome, err := do(h)
+func (a *administrator) change(cmd *cobra.Command, name string, do func(registrar) (c store.Identity, outcome string, err error)) error {
+	return a.registrations(cmd, true, func(at registrar) error {
+		c, outcome, err := do(at)
 		if err != nil {
-			return withNearest(cmd.Context(), h, name, err)
+			return withNearest(cmd.Context(), at, name, err)
 		}
-		printCluster(cmd, dir, c, outcome)
+		a.printCluster(cmd, c, outcome)
 		return nil
 	})
 }
 
-// printCluster prints what has happened to a cluster of the hub in dir.
-func printCluster(cmd *cobra.Command, dir location, c store.Identity, outcome string) {
-	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, outcome)
+// printCluster prints what has happened to a cluster of the hub.
+func (a *administrator) printCluster(cmd *cobra.Command, c store.Identity, outcome string) {
+	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", a.name(), c.Name, c.UID, outcome)
 }
 
 // withNearest gives the error of an unknown cluster a hint with the nearest name or uid.
-func withNearest(ctx context.Context, h *hub.Hub, name string, err error) error {
+func withNearest(ctx context.Context, at registrar, name string, err error) error {
 	if !errors.Is(err, store.ErrUnknownCluster) {
 		return err
 	}
-	all, failed := h.Registrations(ctx)
+	all, failed := at.AllRegistrations(ctx)
 	if failed != nil {
 		return err
 	}
 	var known []string
 	for _, r := range all {
-		known = append(known, r.Name, r.UID)
+		if r.RetiredAt == nil {
+			known = append(known, r.Name, r.UID)
+		}
 	}
 	if near := similar.To(name, known); near != "" {
 		return cli.Fail(cli.No, err, fmt.Sprintf("did you mean %s?", near))

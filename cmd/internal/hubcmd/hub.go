@@ -23,7 +23,8 @@ func Command() *cobra.Command {
 		Use:   "hub",
 		Short: "Collect compliance reports and show the fleet",
 		Long: `Collect compliance reports and show the fleet. A hub is one process and one folder, which holds its
-database and its key. The other commands here work on that folder, also while the hub serves.
+database and its key. The other commands here work on that folder, also while the hub serves; with --hub, "access",
+"audit", "clusters" and "tokens" work on the hub at a URL.
 
 With --database the hub keeps its data in PostgreSQL, and the folder has the key alone. Several hubs may serve one database,
 on several machines: give all of them the same key.`,
@@ -66,6 +67,19 @@ func WithFolder(folder string, use func(*hub.Hub) error) error {
 	return withHub(location{folder: folder}, hub.Options{MustExist: true}, use)
 }
 
+// registryFailure gives errors about what is registered their exit codes and hints.
+func registryFailure(err error) error {
+	switch {
+	case errors.Is(err, store.ErrExists):
+		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
+	case errors.Is(err, store.ErrUnknownCluster):
+		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
+	case errors.Is(err, store.ErrUnknownToken):
+		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
+	}
+	return err
+}
+
 // failure gives an error of the hub at dir its exit code and a hint.
 func failure(err error, dir location) error {
 	var said *cli.Error
@@ -83,12 +97,8 @@ func failure(err error, dir location) error {
 		return cli.Fail(cli.Usage, err, "copy hub.key from the folder of a hub that has it, or give it with --key")
 	case errors.Is(err, store.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
-	case errors.Is(err, store.ErrExists):
-		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
-	case errors.Is(err, store.ErrUnknownCluster):
-		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
-	case errors.Is(err, store.ErrUnknownToken):
-		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
+	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrUnknownCluster), errors.Is(err, store.ErrUnknownToken):
+		return registryFailure(err)
 	case errors.As(err, &refused):
 		return cli.Fail(cli.Denied, err, "")
 	case errors.Is(err, store.ErrNewer):

@@ -3,22 +3,24 @@ package hubcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func newClustersRemoveCommand(dir *location) *cobra.Command {
-	return &cobra.Command{
+	a := administrator{dir: dir}
+	cmd := &cobra.Command{
 		Use:     "remove NAME|UID",
 		Short:   "End a cluster's registration as if it had never been",
 		Long:    "End a cluster's registration: its reports are refused from now on as a stranger's, and it is no longer listed.\nIts history stays in the database. For a cluster that existed and does no more, \"retire\" is better.",
 		Example: "  wherry hub clusters remove plant-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return change(cmd, *dir, args[0], func(h *hub.Hub) (store.Identity, string, error) {
-				removed, err := h.RemoveCluster(cmd.Context(), args[0])
+			return a.change(cmd, args[0], func(at registrar) (store.Identity, string, error) {
+				removed, err := at.RemoveCluster(cmd.Context(), args[0])
 				return removed.Identity, "removed", err
 			})
 		},
 	}
+	a.addTo(cmd)
+	return cmd
 }

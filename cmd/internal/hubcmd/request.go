@@ -2,12 +2,10 @@ package hubcmd
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -30,44 +28,37 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 }
 
 // register registers the cluster of a request, or replaces the key of one.
-func (f *requestFlags) register(cmd *cobra.Command, dir location, flags *registration, args []string, replace bool) error {
+func (f *requestFlags) register(cmd *cobra.Command, a *administrator, flags *registration, args []string, replace bool) error {
 	envelope, err := readInput(cmd, f.file)
 	if err != nil {
 		return err
 	}
-	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
-		r, id, c, err := h.ParseRequest(envelope)
-		if errors.Is(err, store.ErrInvalid) {
-			return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", f.file, err), `it must be a file of "wherry-agent enroll --request"`)
-		}
-		if err != nil {
-			return err
-		}
-		if err := sayRequest(cmd, f.file, r); err != nil {
-			return err
-		}
-		var answer []byte
+	r, c, err := hub.ReadRequest(envelope)
+	if errors.Is(err, store.ErrInvalid) {
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", f.file, err), `it must be a file of "wherry-agent enroll --request"`)
+	}
+	if err != nil {
+		return cli.Fail(cli.Denied, err, "")
+	}
+	if err := sayRequest(cmd, f.file, r); err != nil {
+		return err
+	}
+	return a.registrations(cmd, false, func(at registrar) error {
 		if r.Former != "" {
-			if answer, err = h.Enroll(cmd.Context(), envelope); err != nil {
+			answer, err := at.Enroll(cmd.Context(), envelope)
+			if err != nil {
 				return err
 			}
-			cmd.PrintErrf("%s: cluster uid %s has a new key\n", dir, c.UID)
+			cmd.PrintErrf("%s: cluster uid %s has a new key\n", a.name(), c.UID)
 			return f.write(cmd, answer)
 		}
 		flags.override(&c, args)
-		if err := addCluster(cmd, h, dir, c, replace); err != nil {
+		answer, err := a.addCluster(cmd, at, c, envelope, replace)
+		if err != nil {
 			return err
 		}
-		return f.answerTo(cmd.Context(), cmd, h, c.UID, id)
+		return f.write(cmd, answer)
 	})
-}
-
-func (f *requestFlags) answerTo(ctx context.Context, cmd *cobra.Command, h *hub.Hub, uid string, id digest.Digest) error {
-	answer, err := h.AnswerRequest(ctx, uid, id)
-	if err != nil {
-		return err
-	}
-	return f.write(cmd, answer)
 }
 
 func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {

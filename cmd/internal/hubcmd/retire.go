@@ -3,11 +3,11 @@ package hubcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func newClustersRetireCommand(dir *location) *cobra.Command {
+	a := administrator{dir: dir}
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "retire NAME|UID",
@@ -18,8 +18,8 @@ free, and an agent that still has its key is told that it was retired, and why. 
 		Example: `  wherry hub clusters retire plant-7 --reason "sold in May"`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return change(cmd, *dir, args[0], func(h *hub.Hub) (store.Identity, string, error) {
-				r, err := h.RetireCluster(cmd.Context(), args[0], reason)
+			return a.change(cmd, args[0], func(at registrar) (store.Identity, string, error) {
+				r, err := at.RetireCluster(cmd.Context(), args[0], reason)
 				if r.RetiredAt != nil {
 					return r.Identity, "was retired already", err
 				}
@@ -27,6 +27,7 @@ free, and an agent that still has its key is told that it was retired, and why. 
 			})
 		},
 	}
+	a.addTo(cmd)
 	cmd.Flags().StringVar(&reason, "reason", "", "the `TEXT` that the agent and people are told")
 	return cmd
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -27,6 +26,7 @@ func newTokensCommand(dir *location) *cobra.Command {
 }
 
 func newTokensCreateCommand(dir *location) *cobra.Command {
+	a := administrator{dir: dir}
 	var s store.TokenScope
 	var expires, ephemeral time.Duration
 	cmd := &cobra.Command{
@@ -42,7 +42,8 @@ development clusters are that are deleted and made again. One that comes back ma
 token, as long as that has not expired. Take a time that is well above the one between two reports.`,
 		Example: `  wherry hub tokens create --cluster-type drone --environment prod --expires 24h > plant-7.token
   wherry hub tokens create --cluster-type drone --ring canary --label site=north --uses 20
-  wherry hub tokens create --cluster-type kind --environment dev --uses 100 --expires 30d --ephemeral 2d`,
+  wherry hub tokens create --cluster-type kind --environment dev --uses 100 --expires 30d --ephemeral 2d
+  wherry hub tokens create --cluster-type drone --hub https://hub.example.com`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if s.Uses < 1 {
@@ -53,21 +54,22 @@ token, as long as that has not expired. Take a time that is well above the one b
 				return cli.Usagef("--ephemeral: %s is too short", ephemeral)
 			}
 			var token bundle.EnrollToken
-			err := withHub(*dir, hub.Options{}, func(h *hub.Hub) (err error) {
-				token, err = h.CreateToken(cmd.Context(), s)
+			err := a.registrations(cmd, false, func(at registrar) (err error) {
+				token, err = at.CreateToken(cmd.Context(), s)
 				return err
 			})
 			if err != nil {
 				return err
 			}
 			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
-				*dir, token.ID(), show.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
+				a.name(), token.ID(), show.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
 			if _, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal()); err != nil {
 				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("nobody has it; \"wherry hub tokens revoke %s\", and make another", token.ID()))
 			}
 			return nil
 		},
 	}
+	a.addTo(cmd)
 	f := cmd.Flags()
 	f.StringVar(&s.Type, "cluster-type", "", "the cluster `TYPE` of the agents (required)")
 	f.StringVarP(&s.Environment, "environment", "e", "", "the `NAME` of the agents' environment; empty takes any")
@@ -85,7 +87,7 @@ func newTokensListCommand(dir *location) *cobra.Command {
 	return listing[store.Token]{
 		kind:  "tokens",
 		short: "List the tokens, without their secrets",
-		read:  func(ctx context.Context, h *hub.Hub) ([]store.Token, error) { return h.Tokens(ctx) },
+		read:  func(ctx context.Context, at registrar) ([]store.Token, error) { return at.Tokens(ctx) },
 		table: tokenTable,
 	}.command(dir)
 }
@@ -106,7 +108,8 @@ func ephemeralText(t store.Token) string {
 }
 
 func newTokensRevokeCommand(dir *location) *cobra.Command {
-	return &cobra.Command{
+	a := administrator{dir: dir}
+	cmd := &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Make a token useless; what it has registered stays registered",
 		Example: "  wherry hub tokens revoke 4be1c9a07f21",
@@ -116,13 +119,15 @@ func newTokensRevokeCommand(dir *location) *cobra.Command {
 			if t, err := bundle.ParseEnrollToken(id); err == nil { // a person may paste a leaked token instead of its id
 				id = t.ID()
 			}
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				if err := h.RevokeToken(cmd.Context(), id); err != nil {
+			return a.registrations(cmd, true, func(at registrar) error {
+				if err := at.RevokeToken(cmd.Context(), id); err != nil {
 					return err
 				}
-				cmd.PrintErrf("%s: token %s revoked\n", *dir, id)
+				cmd.PrintErrf("%s: token %s revoked\n", a.name(), id)
 				return nil
 			})
 		},
 	}
+	a.addTo(cmd)
+	return cmd
 }

@@ -3,12 +3,12 @@ package hubcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func newClustersUnshareCommand(dir *location) *cobra.Command {
-	return &cobra.Command{
+	a := administrator{dir: dir}
+	cmd := &cobra.Command{
 		Use:   "unshare NAME|UID",
 		Short: "Say that one agent alone has a cluster's identity again",
 		Long: `Say that one agent alone has a cluster's identity again, which is shown as SharedIdentity while reports have come
@@ -18,8 +18,8 @@ it as well, and has the copy refused.`,
 		Example: "  wherry hub clusters unshare plant-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return change(cmd, *dir, args[0], func(h *hub.Hub) (store.Identity, string, error) {
-				r, err := h.Unshare(cmd.Context(), args[0])
+			return a.change(cmd, args[0], func(at registrar) (store.Identity, string, error) {
+				r, err := at.Unshare(cmd.Context(), args[0])
 				if r.SharedSince == nil && r.Conflicts == 0 {
 					return r.Identity, "had one agent already", err
 				}
@@ -27,4 +27,6 @@ it as well, and has the copy refused.`,
 			})
 		},
 	}
+	a.addTo(cmd)
+	return cmd
 }

@@ -1,0 +1,102 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Register registers a cluster, and reports whether that changed anything; see store.Registry, AddCluster and, if replace is true,
+// ReplaceCluster. With the envelope of an agent's request, which takes the place of the key, it returns the hub's signed answer.
+func (c Client) Register(ctx context.Context, wanted store.Cluster, request []byte, replace bool) (changed bool, answer []byte, err error) {
+	body := store.NewCluster{
+		Identity: wanted.Identity, Request: request, Reporting: wanted.Reporting, ExpectedSeconds: int64(wanted.ExpectedInterval / time.Second), Replace: replace,
+	}
+	if request == nil && wanted.Key != nil {
+		pem, err := bundle.MarshalPublicKey(wanted.Key)
+		if err != nil {
+			return false, nil, err
+		}
+		body.Key = string(pem)
+	}
+	var added store.AddedCluster
+	err = c.write(ctx, http.MethodPost, "v1/clusters", nil, body, &added)
+	return added.Changed, added.Answer, meaning(err, hubapi.CodeExists, store.ErrExists)
+}
+
+// AllRegistrations returns the clusters in the scope of the token that are registered, or were retired, by name.
+func (c Client) AllRegistrations(ctx context.Context) ([]store.Registration, error) {
+	var answer store.RegistrationList
+	err := c.get(ctx, "v1/registrations", nil, &answer)
+	for i := range answer.Clusters {
+		answer.Clusters[i].ExpectedInterval = time.Duration(answer.Clusters[i].ExpectedSeconds) * time.Second
+	}
+	return answer.Clusters, err
+}
+
+// RemoveCluster is that of store.Registry.
+func (c Client) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
+	var answer store.Registration
+	return answer, c.write(ctx, http.MethodDelete, "v1/clusters/"+url.PathEscape(nameOrUID), nil, nil, &answer)
+}
+
+// RetireCluster is that of store.Registry.
+func (c Client) RetireCluster(ctx context.Context, nameOrUID, reason string) (store.Registration, error) {
+	var answer store.Registration
+	return answer, c.write(ctx, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/retire", nil, map[string]string{"reason": reason}, &answer)
+}
+
+// Unshare is that of store.Registry.
+func (c Client) Unshare(ctx context.Context, nameOrUID string) (store.Registration, error) {
+	var answer store.Registration
+	return answer, c.write(ctx, http.MethodPost, "v1/clusters/"+url.PathEscape(nameOrUID)+"/unshare", nil, nil, &answer)
+}
+
+// Tokens returns the enrollment tokens in the scope of the client's, newest first.
+func (c Client) Tokens(ctx context.Context) ([]store.Token, error) {
+	var answer store.TokenList
+	return answer.Tokens, c.get(ctx, "v1/tokens", nil, &answer)
+}
+
+// CreateToken makes an enrollment token, whose secret the hub does not keep.
+func (c Client) CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error) {
+	var answer store.CreatedToken
+	if err := c.write(ctx, http.MethodPost, "v1/tokens", nil, s, &answer); err != nil {
+		return bundle.EnrollToken{}, err
+	}
+	token, err := bundle.ParseEnrollToken(answer.Token)
+	if err != nil {
+		err = c.wrap(fmt.Errorf("the answer has no token: %w", err))
+	}
+	return token, err
+}
+
+// RevokeToken makes an enrollment token useless. The error wraps store.ErrUnknownToken.
+func (c Client) RevokeToken(ctx context.Context, id string) error {
+	err := c.write(ctx, http.MethodDelete, "v1/tokens/"+url.PathEscape(id), nil, nil, &store.CreatedToken{})
+	return meaning(err, hubapi.CodeNotFound, store.ErrUnknownToken)
+}
+
+// Enroll has the hub do what the request in an envelope asks for, and returns its signed answer.
+func (c Client) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
+	var answer hubapi.Enrolled
+	err := c.write(ctx, http.MethodPost, hubapi.EnrollPath, nil, json.RawMessage(envelope), &answer)
+	return answer.Enrollment, err
+}
+
+// meaning returns an error that also is meant if it is the hub's of a code.
+func meaning(err error, code hubapi.Code, meant error) error {
+	var refused *hubapi.Error
+	if !errors.As(err, &refused) || refused.Code != code {
+		return err
+	}
+	return &answered{refused: refused, meant: meant}
+}
