@@ -73,10 +73,10 @@ func (m *machine) publishMachine() {
 
 func (m *machine) pass(more ...string) ran {
 	m.t.Helper()
-	return program(m.t, m.dir, "wherry-agent", append([]string{
+	return program(m.t, m.dir, "wherry-agent", replaced([]string{
 		"once", "--registry", "oci-layout:bundles", "--environment", m.environment, "--cluster-type", "machine",
 		"--key", "cosign.pub", "--state-dir", "agent", "--ansible-playbook", "ansible-playbook", "--wait", "8m", "--deadline", "8m",
-	}, more...)...)
+	}, more)...)
 }
 
 func (m *machine) item() bundle.Item {

@@ -115,9 +115,22 @@ func (s *site) deltas() int {
 // progressing, for as long as an engine gets, unless more says otherwise.
 func (s *site) once(want int, more ...string) ran {
 	s.t.Helper()
-	r := s.pass(append([]string{"--wait", patience.String()}, more...)...)
+	r := s.pass(replaced([]string{"--wait", patience.String()}, more)...)
 	require.Equal(s.t, want, r.code, "exit code of wherry-agent once")
 	return r
+}
+
+// replaced returns args and more without what more gives again of flags that take one value.
+func replaced(args, more []string) []string {
+	var kept []string
+	for i := 0; i < len(args); i++ {
+		if strings.HasPrefix(args[i], "--") && args[i] != "--registry" && i+1 < len(args) && slices.Contains(more, args[i]) {
+			i++
+			continue
+		}
+		kept = append(kept, args[i])
+	}
+	return append(kept, more...)
 }
 
 // pass has the site's agent make one pass, however that ends.
@@ -127,7 +140,7 @@ func (s *site) pass(more ...string) ran {
 		"once", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
 		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "30s",
 	}
-	return program(s.t, s.dir, "wherry-agent", slices.Concat(args, s.flags, more)...)
+	return program(s.t, s.dir, "wherry-agent", replaced(slices.Concat(args, s.flags), more)...)
 }
 
 // status is what "wherry-agent status -o json" says.

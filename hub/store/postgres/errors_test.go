@@ -248,7 +248,7 @@ func TestAProcessThatStandsStill(t *testing.T) {
 	parsed, err := url.Parse(at)
 	require.NoError(t, err)
 	q := parsed.Query()
-	q.Set("idle_in_transaction_session_timeout", "50")
+	q.Set("idle_in_transaction_session_timeout", "1000") // milliseconds; opening takes more than a moment under load
 	parsed.RawQuery = q.Encode()
 	still, other := open(t, parsed.String()), open(t, at)
 	begun, goOn := make(chan struct{}), make(chan struct{})
