@@ -34,6 +34,7 @@ var normal = []struct {
 	{regexp.MustCompile(`\br\d{9,}-\d+`), "REPORT"},
 	{regexp.MustCompile(`(?m)^Agent .*`), "Agent VERSION"},
 	{regexp.MustCompile(`\b[0-9a-f]{7,64}\b`), "HEX"},
+	{regexp.MustCompile(`the hub (in|at) \S+`), "the hub"},
 	{regexp.MustCompile(`[ -]*\n`), "\n"}, // a wide page has other columns than a narrow one
 	{regexp.MustCompile(` +`), " "},
 }

@@ -16,9 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// FromRegistry is Cohort.From of what this package counts.
-const FromRegistry = "registry"
-
 // Query says which clusters of a roster count, and for what.
 type Query struct {
 	// Commit is all of the base commit. Since is the time of issue of the record that is judged: failures from then on count.
@@ -45,7 +42,7 @@ const reasonQuarantined = "Quarantined"
 // Since, and without such a report since the oldest one that was read, in which assignments that began to fail after Since
 // count too. A registry has few old reports, so failures that were over before a cluster's oldest report are missing; a hub has them all.
 func (h *History) Count(ctx context.Context, reports *Reports, q Query) (gate.Cohort, error) {
-	c := gate.Cohort{From: FromRegistry, AsOf: h.reader.now, Open: []gate.Cluster{}}
+	c := gate.Cohort{From: gate.FromRegistry, AsOf: h.reader.now, Open: []gate.Cluster{}}
 	var all []scheduler.Cluster
 	for _, one := range reports.clusters {
 		switch {

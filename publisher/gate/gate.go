@@ -79,11 +79,19 @@ type Candidate struct {
 	Contents map[string]digest.Digest
 }
 
+// The values of Cohort.From.
+const (
+	FromHub      = "hub"
+	FromRegistry = "registry"
+)
+
 // Cohort is how far the clusters are whose proof a gate counts: those that were registered, and not retired, before the
 // record's time of issue.
 type Cohort struct {
-	// From is "hub" or "registry", and AsOf the time of the answer.
-	From     string    `json:"from"`
+	// From is "hub" or "registry", Source the hub's URL or the location of the reports, and AsOf the time of the answer. From and
+	// Source are empty if no clusters were counted.
+	From     string    `json:"from,omitempty"`
+	Source   string    `json:"source,omitempty"`
 	AsOf     time.Time `json:"asOf"`
 	Clusters int       `json:"clusters"` // without those of NotReporting
 	// Compliant, Progressing, Failed and Waiting have reported within the policy's time; Unknown has not.
@@ -158,6 +166,21 @@ type Verdict struct {
 	// freeze covers. It is zero if nothing waits for time, or time alone does not help.
 	NextLook time.Time `json:"nextLook,omitzero"`
 	Cohort   Cohort    `json:"cohort"`
+}
+
+// CountedBy returns who counted the clusters, for people, such as "clusters counted by the hub at https://hub.example.com". It is empty if nobody
+// did.
+func (v Verdict) CountedBy() string { return v.Cohort.CountedBy() }
+
+// CountedBy is Verdict.CountedBy.
+func (c Cohort) CountedBy() string {
+	switch {
+	case c.Source == "":
+		return ""
+	case c.From == FromHub:
+		return "clusters counted by the hub at " + c.Source
+	}
+	return "clusters counted by the reports in " + c.Source
 }
 
 // Rule is the result of one rule.

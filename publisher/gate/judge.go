@@ -150,8 +150,11 @@ func (j judge) cohort() Rule {
 	if j.Gate.AllowEmptyCohort {
 		return pass(RuleCohort, has, nothing)
 	}
-	return unless(j.Cohort.Clusters > 0, Wait, RuleCohort, has, "at least 1 cluster that was registered before the record",
-		fmt.Sprintf("register a cluster of %s that reports, and publish again; or set allowEmptyCohort", j.from()))
+	change := fmt.Sprintf("register a cluster of %s that reports, and publish again; or set allowEmptyCohort", j.from())
+	if j.Cohort.From == FromRegistry {
+		change += `; or name the hub that knows the clusters: --hub, $WHERRY_HUB, or "hub" in wherry.yaml`
+	}
+	return unless(j.Cohort.Clusters > 0, Wait, RuleCohort, has, "at least 1 cluster that was registered before the record", change)
 }
 
 func (j judge) reported() Rule {

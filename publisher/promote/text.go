@@ -56,6 +56,9 @@ func (r Result) String() string {
 	if r.Published && r.State != Promoted && r.State != Current {
 		text += "; published what it has"
 	}
+	if r.Verdict != nil && r.Verdict.CountedBy() != "" {
+		text += "; " + r.Verdict.CountedBy()
+	}
 	return r.Environment + ": " + text
 }
 
@@ -130,7 +133,7 @@ func (v *visit) summary(b *strings.Builder, commit string) {
 func (v *visit) text(commit string, verdict gate.Verdict) string {
 	var b strings.Builder
 	v.summary(&b, commit)
-	fmt.Fprintf(&b, "\nBase commit: %s\n\nThe gate at %s:\n\n| rule | result | has | wants |\n|-|-|-|-|\n", commit, verdict.AsOf.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "\nBase commit: %s\n\nThe gate at %s%s:\n\n| rule | result | has | wants |\n|-|-|-|-|\n", commit, verdict.AsOf.UTC().Format(time.RFC3339), counted(verdict))
 	for _, r := range verdict.Rules {
 		result := string(r.Result)
 		if r.Overridden != "" {
@@ -148,6 +151,14 @@ func (v *visit) text(commit string, verdict gate.Verdict) string {
 		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
 	}
 	return b.String()
+}
+
+// counted returns who counted the clusters, after a comma; empty if nobody did.
+func counted(v gate.Verdict) string {
+	if v.CountedBy() == "" {
+		return ""
+	}
+	return ", " + oneLine(v.CountedBy())
 }
 
 func code(text string) string {

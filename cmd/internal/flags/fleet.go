@@ -20,7 +20,7 @@ import (
 // Fleet holds the flags for the hub that knows the clusters of an environment.
 type Fleet struct {
 	url, authorities, tokenFile string
-	preset                      bool // a setting gives the URL: then a hub that does not answer is no error
+	preset                      bool // a setting gives the URL
 }
 
 // AddTo adds --hub, --tls-ca and --token-file.
@@ -44,15 +44,7 @@ func (f *Fleet) AddSending(cmd *cobra.Command, usage string) {
 	cmd.Flags().Lookup("hub").Usage = usage
 }
 
-// Given returns the URL of --hub; empty if the flag is not given, whatever the settings say.
-func (f *Fleet) Given() string {
-	if f.preset {
-		return ""
-	}
-	return f.url
-}
-
-// URL returns the hub's URL, also if the settings give it; empty if there is none.
+// URL returns the hub's URL, that of the flag or, after Default, of the settings; empty if there is none.
 func (f *Fleet) URL() string { return f.url }
 
 // Client returns a client of the hub, with its access token.

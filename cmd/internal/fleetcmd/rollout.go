@@ -19,10 +19,11 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// RolloutStatus returns the command wherry rollout status, and a function that has it ask somebody else than a hub about a workload.
-func RolloutStatus() (cmd *cobra.Command, ask func(fleet.Answers)) {
+// RolloutStatus returns the command wherry rollout status, and a function that has it ask somebody else than a hub about a workload, by
+// a name for people.
+func RolloutStatus() (cmd *cobra.Command, ask func(instead fleet.Answers, by string)) {
 	s := new(source)
-	return newRolloutStatusCommand(s), func(a fleet.Answers) { s.answers, s.instead = a, true }
+	return newRolloutStatusCommand(s), func(a fleet.Answers, by string) { s.answers, s.by, s.instead = a, by, true }
 }
 
 // How rollout status --watch asks again.
@@ -252,6 +253,7 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 			w.noteUnpublished(notes, next)
 		}
 		if w.format == asTable {
+			screen.by = w.by
 			if err := screen.show(next, w.moment(next)); err != nil {
 				return last, err
 			}
@@ -319,6 +321,7 @@ func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan
 type screen struct {
 	out    io.Writer
 	title  string // empty for that of a commit
+	by     string // who counted the clusters; empty if that is not known
 	redraw bool
 	width  int
 	lines  int    // that the last picture took
@@ -327,7 +330,7 @@ type screen struct {
 
 func (s *screen) show(r fleet.Rollout, now time.Time) error {
 	sheet := &sheet{width: s.width}
-	writeRollout(sheet, s.title, r, now)
+	writeRollout(sheet, s.title, s.by, r, now)
 	text := sheet.String()
 	if s.redraw {
 		if s.lines > 0 { // past the writer that escapes what terminals obey
@@ -359,7 +362,7 @@ func screenLines(text string, width int) (n int) {
 	return n
 }
 
-func writeRollout(w *sheet, title string, r fleet.Rollout, now time.Time) {
+func writeRollout(w *sheet, title, by string, r fleet.Rollout, now time.Time) {
 	head := cmp.Or(title, fmt.Sprintf("%s at %s: ", r.Environment, short(r.Commit)))
 	if r.Clusters == 0 {
 		head += "no clusters"
@@ -372,6 +375,9 @@ func writeRollout(w *sheet, title string, r fleet.Rollout, now time.Time) {
 	fmt.Fprintln(w, head)
 	if r.Why != "" {
 		w.value("Why", r.Why)
+	}
+	if by != "" {
+		w.value("Counted by", by)
 	}
 	if len(r.Types) > 0 {
 		t := &table{headers: []string{"TYPE", "RELEASE", "CLUSTERS", "COMPLIANT", "PROGRESSING", "FAILED", "WAITING", "UNKNOWN"}, flexible: make([]bool, 8)}

@@ -41,6 +41,8 @@ type source struct {
 
 	// instead is true if answers are of somebody else than a hub.
 	instead bool
+	// by names who answers, for people.
+	by string
 	// answers, clock and columns stand in for the hub that the flags choose, the time, and the width of the terminal, in
 	// tests.
 	answers fleet.Answers
@@ -73,8 +75,10 @@ func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 	case err != nil:
 		return err
 	case dir != "":
+		s.by = "the hub in " + dir
 		return askFolder(cmd.Context(), dir, use)
 	}
+	s.by = "the hub at " + url
 	c, err := flags.NewHubClient(cmd, url, s.authorities, s.tokenFile)
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func (f *Facts) RingGate(policies map[string]promotion.Policy) advance.Gate {
 
 // Changes tells of what a hub sees, until stop is called; nil without a hub.
 func (f *Flags) Changes(cmd *cobra.Command) (changes <-chan struct{}, stop func(), err error) {
-	if f.Fleet.Given() == "" {
+	if f.Fleet.URL() == "" {
 		return nil, func() {}, nil
 	}
 	hub, err := f.Fleet.Client(cmd)
@@ -150,6 +150,9 @@ func (r *Rings) print(j *flags.Journal, done *advance.Done) error {
 		default:
 			line.Message = fmt.Sprintf("ring %s: held: %s", s.Ring, promote.Reason(s.Verdict))
 			line.Hint = "wherry gate check --environment " + done.Environment + " --ring " + s.Ring
+		}
+		if by := s.Verdict.CountedBy(); by != "" {
+			line.Message += "; " + by
 		}
 		if err := j.Print(line); err != nil {
 			return err

@@ -27,6 +27,8 @@ type Flags struct {
 	Fleet    flags.Fleet
 	// Trust is added by AddTrust, and not by AddTo: a command that signs has another --key.
 	Trust flags.Trust
+	// NoHub leaves the hub of the settings out, for a command that asks the registry alone.
+	NoHub bool
 
 	to            string
 	reports       []string
@@ -45,7 +47,8 @@ func (f *Flags) AddTo(cmd *cobra.Command) {
 	cli.NotEmpty(cmd, "to")
 }
 
-// AddFacts adds --hub, --tls-ca, --token-file, --reports and --allow-commands alone, for a command that has the others already.
+// AddFacts adds --hub, --tls-ca, --token-file, --reports and --allow-commands alone, for a command that has the others already. It
+// gives Fleet the hub of the settings.
 func (f *Flags) AddFacts(cmd *cobra.Command) {
 	f.Fleet.AddSending(cmd, "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry")
 	cmd.Flags().StringArrayVar(&f.reports, "reports", nil, "without a hub: count the reports in this `FILE` too, which came on a medium; may be repeated")
@@ -74,6 +77,9 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 	loc, err := flags.Location(settings, "to", f.to)
 	if err != nil {
 		return nil, err
+	}
+	if !f.NoHub {
+		f.Fleet.Default(settings)
 	}
 	f.Trust.Default(settings)
 	if !f.Trust.Given() {
@@ -115,18 +121,19 @@ func (f *Flags) Complete(cmd *cobra.Command, facts *Facts) error {
 		}
 		facts.Reports = append(facts.Reports, envelopes...)
 	}
-	if f.Fleet.Given() == "" {
+	if f.Fleet.URL() == "" {
 		return nil
 	}
 	if len(f.reports) > 0 {
-		return cli.Usagef("--reports is for a gate without a hub: give the reports to the hub (wherry hub import)")
+		return cli.Fail(cli.Usage, fmt.Errorf("--reports is for a gate without a hub, and %s counts the clusters", f.Fleet.URL()),
+			`give the reports to the hub (wherry hub import), or leave out --hub, $WHERRY_HUB and "hub" in wherry.yaml`)
 	}
 	hub, err := f.Fleet.Client(cmd)
 	if err != nil {
 		return err
 	}
-	facts.Hub = hub
-	facts.Decisions = append(facts.Decisions, HubDecisions(hub, f.Fleet.Given()))
+	facts.Hub, facts.HubURL = hub, f.Fleet.URL()
+	facts.Decisions = append(facts.Decisions, HubDecisions(hub, f.Fleet.URL()))
 	return nil
 }
 
@@ -159,7 +166,7 @@ func (f *Flags) Failure(err error, facts *Facts) error {
 	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
 		return flags.SourceFailure(err)
 	case facts.Hub != nil:
-		if said := flags.HubRequestFailure(err, f.Fleet.Given()); errors.As(said, new(*cli.Error)) {
+		if said := flags.HubRequestFailure(err, f.Fleet.URL()); errors.As(said, new(*cli.Error)) {
 			return said
 		}
 	}

@@ -47,6 +47,8 @@ type Facts struct {
 	Platform string
 	// Hub tells how far the clusters are; nil for the reports at Location and the clusters of Clusters.
 	Hub Hub
+	// HubURL is the hub's URL, for people.
+	HubURL string
 	// Clusters returns the roster of an environment; see Roster. It is not asked if there is a hub.
 	Clusters func(ctx context.Context, environment string) ([]scheduler.Cluster, error)
 	// Reports are envelopes of reports from elsewhere, such as media. They are not for a hub.
@@ -177,6 +179,7 @@ func (f *Facts) first(ctx context.Context, q gate.Question) (gate.Question, erro
 	all := q.Policy.Gate
 	q.Gate = promotion.Gate{AllowEmptyCohort: true, MaxFailures: -1, Approvals: all.Approvals, Override: all.Override, Check: all.Check, Schedule: all.Schedule}
 	q.Candidate = &gate.Candidate{Platform: cmp.Or(f.Platform, publisher.DefaultPlatform), BaseCommit: q.Commit}
+	q.Cohort = gate.Cohort{AsOf: q.Now} // no clusters are counted
 	var err error
 	q.Decisions, err = f.decided(ctx, q.Policy, q.Candidate.Platform, q.Now)
 	return q, err
@@ -188,7 +191,7 @@ var wholeCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 	q := gate.Question{
 		Policy: ask.Policy, Gate: ask.Policy.Gate, Ring: ask.Ring, Commit: ask.Commit, Automatic: ask.Automatic, Now: f.Now().UTC(),
-		Stays: map[string][]gate.Stay{}, Cohort: gate.Cohort{From: f.from(), AsOf: f.Now().UTC()},
+		Stays: map[string][]gate.Stay{}, Cohort: gate.Cohort{From: f.from(), Source: f.source(), AsOf: f.Now().UTC()},
 	}
 	below := ask.Policy.Below()
 	switch {
@@ -228,9 +231,17 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 
 func (f *Facts) from() string {
 	if f.Hub != nil {
-		return "hub"
+		return gate.FromHub
 	}
-	return cohort.FromRegistry
+	return gate.FromRegistry
+}
+
+// source names the hub or the location that tells how far the clusters are.
+func (f *Facts) source() string {
+	if f.Hub != nil {
+		return f.HubURL
+	}
+	return f.Location.String()
 }
 
 // gathering is a question whose facts are being gathered.
@@ -340,8 +351,17 @@ func ringsBefore(p promotion.Policy, ring string) (all []string) {
 	return all
 }
 
-// counter returns a function that counts clusters.
+// counter returns a function that counts clusters, and names who counted.
 func (g *gathering) counter(ctx context.Context) (func(cohort.Query) (gate.Cohort, error), error) {
+	count, err := g.counting(ctx)
+	return func(c cohort.Query) (gate.Cohort, error) {
+		all, err := count(c)
+		all.Source = g.source()
+		return all, err
+	}, err
+}
+
+func (g *gathering) counting(ctx context.Context) (func(cohort.Query) (gate.Cohort, error), error) {
 	if g.Hub != nil {
 		return func(c cohort.Query) (gate.Cohort, error) { return g.askHub(ctx, c) }, nil
 	}
@@ -366,7 +386,7 @@ func (g *gathering) askHub(ctx context.Context, c cohort.Query) (gate.Cohort, er
 	if c.Selector != nil {
 		q.Selector = c.Selector.String()
 	}
-	out := gate.Cohort{From: "hub", AsOf: g.q.Now}
+	out := gate.Cohort{From: gate.FromHub, AsOf: g.q.Now}
 	r, err := g.Hub.Rollout(ctx, g.history.Environment, c.Commit, q)
 	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return out, nil // no cluster of the environment is registered
@@ -377,7 +397,7 @@ func (g *gathering) askHub(ctx context.Context, c cohort.Query) (gate.Cohort, er
 		g.Warn("the hub does not know that %s is published in %s: see wherry hub serve --watch", c.Commit, g.history.Environment)
 	}
 	out = gate.Cohort{
-		From: "hub", AsOf: cmp.Or(r.ReadAt, r.AsOf), Clusters: r.Clusters, Compliant: r.Compliant, Progressing: r.Progressing, Failed: r.FailedCount,
+		From: gate.FromHub, AsOf: cmp.Or(r.ReadAt, r.AsOf), Clusters: r.Clusters, Compliant: r.Compliant, Progressing: r.Progressing, Failed: r.FailedCount,
 		Waiting: r.Waiting, Unknown: r.Unknown, Quarantined: r.Quarantined, Failures: int(r.Failures), NotReporting: r.NotReporting,
 	}
 	for _, o := range r.Open {

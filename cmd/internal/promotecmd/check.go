@@ -19,8 +19,8 @@ import (
 
 // factsHelp says where the facts of a gate come from.
 const factsHelp = `The records, the contents and the time that environments had a commit come from LOCATION. How far the clusters are comes from
-the reports there, signed by the keys of the Cluster objects of the environment below, or from a hub with --hub. Reports that
-came on media count with --reports FILE. Decisions come from LOCATION.`
+the hub of --hub, $WHERRY_HUB or "hub" in wherry.yaml; without one, from the reports there, signed by the keys of the Cluster
+objects of the environment below, and from those that came on media, --reports FILE. Decisions come from both.`
 
 // asking holds the flags of a question to a gate.
 type asking struct {
@@ -80,7 +80,7 @@ The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: the
 				return err
 			}
 			if format == "table" {
-				fmt.Fprintln(cmd.OutOrStdout(), headline(v))
+				fmt.Fprint(cmd.OutOrStdout(), headline(v), "\n", counted(v))
 			}
 			if err := cli.Print(cmd.OutOrStdout(), format, v, func(w io.Writer) { rulesTable(w, v) }); err != nil {
 				return err
@@ -140,6 +140,14 @@ func headline(v gate.Verdict) string {
 		text += ", " + rulesDo(waits, "waits", "wait")
 	}
 	return text
+}
+
+// counted returns the line that says who counted the clusters; empty if nobody did.
+func counted(v gate.Verdict) string {
+	if v.CountedBy() == "" {
+		return ""
+	}
+	return show.Line(v.CountedBy()) + "\n"
 }
 
 func rulesDo(n int, one, many string) string {

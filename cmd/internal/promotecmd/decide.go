@@ -35,8 +35,9 @@ The candidate is what the newest record of the environment below has, or with --
 the decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
 --commit, the command fails if the candidate has another commit by now.
 
-What the gate says is shown too. A member of the group with a public key in the policy signs with that key, --key or --signer. Everybody else decides through a
-hub of the group, --hub, with an access token of role approver whose name is the member's; the hub signs. The records are
+What the gate says is shown too, with the hub of --hub or the settings. A member of the group with a public key in the policy
+signs with that key, --key or --signer. Everybody else decides through a hub of the group, without a key and with an access
+token of role approver whose name is the member's; the hub signs. The records are
 verified by the keys or the trust document of the settings, or by --trust or --release-key.
 
 `
@@ -249,13 +250,11 @@ var overridable = []string{
 
 func (d *deciding) addTo(cmd *cobra.Command) {
 	d.facts.addTo(cmd)
-	cmd.Flags().Lookup("hub").Usage = "have the hub at this `URL` sign for the name of your access token"
+	cmd.Flags().Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are; without --key and --signer it signs, for the name of your access token"
 	d.signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&d.ring, "ring", "", "decide about the `NAME` of a ring that is to get the release of the ring before it")
 	cmd.Flags().StringVar(&d.commit, "commit", "", "the `COMMIT` that you mean, or at least 7 of its first digits")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "the reason, a `TEXT` of one line")
-	cmd.MarkFlagsMutuallyExclusive("hub", "key")
-	cmd.MarkFlagsMutuallyExclusive("hub", "signer")
 	cli.NotEmpty(cmd, "ring", "commit", "reason")
 	_ = cmd.RegisterFlagCompletionFunc("ring", d.source.CompleteRings)
 	if d.action != bundle.Approve {
@@ -314,8 +313,9 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if err := d.mayDecide(); err != nil {
 		return err
 	}
-	if d.fleet.Given() == "" && d.signers.Default(s) != nil {
-		return cli.Fail(cli.Usage, errors.New("missing --key, --signer or --hub"), "sign with your own key, or give --hub to have a hub sign for the name of your access token")
+	hubSigns, err := d.hubSigns(cmd, s)
+	if err != nil {
+		return err
 	}
 	c, err := d.candidate(cmd)
 	if err != nil {
@@ -333,7 +333,7 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	}
 	d.showVerdict(cmd, found)
 	var done *Decided
-	if d.fleet.Given() != "" {
+	if hubSigns {
 		done, err = d.byHub(cmd, said, c, found)
 	} else {
 		done, err = d.byKey(cmd, said, c, found)
@@ -342,6 +342,22 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return d.conclude(cmd, done, c)
+}
+
+// hubSigns reports whether a hub signs the decision: if no flag names a key, and a flag names the hub, or the settings name a hub and no
+// key.
+func (d *deciding) hubSigns(cmd *cobra.Command, s *settings.Settings) (bool, error) {
+	key := cmd.Flags().Changed("key") || cmd.Flags().Changed("signer")
+	if !key && cmd.Flags().Changed("hub") {
+		return true, nil
+	}
+	if d.signers.Default(s) == nil {
+		return false, nil
+	}
+	if d.fleet.URL() == "" {
+		return false, cli.Fail(cli.Usage, errors.New("missing --key, --signer or --hub"), "sign with your own key, or give --hub to have a hub sign for the name of your access token")
+	}
+	return true, nil
 }
 
 // mayDecide returns an error unless the policy asks for such decisions, and there can be something to decide about.
@@ -391,12 +407,13 @@ func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
 		Clusters:  gatefacts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
 		Decisions: []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return found, nil }},
 	}
-	if d.fleet.Given() != "" {
+	if d.fleet.URL() != "" {
 		hub, err := d.fleet.Client(cmd)
 		if err != nil {
-			return // which the decision says too
+			cmd.PrintErrf("note: the gate cannot be asked: %s\n", cli.Indented(err.Error()))
+			return
 		}
-		from.Hub = hub
+		from.Hub, from.HubURL = hub, d.fleet.URL()
 	}
 	q, err := from.Question(cmd.Context(), gatefacts.Ask{Policy: d.policy, Ring: d.ring})
 	if err != nil {
@@ -408,7 +425,7 @@ func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
 	if open := openRules(v); len(open) > 0 {
 		text += ": " + strings.Join(open, ", ")
 	}
-	cmd.PrintErrf("the gate before this decision: %s\n", text)
+	cmd.PrintErrf("the gate before this decision: %s\n%s", text, counted(v))
 }
 
 // openRules returns the names of the rules that do not pass, those that fail first.

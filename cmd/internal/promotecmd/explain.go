@@ -79,7 +79,7 @@ func (e explained) write(w io.Writer) error {
 	for _, rule := range e.Rules {
 		fmt.Fprintf(&text, "  - %s\n", show.Line(rule))
 	}
-	fmt.Fprintf(&text, "\n%s\n", headline(e.Verdict))
+	fmt.Fprintf(&text, "\n%s\n%s", headline(e.Verdict), counted(e.Verdict))
 	if _, err := io.WriteString(w, text.String()); err != nil {
 		return err
 	}

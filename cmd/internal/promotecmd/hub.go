@@ -31,7 +31,7 @@ func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 	if err != nil {
 		return nil, d.hubFailure(err)
 	}
-	signed := decisions.Found{Envelope: envelope, Source: d.fleet.Given()}
+	signed := decisions.Found{Envelope: envelope, Source: d.fleet.URL()}
 	list := decisions.List([]decisions.Found{signed}, d.trust)
 	if l := list[0]; !l.Valid || l.Member != who.Name {
 		return nil, cli.Fail(cli.Denied, errNotCounted(l), "the group of the policy has to list the hub's key in hubs, and the name of your access token among its members")
@@ -39,7 +39,7 @@ func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 	written, err := decisions.Put(cmd.Context(), d.loc, d.registry.Options(), envelope)
 	if err != nil {
 		cmd.PrintErrf("note: the hub has the decision; it was not put into the registry: %s\n", cli.Indented(err.Error()))
-		written = &decisions.Written{Reference: d.fleet.Given(), Decision: list[0].Decision, KeyID: list[0].KeyID, Result: releases.OutcomePublished, Envelope: envelope}
+		written = &decisions.Written{Reference: d.fleet.URL(), Decision: list[0].Decision, KeyID: list[0].KeyID, Result: releases.OutcomePublished, Envelope: envelope}
 	}
 	return d.summary(written, who.Name, c, append(found, signed)), nil
 }

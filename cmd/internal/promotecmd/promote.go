@@ -166,6 +166,7 @@ func (p *promoting) open(cmd *cobra.Command, args []string) error {
 	if err := p.signers.Default(settings); err != nil {
 		return err
 	}
+	p.Fleet.Default(settings)
 	if p.trust == "" {
 		p.trust = settings.Trust.Text
 	}

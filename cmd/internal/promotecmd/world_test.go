@@ -372,6 +372,7 @@ func (w *world) watch(args []string) *loop {
 // short leaves out what differs from run to run, and all but the first numbers of the first rule that waits or fails.
 func short(text string) string {
 	for _, r := range []struct{ pattern, with string }{
+		{`; clusters counted by .*`, ""},
 		{`soak ends in \S+`, "soak"},
 		{` by release key [0-9a-f]+`, ""},
 		{`edge/dev: `, ""},

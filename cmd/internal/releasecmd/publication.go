@@ -36,7 +36,7 @@ type Publication struct {
 	// TrustFile is version 1 of the trust document, for a hint; Options.Trust is what it led to.
 	TrustFile string
 	Registry  flags.Registry
-	// Fleet has the hub that is told, if its flag was given, and that plan checks ask. The zero value has none.
+	// Fleet has the hub that is told, and that plan checks ask. Without one, that of the settings is taken.
 	Fleet flags.Fleet
 	// RequireClean refuses folders with changes that are in no commit.
 	RequireClean bool
@@ -57,6 +57,7 @@ type Publication struct {
 // assignments that failed (exit code 1) or signatures that are missing (5).
 func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
 	p.Options.OCI = p.Registry.Options()
+	p.Fleet.Default(p.Source.Settings())
 	built, err := p.Source.Render(cmd, p.Place, p.To.Dir, platform.Options{
 		Pack: true, ToSign: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
 	})
@@ -161,7 +162,6 @@ func (p *Publication) clusters(cmd *cobra.Command, built platform.Built) (*impac
 	if !built.Result.Checks.HasPlans() {
 		return &roster, nil
 	}
-	p.Fleet.Default(p.Source.Settings())
 	known, err := p.Fleet.Of(cmd, built, p.Options.Platform)
 	if known == nil {
 		known = &roster

@@ -60,8 +60,8 @@ A rule of the platform about publications, a PlatformCheck, may refuse the whole
 and the exit code is 4. One about objects fails the assignments that it refuses. Clusters are counted in the
 Cluster objects of the platform, or with --hub in a hub.
 
-With --hub the hub also gets what was published, signatures and all, so that it knows what clusters are meant
-to run even if it does not reach the registry; it needs an access token of role publisher. If the hub cannot be
+The hub of --hub or the settings also gets what was published, signatures and all, so that it knows what clusters
+are meant to run even if it does not reach the registry; it needs an access token of role publisher. If it cannot be
 reached or refuses it, a warning says so, and the exit code stays that of the publication: publish again to
 repeat it.
 

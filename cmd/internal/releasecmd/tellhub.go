@@ -18,10 +18,10 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
-// TellHub sends what was published to the hub of --hub, and prints a warning if it cannot: that is never an error, since the
+// TellHub sends what was published to the hub, and prints a warning if it cannot: that is never an error, since the
 // publication stands.
 func (p *Publication) TellHub(cmd *cobra.Command, done *publisher.Published) {
-	url := p.Fleet.Given()
+	url := p.Fleet.URL()
 	if url == "" || done.Record.Digest == "" {
 		return
 	}

@@ -184,6 +184,7 @@ func (a *advancing) open(cmd *cobra.Command, s *settings.Settings) (err error) {
 	if err = a.signers.Default(s); err != nil {
 		return err
 	}
+	a.Fleet.Default(s)
 	if a.trust == "" {
 		a.trust = s.Trust.Text
 	}
@@ -242,6 +243,9 @@ func (a *advancing) conclude(cmd *cobra.Command, done *advance.Done) error {
 	if len(done.Steps) == 0 {
 		cmd.PrintErrf("%s: nothing to do: each ring has what the ring before it has\n", name)
 		return nil
+	}
+	if by := done.Steps[0].Verdict.CountedBy(); by != "" {
+		cmd.PrintErrf("%s\n", show.Line(by))
 	}
 	for _, s := range done.Steps {
 		for _, r := range s.Verdict.Rules {

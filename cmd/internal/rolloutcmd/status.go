@@ -34,7 +34,7 @@ type looking struct {
 
 // AddStatus adds the rings of an environment to the command wherry rollout status: it shows them if neither a commit nor a workload is given.
 // Ask has the command ask somebody else than a hub about a workload.
-func AddStatus(cmd *cobra.Command, ask func(fleet.Answers)) *cobra.Command {
+func AddStatus(cmd *cobra.Command, ask func(instead fleet.Answers, by string)) *cobra.Command {
 	l := &looking{command: &cobra.Command{Use: cmd.Use}}
 	own := l.command
 	l.AddTo(own)
@@ -54,7 +54,7 @@ func AddStatus(cmd *cobra.Command, ask func(fleet.Answers)) *cobra.Command {
 	cmd.Short = "Show how far the rings of an environment are, or the clusters with a commit or a version"
 	cmd.Long = `Show how far the rings of an environment are: what each ring has, how many of its clusters are compliant with that, and what
 the gate of the next ring says. The first line has the state: running, done, held or paused. The facts come from the
-registry, as for "wherry gate check", or from a hub with --hub. PLATFORM is read for the policy and, without a hub, for
+registry and the hub, as for "wherry gate check". PLATFORM is read for the policy and, without a hub, for
 the clusters. Nothing is changed.
 
 The exit code is 0 if all rings have the newest release and the clusters have proved it, as the ring gate's numbers ask; 1 if it
@@ -72,12 +72,12 @@ Cluster objects, as PLATFORM has them at the beginning, and --watch looks every 
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if slices.ContainsFunc([]string{"commit", "workload", "version"}, cmd.Flags().Changed) {
 			if cmd.Flags().Changed("workload") && cmd.Flags().Changed("version") && !cmd.Flags().Changed("commit") {
-				instead, err := l.open(cmd, args)
+				instead, by, err := l.open(cmd, args)
 				if err != nil {
 					return err
 				}
 				if instead != nil {
-					ask(instead)
+					ask(instead, by)
 					return byHub(cmd, nil)
 				}
 			}
@@ -171,6 +171,9 @@ func (l *looking) show(cmd *cobra.Command, args []string) error {
 	}
 	if l.format == "table" {
 		fmt.Fprintln(cmd.OutOrStdout(), s.headline())
+		if by := s.Proof.CountedBy(); by != "" {
+			fmt.Fprintln(cmd.OutOrStdout(), show.Line(by))
+		}
 	}
 	if err := cli.Print(cmd.OutOrStdout(), l.format, s, s.table); err != nil {
 		return err

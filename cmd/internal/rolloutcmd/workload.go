@@ -40,40 +40,41 @@ type standIn struct {
 var choosing = []string{"to", "release-key", "trust", "base", "reports"}
 
 // open reads PLATFORM for the clusters, and returns who answers about workloads in place of a hub; nil if a hub is to answer.
-func (l *looking) open(cmd *cobra.Command, args []string) (fleet.Answers, error) {
+func (l *looking) open(cmd *cobra.Command, args []string) (instead fleet.Answers, by string, err error) {
 	given := slices.IndexFunc(choosing, cmd.Flags().Changed)
 	if given < 0 && len(args) == 0 {
-		return nil, nil
+		return nil, "", nil
 	}
 	for _, name := range []string{"hub", "data"} {
 		if cmd.Flags().Changed(name) {
-			return nil, cli.Usagef("--%s asks a hub, which knows what is published: leave it out, or PLATFORM and --to, --release-key, --trust, --base and --reports", name)
+			return nil, "", cli.Usagef("--%s asks a hub, which knows what is published: leave it out, or PLATFORM and --to, --release-key, --trust, --base and --reports", name)
 		}
 	}
 	for _, name := range []string{"cluster-type", "allow-commands"} {
 		if cmd.Flags().Changed(name) {
-			return nil, cli.Usagef("--%s is about the rings of an environment: leave out --workload and --version", name)
+			return nil, "", cli.Usagef("--%s is about the rings of an environment: leave out --workload and --version", name)
 		}
 	}
 	own := l.command
 	if cmd.Flags().Changed("environment") {
 		if err := own.Flags().Set("environment", cmd.Flag("environment").Value.String()); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
 	l.prepare(cmd)
+	l.NoHub = true // whoever gives such a flag asks the registry
 	o, err := l.Open(own, args)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	s := &standIn{
 		facts: &o.Facts, environment: o.Policy.Environment, maxAge: o.Policy.RingGate.MaxReportAge,
 		failure: func(err error) error { return l.Failure(err, &o.Facts) },
 	}
 	if s.clusters, err = o.Facts.Clusters(cmd.Context(), s.environment); err != nil {
-		return nil, s.failure(err)
+		return nil, "", s.failure(err)
 	}
-	return s, nil
+	return s, "the reports in " + o.Facts.Location.String(), nil
 }
 
 // Clusters implements fleet.Answers for conditions on ring, type and labels.
