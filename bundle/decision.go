@@ -83,6 +83,8 @@ type Decision struct {
 	Rules []string `json:"rules,omitempty"`
 	// Reason is needed for Override and Reject. It is one line of at most MaxReasonBytes, without control characters.
 	Reason string `json:"reason,omitempty"`
+	// Again is that of Resume: what was undone before may be released again.
+	Again bool `json:"again,omitempty"`
 	// By is the name of a person for whom a hub has signed, and may be the signer's own word otherwise.
 	By string `json:"by,omitempty"`
 	// IssuedAt is in UTC, in whole seconds. Of two decisions of one signer on the same subject the later one counts.
@@ -201,6 +203,8 @@ func (d Decision) check() error {
 		return fmt.Errorf("decision %q names rules", d.Action)
 	case !aboutContent && (d.Ring != "" || d.From != "" || d.BaseCommit != "" || len(d.Contents) > 0):
 		return fmt.Errorf("decision %q names a ring, a commit or contents", d.Action)
+	case d.Again && d.Action != Resume:
+		return fmt.Errorf("decision %q lets what was undone be released again", d.Action)
 	case aboutContent && (d.From == "" || len(d.Contents) == 0):
 		return fmt.Errorf("decision %q lacks the record's environment or its contents", d.Action)
 	case d.BaseCommit != "" && (len(d.BaseCommit) > maxBaseCommit || !baseCommit.MatchString(d.BaseCommit)):

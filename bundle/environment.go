@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -41,6 +42,59 @@ type EnvironmentRecord struct {
 	// Former is the tag of the earlier record whose content, or part of it, this one gave back: what came between was
 	// undone. It is empty for all other records.
 	Former string `json:"former,omitempty"`
+	// Undone is what was taken back from the environment, oldest first, at most MaxUndone. It stays out until a person says otherwise.
+	Undone []Undone `json:"undone,omitempty"`
+}
+
+// MaxUndone bounds EnvironmentRecord.Undone.
+const MaxUndone = 8
+
+// Undone is what an undo or an abort took back.
+type Undone struct {
+	// At is the time of issue of the record that took it back.
+	At time.Time `json:"at"`
+	// BaseCommit is the base commit that was taken back; empty if what took its place is of the same one.
+	BaseCommit string `json:"baseCommit,omitempty"`
+	// Contents are the digests of the trees that were taken back, by cluster type, those of all rings, sorted.
+	Contents map[string][]digest.Digest `json:"contents,omitempty"`
+	// Reason is that of whoever took it back, one line.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Is reports whether a release of a base commit with these trees, by cluster type, would bring back what was taken back: the commit, or
+// the same content of all cluster types.
+func (u Undone) Is(baseCommit string, contents map[string]digest.Digest) bool {
+	if u.BaseCommit != "" && u.BaseCommit == baseCommit {
+		return true
+	}
+	for name, all := range u.Contents {
+		if !slices.Contains(all, contents[name]) {
+			return false
+		}
+	}
+	return len(u.Contents) > 0
+}
+
+// Name names what was taken back, for people: "commit 3f2a9c1" or "the content of drone, large".
+func (u Undone) Name() string {
+	if u.BaseCommit != "" {
+		return "commit " + u.BaseCommit[:min(len(u.BaseCommit), 12)]
+	}
+	const most = 5
+	names := slices.Sorted(maps.Keys(u.Contents))
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return "the content of " + strings.Join(names, ", ")
+}
+
+// String says what was taken back, when and why.
+func (u Undone) String() string {
+	text := u.Name() + " was undone at " + u.At.Format(time.RFC3339)
+	if u.Reason != "" {
+		text += " (" + u.Reason + ")"
+	}
+	return text
 }
 
 // EnvironmentRepository returns the repository of an environment's records, below a location's prefix.
@@ -75,6 +129,21 @@ func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 	for name, d := range r.ClusterTypes {
 		if err := d.Validate(); err != nil {
 			return EnvironmentRecord{}, refuse(BadContent, "environment record: cluster type %q: %v", name, err)
+		}
+	}
+	if len(r.Undone) > MaxUndone {
+		return EnvironmentRecord{}, refuse(BadContent, "environment record lists %d times that something was undone, at most %d are allowed", len(r.Undone), MaxUndone)
+	}
+	for _, u := range r.Undone {
+		if u.Reason != "" && CheckMessage(u.Reason) != nil || u.BaseCommit != "" && !plainName(u.BaseCommit) {
+			return EnvironmentRecord{}, refuse(BadContent, "environment record has a reason or a commit of what was undone with control characters, or too long")
+		}
+		for name, all := range u.Contents {
+			for _, d := range all {
+				if err := d.Validate(); err != nil {
+					return EnvironmentRecord{}, refuse(BadContent, "environment record: what was undone of cluster type %q: %v", name, err)
+				}
+			}
 		}
 	}
 	for name, rings := range r.Rings {

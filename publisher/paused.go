@@ -5,9 +5,40 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
+
+// stillUndone returns what the last record lists as undone, and nobody has let be released again.
+func (p *publication) stillUndone(last standing.Record) []bundle.Undone {
+	if last.Verified == nil {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(last.Verified.Record.Undone), func(u bundle.Undone) bool { return !u.At.After(p.opts.Again) })
+}
+
+// undone returns what plans would bring back although it was undone; nil if there is nothing.
+func (p *publication) undone(plans []*plan, last standing.Record) *bundle.Undone {
+	all := p.stillUndone(last)
+	if len(all) == 0 {
+		return nil
+	}
+	contents, changes := map[string]digest.Digest{}, slices.ContainsFunc(plans, (*plan).wouldChange)
+	for _, pl := range plans {
+		if changes && pl.tree != nil {
+			contents[pl.Name] = pl.tree.Content.DiffID
+		}
+	}
+	for _, u := range slices.Backward(all) {
+		if u.Is(p.commits.base, contents) {
+			return &u
+		}
+	}
+	return nil
+}
 
 // runPaused renews what is there, and publishes nothing else: plans say what it would have been.
 func (p *publication) runPaused(ctx context.Context, plans []*plan, record standing.Record) (Published, error) {

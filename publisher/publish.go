@@ -90,6 +90,9 @@ type PublishOptions struct {
 	Packed *pack.Packer
 	// Paused publishes nothing new: what is there is renewed, and Published.Refused lists what would have changed.
 	Paused bool
+	// Again is the moment until which what was undone may be released again; see decisions.Again. What was undone since is not released:
+	// what is there is renewed, and Published.Undone has it.
+	Again time.Time
 	// Checks are shell commands, all of which have to exit with 0 before anything is pushed. They run one
 	// after the other in a folder with the releases: the trees as tree/<cluster type>/…, and the list of
 	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
@@ -327,8 +330,11 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
 	}
-	if p.opts.Paused {
-		return p.runPaused(ctx, plans, record)
+	undone := p.undone(plans, record)
+	if p.opts.Paused || undone != nil {
+		done, err := p.runPaused(ctx, plans, record)
+		done.Undone = undone
+		return done, err
 	}
 	if err := p.checkPlan(result.Checks, plans, so); err != nil {
 		return done, err
@@ -353,7 +359,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result), done.Pending() > 0)
+	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result, record), done.Pending() > 0)
 	done.RenewAt = p.renewal().next(plans)
 	return done, err
 }

@@ -71,12 +71,12 @@ func (d *Published) incomplete(types map[string]digest.Digest, unknown bool) []s
 }
 
 // newRecord returns what the environment of result consists of once done was done, without its place.
-func (p *publication) newRecord(done Published, result *scheduler.Result) bundle.EnvironmentRecord {
+func (p *publication) newRecord(done Published, result *scheduler.Result, last standing.Record) bundle.EnvironmentRecord {
 	types := done.recorded(result)
 	r := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.Platform, Environment: p.Environment, IssuedAt: p.IssuedAt,
 		BaseCommit: p.commits.base, EnvironmentCommit: p.commits.environment, ClusterTypes: types,
-		Incomplete: done.incomplete(types, p.gaps.unknown()),
+		Incomplete: done.incomplete(types, p.gaps.unknown()), Undone: p.stillUndone(last),
 	}
 	if len(p.rings) > 0 {
 		r.Rings, r.RingOrder = done.ringReleases(types), p.rings

@@ -37,6 +37,9 @@ type Given struct {
 	BaseCommit, EnvironmentCommit string
 	Incomplete                    []string
 	Former                        string
+	// Undone is what the new record lists as undone; nil is what the record lists already. Reissue gives the last its time, and adds what
+	// the rings have and no record names. If that is nothing, it leaves the last out.
+	Undone []bundle.Undone
 	// Recorded refuses rings of these cluster types that have other content than the record names, unless that is what they
 	// are to have; see ErrUnfinished.
 	Recorded bool
@@ -116,6 +119,9 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	next := record.Verified.Record
 	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
 	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = given.BaseCommit, given.EnvironmentCommit, given.Incomplete, given.Former
+	if given.Undone != nil {
+		next.Undone = p.undoneBy(plans, given.Undone)
+	}
 	for i, row := range rows {
 		if row != nil {
 			done.ClusterTypes = append(done.ClusterTypes, *row)
@@ -127,6 +133,31 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	}
 	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
 	return done, err
+}
+
+// undoneBy completes the last of what is undone by plans.
+func (p *publication) undoneBy(plans []*plan, all []bundle.Undone) []bundle.Undone {
+	all = slices.Clone(all)
+	last := all[len(all)-1]
+	last.At, last.Contents = p.IssuedAt, maps.Clone(last.Contents)
+	if last.Contents == nil {
+		last.Contents = map[string][]digest.Digest{}
+	}
+	for _, pl := range plans {
+		for _, l := range pl.aim {
+			if l.Release == nil || hasContent(l, pl.given[l]) {
+				continue
+			}
+			contents := append(slices.Clone(last.Contents[pl.Name]), l.Release.Release.Content.DiffID)
+			slices.Sort(contents)
+			last.Contents[pl.Name] = slices.Compact(contents)
+		}
+	}
+	if last.BaseCommit == "" && len(last.Contents) == 0 {
+		return all[:len(all)-1]
+	}
+	all[len(all)-1] = last
+	return all
 }
 
 // RingOrder returns the rings that a record names, narrowest first as far as that is known: records of earlier versions do not

@@ -30,6 +30,8 @@ type Published struct {
 	// Refused are the cluster types, sorted, whose content was not published because the environment is paused; see
 	// PublishOptions.Paused.
 	Refused []string `json:"refused,omitempty"`
+	// Undone is what was undone and would have been released again: nothing new was published. It is nil if there is none.
+	Undone *bundle.Undone `json:"undone,omitempty"`
 	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 

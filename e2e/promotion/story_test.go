@@ -85,7 +85,7 @@ func story(t *testing.T, withHub bool) {
 	require.Contains(t, w.has(w.of("prod", "early")[0], "web"), "two")
 
 	// It is undone, and a good one waits until a person says that prod may go on. Then that reaches all.
-	w.killed(places, 0, "rollout", "undo", "--environment", "prod", "--reason", "trace is in the way")
+	w.killed(places, 0, "rollout", "undo", "--environment", "prod", "--yes", "--reason", "trace is in the way")
 	w.visit(w.of("prod")...)
 	w.everywhere("two")
 	good := w.change("four", "audit")

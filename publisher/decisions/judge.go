@@ -71,6 +71,17 @@ func Paused(found []Found, t Trust) (Pause, bool) {
 	return Pause{}, false
 }
 
+// Again returns the moment until which what was undone may be released again: that of the newest pause or resume, if it is a resume that
+// says so; else the zero time.
+func Again(found []Found, t Trust) time.Time {
+	for _, l := range List(found, t) {
+		if l.Valid && l.Action == bundle.Resume && l.Again {
+			return l.IssuedAt
+		}
+	}
+	return time.Time{}
+}
+
 // List returns all of found, newest first, each with whether it counts and why not. The same decision from two sources is listed
 // once.
 func List(found []Found, t Trust) []Listed {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -97,7 +99,7 @@ func (j judge) command(name string) string {
 
 // override lets a rule pass if enough members of the group that may do so have named it.
 func (j judge) override(r Rule) Rule {
-	if r.Result == Pass || slices.Contains([]string{RulePublished, RuleComplete, RulePinned}, r.Name) {
+	if r.Result == Pass || slices.Contains([]string{RulePublished, RuleComplete, RulePinned, RuleUndone}, r.Name) {
 		return r
 	}
 	group := j.Gate.Override
@@ -117,7 +119,8 @@ func (j judge) override(r Rule) Rule {
 	return r
 }
 
-func (j judge) automation() Rule {
+// switched returns the newest pause or resume; the zero value if there is none.
+func (j judge) switched() Decided {
 	newest := Decided{}
 	for _, d := range j.Decisions {
 		if d.Action != bundle.Pause && d.Action != bundle.Resume || d.Environment != j.Policy.Environment || d.Ring != "" && d.Ring != j.Ring ||
@@ -128,6 +131,32 @@ func (j judge) automation() Rule {
 			newest = d
 		}
 	}
+	return newest
+}
+
+// undone fails for what was taken back, until a person says that it may come again.
+func (j judge) undone() Rule {
+	const wants = "not undone"
+	var again time.Time
+	if s := j.switched(); s.Action == bundle.Resume && s.Again {
+		again = s.IssuedAt
+	}
+	for _, u := range slices.Backward(j.Undone) {
+		var contents map[string]digest.Digest
+		commit := j.Commit
+		if j.Ring != "" && j.Candidate != nil { // content of one environment is no content of another
+			contents, commit = j.Candidate.Contents, j.Candidate.BaseCommit
+		}
+		if u.At.After(again) && u.Is(commit, contents) {
+			return unless(false, Fail, RuleUndone, u.String(), wants,
+				fmt.Sprintf("mend it and publish another commit; or wherry rollout resume --environment %s --again", j.Policy.Environment))
+		}
+	}
+	return pass(RuleUndone, wants, nothing)
+}
+
+func (j judge) automation() Rule {
+	newest := j.switched()
 	has := "not paused"
 	if newest.Action == bundle.Pause {
 		has = "paused by " + cmp.Or(newest.Member, newest.By, "a release key") + " at " + newest.IssuedAt.UTC().Format(time.RFC3339)

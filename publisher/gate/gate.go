@@ -40,6 +40,7 @@ const (
 	RuleCheck      = "check"
 	RuleSchedule   = "schedule"
 	RuleRemovals   = "removals"   // the commit takes no more assignments from the environment than the platform lets a publication
+	RuleUndone     = "undone"     // nobody has taken it back; see bundle.Undone
 	RuleAutomation = "automation" // nobody has paused the environment; it holds for automation, not for people
 )
 
@@ -56,7 +57,9 @@ type Question struct {
 	Cohort    Cohort
 	Required  *Cohort // of the required clusters; nil without such a rule
 	// Stays are the times that environments of SoakIn had the commit, by environment, oldest first.
-	Stays     map[string][]Stay
+	Stays map[string][]Stay
+	// Undone is what was taken back from the environment that is to get the commit, or its rings.
+	Undone    []bundle.Undone
 	Decisions []Decided // verified, about this environment; those about other content are ignored
 	Check     *Checked  // of the external check; nil if it was not run
 	Removals  *Removals // nil if nobody looked

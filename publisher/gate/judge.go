@@ -15,7 +15,7 @@ func Judge(q Question) Verdict {
 	j := judge{Question: q, now: q.Now.UTC()}
 	rules := []func() Rule{
 		j.published, j.complete, j.pinned, j.cohort, j.reported, j.compliant, j.failed, j.quarantine, j.failures, j.required,
-		j.soak, j.approvals, j.check, j.schedule, j.removals, j.automation,
+		j.soak, j.approvals, j.check, j.schedule, j.removals, j.undone, j.automation,
 	}
 	v := Verdict{
 		Environment: q.Policy.Environment, Ring: q.Ring, From: j.from(), Commit: q.Commit, Policy: q.Policy.Name,

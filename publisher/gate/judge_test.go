@@ -273,6 +273,13 @@ func TestEachRule(t *testing.T) {
 		{"removals", "many", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}} }, W, "1: edge", "no more than maxRemoved of the platform", "agree to it: wherry promote --to prod --allow-removals"},
 		{"removals", "many, and somebody agrees", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}, Allowed: true} }, P, "1: edge", "no more than maxRemoved of the platform", ""},
 
+		{"undone", "nothing was", none, P, "not undone", "-", ""},
+		{"undone", "another commit", undone(bundle.Undone{At: ago(60), BaseCommit: "0123456"}), P, "not undone", "-", ""},
+		{"undone", "this commit", undone(bundle.Undone{At: ago(60), BaseCommit: commit, Reason: "orders fail"}), F, "commit " + commit[:12] + " was undone at 2026-11-21T00:00:00Z (orders fail)", "not undone", "mend it and publish another commit; or wherry rollout resume --environment prod --again"},
+		{"undone", "the same content of another environment", undone(bundle.Undone{At: ago(60), Contents: contentsOf(question())}), P, "not undone", "-", ""},
+		{"undone", "this commit, and somebody says again", both(undone(bundle.Undone{At: ago(120), BaseCommit: commit}), more(anna.decides(bundle.Resume, func(d *gate.Decided) { d.Again = true }))), P, "not undone", "-", ""},
+		{"undone", "somebody said so before", both(undone(bundle.Undone{At: ago(0), BaseCommit: commit}), more(anna.decides(bundle.Resume, func(d *gate.Decided) { d.Again = true }))), F, "commit " + commit[:12] + " was undone at 2026-11-23T12:00:00Z", "not undone", "mend it and publish another commit; or wherry rollout resume --environment prod --again"},
+
 		{"automation", "not paused", none, P, "not paused", "not paused", ""},
 		{"automation", "paused", more(anna.decides(bundle.Pause)), W, "paused by anna at 2026-11-23T11:00:00Z: because", "not paused", "resume it: wherry rollout resume --environment prod"},
 		{"automation", "paused, but somebody asks by hand", both(more(anna.decides(bundle.Pause)), func(q *q) { q.Automatic = false }), P, "paused by anna at 2026-11-23T11:00:00Z: because", "-", ""},
@@ -290,13 +297,26 @@ func TestEachRule(t *testing.T) {
 	}
 }
 
+// undone returns a change of a question: it was taken back.
+func undone(u bundle.Undone) func(*gate.Question) {
+	return func(of *gate.Question) { of.Undone = []bundle.Undone{u} }
+}
+
+func contentsOf(of gate.Question) map[string][]digest.Digest {
+	all := map[string][]digest.Digest{}
+	for name, d := range of.Candidate.Contents {
+		all[name] = []digest.Digest{d}
+	}
+	return all
+}
+
 func TestTheGateIsAsGoodAsItsWorstRule(t *testing.T) {
 	q := question()
 	v := gate.Judge(q)
 	require.Equal(t, gate.Pass, v.Result)
 	require.Equal(t, []string{
 		"published", "complete", "pinned", "cohort", "reported", "compliant", "failed", "quarantine", "failures", "required",
-		"soak", "approvals", "check", "schedule", "removals", "automation",
+		"soak", "approvals", "check", "schedule", "removals", "undone", "automation",
 	}, names(v))
 	require.Equal(t, []string{"prod", "stage", commit, "coffee"}, []string{v.Environment, v.From, v.Commit, v.Policy})
 	require.Zero(t, v.NextLook)
@@ -310,7 +330,7 @@ func TestTheGateIsAsGoodAsItsWorstRule(t *testing.T) {
 	v = gate.Judge(gate.Question{Policy: q.Policy, Gate: q.Gate, Commit: commit, Automatic: true, Now: now})
 	require.Equal(t, gate.Wait, v.Result)
 	for _, r := range v.Rules {
-		if slices.Contains([]string{"failed", "quarantine", "failures", "schedule", "removals", "automation"}, r.Name) {
+		if slices.Contains([]string{"failed", "quarantine", "failures", "schedule", "removals", "undone", "automation"}, r.Name) {
 			continue // nothing bad is known
 		}
 		require.Equal(t, gate.Wait, r.Result, r.Name)

@@ -153,6 +153,9 @@ type Promoter struct {
 	Publish func(ctx context.Context, p Publication) error
 	// Paused returns the pause that is in force in an environment; false without one.
 	Paused func(ctx context.Context, platform string, p promotion.Policy) (decisions.Pause, bool, error)
+	// Again returns the moment until which what was undone in an environment may be released again; see decisions.Again. It is asked if
+	// the pinned commit was undone, and may be nil.
+	Again func(ctx context.Context, platform string, p promotion.Policy) (time.Time, error)
 	// Pause writes a pause.
 	Pause func(ctx context.Context, platform, environment, reason string) error
 	// Access tells how to reach the repository at a URL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/decisions"
@@ -31,6 +32,7 @@ type visit struct {
 	record   *bundle.EnvironmentRecord // of the target; nil if it was never published
 	pause    decisions.Pause
 	isPaused bool
+	isUndone bool // the commit that is pinned, which is not published again
 }
 
 // at is called before each step.
@@ -96,8 +98,24 @@ func (v *visit) load(ctx context.Context) (err error) {
 	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err
 	}
-	v.pause, v.isPaused, err = v.Paused(ctx, v.target.Model.PlatformName(), v.policy)
+	if v.pause, v.isPaused, err = v.Paused(ctx, v.target.Model.PlatformName(), v.policy); err != nil {
+		return err
+	}
+	v.isUndone, err = v.undone(ctx)
 	return err
+}
+
+// undone reports whether the commit that is pinned was undone, and nobody has said that it may be released again.
+func (v *visit) undone(ctx context.Context) (bool, error) {
+	if v.record == nil || v.base.Commit == "" || v.Again == nil {
+		return false, nil
+	}
+	of := func(u bundle.Undone) bool { return u.BaseCommit == v.base.Commit }
+	if !slices.ContainsFunc(v.record.Undone, of) {
+		return false, nil
+	}
+	again, err := v.Again(ctx, v.target.Model.PlatformName(), v.policy)
+	return slices.ContainsFunc(v.record.Undone, func(u bundle.Undone) bool { return of(u) && u.At.After(again) }), err
 }
 
 func baseOf(l *platform.Loaded) (scheduler.BaseRepo, error) {
@@ -118,9 +136,10 @@ func (v *visit) published(commit string) bool {
 }
 
 // mustRepair reports whether the commit that is pinned still has to be published: a run was cut off, or a person has pinned it
-// or merged a change request. While the environment is paused it may have been given other content on purpose.
+// or merged a change request. While the environment is paused it may have been given other content on purpose, and what was undone is
+// not published again.
 func (v *visit) mustRepair() bool {
-	return v.base.Commit != "" && !v.published(v.base.Commit) && (!v.isPaused || v.isResumed(v.base.Commit))
+	return v.base.Commit != "" && !v.isUndone && !v.published(v.base.Commit) && (!v.isPaused || v.isResumed(v.base.Commit))
 }
 
 // mayPass reports whether a pause does not hold for a commit.

@@ -36,7 +36,7 @@ func BenchmarkUndo(b *testing.B) {
 		require.NoError(b, w.do("b"))
 		w.now = w.now.Add(time.Minute)
 		began := time.Now()
-		done, err := undo.Undo(b.Context(), w.loc, w.keys, undo.Options{Environment: "prod"}, w.opts)
+		done, err := undo.Undo(b.Context(), w.loc, w.keys, undo.Options{Environment: "prod", Reason: "because"}, w.opts)
 		took := time.Since(began)
 		require.NoError(b, err)
 		require.Len(b, done.Releases, types)

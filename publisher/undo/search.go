@@ -332,8 +332,6 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 		Releases: all, Why: "it is undone", Former: r.Tag(), Recorded: s.To == "",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
-	from, back := Names(commitsOf(s.now), commitsOf(r))
-	what := "undone: " + from + ", back to " + back
 	switch narrowest := s.Ring == "" || s.Ring == s.now.RingOrder[0]; {
 	case s.ClusterType == "" && narrowest:
 		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = r.BaseCommit, r.EnvironmentCommit, r.Incomplete
@@ -347,9 +345,8 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 			g.Incomplete = append(g.Incomplete, s.ClusterType)
 			slices.Sort(g.Incomplete)
 		}
-		what = s.ClusterType + " " + what
 	}
-	return found{former, g, what}, nil
+	return found{former, g}, nil
 }
 
 // recorded gives what s is about what the record that stands names for it.
@@ -366,7 +363,7 @@ func (s *search) recorded(context.Context) (found, error) {
 	return found{s.record.Verified, &publisher.Given{
 		Releases: all, Why: "it is undone", Former: s.now.Tag(),
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
-	}, "undone: a publication that was cut off, back to record " + s.now.Tag()}, nil
+	}}, nil
 }
 
 // abort gives the narrower rings what the widest has.
@@ -420,8 +417,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 		slices.Sort(g.Incomplete)
 		g.Incomplete = slices.Compact(g.Incomplete)
 	}
-	from, _ := Names(commitsOf(s.now), Commits{})
-	return found{former, g, "rollout of " + from + " aborted"}, nil
+	return found{former, g}, nil
 }
 
 // recordOf returns the newest record in which the narrowest rings of all have what they are given now; nil if there is none.

@@ -5,7 +5,8 @@
 // narrower rings get what the widest has.
 //
 // Undo never goes back to what was undone. A record that gave something back names the record that it went back to, and what
-// lies between the two is passed over from then on. An undo that was done already does nothing: it may be repeated, also by two
+// lies between the two is passed over from then on. It lists too what it took back, which nobody releases again until a person says so:
+// see [bundle.Undone]. An undo that was done already does nothing: it may be repeated, also by two
 // people at once. If a publication was cut off before its record was written, Undo gives back what the record names.
 package undo
 
@@ -50,12 +51,37 @@ type Options struct {
 	// To names the record to go back to, by its tag or by seven or more digits of its base or environment commit; with
 	// ClusterType also a release of that, see bundle.ParseReleaseQuery. Empty is the newest former content that is complete.
 	To string
-	// Reason is kept in the pause; empty says what was undone.
+	// Reason is kept in the pause and in the record.
 	Reason string
+	// Show, if not nil, is told what would be done before anything is; its error keeps it from being done. It may be told again, if
+	// another publisher was at work.
+	Show func(*Plan) error
 	// AllowEmpty takes all assignments away from cluster types that the former record does not have.
 	AllowEmpty bool
 	// NoPause leaves automation as it is.
 	NoPause bool
+}
+
+// Plan is what Undo and Abort are about to do. Its JSON form is an interface.
+type Plan struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	// Left and Former are as in Done.
+	Left    Commits  `json:"left"`
+	Former  Commits  `json:"former,omitzero"`
+	Changes []Change `json:"changes"` // sorted by cluster type
+}
+
+// Change is what becomes of the rings of a cluster type that have one release.
+type Change struct {
+	ClusterType string   `json:"clusterType"`
+	Rings       []string `json:"rings"` // narrowest first; the tag latest for agents without a ring
+	// From and To name releases by number and digest; To is empty if all assignments are taken away.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// FromCommit and ToCommit are their base commits.
+	FromCommit string `json:"fromCommit,omitempty"`
+	ToCommit   string `json:"toCommit,omitempty"`
 }
 
 // Done is what Undo and Abort did. Its JSON form is an interface.
@@ -103,7 +129,7 @@ func Undo(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 }
 
 // Abort gives the narrower rings what the widest ring has, and pauses the environment. Of o it uses Environment, ClusterType,
-// Reason and NoPause.
+// Reason, Show and NoPause.
 func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
 	return run(ctx, to, signers, o, opts, (*search).abort)
 }
@@ -112,7 +138,6 @@ func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options,
 type found struct {
 	former *bundle.VerifiedEnvironment
 	given  *publisher.Given
-	what   string // for the reason of the pause
 }
 
 func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
@@ -121,6 +146,9 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 	}
 	if len(o.Reason) > bundle.MaxReasonBytes {
 		return nil, usage.Errorf("the reason has %d bytes, at most %d are kept", len(o.Reason), bundle.MaxReasonBytes)
+	}
+	if o.Reason == "" {
+		return nil, usage.Errorf("the reason is missing: it is kept for those who find the environment paused")
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -146,8 +174,11 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		if done.Undone = true; f.former != nil {
 			done.Former = commitsOf(f.former.Record)
 		}
+		if err := s.takeBack(ctx, f.given, done); err != nil {
+			return nil, err
+		}
 		if pause == nil && !o.NoPause { // before anything is released: automation would bring the content again
-			if pause, err = o.pause(ctx, to, signers[0], at.Platform, f.what, opts); err != nil {
+			if pause, err = o.pause(ctx, to, signers[0], at.Platform, opts); err != nil {
 				return nil, err
 			}
 		}
@@ -181,11 +212,8 @@ func commitsOf(r bundle.EnvironmentRecord) Commits {
 }
 
 // pause switches automation off for the environment.
-func (o Options) pause(ctx context.Context, to oci.Location, key *keys.Key, platform, what string, opts publisher.PublishOptions) (*bundle.Decision, error) {
+func (o Options) pause(ctx context.Context, to oci.Location, key *keys.Key, platform string, opts publisher.PublishOptions) (*bundle.Decision, error) {
 	d := bundle.Decision{Action: bundle.Pause, Platform: platform, Environment: o.Environment, Reason: o.Reason}
-	if d.Reason == "" {
-		d.Reason = what
-	}
 	written, err := decisions.Write(ctx, to, opts.OCI, d, key, opts.Now())
 	if err != nil {
 		return nil, fmt.Errorf("pause: %w", err)

@@ -70,6 +70,18 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 		"rings: abort one cluster type":                 {rings: "y", steps: "a;b;advance;abort type=large", want: "drone: b b a a, large: a a a a"},
 		"rings: nothing to abort":                       {rings: "y", steps: "a;abort", want: "drone: a a a a, large: a a a a"},
 		"no rings to abort":                             {steps: "a;b;abort", err: "environment prod has no rings"},
+		"what was undone is not released again":         {steps: "a;b;undo;b", want: "drone: a, large: a"},
+		"nor without commits":                           {plain: true, steps: "a;b;undo;b", want: "drone: a, large: a"},
+		"nor by another commit":                         {steps: "a;b;undo;drone=b", want: "drone: a, large: a"},
+		"but with what mends it":                        {steps: "a;b;undo;drone=c", want: "drone: c, large: b"},
+		"but if a person says so":                       {steps: "a;b;undo;again;b", want: "drone: b, large: b"},
+		"but after an undo of the undo":                 {steps: "a;b;undo;undo to=" + commitOf("b") + ";b;renew", want: "drone: b, large: b"},
+		"nor after another undo, the first":             {steps: "a;b;undo;c;undo;b", want: "drone: a, large: a"},
+		"nor after another undo, the second":            {steps: "a;b;undo;c;undo;c", want: "drone: a, large: a"},
+		"nor after a renewal":                           {steps: "a;b;undo;a;renew;b", want: "drone: a, large: a"},
+		"nor of one cluster type":                       {steps: "a;b;undo type=drone;b", want: "drone: a, large: b"},
+		"rings: what was aborted is not released again": {rings: "y", steps: "a;b;advance;abort;b", want: "drone: a a a a, large: a a a a"},
+		"rings: a ring that has it keeps it":            {rings: "y", steps: "a;b;advance;undo ring=early;b", want: "drone: b a a a, large: b a a a"},
 		"rings: to a commit that a ring never had":      {rings: "y", steps: "a;b;c;undo to=" + commitOf("b"), want: "drone: b a a a, large: b a a a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,6 +99,8 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 					w.fails["drone"] = true
 				case step == "mend":
 					w.fails["drone"] = false
+				case step == "again":
+					w.opts.Again = w.now
 				case step[0] == '+':
 					w.texts[step[1:]] = ""
 				case step[0] == '-':
@@ -118,12 +132,13 @@ func TestAnUndoSaysWhatItDidAndPauses(t *testing.T) {
 	rd := w.reader()
 	before, err := rd.Type(t.Context(), "drone")
 	require.NoError(t, err)
-	done, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod"}, w.opts)
+	done, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod", Reason: "because"}, w.opts)
 	require.NoError(t, err)
 	require.True(t, done.Undone)
 	require.Equal(t, bad.Tag(), done.Left.Record)
 	require.Equal(t, former.Tag(), done.Former.Record)
-	require.Equal(t, "undone: commit "+commitOf("b")[:12]+", back to commit "+commitOf("a")[:12], w.paused())
+	require.Equal(t, "because", w.paused())
+	require.Equal(t, []bundle.Undone{{At: w.record().IssuedAt, BaseCommit: commitOf("b"), Contents: w.record().Undone[0].Contents, Reason: "because"}}, w.record().Undone)
 
 	r := w.record()
 	require.Equal(t, former.BaseCommit, r.BaseCommit)
@@ -139,7 +154,7 @@ func TestAnUndoSaysWhatItDidAndPauses(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, first.Tree, after.Verified.Tree, "the same blob")
 
-	again, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod"}, w.opts)
+	again, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod", Reason: "because"}, w.opts)
 	require.NoError(t, err)
 	require.False(t, again.Undone)
 	require.Nil(t, again.Pause)
@@ -292,7 +307,7 @@ func TestAnUndoWithSeveralSignersWaitsForTheOthers(t *testing.T) {
 		require.NoError(t, pending.Sign(t.Context(), []*keys.Key{ben}))
 		require.True(t, pending.Complete())
 		require.NotContains(t, w.has(), "b")
-		done, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod"}, w.opts)
+		done, err := undo.Undo(t.Context(), w.loc, w.keys, undo.Options{Environment: "prod", Reason: "because"}, w.opts)
 		require.NoError(t, err)
 		require.False(t, done.Undone)
 	}

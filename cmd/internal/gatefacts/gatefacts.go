@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -29,6 +30,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -146,7 +148,7 @@ func (f *Facts) Judge(ctx context.Context, ask Ask) (gate.Verdict, error) {
 
 // firstRules are those of the gate of the first environment in a chain: no environment has proved the commit before. Approvals are among
 // them to be refused, and not passed over.
-var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleRemovals, gate.RuleAutomation}
+var firstRules = []string{gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleRemovals, gate.RuleUndone, gate.RuleAutomation}
 
 // judge returns the verdict on a question, for the first environment of a chain with firstRules alone.
 func judge(q gate.Question) gate.Verdict {
@@ -181,8 +183,28 @@ func (f *Facts) first(ctx context.Context, q gate.Question) (gate.Question, erro
 	q.Candidate = &gate.Candidate{Platform: cmp.Or(f.Platform, publisher.DefaultPlatform), BaseCommit: q.Commit}
 	q.Cohort = gate.Cohort{AsOf: q.Now} // no clusters are counted
 	var err error
-	q.Decisions, err = f.decided(ctx, q.Policy, q.Candidate.Platform, q.Now)
+	if q.Undone, err = f.undone(ctx, q); err == nil {
+		q.Decisions, err = f.decided(ctx, q.Policy, q.Candidate.Platform, q.Now)
+	}
 	return q, err
+}
+
+// undone returns what was taken back from the environment that is to get something, as its newest record has it.
+func (f *Facts) undone(ctx context.Context, q gate.Question) ([]bundle.Undone, error) {
+	store, err := f.Location.Open(f.Options)
+	if err != nil {
+		return nil, err
+	}
+	warn := f.Warn
+	if warn == nil {
+		warn = func(string, ...any) {}
+	}
+	reader := standing.New(f.Location, store, f.Signers, q.Now, cmp.Or(f.Platform, publisher.DefaultPlatform), q.Policy.Environment, warn)
+	record, err := reader.Record(ctx)
+	if err != nil || record.Verified == nil {
+		return nil, err
+	}
+	return record.Verified.Record.Undone, nil
 }
 
 var wholeCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
@@ -223,6 +245,9 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 		return q, err
 	}
 	if err := g.clusters(ctx); err != nil {
+		return q, err
+	}
+	if q.Undone, err = f.undone(ctx, q); err != nil {
 		return q, err
 	}
 	q.Decisions, err = f.decided(ctx, ask.Policy, cmp.Or(f.Platform, g.history.Platform), q.Now)

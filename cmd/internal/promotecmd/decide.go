@@ -228,7 +228,7 @@ func newOverrideCommand() *cobra.Command {
 		Use:   "override [PLATFORM] --environment NAME [--ring NAME] --rule NAME --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
 		Short: "Let a commit pass in spite of rules",
 		Long: `Let the commit that is to enter an environment pass in spite of the rules that --rule names, which "wherry gate check" lists.
-It takes the place of your earlier override of the same content. The rules published, complete and pinned cannot be overridden.` +
+It takes the place of your earlier override of the same content. The rules published, complete, pinned and undone cannot be overridden.` +
 			decideHelp + flags.SignerHelp + decideExits,
 		Example: `  wherry gate override -e prod --rule soak --rule reported --reason "security fix" --expires 2d --key anna.key`,
 		Args:    cobra.MaximumNArgs(1),
@@ -281,7 +281,7 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 			continue
 		}
 		err := fmt.Errorf("--rule: unknown rule %q", rule)
-		if slices.Contains([]string{gate.RulePublished, gate.RuleComplete, gate.RulePinned}, rule) {
+		if slices.Contains([]string{gate.RulePublished, gate.RuleComplete, gate.RulePinned, gate.RuleUndone}, rule) {
 			err = fmt.Errorf("--rule: %q cannot be overridden", rule)
 		}
 		return said, cli.Fail(cli.Usage, err, "allowed: "+strings.Join(overridable, ", "))

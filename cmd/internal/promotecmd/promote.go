@@ -262,6 +262,7 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 		},
 		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
 		Paused:  p.paused(facts),
+		Again:   p.again(facts),
 		Pause:   p.pause,
 		Access:  func(at string) promote.Access { return p.access(cmd, at) },
 	}, nil

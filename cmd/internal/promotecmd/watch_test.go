@@ -86,8 +86,8 @@ func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
 			next, has  string
 		}{
 			{"a person", "sale", func() []string { return w.rollout("pause", "prod", "--reason", "sale") }, "two", "one"},
-			{"an undo", "orders fail", func() []string { return w.rollout("undo", "prod", "--reason", "orders fail") }, "three", "one"},
-			{"a promotion of something older", "promotion of the older commit two", func() []string { return w.promote("--to", "prod", "--commit", w.commits["two"]) }, "four", "two"},
+			{"an undo", "orders fail", func() []string { return w.rollout("undo", "prod", "--yes", "--reason", "orders fail") }, "three", "one"},
+			{"a promotion of something older", "promotion of the older commit one", func() []string { return w.promote("--to", "prod", "--commit", w.commits["one"]) }, "four", "one"},
 		} {
 			l.said()
 			w.must(c.pause()...)
@@ -99,6 +99,38 @@ func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
 			w.pass(6 * time.Minute)
 			require.Equal(w.t, c.next, w.has("prod"))
 		}
+	})
+}
+
+func TestWhatWasUndoneStaysOutUntilAPersonSaysAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.push("one")
+		w.pass(6 * time.Minute)
+		w.push("two")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "two", w.has("prod"))
+		pinned := w.RunGit("show", "prod:base-repo.yaml")
+		w.must(w.rollout("undo", "prod", "--yes", "--reason", "orders fail")...)
+		w.must(w.rollout("resume", "prod")...)
+		l.said()
+		w.pass(3 * time.Hour)
+		require.Equal(w.t, "one", w.has("prod"), "git still pins what was undone")
+		require.Equal(w.t, pinned, w.RunGit("show", "prod:base-repo.yaml"))
+		require.Len(w.t, l.said("was undone at"), 1, "it is said once")
+
+		// A person mends the pin alone. Dev still has what was undone, and its gate passes.
+		w.Commit("prod", "base-repo.yaml", strings.ReplaceAll(pinned, w.full("two"), w.full("one")))
+		w.pass(3 * time.Hour)
+		require.Equal(w.t, "one", w.has("prod"))
+		require.Contains(w.t, w.RunGit("show", "prod:base-repo.yaml"), w.full("one"))
+		require.Contains(w.t, w.fails(w.promote("--to", "prod")...), "prod: held: undone: commit "+w.full("two")[:12]+" was undone at")
+
+		w.must(w.rollout("resume", "prod", "--again")...)
+		w.pass(12 * time.Minute)
+		require.Equal(w.t, "two", w.has("prod"))
 	})
 }
 

@@ -281,6 +281,12 @@ func (w *world) has(environment string) string {
 	return w.named(w.record(environment).BaseCommit)
 }
 
+// full returns the whole name of the commit with a content.
+func (w *world) full(content string) string {
+	w.t.Helper()
+	return strings.TrimSpace(w.RunGit("rev-parse", w.commits[content]))
+}
+
 // named puts the contents of commits in the places of their names.
 func (w *world) named(text string) string {
 	for content, commit := range w.commits {

@@ -81,13 +81,14 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	opts.Parallel, opts.Now = publisher.DefaultParallel, cli.Now
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.Source.Cache.Trim()
-	var pause *decisions.Pause
-	if !p.PausedToo {
-		if pause, err = p.pause(cmd, loaded); err != nil {
-			return nil, flags.RegistryFailure(err, p.To)
-		}
-		opts.Paused = pause != nil
+	pause, again, err := p.decided(cmd, loaded)
+	if err != nil {
+		return nil, flags.RegistryFailure(err, p.To)
 	}
+	if p.PausedToo {
+		pause = nil
+	}
+	opts.Paused, opts.Again = pause != nil, again
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -111,17 +112,24 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		cmd.PrintErrf("note: no release was made, so the message is kept nowhere\n")
 	}
 	p.TellHub(cmd, done)
-	if err := conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet); err != nil || pause == nil {
+	if err := conclude(cmd, done, p.To, p.TrustFile, p.Source.Strict, p.Quiet); err != nil {
 		return done, err
 	}
-	return done, refused(cmd, done, *pause, p.To)
+	switch {
+	case pause != nil:
+		return done, refused(cmd, done, *pause, p.To)
+	case done.Undone != nil:
+		return done, cli.Fail(cli.No, fmt.Errorf("%s: %s; it was not published again", done.Environment, show.Line(done.Undone.String())),
+			fmt.Sprintf("mend it in git; or wherry rollout resume %s --environment %s --again lets it be released again", p.To, done.Environment))
+	}
+	return done, nil
 }
 
-// pause returns why the environment is paused; nil if it is not.
-func (p *Publication) pause(cmd *cobra.Command, loaded *platform.Loaded) (*decisions.Pause, error) {
+// decided returns why the environment is paused, nil if it is not, and until when what was undone may be released again.
+func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded) (_ *decisions.Pause, again time.Time, _ error) {
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
-		return nil, err
+		return nil, again, err
 	}
 	signers := p.Options.Trust
 	if !signers.Documented() {
@@ -131,15 +139,16 @@ func (p *Publication) pause(cmd *cobra.Command, loaded *platform.Loaded) (*decis
 		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
 	})
 	if err != nil {
-		return nil, fmt.Errorf("publish to %s: %w", p.To, err)
+		return nil, again, fmt.Errorf("publish to %s: %w", p.To, err)
 	}
-	pause, is := decisions.Paused(found, decisions.Trust{
+	judge := decisions.Trust{
 		Platform: cmp.Or(loaded.Model.PlatformName(), p.Options.Platform, publisher.DefaultPlatform), Policy: policy, Releases: signers, Now: time.Now(),
-	})
-	if !is {
-		return nil, nil
 	}
-	return &pause, nil
+	pause, is := decisions.Paused(found, judge)
+	if !is {
+		return nil, decisions.Again(found, judge), nil
+	}
+	return &pause, again, nil
 }
 
 // refused returns the error for what was not published because of a pause, if there is anything.

@@ -73,7 +73,8 @@ does not exit with 0 has nothing published, and the exit code is 4.
 all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
 
 While the environment is paused ("wherry rollout pause", or after an undo), what is there is renewed, and new content is
-refused with exit code 5, unless --paused-too says otherwise.
+refused with exit code 5, unless --paused-too says otherwise. What was undone is refused with exit code 1, until
+"wherry rollout resume --again".
 
 -m keeps a message in the releases that are made, in one line: "wherry releases" shows it, and so do many registries.
 

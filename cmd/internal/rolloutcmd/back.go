@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -91,13 +92,14 @@ func (s *signing) publishOptions() publisher.PublishOptions {
 // backing holds the flags of undo and abort.
 type backing struct {
 	signing
-	options undo.Options
+	options     undo.Options
+	yes, dryRun bool
 }
 
 func newUndoCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
-		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--to COMMIT] [--key FILE | --signer cosign:URI]",
+		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
 		Short: "Give an environment, a cluster type or a ring its former content back",
 		Long: `Give an environment, a cluster type or a ring its former content back, and pause the environment.
 
@@ -112,15 +114,16 @@ off. It never goes back to what was undone. --to goes further back, or forward a
 environment's branch, by seven digits or more, to a record by its tag such as s0-1795262400, or with
 --cluster-type to a release of it. It may name what is incomplete, which is never chosen without it.
 
-The environment is paused first, so that no automation brings the content again: mend what is wrong in git, then run
-"wherry rollout resume". A commit in git that reverts the change does the same when it is published.
+The plan is shown first, and done after a yes, or with --yes. The environment is paused before anything is released: mend
+what is wrong in git, then run "wherry rollout resume". What was undone stays out after that too, whatever git pins, until a
+person says "wherry rollout resume --again".
 
 ` + exitHelp + `
 
 ` + flags.SignerHelp,
 		Example: `  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --reason "orders fail" --key cosign.key
-  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --key cosign.key
-  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --to 3f2a9c1 --key cosign.key`,
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --reason "orders fail" --key cosign.key
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --to 3f2a9c1 --reason "orders fail" --dry-run --key cosign.key`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
 	}
@@ -138,10 +141,13 @@ The environment is paused first, so that no automation brings the content again:
 func newAbortCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
-		Use:   "abort [LOCATION] [--environment NAME] [--cluster-type TYPE] [--key FILE | --signer cosign:URI]",
+		Use:   "abort [LOCATION] [--environment NAME] [--cluster-type TYPE] --reason TEXT [--key FILE | --signer cosign:URI]",
 		Short: "Stop a rollout: give the narrower rings what the widest has",
 		Long: `Stop a rollout: give the narrower rings what the widest ring has, in new releases that refer to the same files, and
 pause the environment. Where all rings have the same, nothing is done.
+
+The plan is shown first, and done after a yes, or with --yes. What was taken back stays out after "wherry rollout resume" too,
+until a person says "wherry rollout resume --again".
 
 ` + exitHelp + `
 
@@ -161,7 +167,10 @@ signatures, which "wherry sign" adds: then nothing changes on clusters before.`
 
 func (b *backing) addReason(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&b.options.Reason, "reason", "", "keep this `TEXT` in the pause (default what is undone)")
+	f.StringVar(&b.options.Reason, "reason", "", "keep this `TEXT` for those who find the environment paused (required)")
+	_ = cmd.MarkFlagRequired("reason")
+	f.BoolVar(&b.yes, "yes", false, "do not ask")
+	f.BoolVar(&b.dryRun, "dry-run", false, "show the plan alone")
 	f.StringVar(&b.options.ClusterType, "cluster-type", "", "only this `TYPE` of clusters (default all)")
 	cli.NotEmpty(cmd, "reason", "cluster-type")
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
@@ -171,12 +180,18 @@ func (b *backing) run(cmd *cobra.Command, args []string, do undoing, aborts bool
 	if err := b.open(cmd, args); err != nil {
 		return err
 	}
-	b.options.Environment = b.environment
+	if !b.yes && !b.dryRun && !prompt.IsTerminal() {
+		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to do it: this is not a terminal"), "give --dry-run to see the plan, and --yes to do it")
+	}
+	b.options.Environment, b.options.Show = b.environment, func(p *undo.Plan) error { return b.agree(cmd, p) }
 	done, err := do(cmd.Context(), b.to, b.keys, b.options, b.publishOptions())
 	if done != nil {
 		for _, w := range done.Warnings {
 			cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 		}
+	}
+	if errors.Is(err, errDryRun) {
+		return nil
 	}
 	if err != nil {
 		return b.explain(err)
@@ -187,10 +202,64 @@ func (b *backing) run(cmd *cobra.Command, args []string, do undoing, aborts bool
 	return b.conclude(cmd, done, aborts)
 }
 
+// errDryRun ends what is only planned.
+var errDryRun = errors.New("a plan alone")
+
+// agree shows what is planned, and asks at the terminal.
+func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
+	left, former := undo.Names(p.Left, p.Former)
+	if p.Former.Record == "" {
+		former = "what the widest ring has"
+	}
+	out := cmd.ErrOrStderr()
+	if b.dryRun {
+		out = cmd.OutOrStdout()
+	}
+	if b.dryRun && b.format != "table" {
+		if err := cli.Print(out, b.format, p, nil); err != nil {
+			return err
+		}
+		return errDryRun
+	}
+	fmt.Fprintf(out, "%s: from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), left, former)
+	err := cli.Print(out, "table", nil, func(w io.Writer) {
+		cli.Row(w, "CLUSTER TYPE", "RINGS", "HAS", "GETS")
+		for _, c := range p.Changes {
+			cli.Row(w, c.ClusterType, strings.Join(c.Rings, ","), ofCommit(c.From, c.FromCommit), ofCommit(c.To, c.ToCommit))
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case b.dryRun:
+		return errDryRun
+	case b.yes:
+		return nil
+	}
+	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), "Pause the environment, and do this?")
+	if err == nil && !yes {
+		return cli.Fail(cli.No, errors.New("nothing was changed"), "")
+	}
+	return err
+}
+
+// ofCommit names a release with its base commit.
+func ofCommit(release, commit string) string {
+	if release == "" {
+		return "nothing"
+	}
+	if commit == "" {
+		return release
+	}
+	return release + " of " + commit[:min(len(commit), 7)]
+}
+
 // explain gives an error its exit code and hint.
 func (b *backing) explain(err error) error {
 	var empties *undo.EmptiesError
 	switch {
+	case errors.As(err, new(*cli.Error)):
+		return err
 	case errors.As(err, &empties):
 		return cli.Fail(cli.No, err, "--allow-empty deletes them, --cluster-type gives back another cluster type alone")
 	case errors.Is(err, undo.ErrNoFormer):

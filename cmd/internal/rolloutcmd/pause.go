@@ -31,6 +31,7 @@ type undoing func(ctx context.Context, to oci.Location, signers []*keys.Key, o u
 type pausing struct {
 	signing
 	reason string
+	again  bool
 }
 
 func newPauseCommand() *cobra.Command {
@@ -62,22 +63,27 @@ The exit code is 0 if the environment is paused.
 func newResumeCommand() *cobra.Command {
 	var p pausing
 	cmd := &cobra.Command{
-		Use:   "resume [LOCATION] [--environment NAME] [--reason TEXT] [--key FILE | --signer cosign:URI]",
+		Use:   "resume [LOCATION] [--environment NAME] [--again] [--reason TEXT] [--key FILE | --signer cosign:URI]",
 		Short: "Let automation go on in an environment",
 		Long: `Let automation go on in an environment that was paused, by a person or by an undo. It says what the environment has:
-what is pinned in git may be something else, and is published again by the next "wherry publish", "wherry promote" or
+what is pinned in git may be something else, and is published by the next "wherry publish", "wherry promote" or
 their --watch. So mend what was wrong in git first; "wherry plan" shows what would change.
+
+What was undone or aborted is not released again, whatever git pins: publish and promote exit with 1, and the gates of
+rings say no. --again lets all of it come again.
 
 The exit code is 0 if the environment is not paused.
 
 ` + flags.SignerHelp,
-		Example: `  wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --key cosign.key`,
-		Args:    cobra.MaximumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Resume) },
+		Example: `  wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --key cosign.key
+  wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --again --reason "it was the network" --key cosign.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Resume) },
 	}
 	p.addTo(cmd)
 	p.signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&p.reason, "reason", "", "keep this `TEXT` in the decision")
+	cmd.Flags().BoolVar(&p.again, "again", false, "let what was undone be released again")
 	return cmd
 }
 
@@ -96,6 +102,9 @@ type paused struct {
 	IssuedAt          time.Time `json:"issuedAt,omitzero"`
 	// Pinned is the base commit that git pins for the environment, if the command runs in the platform's repository. Resume tells it.
 	Pinned string `json:"pinned,omitempty"`
+	// Undone is what was undone and stays out; Again is true if it may be released again.
+	Undone []bundle.Undone `json:"undone,omitempty"`
+	Again  bool            `json:"again,omitempty"`
 }
 
 func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) error {
@@ -109,7 +118,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	}
 	done := paused{
 		Platform: name, Environment: p.environment, Paused: action == bundle.Pause,
-		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, IssuedAt: record.IssuedAt,
+		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, IssuedAt: record.IssuedAt, Undone: record.Undone, Again: p.again,
 	}
 	found, err := decisions.Read(ctx, p.to, p.registry.Options(), p.environment, nil)
 	if err != nil {
@@ -129,7 +138,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	if was, is := decisions.Paused(found, judge); is {
 		done.Was = &was
 	}
-	d := bundle.Decision{Action: action, Platform: name, Environment: p.environment, Reason: p.reason, IssuedAt: at.UTC().Truncate(time.Second)}
+	d := bundle.Decision{Action: action, Platform: name, Environment: p.environment, Reason: p.reason, Again: p.again, IssuedAt: at.UTC().Truncate(time.Second)}
 	if _, err := decisions.Write(ctx, p.to, p.registry.Options(), d, p.keys[0], now); err != nil {
 		return flags.RegistryFailure(err, p.to)
 	}
@@ -157,6 +166,13 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 // tellNext prints what happens after a resume.
 func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string) {
 	const next = "the next wherry promote or wherry publish releases what git has, and wherry plan shows what that changes"
+	for _, u := range done.Undone {
+		if done.Again {
+			cmd.PrintErrf("note: %s; it may be released again\n", show.Line(u.String()))
+			continue
+		}
+		cmd.PrintErrf("note: %s; it is not released again, whatever git has, unless you resume with --again\n", show.Line(u.String()))
+	}
 	switch {
 	case done.Pinned == "":
 		cmd.PrintErrf("note: it has %s; %s\n", has, next)
