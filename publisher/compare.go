@@ -68,6 +68,9 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
 		p.Warn("publishing would be refused: %v", err)
 	}
+	if c.Done.Unproved, err = p.unproved(ctx, plans); err != nil {
+		return err
+	}
 	p.opts.Fleet = &c.Fleet
 	c.Done.Checks = append(p.judgeRemovals(plans), p.judgePlans(c.Result.Checks, plans)...)
 	c.Done.Warnings = p.warnings.list

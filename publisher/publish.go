@@ -78,6 +78,8 @@ type PublishOptions struct {
 	AllowEmpty bool
 	// AllowRemovals publishes also what takes more assignments away than the platform's MaxRemoved says.
 	AllowRemovals bool
+	// Below is the environment below this one in the chain of its PromotionPolicy; see Published.Unproved. It may be empty.
+	Below string
 	// Strict publishes nothing unless everything can be published.
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.
@@ -334,6 +336,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if p.opts.Paused || undone != nil {
 		done, err := p.runPaused(ctx, plans, record)
 		done.Undone = undone
+		return done, err
+	}
+	if done.Unproved, err = p.unproved(ctx, plans); err != nil {
 		return done, err
 	}
 	if err := p.checkPlan(result.Checks, plans, so); err != nil {

@@ -207,7 +207,7 @@ spec: {anything: [goes]}
 	require.Equal(t, []Environment{{"dev", finding.Position{File: "a.yaml", Line: 2}, kinds.Repository{Repo: "r", Branch: "b", Path: "p"}}}, m.Environments())
 	require.Equal(t, []BaseRepo{
 		{Name: "global", Position: finding.Position{File: "a.yaml", Line: 14}},
-		{"main", finding.Position{File: "a.yaml", Line: 9}, kinds.Repository{Repo: "r2", Branch: "b2", Path: "p2"}, "abc"},
+		{"main", finding.Position{File: "a.yaml", Line: 9}, kinds.Repository{Repo: "r2", Branch: "b2", Path: "p2"}, "abc", true},
 	}, m.BaseRepos())
 	require.Equal(t, []WorkloadRegistration{{"reg", finding.Position{File: "a.yaml", Line: 18}, kinds.Repository{Repo: "r3", Branch: "b3", Path: "p3"}, "team"}}, m.Registrations())
 	require.Equal(t, "coffee", m.PlatformName())

@@ -119,6 +119,8 @@ type BaseRepo struct {
 	finding.Position
 	kinds.Repository
 	Commit string // empty if it is not pinned
+	// Pinned is true if the object names a commit, also if the base is read from elsewhere.
+	Pinned bool
 }
 
 // GitOpsRepo names the branch that the rendered files of the environment are committed to.
@@ -195,7 +197,7 @@ func (m *Model) add(o kinds.Object) {
 	case *kinds.Environment:
 		m.environments[o.Metadata.Name] = Environment{Name: o.Metadata.Name, Position: o.At, ControlPlane: o.Spec.ControlPlane}
 	case *kinds.BaseRepo:
-		m.baseRepos[o.Metadata.Name] = BaseRepo{Name: o.Metadata.Name, Position: o.At, Repository: o.Spec.Repository, Commit: o.Spec.Commit}
+		m.baseRepos[o.Metadata.Name] = BaseRepo{Name: o.Metadata.Name, Position: o.At, Repository: o.Spec.Repository, Commit: o.Spec.Commit, Pinned: o.Spec.Commit != ""}
 	case *kinds.WorkloadRegistration:
 		m.registrations[o.Metadata.Name] = WorkloadRegistration{
 			Name: o.Metadata.Name, Position: o.At, Workload: o.Spec.Workload, Workspace: o.Spec.Workspace,

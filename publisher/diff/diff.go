@@ -45,6 +45,9 @@ type Difference struct {
 	// Checks are the PlatformChecks about publications, and the bound on removals, that do not accept this one. Any that is not
 	// a warning stops it.
 	Checks []check.Judgement `json:"checks,omitempty"`
+	// Unproved lists the workloads that would be published with content that the environment below in the chain does not run: no gate
+	// has judged it.
+	Unproved []Unproved `json:"unproved,omitempty"`
 	// Shared lists what was read from a commit, and not from the work tree here, which has other files: these would not be
 	// published.
 	Shared []SharedFiles `json:"shared,omitempty"`
@@ -52,6 +55,28 @@ type Difference struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Impact counts clusters, bytes and restarts.
 	Impact *impact.Facts `json:"impact,omitempty"`
+}
+
+// Unproved is a workload with content that the environment below in the chain does not run. Its JSON form is an interface.
+type Unproved struct {
+	Workspace string `json:"workspace,omitempty"`
+	Workload  string `json:"workload"`
+	Version   string `json:"version,omitempty"`
+	// Content is an artifact or a source that the environment below lacks, if Version does not tell.
+	Content string `json:"content,omitempty"`
+	Below   string `json:"below"`
+}
+
+// String is "menu 2.4.1: not in stage".
+func (u Unproved) String() string {
+	text := u.Workload
+	if u.Version != "" {
+		text += " " + u.Version
+	}
+	if u.Content != "" {
+		text += " (" + u.Content + ")"
+	}
+	return text + ": not in " + u.Below
 }
 
 // SharedFiles are files of a work tree that are not as the commit has them from which a base, or an app team's source, was read.

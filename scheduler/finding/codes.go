@@ -36,6 +36,7 @@ const (
 	CodePromotion    = "E1020"
 	CodeUnreachable  = "E1021"
 	CodeNearKind     = "E1022"
+	CodeUnpinnedBase = "W1023"
 
 	// References between objects.
 	CodeNoTemplate         = "E1101"

@@ -113,6 +113,12 @@ func (l *linter) promotions() {
 		return
 	}
 	l.found = append(l.found, unknownEnvironments(p.policy, l.environmentNames())...)
+	for _, b := range l.model.BaseRepos() {
+		if p.Below() != "" && !b.Pinned {
+			l.add(finding.CodeUnpinnedBase, b.Position, "write the commit that it is to have into spec.commit, which wherry promote moves from then on",
+				"environment %q gets each new commit of base %q without a gate, although commits come to it from %s: its BaseRepo names no commit", p.Environment, b.Name, p.Below())
+		}
+	}
 	if len(p.read.Rings) < 2 || len(p.clusters) == 0 || p.ringGate().Line == 0 {
 		return
 	}

@@ -82,6 +82,41 @@ func TestEnvironmentsOfAPolicyThatNobodyHas(t *testing.T) {
 	require.Empty(t, PromotionOf(modelOf(t, "dev", "")).AcrossEnvironments([]string{"dev"}, nil), "without a policy")
 }
 
+func TestAnEnvironmentOfAChainThatFollowsABranch(t *testing.T) {
+	base := func(commit string) string {
+		return "---\napiVersion: scheduler.kalypso.io/v1alpha1\nkind: BaseRepo\nmetadata: {name: main}\nspec: {repo: https://example.com/p, branch: main, path: .," + commit + "}\n"
+	}
+	chain := promotionPolicy("  chain: [dev, prod]\n")
+	const follows = `W1023 p.yaml:7: environment "prod" gets each new commit of base "main" without a gate, although commits come to it from dev: its BaseRepo names no commit (write the commit that it is to have into spec.commit, which wherry promote moves from then on)`
+	for _, c := range []struct {
+		name, environment, text string
+		elsewhere               bool
+		want                    []string
+	}{
+		{name: "no commit", environment: "prod", text: chain + base(""), want: []string{follows}},
+		{name: "a commit", environment: "prod", text: chain + base("commit: 3f2a9c1")},
+		{name: "a commit, and a base that is read from elsewhere", environment: "prod", text: chain + base("commit: 3f2a9c1"), elsewhere: true},
+		{name: "the first of the chain", environment: "dev", text: chain + base("")},
+		{name: "no chain", environment: "prod", text: base("")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := modelOf(t, c.environment, c.text)
+			if c.elsewhere {
+				m.ForgetBaseCommit()
+			}
+			report, err := Run(context.Background(), m, Options{})
+			require.NoError(t, err)
+			var got []string
+			for _, f := range texts(report.Findings) {
+				if strings.HasPrefix(f, finding.CodeUnpinnedBase) {
+					got = append(got, f)
+				}
+			}
+			require.Equal(t, c.want, got)
+		})
+	}
+}
+
 func TestRingGatesThatNobodyCanPass(t *testing.T) {
 	policy := func(fields string) string {
 		return promotionPolicy("  environments:\n    - name: dev\n      rings: [canary, wide]\n      " + fields + "\n")

@@ -225,6 +225,9 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	}
 	loaded := planned.Loaded
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	if policy, err := loaded.Model.Promotion(); err == nil { // lint tells of mistakes
+		opts.Below = policy.Below()
+	}
 	opts.Parallel = publisher.DefaultParallel
 	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, deltacmd.Command()
 	defer p.source.Cache.Trim()

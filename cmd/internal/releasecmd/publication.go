@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // Publication is what [PublishEnvironment] publishes. Source, Place, To and Keys are required.
@@ -81,7 +82,12 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	opts.Parallel, opts.Now = publisher.DefaultParallel, cli.Now
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.Source.Cache.Trim()
-	pause, again, err := p.decided(cmd, loaded)
+	policy, err := loaded.Model.Promotion()
+	if err != nil {
+		return nil, flags.RegistryFailure(err, p.To)
+	}
+	opts.Below = policy.Below()
+	pause, again, err := p.decided(cmd, loaded, policy)
 	if err != nil {
 		return nil, flags.RegistryFailure(err, p.To)
 	}
@@ -92,6 +98,9 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	for _, u := range done.Unproved {
+		cmd.PrintErrf("warning: %s\n", show.Line(u.String()))
 	}
 	if err != nil {
 		for _, ct := range done.ClusterTypes {
@@ -126,11 +135,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 }
 
 // decided returns why the environment is paused, nil if it is not, and until when what was undone may be released again.
-func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded) (_ *decisions.Pause, again time.Time, _ error) {
-	policy, err := loaded.Model.Promotion()
-	if err != nil {
-		return nil, again, err
-	}
+func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded, policy promotion.Policy) (_ *decisions.Pause, again time.Time, _ error) {
 	signers := p.Options.Trust
 	if !signers.Documented() {
 		signers = trust.PinnedBy(p.Keys)

@@ -33,6 +33,9 @@ func Markdown(d *diff.Difference) []byte {
 	for _, text := range sharedFiles(d) {
 		fmt.Fprintf(&c, "\n**Not published:** %s\n", escaped(text))
 	}
+	for _, u := range d.Unproved {
+		fmt.Fprintf(&c, "\n**No gate judged:** %s\n", escaped(u.String()))
+	}
 	for _, text := range siteCosts(d) {
 		fmt.Fprintf(&c, "\n**Site values:** %s\n", escaped(text))
 	}

@@ -188,6 +188,9 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Dropping {
 		fmt.Fprintf(b, "\n! registration %s keeps what it has\n%s", show.Line(u.Registration), firstLines(u.Error))
 	}
+	for _, u := range d.Unproved {
+		fmt.Fprintf(b, "\n! %s\n", show.Line(u.String()))
+	}
 	for _, f := range d.FailedPolicies {
 		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))
 	}
