@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -139,6 +140,19 @@ func (h *history) isAncestor(ctx context.Context, a, b string) (bool, error) {
 	}
 	out, err := h.run(ctx, "rev-list", "--count", "--max-count=1", a, "^"+b)
 	return out == "0", err
+}
+
+// Between returns the commits of an environment's base that are in the history of b and not in that of a, the newest first, and how many
+// more there are. There are none if the base does not have one of the two any more. The error wraps ErrNoBase for an environment
+// without a BaseRepo called main.
+func Between(ctx context.Context, target *platform.Loaded, s platform.Source, a, b string) (listed []Commit, more int, err error) {
+	base, err := baseOf(target)
+	if err != nil {
+		return nil, 0, err
+	}
+	h := &history{access: func(at string) Access { return Access{URL: at} }, base: base, mirrors: s.Mirrors, timeout: s.Timeout}
+	defer h.close()
+	return h.between(ctx, a, b)
 }
 
 // maxListed bounds the commits that are listed.

@@ -31,8 +31,9 @@ import (
 
 const decideHelp = `
 
-The candidate is what the newest record of the environment below has, or with --ring what the ring before has. It is shown, and
-the decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
+The candidate is what the newest record of the environment below has, or with --ring what the ring before has. It is shown with
+the commits that come along and the assignments and versions that would change, for which the environment is rendered. The
+decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
 --commit, the command fails if the candidate has another commit by now.
 
 What the gate says is shown too, with the hub of --hub or the settings. A member of the group with a public key in the policy
@@ -59,6 +60,7 @@ type facts struct {
 	place    string
 	loc      oci.Location
 	platform string // empty for one without a Platform object
+	loaded   *platform.Loaded
 	policy   promotion.Policy
 	trust    decisions.Trust
 }
@@ -100,7 +102,7 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 	if err != nil {
 		return nil, err
 	}
-	f.platform = loaded.Model.PlatformName()
+	f.loaded, f.platform = loaded, loaded.Model.PlatformName()
 	f.trust = decisions.Trust{
 		Platform: cmp.Or(f.platform, publisher.DefaultPlatform), Policy: f.policy, Releases: signers, Now: time.Now().UTC(),
 	}
@@ -327,6 +329,7 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	said.Platform, said.Environment = d.trust.Platform, d.policy.Environment
 	said.From, said.BaseCommit, said.Contents = c.Environment, c.BaseCommit, bundle.DecisionContents(c.Contents)
 	d.show(cmd, c)
+	d.showChanges(cmd, c)
 	found, err := d.found(cmd, decisions.Read)
 	if err != nil {
 		return err

@@ -6,8 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -27,6 +29,21 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 		}
 		return nil
 	}
+}
+
+// Changes renders an environment, and returns what publishing it would change.
+func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) (*diff.Difference, error) {
+	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
+	if err != nil {
+		return nil, err
+	}
+	opts.Cache, opts.Packed, opts.Parallel = source.Cache.Get(), built.Packed, publisher.DefaultParallel
+	opts.EnvironmentCommit, opts.Source, opts.DeltaCommand = built.Loaded.EnvironmentCommit, built.Loaded.Source, deltacmd.Command()
+	d, err := publisher.Compare(cmd.Context(), built, to, signers, opts)
+	if err != nil {
+		return nil, flags.RegistryFailure(err, to)
+	}
+	return d, nil
 }
 
 // Removals renders an environment, and returns what publishing it would remove beyond the platform's bound, for people.
