@@ -57,7 +57,7 @@ func (s *site) queued() int {
 
 func collect(t *testing.T, s *site, h *hub.Hub, accepted, duplicates int) {
 	t.Helper()
-	got, err := h.Collect(context.Background(), s.opts.ReportStore)
+	got, err := h.Collect(context.Background(), "registry", s.opts.ReportStore)
 	require.NoError(t, err)
 	require.Empty(t, got.Rejected)
 	require.Equal(t, accepted, got.Accepted)
@@ -179,14 +179,14 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 		s.opts.ReportStore = reports
 		left := n
 		cut = s.cutShort(&left)
-		_, err := h.Collect(t.Context(), reports)
+		_, err := h.Collect(t.Context(), "registry", reports)
 		require.NoError(t, err)
 		cut = s.cutShort(&left) || cut
 		for range 2 {
 			s.agent(func(a *Agent) {
 				require.NoError(t, a.registrySink().Send(t.Context()))
 			})
-			_, err := h.Collect(t.Context(), reports)
+			_, err := h.Collect(t.Context(), "registry", reports)
 			require.NoError(t, err)
 		}
 		s.once()
@@ -228,7 +228,7 @@ func TestAClonesReportIsNotOverwritten(t *testing.T) {
 	tags := s.tags()
 	require.Len(t, tags, 3)
 	require.True(t, strings.HasPrefix(tags[2], s.tag(2)+"-"), tags)
-	got, err := h.Collect(t.Context(), s.opts.ReportStore)
+	got, err := h.Collect(t.Context(), "registry", s.opts.ReportStore)
 	require.NoError(t, err)
 	require.Len(t, got.Rejected, 1)
 	require.Equal(t, hubapi.CodeConflict, got.Rejected[0].Reason)

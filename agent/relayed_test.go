@@ -105,7 +105,7 @@ func (i *island) carry() (hub.ImportResult, [][]byte) {
 	require.NoError(i, i.client.Reports(i.Context(), &file))
 	path := filepath.Join(i.TempDir(), "reports.tar")
 	require.NoError(i, os.WriteFile(path, file.Bytes(), 0o600))
-	result, err := i.hub.ImportEach(i.Context(), func(take func([]byte) error) error { return airgap.EachReport(path, take) }, store.ViaMedia)
+	result, err := i.hub.ImportEach(i.Context(), path, func(take func([]byte) error) error { return airgap.EachReport(path, take) }, store.ViaMedia)
 	require.NoError(i, err)
 	require.Empty(i, result.Rejected)
 	acks, err := i.hub.Acks(i.Context())
