@@ -49,7 +49,7 @@ func TestDeploymentsPage(t *testing.T) {
 	require.NotContains(t, w.Body.String(), "a-good")
 	require.Contains(t, w.Body.String(), `href="/?state=failed"`, "clusters by the same filter")
 	require.Contains(t, page(h, "/?type=drone").Body.String(), `href="/deployments?type=drone"`)
-	require.Contains(t, page(h, "/").Body.String(), `href="/deployments?environment=dev&amp;type=drone&amp;state=failed">in its deployments`)
+	require.Contains(t, page(h, "/").Body.String(), `<p class="message">drone-main</p>`)
 	require.Regexp(t, `href="/deployments\?after=[\w-]+&amp;limit=1&amp;state=compliant"`, page(h, "/deployments?limit=1&state=compliant").Body.String())
 	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "No deployments match")
 	require.Equal(t, http.StatusBadRequest, page(h, "/deployments?state=complaint").Code)

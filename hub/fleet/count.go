@@ -74,12 +74,7 @@ func dimensionOf(name string) (dimension, error) {
 		}, nil
 	case "reason":
 		return dimension{
-			ofCluster: func(r *row) uint32 {
-				if !r.m.sight.whole() {
-					return noText
-				}
-				return r.reason
-			},
+			ofCluster:    func(r *row) uint32 { reason, _ := r.cause(); return reason },
 			ofDeployment: func(_ *row, d *deployment) uint32 { return d.reason },
 		}, nil
 	case "version":
@@ -104,7 +99,7 @@ func dimensionOf(name string) (dimension, error) {
 	return dimension{}, fmt.Errorf("count by %q: %w: it is one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(Dimensions, ", "))
 }
 
-// Count implements Answers. A cluster counts once for each value that it has; its state and reason are its own.
+// Count implements Answers. A cluster counts once for each value that it has; its reason is that of its state, see row.cause.
 func (v *View) Count(ctx context.Context, of string, by []string, q Query) (Counts, error) {
 	answer := Counts{Of: of, By: by, Rows: []Count{}}
 	if len(by) < 1 || len(by) > 2 {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -178,12 +179,48 @@ func (r *row) proofOf() store.Proof {
 	}
 }
 
+// cause returns the reason of the reported state of a cluster. The agent gives one for what concerns all of it, and then of is nil.
+// Otherwise of is the first deployment that the view shows in that state, if there is one.
+func (r *row) cause() (reason uint32, of *deployment) {
+	if r.m.sight.whole() {
+		reason = r.reason
+	}
+	if reason != noText || !r.reported || r.reportedState == compliantState {
+		return reason, nil
+	}
+	for d := range r.all() {
+		if d.state == r.reportedState {
+			return d.reason, d
+		}
+	}
+	return noText, nil
+}
+
+// explained returns the cause of a cluster's state as texts. The message of a deployment has the name of its assignment.
+func (r *row) explained() (reason, message string) {
+	handle, of := r.cause()
+	switch {
+	case of != nil:
+		message = r.m.texts[r.m.snapshot.kinds[of.kind].assignment]
+		switch text := r.m.messages[of.message]; {
+		case strings.Contains(text, message):
+			message = text
+		case text != "":
+			message += ": " + text
+		}
+	case r.m.sight.whole():
+		message = r.m.messages[r.message]
+	}
+	return r.m.texts[handle], message
+}
+
 // status returns what a list shows of a cluster, but for what only the database has; see fillClusters.
 func (r *row) status() Cluster {
 	t := r.m.texts
+	reason, message := r.explained()
 	c := Cluster{
 		ClusterStatus: store.ClusterStatus{
-			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: t[r.reason], Message: r.m.messages[r.message], Since: store.Moment(r.since),
+			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: reason, Message: message, Since: store.Moment(r.since),
 			Desired: r.m.release(r.desired), Observed: r.m.release(r.observed), AgentVersion: t[r.agentVersion],
 			Incarnation: r.newest.Incarnation, Seq: r.newest.Seq, LastSeen: store.Moment(r.lastSeen), Mismatch: t[r.mismatch],
 			Conflicts: r.conflicts, SharedSince: store.Moment(r.shared), SharedHow: t[r.sharedHow],
@@ -195,7 +232,7 @@ func (r *row) status() Cluster {
 		c.Reporting = store.NotReporting
 	}
 	if !r.m.sight.whole() {
-		c.Reason, c.Message, c.Since = "", "", time.Time{}
+		c.Since = time.Time{}
 	}
 	return c
 }
@@ -264,7 +301,7 @@ func (m *moment) fillClusters(ctx context.Context, from []*cluster, rows []Clust
 		}
 		c := &rows[i]
 		c.KeyIDs = s.KeyIDs
-		if m.sight.whole() && c.Seq == s.Newest.Seq && c.Incarnation == s.Newest.Incarnation {
+		if m.sight.whole() && c.Message == "" && c.Seq == s.Newest.Seq && c.Incarnation == s.Newest.Incarnation {
 			c.Message = s.Message
 		}
 		return nil

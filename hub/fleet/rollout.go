@@ -356,23 +356,6 @@ func (a *Rollout) conclude(targets map[*environmentIndex]*lineage.Commit) {
 	a.Failed = a.FailedCount > 0 || len(incomplete) > 0 || past
 }
 
-// firstFailed returns the reason of a cluster's first failed assignment that the view shows, and its name with the message, if that
-// is at hand.
-func (r *row) firstFailed() (reason, message string) {
-	t := r.m.texts
-	for d := range r.all() {
-		if t[d.state] != string(bundle.Failed) {
-			continue
-		}
-		message = t[r.m.snapshot.kinds[d.kind].assignment]
-		if text := r.m.messages[d.message]; text != "" {
-			message += ": " + text
-		}
-		return t[d.reason], message
-	}
-	return "", ""
-}
-
 // openRows returns the clusters that are not compliant, the worst and the longest silent first, at most limit; zero means all.
 func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, error) {
 	slices.SortStableFunc(c.open, func(a, b openRow) int {
@@ -381,10 +364,10 @@ func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, 
 	if limit > 0 && len(c.open) > limit {
 		c.open = c.open[:limit]
 	}
-	rows, from, seen := make([]Cluster, 0, len(c.open)), make([]*cluster, 0, len(c.open)), make([]row, 0, len(c.open))
+	rows, from := make([]Cluster, 0, len(c.open)), make([]*cluster, 0, len(c.open))
 	for _, o := range c.open {
 		r, _ := c.m.see(o.cluster)
-		rows, from, seen = append(rows, r.status()), append(from, o.cluster), append(seen, r)
+		rows, from = append(rows, r.status()), append(from, o.cluster)
 	}
 	if err := c.m.fillClusters(ctx, from, rows); err != nil {
 		return nil, err
@@ -394,9 +377,6 @@ func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, 
 		one := OpenCluster{
 			UID: r.UID, Cluster: r.Name, Type: r.Type, Ring: r.Ring, State: r.State, Was: r.Was, Reason: r.Reason, Message: r.Message,
 			Verdict: string(c.open[i].verdict), LastSeen: r.LastSeen, Via: r.Proof.Via,
-		}
-		if one.Reason == "" && c.open[i].verdict == lineage.Failed {
-			one.Reason, one.Message = seen[i].firstFailed()
 		}
 		if r.Observed != nil {
 			one.Release = bundle.ReleaseName(r.Observed.Number, r.Observed.Digest)

@@ -417,6 +417,13 @@ func TestAFailedClusterSaysWhichAssignmentFailed(t *testing.T) {
 		require.Len(t, got.Open, 1)
 		require.Equal(t, tc.reason, got.Open[0].Reason)
 		require.Equal(t, tc.message, got.Open[0].Message)
+
+		list, err := v.Clusters(t.Context(), Query{Sort: "reason", Limit: 1})
+		require.NoError(t, err)
+		require.Equal(t, []string{tc.reason, tc.message}, []string{list.Clusters[0].Reason, list.Clusters[0].Message})
+		counts, err := v.Count(t.Context(), "clusters", []string{"reason"}, Query{State: []bundle.State{bundle.Failed}})
+		require.NoError(t, err)
+		require.Equal(t, []Count{{[]string{tc.reason}, 1}}, counts.Rows)
 	}
 }
 

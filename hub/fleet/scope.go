@@ -12,8 +12,8 @@ import (
 //
 // All that is outside its scope is as if it did not exist: it is not shown, counted, suggested, or told from what is not
 // there. With workspaces in the scope, a View shows the deployments of those workspaces and the clusters that have one; a
-// cluster's state is then that of these deployments, unless its release was rejected, and its reason, message and since are
-// left out.
+// cluster's state is then that of these deployments, unless its release was rejected, and its reason and
+// message are of one of them, and since is left out.
 type View struct {
 	fleet *Fleet
 	scope scope

@@ -112,12 +112,3 @@ func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
 
 // ShownVersion returns the workload's version as people read it; see bundle.ShownVersion.
 func (d DeploymentStatus) ShownVersion() string { return bundle.ShownVersion(d.Version) }
-
-// InDeployments reports whether only the cluster's deployments have the reason for its state.
-func (c ClusterStatus) InDeployments() bool {
-	switch c.State {
-	case bundle.Compliant, bundle.Rejected, Stale, Unreported:
-		return false
-	}
-	return c.ShownReason() == ""
-}

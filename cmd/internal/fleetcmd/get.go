@@ -97,7 +97,7 @@ var clusterKind = kind[fleet.Clusters, fleet.Cluster]{
 		wideText("RING", func(c fleet.Cluster) string { return c.Ring }),
 		{header: "STATE", value: func(c fleet.Cluster, _ time.Time) string { return c.ShownState() }, raw: func(c fleet.Cluster) string { return string(c.State) }},
 		{header: "WAS", wide: true, value: func(c fleet.Cluster, _ time.Time) string { return string(c.Was) }},
-		{header: "REASON", flexible: true, value: func(c fleet.Cluster, _ time.Time) string { return c.ShownReason() }},
+		{header: "REASON", flexible: true, value: func(c fleet.Cluster, _ time.Time) string { return clusterReason(c) }, raw: func(c fleet.Cluster) string { return c.ShownReason() }},
 		{
 			header: "RELEASE", value: func(c fleet.Cluster, _ time.Time) string {
 				return joined(", ", releaseName(c.Observed), relationText(c.Meant))
@@ -215,6 +215,14 @@ func earlier(p store.Proof) time.Time {
 		return p.OccurredAt
 	}
 	return p.ReceivedAt
+}
+
+// clusterReason is the most important problem of a cluster, with the message that explains its state.
+func clusterReason(c fleet.Cluster) string {
+	if reason := c.ShownReason(); reason != c.Reason {
+		return reason
+	}
+	return reasonText(c.Reason, c.Message)
 }
 
 // waitReason is the reason, with the message unless the deployment is compliant: people need it to know where to look

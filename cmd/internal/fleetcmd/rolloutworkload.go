@@ -87,9 +87,12 @@ func (w *watching) ofWorkload(ctx context.Context, a fleet.Answers, q fleet.Quer
 			r.OldestProofSeconds = max(r.OldestProofSeconds, c.ProofAgeSeconds)
 			continue
 		}
+		if reason == "" && message == "" { // what keeps all of the cluster back, or another workload
+			reason, message = c.Reason, c.Message
+		}
 		open := fleet.OpenCluster{
 			UID: c.UID, Cluster: c.Name, Type: c.Type, Ring: c.Ring, State: c.State, Was: c.Was, Verdict: verdict,
-			Reason: cmp.Or(c.Reason, reason), Message: cmp.Or(c.Message, message), LastSeen: c.LastSeen, Via: c.Proof.Via,
+			Reason: reason, Message: message, LastSeen: c.LastSeen, Via: c.Proof.Via,
 		}
 		if c.Observed != nil {
 			open.Release = bundle.ReleaseName(c.Observed.Number, c.Observed.Digest)
