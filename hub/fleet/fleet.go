@@ -102,9 +102,9 @@ type Relation string
 
 // The relations. They are unknown, and absent from rows, for clusters whose environment's records the hub does not follow.
 const (
-	// Current means that it runs what it is meant to run.
+	// Current means that it runs what it is meant to run: that release, or another one with the same content.
 	Current Relation = "current"
-	// Behind means that it runs an older release of its stream.
+	// Behind means that it runs an older release of its stream, with other content.
 	Behind Relation = "behind"
 	// Ahead means that it runs a newer release than the one it is meant to run, such as one of a narrower ring.
 	Ahead Relation = "ahead"
@@ -121,8 +121,8 @@ func Relations() []Relation { return []Relation{Current, Behind, Ahead, Foreign,
 type Meant struct {
 	Release  *bundle.ReportRelease `json:"release,omitempty"` // the one that it is meant to run
 	Relation Relation              `json:"relation"`
-	// Behind counts the releases of its stream and ring after the one that runs, up to the one that is meant. BehindSince is
-	// when the first of them was issued.
+	// Behind counts the releases of its stream and ring after the one that runs, up to the one that is meant, but for those that
+	// have the content of the one before them. BehindSince is when the first of them was issued.
 	Behind      int       `json:"behind,omitempty"`
 	BehindSince time.Time `json:"behindSince,omitzero"`
 }
@@ -221,7 +221,8 @@ type Release struct {
 	// Current is true while an environment record names it as the newest of its stream or of a ring.
 	Current bool `json:"current,omitempty"`
 	// Clusters counts the clusters that are meant to run it; Compliant, Failed, Progressing, Unknown are those of them that
-	// run it, by state, and Waiting those that are known to run another. Unknown are the silent ones.
+	// run it, or another one with its content, by state, and Waiting those that are known to run other content. Unknown are the
+	// silent ones.
 	Clusters    int `json:"clusters"`
 	Compliant   int `json:"compliant"`
 	Progressing int `json:"progressing"`

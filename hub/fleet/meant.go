@@ -119,6 +119,8 @@ func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *
 		m.Relation = Current
 	case runs == nil || runs.Stream() != stream:
 		m.Relation = Foreign
+	case meant != nil && sameContent(runs, meant):
+		m.Relation = Current
 	case named == "" || meant != nil && releaseOrder(runs).Compare(releaseOrder(meant)) > 0:
 		m.Relation = Ahead
 	default:
@@ -133,12 +135,23 @@ func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *
 	return m
 }
 
-// countBehind counts the releases after the one that runs, up to the one that is meant, or to the newest if that is nil.
+// sameContent reports whether two releases of a stream bring the same: one is the other, signed anew.
+func sameContent(a, b *store.PublishedRelease) bool {
+	return a.Content.DiffID == b.Content.DiffID && a.Content.DiffID != ""
+}
+
+// countBehind counts the releases after the one that runs, up to the one that is meant, or to the newest if that is nil. A release
+// with the content of the one before it brings nothing, and does not count.
 func (p *published) countBehind(m *Meant, runs, meant *store.PublishedRelease, ring string) {
+	last := runs
 	for _, r := range p.index.streams[runs.Stream()] {
 		if releaseOrder(r).Compare(releaseOrder(runs)) <= 0 || meant != nil && releaseOrder(r).Compare(releaseOrder(meant)) > 0 || !mayTake(r, ring) {
 			continue
 		}
+		if sameContent(last, r) {
+			continue
+		}
+		last = r
 		if m.Behind++; m.Behind == 1 {
 			m.BehindSince = r.IssuedAt
 		}

@@ -240,9 +240,9 @@ func (m *moment) countRelease(rows map[digest.Digest]*Release, counted map[diges
 	switch {
 	case r.silent():
 		row.Unknown++
-	case failed && (runs.Digest == d || offered.Digest == d):
+	case failed && (meant.Relation == Current || offered.Digest == d):
 		row.Failed++
-	case runs.Digest != d:
+	case meant.Relation != Current:
 		row.Waiting++
 	case r.state == compliantState:
 		row.Compliant++

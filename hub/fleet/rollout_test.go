@@ -482,6 +482,19 @@ func TestMeant(t *testing.T) {
 			e.release("drone:early", "c/e", "d3", "canary", "early")
 			e.record("c/e", []string{"canary=drone:3", "early=drone:early", "drone:2"})
 		}},
+		{name: "the newest, before it was signed anew", typ: "drone", runs: "drone:2", want: "drone:3 current", fleet: func(e *estate) {
+			e.release("drone:3", "b/e", "d2")
+			e.record("b/e", []string{"drone:3"})
+		}},
+		{name: "one behind, which was signed three times", typ: "drone", runs: "drone:1", want: "drone:9 behind", behind: 1, since: issued(4), fleet: func(e *estate) {
+			e.release("drone:3", "b/e", "d2")
+			e.release("drone:9", "b/e", "d2")
+			e.record("b/e", []string{"drone:9"})
+		}},
+		{name: "ahead of its ring, by its signature alone", typ: "early=drone", runs: "drone:3", want: "drone:2 current", fleet: func(e *estate) {
+			e.release("drone:3", "b/e", "d2", "canary")
+			e.record("b/e", []string{"canary=drone:3", "drone:2"})
+		}},
 		{name: "ahead of its ring", typ: "early=drone", runs: "drone:3", want: "drone:2 ahead", fleet: rings},
 		{name: "without a ring", typ: "drone", runs: "drone:2", want: "drone:2 current", fleet: rings},
 		{name: "in the first ring", typ: "canary=drone", runs: "drone:2", want: "drone:3 behind", behind: 1, since: issued(6), fleet: rings},
