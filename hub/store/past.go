@@ -84,7 +84,8 @@ type Past interface {
 	// gets. An error of each ends the scan and is returned.
 	Scan(ctx context.Context, s Scope, each func(ClusterState) error) error
 	// ScanAt is Scan as of a time: the clusters that were registered then, with the identity and labels of then, and the
-	// values of the last report, in order, whose time was not after it. A report's time is that of the agent's clock, but
+	// values of the last report, in order, whose time was not after it. A cluster that was not registered then is there too if
+	// it was registered later and a report tells of then; its identity, labels and AddedAt are those of that registration. A report's time is that of the agent's clock, but
 	// not later than it was received. Messages are not kept for the past, and keys are those of no time. LastSeen is the time
 	// of that report, or when it was received over HTTP if that was not after at either. The error wraps ErrForgotten if
 	// retention has removed what it needs.

@@ -108,6 +108,8 @@ type chosen struct {
 	id    int64
 	state *store.ClusterState
 	row   clusterRow
+	// named is the time of its identity and labels, if it is read as of one.
+	named int64
 }
 
 // Scan implements store.Past.
@@ -287,25 +289,37 @@ func (d *DB) readNow(ctx context.Context, db querier, s store.Scope, all []chose
 	})
 }
 
+// The identities that count at $1: those in force, and the next one of a cluster that was not registered, if a report tells of then.
+// Agents report before they are registered, and media bring it later.
+const (
+	inForce   = "i.since <= $1 AND (i.until IS NULL OR i.until > $1)"
+	toldLater = `i.since > $1 AND (i.until IS NULL OR i.until > i.since)
+		AND NOT EXISTS (SELECT 1 FROM identity y WHERE y.cluster_id = i.cluster_id AND y.since < i.since AND (y.until IS NULL OR y.until > $1))
+		AND EXISTS (SELECT 1 FROM report x WHERE x.cluster_id = i.cluster_id AND x.time <= $1
+			AND x.time >= coalesce((SELECT max(y.until) FROM identity y WHERE y.cluster_id = i.cluster_id AND y.until <= $1), x.time))`
+	ofRetired = "c.retired_at <= $1 AND i.until = (SELECT max(x.until) FROM identity x WHERE x.cluster_id = c.id)"
+)
+
 // chooseThen reads what clusters were registered as at a time.
 func chooseThen(ctx context.Context, db querier, s store.Scope, then int64) (all []chosen, err error) {
 	q := selection{args: []any{then}}
-	inForce := "i.since <= $1 AND (i.until IS NULL OR i.until > $1)"
+	counts := inForce + " OR " + toldLater
 	if s.WithRetired {
-		inForce = "(" + inForce + " OR c.retired_at <= $1 AND i.until = (SELECT max(x.until) FROM identity x WHERE x.cluster_id = c.id))"
+		counts += " OR " + ofRetired
 	}
-	q.and(inForce)
+	q.and("(" + counts + ")")
 	placed(s, "i", &q)
 	err = byUIDs(s, q, func(q selection) error {
-		return each(ctx, db, `SELECT c.id, c.uid, i.name, i.platform, i.type, i.environment, i.ring, i.expected, c.added_at, c.retired_at, c.retired_reason
+		return each(ctx, db, `SELECT c.id, c.uid, i.name, i.platform, i.type, i.environment, i.ring, i.expected, i.since, c.added_at, c.retired_at, c.retired_reason
 			FROM identity i JOIN cluster c ON c.id = i.cluster_id WHERE `+strings.Join(q.conditions, " AND "), q.args, func(rows *sql.Rows) error {
 			c := chosen{state: &store.ClusterState{}}
 			r := &c.state.Registration
-			var expected, added int64
+			var expected, since, added int64
 			var retired sql.NullInt64
-			if err := rows.Scan(&c.id, &r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &expected, &added, &retired, &r.RetiredReason); err != nil {
+			if err := rows.Scan(&c.id, &r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &expected, &since, &added, &retired, &r.RetiredReason); err != nil {
 				return err
 			}
+			c.named = max(then, since)
 			r.ExpectedInterval, r.ExpectedSeconds, r.AddedAt = time.Duration(expected)*time.Millisecond, expected/1000, store.Moment(added)
 			if r.RetiredAt = momentOf(retired); r.RetiredAt != nil && retired.Int64 > then {
 				r.RetiredAt, r.RetiredReason = nil, ""
@@ -315,17 +329,17 @@ func chooseThen(ctx context.Context, db querier, s store.Scope, then int64) (all
 		})
 	})
 	for _, c := range all {
-		if err == nil && store.Millis(c.state.AddedAt) > then { // it has come back since
-			err = addedBefore(ctx, db, c, then)
+		if err == nil && store.Millis(c.state.AddedAt) > c.named { // it has come back since
+			err = addedBefore(ctx, db, c)
 		}
 	}
 	return byName(all), err
 }
 
-// addedBefore sets the time since which a cluster was registered at a time, without a break.
-func addedBefore(ctx context.Context, db querier, c chosen, then int64) error {
+// addedBefore sets the time since which a cluster was registered at the time of its identity, without a break.
+func addedBefore(ctx context.Context, db querier, c chosen) error {
 	until := int64(-1)
-	return each(ctx, db, `SELECT since, coalesce(until, -1) FROM identity WHERE cluster_id = $1 AND since <= $2 ORDER BY since`, []any{c.id, then}, func(rows *sql.Rows) error {
+	return each(ctx, db, `SELECT since, coalesce(until, -1) FROM identity WHERE cluster_id = $1 AND since <= $2 ORDER BY since`, []any{c.id, c.named}, func(rows *sql.Rows) error {
 		var since, end int64
 		if err := rows.Scan(&since, &end); err != nil {
 			return err
@@ -351,12 +365,10 @@ const (
 		AND c.id IN (`
 )
 
-// readThen reads what the reports of clusters said at a time.
-func (d *DB) readThen(ctx context.Context, db querier, s store.Scope, then int64, all []chosen) error {
-	byID, ids := index(all)
+// readLabels reads the labels that clusters had at a time.
+func readLabels(ctx context.Context, db querier, at int64, byID map[int64]*chosen, ids ...int64) error {
 	list, args := some(2, ids)
-	args = append([]any{then}, args...)
-	err := each(ctx, db, `SELECT cluster_id, key, value FROM label WHERE since <= $1 AND (until IS NULL OR until > $1) AND cluster_id IN (`+list+`)`, args, func(rows *sql.Rows) error {
+	return each(ctx, db, `SELECT cluster_id, key, value FROM label WHERE since <= $1 AND (until IS NULL OR until > $1) AND cluster_id IN (`+list+`)`, append([]any{at}, args...), func(rows *sql.Rows) error {
 		var id int64
 		var key, value string
 		if err := rows.Scan(&id, &key, &value); err != nil {
@@ -369,9 +381,24 @@ func (d *DB) readThen(ctx context.Context, db querier, s store.Scope, then int64
 		r.Labels[key] = value
 		return nil
 	})
-	if err != nil {
+}
+
+// readThen reads what the reports of clusters said at a time.
+func (d *DB) readThen(ctx context.Context, db querier, s store.Scope, then int64, all []chosen) error {
+	byID, ids := index(all)
+	if err := readLabels(ctx, db, then, byID, ids...); err != nil {
 		return err
 	}
+	for id, c := range byID {
+		if c.named == then {
+			continue
+		}
+		if err := readLabels(ctx, db, c.named, byID, id); err != nil {
+			return err
+		}
+	}
+	list, args := some(2, ids)
+	args = append([]any{then}, args...)
 	for _, point := range []string{pointOfSteady, pointOfFallen} {
 		if err := d.readPoint(ctx, db, s, then, point+list+")", args, byID); err != nil {
 			return err

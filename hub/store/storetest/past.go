@@ -23,6 +23,7 @@ func pastTests() []test {
 		{"what a batch leaves is what is read", whatABatchLeavesIsWhatIsRead},
 		{"a moment of the past is the last report before it, whatever order reports arrive in", aMomentOfThePastIsTheLastReportBeforeItWhateverOrderReportsArriveIn},
 		{"labels and identity are those of then", labelsAndIdentityAreThoseOfThen},
+		{"a cluster that was registered later is as its reports say", aClusterThatWasRegisteredLaterIsAsItsReportsSay},
 		{"scopes choose clusters, now and then", scopesChooseClustersNowAndThen},
 		{"changes have what was before, and the release that ran", changesHaveWhatWasBeforeAndTheReleaseThatRan},
 		{"changes are chosen and paged", changesAreChosenAndPaged},
@@ -193,8 +194,8 @@ func aMomentOfThePastIsTheLastReportBeforeItWhateverOrderReportsArriveIn(t *test
 			at := Epoch.Add(time.Duration(m) * time.Minute)
 			want := then(all, at)
 			got := f.scanned(at, store.Scope{UIDs: []string{c.UID}})
-			if m < 0 {
-				require.Empty(t, got, "it was not registered")
+			if m < 0 && want.Proof.At == (store.Order{}) {
+				require.Empty(t, got, "it was not registered, and no report tells of then")
 				continue
 			}
 			require.Len(t, got, 1)
@@ -249,6 +250,43 @@ func labelsAndIdentityAreThoseOfThen(t *testing.T, f *fixture) {
 	require.Equal(t, "scrapped", retired[0].RetiredReason)
 	require.Empty(t, f.scanned(time.Time{}, store.Scope{}))
 	require.Len(t, f.scanned(time.Time{}, store.Scope{WithRetired: true}), 1)
+}
+
+func aClusterThatWasRegisteredLaterIsAsItsReportsSay(t *testing.T, f *fixture) {
+	hour := func(n float64) time.Time { return Epoch.Add(time.Duration(n * float64(time.Hour))) }
+	c := cluster("plant-7", 1)
+	c.Labels = map[string]string{"region": "east"}
+	say := func(seq int64, n float64, state bundle.State) {
+		body := Snapshot(c.Identity, order(1, seq), Item("drone", state))
+		body.OccurredAt = hour(n)
+		require.Equal(t, 1, f.ingestedBy(store.ViaMedia, c, identified(body)).Accepted)
+	}
+	register := func(name string) {
+		c.Name = name
+		_, err := f.AddCluster(t.Context(), c)
+		require.NoError(t, err)
+	}
+	f.clock.Add(2 * time.Hour)
+	register("plant-7")
+	say(1, 1, bundle.Compliant)
+	f.clock.Add(2 * time.Hour) // 4
+	_, err := f.RemoveCluster(t.Context(), c.UID)
+	require.NoError(t, err)
+	f.clock.Add(4 * time.Hour) // 8
+	register("plant-seven")
+	say(2, 6, bundle.Failed)
+
+	for n, want := range map[float64]string{
+		0.5: "", 1: "plant-7 compliant 2", 1.5: "plant-7 compliant 2", 3: "plant-7 compliant 2",
+		5: "", 6: "plant-seven failed 8", 7: "plant-seven failed 8", 9: "plant-seven failed 8",
+	} {
+		var got []string
+		for _, s := range f.scanned(hour(n), store.Scope{Environment: c.Environment}) {
+			require.Equal(t, c.Labels, s.Labels)
+			got = append(got, fmt.Sprintf("%s %s %g", s.Name, s.State, s.AddedAt.Sub(Epoch).Hours()))
+		}
+		require.Equal(t, want, strings.Join(got, ", "), n)
+	}
 }
 
 func scopesChooseClustersNowAndThen(t *testing.T, f *fixture) {
