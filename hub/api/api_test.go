@@ -45,7 +45,7 @@ func (c *canned) Clusters(_ context.Context, q fleet.Query) (fleet.Clusters, err
 	return c.clusters, c.err
 }
 
-func (c *canned) Compare(_ context.Context, left, right fleet.Side, _ bool) (fleet.Comparison, error) {
+func (c *canned) Compare(_ context.Context, left, right fleet.Side, _ fleet.CompareOptions) (fleet.Comparison, error) {
 	c.left, c.asked = left, right.Query
 	return fleet.Comparison{}, c.err
 }

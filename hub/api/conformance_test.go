@@ -57,9 +57,16 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"a rollout": func(a fleet.Answers) (any, error) {
 			return a.Rollout(ctx, "dev", release.BaseCommit, fleet.RolloutQuery{})
 		},
-		"a comparison":          func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), false) },
-		"a comparison, differs": func(a fleet.Answers) (any, error) { return a.Compare(ctx, side("dev"), side("prod"), true) },
-		"drift":                 func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
+		"a comparison": func(a fleet.Answers) (any, error) {
+			return a.Compare(ctx, side("dev"), side("prod"), fleet.CompareOptions{})
+		},
+		"a comparison, differs": func(a fleet.Answers) (any, error) {
+			return a.Compare(ctx, side("dev"), side("prod"), fleet.CompareOptions{OnlyDiff: true})
+		},
+		"a comparison without some": func(a fleet.Answers) (any, error) {
+			return a.Compare(ctx, side("dev"), side("prod"), fleet.CompareOptions{Ignore: []string{"config", "version"}})
+		},
+		"drift": func(a fleet.Answers) (any, error) { return a.Drift(ctx, fleet.Query{}) },
 		"history": func(a fleet.Answers) (any, error) {
 			return a.History(ctx, fleet.HistoryQuery{Query: fleet.Query{Workload: "drone"}})
 		},

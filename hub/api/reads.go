@@ -212,6 +212,7 @@ func reads() []read {
 				{Name: "left", About: "a query string, escaped, or the name of an environment", Required: true, Example: "environment=stage"},
 				{Name: "right", About: "the other side", Required: true, Example: "environment=prod&asOf=24h"},
 				{Name: "onlyDiff", About: "true leaves out what is the same", Example: "true"},
+				{Name: "ignore", About: "what is not compared, with commas between: version, config, content, state; without version or config, content is not compared either", Example: "config"},
 			},
 			ask: askCompare,
 		},
@@ -221,7 +222,7 @@ func reads() []read {
 			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) { return from.Drift(ctx, r.query) },
 		},
 		{
-			path: "/v1/history", permission: access.Read, summary: "Changes of a workload, or of a cluster, newest first",
+			path: "/v1/history", permission: access.Read, summary: "Changes, newest first",
 			only: without("asOf", "silentFor", "sort", "adapter", "image", "relation"), answer: fleet.History{}, rows: "changes",
 			more: []Parameter{
 				{Name: "from", About: "the earliest change: a time, or a duration back from now", Example: "30d"},
@@ -257,13 +258,17 @@ func askCounts(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 	if of == "" {
 		of = "clusters"
 	}
-	var by []string
-	for name := range strings.SplitSeq(r.values.Get("by"), ",") {
+	return from.Count(ctx, of, namesIn(r.values.Get("by")), r.query)
+}
+
+// namesIn returns the names between commas.
+func namesIn(list string) (names []string) {
+	for name := range strings.SplitSeq(list, ",") {
 		if name = strings.TrimSpace(name); name != "" {
-			by = append(by, name)
+			names = append(names, name)
 		}
 	}
-	return from.Count(ctx, of, by, r.query)
+	return names
 }
 
 func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
@@ -304,14 +309,14 @@ func askCompare(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 			return nil, err
 		}
 	}
-	onlyDiff := false
+	o := fleet.CompareOptions{Ignore: namesIn(r.values.Get("ignore"))}
 	if v := r.values.Get("onlyDiff"); v != "" {
 		var err error
-		if onlyDiff, err = strconv.ParseBool(v); err != nil {
+		if o.OnlyDiff, err = strconv.ParseBool(v); err != nil {
 			return nil, invalid("parameter onlyDiff: %q is neither true nor false", v)
 		}
 	}
-	return from.Compare(ctx, sides[0], sides[1], onlyDiff)
+	return from.Compare(ctx, sides[0], sides[1], o)
 }
 
 func askHistory(ctx context.Context, from fleet.Answers, r asked) (any, error) {

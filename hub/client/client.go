@@ -107,11 +107,14 @@ func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet
 }
 
 // Compare implements fleet.Answers.
-func (c Client) Compare(ctx context.Context, left, right fleet.Side, onlyDiff bool) (fleet.Comparison, error) {
+func (c Client) Compare(ctx context.Context, left, right fleet.Side, o fleet.CompareOptions) (fleet.Comparison, error) {
 	var answer fleet.Comparison
 	values := url.Values{"left": {left.Values().Encode()}, "right": {right.Values().Encode()}}
-	if onlyDiff {
+	if o.OnlyDiff {
 		values.Set("onlyDiff", "true")
+	}
+	if len(o.Ignore) > 0 {
+		values.Set("ignore", strings.Join(o.Ignore, ","))
 	}
 	if err := c.get(ctx, "v1/compare", values, &answer); err != nil {
 		return answer, err

@@ -105,7 +105,7 @@ func heavy(v *View) map[string]func(b *testing.B) error {
 		"clusters by version":            count("clusters", Query{}, "version", "workload"),
 		"an unknown workload":            func(b *testing.B) error { _, _ = v.Deployments(b.Context(), Query{Workload: "none"}); return nil },
 		"compare": func(b *testing.B) error {
-			_, err := v.Compare(b.Context(), Side{Query: Query{Environments: []string{"stage"}}}, Side{Query: Query{Environments: []string{"prod"}}}, true)
+			_, err := v.Compare(b.Context(), Side{Query: Query{Environments: []string{"stage"}}}, Side{Query: Query{Environments: []string{"prod"}}}, CompareOptions{OnlyDiff: true})
 			return err
 		},
 	}

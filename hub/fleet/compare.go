@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // point is a deployment target, by texts: two moments have other handles.
@@ -18,9 +20,34 @@ type variant struct{ version, config, content string }
 // number counts clusters.
 type number struct{ clusters, compliant int }
 
-// Compare implements Answers.
-func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Comparison, error) {
+// Comparable is what sides are compared by, beside what is missing on one of them.
+var Comparable = []string{ChangedVersion, ChangedConfig, ChangedContent, ChangedState}
+
+// ignores reports whether something is not compared.
+func (o CompareOptions) ignores(what string) bool { return slices.Contains(o.Ignore, what) }
+
+// of returns what counts of what runs.
+func (o CompareOptions) of(v variant) variant {
+	if o.ignores(ChangedVersion) {
+		v.version, v.content = "", ""
+	}
+	if o.ignores(ChangedConfig) {
+		v.config, v.content = "", ""
+	}
+	if o.ignores(ChangedContent) {
+		v.content = ""
+	}
+	return v
+}
+
+// Compare implements Answers. The error wraps store.ErrInvalid for an unknown name in o.Ignore.
+func (v *View) Compare(ctx context.Context, left, right Side, o CompareOptions) (Comparison, error) {
 	c := Comparison{Left: left.Name, Right: right.Name, Rows: []ComparisonRow{}}
+	for _, what := range o.Ignore {
+		if !slices.Contains(Comparable, what) {
+			return c, invalid("ignore %q: it is one of %s", store.Plain(store.Clip(what)), strings.Join(Comparable, ", "))
+		}
+	}
 	var sides [2]map[point]map[variant]number
 	for i, q := range []Query{left.Query, right.Query} {
 		q.After, q.Sort, q.Limit = "", "", 0
@@ -28,7 +55,7 @@ func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Co
 		if err != nil {
 			return c, err
 		}
-		sides[i], err = m.variants(ctx, q)
+		sides[i], err = m.variants(ctx, q, o)
 		done()
 		if err != nil {
 			return c, err
@@ -39,10 +66,10 @@ func (v *View) Compare(ctx context.Context, left, right Side, onlyDiff bool) (Co
 	}
 	for _, p := range matching(sides[0], sides[1]) {
 		row := ComparisonRow{Workspace: p.workspace, Workload: p.workload, Target: p.target, RightTarget: p.right, Left: variants(sides[0][p.point]), Right: variants(sides[1][p.onRight()])}
-		row.Differs = differs(row.Left, row.Right, p.right == "")
+		row.Differs = slices.DeleteFunc(differs(row.Left, row.Right, p.right == ""), o.ignores)
 		if len(row.Differs) == 0 {
 			c.Same++
-			if onlyDiff {
+			if o.OnlyDiff {
 				continue
 			}
 		}
@@ -99,7 +126,7 @@ func matching(left, right map[point]map[variant]number) (all []counterpart) {
 }
 
 // variants counts what runs of each deployment target.
-func (m *moment) variants(ctx context.Context, q Query) (map[point]map[variant]number, error) {
+func (m *moment) variants(ctx context.Context, q Query, o CompareOptions) (map[point]map[variant]number, error) {
 	c, err := m.choose(ctx, q)
 	if err != nil {
 		return nil, err
@@ -124,7 +151,7 @@ func (m *moment) variants(ctx context.Context, q Query) (map[point]map[variant]n
 		if points[p] == nil {
 			points[p] = map[variant]number{}
 		}
-		v := variant{m.texts[uint32(k[0])], m.texts[k[1]>>32], m.texts[uint32(k[1])]} //nolint:gosec // the halves
+		v := o.of(variant{m.texts[uint32(k[0])], m.texts[k[1]>>32], m.texts[uint32(k[1])]}) //nolint:gosec // the halves
 		sum := points[p][v]
 		points[p][v] = number{sum.clusters + int(uint32(n)), sum.compliant + int(n>>32)} //nolint:gosec // of clusters
 	}

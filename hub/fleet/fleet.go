@@ -352,6 +352,15 @@ type Side struct {
 	Name string
 }
 
+// CompareOptions say how two sides are compared. The zero value compares everything and answers with everything.
+type CompareOptions struct {
+	// OnlyDiff leaves out what is the same on both sides.
+	OnlyDiff bool
+	// Ignore names what is not compared, of Comparable. The content of an assignment has its version and its configuration in it, so
+	// content is not compared either where one of these is not.
+	Ignore []string
+}
+
 // Comparison is what differs between two parts of the fleet, or two moments, by workload and target.
 type Comparison struct {
 	ReadAt time.Time       `json:"readAt,omitzero"` // see Clusters
@@ -520,7 +529,7 @@ type Answers interface {
 	Release(ctx context.Context, name string, q Query) (ReleaseDetail, error)
 	Environments(ctx context.Context, q Query) (Environments, error)
 	Rollout(ctx context.Context, environment, commit string, q RolloutQuery) (Rollout, error)
-	Compare(ctx context.Context, left, right Side, onlyDiff bool) (Comparison, error)
+	Compare(ctx context.Context, left, right Side, o CompareOptions) (Comparison, error)
 	Drift(ctx context.Context, q Query) (Drifts, error)
 	History(ctx context.Context, q HistoryQuery) (History, error)
 	Reports(ctx context.Context, cluster string, q Query) (Reports, error)

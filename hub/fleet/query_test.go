@@ -300,7 +300,7 @@ func TestNearNamesAreSuggested(t *testing.T) {
 	} {
 		_, err := v.Deployments(t.Context(), c.q)
 		require.Equal(t, c.want, err)
-		_, err = v.Compare(t.Context(), Side{Query: c.q}, Side{}, false)
+		_, err = v.Compare(t.Context(), Side{Query: c.q}, Side{}, CompareOptions{})
 		require.Equal(t, c.want, err)
 	}
 	many := map[string]bool{}
@@ -393,7 +393,7 @@ func TestSidesAreComparedByDeploymentTarget(t *testing.T) {
 		at("i", "stage", "cache", "1", "c1", bundle.Compliant), at("j", "prod", "cache", "1", "c2", bundle.Compliant),
 	))
 	left, right := Side{Query{Environments: []string{"stage"}}, "stage"}, Side{Query{Environments: []string{"prod"}}, "prod"}
-	got, err := v.Compare(t.Context(), left, right, true)
+	got, err := v.Compare(t.Context(), left, right, CompareOptions{OnlyDiff: true})
 	require.NoError(t, err)
 	one := func(version, config string, clusters, compliant int) Variant {
 		return Variant{Version: version, ConfigDigest: digest.Digest(config), Clusters: clusters, Compliant: compliant}
@@ -403,9 +403,18 @@ func TestSidesAreComparedByDeploymentTarget(t *testing.T) {
 		{Workload: "mail", Target: "x", Differs: []string{"missing right"}, Left: []Variant{one("1", "c1", 1, 1)}, Right: []Variant{}},
 		{Workload: "web", Target: "x", Differs: []string{"version", "state"}, Left: []Variant{one("2", "c1", 1, 1)}, Right: []Variant{one("1", "c1", 2, 1), one("2", "c1", 1, 1)}},
 	}}, got)
-	got, err = v.Compare(t.Context(), left, right, false)
+	got, err = v.Compare(t.Context(), left, right, CompareOptions{})
 	require.NoError(t, err)
 	require.Len(t, got.Rows, 4)
+
+	got, err = v.Compare(t.Context(), left, right, CompareOptions{OnlyDiff: true, Ignore: []string{ChangedConfig, ChangedState}})
+	require.NoError(t, err)
+	require.Equal(t, Comparison{Left: "stage", Right: "prod", Same: 2, Rows: []ComparisonRow{
+		{Workload: "mail", Target: "x", Differs: []string{"missing right"}, Left: []Variant{one("1", "", 1, 1)}, Right: []Variant{}},
+		{Workload: "web", Target: "x", Differs: []string{"version"}, Left: []Variant{one("2", "", 1, 1)}, Right: []Variant{one("1", "", 2, 1), one("2", "", 1, 1)}},
+	}}, got)
+	_, err = v.Compare(t.Context(), left, right, CompareOptions{Ignore: []string{"colour"}})
+	require.ErrorIs(t, err, store.ErrInvalid)
 }
 
 func TestQuestionsAreAnsweredWithoutTheDatabase(t *testing.T) {

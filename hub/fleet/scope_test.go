@@ -102,7 +102,7 @@ func answers(t *testing.T, v *View, q Query, by []string, sorts [2]string) (all 
 		n.AsOf = time.Time{}
 		add(n, err)
 	}
-	add(v.Compare(t.Context(), Side{q, "left"}, Side{Query{Environments: []string{"prod"}, AsOf: q.AsOf}, "right"}, false))
+	add(v.Compare(t.Context(), Side{q, "left"}, Side{Query{Environments: []string{"prod"}, AsOf: q.AsOf}, "right"}, CompareOptions{}))
 	return all
 }
 

@@ -67,7 +67,6 @@ WHEN                  CLUSTER  ASSIGNMENT  CHANGE                               
 	require.Contains(t, said, `no cluster or workload "wbe"`)
 	require.Contains(t, said, "did you mean web?")
 	for want, args := range map[string][]string{
-		"missing WORKLOAD or CLUSTER":       nil,
 		"--since 1h is not before":          {"web", "--since", "1h", "--until", "2h"},
 		`--since: "soon" is neither a time`: {"web", "--since", "soon"},
 		`unexpected argument "x"`:           {"x", "--workload", "web", "--cluster", "plant-7"},

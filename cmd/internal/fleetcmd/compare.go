@@ -17,10 +17,10 @@ import (
 func Compare() *cobra.Command { return newCompareCommand(new(source)) }
 
 func newCompareCommand(s *source) *cobra.Command {
-	var onlyDiff bool
+	var o fleet.CompareOptions
 	var f format
 	cmd := &cobra.Command{
-		Use:   "compare LEFT RIGHT [--only-diff]",
+		Use:   "compare LEFT RIGHT [--only-diff] [--ignore config]",
 		Short: "Compare what runs in two environments, types, selections or moments",
 		Long: `Compare what runs in two parts of the fleet, or at two moments, by deployment target: version, configuration,
 content, and what is missing on one side. How often each runs on either side is beside it.
@@ -30,17 +30,23 @@ A side is one of these:
   - parameters of the hub's routes with commas between them: type=drone,ring=canary
   - a label selector: region=east
 
+Environments often have configurations of their own: --ignore config compares the rest. The content of an
+assignment has its configuration in it, and is not compared then.
+
 The exit code is 0 if both sides are the same, and 1 if they differ.
 
 ` + askHelp,
-		Example: `  wherry compare stage prod --only-diff
+		Example: `  wherry compare stage prod --only-diff --ignore config
   wherry compare prod,asOf=24h prod
   wherry compare type=drone,ring=canary type=drone,ring=stable -o json
   wherry compare region=east region=west`,
 		Args: cobra.ExactArgs(2),
 	}
 	s.addTo(cmd)
-	cmd.Flags().BoolVar(&onlyDiff, "only-diff", false, "leave out what is the same on both sides")
+	cmd.Flags().BoolVar(&o.OnlyDiff, "only-diff", false, "leave out what is the same on both sides")
+	cmd.Flags().StringSliceVar(&o.Ignore, "ignore", nil, "do not compare these `PROPERTIES`: "+alternatives(fleet.Comparable))
+	cli.NotEmpty(cmd, "ignore")
+	_ = cmd.RegisterFlagCompletionFunc("ignore", listCompletion(fleet.Comparable))
 	addFormat(cmd, &f, []format{asTable, asWide, asJSON, asYAML, asNDJSON, asCSV})
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= 2 {
@@ -49,6 +55,11 @@ The exit code is 0 if both sides are the same, and 1 if they differ.
 		return s.complete(cmd, fleet.Query{}, typed, countedNames("clusters", "environment")), cobra.ShellCompDirectiveNoFileComp
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, what := range o.Ignore {
+			if !slices.Contains(fleet.Comparable, what) {
+				return cli.Usagef("--ignore %q: it is one of %s", what, alternatives(fleet.Comparable))
+			}
+		}
 		var sides [2]fleet.Side
 		for i, arg := range args {
 			var err error
@@ -58,7 +69,7 @@ The exit code is 0 if both sides are the same, and 1 if they differ.
 		}
 		var c fleet.Comparison
 		err := s.ask(cmd, func(a fleet.Answers) (err error) {
-			c, err = a.Compare(cmd.Context(), sides[0], sides[1], onlyDiff)
+			c, err = a.Compare(cmd.Context(), sides[0], sides[1], o)
 			return err
 		})
 		if err != nil {
@@ -142,10 +153,10 @@ func variants(all []fleet.Variant, differs []string) string {
 		if config {
 			what = joined(" ", what, "config "+orNone(short(v.ConfigDigest)))
 		}
-		if content || what == "" {
+		if content || what == "" && v.Content != "" {
 			what = joined(" ", what, "content "+orNone(short(v.Content)))
 		}
-		part := what + " on " + count(v.Clusters, "cluster")
+		part := joined(" ", what, "on "+count(v.Clusters, "cluster"))
 		if v.Compliant < v.Clusters {
 			part += fmt.Sprintf(" (%s compliant)", number(v.Compliant))
 		}

@@ -61,7 +61,7 @@ func (c canned) History(_ context.Context, q fleet.HistoryQuery) (fleet.History,
 	return c.history(q)
 }
 
-func (c canned) Compare(_ context.Context, left, right fleet.Side, _ bool) (fleet.Comparison, error) {
+func (c canned) Compare(_ context.Context, left, right fleet.Side, _ fleet.CompareOptions) (fleet.Comparison, error) {
 	return c.compare(left, right), nil
 }
 

@@ -22,15 +22,16 @@ func History() *cobra.Command { return newHistoryCommand(new(source)) }
 func newHistoryCommand(s *source) *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
-		Use:   "history WORKLOAD|CLUSTER",
-		Short: "Show the changes of a workload or of a cluster, newest first",
-		Long: `Show the changes of a workload on all clusters, or of a cluster and all that runs on it, newest first: when, from
-what to what, which release and commit brought it, whether it went back to what had run there before, and by which
-way the hub learned of it.
+		Use:   "history [WORKLOAD|CLUSTER]",
+		Short: "Show changes in the fleet, newest first",
+		Long: `Show changes, newest first: of a workload on all clusters, of a cluster and all that runs on it, or of all that the
+flags choose. Each has the time, from what to what, which release and commit brought it, whether it went back to what
+had run there before, and by which way the hub learned of it.
 
 ` + askHelp,
 		Example: `  wherry history web --environment prod
   wherry history plant-7 --since 7d
+  wherry history -e prod --application till --since 24h
   wherry history --workload web --cluster plant-7 -o csv`,
 		Args: cobra.MaximumNArgs(1),
 	}
@@ -55,8 +56,6 @@ way the hub learned of it.
 			return err
 		case !from.IsZero() && !to.IsZero() && !from.Before(to):
 			return cli.Usagef("--since %s is not before --until %s", since, until)
-		case len(args) == 0 && l.Cluster == "" && l.Workload == "":
-			return cli.Fail(cli.Usage, errors.New("missing WORKLOAD or CLUSTER"), "such as wherry history web, or wherry history --cluster plant-7")
 		case len(args) > 0 && l.Cluster != "" && l.Workload != "":
 			return cli.Fail(cli.Usage, fmt.Errorf("unexpected argument %q beside --workload and --cluster", args[0]), "leave it out")
 		}
