@@ -195,6 +195,8 @@ type Rule struct {
 	Wants string `json:"wants"`
 	// Change says what would make it pass; empty if it passes.
 	Change string `json:"change,omitempty"`
+	// Ends is the moment at which a rule that waits for time alone passes; zero for others. See Verdict.NextLook for all rules.
+	Ends time.Time `json:"ends,omitzero"`
 	// Overridden has who overrode it, and why.
 	Overridden string `json:"overridden,omitempty"`
 }

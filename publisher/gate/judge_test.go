@@ -8,6 +8,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -292,7 +293,7 @@ func TestEachRule(t *testing.T) {
 			q := question()
 			c.change(&q)
 			got := gate.Judge(q).Rule(c.rule)
-			require.Equal(t, gate.Rule{Name: c.rule, Result: c.result, Has: c.has, Wants: c.wants, Change: c.needs}, got)
+			require.Equal(t, gate.Rule{Name: c.rule, Result: c.result, Has: c.has, Wants: c.wants, Change: c.needs, Ends: endOf(c.needs)}, got)
 		})
 	}
 }
@@ -308,6 +309,12 @@ func contentsOf(of gate.Question) map[string][]digest.Digest {
 		all[name] = []digest.Digest{d}
 	}
 	return all
+}
+
+// endOf returns the time at the end of what a rule waits for; zero if it does not wait for time alone.
+func endOf(change string) time.Time {
+	end, _ := time.Parse(time.RFC3339, change[strings.LastIndexByte(change, ' ')+1:])
+	return end
 }
 
 func TestTheGateIsAsGoodAsItsWorstRule(t *testing.T) {
@@ -429,7 +436,7 @@ func TestTheGateOfARing(t *testing.T) {
 	q.Decisions = []gate.Decided{anna.decides(bundle.Approve, forRing), anna.decides(bundle.Pause, forRing, at(now))}
 	v := gate.Judge(q)
 	require.Equal(t, []string{"early", "prod", "prod"}, []string{v.Ring, v.Environment, v.From})
-	require.Equal(t, gate.Rule{Name: "soak", Result: gate.Wait, Has: "prod 1m", Wants: "1h in prod", Change: "the soak in prod ends at 2026-11-23T12:59:00Z"}, v.Rule("soak"))
+	require.Equal(t, gate.Rule{Name: "soak", Result: gate.Wait, Has: "prod 1m", Wants: "1h in prod", Change: "the soak in prod ends at 2026-11-23T12:59:00Z", Ends: now.Add(59 * time.Minute)}, v.Rule("soak"))
 	require.Equal(t, gate.Pass, v.Rule("approvals").Result)
 	require.Equal(t, gate.Wait, v.Rule("automation").Result)
 	require.Equal(t, now.Add(59*time.Minute), v.NextLook)

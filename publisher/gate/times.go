@@ -27,7 +27,8 @@ func (j judge) soak() Rule {
 		return pass(RuleSoak, nothing, nothing)
 	}
 	var has, change []string
-	done := true
+	var ends time.Time
+	done, absent := true, false
 	for _, environment := range j.soakIn() {
 		had := soaked(j.Stays[environment], j.now)
 		end, present := soakEnd(j.Stays[environment], j.Gate.Soak, j.now)
@@ -36,14 +37,19 @@ func (j judge) soak() Rule {
 		case had >= j.Gate.Soak:
 			continue
 		case present:
-			change = append(change, fmt.Sprintf("the soak in %s ends at %s", environment, end.Format(time.RFC3339)))
+			change, ends = append(change, fmt.Sprintf("the soak in %s ends at %s", environment, end.Format(time.RFC3339))), maxTime(ends, end)
 		default:
+			absent = true
 			change = append(change, fmt.Sprintf("%s has to have the commit for %s more", environment, length(j.Gate.Soak-had)))
 		}
 		done = false
 	}
 	wants := fmt.Sprintf("%s in %s", length(j.Gate.Soak), strings.Join(j.soakIn(), ", "))
-	return unless(done, Wait, RuleSoak, strings.Join(has, ", "), wants, strings.Join(change, "; "))
+	r := unless(done, Wait, RuleSoak, strings.Join(has, ", "), wants, strings.Join(change, "; "))
+	if !absent {
+		r.Ends = ends
+	}
+	return r
 }
 
 // soaked returns how long the stays were until now, together. What two of them share counts once.
@@ -98,7 +104,9 @@ func (j judge) schedule() Rule {
 	if !ok {
 		return unless(false, Fail, RuleSchedule, why, wants, "change the schedule: it never opens")
 	}
-	return unless(false, Wait, RuleSchedule, why, wants, "it opens at "+next.UTC().Format(time.RFC3339))
+	r := unless(false, Wait, RuleSchedule, why, wants, "it opens at "+next.UTC().Format(time.RFC3339))
+	r.Ends = next.UTC()
+	return r
 }
 
 // closedAt says why a schedule is closed at a moment; empty if it is open.

@@ -65,16 +65,23 @@ func (r Result) String() string {
 // Reason names the rules that keep a commit back, and what would change them.
 func Reason(v gate.Verdict) string {
 	var parts []string
+	var ends time.Time
 	for _, r := range v.Rules {
 		if r.Result != v.Result {
 			continue
 		}
-		if r.Name == gate.RuleSoak && !v.NextLook.IsZero() && v.AsOf.Before(v.NextLook) {
-			left := duration.Value(v.NextLook.Sub(v.AsOf).Round(time.Second))
+		if r.Ends.After(ends) {
+			ends = r.Ends
+		}
+		if r.Name == gate.RuleSoak && v.AsOf.Before(r.Ends) {
+			left := duration.Value(r.Ends.Sub(v.AsOf).Round(time.Second))
 			parts = append(parts, "soak ends in "+left.String())
 			continue
 		}
 		parts = append(parts, ruleText(r))
+	}
+	if v.Result == gate.Wait && !ends.IsZero() && v.NextLook.After(ends) {
+		parts = append(parts, "then the schedule is closed until "+v.NextLook.Format(time.RFC3339))
 	}
 	return oneLine(strings.Join(parts, "; "))
 }

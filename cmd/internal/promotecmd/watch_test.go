@@ -3,6 +3,7 @@ package promotecmd_test
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,6 +29,24 @@ func TestTheNextLookIsAtTheMomentWhenASoakEnds(t *testing.T) {
 		require.Equal(w.t, []string{"prod: promoted one (1 commit)"}, l.said())
 		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt))
 	})
+}
+
+// A soak and a freeze end at different times, and the loop names both.
+func TestASoakEndsWhenItEndsWhateverIsFrozenThen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ freeze, want string }{
+		{"from: 2000-01-01T00:00:00Z, until: 2000-01-04T00:00:00Z", "schedule: frozen until 2000-01-04T00:00:00Z: sale"},
+		{"from: 2000-01-01T01:00:00Z, until: 2000-01-04T00:00:00Z", "then the schedule is closed until 2000-01-04T00:00:00Z"},
+	} {
+		w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 6h, schedule: {freeze: [{"+c.freeze+", reason: sale}]}}}]\n", "dev", "prod")
+		w.bubble(func() {
+			w.watch(w.promote())
+			w.push("one")
+			w.pass(12 * time.Minute)
+			said := w.fails(w.promote("--to", "prod")...)
+			require.Regexp(w.t, `prod: not yet: soak ends in 5h\S*; `+regexp.QuoteMeta(c.want), said)
+		})
+	}
 }
 
 func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
