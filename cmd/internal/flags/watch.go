@@ -114,7 +114,7 @@ type Line struct {
 	Environment string `json:"environment,omitempty"`
 	Message     string `json:"message"`
 	Hint        string `json:"hint,omitempty"`
-	// Source is the repository or folder that it is about.
+	// Source is the repository, folder or hub that it is about.
 	Source string `json:"source,omitempty"`
 	// Again is when what failed is tried again.
 	Again time.Time `json:"again,omitzero"`
@@ -272,6 +272,12 @@ func (w *Watch) tell(e follow.Event) {
 		l.Message = "answers again"
 	case e.Kind == follow.Unreachable:
 		l.Message = "does not answer: " + e.Err.Error()
+		if errors.As(e.Err, &known) {
+			l.Hint = known.Hint
+		}
+		if known != nil && known.Code == cli.Denied {
+			l.Message = "refuses to answer: " + known.Error()
+		}
 	case errors.As(e.Err, &known):
 		l.Event, l.Message, l.Hint = "failed", known.Error(), known.Hint
 	default:

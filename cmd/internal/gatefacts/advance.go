@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
+	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/promote"
@@ -40,15 +41,21 @@ func (f *Facts) RingGate(policies map[string]promotion.Policy) advance.Gate {
 	}
 }
 
-// Changes tells of what a hub sees, until stop is called; nil without a hub.
-func (f *Flags) Changes(cmd *cobra.Command) (changes <-chan struct{}, stop func(), err error) {
+// FollowHub tells of what a hub sees, until stop is called, and returns the hub as something that is followed, so that people learn when
+// it does not answer or does not take the token any more. Both are empty without a hub.
+func (f *Flags) FollowHub(cmd *cobra.Command) (changes <-chan struct{}, hubs []follow.Source, stop func(), err error) {
 	if f.Fleet.URL() == "" {
-		return nil, func() {}, nil
+		return nil, nil, func() {}, nil
 	}
 	hub, err := f.Fleet.Client(cmd)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
+	address := f.Fleet.URL()
+	hubs = []follow.Source{{Name: address, State: func(ctx context.Context) (string, error) {
+		err := hub.Events(ctx, -1, fleet.Query{AsOf: time.Now()}, func(fleet.Event) error { return nil })
+		return "", flags.HubRequestFailure(err, address)
+	}}}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	tell, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
@@ -67,7 +74,7 @@ func (f *Flags) Changes(cmd *cobra.Command) (changes <-chan struct{}, stop func(
 			}
 		}
 	}()
-	return tell, func() { cancel(); <-ended }, nil
+	return tell, hubs, func() { cancel(); <-ended }, nil
 }
 
 // Rings advances the rings of environments again and again, for a command that goes on. The zero value is ready to use.

@@ -56,12 +56,12 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	if err := w.follow(); err != nil {
 		return err
 	}
-	changes, stop, err := w.Changes(cmd)
+	changes, hubs, stop, err := w.FollowHub(cmd)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	watched := flags.Watched{Format: p.format, Changes: changes, Sources: w.sources}
+	watched := flags.Watched{Format: p.format, Changes: changes, Sources: func() []follow.Source { return append(w.sources(), hubs...) }}
 	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) { return w.step(ctx, cmd, j) })
 }
 

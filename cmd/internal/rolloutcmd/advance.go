@@ -135,13 +135,13 @@ func (a *advancing) tellHub(cmd *cobra.Command, done *publisher.Published) {
 
 // goOn advances again and again.
 func (a *advancing) goOn(cmd *cobra.Command, place string) error {
-	changes, stop, err := a.Changes(cmd)
+	changes, hubs, stop, err := a.FollowHub(cmd)
 	if err != nil {
 		return err
 	}
 	defer stop()
 	rings := gatefacts.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
-	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return flags.SourcesOf(a.followed, a.loc.Dir) }}
+	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return append(flags.SourcesOf(a.followed, a.loc.Dir), hubs...) }}
 	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
 		if err := a.readTrust(cmd); err != nil {
 			return time.Time{}, err
