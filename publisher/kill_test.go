@@ -162,3 +162,23 @@ func TestATagThatIsTakenWhileMovingTheOthersIsNoticed(t *testing.T) {
 	_, err := releases.Settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, releases.Tags{})
 	require.ErrorIs(t, err, releases.ErrRace)
 }
+
+// The slower of two publishers of one change leaves no release behind, which would have the number of the other's.
+func TestAReleaseThatComesTooLateIsNotThere(t *testing.T) {
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	repo := w.repository("bundles/dev/drone")
+	seen, err := releases.ReadTags(t.Context(), repo)
+	require.NoError(t, err)
+	late := w.verified("drone", "latest").Descriptor
+	w.publishes("new")
+	w.mustPublish()
+	before, err := repo.Tags(t.Context())
+	require.NoError(t, err)
+
+	_, err = releases.Settle(t.Context(), repo, late, "r0-9999999999", []string{"latest"}, seen)
+	require.ErrorIs(t, err, releases.ErrRace)
+	after, err := repo.Tags(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+}

@@ -46,13 +46,20 @@ func PushNew(ctx context.Context, repo oci.Target, b bundle.Blob) error {
 // Settle makes the complete artifact desc, with or without data, visible: first under its own tag, then under the moving ones,
 // and reports whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
 // returns ErrRace when own is taken, when a moving tag is not what seen says, or when a newer tag than own has
-// come since, whose publisher may have moved the moving ones first.
+// come since, whose publisher may have moved the moving ones first. It looks at the moving tags before it sets own, so that
+// a publisher that was slower leaves no release of its own behind, with the number of the other's; two that come to this point
+// at the same moment still do.
 func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen Tags) (changed bool, err error) {
 	now, err := Current(ctx, repo, own)
 	if err != nil {
 		return false, err
 	}
 	if now == "" {
+		for _, tag := range moving {
+			if _, err := isDue(ctx, repo, desc, tag, seen); err != nil {
+				return false, err
+			}
+		}
 		if err := PutTag(ctx, repo, desc, own); err != nil {
 			return false, err
 		}
@@ -63,15 +70,12 @@ func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 	}
 	moved := false
 	for _, tag := range moving {
-		now, err := Current(ctx, repo, tag)
+		due, err := isDue(ctx, repo, desc, tag, seen)
 		if err != nil {
 			return changed, err
 		}
-		if now == desc.Digest {
+		if !due {
 			continue
-		}
-		if now != seen.Moving[tag] {
-			return changed, fmt.Errorf("tag %s: %w", tag, ErrRace)
 		}
 		if err := PutTag(ctx, repo, desc, tag); err != nil {
 			return changed, err
@@ -85,6 +89,15 @@ func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 		return true, err
 	}
 	return true, noneAbove(ctx, repo, own, seen)
+}
+
+// isDue reports whether a moving tag is to be moved to desc. It returns ErrRace if the tag is not what seen says.
+func isDue(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string, seen Tags) (bool, error) {
+	now, err := Current(ctx, repo, tag)
+	if err == nil && now != desc.Digest && now != seen.Moving[tag] {
+		err = fmt.Errorf("tag %s: %w", tag, ErrRace)
+	}
+	return now != desc.Digest, err
 }
 
 // noneAbove returns ErrRace where repo has tags of newer releases than own's that are not among those seen.

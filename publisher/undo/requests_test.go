@@ -38,7 +38,7 @@ func TestAnUndoReadsEachReleaseOnce(t *testing.T) {
 			require.Equal(t, 1, n, place)
 		}
 		if rings == nil {
-			require.LessOrEqual(t, all, 23, "requests for one cluster type")
+			require.LessOrEqual(t, all, 24, "requests for one cluster type")
 		}
 	}
 }
