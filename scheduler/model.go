@@ -142,6 +142,9 @@ type WorkloadRegistration struct {
 // default branch's table of contents and do not affect rendering.
 func (m *Model) Environments() []Environment { return sortedValues(m.environments) }
 
+// MainBase is the name of the BaseRepo whose commit is the base commit of an environment. A promotion pins it.
+const MainBase = "main"
+
 // BaseRepos returns the BaseRepo objects that were loaded, sorted by name.
 func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
 

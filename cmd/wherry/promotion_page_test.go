@@ -11,8 +11,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 const promotionPage = "../../docs/promotion.md"
@@ -75,4 +77,9 @@ func TestThePageOnPromotionShowsWhatIsRead(t *testing.T) {
 		}
 	}
 	t.Fatal("the script has no prod.txt")
+}
+
+// Lint refuses gates by what agents do.
+func TestAGateThatWaitsForReportsKnowsHowOftenTheyCome(t *testing.T) {
+	require.Equal(t, agent.DefaultHeartbeat, promotion.ReportInterval)
 }

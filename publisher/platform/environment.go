@@ -110,7 +110,7 @@ func (l *loader) baseBeside(ctx context.Context, root, environment location) str
 	if _, err := l.read(ctx, m, origin{part: PlatformPart, place: environment}); err == nil {
 		for _, b := range m.BaseRepos() {
 			beside := scheduler.Environment{ControlPlane: kinds.Repository{Branch: root.repo.Branch, Path: b.Path}}
-			if place, ok := l.below(ctx, root, beside); ok && b.Name == mainBase {
+			if place, ok := l.below(ctx, root, beside); ok && b.Name == scheduler.MainBase {
 				return place.written()
 			}
 		}

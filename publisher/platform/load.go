@@ -159,7 +159,7 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 		src.place.repo.Commit = l.BaseAt
 	}
 	commit, err := l.read(ctx, l.loaded.Model, src)
-	if err == nil && b.Name == mainBase {
+	if err == nil && b.Name == scheduler.MainBase {
 		l.useMain(b, commit)
 	}
 	if err == nil {
@@ -167,9 +167,6 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 	}
 	return err
 }
-
-// mainBase is the BaseRepo that gives the base commit.
-const mainBase = "main"
 
 var commitName = lazyregexp.New(`^[0-9A-Za-z._-]{1,128}$`)
 
@@ -207,7 +204,7 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 	}
 	pinned := ""
 	for _, b := range repos {
-		if b.Name == mainBase {
+		if b.Name == scheduler.MainBase {
 			pinned = b.Commit
 		}
 	}
@@ -301,7 +298,7 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (
 	s := scheduler.Source{FS: gitrepo.Guard(files, l.hidden(ctx, src)...), Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
-		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any
+		s.Base = cmp.Or(src.name, scheduler.MainBase) // a base that a person gives stands for any
 	case WorkloadPart:
 		s.Registration = src.name
 	}

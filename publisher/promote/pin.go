@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -107,7 +108,7 @@ func (v *visit) fileOf(names []string) (string, error) {
 		}
 	}
 	if best == "" {
-		return "", fmt.Errorf("%s: BaseRepo %s is not in the environment's own folder: %w", v.base.Position, BaseName, fs.ErrNotExist)
+		return "", fmt.Errorf("%s: BaseRepo %s is not in the environment's own folder: %w", v.base.Position, scheduler.MainBase, fs.ErrNotExist)
 	}
 	return best, nil
 }
@@ -214,7 +215,7 @@ func findBase(f *yamltext.File) (document int, path yamltext.Path, object *yaml.
 
 func isBase(n *yaml.Node) bool {
 	return n != nil && n.Kind == yaml.MappingNode && textOf(yamltext.Lookup(n, "kind")) == "BaseRepo" &&
-		textOf(yamltext.Lookup(n, "apiVersion")) == kinds.KalypsoAPI && textOf(yamltext.Lookup(n, "metadata", "name")) == BaseName
+		textOf(yamltext.Lookup(n, "apiVersion")) == kinds.KalypsoAPI && textOf(yamltext.Lookup(n, "metadata", "name")) == scheduler.MainBase
 }
 
 func textOf(n *yaml.Node) string {

@@ -250,7 +250,7 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	}
 	var found []place
 	var failed []error
-	chained := false
+	chained, based := false, false
 	for _, s := range sources {
 		loaded, err := platform.LoadPlatform(ctx, p.source(s.Environment))
 		if err != nil {
@@ -258,6 +258,8 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 			found = append(found, place{s.Environment, len(sources)}) // its result has the error
 			continue
 		}
+		_, noBase := baseOf(loaded)
+		based = based || noBase == nil
 		policy, err := loaded.Model.Promotion()
 		switch {
 		case err != nil:
@@ -271,6 +273,8 @@ func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	switch {
 	case len(failed) == len(sources):
 		return nil, errors.Join(failed...)
+	case len(found) == 0 && !chained && !based && len(sources) > 0:
+		return nil, fmt.Errorf("%s: %w", sources[0].Environment, ErrNoBase)
 	case len(found) == 0 && !chained:
 		return nil, ErrNoChain
 	}

@@ -17,9 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// BaseName is the BaseRepo whose commit is promoted.
-const BaseName = "main"
-
 // visit is one look at one environment.
 type visit struct {
 	*Promoter
@@ -87,13 +84,13 @@ func (v *visit) load(ctx context.Context) (err error) {
 	if v.policy, err = v.target.Model.Promotion(); err != nil {
 		return err
 	}
+	if v.base, err = baseOf(v.target); err != nil { // without a base, its PromotionPolicy is not read either
+		return err
+	}
 	if len(v.policy.Chain) == 0 {
 		return fmt.Errorf("%s: %w", v.result.Environment, ErrNoChain)
 	}
 	v.result.From = v.policy.Below()
-	if v.base, err = baseOf(v.target); err != nil {
-		return err
-	}
 	v.result.Pinned = v.base.Commit
 	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
 		return err
@@ -120,7 +117,7 @@ func (v *visit) undone(ctx context.Context) (bool, error) {
 
 func baseOf(l *platform.Loaded) (scheduler.BaseRepo, error) {
 	for _, b := range l.Model.BaseRepos() {
-		if b.Name == BaseName {
+		if b.Name == scheduler.MainBase {
 			return b, nil
 		}
 	}

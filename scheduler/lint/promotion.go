@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -15,13 +16,15 @@ import (
 type Promotion struct {
 	Environment string
 	policy      *kinds.PromotionPolicy // nil if none names the environment, or several do
+	based       bool                   // it has the BaseRepo that a promotion pins
 	read        promotion.Policy
 	clusters    []scheduler.Cluster
 }
 
 // PromotionOf returns what the model's environment has for [AcrossEnvironments].
 func PromotionOf(m *scheduler.Model) Promotion {
-	p := Promotion{Environment: m.EnvironmentName(), clusters: m.Clusters()}
+	based := slices.ContainsFunc(m.BaseRepos(), func(b scheduler.BaseRepo) bool { return b.Name == scheduler.MainBase })
+	p := Promotion{Environment: m.EnvironmentName(), clusters: m.Clusters(), based: based}
 	read, err := m.Promotion()
 	if o, ok := m.Objects().Promotions[read.Name]; ok && err == nil {
 		p.policy, p.read = o, read
@@ -106,6 +109,20 @@ func (p Promotion) required(required labels.Selector, written *kinds.PromotionGa
 	return nil
 }
 
+// unpinnable returns an error if the environment is in a chain and nothing of it can be pinned.
+func (p Promotion) unpinnable() []finding.Finding {
+	if p.based {
+		return nil
+	}
+	for _, e := range p.policy.Spec.Chain {
+		if e.Value == p.Environment {
+			return []finding.Finding{finding.New(finding.CodeUnreachable, p.policy.Position(e.Line), fmt.Sprintf(`"wherry new base-repo -e %s" makes one`, p.Environment),
+				"environment %q is in the chain and has no BaseRepo called %s, so no commit can be promoted into it", p.Environment, scheduler.MainBase)}
+		}
+	}
+	return nil
+}
+
 // promotions adds what is wrong with the policy of the environment, as far as the environment alone shows it.
 func (l *linter) promotions() {
 	p := PromotionOf(l.model)
@@ -119,6 +136,7 @@ func (l *linter) promotions() {
 				"environment %q gets each new commit of base %q without a gate, although commits come to it from %s: its BaseRepo names no commit", p.Environment, b.Name, p.Below())
 		}
 	}
+	l.found = append(l.found, p.unpinnable()...)
 	if len(p.read.Rings) < 2 || len(p.clusters) == 0 || p.ringGate().Line == 0 {
 		return
 	}

@@ -83,6 +83,10 @@ type Gate struct {
 	Schedule      Schedule
 }
 
+// ReportInterval is the longest time between two reports of an agent that has nothing new to say. A MaxReportAge must be longer: else
+// a gate takes each cluster for offline now and then.
+const ReportInterval = time.Hour
+
 // Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
 // failed.
 func Default() Gate {

@@ -1,6 +1,7 @@
 package authorcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // creation holds the flags of a command below new.
@@ -36,7 +38,7 @@ is replaced. At a terminal, new asks for what is missing.`,
   wherry new cluster-type kiosk -e dev --label region=north`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newCluster(), newSiteValues())
+	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newBaseRepo(), newCluster(), newSiteValues())
 	return cmd
 }
 
@@ -226,6 +228,22 @@ other.`, "wherry new rings prod -e prod --ring canary --ring stable")
 	return cmd
 }
 
+func newBaseRepo() *cobra.Command {
+	var c creation
+	cmd := c.command("BaseRepo", "Pin the base of an environment",
+		`Pin the base of an environment: the objects that environments share are read from a git repository at one commit, which
+"wherry promote" moves. Each environment of a chain needs one, called main. Without --commit it is the newest commit of
+this folder, which has to be pushed before the environment is read again.`, "wherry new base-repo -e prod\nwherry new base-repo -e prod --repo https://git.example/platform --path base --commit 3f0c5b1de2a94786b0d7c1f4a8e69235d41b7c90")
+	c.addEnvironment(cmd, ownFolder)
+	f := cmd.Flags()
+	f.StringVar(&c.request.Repo, "repo", "", "the `URL` of the base's git repository, without credentials (default that of the environment)")
+	f.StringVar(&c.request.Branch, "branch", "", "the `BRANCH` with the base (default that of the environment)")
+	f.StringVar(&c.request.Folder, "path", ".", "the `FOLDER` of the repository with the base")
+	f.StringVar(&c.request.Commit, "commit", "", "the `COMMIT` that the environment has now, all digits")
+	cli.NotEmpty(cmd, "repo", "branch", "path", "commit")
+	return cmd
+}
+
 func newCluster() *cobra.Command {
 	var c creation
 	cmd := c.command("Cluster", "List a cluster",
@@ -268,6 +286,9 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) == 1 {
 		c.request.Name = args[0]
+	}
+	if c.request.Kind == "BaseRepo" && c.request.Name == "" {
+		c.request.Name = scheduler.MainBase
 	}
 	if prompt.IsTerminal() {
 		if err := c.ask(cmd, p); err != nil {
@@ -321,6 +342,14 @@ func (c *creation) preset(p *author.Platform) {
 		if r.Repo == "" && len(p.Environments) == 0 {
 			r.Repo = gitrepo.Redact(gitrepo.OriginOf(p.Root))
 		}
+	case "BaseRepo":
+		r.Commit = cmp.Or(r.Commit, gitrepo.HeadOf(p.Root, false))
+		for _, e := range p.Environments {
+			if e.Repo != "." && (len(r.Environments) == 0 || slices.Contains(r.Environments, e.Name)) {
+				r.Repo, r.Branch = cmp.Or(r.Repo, gitrepo.Redact(e.Repo)), cmp.Or(r.Branch, e.Branch)
+			}
+		}
+		r.Repo, r.Branch = cmp.Or(r.Repo, gitrepo.Redact(gitrepo.OriginOf(p.Root))), cmp.Or(r.Branch, "main")
 	case "PromotionPolicy", "Workload":
 		if len(r.Environments) == 0 && len(p.Environments) == 1 {
 			r.Environments = []string{p.Environments[0].Name}

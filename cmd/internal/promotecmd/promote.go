@@ -393,7 +393,7 @@ func (p *promoting) failure(err error) error {
 	case errors.Is(err, promote.ErrNoChain):
 		return cli.Fail(cli.Usage, err, `docs/promotion.md shows a PromotionPolicy; its chain lists the environments`)
 	case errors.Is(err, promote.ErrNoBase):
-		return cli.Fail(cli.Usage, err, "the environment's folder or branch needs a BaseRepo called main, with the base's repository and branch")
+		return cli.Fail(cli.Usage, err, `each environment of a chain needs a BaseRepo called main: "wherry new base-repo -e NAME" makes one`)
 	case errors.Is(err, promote.ErrNoBranch):
 		return cli.Fail(cli.Usage, err, "give PLATFORM as URL#BRANCH or URL#BRANCH:FOLDER")
 	case errors.Is(err, promote.ErrNoCommit):

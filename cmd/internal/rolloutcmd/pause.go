@@ -17,10 +17,10 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -197,7 +197,7 @@ func (p *pausing) pinned(cmd *cobra.Command, name string) (commit, at string) {
 		return "", ""
 	}
 	for _, b := range loaded.Model.BaseRepos() {
-		if b.Name == promote.BaseName {
+		if b.Name == scheduler.MainBase {
 			return b.Commit, b.Position.String()
 		}
 	}

@@ -31,7 +31,7 @@ type Request struct {
 	SiteKeys, SiteMaySet []string
 	Rings, Required      []string
 
-	Repo, Branch, Folder                     string
+	Repo, Branch, Folder, Commit             string
 	Reconciler, NamespaceService, ConfigType string
 	Workspace                                string
 	ClusterType, UID, Ring                   string
@@ -51,7 +51,7 @@ func (e *WhichError) Error() string {
 // usualFolders are where objects go while there is no other of their kind.
 var usualFolders = map[string]string{
 	"ClusterType": "cluster-types", "SchedulingPolicy": "scheduling", "Workload": "workloads", "WorkloadRegistration": "workloads",
-	"Template": "templates", "ConfigMap": "configs", "ConfigSchema": "schemas", "PromotionPolicy": ".", "Cluster": "clusters",
+	"Template": "templates", "ConfigMap": "configs", "ConfigSchema": "schemas", "PromotionPolicy": ".", "Cluster": "clusters", "BaseRepo": ".",
 }
 
 // New returns the plan that adds an object to a platform, and the name of its file.
@@ -130,6 +130,9 @@ func placeOf(p *author.Platform, kind, name, home string) string {
 		}
 		dir = path.Join(folder, usualFolders[kind])
 	}
+	if kind == "BaseRepo" {
+		name = "base-repo"
+	}
 	file := path.Join(dir, name+".yaml")
 	for _, f := range p.Files {
 		if f.Name == file { // such as a policy of the name beside the cluster type
@@ -146,7 +149,7 @@ func placeOf(p *author.Platform, kind, name, home string) string {
 func (r Request) object(p *author.Platform, home string) (object, string, error) {
 	o := object{
 		Name: r.Name, Environments: r.Environments, Labels: Pairs(r.Labels), TargetLabels: Pairs(r.TargetLabels), TypeLabels: Pairs(r.TypeLabels),
-		Manifests: Pairs(r.Manifests), Data: Pairs(r.Data), Rings: r.Rings, Required: r.Required, Repo: r.Repo, Branch: r.Branch, Folder: r.Folder,
+		Manifests: Pairs(r.Manifests), Data: Pairs(r.Data), Rings: r.Rings, Required: r.Required, Repo: r.Repo, Branch: r.Branch, Folder: r.Folder, Commit: r.Commit,
 		Reconciler: r.Reconciler, NamespaceService: r.NamespaceService, ConfigType: r.ConfigType, Workspace: r.Workspace,
 		ClusterType: r.ClusterType, UID: r.UID, Ring: r.Ring, Values: Pairs(r.Values),
 	}
@@ -175,17 +178,32 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 	case "Cluster":
 		return o, text, known(p, "ClusterType", home, r.ClusterType, true)
 	case "WorkloadRegistration":
-		if r.Repo == "" {
-			return o, "", wrong("give its URL with --repo", "a registration needs the repository of the app team")
+		return o, text, checkRepo(r.Repo, "a registration needs the repository of the app team")
+	case "BaseRepo":
+		if err := checkRepo(r.Repo, "a base needs its repository"); err != nil {
+			return o, "", err
 		}
-		if err := gitrepo.CheckURL(r.Repo); err != nil {
-			return o, "", wrong("", "--repo: %w", err)
-		}
-		if r.Repo != gitrepo.Redact(r.Repo) {
-			return o, "", wrong("keep credentials in ~/.netrc", "--repo: the URL has credentials")
+		if !wholeCommit.MatchString(r.Commit) {
+			return o, "", wrong("give all digits of the base's commit that the environment has now with --commit", "a base needs a commit, got %q", r.Commit)
 		}
 	}
 	return o, text, nil
+}
+
+var wholeCommit = lazyregexp.New(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
+
+// checkRepo returns an error unless a repository's URL may be written into an object.
+func checkRepo(url, missing string) error {
+	if url == "" {
+		return wrong("give its URL with --repo", "%s", missing)
+	}
+	if err := gitrepo.CheckURL(url); err != nil {
+		return wrong("", "--repo: %w", err)
+	}
+	if url != gitrepo.Redact(url) {
+		return wrong("keep credentials in ~/.netrc", "--repo: the URL has credentials")
+	}
+	return nil
 }
 
 // siteKeys fills in the keys of a declaration of site values.

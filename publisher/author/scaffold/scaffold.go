@@ -47,7 +47,7 @@ type object struct {
 	Unset           []string
 	Rings, Required []string
 
-	Repo, Branch, Folder                     string
+	Repo, Branch, Folder, Commit             string
 	Reconciler, NamespaceService, ConfigType string
 	Workspace                                string
 	ClusterType, UID, Ring                   string

@@ -291,7 +291,11 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 		}
 		read.SoakIn = append(read.SoakIn, in.Value)
 	}
-	read.MaxReportAge = r.length("maxReportAge", g.MaxReportAge, read.MaxReportAge, time.Minute)
+	known := len(r.errs)
+	read.MaxReportAge = r.length("maxReportAge", g.MaxReportAge, read.MaxReportAge, 0)
+	if read.MaxReportAge <= promotion.ReportInterval && len(r.errs) == known {
+		r.unreachable(g.MaxReportAge.Line, "give it several hours", "maxReportAge is %s, and agents without news report each hour: clusters count as offline in between", g.MaxReportAge.Value)
+	}
 	if g.RequiredClusters.Line != 0 {
 		read.Required = r.selector(&g.RequiredClusters)
 	}

@@ -59,7 +59,7 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 		{"{soak: 7d}", func(g *promotion.Gate) { g.Soak = 7 * 24 * time.Hour }},
 		{"{soak: 2w}", func(g *promotion.Gate) { g.Soak = 14 * 24 * time.Hour }},
 		{"{soakIn: [dev]}", func(g *promotion.Gate) { g.SoakIn = []string{"dev"} }},
-		{"{maxReportAge: 1m}", func(g *promotion.Gate) { g.MaxReportAge = time.Minute }},
+		{"{maxReportAge: 61m}", func(g *promotion.Gate) { g.MaxReportAge = 61 * time.Minute }},
 		{"{requiredClusters: {}}", func(g *promotion.Gate) { g.Required = labels.Everything() }},
 		{"{requiredClusters: {matchExpressions: [{key: a, operator: In, values: [b, c]}]}}", func(g *promotion.Gate) {
 			g.Required, _ = labels.Parse("a in (b,c)")
@@ -110,7 +110,7 @@ func TestWhatIsNoPolicy(t *testing.T) {
 		{"an unknown field of a ring gate", "  environments: [{name: prod, ringGate: {soaks: 1h}}]\n", "unknown field spec.environments[0].ringGate.soaks", "E1020"},
 		{"an unknown field of a check", gateOf("{check: {command: x, timeouts: 1s}}"), "unknown field spec.environments[0].gate.check.timeouts", "E1020"},
 		{"an unknown field of a schedule", gateOf("{schedule: {opens: []}}"), "unknown field spec.environments[0].gate.schedule.opens", "E1020"},
-		{"a report age under a minute", gateOf("{maxReportAge: 59s}"), "maxReportAge: 59s is too short, it must be 1m at least", "E1020"},
+		{"a report age of the agents' interval", gateOf("{maxReportAge: 1h}"), "maxReportAge is 1h, and agents without news report each hour", "E1021"},
 		{"a check without time", gateOf("{check: {command: x, timeout: 0s}}"), "timeout: 0s is too short, it must be 1s at least", "E1020"},
 		{"a check that takes over an hour", gateOf("{check: {command: x, timeout: 61m}}"), "timeout: 61m is too long, it must be 1h at most", "E1020"},
 		{"a check whose name is two lines", gateOf(`{check: {command: x, name: "a\nb"}}`), "a check cannot be called", "E1020"},
