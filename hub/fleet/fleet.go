@@ -296,6 +296,8 @@ type Rollout struct {
 	FailedCount int    `json:"failedClusters"`
 	Waiting     int    `json:"waiting"`
 	Unknown     int    `json:"unknown"`
+	// Reached is the same of the clusters that are meant to have the commit by now. The others are in rings that it has not reached.
+	Reached RolloutCounts `json:"reached"`
 	// NotReporting counts clusters that are registered as sending no reports, and Later those that were registered after
 	// RolloutQuery.RegisteredBefore. Neither are in the numbers above.
 	NotReporting int `json:"notReporting"`
@@ -335,14 +337,28 @@ type OpenCluster struct {
 type TypeRollout struct {
 	Type string `json:"type"`
 	// Release is the release of the type at that commit; empty if there is none, such as where it failed.
-	Release     string `json:"release,omitempty"`
-	Incomplete  bool   `json:"incomplete,omitempty"`
-	Clusters    int    `json:"clusters"`
-	Compliant   int    `json:"compliant"`
-	Progressing int    `json:"progressing"`
-	Failed      int    `json:"failed"`
-	Waiting     int    `json:"waiting"`
-	Unknown     int    `json:"unknown"`
+	Release    string `json:"release,omitempty"`
+	Incomplete bool   `json:"incomplete,omitempty"`
+	RolloutCounts
+}
+
+// RolloutCounts is how many clusters there are, and the verdicts on them.
+type RolloutCounts struct {
+	Clusters    int `json:"clusters"`
+	Compliant   int `json:"compliant"`
+	Progressing int `json:"progressing"`
+	Failed      int `json:"failed"`
+	Waiting     int `json:"waiting"`
+	Unknown     int `json:"unknown"`
+}
+
+// Shown returns the counts that tell people how far a commit is, those of Reached, and how many clusters are in rings that it has not
+// reached. It is all clusters if it has reached none.
+func (r *Rollout) Shown() (counts RolloutCounts, beyond int) {
+	if r.Reached.Clusters == 0 {
+		return RolloutCounts{r.Clusters, r.Compliant, r.Progressing, r.FailedCount, r.Waiting, r.Unknown}, 0
+	}
+	return r.Reached, r.Clusters - r.Reached.Clusters
 }
 
 // Side is one side of a comparison.

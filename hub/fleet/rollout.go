@@ -53,7 +53,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	if err != nil {
 		return Rollout{}, err
 	}
-	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[lineage.Verdict]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}}
+	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[lineage.Verdict]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}, reaching: map[[3]uint32]bool{}}
 	if err := out.readFailures(ctx, environment); err != nil {
 		return Rollout{}, err
 	}
@@ -71,7 +71,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	answer := Rollout{
 		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
 		Compliant: out.counts[lineage.Compliant], Progressing: out.counts[lineage.Progressing], FailedCount: out.counts[lineage.Failed],
-		Waiting: out.counts[lineage.Waiting], Unknown: out.counts[lineage.Unknown],
+		Waiting: out.counts[lineage.Waiting], Unknown: out.counts[lineage.Unknown], Reached: out.reached,
 		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined, Failures: out.failures, FailuresSince: out.failuresSince,
 		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
@@ -164,6 +164,9 @@ type rolloutCount struct {
 	// places are by the handles of platform, environment and type, having by platform, type and release: a fleet has few.
 	places map[[3]uint32]rolloutPlace
 	having map[[3]uint32]bool
+	// reaching is by platform, type and ring.
+	reaching map[[3]uint32]bool
+	reached  RolloutCounts
 }
 
 // rolloutPlace is the environment of clusters, and what the commit is for it. Both may be nil.
@@ -198,23 +201,48 @@ func (c *rolloutCount) add(r *row) {
 	if c.quarantines(r, at.target) {
 		c.quarantined++
 	}
-	row := c.typeRow(c.m.texts[r.typ])
-	row.Clusters++
-	switch verdict {
-	case lineage.Compliant:
-		row.Compliant++
+	c.typeRow(c.m.texts[r.typ]).add(verdict)
+	if c.reaches(r, at.target) {
+		c.reached.add(verdict)
+	}
+	if verdict == lineage.Compliant {
 		c.oldest = max(c.oldest, r.age())
 		return
-	case lineage.Progressing:
-		row.Progressing++
-	case lineage.Failed:
-		row.Failed++
-	case lineage.Waiting:
-		row.Waiting++
-	case lineage.Unknown:
-		row.Unknown++
 	}
 	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
+}
+
+func (n *RolloutCounts) add(verdict lineage.Verdict) {
+	n.Clusters++
+	switch verdict {
+	case lineage.Compliant:
+		n.Compliant++
+	case lineage.Progressing:
+		n.Progressing++
+	case lineage.Failed:
+		n.Failed++
+	case lineage.Waiting:
+		n.Waiting++
+	case lineage.Unknown:
+		n.Unknown++
+	}
+}
+
+// reaches reports whether a commit has reached the ring of a cluster: it has not if the cluster is meant to run a release without it
+// while the newest release of its type at the commit has it.
+func (c *rolloutCount) reaches(r *row, t *lineage.Commit) bool {
+	meant := r.meant()
+	if t == nil || meant == nil || meant.Release == nil {
+		return true
+	}
+	ring := [3]uint32{r.platform, r.typ, r.ring}
+	reaches, known := c.reaching[ring]
+	if !known {
+		typ := c.m.texts[r.typ]
+		reaches = t.Has(typ, meant.Release.Digest) || !t.Has(typ, t.NewestOf(t.Last(), typ))
+		c.reaching[ring] = reaches
+	}
+	return reaches
 }
 
 // readFailures reads the failures that the view sees, if they were asked for.

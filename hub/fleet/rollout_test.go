@@ -376,6 +376,26 @@ func rings(e *estate) {
 	e.cluster("none", "drone", "drone:2", bundle.Compliant)
 }
 
+func TestARolloutInTheCanaryIsMeasuredByTheCanary(t *testing.T) {
+	e := two(t)
+	rings(e)
+	e.cluster("canary-2", "canary=drone", "drone:2", bundle.Compliant)
+	e.silence(e.cluster("far", "early=drone", "drone:2", bundle.Compliant), 30*24*time.Hour)
+	got, err := all(t, e).Rollout(t.Context(), "prod", commit("c"), RolloutQuery{})
+	require.NoError(t, err)
+	require.Equal(t, 5, got.Clusters)
+	counts, beyond := got.Shown()
+	require.Equal(t, RolloutCounts{Clusters: 2, Compliant: 1, Waiting: 1}, counts)
+	require.Equal(t, 3, beyond)
+	require.False(t, got.Done)
+
+	got, err = all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
+	require.NoError(t, err)
+	counts, beyond = got.Shown()
+	require.Equal(t, RolloutCounts{Clusters: 5, Compliant: 4, Unknown: 1}, counts, "an earlier commit, which all have")
+	require.Zero(t, beyond)
+}
+
 func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 	e := two(t)
 	e.silence(e.cluster("one", "drone", "drone:2", bundle.Compliant), 2*time.Hour)
@@ -387,13 +407,14 @@ func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Rollout{
 		Environment: "prod", Commit: commit("b"), Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1, Followed: true, Published: true, OldestProofSeconds: 7200,
-		Why: "1 run another release; 1 silent",
+		Reached: RolloutCounts{Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1},
+		Why:     "1 run another release; 1 silent",
 		Open: []OpenCluster{{
 			UID: "four", Cluster: "four", Type: "drone", State: store.Stale, Was: bundle.Compliant, Verdict: VerdictUnknown,
 			Release: bundle.ReleaseName(4, digest.FromString("drone:2")), LastSeen: start.Add(-30 * 24 * time.Hour), Via: store.ViaHTTP,
 		}},
 		Types: []TypeRollout{
-			{Type: "drone", Release: bundle.ReleaseName(4, digest.FromString("drone:2")), Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1},
+			{Type: "drone", Release: bundle.ReleaseName(4, digest.FromString("drone:2")), RolloutCounts: RolloutCounts{Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1}},
 			{Type: "shop", Release: bundle.ReleaseName(2, digest.FromString("shop:1"))},
 		},
 	}, got)

@@ -367,7 +367,11 @@ func writeRollout(w *sheet, title, by string, r fleet.Rollout, now time.Time) {
 	if r.Clusters == 0 {
 		head += "no clusters"
 	} else {
-		head += progress(r.Clusters, r.Compliant, r.Progressing, r.FailedCount, r.Waiting, r.Unknown)
+		n, beyond := r.Shown()
+		head += progress(n.Clusters, n.Compliant, n.Progressing, n.Failed, n.Waiting, n.Unknown)
+		if beyond > 0 {
+			head += " · " + number(beyond) + " in rings that it has not reached"
+		}
 	}
 	if r.OldestProofSeconds > 0 {
 		head += " · oldest proof " + longAge(time.Duration(r.OldestProofSeconds)*time.Second)
