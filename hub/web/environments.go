@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -19,7 +19,9 @@ type environmentsPage struct {
 	Query        fleet.Query
 	Environments []environment
 	Unknown      *fleet.UnknownNameError
-	Now          time.Time
+	// Now is the moment that the page is about. Present and JSON are links to the same of now, and for programs.
+	Now           time.Time
+	Present, JSON string
 }
 
 // environment is how far one environment is with the commit that it got last, and what people decided about it.
@@ -27,7 +29,10 @@ type environment struct {
 	fleet.Environment
 	// Rollout is nil if the hub does not know which commit was published last.
 	Rollout *fleet.Rollout
-	Open    string // a link to the clusters
+	// Shown are the clusters in rings that the commit has reached, and Beyond the number of the others.
+	Shown  fleet.RolloutCounts
+	Beyond int
+	Open   string // a link to the clusters
 	// Pause is the last word about a pause, if it is one.
 	Pause *fleet.Decided
 	// Decisions are the newest ones, More counts those that are not shown.
@@ -55,18 +60,21 @@ func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	q = fleet.Query{Environments: q.Environments, Platform: q.Platform}
+	q = fleet.Query{Environments: q.Environments, Platform: q.Platform, AsOf: q.AsOf}
 	page := environmentsPage{
-		Kind: environmentsKind, Query: q, Now: s.now().UTC(),
-		Kinds: []link{{clustersKind, clustersPath}, {deploymentsKind, deploymentsPath}, {environmentsKind, environmentsPath}},
+		Kind: environmentsKind, Query: q, Now: cmp.Or(q.AsOf, s.now().UTC()), JSON: linkTo("/v1/environments", q.Values()),
+		Kinds: []link{{clustersKind, atMoment(clustersPath, q.AsOf)}, {deploymentsKind, atMoment(deploymentsPath, q.AsOf)}, {environmentsKind, atMoment(environmentsPath, q.AsOf)}},
 	}
+	now := q
+	now.AsOf = time.Time{}
+	page.Present = linkTo(environmentsPath, now.Values())
 	from, err := s.answers(r)
 	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	status := http.StatusOK
-	all, err := from.Environments(r.Context(), fleet.Query{})
+	all, err := from.Environments(r.Context(), fleet.Query{AsOf: q.AsOf})
 	newest := map[string]string{} // commits, by environment
 	for _, e := range all.Environments {
 		newest[e.Environment] = e.BaseCommit
@@ -80,7 +88,7 @@ func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
 	}
 	for i := 0; err == nil && i < len(list.Environments); i++ {
 		var one environment
-		one, err = environmentOf(r.Context(), from, list.Environments[i], newest)
+		one, err = environmentOf(r.Context(), from, list.Environments[i], newest, q.AsOf)
 		page.Environments = append(page.Environments, one)
 	}
 	if err != nil {
@@ -90,20 +98,24 @@ func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
 	s.write(w, r, s.environments, status, page)
 }
 
-// environmentOf asks about one environment. Newest has the newest commits of environments.
-func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newest map[string]string) (environment, error) {
-	one := environment{Environment: e, Open: linkTo(clustersPath, url.Values{"environment": {e.Environment}})}
+// environmentOf asks about one environment, as of a moment unless that is zero. Newest has the newest commits of environments.
+func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newest map[string]string, asOf time.Time) (environment, error) {
+	one := environment{Environment: e, Open: atMoment(clustersPath, asOf, "environment", e.Environment)}
 	if commit := cmp.Or(e.BaseCommit, e.EnvironmentCommit); commit != "" {
-		q := fleet.RolloutQuery{Query: fleet.Query{Platform: e.Platform, Limit: shownClusters}}
+		q := fleet.RolloutQuery{Query: fleet.Query{Platform: e.Platform, Limit: shownClusters, AsOf: asOf}}
 		rollout, err := from.Rollout(ctx, e.Environment, commit, q)
 		if err != nil {
 			return one, err
 		}
 		one.Rollout = &rollout
+		one.Shown, one.Beyond = rollout.Shown()
 	}
 	all, err := from.Decided(ctx, e.Platform, e.Environment)
 	if err != nil {
 		return one, err
+	}
+	if !asOf.IsZero() {
+		all = slices.DeleteFunc(all, func(d fleet.Decided) bool { return d.IssuedAt.After(asOf) })
 	}
 	for _, d := range all {
 		if d.Action == bundle.Pause || d.Action == bundle.Resume {

@@ -58,7 +58,9 @@ type fleetPage struct {
 	Unknown *fleet.UnknownNameError
 	Next    string // a link, empty on the last page
 	JSON    string // a link
+	// Now is the moment of the rows. It is Query.AsOf for the past, and then Present links to the rows of now.
 	Now     time.Time
+	Present string
 	// ReadAt is zero but while the database cannot be read.
 	ReadAt time.Time
 }
@@ -131,6 +133,10 @@ func (s *site) showFleet(w http.ResponseWriter, r *http.Request, kind string, re
 		s.fail(w, r, err)
 		return
 	}
+	if !q.AsOf.IsZero() { // 24h is another moment with each click
+		values.Set("asOf", fleet.FormatMoment(q.AsOf))
+		page.Now = q.AsOf
+	}
 	page.addLinks(r.URL.Path, values, totals, next)
 	s.write(w, r, s.page, status, page)
 }
@@ -163,7 +169,10 @@ func (p *fleetPage) addLinks(path string, values url.Values, totals fleet.Totals
 		p.Next = to(path, "after", next)
 	}
 	values.Del("after")
-	p.Kinds = []link{{clustersKind, linkTo(clustersPath, values)}, {deploymentsKind, linkTo(deploymentsPath, values)}, {environmentsKind, environmentsPath}}
+	if !p.Query.AsOf.IsZero() {
+		p.Present = to(path, "asOf", "")
+	}
+	p.Kinds = []link{{clustersKind, linkTo(clustersPath, values)}, {deploymentsKind, linkTo(deploymentsPath, values)}, {environmentsKind, atMoment(environmentsPath, p.Query.AsOf)}}
 	p.JSON = linkTo("/v1/"+p.Kind, values)
 	p.Count = totals.Count
 	states := slices.SortedFunc(maps.Keys(totals.States), func(a, b bundle.State) int {
@@ -181,13 +190,26 @@ func linkTo(path string, q url.Values) string {
 	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
 }
 
+// atMoment returns a link to a page as of a moment, which is now if that is zero. More are names and values of other parameters.
+func atMoment(path string, asOf time.Time, more ...string) string {
+	q := url.Values{}
+	if !asOf.IsZero() {
+		q.Set("asOf", fleet.FormatMoment(asOf))
+	}
+	for i := 0; i+1 < len(more); i += 2 {
+		q.Set(more[i], more[i+1])
+	}
+	return linkTo(path, q)
+}
+
 // shortName is how much of a commit, or of a key's id, people see.
 const shortName = 8
 
 // parsed parses a page, which is embedded.
-func parsed(name string, now func() time.Time) *template.Template {
+func parsed(name string) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
-		"ago":   func(t time.Time) string { return bundle.Ago(t, now()) },
+		"ago":   bundle.Ago,
+		"at":    atMoment,
 		"list":  func(all []string) string { return strings.Join(all, ", ") },
 		"short": func(name string) string { return name[:min(len(name), shortName)] },
 		"name":  func(r *bundle.ReportRelease) string { return bundle.ReleaseName(r.Number, r.Digest) },

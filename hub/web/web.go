@@ -23,7 +23,7 @@ type Answers interface {
 // Routes returns the pages. Answers returns what whoever sends a request may ask. Fail answers a request that cannot be
 // answered; an error that wraps store.ErrInvalid is the client's fault.
 func Routes(answers func(*http.Request) (Answers, error), now func() time.Time, fail func(http.ResponseWriter, *http.Request, error)) []access.Route {
-	s := &site{answers: answers, now: now, fail: fail, page: parsed("fleet.html", now), environments: parsed("environments.html", now)}
+	s := &site{answers: answers, now: now, fail: fail, page: parsed("fleet.html"), environments: parsed("environments.html")}
 	page := func(path string, h http.HandlerFunc) access.Route {
 		return access.Route{Pattern: "GET " + path, Permission: access.Read, Handler: h}
 	}

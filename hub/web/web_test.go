@@ -35,7 +35,7 @@ func (f *fake) Clusters(_ context.Context, q fleet.Query) (fleet.Clusters, error
 			Relations: map[fleet.Relation]int{fleet.Behind: 3},
 		},
 		Clusters: []fleet.Cluster{{
-			ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "u&7", Name: "<plant-7>"}, State: bundle.Compliant, Observed: &bundle.ReportRelease{Number: 12}},
+			ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "u&7", Name: "<plant-7>"}, State: bundle.Compliant, Observed: &bundle.ReportRelease{Number: 12}, LastSeen: epoch.Add(-150 * time.Minute)},
 			Meant:         &fleet.Meant{Relation: fleet.Behind, Behind: 2},
 		}},
 		Next: "plant-7",
@@ -118,8 +118,9 @@ func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.Ro
 		return fleet.Rollout{Environment: environment, Commit: commit, Why: "no cluster is registered for it"}, nil
 	}
 	return fleet.Rollout{
-		Environment: environment, Commit: commit, Clusters: 3, Compliant: 2, FailedCount: 1, NotReporting: 4, Why: "1 failed",
-		Open: []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
+		Environment: environment, Commit: commit, Clusters: 12, Compliant: 2, FailedCount: 1, Waiting: 9, NotReporting: 4, Why: "1 failed; 9 run another release",
+		Reached: fleet.RolloutCounts{Clusters: 3, Compliant: 2, Failed: 1},
+		Open:    []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
 	}, nil
 }
 
@@ -142,7 +143,7 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	page := w.Body.String()
 	for _, want := range []string{
 		`Paused by anna since <time datetime="2026-11-21T11:00:00Z">`, "sale &lt;now&gt;",
-		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>, 4 without reports.</p>`, "no cluster is registered for it.</p>",
+		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`, "no cluster is registered for it.</p>",
 		`<progress max="3" value="2">`, "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
 		"override</span> soak, until", `<code title="2222222bbbb">2222222b</code> from stage, not the newest`,
 		`key <code title="fedcba9876">fedcba98</code> (not verified here)`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
@@ -155,4 +156,34 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	require.Contains(t, w.Body.String(), "Known: prod.")
 	require.Equal(t, http.StatusBadRequest, ask(&fake{}, "/environments?nothing=1").Code)
 	require.Equal(t, http.StatusTeapot, ask(&fake{err: errors.New("no")}, "/environments").Code)
+}
+
+func TestPagesAboutThePastStayThere(t *testing.T) {
+	const then = "2026-11-21T10:30:00Z"
+	html := ask(&fake{}, "/?type=drone&asOf=90m").Body.String()
+	for _, want := range []string{
+		`As it was at <time datetime="` + then + `">`, `<a href="/?type=drone">Show now</a>`, `<footer>As of <time datetime="` + then + `">`,
+		`<a href="/deployments?asOf=2026-11-21T10%3A30%3A00Z&amp;cluster=u%267">&lt;plant-7&gt;</a>`, `href="/v1/clusters?asOf=2026-11-21T10%3A30%3A00Z&amp;type=drone"`,
+		`href="/environments?asOf=2026-11-21T10%3A30%3A00Z"`, `href="/?after=plant-7&amp;asOf=2026-11-21T10%3A30%3A00Z&amp;type=drone"`,
+		`title="2026-11-21T09:30:00Z">1h ago</time>`,
+	} {
+		require.Contains(t, html, want)
+	}
+	require.NotContains(t, ask(&fake{}, "/").Body.String(), "As it was at")
+
+	f := &fake{}
+	html = ask(f, "/environments?environment=prod&asOf=90m").Body.String()
+	require.Equal(t, epoch.Add(-90*time.Minute), f.asked.AsOf)
+	for _, want := range []string{
+		`As it was at <time datetime="` + then + `">`, `<a href="/environments?environment=prod">Show now</a>`, "a fix",
+		`<a href="/environments?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod">prod</a>`, `href="/v1/environments?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod"`,
+		`<a href="/?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod">All clusters of prod</a>`,
+	} {
+		require.Contains(t, html, want)
+	}
+	require.NotContains(t, html, "Paused by", "it was paused later")
+}
+
+func TestACanaryIsMeasuredByItself(t *testing.T) {
+	require.Contains(t, ask(&fake{}, "/environments").Body.String(), `2 of 3 clusters compliant</span>, <span class="state" data-state="failed">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`)
 }
