@@ -155,7 +155,7 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 	src := origin{part: BasePart, name: b.Name, at: b.Position, place: location{
 		repo: gitrepo.Ref{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
 	}}
-	if b.Name == mainBase && l.BaseAt != "" {
+	if b.Name == scheduler.MainBase && l.BaseAt != "" {
 		src.place.repo.Commit = l.BaseAt
 	}
 	commit, err := l.read(ctx, l.loaded.Model, src)

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/promote"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // showChanges prints the commits that come with a candidate, and the assignments and versions that would change. A decision may be
@@ -77,7 +78,7 @@ func (d *deciding) changes(cmd *cobra.Command, c *gate.Candidate) (changes []str
 		return d.ringChanges(cmd.Context(), c)
 	}
 	for _, b := range d.loaded.Model.BaseRepos() {
-		if b.Name == promote.BaseName {
+		if b.Name == scheduler.MainBase {
 			from = b.Commit
 		}
 	}
