@@ -59,15 +59,15 @@ func (p place) flags() []string {
 	if p.registry != "" {
 		registry = []string{"--registry", p.registry}
 	}
-	return slices.Concat(registry, []string{
+	return replaced(slices.Concat(registry, []string{
 		"--environment", "dev", "--cluster-type", p.clusterType, "--key", p.key, "--state-dir", p.state,
-	}, engines, p.more)
+	}, engines), p.more)
 }
 
 // follow starts an agent and returns when it answers.
 func follow(tb testing.TB, p place) *follower {
 	tb.Helper()
-	cmd := exec.Command(filepath.Join(os.Getenv(harness.ProgramsEnv), "wherry-agent"), append([]string{"run", "--interval", "24h"}, p.flags()...)...)
+	cmd := exec.Command(filepath.Join(os.Getenv(harness.ProgramsEnv), "wherry-agent"), replaced([]string{"run", "--interval", "24h"}, p.flags())...)
 	log := &bytes.Buffer{}
 	cmd.Env, cmd.Stderr = append(os.Environ(), p.env...), log
 	if p.start == nil {

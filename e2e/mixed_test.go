@@ -147,7 +147,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		for _, c := range chain {
 			s.edit("workloads/shop/workload.yaml", "purpose: "+c.target+"\n      environment: "+s.environment, "purpose: "+c.target+"\n      environment: elsewhere")
 		}
-		s.publish()
+		s.publish("--allow-removals")
 
 		s.until(s.stand(bundle.Pending, bundle.Progressing), s.engines(30*time.Second)...) // what came last has gone
 		require.Eventually(t, func() bool {                                                // its Kustomization was told to go, and waits for who holds it

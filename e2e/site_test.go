@@ -76,15 +76,21 @@ func (s *site) generateKey(name string) {
 }
 
 // publish publishes the platform as it is now for the site's cluster to take.
-func (s *site) publish() {
+func (s *site) publish(more ...string) {
 	s.t.Helper()
-	s.publishTo(s.prefix, "cosign.key")
+	s.publishTo(s.prefix, "cosign.key", more...)
 }
 
-func (s *site) publishTo(prefix, key string) {
+func (s *site) publishTo(prefix, key string, more ...string) {
 	s.t.Helper()
-	r := s.wherry("publish", "platform", "--environment", s.environment, "--workload", "shop=workloads/shop", "--to", "oci://"+prefix, "--key", key)
+	r := s.tryPublish(prefix, key, more...)
 	require.Zero(s.t, r.code, r.stderr)
+}
+
+func (s *site) tryPublish(prefix, key string, more ...string) ran {
+	s.t.Helper()
+	args := []string{"publish", "platform", "--environment", s.environment, "--workload", "shop=workloads/shop", "--to", "oci://" + prefix, "--key", key}
+	return s.wherry(append(args, more...)...)
 }
 
 // grow gives the platform a value that does not compress, so that a delta of its bundle is worth it.
@@ -124,7 +130,7 @@ func (s *site) once(want int, more ...string) ran {
 func replaced(args, more []string) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {
-		if strings.HasPrefix(args[i], "--") && args[i] != "--registry" && i+1 < len(args) && slices.Contains(more, args[i]) {
+		if strings.HasPrefix(args[i], "--") && !slices.Contains([]string{"--registry", "--adapter"}, args[i]) && i+1 < len(args) && slices.Contains(more, args[i]) {
 			i++
 			continue
 		}
