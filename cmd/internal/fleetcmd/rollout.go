@@ -166,9 +166,9 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 		return cli.Fail(cli.NotYet, fmt.Errorf("the hub did not answer within %s", w.timeout), "")
 	}
 	if w.format != asTable {
-		var answer any = *last
+		var answer any = commitRollout{w.by, *last}
 		if w.Workload != "" {
-			answer = workloadRollout{w.Workload, w.Version, *last}
+			answer = workloadRollout{w.Workload, w.Version, w.by, *last}
 		}
 		if err := document(cmd.OutOrStdout(), w.format, answer); err != nil {
 			return err
@@ -190,6 +190,12 @@ func (w *watching) run(cmd *cobra.Command, _ []string) error {
 		return cli.Fail(cli.NotYet, fmt.Errorf("not all clusters are compliant after %s", w.timeout), "")
 	}
 	return cli.Exit(cli.NotYet)
+}
+
+// commitRollout is how far the clusters are with a base commit. Its JSON form is an interface.
+type commitRollout struct {
+	CountedBy string `json:"countedBy,omitempty"` // such as "the hub at https://hub.example.com"
+	fleet.Rollout
 }
 
 var errTimeout = errors.New("--timeout has passed")

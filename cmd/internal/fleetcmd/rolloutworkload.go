@@ -18,6 +18,8 @@ import (
 type workloadRollout struct {
 	Workload string `json:"workload"`
 	Version  string `json:"version"`
+	// CountedBy is who counted the clusters, such as "the hub at https://hub.example.com".
+	CountedBy string `json:"countedBy,omitempty"`
 	fleet.Rollout
 }
 
