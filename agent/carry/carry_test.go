@@ -300,6 +300,7 @@ func TestPlacesAreAskedInOrder(t *testing.T) {
 		sent  bool // by the first
 	}{
 		{"the first has it", nil, true},
+		{"nothing listens at the first", nil, false},
 		{"the first lacks it", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusNotFound); return true }, false},
 		{"the first wants a login", func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusForbidden); return true }, false},
 		{"the first is away", func(http.ResponseWriter, *http.Request) bool { panic(http.ErrAbortHandler) }, false},
@@ -324,6 +325,9 @@ func TestPlacesAreAskedInOrder(t *testing.T) {
 			first.image(500, "a")
 			if c.first != nil {
 				first.hook.Store(&c.first)
+			}
+			if strings.HasPrefix(c.name, "nothing listens") {
+				first.Close()
 			}
 			origin.sent.Store(0)
 			origin.asked.Store(0)
@@ -359,6 +363,7 @@ func TestWhatCannotBeBroughtSaysWhy(t *testing.T) {
 		{"not there", image, answer(404), ReasonArtifactNotFound, "not found"},
 		{"a login", image, answer(401), ReasonArtifactForbidden, "unauthorized"},
 		{"out of order", image, answer(503), ReasonArtifactUnreachable, "503"},
+		{"nothing listens", func(s *source) digest.Digest { d := image(s); s.Close(); return d }, nil, ReasonArtifactUnreachable, "connection refused"},
 		{"no digest", func(*source) digest.Digest { return "" }, nil, ReasonInvalidArtifact, "it has no digest"},
 		{"no SHA-256", func(*source) digest.Digest { return "sha512:12" }, nil, ReasonInvalidArtifact, "is no SHA-256 digest"},
 		{"another platform", func(s *source) digest.Digest {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -229,7 +227,7 @@ func reasonOf(err error) string {
 
 // onDisk reports whether an error is this machine's.
 func onDisk(err error) bool {
-	return errors.As(err, new(*fs.PathError)) || errors.As(err, new(*os.LinkError)) || errors.As(err, new(*os.SyscallError)) || errors.As(err, new(*state.LocalError))
+	return errors.As(err, new(*oci.DiskError)) || errors.As(err, new(*state.LocalError))
 }
 
 // bringing is what one job knows.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -153,10 +152,7 @@ func arrival(err error) error {
 		return nil
 	case errors.Is(err, orascontent.ErrMismatchedDigest), errors.Is(err, orascontent.ErrTrailingData):
 		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: bundle.Clip("layer: " + err.Error())}
-	case errors.Is(err, oci.ErrUnreachable), errors.Is(err, oci.ErrUnauthorized), errors.Is(err, errdef.ErrNotFound),
-		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("layer: %w", err)
-	case errors.As(err, new(*fs.PathError)), errors.As(err, new(*os.LinkError)), errors.As(err, new(*os.SyscallError)):
+	case errors.As(err, new(*oci.DiskError)):
 		return state.Local("store: %w", err)
 	}
 	return fmt.Errorf("layer: %w", err)

@@ -53,7 +53,7 @@ func (o DownloadOptions) orDefault() DownloadOptions {
 // was checked; neither an ETag nor another header of the registry counts. A blob that the layout has is not fetched.
 //
 // The error wraps ErrUnreachable if another try can help, as after Retries without progress;
-// content.ErrMismatchedDigest if the registry has other content; and an *fs.PathError if the disk is at fault, which is
+// content.ErrMismatchedDigest if the registry has other content; and is a *DiskError if the disk is at fault, which is
 // not retried. Downloads into one layout run one at a time, across all processes.
 func (l *Layout) Download(ctx context.Context, from Target, blob ocispec.Descriptor, opts DownloadOptions) error {
 	return l.download(ctx, from, blob, opts, openPart)
@@ -68,8 +68,11 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 		return l.copy(ctx, from, blob)
 	}
 	unlock, err := l.lockParts(ctx)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
-		return err
+		return onDisk(err)
 	}
 	defer unlock()
 	err = l.withRoot(func(root *os.Root) error {
@@ -92,21 +95,14 @@ func (l *Layout) copy(ctx context.Context, from Target, blob ocispec.Descriptor)
 		return err
 	}
 	defer r.Close()
-	if err := l.push(blob, foreign{r}); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+	err = l.push(blob, r)
+	switch {
+	case err == nil, errors.Is(err, errdef.ErrAlreadyExists):
+		return nil
+	case errors.As(err, new(*DiskError)), errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData):
 		return err
 	}
-	return nil
-}
-
-// foreign marks read errors of the source, so that they are not taken for errors of this layout's disk.
-type foreign struct{ io.Reader }
-
-func (f foreign) Read(p []byte) (int, error) {
-	n, err := f.Reader.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	return n, err
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
 // download is the state of one call for a blob that the layout lacks.
@@ -131,14 +127,14 @@ type download struct {
 func (d *download) run(ctx context.Context) (err error) {
 	defer func() {
 		if d.part != nil {
-			err = errors.Join(err, d.keep(), d.part.Close())
+			err = errors.Join(err, onDisk(errors.Join(d.keep(), d.part.Close())))
 		}
 	}()
 	if err := d.begin(); err != nil {
-		return err
+		return onDisk(err)
 	}
 	if err := d.hasRoom(); err != nil {
-		return err
+		return onDisk(err)
 	}
 	for again := false; ; again = true {
 		for d.have < d.blob.Size {
@@ -147,10 +143,10 @@ func (d *download) run(ctx context.Context) (err error) {
 			}
 		}
 		if digest.NewDigest(d.blob.Digest.Algorithm(), d.hash) == d.blob.Digest {
-			return d.finish()
+			return onDisk(d.finish())
 		}
 		pieced := d.resumed
-		if err := d.restart(); err != nil || !pieced || again {
+		if err := onDisk(d.restart()); err != nil || !pieced || again {
 			return errors.Join(content.ErrMismatchedDigest, err)
 		}
 		// The pieces did not belong together, or the disk has damaged one: fetch the whole blob once more.
@@ -176,7 +172,7 @@ func (d *download) bring(ctx context.Context) error {
 			return err
 		}
 		if kept := d.keep(); kept != nil {
-			return kept
+			return onDisk(kept)
 		}
 		if d.have-before >= d.opts.MinProgress {
 			try = 0
@@ -222,7 +218,7 @@ func (d *download) take(ctx context.Context, body io.Reader, start, end int64) e
 		n, err := body.Read(buffer[:min(int64(len(buffer)), end-at, d.untilSync(at))])
 		if at += int64(n); at > d.have {
 			if err := d.append(buffer[int64(n)-(at-d.have) : n]); err != nil {
-				return err
+				return onDisk(err)
 			}
 		}
 		if n > 0 && d.opts.Throttle != nil {

@@ -7,9 +7,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	mathrand "math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +24,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -476,6 +479,72 @@ func TestADiskThatFailsIsNotTheLinksFault(t *testing.T) {
 			require.Len(t, l.requests, 1)
 			require.NoError(t, l.download(t))
 			l.requireWhole(t)
+		}
+	}
+}
+
+// wire fails to connect, or to give the rest of a body.
+type wire struct {
+	err    error
+	broken bool // once the answer has begun
+}
+
+func (w wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !w.broken {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", w.err)}
+	}
+	read := iotest.ErrReader(&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", w.err)})
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(read), ContentLength: 300, Request: req}, nil
+}
+
+// brokenSource is a layout on a medium that cannot be read.
+type brokenSource struct {
+	Target
+	err error
+}
+
+func (s brokenSource) Fetch(context.Context, ocispec.Descriptor) (io.ReadCloser, error) {
+	return io.NopCloser(iotest.ErrReader(&fs.PathError{Op: "read", Path: "medium", Err: s.err})), nil
+}
+
+// Where an error comes from is known by who made it: the same number of the operating system comes from wires, media and disks.
+func TestAnErrorIsThatOfWhereItWasMade(t *testing.T) {
+	t.Parallel()
+	for _, number := range []syscall.Errno{
+		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH, syscall.EPIPE,
+		syscall.EIO, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EACCES, syscall.EMFILE, syscall.ENOTCONN,
+	} {
+		l := newLink(t, 300)
+		l.opts.Retries = -1
+		remote := func(w wire) Target {
+			repo, err := Location{Host: "registry.example.com"}.Repository("app", Options{HTTPClient: &http.Client{Transport: w}})
+			require.NoError(t, err)
+			return repo
+		}
+		full := func(root *os.Root, name string) (part, error) {
+			p, err := openPart(root, name)
+			return failingPart{p, new(int), number}, err
+		}
+		closed := func(*os.Root, string) (part, error) {
+			return nil, &fs.PathError{Op: "open", Path: "parts", Err: number}
+		}
+		for _, c := range []struct {
+			place string
+			from  Target
+			open  openFunc
+			disk  bool
+		}{
+			{"connect", remote(wire{number, false}), openPart, false},
+			{"answer", remote(wire{number, true}), openPart, false},
+			{"medium", brokenSource{nil, number}, openPart, false},
+			{"write", l.repo, full, true},
+			{"open", l.repo, closed, true},
+		} {
+			err := NewLayout(l.dir).download(t.Context(), c.from, l.blob, l.opts, c.open)
+			what := fmt.Sprintf("%s, %s: %v", number, c.place, err)
+			require.ErrorIs(t, err, number, what)
+			require.Equal(t, c.disk, errors.As(err, new(*DiskError)), what)
+			require.Equal(t, !c.disk, errors.Is(err, ErrUnreachable), what)
 		}
 	}
 }

@@ -24,6 +24,20 @@ func explain(operation, ref string, err error) error {
 	return fmt.Errorf("%s %s: %w", operation, ref, classify(err))
 }
 
+// DiskError is an error of the disk on which a layout lies: it is full, read-only or damaged. No error of a registry, nor of a
+// layout that is copied from, is one.
+type DiskError struct{ Err error }
+
+func (e *DiskError) Error() string { return e.Err.Error() }
+func (e *DiskError) Unwrap() error { return e.Err }
+
+func onDisk(err error) error {
+	if err == nil || errors.As(err, new(*DiskError)) {
+		return err
+	}
+	return &DiskError{err}
+}
+
 func classify(err error) error {
 	var answer *errcode.ErrorResponse
 	var onWire *url.Error

@@ -33,21 +33,39 @@ func (l *Layout) push(expected ocispec.Descriptor, from io.Reader) error {
 		return err
 	}
 	if err := os.MkdirAll(l.dir, 0o777); err != nil {
-		return err
+		return onDisk(err)
 	}
 	return l.withRoot(func(root *os.Root) error {
 		if err := l.create(root); err != nil {
-			return err
+			return onDisk(err)
 		}
 		switch err := statBlob(root, expected); {
 		case err == nil:
 			return fmt.Errorf("%s: %w", expected.Digest, errdef.ErrAlreadyExists)
 		case !errors.Is(err, errdef.ErrNotFound):
+			return onDisk(err)
+		}
+		source := &foreign{Reader: from}
+		err := writeFile(root, blobPath(expected.Digest), readVerified{content.NewVerifyReader(source, expected)})
+		if source.err != nil || errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) {
 			return err
 		}
-		checked := content.NewVerifyReader(from, expected)
-		return writeFile(root, blobPath(expected.Digest), readVerified{checked})
+		return onDisk(err)
 	})
+}
+
+// foreign remembers that an error is not one of the disk that is written to.
+type foreign struct {
+	io.Reader
+	err error
+}
+
+func (f *foreign) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
 }
 
 // readVerified returns io.EOF only if the content has the expected size and digest.
