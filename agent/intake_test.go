@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/packagetest"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
@@ -163,6 +164,41 @@ func TestOneMediumServesASite(t *testing.T) {
 	require.Equal(t, bundle.Compliant, got.Status.State, "%+v", got.Status)
 	requireFile(t, f.host, "desk-x/f", "7")
 	require.Contains(t, f.blobsHere(), digest.FromBytes(layer("till", 1000)).Encoded())
+}
+
+// A package has images for some platforms. The site takes none that could never run there, and leaves nothing of it behind.
+func TestAPackageForOtherPlatformsIsRefused(t *testing.T) {
+	s := newImageSite(t)
+	s.opts.Carry.Platforms = graph.Platforms{"linux/arm64"}
+	app := s.index("app", s.image("app", "linux/amd64", "amd64"), s.image("app", "linux/arm64", "arm64"))
+	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
+	with := func(platform string) *packagetest.Package {
+		images := s.imageRefs(map[string]ocispec.Descriptor{"app:1": app})
+		for i := range images {
+			images[i].Platform = platform
+		}
+		return s.packed(func(c *airgap.Contents) { c.ImagePlatforms = graph.Platforms{platform} }, bundleRefs(s), images)
+	}
+	amd64, arm64 := with("linux/amd64"), with("linux/arm64")
+	s.registry.away.Store(true)
+	s.images.away.Store(true)
+
+	r := s.takes(amd64)
+	require.Equal(t, []string{"dev/drone refused LacksPlatform"}, outcomes(r))
+	require.Equal(t, s.host+"/app:1 is here for linux/amd64, and the site needs linux/arm64", r.Streams[0].Message)
+	require.NotEqual(t, bundle.Rejected, r.Status.State)
+	require.NoDirExists(t, filepath.Join(s.site.host, "web-x"))
+
+	r = s.takes(arm64)
+	require.Equal(t, []string{"dev/drone taken"}, outcomes(r))
+	require.Contains(t, s.blobsHere(), digest.FromBytes(layer("arm64", 1000)).Encoded())
+	require.NotContains(t, s.blobsHere(), digest.FromBytes(layer("amd64", 1000)).Encoded())
+
+	s = newImageSite(t)
+	s.opts.Carry.Platforms = graph.Platforms{"linux/arm64"}
+	s.release(1, map[string]string{"web-x/f": "1"}, nil, nil)
+	documents := s.packed(func(c *airgap.Contents) { c.ImagePlatforms = graph.Platforms{"linux/amd64"} }, bundleRefs(s))
+	require.Equal(t, []string{"dev/drone taken"}, outcomes(s.takes(documents)), "without images")
 }
 
 // asMirror asks an endpoint for repositories of a host, as config's carriers do.

@@ -23,8 +23,8 @@ import (
 
 // walk returns what an artifact consists of, by its manifests in the package or in the store. The error is a *missingError
 // if one is in neither.
-func (t *taking) walk(ctx context.Context, root digest.Digest) (graph.Graph, error) {
-	return graph.Walk(ocispec.Descriptor{Digest: root}, t.platforms, func(d ocispec.Descriptor) ([]byte, error) {
+func (t *taking) walk(ctx context.Context, root digest.Digest, platforms graph.Platforms) (graph.Graph, error) {
+	return graph.Walk(ocispec.Descriptor{Digest: root}, platforms, func(d ocispec.Descriptor) ([]byte, error) {
 		if data, ok := t.held[d.Digest]; ok {
 			if digest.FromBytes(data) != d.Digest {
 				return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("manifest %s has another digest", d.Digest)}
@@ -159,7 +159,10 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 		if oci.CheckTag(tag) != nil {
 			tag = ""
 		}
-		g, err := t.walk(ctx, d)
+		if err := t.runsHere(ctx, d); err != nil {
+			return &bundle.Refusal{Reason: ReasonLacksPlatform, Message: bundle.Clip(a.Reference + " " + err.Error())}
+		}
+		g, err := t.walk(ctx, d, t.platforms)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.Reference, err)
 		}
@@ -168,6 +171,22 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 	}
 	s.manifests, s.blobs = once(s.manifests), once(s.blobs)
 	s.content.Bytes = sum(once(s.documents)) + sum(s.blobs)
+	return nil
+}
+
+// runsHere returns an error if the package has an artifact for other platforms than the site's alone, or lacks one of these.
+// What a package lacks of the platforms that it names is found later.
+func (t *taking) runsHere(ctx context.Context, root digest.Digest) error {
+	if t.contents == nil || len(t.contents.ImagePlatforms) == 0 {
+		return nil
+	}
+	for _, p := range t.opts.Platforms {
+		var missing *missingError
+		_, err := t.walk(ctx, root, graph.Platforms{p})
+		if errors.As(err, &missing) && missing.Digest != root && !slices.Contains(t.contents.ImagePlatforms, p) {
+			return fmt.Errorf("is here for %s, and the site needs %s", strings.Join(t.contents.ImagePlatforms, " and "), strings.Join(t.opts.Platforms, " and "))
+		}
+	}
 	return nil
 }
 

@@ -37,7 +37,8 @@ type Options struct {
 	// Budget bounds the release of each other stream with its artifacts, in bytes. Zero means what leaves the larger of a
 	// tenth of the disk and 1 GiB free.
 	Budget int64
-	// Platforms are those of artifacts in packages that do not name any. Empty means Linux on this machine's architecture.
+	// Platforms are those that the site needs. Empty means Linux on this machine's architecture; then packages of several platforms
+	// are stored whole.
 	Platforms graph.Platforms
 	// Trust holds the trust documents, which a package may add to. Judge returns what releases are judged by; its error
 	// refuses all of them.
@@ -59,6 +60,8 @@ type Keeper struct {
 	db    *state.DB
 	opts  Options
 	blobs oci.Target
+	// usual is true if nobody has said which platforms the site needs.
+	usual bool
 	turn  chan struct{} // holds a token while a Take goes on
 	// documents is held while a manifest is written, or what it refers to is claimed, and while unused blobs are deleted;
 	// see Guard.
@@ -67,7 +70,8 @@ type Keeper struct {
 
 // New returns the keeper for the store beside a state file. It reads nothing.
 func New(db *state.DB, opts Options) *Keeper {
-	if len(opts.Platforms) == 0 {
+	usual := len(opts.Platforms) == 0
+	if usual {
 		opts.Platforms = graph.ThisMachine()
 	}
 	if opts.Prune == nil {
@@ -86,7 +90,7 @@ func New(db *state.DB, opts Options) *Keeper {
 	if err != nil {
 		panic(err) // the name is valid
 	}
-	return &Keeper{db: db, opts: opts, blobs: blobs, turn: make(chan struct{}, 1)}
+	return &Keeper{db: db, opts: opts, usual: usual, blobs: blobs, turn: make(chan struct{}, 1)}
 }
 
 // Guard runs f, which deletes blobs that Named does not list, while nothing is claimed and no manifest is written.

@@ -7,5 +7,7 @@ import "github.com/wherry-dev/wherry/bundle"
 const (
 	ReasonLacksBase  bundle.Reason = "LacksBase"         // it leaves out what the site should have, and has not
 	ReasonIncomplete bundle.Reason = "PackageIncomplete" // it lacks content without saying so
-	ReasonNoRoom     bundle.Reason = "NoRoom"            // it does not fit on the disk or into its budget
+	// ReasonLacksPlatform means that the package has an image for other platforms than the site's.
+	ReasonLacksPlatform bundle.Reason = "LacksPlatform"
+	ReasonNoRoom        bundle.Reason = "NoRoom" // it does not fit on the disk or into its budget
 )

@@ -25,7 +25,7 @@ func (t *taking) expected(ctx context.Context, s *stream) (all, unknown []ocispe
 		if !slices.Contains(a.UsedBy, s.Name()) || a.Digest.Validate() != nil {
 			continue
 		}
-		g, err := t.walk(ctx, a.Digest)
+		g, err := t.walk(ctx, a.Digest, t.platforms)
 		var missing *missingError
 		switch {
 		case errors.As(err, &missing):

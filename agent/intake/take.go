@@ -177,7 +177,7 @@ func (t *taking) choose() {
 		t.stranger = nil
 	}
 	t.platforms = t.opts.Platforms
-	if t.contents != nil && len(t.contents.ImagePlatforms) > 0 {
+	if t.contents != nil && len(t.contents.ImagePlatforms) > 0 && t.usual {
 		t.platforms = t.contents.ImagePlatforms
 	}
 }

@@ -38,7 +38,7 @@ func leftOutBytes(c airgap.Contents) (total int64) {
 func (x *exporting) print(cmd *cobra.Command, plan *export.Plan, files []string) error {
 	p := printed{files, plan.Bytes, leftOutBytes(plan.Contents), plan.Contents, plan.Warnings}
 	return cli.Print(cmd.OutOrStdout(), cmp.Or(x.format, "table"), p, func(w io.Writer) {
-		fmt.Fprintf(w, "%s in all: %s, %s%s\n\n", show.Size(plan.Bytes), show.Count(len(p.Releases), "release"), show.Count(len(p.Artifacts), "artifact"), leftOut(p.LeftOutBytes))
+		fmt.Fprintf(w, "%s in all: %s, %s%s\n\n", show.Size(plan.Bytes), show.Count(len(p.Releases), "release"), artifactCount(p.Contents), leftOut(p.LeftOutBytes))
 		cli.Row(w, "RELEASE", "CLUSTER TYPE", "RING", "EXPIRES", "BUNDLE", "BASE")
 		for _, r := range p.Releases {
 			cli.Row(w, bundle.ReleaseName(r.Number, r.Digest), r.Environment+"/"+r.ClusterType, r.Ring, show.Time(r.ExpiresAt), show.Size(r.Bytes), r.BaseName)
@@ -58,6 +58,15 @@ func (x *exporting) print(cmd *cobra.Command, plan *export.Plan, files []string)
 	})
 }
 
+// artifactCount is the number of artifacts, and the platforms that they are taken for.
+func artifactCount(c airgap.Contents) string {
+	text := show.Count(len(c.Artifacts), "artifact")
+	if len(c.Artifacts) > 0 {
+		text += " for " + strings.Join(c.ImagePlatforms, " and ")
+	}
+	return text
+}
+
 func leftOut(bytes int64) string {
 	if bytes == 0 {
 		return ""
@@ -73,8 +82,8 @@ func summary(cmd *cobra.Command, plan *export.Plan, path string, files []string)
 		r := c.Releases[0]
 		what = fmt.Sprintf("release %s of %s/%s", bundle.ReleaseName(r.Number, r.Digest), r.Environment, r.ClusterType)
 	}
-	if n := len(c.Artifacts); n > 0 {
-		what += " and " + show.Count(n, "artifact")
+	if len(c.Artifacts) > 0 {
+		what += " and " + artifactCount(c)
 	}
 	parts := ""
 	if len(files) > 1 {
