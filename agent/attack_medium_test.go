@@ -200,6 +200,13 @@ func TestAttackByTheMedium(t *testing.T) {
 					s.requireHost("a: 1")
 					continue
 				}
+				if tc.want == bundle.OlderRelease { // no state but that of the medium
+					require.Equal(t, Idle, r.Verdict, r.Error)
+					require.Equal(t, bundle.Compliant, r.Status.State)
+					require.Equal(t, []string{"dev/drone older OlderRelease"}, outcomes(r))
+					s.requireHost("a: 1")
+					continue
+				}
 				s.requireRefused(r.Result, tc.want, offered)
 			}
 			if !tc.late {

@@ -167,7 +167,7 @@ func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Res
 func damaged(s intake.Stream) bool { return s.Reason == bundle.DigestMismatch }
 
 // weigh returns the outcome of an import: that of the pass, unless something of it has kept the pass from judging the
-// release for this agent. Streams are corrected by what the pass has said of the own one.
+// release for this agent. Streams are corrected by what the pass has said of the own one. An older release on a medium is not bad.
 func (a *Agent) weigh(pass outcome, streams []intake.Stream, reading outcome) outcome {
 	if pass.Verdict == Interrupted || reading.Verdict != Done && (pass.Verdict == Done || pass.Verdict == Idle) {
 		if pass.Verdict != Interrupted {
@@ -183,7 +183,7 @@ func (a *Agent) weigh(pass outcome, streams []intake.Stream, reading outcome) ou
 			a.refuseOwn(s, pass)
 		}
 		good = good || s.Outcome.Good()
-		if !s.Outcome.Good() && (bad == nil || s.Own) {
+		if !s.Outcome.Good() && s.Outcome != intake.Older && (bad == nil || s.Own) {
 			bad = s
 		}
 	}

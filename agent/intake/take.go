@@ -235,6 +235,9 @@ func (t *taking) verify(ctx context.Context) error {
 		} else if err != nil {
 			s.fail(err)
 		}
+		if s.Outcome == Older {
+			t.opts.Log.Info("the medium has an older release; nothing changes", "stream", s.Name(), "release", s.Release, "digest", s.Digest)
+		}
 	}
 	return nil
 }
@@ -392,10 +395,11 @@ func (t *taking) result() Result {
 }
 
 // judges reports whether a pass is to judge the release of the own stream: one that is here, or that was refused by its
-// documents or its tree. One that lacks artifacts, or has others than it lists, must not begin to run.
+// documents or its tree. One that lacks artifacts, or has others than it lists, must not begin to run. An older one lies on an older
+// medium, which is no attack as it would be from a registry: it changes nothing.
 func (t *taking) judges(s *stream) bool {
 	switch s.Outcome {
-	case Taken, Here, Older:
+	case Taken, Here:
 		return true
 	case Refused:
 		return !s.flawed && (!s.claimed || t.failures[s.content.Release.Tree.Digest] != nil)
