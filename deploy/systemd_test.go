@@ -82,7 +82,7 @@ func TestTheUnitsThatTakeInMedia(t *testing.T) {
 
 	require.Equal(t, "/media/wherry", path["Path.PathExists"])
 	require.NotContains(t, path, "Path.Unit", "it starts the service of its name")
-	require.Equal(t, "/usr/local/bin/wherry-agent import --watch /media/wherry --reports reports.tar", service["Service.ExecStart"])
+	require.Equal(t, "/usr/local/bin/wherry-agent import --watch /media/wherry --reports .", service["Service.ExecStart"])
 	require.NotContains(t, service["Service.ExecStart"], "allow-expired", "only a person may allow that")
 	for _, unit := range []map[string]string{service, path} {
 		require.Equal(t, "wherry-agent.service", unit["Unit.PartOf"], "it ends with the agent, and does not begin it")

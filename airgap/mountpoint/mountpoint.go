@@ -57,7 +57,8 @@ type Options struct {
 	// Retry is the time after which a medium that Failed is handed over again; it doubles up to an hour. Zero means
 	// DefaultRetry.
 	Retry time.Duration
-	// Own are names of files that the caller itself writes to the medium: a change of them is no change.
+	// Own are names of files that the caller itself writes to the medium, or patterns of filepath.Match for them: a change of
+	// them is no change.
 	Own []string
 }
 
@@ -175,7 +176,10 @@ func (w *watch) list(dir string) string {
 	var b strings.Builder
 	for _, e := range entries {
 		name := e.Name()
-		own := slices.ContainsFunc(w.opts.Own, func(own string) bool { return strings.EqualFold(own, name) })
+		own := slices.ContainsFunc(w.opts.Own, func(own string) bool {
+			is, _ := filepath.Match(strings.ToLower(own), strings.ToLower(name))
+			return is
+		})
 		if own || strings.HasPrefix(name, ".") || strings.HasSuffix(name, medium.PartialSuffix) {
 			continue
 		}

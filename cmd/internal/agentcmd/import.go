@@ -47,7 +47,7 @@ acknowledgements and --reports as above, by the running agent, and prints one li
 not end it; SIGTERM and Ctrl-C do.` + exitCodes + `
 
 With other streams in the package: 1 if some were taken and others not; 4 if none was and one is refused.`,
-		Example: example("import site.tar --config agent.yaml", "import /media/wherry --reports /media/wherry/reports.tar", "import - <site.tar"),
+		Example: example("import site.tar --config agent.yaml", "import /media/wherry --reports /media/wherry", "import - <site.tar"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.watch != "" {
 				return cobra.NoArgs(cmd, args)
@@ -62,7 +62,7 @@ With other streams in the package: 1 if some were taken and others not; 4 if non
 	})
 	flags := cmd.Flags()
 	flags.Var(&f.allowExpired, "allow-expired", "take releases that have expired, and record and report `REASON`, one line; for this import alone")
-	flags.StringVar(&f.reports, "reports", "", "write all reports that wait to `FILE` at the end; with --watch, a name on the medium")
+	flags.StringVar(&f.reports, "reports", "", "write all reports that wait to `FILE`, or to reports-CLUSTER.tar in this folder, at the end; with --watch, a name on the medium, or . for the medium itself")
 	flags.StringVar(&f.watch, "watch", "", "wait for media at the mount point `DIR`")
 	cli.NotEmpty(cmd, "reports", "watch")
 	_ = cmd.MarkFlagDirname("watch")

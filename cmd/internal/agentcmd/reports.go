@@ -1,11 +1,16 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 
@@ -41,7 +46,10 @@ func newReportsExportCommand() *cobra.Command {
 		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import" or "wherry airgap
 reports". They stay in the queue until an acknowledgement comes back; see reports ack. An agent that takes the
 reports of other agents (--serve-accept-reports) writes these too, after its own. With -o - the file goes to
-standard output, as from an agent in a pod.`,
+standard output, as from an agent in a pod.
+
+FILE may be a folder: the reports are then in reports-CLUSTER.tar there, so that one medium serves several
+clusters. A file with reports of other clusters, or with something else, is never replaced.`,
 		Example: example("reports export -o reports.tar"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -63,7 +71,7 @@ standard output, as from an agent in a pod.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced; - is standard output")
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE` or to a file in this folder; - is standard output")
 	return cmd
 }
 
@@ -78,26 +86,69 @@ func (w writtenReports) String() string {
 	return fmt.Sprintf("wrote %s of %s to %s", show.Count(w.Reports, "report"), show.Count(w.Clusters, "cluster"), w.File)
 }
 
-// exportReports writes all reports that wait to path: whole and on disk, or not at all.
-func exportReports(cmd *cobra.Command, c *config.Config, path string) (writtenReports, error) {
-	written := writtenReports{File: path}
-	if err := onMedium(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) }); err != nil {
-		return written, err
-	}
-	clusters := map[string]bool{}
+// reportsName is the name of the file with a cluster's reports in a folder, which several clusters may share. Every file system takes
+// it, FAT32 too.
+func reportsName(cluster string) string {
+	safe := strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_') {
+			return unicode.ToLower(r)
+		}
+		return '-'
+	}, cluster)
+	return "reports-" + safe[:min(len(safe), 100)] + ".tar"
+}
+
+// keepsForeign returns an error if the file at path is there, and none of its reports is of one of these clusters: on a medium that
+// serves several clusters it is what another one has to say.
+func keepsForeign(path string, clusters map[string]bool) error {
+	ours, foreign := false, ""
 	err := airgap.EachReport(path, func(envelope []byte) error {
 		claim, err := bundle.PeekReport(envelope)
-		clusters[claim.Cluster.UID] = true
-		written.Reports++
+		if ours = ours || clusters[claim.Cluster.UID]; !ours && foreign == "" {
+			foreign = cmp.Or(claim.Cluster.Name, claim.Cluster.UID)
+		}
 		return err
 	})
-	written.Clusters = len(clusters)
+	const hint = "name a folder, where each cluster has a file of its own, or another file"
+	switch {
+	case errors.Is(err, fs.ErrNotExist), ours, err == nil && foreign == "":
+		return nil
+	case foreign != "":
+		return cli.Fail(cli.Usage, fmt.Errorf("%s has reports of cluster %s, and is not replaced", path, foreign), hint)
+	}
+	if info, err := os.Stat(path); err == nil && (info.Size() == 0 || !info.Mode().IsRegular()) {
+		return nil
+	}
+	return cli.Fail(cli.Usage, fmt.Errorf("%s holds something other than reports, and is not replaced: %w", path, err), hint)
+}
+
+// exportReports writes all reports that wait to path, or to a file in the folder path: whole and on disk, or not at all.
+func exportReports(cmd *cobra.Command, c *config.Config, path string) (writtenReports, error) {
+	status, err := c.Status(cmd.Context())
+	if err != nil {
+		return writtenReports{File: path}, err
+	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, reportsName(cmp.Or(status.Cluster.Name, status.Cluster.UID)))
+	}
+	written, clusters := writtenReports{File: path}, map[string]bool{}
+	err = onMedium(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) }, func(unfinished string) error {
+		err := airgap.EachReport(unfinished, func(envelope []byte) error {
+			claim, err := bundle.PeekReport(envelope)
+			clusters[claim.Cluster.UID] = true
+			written.Reports++
+			return err
+		})
+		written.Clusters = len(clusters)
+		clusters[status.Cluster.UID] = true
+		return cmp.Or(err, keepsForeign(path, clusters))
+	})
 	return written, err
 }
 
-// onMedium has write make the file at path, on any file system: whole and on disk, or not at all. What an earlier process
-// has left unfinished there goes.
-func onMedium(path string, write func(io.Writer) error) error {
+// onMedium has write make the file at path, on any file system: whole and on disk, or not at all. Check has the last word about the
+// unfinished file. What an earlier process has left unfinished there goes.
+func onMedium(path string, write func(io.Writer) error, check func(unfinished string) error) error {
 	fsys := medium.OS{}
 	if err := medium.RemovePartial(fsys, path); err != nil {
 		return err
@@ -106,7 +157,10 @@ func onMedium(path string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	if err := write(out); err != nil {
+	if err = write(out); err == nil {
+		err = check(path + medium.PartialSuffix)
+	}
+	if err != nil {
 		return errors.Join(err, out.Discard())
 	}
 	return out.Commit()

@@ -32,7 +32,7 @@ agent exports its reports again, and importing them makes their acknowledgements
 It also lists the clusters that the hub has not heard of, the longest first, for whoever carries the file: those
 that have missed three of their expected intervals, or that have been silent for --silent-for.
 
-It exits with 1, and writes no file, if no acknowledgement is due.`,
+If no acknowledgement is due it says so, and writes no file.`,
 		Example: `  wherry hub export-ack -o ack.tar --silent-for 7d
   wherry hub export-ack -o plant-7-ack.tar --cluster plant-7`,
 		Args: cobra.NoArgs,
@@ -81,7 +81,8 @@ func exportAcks(cmd *cobra.Command, h *hub.Hub, out string, uids []string) (expo
 		return exported{}, err
 	}
 	if acks.Reports == 0 {
-		return exported{}, cli.Fail(cli.No, errors.New("no acknowledgement is due"), `"wherry hub import" makes them due`)
+		cmd.PrintErrln("no acknowledgement is due: no file was written")
+		return exported{}, nil
 	}
 	err = cli.WriteFile(out, func(w io.Writer) error { return airgap.WriteAck(w, acks.Envelopes) })
 	if err != nil {

@@ -33,24 +33,28 @@ func newImportCommand(dir *location) *cobra.Command {
 	var format string
 	var registry flags.Registry
 	cmd := &cobra.Command{
-		Use:   "import FILE|LOCATION…",
+		Use:   "import FILE|FOLDER|LOCATION…",
 		Short: "Store reports that came by media, or lie in a registry",
 		Long: `Store the reports that "wherry-agent reports export" wrote, or those that the agents of all registered
 clusters have pushed to a registry (--report-registry). The rules are those of reports over HTTP: a
 report is stored if a key that is registered for its cluster signed it, repeats change nothing, and the
-other reports are stored whatever becomes of one.
+other reports are stored whatever becomes of one. Of a folder, such as a medium, all files of reports are taken.
 
 What a registry holds is fetched once, and acknowledged there, beside it; agents delete what is
 acknowledged. Run it as often as the present should be known, such as every quarter of an hour.
 
 It exits with 0 if all reports are stored, 4 if some were signed by nobody registered, and 1 if others
 were refused. "wherry hub export-ack" writes the acknowledgements for the way back.`,
-		Example: `  wherry hub import /media/usb/reports.tar && wherry hub export-ack -o /media/usb/ack.tar
+		Example: `  wherry hub import /media/usb && wherry hub export-ack -o /media/usb/ack.tar
   wherry hub import oci://registry.example/edge`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list struct {
 				Files []imported `json:"files"`
+			}
+			args, err := reportFiles(args)
+			if err != nil {
+				return err
 			}
 			failed := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				for _, file := range args {
@@ -77,6 +81,30 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 	cli.OutputFlag(cmd, &format)
 	registry.AddTo(cmd)
 	return cmd
+}
+
+// reportFiles returns args with the files of reports in a folder in its place.
+func reportFiles(args []string) (files []string, err error) {
+	for _, arg := range args {
+		if info, err := os.Stat(arg); err != nil || !info.IsDir() {
+			files = append(files, arg)
+			continue
+		}
+		listed, err := archive.List(archive.OS{}, arg)
+		if err != nil {
+			return nil, cli.Fail(cli.Failed, err, "")
+		}
+		before := len(files)
+		for _, l := range listed {
+			if l.Kind == archive.KindReports {
+				files = append(files, l.Name)
+			}
+		}
+		if len(files) == before {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("%s has no file of reports", arg), `"wherry-agent reports export -o FOLDER" writes one`)
+		}
+	}
+	return files, nil
 }
 
 // importFrom imports the reports of a file, or of a location.
