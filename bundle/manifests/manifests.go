@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -18,10 +19,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 )
 
-// MaxFileBytes bounds one file. An API server takes 3 MiB for one object.
-const MaxFileBytes = 32 << 20
+// Bounds on what is parsed. An API server takes 3 MiB for one object.
+const (
+	// MaxFileBytes bounds one file.
+	MaxFileBytes = 32 << 20
+	// MaxDocumentBytes bounds one document of a file by yamlvalues.Size, which counts aliases as what they stand for.
+	MaxDocumentBytes = yamlvalues.MaxBytes
+	// DefaultBudget bounds the Size of the files of one assignment.
+	DefaultBudget = 32 << 20
+)
 
 // OwnerLabel is on every object that an assignment created; its value is the assignment's name, or a
 // digest of one that is no valid label. No manifest may have it.
@@ -42,6 +53,7 @@ type Problem string
 // The kinds of mistakes.
 const (
 	Syntax   Problem = "syntax"    // the document is not YAML or JSON
+	TooLarge Problem = "too large" // the document holds too much, with its aliases expanded
 	NoObject Problem = "no object" // it is something else than an object, or lacks Mistake.Field
 	BadField Problem = "field"     // Mistake.Field would be lost, or misread
 )
@@ -99,10 +111,7 @@ func Read(name string, data []byte) ([]Object, []*Mistake) {
 }
 
 func (r *reader) file(name string, data []byte) {
-	docs, parse := splitDocuments(data), parseYAML
-	if strings.EqualFold(path.Ext(name), ".json") {
-		docs, parse = []document{{line: 1, data: data}}, parseJSON
-	}
+	docs, parse := documentsOf(name, data)
 	for i, doc := range docs {
 		r.document, r.origin = i+1, name
 		if len(docs) > 1 {
@@ -110,12 +119,45 @@ func (r *reader) file(name string, data []byte) {
 		}
 		value, err := parse(doc)
 		switch {
+		case errors.Is(err, yamlvalues.ErrTooLarge):
+			r.mistakes = append(r.mistakes, &Mistake{Problem: TooLarge, Document: r.document, Origin: r.origin, Text: err.Error()})
 		case err != nil:
 			r.mistakes = append(r.mistakes, &Mistake{Problem: Syntax, Document: r.document, Origin: r.origin, Text: err.Error()})
 		case value != nil:
 			r.value(r.origin, value)
 		}
 	}
+}
+
+// Size returns the size of a file by yamlvalues.Size; the result is larger than limit, or exact. A file that cannot be
+// parsed has its length without aliases: Read refuses it before it expands any.
+func Size(name string, data []byte, limit int64) int64 {
+	var size int64
+	docs, _ := documentsOf(name, data)
+	for _, doc := range docs {
+		n, _ := yamlvalues.Size(doc.data, limit-size) // the error is Read's
+		if size += n; size > limit {
+			return size
+		}
+	}
+	return size
+}
+
+// checkSize returns an error for a document that holds too much, or that has aliases and cannot be parsed.
+func checkSize(doc document) error {
+	size, err := yamlvalues.Size(doc.data, MaxDocumentBytes)
+	if err == nil && size > MaxDocumentBytes {
+		return fmt.Errorf("%w: more than %d bytes in one document, with each alias counted as what it stands for", yamlvalues.ErrTooLarge, MaxDocumentBytes)
+	}
+	return err
+}
+
+// documentsOf splits a file, and returns the parser for its documents.
+func documentsOf(name string, data []byte) ([]document, func(document) (any, error)) {
+	if strings.EqualFold(path.Ext(name), ".json") {
+		return []document{{line: 1, data: data}}, parseJSON
+	}
+	return splitDocuments(data), parseYAML
 }
 
 // reader collects what a file holds.
@@ -172,28 +214,49 @@ func onlyDirectives(doc []byte) bool {
 var yamlWrapping = strings.NewReplacer("error converting YAML to JSON: ", "", "yaml: ", "", "unmarshal errors:\n  ", "")
 
 func parseYAML(doc document) (any, error) {
+	err := checkSize(doc)
+	if errors.Is(err, yamlvalues.ErrTooLarge) {
+		return nil, err
+	}
 	if value, ok := plain(doc.data); ok {
 		return value, nil
 	}
-	data, err := yaml.YAMLToJSONStrict(doc.data)
-	if err != nil && overrides(doc.data) {
-		data, err = yaml.YAMLToJSON(doc.data)
+	var data []byte
+	if err == nil {
+		data, err = yaml.YAMLToJSONStrict(doc.data)
+		if err != nil && overrides(doc.data) {
+			data, err = yaml.YAMLToJSON(doc.data)
+		}
 	}
 	if err != nil {
-		// Parse again behind empty lines, so that the error has the line numbers of the file.
-		padded := append(bytes.Repeat([]byte("\n"), doc.line-1), doc.data...)
-		if _, again := yaml.YAMLToJSONStrict(padded); again != nil {
-			err = again
-		}
-		text := yamlWrapping.Replace(err.Error())
-		if before, _, quotes := strings.Cut(text, "invalid map key: "); quotes {
-			text = before + "a key is a mapping or a list"
-		}
-		return nil, errors.New(text)
+		return nil, errors.New(messageOf(err, doc.line))
 	}
 	var value any
 	return value, utiljson.Unmarshal(data, &value)
 }
+
+// lineNumber matches the line in a parser's message.
+var lineNumber = lazyregexp.New(`(?m)^\s*line (\d+):`)
+
+// messageOf returns the message of a parser for a document that begins at a line of its file.
+func messageOf(err error, line int) string {
+	text := yamlWrapping.Replace(err.Error())
+	if before, _, quotes := strings.Cut(text, "invalid map key: "); quotes {
+		text = before + "a key is a mapping or a list"
+	}
+	if lines := strings.SplitN(text, "\n", maxMessageLines+1); len(lines) > maxMessageLines {
+		lines[maxMessageLines] = "  and more"
+		text = strings.Join(lines, "\n")
+	}
+	return lineNumber.ReplaceAllStringFunc(text, func(found string) string {
+		indent, rest, _ := strings.Cut(strings.TrimSuffix(found, ":"), "line ")
+		number, _ := strconv.Atoi(rest)
+		return fmt.Sprintf("%sline %d:", indent, number+line-1)
+	})
+}
+
+// maxMessageLines bounds a message: the parser has a line for each key that is there twice.
+const maxMessageLines = 10
 
 // overrides reports whether a document has merge keys, and no mapping that has a key twice: then the strict parser takes
 // the keys that override merged ones for keys that are there twice.
@@ -222,6 +285,9 @@ func hasTwice(n *yamlv3.Node) bool {
 func parseJSON(doc document) (any, error) {
 	if len(bytes.TrimSpace(doc.data)) == 0 {
 		return nil, nil
+	}
+	if err := checkSize(document{data: doc.data}); errors.Is(err, yamlvalues.ErrTooLarge) {
+		return nil, err
 	}
 	var value any
 	return value, utiljson.Unmarshal(doc.data, &value)

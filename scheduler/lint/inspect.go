@@ -245,6 +245,8 @@ func (in *fileInspector) mistake(path string, m *manifests.Mistake) {
 		if in.isYAML() {
 			s.Message, s.About = finding.Sentence("what is rendered is not YAML that Kubernetes reads: %s", m.Text), isYAML
 		}
+	case m.Problem == manifests.TooLarge:
+		in.say(finding.CodeRenderedSyntax, "", "%s", m.Text)
 	case m.Problem == manifests.NoObject && m.Field == "":
 		in.say(finding.CodeNoKubeObject, "kind", "a %s, where a Kubernetes object belongs", kindName(m.Value))
 	case m.Problem == manifests.NoObject:
