@@ -29,9 +29,9 @@ const (
 	// MaxFileBytes bounds one file.
 	MaxFileBytes = 32 << 20
 	// MaxDocumentBytes bounds one document of a file by yamlvalues.Size, which counts aliases as what they stand for.
-	MaxDocumentBytes = yamlvalues.MaxBytes
+	MaxDocumentBytes = 16 << 20
 	// DefaultBudget bounds the Size of the files of one assignment.
-	DefaultBudget = 32 << 20
+	DefaultBudget = yamlvalues.MaxBytes
 )
 
 // OwnerLabel is on every object that an assignment created; its value is the assignment's name, or a
@@ -103,7 +103,7 @@ func Decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// Read returns the objects of one file, and its mistakes. Documents after one with a mistake are read.
+// Read returns the objects of one file, and its first mistakes. Documents after one with a mistake are read.
 func Read(name string, data []byte) ([]Object, []*Mistake) {
 	r := &reader{}
 	r.file(name, data)
@@ -113,6 +113,9 @@ func Read(name string, data []byte) ([]Object, []*Mistake) {
 func (r *reader) file(name string, data []byte) {
 	docs, parse := documentsOf(name, data)
 	for i, doc := range docs {
+		if len(r.mistakes) >= maxMistakes {
+			return
+		}
 		r.document, r.origin = i+1, name
 		if len(docs) > 1 {
 			r.origin = fmt.Sprintf("%s, document %d", name, i+1)
@@ -159,6 +162,9 @@ func documentsOf(name string, data []byte) ([]document, func(document) (any, err
 	}
 	return splitDocuments(data), parseYAML
 }
+
+// maxMistakes bounds the mistakes of one file: as many tell enough.
+const maxMistakes = 100
 
 // reader collects what a file holds.
 type reader struct {
@@ -311,6 +317,9 @@ func (r *reader) value(origin string, value any) {
 	}
 	items, _ := content["items"].([]any)
 	for i, item := range items {
+		if len(r.mistakes) >= maxMistakes {
+			return
+		}
 		r.value(fmt.Sprintf("%s, item %d", origin, i+1), item)
 	}
 }

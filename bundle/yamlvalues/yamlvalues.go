@@ -2,25 +2,24 @@
 //
 // The parser's own conversion into values compares each key of a mapping with each other one, and counts what aliases
 // stand for in values, whatever their length. Begin with [Size], which tells before anything is decoded how much a text
-// holds with its aliases expanded, or with [NewDecoder], which refuses too large documents and keys that are there twice.
+// holds with its aliases expanded, or with [NewDecoder], which refuses too large texts.
 package yamlvalues
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"reflect"
 
+	yamlv2 "go.yaml.in/yaml/v2"
 	"go.yaml.in/yaml/v3"
 )
 
-// MaxBytes bounds the Size of one document for a Decoder. An API server takes 3 MiB for one object.
-const MaxBytes = 16 << 20
+// MaxBytes bounds the Size of a text for a Decoder.
+const MaxBytes = 32 << 20
 
-// ErrTooLarge is returned for a document with more bytes than allowed, once its aliases are expanded.
+// ErrTooLarge is returned for a text with more bytes than allowed, once its aliases are expanded.
 var ErrTooLarge = errors.New("too large")
 
 // Costs of a text, in bytes. A decoded text takes up to ten times as much memory.
@@ -37,9 +36,11 @@ func Size(data []byte, limit int64) (int64, error) {
 	size := int64(len(data))
 	for i, c := range data {
 		switch c {
-		case ',', ':', '[', '{', '?', '\n', '\r':
+		case ':', '?': // of a key and its value
+			size += 2 * valueBytes
+		case ',', '[', '{':
 			size += valueBytes
-		case '-': // of an item
+		case '-': // of an item, or above a document
 			if i+1 == len(data) || data[i+1] <= ' ' {
 				size += valueBytes
 			}
@@ -111,16 +112,19 @@ func add(a, b int64) int64 {
 	return a + b
 }
 
-// Decoder reads the documents of a text.
+// A TypeError means that only values of a wrong type are missing from what was decoded.
+type TypeError = yamlv2.TypeError
+
+// Decoder reads the documents of a text: all into values, or all into structs.
 type Decoder struct {
 	documents *yaml.Decoder
-	limit     int64
+	structs   *yamlv2.Decoder
 	err       error
 }
 
 // NewDecoder returns a Decoder of a text whose Size is at most MaxBytes.
 func NewDecoder(data []byte) *Decoder {
-	d := &Decoder{documents: yaml.NewDecoder(bytes.NewReader(data))}
+	d := &Decoder{documents: yaml.NewDecoder(bytes.NewReader(data)), structs: yamlv2.NewDecoder(bytes.NewReader(data))}
 	size, err := Size(data, MaxBytes)
 	if err == nil && size > MaxBytes {
 		d.err = fmt.Errorf("%w: more than %d bytes, with each alias counted as what it stands for", ErrTooLarge, MaxBytes)
@@ -128,37 +132,41 @@ func NewDecoder(data []byte) *Decoder {
 	return d
 }
 
-// Decode reads the next document into a value as encoding/json does, with its tags: with an error that wraps
-// [json.UnmarshalTypeError], only fields of a wrong type are missing. The error is io.EOF after the last document.
+// Decode reads the next document. Into an *any or *map[string]any it decodes as Of does. Into a struct with tags of yaml it
+// decodes the last of two equal keys; then the error may be a *TypeError. It is io.EOF after the last document. After
+// any other error nothing more is decoded.
 func (d *Decoder) Decode(into any) error {
-	if d.err != nil {
-		return d.err
+	if d.err == nil {
+		d.err = d.next(into)
+	}
+	err := d.err
+	if errors.As(err, new(*TypeError)) {
+		d.err = nil
+	}
+	return err
+}
+
+func (d *Decoder) next(into any) error {
+	to, isObject := into.(*map[string]any)
+	all, isAny := into.(*any)
+	if !isObject && !isAny {
+		return d.structs.Decode(into)
 	}
 	var n yaml.Node
 	if err := d.documents.Decode(&n); err != nil {
-		d.err = err
 		return err
 	}
 	value, err := Of(&n)
-	if err != nil {
-		return err
-	}
-	switch to := into.(type) {
-	case *any:
-		*to = value
-		return nil
-	case *map[string]any:
-		object, ok := value.(map[string]any)
-		if *to = object; !ok && value != nil {
-			return &json.UnmarshalTypeError{Value: fmt.Sprintf("%T", value), Type: reflect.TypeFor[map[string]any]()}
+	if err != nil || isAny {
+		if isAny {
+			*all = value
 		}
-		return nil
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
 		return err
 	}
-	return json.Unmarshal(data, into)
+	if *to, isObject = value.(map[string]any); !isObject && value != nil {
+		return &TypeError{Errors: []string{fmt.Sprintf("line %d: not a mapping", n.Line)}}
+	}
+	return nil
 }
 
 // Of returns the value of a node: map[string]any, []any, or the scalar's as the parser decodes it. A key that is no scalar, or

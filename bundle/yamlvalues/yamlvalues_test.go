@@ -47,14 +47,22 @@ func TestValuesAreTheParsers(t *testing.T) {
 
 func TestAValueOfAnotherTypeLeavesTheRest(t *testing.T) {
 	var into struct {
-		Kind     string         `json:"kind"`
-		Replicas int            `json:"replicas"`
-		Labels   map[string]any `json:"labels"`
+		Kind     string
+		Replicas int
+		Version  string
 	}
-	err := NewDecoder([]byte("kind: A\nreplicas: many\nlabels: {a: 1}\n")).Decode(&into)
-	require.ErrorContains(t, err, "cannot unmarshal string into Go struct field .replicas")
-	require.Equal(t, "A", into.Kind)
-	require.Len(t, into.Labels, 1)
+	d := NewDecoder([]byte("replicas: many\nkind: A\nversion: 1.10\n---\nkind: B\n"))
+	require.ErrorAs(t, d.Decode(&into), new(*TypeError))
+	require.Equal(t, "A1.10", into.Kind+into.Version)
+	require.NoError(t, d.Decode(&into))
+	require.Equal(t, "B", into.Kind)
+	require.Equal(t, io.EOF, d.Decode(&into))
+
+	var object map[string]any
+	d = NewDecoder([]byte("[a]\n---\na: 1\n"))
+	require.ErrorAs(t, d.Decode(&object), new(*TypeError))
+	require.NoError(t, d.Decode(&object))
+	require.Equal(t, map[string]any{"a": 1}, object)
 }
 
 func TestMistakesInYAML(t *testing.T) {
@@ -67,7 +75,7 @@ func TestMistakesInYAML(t *testing.T) {
 		"a: {<<: text}\n":                   "line 1: map merge requires map or sequence of maps as the value",
 		"a: [\n":                            "yaml: line 1: did not find expected node content",
 		"a: &x 1\nb: *y\n":                  "yaml: unknown anchor 'y' referenced",
-		bomb(9, strings.Repeat("x", 1<<10)): "too large: more than 16777216 bytes, with each alias counted as what it stands for",
+		bomb(9, strings.Repeat("x", 1<<10)): "too large: more than 33554432 bytes, with each alias counted as what it stands for",
 	} {
 		_, err := decodeAll(text)
 		require.EqualError(t, err, want, text)

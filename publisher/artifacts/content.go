@@ -7,9 +7,8 @@ import (
 	"path"
 	"slices"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -114,7 +113,7 @@ func imagesOf(files []scheduler.File, dir string) []replacedImage {
 	var k struct {
 		Images []replacedImage `yaml:"images"`
 	}
-	if i < 0 || yaml.Unmarshal(files[i].Data, &k) != nil {
+	if i < 0 || yamlvalues.NewDecoder(files[i].Data).Decode(&k) != nil {
 		return nil // the engine says so
 	}
 	return k.Images

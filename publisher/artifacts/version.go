@@ -11,9 +11,8 @@ import (
 	"strings"
 	"unicode"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -116,14 +115,14 @@ func DescriptorsIn(f scheduler.File) (all []Descriptor, only bool) {
 	if !bytes.Contains(f.Data, []byte("DeploymentDescriptor")) {
 		return nil, false
 	}
-	documents := yaml.NewDecoder(bytes.NewReader(f.Data))
+	documents := yamlvalues.NewDecoder(f.Data)
 	for only = true; ; {
 		var d descriptorFile
 		err := documents.Decode(&d)
 		if errors.Is(err, io.EOF) {
 			return all, only && len(all) > 0
 		}
-		var mistyped *yaml.TypeError
+		var mistyped *yamlvalues.TypeError
 		if err != nil && !errors.As(err, &mistyped) {
 			return all, false
 		}

@@ -1,12 +1,10 @@
 package diff
 
 import (
-	"bytes"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 )
 
 // EmbeddedObject is an object in an assignment's embedded files, and where it came from. Its JSON form is an interface.
@@ -42,7 +40,7 @@ func EmbeddedObjects(files []bundle.File, sources []bundle.ContentSource) []Embe
 			all = append(all, from)
 			continue
 		}
-		documents := yaml.NewDecoder(bytes.NewReader(f.Data))
+		documents := yamlvalues.NewDecoder(f.Data)
 		for len(all) < maxObjects {
 			var o embeddedObject
 			if documents.Decode(&o) != nil {

@@ -46,6 +46,8 @@ type built struct {
 
 	revision string // of the source
 	reads    []string
+	bytes    int   // of Files
+	decoded  int64 // the same by manifests.Size
 }
 
 // tree is the content of a source.

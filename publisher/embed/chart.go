@@ -12,9 +12,8 @@ import (
 	"slices"
 	"strings"
 
-	"gopkg.in/yaml.v3"
-
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -195,7 +194,7 @@ func valuesIn(b *built, t *tree, q request, name string) (map[string]any, error)
 
 // decodeAll returns the objects of a file, the items of lists in place of the lists.
 func decodeAll(data []byte) (objects []map[string]any) {
-	documents := yaml.NewDecoder(bytes.NewReader(data))
+	documents := yamlvalues.NewDecoder(data)
 	for {
 		var o map[string]any
 		if documents.Decode(&o) != nil {

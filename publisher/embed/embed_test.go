@@ -294,6 +294,32 @@ func TestTooMuchContentIsOneErrorAndLittleMemory(t *testing.T) {
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(200<<20))
 }
 
+// Each key of the first was compared with each other one, which took minutes; the aliases of the last stand for 4 GiB.
+func TestManifestsAreReadInTimeThatGrowsWithTheirLength(t *testing.T) {
+	keys := func(n int) []byte {
+		text := []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata:\n")
+		for i := range n {
+			text = fmt.Appendf(text, " %x:\n", i)
+		}
+		return text
+	}
+	aliases := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\ndata:\n  a: &a \"" + strings.Repeat("x", 1<<20) + "\"\nspec: [" + strings.Repeat("*a,", 4000) + "]\n"
+	files := fstest.MapFS{"many/x.yaml": {Data: keys(300_000)}, "more/x.yaml": {Data: keys(500_000)}, "aliases/x.yaml": {Data: []byte(aliases)}}
+	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(files) }
+	target := func(dir string) scheduler.Assignment { return embedded(dir, map[string]string{"path": dir}) }
+
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	ct := publish(t, Options{Own: own}, target("more"), target("aliases"))
+	runtime.ReadMemStats(&after)
+	require.Len(t, ct.Failures, 2)
+	for _, f := range ct.Failures {
+		require.ErrorContains(t, f.Err, "too large for agents: the manifests come to more than 33554432 bytes, with each YAML alias counted as what it stands for")
+	}
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+	require.Len(t, publish(t, Options{Own: own}, target("many")).Assignments, 1)
+}
+
 func TestOneBrokenTargetFailsAlone(t *testing.T) {
 	files := fstest.MapFS{"good/x.yaml": {Data: []byte(configMap)}, "bad/x.yaml": {Data: []byte("a: [")}, "list/x.yaml": {Data: []byte("- a\n")}, "empty/x.txt": {Data: nil}}
 	own := func(_ context.Context, registration string, do func(fs.FS) error) error {

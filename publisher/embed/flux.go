@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
-	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sourceignore"
@@ -106,10 +105,10 @@ func (f *fluxFS) ReadDir(name string) (kept []fs.DirEntry, err error) {
 
 // fluxSource are the fields of a GitRepository or OCIRepository that change the files that Flux takes of it.
 type fluxSource struct {
-	Ignore            string      `yaml:"ignore"`
-	Include           []yaml.Node `yaml:"include"`
-	RecurseSubmodules bool        `yaml:"recurseSubmodules"`
-	SparseCheckout    []string    `yaml:"sparseCheckout"`
+	Ignore            string   `yaml:"ignore"`
+	Include           []any    `yaml:"include"`
+	RecurseSubmodules bool     `yaml:"recurseSubmodules"`
+	SparseCheckout    []string `yaml:"sparseCheckout"`
 	LayerSelector     struct {
 		MediaType string `yaml:"mediaType"`
 	} `yaml:"layerSelector"`

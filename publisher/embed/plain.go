@@ -12,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -28,15 +29,16 @@ const (
 
 // add adds a file, within the bounds.
 func (b *built) add(f scheduler.File) error {
-	size := len(f.Data)
-	for _, other := range b.Files {
-		size += len(other.Data)
-	}
+	b.bytes += len(f.Data)
 	switch {
 	case len(b.Files) == maxFiles:
 		return fmt.Errorf("%w: more than %d files", gitrepo.ErrTooLarge, maxFiles)
-	case size > maxBytes:
+	case b.bytes > maxBytes:
 		return fmt.Errorf("%w: more than %d bytes of manifests", gitrepo.ErrTooLarge, maxBytes)
+	}
+	if b.decoded += manifests.Size(f.Path, f.Data, manifests.DefaultBudget-b.decoded); b.decoded > manifests.DefaultBudget {
+		return fmt.Errorf("%s: %w for agents: the manifests come to more than %d bytes, with each YAML alias counted as what it stands for and each value as some more: embed them as several targets",
+			f.Path, gitrepo.ErrTooLarge, manifests.DefaultBudget)
 	}
 	b.Files = append(b.Files, f)
 	return nil
@@ -125,6 +127,9 @@ func (s *argoSource) recurses() (recurse bool, err error) {
 
 // checkObjects returns an error if a file is not made of Kubernetes objects, which no engine takes.
 func checkObjects(name string, data []byte) error {
+	if manifests.Size(name, data, manifests.DefaultBudget) > manifests.DefaultBudget {
+		return nil // add refuses it
+	}
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node

@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -177,7 +178,7 @@ func ignoreOf(s chart.Source, dir string, objects []map[string]any) (ignore stri
 		var fields fluxSource
 		data, err := yaml.Marshal(spec)
 		if err == nil {
-			err = yaml.Unmarshal(data, &fields)
+			err = yamlvalues.NewDecoder(data).Decode(&fields)
 		}
 		if err == nil {
 			err = fields.check(s.Kind, s.Name, dir)

@@ -1,14 +1,14 @@
 package impact
 
 import (
-	"bytes"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 )
 
 // configFile has the platform's configuration, which restart-on-config is about.
@@ -93,7 +93,7 @@ func workloadsOf(s State) map[string]workload {
 // objectsOf returns the objects in a YAML file up to the first mistake; none of a file that is no YAML.
 func objectsOf(data []byte) []map[string]any {
 	var all []map[string]any
-	documents := yaml.NewDecoder(bytes.NewReader(data))
+	documents := yamlvalues.NewDecoder(data)
 	for {
 		var o any
 		if documents.Decode(&o) != nil { // io.EOF, or text that no agent applies either
