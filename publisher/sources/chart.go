@@ -10,22 +10,18 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
-	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
-// maxChartIndex bounds the index of a chart repository. The largest public ones have some 20 MiB.
-const maxChartIndex = 64 << 20
-
 // chart looks a chart up in the index of its repository.
 func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error {
-	index, err := chartIndex(ctx, s.URL)
+	all, err := chartVersions(ctx, s.URL, s.Chart)
 	if err != nil {
 		return err
 	}
 	var versions []string
-	for _, c := range index.Entries[s.Chart] {
+	for _, c := range all {
 		versions = append(versions, c.Version)
 	}
 	if len(versions) == 0 {
@@ -34,7 +30,7 @@ func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error
 	if found.Version, err = newestOf(versions, s.Semver); err != nil {
 		return err
 	}
-	for _, c := range index.Entries[s.Chart] {
+	for _, c := range all {
 		if c.Version == found.Version && c.Digest != "" {
 			found.archives = c.URLs
 			found.Revision = "sha256:" + strings.TrimPrefix(c.Digest, "sha256:")
@@ -44,17 +40,8 @@ func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error
 	return fmt.Errorf("the repository gives no digest for version %s", found.Version)
 }
 
-// chartRepositoryIndex has the fields of an index.yaml that are needed.
-type chartRepositoryIndex struct {
-	Entries map[string][]struct {
-		Version string `yaml:"version"`
-		Digest  string `yaml:"digest"`
-		// URLs are those of the archive, in full or below the repository's.
-		URLs []string `yaml:"urls"`
-	} `yaml:"entries"`
-}
-
-func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, error) {
+// chartVersions requests the index of a repository, and returns the versions of one chart in it.
+func chartVersions(ctx context.Context, repository, chart string) ([]chartVersion, error) {
 	at, err := url.Parse(strings.TrimSuffix(repository, "/") + "/index.yaml")
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, errors.New("is not the URL of a chart repository: use https, http or oci")
@@ -64,11 +51,11 @@ func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, 
 		return nil, fmt.Errorf("index.yaml: %w", err)
 	}
 	defer func() { _ = body.Close() }()
-	index := new(chartRepositoryIndex)
-	if err := yaml.NewDecoder(gitrepo.LimitReader(body, maxChartIndex)).Decode(index); err != nil && !errors.Is(err, io.EOF) {
+	versions, err := versionsOf(body, chart)
+	if err != nil {
 		return nil, fmt.Errorf("index.yaml: %w", gitrepo.Plain(err))
 	}
-	return index, nil
+	return versions, nil
 }
 
 // get requests a file of a chart repository. The caller closes it.
