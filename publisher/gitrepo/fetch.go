@@ -14,7 +14,6 @@ import (
 	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
@@ -28,6 +27,7 @@ import (
 const (
 	maxPackBytes  = 512 << 20
 	maxErrorBytes = 64 << 10 // the text beside an HTTP error
+	maxRefsBytes  = 32 << 20 // the list of references
 )
 
 // fetch brings the objects of ref into store and returns the commit to read.
@@ -59,7 +59,7 @@ func fetch(ctx context.Context, ref Ref, store *filesystem.Storage) (tip plumbin
 	}
 	defer func() { _ = answer.Close() }()
 	pack := LimitReader(demultiplex(request.Capabilities, answer), maxPackBytes)
-	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
+	if err := receive(store, pack); err != nil {
 		return tip, err
 	}
 	if ref.Commit != "" {
@@ -151,8 +151,11 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	limit := int64(maxPackBytes)
-	if response.StatusCode >= http.StatusMultipleChoices {
+	switch {
+	case response.StatusCode >= http.StatusMultipleChoices:
 		limit = maxErrorBytes
+	case r.Method == http.MethodGet:
+		limit = maxRefsBytes
 	}
 	response.Body = struct {
 		io.Reader

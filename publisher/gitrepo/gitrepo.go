@@ -201,7 +201,8 @@ func missing(ref Ref) error {
 }
 
 // readCommit returns the tree of the commit that tip is, or that the tag tip names.
-func readCommit(objects storer.EncodedObjectStorer, tip plumbing.Hash, ref Ref) (Tree, error) {
+func readCommit(all storer.EncodedObjectStorer, tip plumbing.Hash, ref Ref) (Tree, error) {
+	objects := boundedObjects{all}
 	if tag, err := object.GetTag(objects, tip); err == nil {
 		tip = tag.Target
 	}
