@@ -89,55 +89,85 @@ func (l layer) store(ctx context.Context, in io.Reader, to *os.Root, limit int64
 		p.Path, p.Content = l.Title, l.Digest // which the caller compares
 		return []part{p}, err
 	}
-	archive := in
+	var parts []part
+	err := l.entries(in, limit, func(name string, h *tar.Header, content io.Reader) error {
+		sum := digest.Canonical.Digester()
+		p, err := writePart(to, len(parts), h.FileInfo().Mode()&0o100 != 0, io.TeeReader(reader{ctx, content}, sum.Hash()))
+		p.Path, p.Content = name, sum.Digest()
+		parts = append(parts, p)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return parts, nil
+}
+
+// fileBytes is what a file takes on a disk beside its content, which is rounded up to as much.
+const fileBytes = 4096
+
+// measure returns the room that the files of an archive take, and writes nothing. It counts no further than to enough: then the
+// result is larger.
+func (l layer) measure(ctx context.Context, in io.Reader, limit, enough int64) (need int64, err error) {
+	err = l.entries(reader{ctx, in}, limit, func(_ string, h *tar.Header, _ io.Reader) error {
+		if need += (h.Size+fileBytes-1)/fileBytes*fileBytes + fileBytes; need > enough {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) {
+		err = nil
+	}
+	return need, err
+}
+
+var errEnough = errors.New("counted enough")
+
+// entries calls do with each file of an archive.
+func (l layer) entries(in io.Reader, limit int64, do func(name string, h *tar.Header, content io.Reader) error) error {
 	if l.Unpack == "tar+gzip" {
 		zip, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, notAnArchive(err)
+			return notAnArchive(err)
 		}
-		archive = zip
+		in = zip
 	}
-	return l.unpack(ctx, tar.NewReader(archive), to, limit)
-}
-
-func (l layer) unpack(ctx context.Context, archive *tar.Reader, to *os.Root, limit int64) (parts []part, err error) {
+	archive := tar.NewReader(in)
 	names := bundle.NewNames(bundle.MaxFiles)
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return parts, nil
+			return nil
 		}
 		if err != nil {
-			return nil, notAnArchive(err)
+			return notAnArchive(err)
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
 		switch {
 		case h.Typeflag == tar.TypeXGlobalHeader, h.Typeflag == tar.TypeDir && (name == "" || name == "."):
 			continue
 		case h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeReg:
-			return nil, invalid("its archive: %q is neither a file nor a folder", h.Name)
+			return invalid("its archive: %q is neither a file nor a folder", h.Name)
 		case strings.HasPrefix(path.Base(name), whiteout):
-			return nil, invalid("its archive: %q deletes a file of another layer, which is not done here", h.Name)
+			return invalid("its archive: %q deletes a file of another layer, which is not done here", h.Name)
 		}
 		if err := names.Add(name, h.Typeflag == tar.TypeDir); err != nil {
-			return nil, invalid("its archive: %w", err)
+			return invalid("its archive: %w", err)
 		}
 		if l.Title != "" && name != l.Title && !strings.HasPrefix(name, l.Title+"/") {
-			return nil, invalid("its archive %s: %q lies outside of it", l.Title, h.Name)
+			return invalid("its archive %s: %q lies outside of it", l.Title, h.Name)
 		}
 		if h.Typeflag == tar.TypeDir {
 			continue
 		}
 		if limit -= h.Size; limit < 0 { // also of a sparse file, which is longer than its part of the archive
-			return nil, invalid("its archive unpacks to more bytes than are allowed")
+			return invalid("its archive unpacks to more bytes than are allowed")
 		}
-		sum := digest.Canonical.Digester()
-		p, err := writePart(to, len(parts), h.FileInfo().Mode()&0o100 != 0, io.TeeReader(reader{ctx, archive}, sum.Hash()))
-		if err != nil {
-			return nil, notAnArchive(err)
+		if err := do(name, h, archive); errors.Is(err, errEnough) {
+			return err
+		} else if err != nil {
+			return notAnArchive(err)
 		}
-		p.Path, p.Content = name, sum.Digest()
-		parts = append(parts, p)
 	}
 }
 

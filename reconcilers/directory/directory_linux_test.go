@@ -2,6 +2,7 @@ package directory_test
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -81,5 +82,52 @@ func TestAnArchiveThatFillsTheDiskLeavesTheLastGoodState(t *testing.T) {
 	res := h.settled(a)
 	require.Equal(t, bundle.Pending, res.State, res.Message)
 	require.Equal(t, directory.DiskFull, res.Reason)
-	require.Equal(t, map[string]string{"drone/a": "1"}, contents(t, h.root))
+	require.Equal(t, "1", contents(t, h.root)["drone/a"])
+	require.NotContains(t, contents(t, h.root), ".part")
+}
+
+// A layer of some KiB that unpacks to gigabytes filled the disk, and was fetched again at once.
+func TestWhatAnArchiveUnpacksToIsCountedBeforeTheDiskIsTouched(t *testing.T) {
+	h := newHost(t)
+	h.root = small(t, "8m")
+	h.restart()
+	h.compliant(assignment(t, "drone", map[string]string{"a": "1"}))
+	large := zeros(t, "large", 64<<20)
+	a := with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, large)}))
+	before := free(t, h.root)
+	res := h.settled(a)
+	require.Equal(t, []any{bundle.Pending, directory.DiskFull}, []any{res.State, res.Reason}, res.Message)
+	require.Regexp(t, `needs 64\.0 MiB more beside what runs, and has 7\.[0-9] MiB free`, res.Message)
+	require.Less(t, before-free(t, h.root), uint64(512<<10), "the archive alone is there")
+	require.Equal(t, "1", contents(t, h.root)["drone/a"])
+
+	h.answer(nil)
+	require.Equal(t, directory.DiskFull, h.settled(a).Reason)
+	h.restart()
+	require.Equal(t, directory.DiskFull, h.settled(a).Reason)
+	require.Empty(t, h.asked(), "nothing is fetched a second time")
+
+	// What leaves less than a tenth of the disk free is too much too; what leaves more is unpacked.
+	most := zeros(t, "most", 7<<20+600<<10)
+	res = h.settled(with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, most)})))
+	require.Equal(t, directory.DiskFull, res.Reason, res.Message)
+	require.Contains(t, res.Message, "of which a tenth of the disk, 819.2 KiB, stays free of archives")
+	fits := zeros(t, "fits", 6<<20)
+	h.compliant(with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, fits)})))
+}
+
+// zeros is the archive of one file of zeros.
+func zeros(t *testing.T, name string, size int) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(size)}))
+	_, err := w.Write(make([]byte, size))
+	require.NoError(t, errors.Join(err, w.Close()))
+	return b.Bytes()
+}
+
+func free(t *testing.T, dir string) uint64 {
+	var s syscall.Statfs_t
+	require.NoError(t, syscall.Statfs(dir, &s))
+	return s.Bfree * uint64(s.Bsize)
 }

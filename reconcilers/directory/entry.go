@@ -23,6 +23,8 @@ type entry struct {
 	Artifacts map[digest.Digest][]layer
 	// Parts are the files of layers that were fetched and found to be what their digest says, by layer.key.
 	Parts map[string][]part
+	// Unpacked is the room that the files of an archive take, by layer.key; less than that if there was not even so much.
+	Unpacked map[string]int64
 	// Seen is the metadata of the live folder's files when they were last read, by path.
 	Seen map[string]seen
 }
@@ -48,6 +50,12 @@ func (l layer) key() string {
 		return l.Digest.Encoded() + "-" + l.Unpack[:len("tar")]
 	}
 	return l.Digest.Encoded()
+}
+
+// packed returns the layer as the one file that was fetched.
+func (l layer) packed() layer {
+	l.Unpack = ""
+	return l
 }
 
 // part is one file of a layer.
@@ -116,6 +124,7 @@ func (e *entry) applied(a reconcilers.Assignment) {
 		}
 	}
 	maps.DeleteFunc(e.Parts, func(key string, _ []part) bool { return !keys[key] })
+	clear(e.Unpacked)
 }
 
 // entries are the notes about assignments, in memory and in the ledger. The Reconciler's turn guards them.
@@ -125,19 +134,23 @@ type entries struct {
 	byName map[string]*entry
 }
 
+func newEntry() *entry {
+	return &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}, Unpacked: map[string]int64{}}
+}
+
 // load returns the entry of an assignment. One that cannot be read counts as none.
 func (es *entries) load(ctx context.Context, name string) *entry {
 	if e := es.byName[name]; e != nil {
 		return e
 	}
-	e := &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
+	e := newEntry()
 	data, err := es.ledger.Load(name)
 	if err == nil && len(data) > 0 {
 		err = json.Unmarshal(data, e)
 	}
 	if err != nil {
 		es.log.WarnContext(ctx, "what was remembered of fetched files is not readable", "assignment", name, "err", err)
-		e = &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
+		e = newEntry()
 	}
 	es.byName[name] = e
 	return e

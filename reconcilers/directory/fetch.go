@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"time"
@@ -36,11 +37,95 @@ func (r *Reconciler) fetch(ctx context.Context, f *fetching) error {
 		f.total.Add(l.Size)
 	}
 	for _, l := range absent {
-		if err := r.fetchLayer(ctx, a, l, f); err != nil {
+		bring := r.fetchLayer
+		if l.Unpack != "" {
+			bring = r.fetchArchive
+		}
+		if err := bring(ctx, a, l, f); err != nil {
 			return fmt.Errorf("%s: %w", path.Join(l.repository, l.Title), err)
 		}
 	}
 	return nil
+}
+
+// fetchArchive fetches an archive, counts what it unpacks to, and unpacks it if there is room for all of that. The archive
+// stays until then, so that nothing is fetched twice.
+func (r *Reconciler) fetchArchive(ctx context.Context, a reconcilers.Assignment, l wantedLayer, f *fetching) error {
+	s, err := openSite(r.root, a.Name)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r.turn.Lock()
+	here := r.entries.load(ctx, a.Name).hasPacked(s, l.layer)
+	r.turn.Unlock()
+	if here {
+		f.done.Add(l.Size)
+	} else if err := r.fetchLayer(ctx, a, wantedLayer{l.packed(), l.repository}, f); err != nil {
+		return err
+	}
+	file, err := s.root.Open(path.Join(s.fetched, l.packed().key(), "0"))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	need, err := l.measure(ctx, file, r.limit, roomFor(s))
+	if err != nil {
+		return l.discard(s, err)
+	}
+	r.turn.Lock()
+	e := r.entries.load(ctx, a.Name)
+	e.Unpacked[l.key()] = need
+	r.entries.save(ctx, a.Name, e)
+	r.turn.Unlock()
+	if err := checkRoom(s, r.root, need, need); err != nil {
+		return err
+	}
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	err = r.store(ctx, a, l, s, func(to *os.Root) ([]part, error) {
+		sum := l.Digest.Algorithm().Digester()
+		in := io.TeeReader(file, sum.Hash())
+		parts, err := l.store(ctx, in, to, r.limit)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.Copy(io.Discard, in); err != nil {
+			return nil, err
+		}
+		if sum.Digest() != l.Digest {
+			return nil, failure(ArtifactMismatch, "the archive on this machine was changed before it was unpacked")
+		}
+		return parts, nil
+	})
+	return l.discard(s, err)
+}
+
+// discard deletes an archive that was unpacked, or cannot be.
+func (l layer) discard(s *site, err error) error {
+	if err != nil && reconcilers.Known(err) == nil {
+		return err
+	}
+	return errors.Join(err, s.root.RemoveAll(path.Join(s.fetched, l.packed().key())))
+}
+
+// roomFor returns the room for what archives unpack to.
+func roomFor(s *site) int64 {
+	free, all, known := freeBytes(s.root)
+	if !known {
+		return math.MaxInt64
+	}
+	return max(free-all/10, 0)
+}
+
+// hasPacked reports whether the archive itself is here.
+func (e *entry) hasPacked(s *site, l layer) bool {
+	if s == nil || e.Parts[l.packed().key()] == nil {
+		return false
+	}
+	info, err := s.root.Lstat(path.Join(s.fetched, l.packed().key(), "0"))
+	return err == nil && info.Mode().IsRegular() && info.Size() == l.Size
 }
 
 // prepare returns the layers to fetch, if there is room for them, and deletes the leftovers of earlier attempts for other
@@ -75,7 +160,7 @@ func (s *site) keepFetched(a reconcilers.Assignment, e *entry) error {
 	keep := map[string]bool{}
 	for _, f := range a.Fetched {
 		for _, l := range e.Artifacts[f.Digest] {
-			keep[l.key()] = true
+			keep[l.key()], keep[l.packed().key()] = true, true
 		}
 	}
 	entries, err := fs.ReadDir(s.root.FS(), s.fetched)
@@ -147,6 +232,11 @@ func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l
 		return err
 	}
 	defer s.close()
+	return r.store(ctx, a, l, s, func(to *os.Root) ([]part, error) { return l.receive(ctx, src, to, r.limit, f) })
+}
+
+// store has a layer written to a folder of its own, which gets its name once it is complete.
+func (r *Reconciler) store(ctx context.Context, a reconcilers.Assignment, l wantedLayer, s *site, write func(*os.Root) ([]part, error)) error {
 	final := path.Join(s.fetched, l.key())
 	temp := final + ".part"
 	if err := errors.Join(s.root.RemoveAll(temp), s.root.RemoveAll(final), s.root.MkdirAll(temp, 0o700)); err != nil {
@@ -157,7 +247,7 @@ func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l
 		return err
 	}
 	defer to.Close()
-	parts, err := l.receive(ctx, src, to, r.limit, f)
+	parts, err := write(to)
 	if err != nil {
 		return errors.Join(err, s.root.RemoveAll(temp))
 	}

@@ -39,21 +39,21 @@ func ownAlone(info fs.FileInfo) bool {
 // readOnly is statfs' flag of a file system that is mounted read-only.
 const readOnly = 1
 
-// freeBytes is the room on root's file system for this process; ok is false where it is not known, or nothing
-// can be written anyway.
-func freeBytes(root *os.Root) (free int64, ok bool) {
+// freeBytes is the room on root's file system for this process, and the size of the file system; ok is false where it is
+// not known, or nothing can be written anyway.
+func freeBytes(root *os.Root) (free, all int64, ok bool) {
 	dir, err := root.Open(".")
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	defer dir.Close()
 	var s syscall.Statfs_t
 	if err := syscall.Fstatfs(int(dir.Fd()), &s); err != nil || s.Flags&readOnly != 0 {
-		return 0, false
+		return 0, 0, false
 	}
 	blocks := s.Bavail
 	if os.Geteuid() == 0 {
 		blocks = s.Bfree
 	}
-	return int64(blocks) * s.Bsize, true
+	return int64(blocks) * s.Bsize, int64(s.Blocks) * s.Bsize, true
 }

@@ -29,8 +29,8 @@ type survey struct {
 	unknown []bundle.FetchedArtifact
 	opaque  bool
 	absent  []wantedLayer
-	// need is the room, in bytes, that want takes beside have.
-	need int64
+	// need is the room, in bytes, that want takes beside have, and unpacked the part of it that no signed size promises.
+	need, unpacked int64
 }
 
 // wantedLayer is a layer and the repository that has it.
@@ -74,7 +74,11 @@ func look(ctx context.Context, s *site, a reconcilers.Assignment, e *entry, limi
 		counted := slices.ContainsFunc(v.absent, func(o wantedLayer) bool { return o.key() == l.key() })
 		if !here && !counted { // two files may be one blob
 			v.absent = append(v.absent, l)
-			v.need += l.Size
+			if l.Unpack == "" || !e.hasPacked(s, l.layer) {
+				v.need += l.Size
+			}
+			v.need += e.Unpacked[l.key()]
+			v.unpacked += e.Unpacked[l.key()]
 		}
 	}
 	v.measure(s)
@@ -164,11 +168,20 @@ func (v *survey) measure(s *site) {
 
 // checkRoom returns an error with the room that is needed, if there is too little.
 func (v *survey) checkRoom(s *site, place string) error {
-	free, known := freeBytes(s.root)
-	if !known || v.need <= free {
-		return nil
+	return checkRoom(s, place, v.need, v.unpacked)
+}
+
+// checkRoom returns an error if there is too little room. A tenth of the disk stays free of what archives unpack to.
+func checkRoom(s *site, place string, need, unpacked int64) error {
+	free, all, known := freeBytes(s.root)
+	switch {
+	case known && need > free:
+		return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, and has %s free", place, bytesText(need), bytesText(free))}
+	case known && unpacked > 0 && need > free-all/10:
+		return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, of which %s are what archives unpack to, and has %s free, of which a tenth of the disk, %s, stays free of archives",
+			place, bytesText(need), bytesText(unpacked), bytesText(free), bytesText(all/10))}
 	}
-	return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, and has %s free", place, bytesText(v.need), bytesText(free))}
+	return nil
 }
 
 // bytesText writes a number of bytes for people.
