@@ -129,6 +129,9 @@ type Options struct {
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
 	// before it has failed.
 	Deadline time.Duration
+	// MaxManifests bounds the manifests of one assignment, in bytes, with YAML aliases expanded and each value counted as some
+	// more; see yamlvalues.Size. Decoding takes up to ten times as much memory. Zero is yamlvalues.MaxBytes.
+	MaxManifests int64
 	// Heartbeat is the time after which a report is made though nothing has changed.
 	Heartbeat time.Duration
 	// Queue bounds the reports that wait.
@@ -244,6 +247,7 @@ type process struct {
 	intake     *intake.Keeper
 	engines    *engines.Set
 	values     *sitevalues.Site
+	budget     *budget
 	memory     *memoryState
 	tidied     bool       // a pass has looked for left-overs
 	lived      bool       // the process has outlived a pass in which engines changed something
@@ -287,7 +291,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, configured: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, instance: strings.ToLower(rand.Text()),
-		process: process{memory: &memoryState{}, freezeRest: freeze.Rest},
+		process: process{memory: &memoryState{}, freezeRest: freeze.Rest, budget: &budget{bytes: opts.MaxManifests}},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
 	named := append(slices.Clone(a.opts.Named), artifact.Named, a.namedArtifacts)
@@ -303,7 +307,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a.artifacts = artifact.New(state.db, a.content)
 	a.carrier, a.intake = a.newCarrier(), a.newKeeper()
 	a.engines = engines.New(state.db, a.content, engines.Options{
-		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.serveTo},
+		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.budget.check, a.serveTo},
 		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
 		Alive: func() { a.pulse.Live() }, Now: a.opts.Now, Log: a.opts.Log,
 	})

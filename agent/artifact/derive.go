@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -175,6 +176,9 @@ func chartConfig(chart []byte) ([]byte, error) {
 		}
 		if len(data) > maxChartFile {
 			return nil, fmt.Errorf("its Chart.yaml has more than %d bytes", maxChartFile)
+		}
+		if err := yamlvalues.Check(data); err != nil {
+			return nil, fmt.Errorf("its Chart.yaml: %w", err)
 		}
 		return yaml.YAMLToJSON(data)
 	}

@@ -13,5 +13,6 @@ const (
 	ReasonOrphaned           = "Orphaned"           // it was removed from the agent's care only
 	ReasonSiteValueMissing   = "SiteValueMissing"   // a site value that it uses is missing, or not valid
 	ReasonSiteValuesInvalid  = "SiteValuesInvalid"  // the site's own values cannot be read
+	ReasonTooLarge           = "TooLarge"           // its manifests are more than the agent decodes
 	ReasonSiteFolderNotMade  = "SiteFolderNotMade"  // this machine cannot write its files with the site's values
 )

@@ -42,7 +42,12 @@ func setCarryBudget(c *Config, s string) (err error) {
 	return err
 }
 
-// storeSize reads a number of bytes in the store.
+func setMaxManifests(c *Config, s string) (err error) {
+	c.MaxManifests, err = storeSize(s)
+	return err
+}
+
+// storeSize reads a number of bytes.
 func storeSize(s string) (int64, error) {
 	m := storePattern.FindStringSubmatch(s)
 	if m == nil {

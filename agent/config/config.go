@@ -41,7 +41,9 @@ type Config struct {
 	Adapters Adapters
 	Passes   Passes
 	Carry    Carry
-	Import   Import
+	// MaxManifests bounds the manifests of one assignment; zero is the agent's default.
+	MaxManifests int64
+	Import       Import
 	// SiteValues is the place of the values that the site itself sets: a file, ConfigMapPrefix and NAMESPACE/NAME, or empty
 	// for the usual file.
 	SiteValues string

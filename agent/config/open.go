@@ -99,6 +99,7 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.Adapters.Only, Interval: c.Passes.Interval, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline,
+		MaxManifests:  c.MaxManifests,
 		AcceptReports: c.Serve.AcceptReports,
 		Window:        c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
 		Intake: c.intakeOptions(),

@@ -82,16 +82,17 @@ func IsFile(name string) bool {
 // Parse returns the objects of one file, those of lists in place of the lists. It passes over documents without content.
 // Its error is the first [*Mistake].
 func Parse(name string, data []byte) ([]Object, error) {
-	found, mistakes := Read(name, data)
-	if len(mistakes) > 0 {
-		return nil, mistakes[0]
+	r := &reader{most: 1}
+	r.file(name, data)
+	if len(r.mistakes) > 0 {
+		return nil, r.mistakes[0]
 	}
-	return found, nil
+	return r.found, nil
 }
 
 // Decode is Parse without the rules about fields: the objects may lack a name, or a kind.
 func Decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
-	r := &reader{loose: true}
+	r := &reader{loose: true, most: 1}
 	r.file(name, data)
 	if len(r.mistakes) > 0 {
 		return nil, r.mistakes[0]
@@ -105,7 +106,7 @@ func Decode(name string, data []byte) ([]*unstructured.Unstructured, error) {
 
 // Read returns the objects of one file, and its first mistakes. Documents after one with a mistake are read.
 func Read(name string, data []byte) ([]Object, []*Mistake) {
-	r := &reader{}
+	r := &reader{most: maxMistakes}
 	r.file(name, data)
 	return r.found, r.mistakes
 }
@@ -113,7 +114,7 @@ func Read(name string, data []byte) ([]Object, []*Mistake) {
 func (r *reader) file(name string, data []byte) {
 	docs, parse := documentsOf(name, data)
 	for i, doc := range docs {
-		if len(r.mistakes) >= maxMistakes {
+		if len(r.mistakes) >= r.most {
 			return
 		}
 		r.document, r.origin = i+1, name
@@ -171,6 +172,7 @@ type reader struct {
 	document int
 	origin   string // of the document
 	loose    bool   // fields are not checked
+	most     int    // mistakes after which nothing more is read
 	found    []Object
 	mistakes []*Mistake
 }
@@ -317,7 +319,7 @@ func (r *reader) value(origin string, value any) {
 	}
 	items, _ := content["items"].([]any)
 	for i, item := range items {
-		if len(r.mistakes) >= maxMistakes {
+		if len(r.mistakes) >= r.most {
 			return
 		}
 		r.value(fmt.Sprintf("%s, item %d", origin, i+1), item)

@@ -69,6 +69,19 @@ func Size(data []byte, limit int64) (int64, error) {
 	}
 }
 
+// Check returns an error that wraps ErrTooLarge for a text whose Size is more than MaxBytes, or the parser's for a text that
+// may have aliases and cannot be parsed.
+func Check(data []byte) error {
+	size, err := Size(data, MaxBytes)
+	if err != nil {
+		return err
+	}
+	if size > MaxBytes {
+		return fmt.Errorf("%w: more than %d bytes, with each alias counted as what it stands for", ErrTooLarge, MaxBytes)
+	}
+	return nil
+}
+
 // measure adds up what the aliases of a document stand for.
 type measure struct {
 	full     map[*yaml.Node]int64 // the size of nodes with an anchor; -1 while it is not known
@@ -125,9 +138,8 @@ type Decoder struct {
 // NewDecoder returns a Decoder of a text whose Size is at most MaxBytes.
 func NewDecoder(data []byte) *Decoder {
 	d := &Decoder{documents: yaml.NewDecoder(bytes.NewReader(data)), structs: yamlv2.NewDecoder(bytes.NewReader(data))}
-	size, err := Size(data, MaxBytes)
-	if err == nil && size > MaxBytes {
-		d.err = fmt.Errorf("%w: more than %d bytes, with each alias counted as what it stands for", ErrTooLarge, MaxBytes)
+	if err := Check(data); errors.Is(err, ErrTooLarge) { // any other one comes with its document
+		d.err = err
 	}
 	return d
 }

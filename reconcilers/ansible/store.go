@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
@@ -166,7 +167,7 @@ func isPlaybook(name string) (bool, error) {
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxPlaybookBytes+1))
-	if err != nil || len(data) > maxPlaybookBytes {
+	if err != nil || len(data) > maxPlaybookBytes || yamlvalues.Check(data) != nil {
 		return false, err
 	}
 	var document any

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
@@ -146,6 +147,9 @@ func (n *Needs) readTree(entries *tar.Reader) error {
 
 // AddManifests adds the objects of a file in YAML or JSON to those of an assignment, as far as it can be read.
 func (n *Needs) AddManifests(assignment string, data []byte) {
+	if yamlvalues.Check(data) != nil {
+		return
+	}
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	for {
 		var content map[string]any

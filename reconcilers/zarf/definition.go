@@ -20,6 +20,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -201,6 +202,9 @@ func readFile(path string) (*definition, error) {
 	}
 	if len(data) > maxDefinition {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxDefinition)
+	}
+	if err := yamlvalues.Check(data); err != nil {
+		return nil, err
 	}
 	var found *definition
 	docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
