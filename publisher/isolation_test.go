@@ -99,7 +99,7 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	}
 	result, err := m.Render(ctx, render)
 	require.NoError(t, err, "%v", team)
-	require.NoError(t, artifacts.Pin(ctx, result, sources.NewResolver(sources.Options{})), "%v", team)
+	require.NoError(t, artifacts.Pin(ctx, result, sources.NewResolver(sources.Options{}), nil), "%v", team)
 	done, err := Publish(ctx, result, loc, []*keys.Key{key}, opts)
 	require.NoError(t, err, "%v", team)
 	for _, ct := range done.ClusterTypes {

@@ -44,9 +44,9 @@ func (m *Model) CheckRegistration(r WorkloadRegistration) error {
 	return nil
 }
 
-// CheckSource returns an error if an assignment of a registration and a workspace may not embed what lies in a git
-// repository: the publisher reads it with its own rights. The platform's own assignments, which have no registration, may
-// embed everything.
+// CheckSource returns an error if an assignment of a registration and a workspace may not use what lies in a git repository, a
+// chart repository or, as oci://HOST/PATH, a registry: the publisher reads it with its own rights. The platform's own
+// assignments, which have no registration, may use everything.
 func (m *Model) CheckSource(registration, workspace, repository string) error {
 	w := m.workspaces[workspace]
 	if registration == "" || !w.bound {
@@ -60,6 +60,27 @@ func (m *Model) CheckSource(registration, workspace, repository string) error {
 		return fmt.Errorf("workspace %q may not use repository %s: add it to repositories of the workspace in the Platform", workspace, place)
 	}
 	return nil
+}
+
+// NamedPlaces returns the repositories and registries that the Platform names, which nobody else can have written.
+func (m *Model) NamedPlaces() []string {
+	p := m.objects.Platform
+	if p == nil {
+		return nil
+	}
+	places := []string{p.Spec.Registry.Value}
+	for _, w := range p.Spec.Workspaces {
+		places = append(places, w.Repositories...)
+	}
+	return places
+}
+
+// AllowedPrivate returns spec.sources.allowPrivate of the Platform, and the place of the object.
+func (m *Model) AllowedPrivate() ([]string, finding.Position) {
+	if m.objects.Platform == nil {
+		return nil, finding.Position{}
+	}
+	return m.objects.Platform.Spec.Sources.AllowPrivate, m.objects.Platform.At
 }
 
 func notAllowed(r WorkloadRegistration, hint, format string, args ...any) error {
@@ -106,11 +127,11 @@ var (
 )
 
 var (
-	errNoGitURL   = errors.New("it is not the URL of a git repository")
+	errNoGitURL   = errors.New("it is not the URL of a git repository, a chart repository or a registry")
 	errGitPath    = errors.New(`its path has "..", "//", a percent sign, a backslash or a wildcard`)
 	errGitQuery   = errors.New("it has a query or a fragment")
-	defaultPorts  = map[string]string{"https": "443", "http": "80", "ssh": "22"}
-	schemesOfGit  = []string{"file", "http", "https", "ssh"}
+	defaultPorts  = map[string]string{"https": "443", "oci": "443", "http": "80", "ssh": "22"}
+	schemes       = []string{"file", "http", "https", "oci", "ssh"}
 	unclearInPath = "*?[]\\%#"
 )
 
@@ -140,7 +161,7 @@ func newGitPlace(scheme, host, port, path string) (gitPlace, error) {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	p := gitPlace{way: scheme, host: host}
 	switch {
-	case !slices.Contains(schemesOfGit, scheme):
+	case !slices.Contains(schemes, scheme):
 		return p, errNoGitURL
 	case scheme == "https", scheme == "ssh":
 		p.way = ""

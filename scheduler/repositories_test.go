@@ -37,6 +37,12 @@ func TestWhichRepositoriesAWorkspaceMayName(t *testing.T) {
 		{"of this machine", "file:///srv/git", "file:///srv/git/app", true},
 		{"of a server on IPv6", "https://[2001:db8::1]/org", "https://[2001:DB8::1]/org/app", true},
 
+		{"a registry", "oci://registry.example/team", "oci://registry.example/team/charts/web", true},
+		{"a chart repository", "https://charts.example/team", "https://charts.example/team/", true},
+
+		{"a git server's host as a registry", "https://git.example/team", "oci://git.example/team/web", false},
+		{"a registry's host as a chart repository", "oci://registry.example/team", "https://registry.example/team", false},
+		{"another team's part of a registry", "oci://registry.example/team", "oci://registry.example/team-evil/web", false},
 		{"an organisation that begins alike", "https://github.com/org", "https://github.com/org-evil/app", false},
 		{"a repository that begins alike", "https://github.com/org/app", "https://github.com/org/app-evil", false},
 		{"a repository beside it", "https://github.com/org/app", "https://github.com/org/other", false},

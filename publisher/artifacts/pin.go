@@ -23,9 +23,10 @@ import (
 // pinned too, but for the source that is embedded, which no engine asks any more. Pin also sets
 // the version and application of each assignment's workload that is not embedded.
 //
-// The error is ctx's.
-func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolver) error {
-	p := &pinning{contents: map[sourceFolder]folderContent{}}
+// Allowed returns an error if an assignment of a registration and a workspace may not use what lies in a repository, as
+// [sources.Source.Place] names it; then nobody is asked for it. It may be nil. The error is ctx's.
+func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolver, allowed func(registration, workspace, repository string) error) error {
+	p := &pinning{contents: map[sourceFolder]folderContent{}, allowed: allowed}
 	seen := map[sources.Source]bool{}
 	var named []sources.Source
 	for _, ct := range pinnedTypes(result) {
@@ -35,7 +36,7 @@ func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolv
 			}
 			needs, _ := needsToPin(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
 			for _, n := range needs {
-				if n.unpinnable == "" && !seen[n.Source] {
+				if n.unpinnable == "" && !seen[n.Source] && p.refused(&ct.Assignments[i], n) == nil {
 					seen[n.Source] = true
 					named = append(named, n.Source)
 				}
@@ -94,6 +95,15 @@ func toPin(a *scheduler.Assignment, needs []need) []need {
 type pinning struct {
 	found    map[sources.Source]*sources.Resolution
 	contents map[sourceFolder]folderContent // of those that were read
+	allowed  func(registration, workspace, repository string) error
+}
+
+// refused returns an error if a may not use the source of n.
+func (p *pinning) refused(a *scheduler.Assignment, n need) error {
+	if place := n.Place(); p.allowed != nil && place != "" {
+		return p.allowed(a.Registration, a.Workspace, place)
+	}
+	return nil
 }
 
 func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
@@ -154,6 +164,8 @@ func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 		switch found := p.found[n.Source]; {
 		case problem != "":
 			errs = append(errs, errors.New(problem))
+		case p.refused(a, n) != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", n.place, p.refused(a, n)))
 		case found.Err != nil:
 			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.Reference(), found.Err))
 		}

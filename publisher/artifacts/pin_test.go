@@ -22,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -79,8 +80,10 @@ func (s *servers) push(repository, tag, content string, annotations map[string]s
 
 // pin is Pin with a resolver of its own.
 func pin(ctx context.Context, result *scheduler.Result, opts sources.Options) error {
+	opts.Access = egress.New()
+	opts.Access.Allow("127.0.0.1")
 	resolver := sources.NewResolver(opts)
-	return errors.Join(Pin(ctx, result, resolver), resolver.Close())
+	return errors.Join(Pin(ctx, result, resolver, nil), resolver.Close())
 }
 
 // pinned pins assignments of one cluster type.

@@ -38,8 +38,8 @@ type Options struct {
 	// Value returns a value of an assignment's platform configuration as YAML, and false if it has no such key. If Value is
 	// nil, no assignment has any.
 	Value func(ctx context.Context, clusterType, target, key string) (text string, ok bool, err error)
-	// Allowed returns an error if an assignment of a registration and a workspace may not embed what lies in a git
-	// repository. If Allowed is nil, all may embed everything.
+	// Allowed returns an error if an assignment of a registration and a workspace may not embed what lies in a repository, as
+	// [sources.Source.Place] names it. If Allowed is nil, all may embed everything.
 	Allowed func(registration, workspace, repository string) error
 	// At returns the place of a deployment target, by its full name and registration. If At is nil, failures have no place.
 	At func(target, registration string) finding.Position

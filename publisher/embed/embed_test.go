@@ -28,6 +28,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -47,12 +48,12 @@ func publish(t *testing.T, opts Options, assignments ...scheduler.Assignment) *s
 	t.Helper()
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Annotations: map[string]string{"wherry.dev/kube-version": "1.33"}, Assignments: assignments}}}
 	if opts.Resolver == nil {
-		opts.Resolver = sources.NewResolver(sources.Options{})
+		opts.Resolver = sources.NewResolver(sources.Options{Access: thisMachine()})
 		defer opts.Resolver.Close()
 	}
 	content, err := Read(t.Context(), result, opts)
 	require.NoError(t, err)
-	require.NoError(t, artifacts.Pin(t.Context(), result, opts.Resolver))
+	require.NoError(t, artifacts.Pin(t.Context(), result, opts.Resolver, nil))
 	content.AddTo(result)
 	return &result.ClusterTypes[0]
 }
@@ -399,7 +400,7 @@ func TestAChartOfAChartRepositoryIsComparedWithItsIndex(t *testing.T) {
 	require.Equal(t, digest.FromBytes(archive).String(), a.Sources[0].Revision)
 
 	served = tgz(t, chartFiles("attacker.example"))
-	require.Contains(t, failureOf(t, publish(t, Options{KeepTags: true}, embedded("t1", manifests))), "the archive of version 1.2.3 has digest")
+	require.Contains(t, failureOf(t, publish(t, Options{KeepTags: true}, embedded("t1", manifests))), "the archive of version 1.2.3 does not have the digest")
 }
 
 func TestAHelmReleaseTakesItsChartAlong(t *testing.T) {
@@ -424,11 +425,11 @@ spec:
   valuesFrom: [{kind: Secret, name: passwords}]
 `)
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: []scheduler.Assignment{a}}}}
-	resolver := sources.NewResolver(sources.Options{})
+	resolver := sources.NewResolver(sources.Options{Access: thisMachine()})
 	defer resolver.Close()
 	content, err := Read(t.Context(), result, Options{Resolver: resolver})
 	require.NoError(t, err)
-	require.NoError(t, artifacts.Pin(t.Context(), result, resolver))
+	require.NoError(t, artifacts.Pin(t.Context(), result, resolver, nil))
 	content.AddTo(result)
 	got := only(t, &result.ClusterTypes[0])
 	require.Equal(t, map[string]string{"charts/web-1.2.3.tgz": string(archive)}, filesOf(got), "the bytes of its maker")
@@ -474,4 +475,11 @@ func TestATeamEmbedsNoRepositoryThatItMayNotUse(t *testing.T) {
 	require.Contains(t, failureOf(t, run(map[string]string{"repo": other, "branch": "main"})), "permission denied")
 	require.Contains(t, failureOf(t, run(map[string]string{"repo": app, "branch": "main", "path": "far"})), "permission denied", "also of a cache")
 	only(t, run(map[string]string{"repo": app, "branch": "main", "path": "near"}))
+}
+
+// thisMachine returns an access to servers of the test.
+func thisMachine() *egress.Access {
+	access := egress.New()
+	access.Allow("127.0.0.1")
+	return access
 }

@@ -53,8 +53,8 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 			continue
 		}
 		for _, w := range list {
-			if w.source.Kind == bundle.ArtifactGit && err == nil {
-				err = r.allowed(c.request, w.source.URL)
+			if err == nil {
+				err = r.allowed(c.request, w.source.Place())
 			}
 		}
 		if err != nil {

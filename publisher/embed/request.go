@@ -47,8 +47,8 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	if q.origin, err = artifacts.OriginOf(a); err != nil {
 		return q, err
 	}
-	if q.origin.Kind == bundle.ArtifactGit {
-		if err := r.allowed(q, q.origin.URL); err != nil {
+	if !q.isOwn() {
+		if err := r.allowed(q, q.origin.Source.Place()); err != nil {
 			return q, fmt.Errorf("%s: %w", q.origin.Place, err)
 		}
 	}
@@ -89,9 +89,9 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	return q, err
 }
 
-// allowed returns an error if the content of a request may not come from a git repository.
+// allowed returns an error if the content of a request may not come from a repository; see [sources.Source.Place].
 func (r *reader) allowed(q request, repository string) error {
-	if r.Allowed == nil {
+	if r.Allowed == nil || repository == "" {
 		return nil
 	}
 	return r.Allowed(q.registration, q.workspace, repository)

@@ -131,7 +131,7 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 	}
 	needs := artifacts.Linter{Finder: artifacts.Finder{Cache: c.cache, Scope: o.Environment}}
 	report, err := lint.Run(ctx, loaded.Model, lint.Options{Cache: c.cache, Each: needs.Take, Complete: func(ctx context.Context, result *scheduler.Result) error {
-		resolver := sources.NewResolver(sources.Options{Timeout: o.Timeout, Mirrors: o.Mirrors, OCI: c.oci})
+		resolver := sources.NewResolver(sources.Options{Timeout: o.Timeout, Mirrors: o.Mirrors, OCI: c.oci, Access: loaded.Access})
 		defer func() { _ = resolver.Close() }() // removes temporary files only
 		return platform.Embed(ctx, o, loaded, result, nil, embed.Options{Resolver: resolver, Cache: c.cache, KeepTags: true}, func() error { return nil })
 	}})

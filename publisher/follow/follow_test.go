@@ -382,7 +382,7 @@ func TestGitSources(t *testing.T) {
 		{URL: "https://git.example/x/platform", Branch: "gone"},
 		{URL: "https://u:secret@git.example/y", Branch: "main"},
 		{URL: "https://git.example/z", Commit: dev},
-	}, gitrepo.Mirrors{"https://git.example/x/platform": repo})
+	}, gitrepo.Mirrors{"https://git.example/x/platform": repo}, nil)
 	require.Len(t, sources, 2)
 	require.Equal(t, repo, sources[0].Name)
 	require.Equal(t, "https://git.example/y", sources[1].Name)

@@ -13,12 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // Git returns a source for each repository that refs name, with the branches and tags of it that they name; refs with a
-// commit do not change. A repository is asked for the tips of branches alone, as by git ls-remote.
-func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors) []Source {
+// commit do not change. A repository is asked for the tips of branches alone, as by git ls-remote, by access.
+func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors, access *egress.Access) []Source {
 	branches := map[string][]string{}
 	for _, r := range refs {
 		if r.Commit == "" {
@@ -29,7 +30,7 @@ func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors) []Source {
 	for _, url := range slices.Sorted(maps.Keys(branches)) {
 		names := slices.Compact(slices.Sorted(slices.Values(branches[url])))
 		all = append(all, Source{Name: gitrepo.Redact(url), State: func(ctx context.Context) (string, error) {
-			tips, err := gitrepo.Tips(ctx, url, names, pollTimeout)
+			tips, err := gitrepo.Tips(ctx, access, url, names, pollTimeout)
 			if err != nil {
 				return "", err
 			}

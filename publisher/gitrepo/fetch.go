@@ -1,19 +1,16 @@
 package gitrepo
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"unicode"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/pktline"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
@@ -21,6 +18,9 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/wherry-dev/wherry/publisher/egress"
 )
 
 // Bounds on what a server may send.
@@ -31,8 +31,8 @@ const (
 )
 
 // fetch brings the objects of ref into store and returns the commit to read.
-func fetch(ctx context.Context, ref Ref, store *filesystem.Storage) (tip plumbing.Hash, err error) {
-	session, err := dial(ref.URL)
+func fetch(ctx context.Context, access *egress.Access, ref Ref, store *filesystem.Storage) (tip plumbing.Hash, err error) {
+	session, err := dial(access, ref.URL)
 	if err != nil {
 		return tip, err
 	}
@@ -119,27 +119,27 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// dial opens a session. Credentials leave the URL here, so that no message of go-git can repeat them.
-func dial(repo string) (transport.UploadPackSession, error) {
+// dial opens a session. Credentials leave the URL here, so that no message of go-git can repeat them: access sends them.
+func dial(access *egress.Access, repo string) (transport.UploadPackSession, error) {
 	endpoint, err := transport.NewEndpoint(repo)
 	if err != nil {
-		return nil, fmt.Errorf("not a git URL")
+		return nil, errNotGitURL
 	}
-	user, password := endpoint.User, endpoint.Password
-	endpoint.Password = ""
 	if endpoint.Protocol == "ssh" { // keys come from the ssh agent
+		endpoint.Password = ""
+		if endpoint.Proxy.URL, err = access.SSHProxy(endpoint.Host, endpoint.Port); err != nil {
+			return nil, err
+		}
 		return gitssh.DefaultClient.NewUploadPackSession(endpoint, nil)
 	}
-	endpoint.User = ""
-	if user == "" {
-		user, password = Netrc(endpoint.Host)
+	at, err := url.Parse(repo)
+	if err != nil {
+		return nil, errNotGitURL
 	}
-	var auth transport.AuthMethod
-	if user != "" {
-		auth = &githttp.BasicAuth{Username: user, Password: password}
-	}
-	client := githttp.NewClient(&http.Client{Transport: limitedTransport{http.DefaultTransport}})
-	return client.NewUploadPackSession(endpoint, auth)
+	endpoint.User, endpoint.Password = "", ""
+	client := access.Client(at)
+	client.Transport = limitedTransport{client.Transport}
+	return githttp.NewClient(client).NewUploadPackSession(endpoint, nil)
 }
 
 // limitedTransport bounds the bodies that go-git reads into memory.
@@ -164,39 +164,42 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// Netrc returns the login for host from the file that git and curl read too: $NETRC, else ~/.netrc.
-func Netrc(host string) (user, password string) {
-	name := os.Getenv("NETRC")
-	if home, err := os.UserHomeDir(); name == "" && err == nil {
-		name = filepath.Join(home, ".netrc")
+// errNotGitURL keeps what it was out of messages: it may hold credentials.
+var errNotGitURL = errors.New("not a git URL")
+
+// Plain returns the error of a request to a git server in words that hold no byte of its answer; see [egress.Explain].
+func Plain(err error) error {
+	var status *githttp.Err
+	var unexpected *plumbing.UnexpectedError // has no Unwrap
+	if errors.As(err, &unexpected) && errors.As(unexpected.Err, &status) {
+		return &plainError{fmt.Sprintf("the server answers %d", status.StatusCode()), err}
 	}
-	file, err := os.Open(name)
-	if err != nil {
-		return "", ""
-	}
-	defer func() { _ = file.Close() }()
-	words := bufio.NewScanner(io.LimitReader(file, 1<<20))
-	words.Split(bufio.ScanWords)
-	for matches := false; words.Scan(); {
-		key := words.Text()
-		if key == "default" || key == "machine" {
-			if user != "" {
-				return user, password
-			}
-			matches = key == "default" || words.Scan() && words.Text() == host
+	for _, known := range []error{
+		transport.ErrAuthenticationRequired, transport.ErrAuthorizationFailed,
+		transport.ErrRepositoryNotFound, transport.ErrEmptyRemoteRepository,
+	} {
+		if !errors.Is(err, known) {
 			continue
 		}
-		if !words.Scan() || !matches {
-			continue
+		text := known.Error()
+		if errors.Is(err, transport.ErrAuthenticationRequired) {
+			text += " (a login of ~/.netrc is sent over https, to hosts of the platform's own repositories)"
 		}
-		switch key {
-		case "login":
-			user = words.Text()
-		case "password":
-			password = words.Text()
-		}
+		return &plainError{text, err}
 	}
-	return user, password
+	var refusal *pktline.ErrorLine
+	// go-git drops the error of an answer to the request for objects, which a refusal is, and keeps its text.
+	if errors.As(err, &refusal) || err != nil && strings.HasPrefix(err.Error(), "error decoding upload-pack response") {
+		return &plainError{"the server refuses: the commit may not be there, or not for this login", err}
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "error creating SSH agent") {
+		return &plainError{"no ssh agent with keys can be reached: SSH_AUTH_SOCK names its socket", err}
+	}
+	var hostKey *knownhosts.KeyError
+	if errors.As(err, &hostKey) {
+		return &plainError{"its host key is not the one in known_hosts", err}
+	}
+	return egress.Explain(err, ErrTooLarge, ErrNoSuchRef, errNotGitURL)
 }
 
 // plainError is an error in words fit for a terminal.
@@ -207,36 +210,3 @@ type plainError struct {
 
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
-
-// Plain returns err shortened to its cause, in one printable line, since a server's own text is foreign.
-func Plain(err error) error {
-	if err == nil {
-		return nil
-	}
-	cause := err
-	var wrapped *url.Error
-	var unexpected *plumbing.UnexpectedError // has no Unwrap
-	if errors.As(err, &unexpected) {
-		cause = unexpected.Err
-	}
-	if errors.As(cause, &wrapped) {
-		cause = wrapped.Err
-	}
-	text := cause.Error()
-	for _, known := range []error{
-		transport.ErrAuthenticationRequired, transport.ErrAuthorizationFailed,
-		transport.ErrRepositoryNotFound, transport.ErrEmptyRemoteRepository,
-	} {
-		if errors.Is(err, known) {
-			text = known.Error() // without the page that a server sends along
-		}
-	}
-	if errors.Is(err, transport.ErrAuthenticationRequired) {
-		text += " (a login for this host in ~/.netrc would be used)"
-	}
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), " ")
-	if len(text) > 300 {
-		text = strings.ToValidUTF8(text[:300], "") + "…"
-	}
-	return &plainError{text, err}
-}

@@ -24,6 +24,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
@@ -35,6 +36,7 @@ var ErrNoSuchRef = errors.New("not in the repository")
 type Reader struct {
 	timeout time.Duration // for one repository
 	mirrors Mirrors
+	access  *egress.Access
 	clone   *Clone // may be nil
 	temp    string
 	trees   map[Ref]Tree
@@ -47,10 +49,13 @@ type Tree struct {
 	FS     fs.FS
 }
 
-// NewReader returns a Reader that gives each repository timeout and reads mirrored places in
-// place of the URLs that they stand in for; mirrored may be nil. The caller closes it.
-func NewReader(timeout time.Duration, mirrored Mirrors) *Reader {
-	return &Reader{timeout: timeout, mirrors: mirrored, trees: map[Ref]Tree{}}
+// NewReader returns a Reader that gives each repository timeout and reads mirrored places in place of the URLs that they stand
+// in for; mirrored may be nil. Servers are reached by access; nil means one with nothing of its own. The caller closes it.
+func NewReader(timeout time.Duration, mirrored Mirrors, access *egress.Access) *Reader {
+	if access == nil {
+		access = egress.New()
+	}
+	return &Reader{timeout: timeout, mirrors: mirrored, access: access, trees: map[Ref]Tree{}}
 }
 
 // Use has the Reader read what clone stands for from there, as far as it is there and no mirror stands for it. A nil
@@ -99,9 +104,9 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 		return nil, plumbing.ZeroHash, err
 	}
 	// go-git's handshake over ssh knows no deadline.
-	tip, err := giveup.When(ctx, func() (plumbing.Hash, error) { return fetch(ctx, ref, store) })
+	tip, err := giveup.When(ctx, func() (plumbing.Hash, error) { return fetch(ctx, g.access, ref, store) })
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return store, tip, context.Cause(ctx)
 	}
 	return store, tip, Plain(err)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
@@ -31,8 +33,11 @@ func newHistory(t *testing.T) history {
 	return h
 }
 
-func reader(t *testing.T, timeout time.Duration) *Reader {
-	g := NewReader(timeout, nil)
+// reader returns a Reader that reaches the servers of this machine, of which those at own are the platform's.
+func reader(t *testing.T, timeout time.Duration, own ...string) *Reader {
+	access := egress.New(own...)
+	access.Allow("127.0.0.1")
+	g := NewReader(timeout, nil, access)
 	t.Cleanup(func() { require.NoError(t, g.Close()) })
 	return g
 }
@@ -85,7 +90,7 @@ func TestWhatARepositoryLacksIsSaid(t *testing.T) {
 		}
 	}
 	_, err := reader(t, time.Minute).Tree(t.Context(), Ref{URL: gittest.Serve(t, gittest.FullServer(h.repo)), Commit: absent})
-	require.ErrorContains(t, err, "not our ref")
+	require.EqualError(t, err, "the server refuses: the commit may not be there, or not for this login")
 }
 
 func TestAServerThatHangsIsGivenUp(t *testing.T) {
@@ -122,48 +127,101 @@ func startSSHAgent(t *testing.T) {
 	t.Setenv("SSH_KNOWN_HOSTS", filepath.Join(dir, "known_hosts"))
 }
 
-func TestCredentialsComeFromTheURLOrNetrc(t *testing.T) {
+func TestLogins(t *testing.T) {
 	h := newHistory(t)
 	login := "Basic " + base64.StdEncoding.EncodeToString([]byte("robot:pa55"))
-	url := gittest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var sent []string
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, r.Header.Get("Authorization"))
 		if r.Header.Get("Authorization") != login {
 			http.Error(w, "\x1b[31mgo away\n<html>", http.StatusUnauthorized)
 			return
 		}
 		gittest.PlainServer(h.repo).ServeHTTP(w, r)
-	}))
-	netrc := filepath.Join(gittest.WriteFiles(t, "", map[string]string{
-		"netrc": "machine other login x password y\nmachine 127.0.0.1\n\tlogin robot\n\tpassword pa55\n",
-	}), "netrc")
-	t.Setenv("NETRC", os.DevNull)
-	_, err := reader(t, time.Minute).Tree(t.Context(), Ref{URL: url})
-	require.EqualError(t, err, "authentication required (a login for this host in ~/.netrc would be used)")
-	_, err = reader(t, time.Minute).Tree(t.Context(), Ref{URL: strings.Replace(url, "://", "://robot:pa55@", 1)})
-	require.NoError(t, err)
-	t.Setenv("NETRC", netrc)
-	_, err = reader(t, time.Minute).Tree(t.Context(), Ref{URL: url})
-	require.NoError(t, err)
+	})
+	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	defer plain.Close()
+	defer secure.Close()
+	usual := http.DefaultTransport
+	http.DefaultTransport = secure.Client().Transport // which trusts its certificate
+	defer func() { http.DefaultTransport = usual }()
+	t.Setenv("NETRC", filepath.Join(gittest.WriteFiles(t, "", map[string]string{"netrc": "machine 127.0.0.1\n\tlogin robot\n\tpassword pa55\n"}), "netrc"))
+	inURL := func(s *httptest.Server) string { return strings.Replace(s.URL, "://", "://robot:pa55@", 1) }
+	for _, test := range []struct {
+		name, url string
+		own       []string
+		good      bool
+	}{
+		{"of netrc, for the platform's own repository", secure.URL + "/base", []string{secure.URL}, true},
+		{"of netrc, for another", secure.URL, nil, false},
+		{"of netrc, without TLS", plain.URL, []string{plain.URL}, false},
+		{"in the URL", inURL(secure), nil, true},
+		{"in an own URL without TLS", inURL(plain), []string{plain.URL}, true},
+		{"in another URL without TLS", inURL(plain), nil, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			sent = nil
+			_, err := reader(t, time.Minute, test.own...).Tree(t.Context(), Ref{URL: test.url})
+			if test.good {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, "authentication required (a login of ~/.netrc is sent over https, to hosts of the platform's own repositories)")
+			require.Equal(t, []string{""}, sent)
+		})
+	}
 }
 
-func TestAServersOwnWordsAreOnePrintableLine(t *testing.T) {
-	for body, want := range map[string]string{
-		"500":                                 "status code: 500",
-		"0010ERR \x1b[2Jgone":                 "gone",
-		strings.Repeat("long ", 1000):         "",
-		"001e# service=git-upload-pack\n0000": "",
+func TestErrorsHoldNothingThatAServerSent(t *testing.T) {
+	for _, test := range []struct {
+		name, body string
+		status     int
+		want       string
+	}{
+		{"a page", "the secret of an internal page", 500, "the server answers 500"},
+		{"a refusal", "0014ERR \x1b[2Jsecret..", 200, "the server refuses: the commit may not be there, or not for this login"},
+		{"something else", strings.Repeat("secret ", 1000), 200, "its answer cannot be understood"},
+		{"nothing", "", 200, "its answer cannot be understood"},
+		{"a missing page", "secret", 404, "repository not found"},
 	} {
-		url := gittest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if body == "500" {
-				w.WriteHeader(http.StatusInternalServerError)
-			}
-			_, _ = io.WriteString(w, body)
-		}))
-		_, err := reader(t, time.Minute).Tree(t.Context(), Ref{URL: url})
-		require.ErrorContains(t, err, want)
-		require.NotContains(t, err.Error(), "\x1b")
-		require.NotContains(t, err.Error(), "\n")
-		require.Less(t, len(err.Error()), 400)
+		t.Run(test.name, func(t *testing.T) {
+			url := gittest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(test.status)
+				_, _ = io.WriteString(w, test.body)
+			}))
+			_, err := reader(t, time.Minute).Tree(t.Context(), Ref{URL: url})
+			require.EqualError(t, err, test.want)
+			tips, err := Tips(t.Context(), egress.New(url), url, []string{"main"}, time.Minute)
+			require.EqualError(t, err, test.want, tips)
+		})
 	}
+	raw, err := net.Listen("tcp", "127.0.0.1:0") // as something that does not speak HTTP
+	require.NoError(t, err)
+	defer raw.Close()
+	go func() {
+		for conn, err := raw.Accept(); err == nil; conn, err = raw.Accept() {
+			_, _ = io.WriteString(conn, "SSH-2.0-secret\r\n")
+			_ = conn.Close()
+		}
+	}()
+	_, err = reader(t, time.Minute).Tree(t.Context(), Ref{URL: "http://" + raw.Addr().String()})
+	require.Error(t, err)
+	require.NotContains(t, err.Error(), "secret")
+}
+
+func TestServersOfThisMachineAreNotForOthers(t *testing.T) {
+	asked := false
+	url := gittest.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
+	g := NewReader(time.Minute, nil, nil)
+	defer g.Close()
+	startSSHAgent(t)
+	for _, place := range []string{url, strings.Replace(url, "http://", "ssh://git@", 1), strings.Replace(url, "127.0.0.1", "localhost", 1)} {
+		_, err := g.Tree(t.Context(), Ref{URL: place})
+		require.ErrorAs(t, err, new(*egress.RefusedError), place)
+		_, err = g.Tags(t.Context(), place)
+		require.ErrorAs(t, err, new(*egress.RefusedError), place)
+	}
+	require.False(t, asked)
 }
 
 func TestTheTreeOfACommitIsAFileSystem(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
@@ -36,9 +37,9 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("no complete answer within %s", g.timeout))
 	defer cancel()
-	names, err := giveup.When(ctx, func() ([]string, error) { return advertised(ctx, url) })
+	names, err := giveup.When(ctx, func() ([]string, error) { return advertised(ctx, g.access, url) })
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	for _, name := range names {
 		note(plumbing.ReferenceName(name))
@@ -47,8 +48,8 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 }
 
 // advertised lists the names of a remote repository's references.
-func advertised(ctx context.Context, url string) ([]string, error) {
-	session, err := dial(url)
+func advertised(ctx context.Context, access *egress.Access, url string) ([]string, error) {
+	session, err := dial(access, url)
 	if err != nil {
 		return nil, err
 	}

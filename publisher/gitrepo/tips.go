@@ -9,6 +9,7 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
@@ -16,14 +17,21 @@ import (
 const maxTips = 100_000
 
 // Tips returns the commits, by name, that branches or tags of the repository at a URL or path have now; an empty name is the
-// default branch. It fetches no objects, gives a remote repository timeout, and leaves out what the repository lacks.
-func Tips(ctx context.Context, url string, branches []string, timeout time.Duration) (map[string]string, error) {
+// default branch. It fetches no objects, gives a remote repository timeout, and leaves out what the repository lacks. Servers are
+// reached by access; nil means one with nothing of its own.
+func Tips(ctx context.Context, access *egress.Access, url string, branches []string, timeout time.Duration) (map[string]string, error) {
 	if err := CheckURL(url); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no complete answer within %s", timeout))
 	defer cancel()
-	lookup := func() (map[string]string, error) { return remoteTips(ctx, url, branches) }
+	if access == nil {
+		access = egress.New()
+	}
+	lookup := func() (map[string]string, error) {
+		tips, err := remoteTips(ctx, access, url, branches)
+		return tips, Plain(err)
+	}
 	if path, ok := localPath(url); ok {
 		lookup = func() (map[string]string, error) { return localTips(withSuffix(path), branches) }
 	}
@@ -32,11 +40,11 @@ func Tips(ctx context.Context, url string, branches []string, timeout time.Durat
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return tips, Plain(err)
+	return tips, err
 }
 
-func remoteTips(ctx context.Context, url string, branches []string) (map[string]string, error) {
-	session, err := dial(url)
+func remoteTips(ctx context.Context, access *egress.Access, url string, branches []string) (map[string]string, error) {
+	session, err := dial(access, url)
 	if err != nil {
 		return nil, err
 	}

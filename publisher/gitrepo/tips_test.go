@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
@@ -22,7 +23,7 @@ func TestTips(t *testing.T) {
 	}
 	for name, place := range places {
 		t.Run(name, func(t *testing.T) {
-			tips, err := gitrepo.Tips(t.Context(), place, []string{"", "dev", "refs/heads/dev", "gone"}, time.Minute)
+			tips, err := gitrepo.Tips(t.Context(), egress.New(place), place, []string{"", "dev", "refs/heads/dev", "gone"}, time.Minute)
 			require.NoError(t, err)
 			require.Equal(t, map[string]string{"": main, "dev": dev, "refs/heads/dev": dev}, tips)
 		})
@@ -35,15 +36,15 @@ func TestTipsOfARepositoryThatDoesNotAnswer(t *testing.T) {
 		close(asked)
 		<-r.Context().Done()
 	}))
-	_, err := gitrepo.Tips(t.Context(), place, []string{"main"}, 50*time.Millisecond)
+	_, err := gitrepo.Tips(t.Context(), egress.New(place), place, []string{"main"}, 50*time.Millisecond)
 	require.EqualError(t, err, "no complete answer within 50ms")
 	<-asked
-	_, err = gitrepo.Tips(t.Context(), t.TempDir()+"/none", []string{"main"}, time.Minute)
+	_, err = gitrepo.Tips(t.Context(), nil, t.TempDir()+"/none", []string{"main"}, time.Minute)
 	require.Error(t, err)
-	_, err = gitrepo.Tips(t.Context(), "ext::sh -c true", []string{"main"}, time.Minute)
+	_, err = gitrepo.Tips(t.Context(), nil, "ext::sh -c true", []string{"main"}, time.Minute)
 	require.Error(t, err)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = gitrepo.Tips(ended, place, []string{"main"}, time.Minute)
+	_, err = gitrepo.Tips(ended, egress.New(place), place, []string{"main"}, time.Minute)
 	require.ErrorIs(t, err, context.Canceled)
 }

@@ -107,10 +107,12 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 
 // complete pins what asks for it, and embeds. Both ask each source once, so that they see the same state of it.
 func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
-	resolver := sources.NewResolver(*opts.Pin)
+	pin := *opts.Pin
+	pin.Access = b.Loaded.Access
+	resolver := sources.NewResolver(pin)
 	defer func() { _ = resolver.Close() }() // removes temporary files only
 	return Embed(ctx, src, b.Loaded, b.Result, opts.Decision, embed.Options{Resolver: resolver, Cache: opts.Cache}, func() error {
-		return artifacts.Pin(ctx, b.Result, resolver)
+		return artifacts.Pin(ctx, b.Result, resolver, b.Loaded.Model.CheckSource)
 	})
 }
 

@@ -31,10 +31,11 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors)
+	access := o.access()
+	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors, access)
 	repositories.Use(o.Clone)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
-	l := &loader{Source: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}
+	l := &loader{Source: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{Access: access}}
 	src, err := given(PlatformPart, "", o.Platform)
 	if err != nil {
 		return nil, err

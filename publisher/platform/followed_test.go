@@ -17,12 +17,13 @@ func TestWhatAnEnvironmentIsReadFrom(t *testing.T) {
 	pinned := gittest.CommitFiles(t, base, "main", baseFiles("https://git.example/app"))
 	gittest.CommitFiles(t, base, "dev-branch", devFiles("https://git.example/base", pinned))
 	source := Source{Platform: "https://git.example/base", Environment: "dev", Mirrors: map[string]string{"https://git.example": dir}}
-	require.Equal(t, Followed{Refs: []gitrepo.Ref{{URL: dir + "/base"}}}, FollowedBy(source))
+	require.Equal(t, []gitrepo.Ref{{URL: dir + "/base"}}, FollowedBy(source).Refs)
 	loaded, err := Load(t.Context(), source)
 	require.NoError(t, err)
-	require.Equal(t, Followed{Refs: []gitrepo.Ref{
+	require.Empty(t, loaded.Followed.Folders)
+	require.Equal(t, []gitrepo.Ref{
 		{URL: dir + "/base"}, {URL: dir + "/base", Branch: "dev-branch"}, {URL: dir + "/app", Branch: "main"},
-	}}, loaded.Followed, "the base is pinned to a commit")
+	}, loaded.Followed.Refs, "the base is pinned to a commit")
 
 	folder := gittest.WriteFiles(t, "", devFiles("https://git.example/base", pinned))
 	source.Platform, source.Bases = filepath.Join(folder, "env"), []string{"https://git.example/base#main:platform"}

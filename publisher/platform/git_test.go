@@ -24,7 +24,7 @@ func TestALocalWorkTreeIsReadByItsCommitsNotItsFiles(t *testing.T) {
 	for _, branch := range []string{"main", "dev"} { // dev is only origin's
 		place, err := parseLocation(clone + "#" + branch)
 		require.NoError(t, err)
-		tree, err := gitrepo.NewReader(time.Minute, nil).Tree(t.Context(), place.repo)
+		tree, err := gitrepo.NewReader(time.Minute, nil, nil).Tree(t.Context(), place.repo)
 		require.NoError(t, err)
 		require.Equal(t, map[string]string{"main": main, "dev": dev}[branch], tree.Commit)
 	}
@@ -44,7 +44,7 @@ func TestNoMessageRepeatsCredentials(t *testing.T) {
 		place, err := parseLocation(url + "#main")
 		text := place.String()
 		if err == nil {
-			_, err = gitrepo.NewReader(time.Minute, nil).Tree(t.Context(), place.repo)
+			_, err = gitrepo.NewReader(time.Minute, nil, nil).Tree(t.Context(), place.repo)
 		}
 		require.Error(t, err, url)
 		require.NotContains(t, err.Error()+text, "cret", url)

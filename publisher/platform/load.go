@@ -158,6 +158,7 @@ func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
 	if b.Name == scheduler.MainBase && l.BaseAt != "" {
 		src.place.repo.Commit = l.BaseAt
 	}
+	l.loaded.Access.Own(b.Repo)
 	commit, err := l.read(ctx, l.loaded.Model, src)
 	if err == nil && b.Name == scheduler.MainBase {
 		l.useMain(b, commit)

@@ -19,7 +19,7 @@ type ownSources struct {
 }
 
 func newOwnSources(src Source, loaded *Loaded) *ownSources {
-	o := &ownSources{places: loaded.places, git: gitrepo.NewReader(src.timeout(), src.Mirrors)}
+	o := &ownSources{places: loaded.places, git: gitrepo.NewReader(src.timeout(), src.Mirrors, loaded.Access)}
 	o.git.Use(src.Clone)
 	return o
 }

@@ -7,6 +7,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -44,6 +46,8 @@ type Source struct {
 	Mirrors map[string]string
 	// Output is a folder that is skipped if it is in a source. It may be empty.
 	Output string
+	// Named are further places that a person or the settings name, such as the registry of the bundles; see [egress.Access.Own].
+	Named []string
 	// Clone is the repository that Platform lies in, if what its objects name of this repository is to be read from it
 	// where it is there. It may be nil.
 	Clone *gitrepo.Clone
@@ -90,6 +94,8 @@ type Loaded struct {
 
 	// Followed is what was read and may change.
 	Followed Followed
+	// Access reaches the servers of all that is fetched for the environment.
+	Access *egress.Access
 
 	places map[string]location // of the workloads, by registration, at the commits that were read
 }
@@ -98,6 +104,8 @@ type Loaded struct {
 type Followed struct {
 	Folders []string
 	Refs    []gitrepo.Ref // each without a commit
+	// Access reaches the servers of Refs.
+	Access *egress.Access
 }
 
 func (f *Followed) add(p location, mirrors gitrepo.Mirrors, clone *gitrepo.Clone) {
@@ -124,6 +132,7 @@ func (f *Followed) Add(other Followed) {
 	for _, ref := range other.Refs {
 		f.add(location{repo: ref}, nil, nil)
 	}
+	f.Access = cmp.Or(other.Access, f.Access)
 }
 
 // AddBranch adds a branch of a repository.
@@ -132,7 +141,10 @@ func (f *Followed) AddBranch(url, branch string, mirrors gitrepo.Mirrors) {
 }
 
 // FollowedBy returns what is known before an environment is read: the place that s names, and those of s's options.
-func FollowedBy(s Source) (f Followed) {
+func FollowedBy(s Source) Followed { return followedBy(s, s.access()) }
+
+func followedBy(s Source, access *egress.Access) Followed {
+	f := Followed{Access: access}
 	for _, place := range append([]string{s.Platform}, s.Bases...) {
 		if p, err := parseLocation(place); err == nil {
 			f.add(p, s.Mirrors, s.Clone)
@@ -222,7 +234,8 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors)
+	access := o.access()
+	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors, access)
 	repositories.Use(o.Clone)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{
@@ -230,9 +243,9 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 		given:  o.Environment != "",
 		git:    repositories,
 		times:  map[string]time.Time{},
-		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: FollowedBy(o), places: map[string]location{}},
+		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: followedBy(o, access), Access: access, places: map[string]location{}},
 	}
-	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment}
+	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment, (*loader).open}
 	for _, step := range append(steps, more...) {
 		if err := step(l, ctx); err != nil {
 			return nil, err

@@ -128,7 +128,7 @@ func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
 	withPin := filepath.Join(gittest.WriteFiles(t, "", devFiles("https://example.invalid/base", pinned)), "env")
 	withoutPin := filepath.Join(gittest.WriteFiles(t, "", devFiles("https://example.invalid/base", "")), "env")
 	web := map[string]string{"web": app}
-	tip, err := gitrepo.NewReader(time.Minute, nil).Tree(t.Context(), gitrepo.Ref{URL: control, Branch: "dev-branch"})
+	tip, err := gitrepo.NewReader(time.Minute, nil, nil).Tree(t.Context(), gitrepo.Ref{URL: control, Branch: "dev-branch"})
 	require.NoError(t, err)
 	for _, test := range []struct {
 		name              string

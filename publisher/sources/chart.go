@@ -11,12 +11,13 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // chart looks a chart up in the index of its repository.
 func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error {
-	all, err := chartVersions(ctx, s.URL, s.Chart)
+	all, err := chartVersions(ctx, r.access, s.URL, s.Chart)
 	if err != nil {
 		return err
 	}
@@ -41,35 +42,32 @@ func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error
 }
 
 // chartVersions requests the index of a repository, and returns the versions of one chart in it.
-func chartVersions(ctx context.Context, repository, chart string) ([]chartVersion, error) {
+func chartVersions(ctx context.Context, access *egress.Access, repository, chart string) ([]chartVersion, error) {
 	at, err := url.Parse(strings.TrimSuffix(repository, "/") + "/index.yaml")
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, errors.New("is not the URL of a chart repository: use https, http or oci")
 	}
-	body, err := get(ctx, at)
+	body, err := get(ctx, access.Client(at), at)
 	if err != nil {
 		return nil, fmt.Errorf("index.yaml: %w", err)
 	}
 	defer func() { _ = body.Close() }()
 	versions, err := versionsOf(body, chart)
 	if err != nil {
-		return nil, fmt.Errorf("index.yaml: %w", gitrepo.Plain(err))
+		return nil, fmt.Errorf("index.yaml: %w", egress.Explain(err, gitrepo.ErrTooLarge, errIndexForm))
 	}
 	return versions, nil
 }
 
 // get requests a file of a chart repository. The caller closes it.
-func get(ctx context.Context, at *url.URL) (io.ReadCloser, error) {
+func get(ctx context.Context, client *http.Client, at *url.URL) (io.ReadCloser, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, err
 	}
-	if user, password := gitrepo.Netrc(at.Hostname()); at.User == nil && user != "" {
-		request.SetBasicAuth(user, password)
-	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
-		return nil, gitrepo.Plain(err)
+		return nil, egress.Explain(err)
 	}
 	if response.StatusCode != http.StatusOK {
 		_ = response.Body.Close()
@@ -78,7 +76,7 @@ func get(ctx context.Context, at *url.URL) (io.ReadCloser, error) {
 	return response.Body, nil
 }
 
-// archive fetches a chart from its repository and compares it with the digest of the index.
+// archive fetches a chart from its repository and compares it with the digest of the index. An archive elsewhere gets no login.
 func (r *Resolver) archive(ctx context.Context, s Source, found *Resolution) ([]byte, error) {
 	if len(found.archives) == 0 {
 		return nil, fmt.Errorf("the repository gives no URL for version %s", found.Version)
@@ -89,19 +87,20 @@ func (r *Resolver) archive(ctx context.Context, s Source, found *Resolution) ([]
 	}
 	at, err := repository.Parse(found.archives[0])
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" {
-		return nil, fmt.Errorf("the repository gives %q as the URL of version %s: use https or http", gitrepo.Redact(found.archives[0]), found.Version)
+		return nil, fmt.Errorf("the repository gives no https or http URL for version %s", found.Version)
 	}
-	body, err := get(ctx, at)
+	at.User = nil
+	body, err := get(ctx, r.access.Client(repository), at)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = body.Close() }()
 	data, err := io.ReadAll(gitrepo.LimitReader(body, MaxChartBytes))
 	if err != nil {
-		return nil, gitrepo.Plain(err)
+		return nil, egress.Explain(err, gitrepo.ErrTooLarge)
 	}
 	if got := digest.FromBytes(data).String(); got != found.Revision {
-		return nil, fmt.Errorf("the archive of version %s has digest %s, and the repository's index says %s", found.Version, got, found.Revision)
+		return nil, fmt.Errorf("the archive of version %s does not have the digest that the repository's index says", found.Version)
 	}
 	return data, nil
 }

@@ -27,6 +27,8 @@ type chartVersion struct {
 	URLs []string `yaml:"urls" json:"urls"`
 }
 
+var errIndexForm = errors.New("its entries are not one chart a line, as Helm writes them, and it is not JSON")
+
 // versionsOf reads the versions of one chart from an index, in YAML as Helm writes it or in JSON. Only the chart's own part is
 // held in memory.
 func versionsOf(index io.Reader, chart string) ([]chartVersion, error) {
@@ -119,7 +121,7 @@ func yamlVersions(in *bufio.Reader, chart string) ([]chartVersion, error) {
 		case indent == 0:
 			if rest, isEntries := cutKey(text, "entries"); isEntries {
 				if inEntries = len(rest) == 0 || rest[0] == '#'; !inEntries && string(rest) != "{}" {
-					return nil, errors.New("its entries are not one chart a line, as Helm writes them, and it is not JSON")
+					return nil, errIndexForm
 				}
 			}
 		case inEntries && (column < 0 || indent == column && !isItem):

@@ -96,7 +96,7 @@ func (r *Resolver) artifact(ctx context.Context, s Source, found *Resolution) (c
 	}
 	var m ocispec.Manifest
 	if err := json.Unmarshal(data, &m); err != nil {
-		return c, fmt.Errorf("manifest %s: %w", desc.Digest, err)
+		return c, fmt.Errorf("manifest %s cannot be read", desc.Digest)
 	}
 	layer, err := layerOf(m)
 	if err != nil {

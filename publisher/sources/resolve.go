@@ -11,7 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -23,9 +25,13 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
@@ -70,8 +76,10 @@ type Options struct {
 	Timeout time.Duration
 	// Mirrors maps prefixes of git URLs to folders with the repositories on this machine.
 	Mirrors map[string]string
-	// OCI configures the access to the registries of sources.
+	// OCI configures the access to the registries of sources, but for its HTTPClient.
 	OCI oci.Options
+	// Access reaches all servers. Nil means one with nothing of its own.
+	Access *egress.Access
 }
 
 // Resolver finds out what sources name, for one publication. Each is asked once, so that all who use a Resolver see the
@@ -80,6 +88,7 @@ type Resolver struct {
 	timeout time.Duration
 	mirrors gitrepo.Mirrors
 	oci     oci.Options
+	access  *egress.Access
 
 	mu      sync.Mutex
 	readers []*gitrepo.Reader
@@ -92,10 +101,14 @@ type Resolver struct {
 
 // NewResolver returns a Resolver that has asked nobody yet.
 func NewResolver(opts Options) *Resolver {
-	return &Resolver{
-		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI,
+	r := &Resolver{
+		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, access: opts.Access,
 		silent: map[string]bool{}, known: map[Source]func() *Resolution{}, fetched: map[Source]func() (Content, error){},
 	}
+	if r.access == nil {
+		r.access = egress.New()
+	}
+	return r
 }
 
 // All resolves sources, several at a time. The error is ctx's.
@@ -204,7 +217,7 @@ func (r *Resolver) git(ctx context.Context, s Source, found *Resolution) error {
 	if err := gitrepo.CheckURL(s.URL); err != nil {
 		return err
 	}
-	g := gitrepo.NewReader(2*r.timeout, r.mirrors) // ctx ends before
+	g := gitrepo.NewReader(2*r.timeout, r.mirrors, r.access) // ctx ends before
 	r.mu.Lock()
 	r.readers = append(r.readers, g)
 	r.mu.Unlock()
@@ -274,8 +287,59 @@ func (r *Resolver) repository(s Source) (oci.Target, error) {
 	host, name, _ := strings.Cut(s.URL, "/")
 	options := r.oci
 	options.PlainHTTP = options.PlainHTTP || s.PlainHTTP
-	return oci.Location{Host: host}.Repository(name, options)
+	if (options.PlainHTTP || loopback.Is(host)) && !r.access.Owns(s.URL) {
+		options.Credential = func(context.Context, string) (auth.Credential, error) { return auth.EmptyCredential, nil }
+	}
+	var err error
+	options.HTTPClient, err = oci.NewHTTPClient(oci.Network{Each: func(http.RoundTripper) http.RoundTripper { return r.access.Transport() }})
+	if err != nil {
+		return nil, err
+	}
+	target, err := oci.Location{Host: host}.Repository(name, options)
+	return explained{target}, err
 }
+
+// explained is a repository whose errors hold no byte of an answer.
+type explained struct{ oci.Target }
+
+func (e explained) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
+	desc, err := e.Target.Resolve(ctx, reference)
+	return desc, explain(err)
+}
+
+func (e explained) Tags(ctx context.Context) ([]string, error) {
+	tags, err := e.Target.Tags(ctx)
+	return tags, explain(err)
+}
+
+func (e explained) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
+	body, err := e.Target.Fetch(ctx, target)
+	return body, explain(err)
+}
+
+// explain is [egress.Explain] for the answers of registries.
+func explain(err error) error {
+	var answer *errcode.ErrorResponse
+	var withheld *oci.WithheldError
+	switch {
+	case errors.As(err, &withheld):
+		return withheld
+	case errors.As(err, &answer):
+		return &answered{answer.StatusCode, err}
+	}
+	return egress.Explain(err)
+}
+
+// answered is an answer of a registry that is an error.
+type answered struct {
+	status int
+	err    error
+}
+
+func (e *answered) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("the registry answers %d %s", e.status, http.StatusText(e.status)))
+}
+func (e *answered) Unwrap() error { return e.err }
 
 // measure adds up a manifest with its config and layers, or an index with its manifests. A blob that
 // several platforms share counts once.
@@ -298,7 +362,7 @@ func measure(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor) (
 			Annotations map[string]string    `json:"annotations"`
 		}
 		if err := json.Unmarshal(data, &m); err != nil {
-			return "", 0, fmt.Errorf("manifest %s: %w", queue[i].Digest, err)
+			return "", 0, fmt.Errorf("manifest %s cannot be read", queue[i].Digest)
 		}
 		if i == 0 {
 			version = m.Annotations[ocispec.AnnotationVersion]

@@ -53,6 +53,18 @@ func (s Source) Reference() string {
 	return name + ":" + oci.DefaultTag
 }
 
+// Place returns s as the repositories of a workspace name it: the URL of a git or chart repository, or oci:// with the
+// repository of a registry. It is empty for images, which clusters pull with rights of their own.
+func (s Source) Place() string {
+	switch {
+	case s.Kind == bundle.ArtifactImage:
+		return ""
+	case s.Kind == bundle.ArtifactGit, s.Chart != "":
+		return s.URL
+	}
+	return Scheme + s.URL
+}
+
 // Name returns the name of s for people.
 func (s Source) Name() string {
 	if s.Chart != "" {

@@ -308,6 +308,12 @@ type Platform struct {
 		// Owners is the platform team, as the forge knows it: "@org/team", "@user" or a mail address. It owns every file
 		// that belongs to no workspace in the CODEOWNERS that wherry codeowners writes.
 		Owners []string `yaml:"owners"`
+		// Sources say what the sources of teams may reach.
+		Sources struct {
+			// AllowPrivate are the private hosts and networks that sources of teams may be at: HOST, HOST:PORT, or a network such as
+			// 10.20.0.0/16. Hosts that the platform's own objects or the settings name need no entry.
+			AllowPrivate []string `yaml:"allowPrivate"`
+		} `yaml:"sources"`
 		// Workspaces are the teams, with what each of them may use.
 		Workspaces []Workspace `yaml:"workspaces"`
 		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
@@ -376,8 +382,9 @@ type Workspace struct {
 	// Groups are the team's groups as the clusters' identity provider names them, each with its role. Templates read them
 	// as .Groups.
 	Groups []Group `yaml:"groups"`
-	// Repositories are the git repositories that the workspace's registrations may name: URLs of repositories, or of what
-	// lies above them, such as https://github.com/org. Without any, they may name every repository.
+	// Repositories are the git repositories, chart repositories and registries (oci://HOST/PATH) that the workspace's registrations
+	// and targets may name: URLs of these, or of what lies above them, such as https://github.com/org. Without any, they may
+	// name all.
 	Repositories []string `yaml:"repositories"`
 	// Namespaces are labels and annotations for the namespaces of the workspace's assignments. Templates read them as
 	// .NamespaceLabels and .NamespaceAnnotations.

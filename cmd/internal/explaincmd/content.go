@@ -33,7 +33,7 @@ func (x *question) readContent(cmd *cobra.Command, e *scheduler.Explainer, why *
 	if err != nil {
 		return c, err
 	}
-	resolver := sources.NewResolver(sources.Options{Timeout: source.Timeout, Mirrors: source.Mirrors, OCI: new(flags.Registry).Options()})
+	resolver := sources.NewResolver(sources.Options{Timeout: source.Timeout, Mirrors: source.Mirrors, OCI: new(flags.Registry).Options(), Access: x.loaded.Access})
 	defer func() { _ = resolver.Close() }() // removes temporary files only
 	result := e.Alone(why)
 	err = platform.Embed(cmd.Context(), source, x.loaded, result, nil, embed.Options{Resolver: resolver, KeepTags: true}, func() error { return nil })

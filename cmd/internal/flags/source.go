@@ -40,6 +40,7 @@ type Source struct {
 	Cache       Cache
 	Shared      bool   // compare what is read from commits with the work trees that are here
 	BaseAt      string // the commit at which the base is read; empty for the one that is pinned
+	Named       string // the place that bundles go to, of which sources may be at the same host; may be empty
 
 	bases, workloads, mirrors []string
 	logins                    map[string]string // URLs with logins, by the same without
@@ -277,7 +278,9 @@ func (f *Source) Options(place, output string) (platform.Source, error) {
 		}
 		o.Workloads[name] = place
 	}
+	o.Named = []string{f.Named}
 	if o.Clone = f.clone; f.settings != nil {
+		o.Named = append(o.Named, f.settings.Registry.Text)
 		o.Checkouts = map[string]string{}
 		for name, place := range f.settings.Workloads {
 			o.Checkouts[name] = place.Text

@@ -311,7 +311,7 @@ func (w *Watch) listen(cmd *cobra.Command) (*follow.Webhook, net.Listener, error
 
 // SourcesOf returns what an environment is read from, but for the folder output, which may be empty.
 func SourcesOf(f platform.Followed, output string) []follow.Source {
-	all := follow.Git(f.Refs, nil) // mirrors have taken their places already
+	all := follow.Git(f.Refs, nil, f.Access) // mirrors have taken their places already
 	for _, dir := range f.Folders {
 		all = append(all, follow.Folder(dir, output))
 	}

@@ -87,6 +87,7 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 	if f.loc, err = flags.Location(s, "to", f.to); err != nil {
 		return nil, err
 	}
+	f.source.Named = f.loc.String()
 	loaded, err := f.source.Load(cmd, place, f.loc.Dir)
 	if err != nil {
 		return nil, err

@@ -33,6 +33,7 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 
 // Changes renders an environment, and returns what publishing it would change.
 func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) (*diff.Difference, error) {
+	source.Named = to.String()
 	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
 	if err != nil {
 		return nil, err
@@ -48,6 +49,7 @@ func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Loca
 
 // Removals renders an environment, and returns what publishing it would remove beyond the platform's bound, for people.
 func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) ([]string, error) {
+	source.Named = to.String()
 	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
 	if err != nil {
 		return nil, err

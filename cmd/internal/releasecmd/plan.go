@@ -210,6 +210,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 		build.Pack = true // as Publish would, so that only what has changed is rendered, packed and read again
 	}
 	p.source.Shared = true
+	p.source.Named = to.String()
 	planned, err := p.source.Build(cmd, place, to.Dir+p.against, build)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,7 @@ func (p *publishing) goOn(cmd *cobra.Command, args []string, place string, to oc
 	case p.source.Assignments == "-":
 		return cli.Usagef("--assignments - is not for --watch, which reads them again and again")
 	}
+	p.source.Named = to.String()
 	source, err := p.source.Options(place, to.Dir)
 	if err != nil {
 		return err
