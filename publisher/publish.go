@@ -100,6 +100,8 @@ type PublishOptions struct {
 	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
 	Checks      []string
 	CheckOutput io.Writer
+	// CheckEnv names environment variables with secrets that checks get all the same; see checks.Environment.
+	CheckEnv []string
 	// Message says in one line what the publication is for; see bundle.CheckMessage. It is kept in the releases that it
 	// makes. Empty leaves them without one.
 	Message string
@@ -249,6 +251,11 @@ func checkOptions(opts PublishOptions, result *scheduler.Result) error {
 	for _, command := range opts.Checks {
 		if strings.TrimSpace(command) == "" {
 			return usage.Errorf("a check is empty, which would agree to everything")
+		}
+	}
+	for _, name := range opts.CheckEnv {
+		if err := checks.CheckName(name); err != nil {
+			return usage.Errorf("--check-env: %v", err)
 		}
 	}
 	return nil
@@ -473,7 +480,7 @@ func (p *publication) check(ctx context.Context, plans []*plan, so *progress) er
 		return nil
 	}
 	commands := checks.Commands{
-		Lines: p.opts.Checks, Output: p.opts.CheckOutput, Platform: p.Platform, Environment: p.Environment, BaseCommit: p.commits.base,
+		Lines: p.opts.Checks, Output: p.opts.CheckOutput, Env: p.opts.CheckEnv, Platform: p.Platform, Environment: p.Environment, BaseCommit: p.commits.base,
 	}
 	if err := commands.Run(ctx, due, len(so.pushed) > 0); err != nil {
 		return err

@@ -144,7 +144,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"author":          {"author/files", "gitrepo", "platform", "settings"},
 			"author/files":    {"textdiff"},
 
-			"checks": {"keys", "program"},
+			"checks": {"forge", "keys", "program"},
 
 			"embed/chart":         {"giveup"},
 			"embed/kustomization": {"giveup"},

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/program"
 )
@@ -37,6 +39,8 @@ type Commands struct {
 	Output io.Writer
 	// Platform, Environment and BaseCommit are passed to them as environment variables.
 	Platform, Environment, BaseCommit string
+	// Env names variables with secrets that they get all the same; see [Environment].
+	Env []string
 }
 
 // Error means that checks refuse the releases.
@@ -135,7 +139,7 @@ func (c Commands) run(ctx context.Context, dir string, proposals []Proposal, lat
 	for _, p := range proposals {
 		names = append(names, p.ClusterType)
 	}
-	env := append(withoutSecrets(os.Environ()),
+	env := append(Environment(c.Env),
 		"WHERRY_CHECK_DIR="+dir, "WHERRY_PLATFORM="+c.Platform, "WHERRY_ENVIRONMENT="+c.Environment,
 		"WHERRY_BASE_COMMIT="+c.BaseCommit, "WHERRY_CLUSTER_TYPES="+strings.Join(names, " "))
 	refused := &Error{Late: late}
@@ -170,10 +174,10 @@ func runCheck(ctx context.Context, cmd *exec.Cmd, output io.Writer) error {
 
 // Files has a shell command look at files that are to leave, such as a site package. It gets their paths as arguments, the
 // first one in WHERRY_CHECK_FILE as well, and input on its standard input. Output gets its output; nil discards it. The error
-// is an error of the command, which refuses them, or that of ctx.
-func Files(ctx context.Context, command string, files []string, input []byte, output io.Writer) error {
+// is an error of the command, which refuses them, or that of ctx. Env names variables with secrets that it gets all the same.
+func Files(ctx context.Context, command string, files []string, input []byte, env []string, output io.Writer) error {
 	cmd := exec.Command("sh", append([]string{"-c", command, "check"}, files...)...)
-	cmd.Env = append(withoutSecrets(os.Environ()), "WHERRY_CHECK_FILE="+files[0])
+	cmd.Env = append(Environment(env), "WHERRY_CHECK_FILE="+files[0])
 	cmd.Stdin = bytes.NewReader(input)
 	if err := runCheck(ctx, cmd, output); err != nil {
 		if ctx.Err() != nil {
@@ -184,11 +188,29 @@ func Files(ctx context.Context, command string, files []string, input []byte, ou
 	return nil
 }
 
-// withoutSecrets leaves out what opens the keys that sign: a check has no use for them.
-func withoutSecrets(env []string) []string {
-	return slices.DeleteFunc(env, func(v string) bool {
-		return strings.HasPrefix(v, keys.PasswordVariable+"=") || strings.HasPrefix(v, keys.PINVariable+"=")
+// Environment returns the environment of this process for a command that looks at what is released, without the logins that
+// this process has for itself: what opens and obtains keys that sign, and the tokens of the hub, of forges and of registries.
+// Variables in keep stay.
+func Environment(keep []string) []string {
+	secret := slices.Concat(
+		[]string{keys.PasswordVariable, keys.PINVariable, "SIGSTORE_ID_TOKEN", "ACTIONS_ID_TOKEN_REQUEST_TOKEN", "DOCKER_AUTH_CONFIG", "DOCKER_CONFIG", "NETRC"},
+		forge.Variables(forge.GitHub), forge.Variables(forge.GitLab), forge.Variables(forge.Gitea), forge.Variables(forge.Azure),
+	)
+	return slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return !slices.Contains(keep, name) && (slices.Contains(secret, name) || ownSecret.MatchString(name))
 	})
+}
+
+// ownSecret finds the variables of wherry that hold secrets.
+var ownSecret = lazyregexp.New(`^WHERRY_.*(TOKEN|PASSWORD|PIN|DATABASE)$`)
+
+// CheckName returns an error unless name can be that of a variable to keep.
+func CheckName(name string) error {
+	if name == "" || strings.ContainsAny(name, "=\x00") {
+		return fmt.Errorf("expected the name of an environment variable, got %q", strings.SplitN(name, "=", 2)[0])
+	}
+	return nil
 }
 
 // prefixWriter writes whole lines, each behind a prefix. It is not for several goroutines.

@@ -2,7 +2,7 @@
 //
 // Begin with [Init], which makes an empty bare repository, and run commands with [Git.Run]. No hook runs, no password is
 // asked for, and of the user's configuration only that is taken which reaches a server: credential helpers, proxies,
-// certificates, the ssh command. A login never appears among the arguments of a process, and never in an error.
+// certificates, the ssh command. Logins of helpers and of ~/.netrc go over TLS only. A login never appears among the arguments of a process, and never in an error.
 package gitcmd
 
 import (
@@ -126,6 +126,9 @@ func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	}
 	g := &Git{Remote: r, dir: dir, timeout: timeout}
 	g.env = append(environment(), settings(append(kept(ctx), own(r)...))...)
+	if strings.HasPrefix(strings.ToLower(r.URL), "http://") { // curl reads ~/.netrc, and whoever is on the way would have the login
+		g.env = append(slices.DeleteFunc(g.env, func(e string) bool { return strings.HasPrefix(e, "HOME=") || strings.HasPrefix(e, "NETRC=") }), "HOME="+dir)
+	}
 	out, err := g.Run(ctx, nil, "ls-remote", "--", r.URL, "HEAD", "refs/heads/*")
 	if err == nil {
 		var format string
@@ -213,6 +216,9 @@ func own(r Remote) []setting {
 		{"protocol.version", "2"},
 		{"remote.origin.url", r.URL},
 		{"http.followRedirects", "false"}, // a login must not travel elsewhere
+	}
+	if strings.HasPrefix(strings.ToLower(r.URL), "http://") {
+		all = append(all, setting{"credential.helper", ""})
 	}
 	if r.user != "" || r.password != "" {
 		pair := base64.StdEncoding.EncodeToString([]byte(r.user + ":" + r.password))

@@ -1,7 +1,11 @@
 package outgit
 
 import (
+	"encoding/pem"
 	"errors"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -313,7 +317,19 @@ func TestTheUsersConfigurationStaysOut(t *testing.T) {
 	require.Equal(t, "wherry", s.RunGit("log", "-1", "--format=%an", outcome.Commit))
 
 	require.NoError(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[credential]\nhelper = \"!f() { echo username=robot; echo password="+forgetest.Writer+"; }; f\"\n"), 0o600))
-	again, err := Push(t.Context(), Target{URL: s.URL, Branch: "dev"}, changed("2"), Options{})
+	netrc := "machine 127.0.0.1 login robot password " + forgetest.Writer + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(home, ".netrc"), []byte(netrc), 0o600))
+	_, err = Push(t.Context(), Target{URL: s.URL, Branch: "dev"}, changed("2"), Options{})
+	require.ErrorIs(t, err, gitcmd.ErrDenied, "without TLS neither a credential helper nor ~/.netrc is asked")
+
+	plain, err := url.Parse(s.URL)
+	require.NoError(t, err)
+	secure := httptest.NewTLSServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: plain.Host}))
+	defer secure.Close()
+	authority := filepath.Join(home, "ca.pem")
+	require.NoError(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}), 0o600))
+	t.Setenv("GIT_SSL_CAINFO", authority)
+	again, err := Push(t.Context(), Target{URL: secure.URL + plain.Path, Branch: "dev"}, changed("2"), Options{})
 	require.NoError(t, err, "a credential helper is asked")
 	require.True(t, again.Pushed)
 }

@@ -39,6 +39,7 @@ type exporting struct {
 	skipUnpinned, dryRun              bool
 	since, site, siteLabel, roster    string
 	split, check, nextTrip, allowPast string
+	checkEnv                          []string
 	format                            string
 	fleet                             flags.Fleet
 	registry                          flags.Registry
@@ -103,6 +104,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringVar(&x.split, "split", "", "write parts of at most `SIZE`, such as 2GiB, or fat32 for 4 GiB less one byte")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print what would travel, and write nothing")
 	f.StringVar(&x.check, "check", "", "write the file only if this shell `COMMAND` accepts it")
+	f.StringArrayVar(&x.checkEnv, "check-env", nil, "give --check this environment `VARIABLE` too, which holds a secret; may be repeated")
 	f.StringVar(&x.nextTrip, "next-trip", "", "warn of releases that expire within this `TIME`, such as 30d")
 	f.StringVar(&x.allowPast, "allow-expired", "", "write releases that have expired, and `REASON` with them")
 	f.StringVar(&x.format, "format", "", "print the list of contents to standard output as `FORMAT`: table, json or yaml (default table with --dry-run)")
@@ -314,7 +316,7 @@ func (x *exporting) write(cmd *cobra.Command, plan *export.Plan, split int64) ([
 					return err
 				}
 			}
-			if err := checks.Files(ctx, x.check, files, contents, cmd.ErrOrStderr()); err != nil && ctx.Err() == nil {
+			if err := checks.Files(ctx, x.check, files, contents, x.checkEnv, cmd.ErrOrStderr()); err != nil && ctx.Err() == nil {
 				return cli.Fail(cli.Denied, err, "nothing was written; the lines above are what the check says")
 			} else if err != nil {
 				return err

@@ -111,6 +111,7 @@ that asks for, from a timer, or with --watch, so that releases never expire.
 	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once than the platform's maxRemoved says")
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
+	f.StringArrayVar(&p.options.CheckEnv, "check-env", nil, "give --check commands this environment `VARIABLE` too, which holds a secret; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	f.BoolVar(&p.paused, "paused-too", false, "publish also while the environment is paused")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
