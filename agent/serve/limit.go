@@ -10,21 +10,32 @@ import (
 )
 
 // limited is a listener that closes connections beyond its bounds at once. Those that it returns end when their client
-// takes nothing for progressTime.
+// takes nothing for progressTime. One address takes no more than half of what there is, so that the others have the rest.
 type limited struct {
 	net.Listener
 	sent *atomic.Int64
 	now  func() time.Time
 
 	mu        sync.Mutex
-	conns     int
-	addresses map[string]int
-	allowed   float64 // new connections that may come now
-	at        time.Time
+	all       client
+	addresses map[string]*client
+}
+
+// client is an address, or all of them together.
+type client struct {
+	conns   int
+	allowed float64 // new connections that may come now
+	at      time.Time
+}
+
+// fill adds the connections that may come since the last time, of perSecond, up to burst.
+func (c *client) fill(now time.Time, perSecond, burst float64) {
+	c.allowed = min(burst, c.allowed+max(0, now.Sub(c.at).Seconds())*perSecond)
+	c.at = now
 }
 
 func limit(l net.Listener, sent *atomic.Int64, now func() time.Time) *limited {
-	return &limited{Listener: l, sent: sent, now: now, addresses: map[string]int{}, allowed: maxConns, at: now()}
+	return &limited{Listener: l, sent: sent, now: now, addresses: map[string]*client{}, all: client{allowed: maxConns, at: now()}}
 }
 
 // Accept returns the next connection that is within the bounds.
@@ -48,24 +59,40 @@ func (l *limited) admit(address string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	l.allowed = min(maxConns, l.allowed+max(0, now.Sub(l.at).Seconds())*connsPerSecond)
-	l.at = now
-	if l.allowed < 1 || l.conns >= maxConns || l.addresses[address] >= maxConnsAddress {
+	l.all.fill(now, connsPerSecond, maxConns)
+	one := l.addresses[address]
+	if one == nil {
+		one = &client{allowed: maxConns / 2, at: now}
+	}
+	one.fill(now, connsPerSecond/2, maxConns/2)
+	if min(one.allowed, l.all.allowed) < 1 || l.all.conns >= maxConns || one.conns >= maxConnsAddress {
 		return false
 	}
-	l.allowed--
-	l.conns++
-	l.addresses[address]++
+	if len(l.addresses) >= 2*maxConns {
+		l.forget(now)
+	}
+	l.addresses[address] = one
+	for _, c := range []*client{one, &l.all} {
+		c.allowed--
+		c.conns++
+	}
 	return true
+}
+
+// forget drops the addresses that may do as much as new ones.
+func (l *limited) forget(now time.Time) {
+	for address, c := range l.addresses {
+		if c.fill(now, connsPerSecond/2, maxConns/2); c.conns == 0 && c.allowed == maxConns/2 {
+			delete(l.addresses, address)
+		}
+	}
 }
 
 func (l *limited) release(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.conns--
-	if l.addresses[address]--; l.addresses[address] == 0 {
-		delete(l.addresses, address)
-	}
+	l.all.conns--
+	l.addresses[address].conns--
 }
 
 // hostOf is the address of a client by which its connections are counted. A client of IPv6 has a whole network of them.

@@ -170,6 +170,36 @@ func TestTooManyConnectionsAreClosedAndHarmNobody(t *testing.T) {
 	require.Equal(t, 200, resp.StatusCode)
 }
 
+// An address that connects as fast as it can, and closes at once, leaves others at least half of the connections of a moment.
+func TestOneAddressLeavesOthersHalf(t *testing.T) {
+	now := time.Now()
+	l := limit(nil, nil, func() time.Time { return now })
+	asked, admitted := 0, 0
+	for i := range 10_000 { // ten seconds
+		now = now.Add(time.Millisecond)
+		for range 10 {
+			if l.admit("greedy") {
+				l.release("greedy")
+			}
+		}
+		if i%25 == 0 {
+			if asked++; l.admit("other") {
+				admitted++
+				l.release("other")
+			}
+		}
+	}
+	require.Equal(t, 400, asked)
+	require.Equal(t, asked, admitted, "40 in a second are less than half")
+	for i := range 100_000 { // many addresses leave little behind
+		now = now.Add(10 * time.Millisecond)
+		address := fmt.Sprint(i)
+		require.True(t, l.admit(address))
+		l.release(address)
+	}
+	require.LessOrEqual(t, len(l.addresses), 2*maxConns)
+}
+
 func TestTheBoundsOfConnections(t *testing.T) {
 	now := time.Now()
 	l := limit(nil, nil, func() time.Time { return now })
@@ -184,16 +214,17 @@ func TestTheBoundsOfConnections(t *testing.T) {
 	for i := range 1000 {
 		address := fmt.Sprint(i % maxConns)
 		l.mu.Lock()
-		known := l.addresses[address] > 0
+		known := l.addresses[address] != nil && l.addresses[address].conns > 0
 		l.mu.Unlock()
 		if known {
 			l.release(address)
 		}
 	}
 	l.release("a second later")
-	require.Empty(t, l.addresses)
-	require.Zero(t, l.conns)
+	require.Zero(t, l.all.conns)
 	now = now.Add(time.Hour)
+	l.forget(now)
+	require.Empty(t, l.addresses)
 	for range maxConnsAddress {
 		require.True(t, l.admit("busy"))
 	}
@@ -225,7 +256,7 @@ func TestASlowReaderIsCut(t *testing.T) {
 		require.ErrorIs(t, <-result, os.ErrDeadlineExceeded)
 		require.Equal(t, progressTime, time.Since(begun))
 		require.NoError(t, errors.Join(c.Close(), c.Close(), there.Close()))
-		require.Zero(t, l.conns)
+		require.Zero(t, l.all.conns)
 	})
 }
 

@@ -116,11 +116,11 @@ func (b *incoming) failed(err error) error {
 // calls done. The error is a *hubapi.Error, or wraps store.ErrInvalid.
 func (g *Gate) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (all []byte, done func(), err error) {
 	b := &incoming{control: http.NewResponseController(w), begun: time.Now()}
-	place := g.bodies.take(g.ClientOf(r), b.yield)
+	place := g.bodies.Take(g.ClientOf(r), b.yield)
 	defer func() {
 		b.end()
 		if err != nil {
-			g.bodies.leave(place)
+			g.bodies.Leave(place)
 			w.Header().Set("Connection", "close") // nothing more of the body is awaited
 		}
 	}()
@@ -134,7 +134,7 @@ func (g *Gate) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (al
 		}
 		if size := cap(all); len(all) == size {
 			more := min(max(size, minBodyBytes), int(limit)+1-size)
-			if !g.bodies.grow(place, more) {
+			if !g.bodies.Grow(place, more) {
 				return nil, nil, busy()
 			}
 			all = append(make([]byte, 0, size+more), all...)
@@ -148,11 +148,11 @@ func (g *Gate) ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (al
 			return nil, nil, b.failed(err)
 		}
 	}
-	if !g.bodies.keep(place) {
+	if !g.bodies.Keep(place) {
 		return nil, nil, busy()
 	}
 	// The connection is read on, to notice that the other side has gone, for as long as the answer takes.
 	_ = b.control.SetReadDeadline(time.Time{})
 	_ = b.control.SetWriteDeadline(time.Now().Add(MaxAnswerTime))
-	return all, func() { g.bodies.leave(place) }, nil
+	return all, func() { g.bodies.Leave(place) }, nil
 }

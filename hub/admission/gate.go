@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/slots"
 )
 
 // Options are the optional parts of a Gate; the zero value works.
@@ -45,7 +46,7 @@ const (
 // Gate bounds the work of one hub. It may be used by several goroutines.
 type Gate struct {
 	pacer       *pacer
-	bodies      *slots // of requests that are being received
+	bodies      *slots.Slots // of requests that are being received
 	idle        *idle
 	proxies     []netip.Prefix
 	ingests     chan struct{} // holds a token for each request that is being worked on
@@ -58,7 +59,7 @@ func New(o Options) *Gate {
 	quota := Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}
 	return &Gate{
 		pacer:       newPacer(cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute), quota),
-		bodies:      &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},
+		bodies:      &slots.Slots{PerAddress: maxUnreadOfAddress, Total: maxUnread, Bytes: maxUnreadBytes},
 		idle:        newIdle(),
 		proxies:     o.TrustedProxies,
 		ingests:     make(chan struct{}, maxIngests),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/bundle/slots"
 )
 
 // Bounds of the connections on which no request is being answered: new ones, and those that wait for the next request.
@@ -65,14 +66,14 @@ func network(a netip.Addr) string {
 
 // idle ends the oldest connections without a request if there are too many.
 type idle struct {
-	slots slots
+	slots slots.Slots
 
 	mu   sync.Mutex
-	open map[net.Conn]*slot
+	open map[net.Conn]*slots.Slot
 }
 
 func newIdle() *idle {
-	return &idle{slots: slots{perAddress: maxIdleConnectionsOfAddress, total: maxIdleConnections}, open: map[net.Conn]*slot{}}
+	return &idle{slots: slots.Slots{PerAddress: maxIdleConnectionsOfAddress, Total: maxIdleConnections}, open: map[net.Conn]*slots.Slot{}}
 }
 
 // watch is an http.Server's ConnState. Address is what the connection is counted by.
@@ -80,12 +81,12 @@ func (i *idle) watch(address string, c net.Conn, state http.ConnState) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if held, ok := i.open[c]; ok {
-		i.slots.leave(held)
+		i.slots.Leave(held)
 		delete(i.open, c)
 	}
 	if state == http.StateNew || state == http.StateIdle {
 		// In a goroutine, since closing may send a last word, and others wait for this one.
-		i.open[c] = i.slots.take(address, func() { go c.Close() })
+		i.open[c] = i.slots.Take(address, func() { go c.Close() })
 	}
 }
 

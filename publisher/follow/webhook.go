@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/slots"
 )
 
 // Bounds on what the webhook's server takes.
@@ -22,8 +24,10 @@ const (
 	MaxHookBytes = 32 << 20
 	// MinSecretBytes is the least length of a webhook's secret.
 	MinSecretBytes = 16
-	// maxHooks is how many webhooks are read at once.
-	maxHooks = 16
+	// maxHooks is how many webhooks are read at once, and maxHooksOfAddress of how many one address has the bodies read. One more
+	// always fits, at the cost of the oldest.
+	maxHooks          = 64
+	maxHooksOfAddress = 16
 	// stuck is how long a step may take until the process counts as not healthy.
 	stuck = time.Hour
 )
@@ -44,9 +48,9 @@ type Webhook struct {
 	hooks   int
 	steps   int
 	failed  int
-	success time.Time // zero before the first
-	begun   time.Time // of the step that runs, or of the wait after it
-	tokens  chan struct{}
+	success time.Time   // zero before the first
+	begun   time.Time   // of the step that runs, or of the wait after it
+	bodies  slots.Slots // that are read for their signature
 }
 
 // ErrShortSecret is returned for a secret that can be guessed.
@@ -57,7 +61,7 @@ func NewWebhook(secret []byte) (*Webhook, error) {
 	if len(secret) < MinSecretBytes {
 		return nil, ErrShortSecret
 	}
-	return &Webhook{secret: sha256.Sum256(secret), key: secret, begun: time.Now(), tokens: make(chan struct{}, maxHooks)}, nil
+	return &Webhook{secret: sha256.Sum256(secret), key: secret, begun: time.Now(), bodies: slots.Slots{PerAddress: maxHooksOfAddress, Total: maxHooks}}, nil
 }
 
 // stepped notes the end of a step.
@@ -103,14 +107,9 @@ func (w *Webhook) serve(ctx context.Context, listener net.Listener, look func())
 func (w *Webhook) handler(look func()) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /hook", func(out http.ResponseWriter, r *http.Request) {
-		select {
-		case w.tokens <- struct{}{}:
-			defer func() { <-w.tokens }()
-		default:
-			http.Error(out, "too many webhooks at once", http.StatusServiceUnavailable)
-			return
-		}
-		switch err := w.verify(r); {
+		switch err := w.verify(out, r); {
+		case errors.Is(err, errPushedOut):
+			http.Error(out, err.Error(), http.StatusServiceUnavailable)
 		case errors.Is(err, errTooLong):
 			http.Error(out, err.Error(), http.StatusRequestEntityTooLarge)
 		case err != nil:
@@ -163,13 +162,15 @@ func (w *Webhook) metrics(out http.ResponseWriter, _ *http.Request) {
 }
 
 var (
-	errTooLong  = fmt.Errorf("the body has more than %d bytes", MaxHookBytes)
-	errNoSecret = errors.New("the request does not prove that it knows the webhook's secret")
+	errTooLong   = fmt.Errorf("the body has more than %d bytes", MaxHookBytes)
+	errPushedOut = errors.New("too many webhooks at once")
+	errNoSecret  = errors.New("the request does not prove that it knows the webhook's secret")
 )
 
 // verify reads a webhook and returns an error unless it proves the secret: by a signature over its body (GitHub, Gitea,
-// Forgejo), or with the secret itself (GitLab; Azure DevOps as the password of any user).
-func (w *Webhook) verify(r *http.Request) error {
+// Forgejo), or with the secret itself (GitLab; Azure DevOps as the password of any user). Only a body with a signature is read, in
+// a slot: whoever does not know the secret has the oldest of those that it holds ended.
+func (w *Webhook) verify(out http.ResponseWriter, r *http.Request) error {
 	if token := r.Header.Get("X-Gitlab-Token"); token != "" {
 		return w.isSecret(token)
 	}
@@ -188,8 +189,14 @@ func (w *Webhook) verify(r *http.Request) error {
 		return errTooLong
 	}
 	mac := hmac.New(sha256.New, w.key)
+	control := http.NewResponseController(out) // a test without a connection does not support it
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	place := w.bodies.Take(host, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	n, err := io.Copy(mac, io.LimitReader(r.Body, MaxHookBytes+1))
+	held := w.bodies.Keep(place)
 	switch {
+	case !held:
+		return errPushedOut
 	case n > MaxHookBytes:
 		return errTooLong
 	case err != nil || !hmac.Equal(mac.Sum(nil), want):

@@ -75,6 +75,35 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
+// Strangers who hold as many bodies open as they like keep no webhook out, whatever way it is proved, and from their own address too.
+func TestStrangersKeepNoWebhookOut(t *testing.T) {
+	hook, err := NewWebhook([]byte(secret))
+	require.NoError(t, err)
+	looks := make(chan struct{}, 10)
+	server := httptest.NewServer(hook.handler(func() { looks <- struct{}{} }))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	for range 2 * maxHooks {
+		c, err := net.Dial("tcp", host)
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, "POST /hook HTTP/1.1\r\nHost: x\r\nX-Gitea-Signature: "+sign("guessed", "")+"\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, len("HTTP/1.1 100"))) // its body is waited for
+		require.NoError(t, err)
+	}
+	for _, header := range []string{"X-Gitea-Signature", "X-Gitlab-Token"} {
+		request, err := http.NewRequest(http.MethodPost, server.URL+"/hook", strings.NewReader("{}"))
+		require.NoError(t, err)
+		request.Header.Set(header, map[string]string{"X-Gitea-Signature": sign(secret, "{}"), "X-Gitlab-Token": secret}[header])
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusAccepted, answer.StatusCode, header)
+		<-looks
+	}
+}
+
 func TestAShortSecretIsRefused(t *testing.T) {
 	_, err := NewWebhook([]byte("123456789012345"))
 	require.ErrorIs(t, err, ErrShortSecret)
