@@ -61,6 +61,9 @@ func (e enroller) enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 			done = "replace key of cluster"
 		}
 	case r.Token != "":
+		if c.Labels, err = e.ownLabels(ctx, c.Labels); err != nil {
+			return nil, err
+		}
 		var g store.Grant
 		err = e.store.Enroll(ctx, c, r.Token, func(s store.Standing) (_ store.Grant, err error) {
 			g, err = judge(s, c, r.Token, envelope)
@@ -84,6 +87,29 @@ func (e enroller) enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 		}
 	}
 	return e.answer(ctx, r.Cluster.UID, id)
+}
+
+// ownLabels returns labels that an agent brings without those that access tokens are restricted by, in force or not: they decide
+// who sees and operates a cluster, and are for a person, or an enrollment token, to set.
+func (e enroller) ownLabels(ctx context.Context, labels map[string]string) (map[string]string, error) {
+	if len(labels) == 0 {
+		return labels, nil
+	}
+	tokens, err := e.store.AccessTokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := maps.Clone(labels)
+	for _, t := range tokens {
+		scope, err := access.ParseScope(t.AccessScope)
+		if err != nil { // it chooses nothing
+			continue
+		}
+		for _, key := range scope.Labels() {
+			delete(own, key)
+		}
+	}
+	return own, nil
 }
 
 // answer implements Hub.AnswerRequest.

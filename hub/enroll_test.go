@@ -18,9 +18,27 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
+
+// An operator's scope holds for what its enrollment tokens register: a cluster brings no label by which it would leave the scope,
+// or get into another one's.
+func TestAClusterSetsNoLabelThatScopesAskFor(t *testing.T) {
+	h, _ := newHub(t)
+	_, _, err := h.Access().Create(t.Context(), access.Request{Name: "op", Role: access.Operator, AccessScope: store.AccessScope{Environments: []string{"dev"}, Selector: "gpu!=true,region in (eu, us)"}})
+	require.NoError(t, err)
+	a := newAgent(t, "north-7")
+	token := newToken(t, h, func(s *store.TokenScope) { s.Labels = map[string]string{"region": "eu"} })
+	_, err = h.Enroll(t.Context(), a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) {
+		r.Cluster.Labels = map[string]string{"gpu": "true", "region": "asia", "floor": "2"}
+	}))
+	require.NoError(t, err)
+	c, err := h.Registered(t.Context(), a.UID)
+	require.NoError(t, err)
+	require.Equal(t, map[string]string{"region": "eu", "floor": "2"}, c.Labels)
+}
 
 // newToken makes a token for drones that is good for a day.
 func newToken(t testing.TB, h *Hub, change func(*store.TokenScope)) bundle.EnrollToken {

@@ -54,6 +54,18 @@ func ParseScope(s store.AccessScope) (Scope, error) {
 	return parsed, nil
 }
 
+// Labels returns the keys of the labels that the scope asks for.
+func (s Scope) Labels() (keys []string) {
+	if s.selector == nil {
+		return nil
+	}
+	terms, _ := s.selector.Requirements()
+	for _, t := range terms {
+		keys = append(keys, t.Key())
+	}
+	return keys
+}
+
 // Whole reports whether the scope is the whole fleet.
 func (s Scope) Whole() bool {
 	return len(s.Environments) == 0 && len(s.Workspaces) == 0 && s.Selector == ""

@@ -34,10 +34,10 @@ func decidedOf(s store.StoredDecision) (Decided, error) {
 }
 
 // Decided returns the decisions about an environment of a platform, newest first; of all platforms if that is empty. It is empty for
-// a view that does not see the environment.
+// a view that does not see the whole environment.
 func (v *View) Decided(ctx context.Context, platform, environment string) ([]Decided, error) {
 	list := []Decided{}
-	if !v.seesEnvironment(environment) {
+	if !v.seesAll() || !v.seesEnvironment(environment) {
 		return list, nil
 	}
 	all, err := v.fleet.source.Decisions(ctx, environment)

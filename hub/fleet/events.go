@@ -131,6 +131,9 @@ func (t *changeTest) event(e *told) bool {
 		// Whether a cluster has deployments of some workspaces is not known of one that has just come or gone.
 		return !t.ofChanges() && !t.ofAssignments() && t.scope.has(e.who, e.Environment) && t.cluster(e.who, e.who.Environment, e.who.Type)
 	case EventPublished, EventDecision:
+		if e.Kind == EventDecision && len(t.scope.workspaces) > 0 { // it is about the environment as a whole
+			return false
+		}
 		if t.ofChanges() || t.ofAssignments() || len(t.scope.selector) > 0 || t.Type+t.Ring+t.Cluster+t.Selector != "" {
 			return false
 		}

@@ -24,9 +24,8 @@ func (m Manager) decide(r *http.Request) (any, error) {
 	}
 	ctx := r.Context()
 	who, _ := access.From(ctx)
-	scope := access.ScopeOf(ctx)
-	if !scope.HasEnvironment(d.Environment) || len(scope.Workspaces) > 0 || scope.Selector != "" {
-		return nil, &hubapi.Error{Code: hubapi.CodeForbidden, Message: "the token's scope does not have this whole environment"}
+	if scope := access.ScopeOf(ctx); !scope.HasEnvironment(d.Environment) || !wholeEnvironments(scope) {
+		return nil, notWhole()
 	}
 	now := m.Now().UTC().Truncate(time.Second)
 	d.Schema, d.By, d.IssuedAt = bundle.DecisionSchema, who.Name, now
@@ -84,7 +83,15 @@ func after(all []store.StoredDecision, d bundle.Decision, now time.Time) time.Ti
 // maxAhead is how far a decision's time of issue may be ahead of a reader's clock; see docs/reference/promotion.md.
 const maxAhead = 10*time.Minute - time.Second
 
-// listDecisions returns the decisions about an environment.
+// wholeEnvironments reports whether a scope has all of the environments that are in it: decisions cannot be divided.
+func wholeEnvironments(s access.Scope) bool { return len(s.Workspaces) == 0 && s.Selector == "" }
+
+func notWhole() error {
+	return &hubapi.Error{Code: hubapi.CodeForbidden, Message: "the token's scope does not have this whole environment"}
+}
+
+// listDecisions returns the decisions about an environment. A scope with a part of environments is refused, and not told that
+// there are none: a gate may ask.
 func (m Manager) listDecisions(r *http.Request) (any, error) {
 	values := r.URL.Query()
 	for name, all := range values {
@@ -97,7 +104,11 @@ func (m Manager) listDecisions(r *http.Request) (any, error) {
 		return nil, fmt.Errorf("%w: environment is missing", store.ErrInvalid)
 	}
 	list := store.DecisionList{Decisions: []store.StoredDecision{}}
-	if !access.ScopeOf(r.Context()).HasEnvironment(environment) {
+	scope := access.ScopeOf(r.Context())
+	if !wholeEnvironments(scope) {
+		return nil, notWhole()
+	}
+	if !scope.HasEnvironment(environment) {
 		return list, nil
 	}
 	all, err := m.Decisions.Decisions(r.Context(), environment)

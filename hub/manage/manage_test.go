@@ -311,6 +311,9 @@ func TestAHubDecidesForTheNameOfTheToken(t *testing.T) {
 	require.Equal(t, "400 BadRequest", viewer.do("GET", "/v1/decisions", nil, nil))
 	some := login(t, h, "some", access.Approver, store.AccessScope{Workspaces: []string{"shop"}})
 	require.Equal(t, "403 Forbidden", some.do("POST", "/v1/decisions", reject, nil), "a promotion is of all workspaces")
+	require.Equal(t, "403 Forbidden", some.do("GET", "/v1/decisions?environment=prod", nil, nil), "and so is what was decided")
+	part := login(t, h, "part", access.Viewer, store.AccessScope{Environments: []string{"prod"}, Selector: "region=eu"})
+	require.Equal(t, "403 Forbidden", part.do("GET", "/v1/decisions?environment=prod", nil, nil))
 
 	var audit store.AuditList
 	root := login(t, h, "root", access.Admin, store.AccessScope{})
