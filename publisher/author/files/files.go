@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,10 @@ const MaxBytes = 8 << 20
 
 // ErrChanged is wrapped by the error about a file that is not as it was read.
 var ErrChanged = errors.New("changed since it was read")
+
+// ErrOutside is wrapped by the error about a file that lies outside of the root, by its name or because a folder on its way is a
+// link that leads out.
+var ErrOutside = errors.New("leads out of the platform's folder")
 
 // Change is a file as it was read and as it is to be.
 type Change struct {
@@ -57,8 +62,12 @@ func (c Change) same() bool {
 }
 
 // Apply makes the changes and then the moves. Its error wraps [ErrChanged] if a file is not as it was read, and
-// [fs.ErrExist] if a new file or the target of a move exists. After an error, all files are as before.
+// [fs.ErrExist] if a new file or the target of a move exists, and [ErrOutside] if a file is not below the root. After an error,
+// all files are as before.
 func (s *Set) Apply() (err error) {
+	if err := s.contained(); err != nil {
+		return err
+	}
 	var done undo
 	defer func() {
 		if err != nil {
@@ -93,6 +102,40 @@ func (s *Set) Apply() (err error) {
 		}
 	}
 	return s.move(&done)
+}
+
+// contained returns an error unless all that the set changes is below the root. A repository may hold links.
+func (s *Set) contained() error {
+	var names []string
+	for _, c := range s.Changes {
+		if !c.same() {
+			names = append(names, c.Name)
+		}
+	}
+	for _, m := range s.Moves {
+		names = append(names, m.From, m.To)
+	}
+	root, err := os.OpenRoot(s.Root)
+	if errors.Is(err, fs.ErrNotExist) { // it is made
+		root, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if root != nil {
+		defer root.Close()
+	}
+	for _, name := range names {
+		if !filepath.IsLocal(filepath.FromSlash(name)) {
+			return &fs.PathError{Op: "write", Path: s.Path(name), Err: ErrOutside}
+		}
+		for dir := path.Dir(name); root != nil && dir != "."; dir = path.Dir(dir) {
+			if _, err := root.Stat(filepath.FromSlash(dir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return &fs.PathError{Op: "write below", Path: s.Path(dir), Err: ErrOutside}
+			}
+		}
+	}
+	return nil
 }
 
 func (s *Set) move(done *undo) error {

@@ -138,3 +138,31 @@ func TestADiffShowsNewAndRemovedFiles(t *testing.T) {
 	set := Set{Changes: []Change{{Name: "n", After: []byte("1\n")}, {Name: "o", Before: []byte("1\n2\n")}}, Moves: []Move{{"a", "b"}}}
 	require.Equal(t, "--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+1\n--- a/o\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-1\n-2\nrename from a\nrename to b\n", set.Diff())
 }
+
+// A repository may bring links: nothing is written, moved or removed through one that leads out of it.
+func TestNothingIsWrittenOutsideOfTheRoot(t *testing.T) {
+	outside := folder(t, map[string]string{"kept.yaml": "kept\n"})
+	dir := folder(t, map[string]string{"inside/a.yaml": "a\n"})
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "out")))
+	require.NoError(t, os.Symlink("inside", filepath.Join(dir, "within")))
+	before := contents(t, outside)
+	for name, s := range map[string]Set{
+		"a new file":            {Changes: []Change{{Name: "out/new.yaml", After: []byte("x")}}},
+		"a new folder":          {Changes: []Change{{Name: "out/a/b/new.yaml", After: []byte("x")}}},
+		"a change":              {Changes: []Change{{Name: "out/kept.yaml", Before: []byte("kept\n"), After: []byte("x")}}},
+		"a removal":             {Changes: []Change{{Name: "out/kept.yaml", Before: []byte("kept\n")}}},
+		"a move":                {Moves: []Move{{From: "inside/a.yaml", To: "out/a.yaml"}}},
+		"a move from there":     {Moves: []Move{{From: "out/kept.yaml", To: "inside/kept.yaml"}}},
+		"a way up":              {Changes: []Change{{Name: "../new.yaml", After: []byte("x")}}},
+		"one beside a good one": {Changes: []Change{{Name: "good.yaml", After: []byte("x")}, {Name: "out/new.yaml", After: []byte("x")}}},
+	} {
+		s.Root = dir
+		err := s.Apply()
+		require.ErrorIs(t, err, ErrOutside, name)
+		require.NoFileExists(t, filepath.Join(dir, "good.yaml"))
+		require.Equal(t, before, contents(t, outside), name)
+	}
+	s := Set{Root: dir, Changes: []Change{{Name: "within/b.yaml", After: []byte("b")}}}
+	require.NoError(t, s.Apply(), "a link may stay inside")
+	require.FileExists(t, filepath.Join(dir, "inside", "b.yaml"))
+}
