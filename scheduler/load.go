@@ -9,14 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	promotionpolicy "github.com/wherry-dev/wherry/scheduler/promotion/policy"
@@ -181,36 +179,9 @@ func (l *loader) parse(file string, data []byte) {
 	}
 }
 
-// syntaxError takes the line from the parser's message, or searches for an invalid character.
 func syntaxError(file string, data []byte, err error) error {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	at := finding.Position{File: file}
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if number, text, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				at.Line, message = n, text
-			}
-		}
-	}
-	if at.Line == 0 {
-		at.Line = lineOfNoText(data)
-	}
-	return finding.Errorf(finding.CodeSyntax, at, "", "%s", message)
-}
-
-// lineOfNoText returns the line of the first invalid UTF-8 byte or control character, or zero.
-func lineOfNoText(data []byte) int {
-	for line, i := 1, 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		switch {
-		case r == '\n':
-			line++
-		case r == utf8.RuneError && size == 1, r != '\t' && r != '\r' && unicode.IsControl(r):
-			return line
-		}
-		i += size
-	}
-	return 0
+	line, message := yamltext.Mistake(data, err)
+	return finding.Errorf(finding.CodeSyntax, finding.Position{File: file, Line: line}, "", "%s", message)
 }
 
 // objectKey identifies an object. Two app teams may use the same name for a workload: only the names of their
@@ -235,6 +206,7 @@ func (l *loader) document(file string, n *yaml.Node) {
 	case kind == "" && path.Base(file) == kinds.SettingsFile: // of the commands, not of the platform
 	case near && (l.src.Registration == "" || meant.Kind == "" || meant.Kind == "Workload" || meant.Kind == "List"):
 		l.nearlyOurs(at, kinds.Type{APIVersion: apiVersion, Kind: kind}, meant)
+	case l.src.Registration != "" && isTeamsOwn(n, into): // what the workloads deploy lies beside them
 	case kind == "":
 		l.note(finding.CodeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:
@@ -244,6 +216,18 @@ func (l *loader) document(file string, n *yaml.Node) {
 	default:
 		l.object(at, n, into)
 	}
+}
+
+// isTeamsOwn reports whether a document in an app team's repository is no part of any platform: a manifest, or a file such as
+// the values of a chart.
+func isTeamsOwn(n *yaml.Node, into kinds.Object) bool {
+	apiVersion, kind := kinds.StringField(n, "apiVersion"), kinds.StringField(n, "kind")
+	if kind == "ConfigMap" && into != nil {
+		labels := kinds.Field(kinds.Field(n, "metadata"), "labels")
+		return kinds.StringField(labels, kinds.PlatformConfig) == "" && kinds.StringField(labels, kinds.SiteValues) == ""
+	}
+	group, _, _ := strings.Cut(apiVersion, "/")
+	return into == nil && !kinds.IsUnknown(group, kind)
 }
 
 // nearlyOurs refuses an object whose kind is one of ours but for a mistake: passed over, what it says would not hold, and

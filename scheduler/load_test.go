@@ -22,7 +22,7 @@ func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
 	const api = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
 	for name, c := range map[string]struct{ file, says string }{
 		"a file that is not YAML":           {"kind: [", "a.yaml:1: did not find expected node content"},
-		"a tab":                             {"a: b\n\tc: d\n", "a.yaml:2: found a tab character that violates indentation"},
+		"a tab":                             {"a: b\n\tc: d\n", "a.yaml:2: line 2 has a tab; YAML is indented with spaces"},
 		"a label that is a boolean":         {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: true}\n", `a.yaml:5: metadata.labels.edge must be a string, and true is a boolean (write it in quotes: "true")`},
 		"a label that YAML 1.1 calls so":    {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: yes}\n", `a.yaml:5: metadata.labels.edge must be a string, and yes is a boolean (write it in quotes: "yes")`},
 		"a number where a text belongs":     {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  PORT: 80\n", `a.yaml:5: data.PORT must be a string, and 80 is a number (write it in quotes: "80")`},
@@ -129,6 +129,32 @@ func TestFindings(t *testing.T) {
 			require.Equal(t, []finding.Finding{c.finding}, result.Warnings)
 		})
 	}
+}
+
+// An app team's repository holds what its workloads deploy, and charts with their values. None of it is worth a note in each plan.
+func TestManifestsBesideWorkloadsAreNotNoted(t *testing.T) {
+	m := NewModel("dev")
+	require.NoError(t, load(m, "", "platform.yaml", basics))
+	require.NoError(t, load(m, "reg", "app.yaml", oneTarget+`---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: web}
+---
+replicas: 2
+`))
+	result, err := m.Render(context.Background(), Options{})
+	require.NoError(t, err)
+	require.Empty(t, result.Warnings)
+	require.Len(t, result.ClusterTypes[0].Assignments, 1)
+
+	m = NewModel("dev")
+	require.NoError(t, load(m, "", "platform.yaml", basics))
+	require.NoError(t, load(m, "reg", "app.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {platform-config: 'true'}}\n"))
+	require.Equal(t, finding.CodeNotATeams, m.Findings()[0].Code, "what looks like the platform's is noted")
 }
 
 // An object that is passed over because of a typo removes what it assigns.

@@ -35,14 +35,14 @@ func printed(t *testing.T, r *Result) string {
 func TestAKeyThatIsNotThereIsNotPrinted(t *testing.T) {
 	config := configMapYAML("a", "  TAG: \"1\"\n  LITERAL: <no value>\n  ANGLE: <nil>\n  EMPTY: \"null\"\n  SOUND: '{{ .ConfigData.TAG }}'")
 	for name, test := range map[string]struct{ text, printed, refused string }{
-		"a map's":                   {"a\nimage: {{ .ConfigData.image }}", "a\nimage: <no value>", `platform.yaml:8: template "rec": {{ .ConfigData.image }} prints a key that is not there`},
-		"a label":                   {"{{ .Labels.nope }}", "<no value>", "{{ .Labels.nope }}"},
-		"a manifest's":              {"{{ .Manifests.nope }}", "<no value>", "{{ .Manifests.nope }}"},
-		"within a condition":        {"{{ if .ConfigData.TAG }}\n\n{{ .ConfigData.image }}{{ end }}", "\n\n<no value>", `platform.yaml:9: template "rec": {{ .ConfigData.image }}`},
+		"a map's":                   {"a\nimage: {{ .ConfigData.image }}", "a\nimage: <no value>", `platform.yaml:8: template "rec": the platform configuration does not set image`},
+		"a label":                   {"{{ .Labels.nope }}", "<no value>", "the target has no label nope"},
+		"a manifest's":              {"{{ .Manifests.nope }}", "<no value>", "the target does not set manifests.nope"},
+		"within a condition":        {"{{ if .ConfigData.TAG }}\n\n{{ .ConfigData.image }}{{ end }}", "\n\n<no value>", `platform.yaml:9: template "rec": the platform configuration does not set image`},
 		"through a variable":        {"{{ $x := .ConfigData.image }}{{ $x }}", "<no value>", "{{ $x }}"},
 		"in a defined template":     {"{{ define \"d\" }}{{ .image }}{{ end }}{{ template \"d\" .ConfigData }}", "<no value>", "{{ .image }}"},
 		"by index":                  {"{{ index .ConfigData \"image\" }}", "<no value>", `{{ index .ConfigData "image" }}`},
-		"in a map that is changed":  {"{{ $_ := set .ConfigData \"b\" \"c\" }}{{ .ConfigData.image }}", "<no value>", "{{ .ConfigData.image }} prints"},
+		"in a map that is changed":  {"{{ $_ := set .ConfigData \"b\" \"c\" }}{{ .ConfigData.image }}", "<no value>", "the platform configuration does not set image"},
 		"printf":                    {"{{ printf \"app:%s\" .ConfigData.tag }}", "app:%!s(<nil>)", `{{ printf "app:%s" .ConfigData.tag }}`},
 		"printf into a variable":    {"{{ $x := printf \"app:%v\" .ConfigData.tag }}{{ $x | upper | lower }}", "app:<nil>", `{{ $x | upper | lower }}`},
 		"text alone":                {"<no value> {{ .Workload }} <nil>", "<no value> app <nil>", ""},
@@ -51,7 +51,7 @@ func TestAKeyThatIsNotThereIsNotPrinted(t *testing.T) {
 		"asked for":                 {"<no value>{{ if .ConfigData.a }}x{{ end }}{{ with .ConfigData.a }}x{{ end }}{{ if index .ConfigData \"a\" }}x{{ end }}{{ if hasKey .ConfigData \"a\" }}x{{ end }}", "<no value>", ""},
 		"with a default":            {"<no value>{{ .ConfigData.a | default \"b\" }}{{ default \"c\" .ConfigData.a }}{{ coalesce .ConfigData.a \"d\" }}{{ empty .ConfigData.a }}", "<no value>bcdtrue", ""},
 		"asked for through printf":  {"{{ if eq (printf \"%v\" .ConfigData.a) \"<nil>\" }}none{{ end }}", "none", ""},
-		"two keys are both said":    {"{{ .ConfigData.a }}\n{{ .ConfigData.b }}", "<no value>\n<no value>", "{{ .ConfigData.b }}"},
+		"two keys are both said":    {"{{ .ConfigData.a }}\n{{ .ConfigData.b }}", "<no value>\n<no value>", "does not set b"},
 		"a value in the right form": {"{{ .ConfigData.SOUND }}<no value>", "1<no value>", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,14 +88,14 @@ func TestAValueThatPrintsAMissingKeyIsNamed(t *testing.T) {
 	require.Contains(t, content(only(t, lenient), "platform-config.yaml"), "app:<no value>")
 	require.Len(t, lenient.Warnings, 1)
 	said := failure(t, renderMissing(t, "x", "", config, Options{RefuseMissing: true}))
-	require.Contains(t, said, "value of IMAGE: {{ .ConfigData.TAG }} prints a key that is not there")
+	require.Contains(t, said, "value of IMAGE: the platform configuration does not set TAG")
 	for _, builtIn := range []string{"configMap", "envFile"} {
 		m := NewModel("dev")
 		require.NoError(t, load(m, "", "platform.yaml", strings.Replace(basics, "configType: cfg", "configType: "+builtIn, 1)+config))
 		require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 		result, err := m.Render(t.Context(), Options{RefuseMissing: true})
 		require.NoError(t, err)
-		require.Contains(t, failure(t, result), "value of IMAGE: {{ .ConfigData.TAG }} prints a key that is not there")
+		require.Contains(t, failure(t, result), "value of IMAGE: the platform configuration does not set TAG")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestAKeyThatIsNotThereIsFoundBesideAnAppTeamsBraces(t *testing.T) {
 	require.NoError(t, err)
 	said := failure(t, result)
 	require.Contains(t, said, `{{ printf "%v" .ConfigData.nope }} prints`)
-	require.Contains(t, said, `{{ .ConfigData.image }} prints`)
+	require.Contains(t, said, `the platform configuration does not set image`)
 }
 
 // What lacks something is not kept, so that the warning comes each time and a later publish refuses it.
@@ -120,9 +120,9 @@ func TestWhatPrintsAMissingKeyIsNotKept(t *testing.T) {
 		require.Len(t, lenient.Warnings, 1)
 		require.Len(t, lenient.ClusterTypes[0].Assignments, 1)
 	}
-	require.Contains(t, failure(t, renderMissing(t, "{{ .ConfigData.image }}", "", "", Options{Cache: cache, RefuseMissing: true})), "prints a key that is not there")
+	require.Contains(t, failure(t, renderMissing(t, "{{ .ConfigData.image }}", "", "", Options{Cache: cache, RefuseMissing: true})), "does not set image")
 	renderMissing(t, "{{ .ConfigData.image }}", "kalypso", "", Options{Cache: cache})
-	require.Contains(t, failure(t, renderMissing(t, "{{ .ConfigData.image }}", "", "", Options{Cache: cache, RefuseMissing: true})), "prints a key that is not there")
+	require.Contains(t, failure(t, renderMissing(t, "{{ .ConfigData.image }}", "", "", Options{Cache: cache, RefuseMissing: true})), "does not set image")
 }
 
 func TestManyAssignmentsThatLackOneKeyAreOneWarning(t *testing.T) {
@@ -134,7 +134,7 @@ func TestManyAssignmentsThatLackOneKeyAreOneWarning(t *testing.T) {
 	result, err := m.Render(context.Background(), Options{})
 	require.NoError(t, err)
 	require.Len(t, result.Warnings, 1)
-	require.Equal(t, `platform.yaml:6: template "rec": {{ .ConfigData.image }} prints a key that is not there for edge/app-t1 and 1 more (set it, or give it a default; the annotation wherry.dev/missing-keys: kalypso on the Template permits it)`, result.Warnings[0].String())
+	require.Equal(t, `platform.yaml:6: template "rec": the platform configuration does not set image for edge/app-t1 and 1 more (set it, or give it a default; the annotation wherry.dev/missing-keys: kalypso on the Template permits it)`, result.Warnings[0].String())
 }
 
 func TestTheAnnotationOfATemplateIsChecked(t *testing.T) {

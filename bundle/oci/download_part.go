@@ -19,6 +19,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/rogpeppe/go-internal/lockedfile"
 	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 const (
@@ -90,7 +92,7 @@ func (d *download) hasRoom() error {
 		return nil
 	}
 	full := &fs.PathError{Op: "write", Path: path.Join(d.root.Name(), d.name()), Err: syscall.ENOSPC}
-	return fmt.Errorf("%w: %d bytes are missing, and %d may still be written, of which %d are for others", full, d.blob.Size-d.have, room, reserve)
+	return fmt.Errorf("%w: needs %s and keeps %s free; only %s are free", full, show.Size(d.blob.Size-d.have), show.Size(reserve), show.Size(room))
 }
 
 // keep syncs the part to disk, and then writes down its length.

@@ -274,7 +274,7 @@ func printSimulation(w io.Writer, r *simulation.Result) {
 		line("GATE", "at %s, release %d before %s: %s (%d of %s compliant%s)", seconds(v.Seconds), v.Release, v.Ring, v.Result, v.Compliant, show.Count(v.Clusters, "cluster"),
 			counts(", ", count{int64(v.Failed), "failed"}, count{int64(v.Progressing), "progressing"}, count{int64(v.Waiting), "waiting"}, count{int64(v.Unknown), "unknown"}))
 		for _, r := range v.Open {
-			line("GATE", "  %s: has %s, wants %s", r.Name, r.Has, r.Wants)
+			line("GATE", "  %s", r)
 		}
 	}
 	if r.Rest != nil {

@@ -131,6 +131,7 @@ func (f *fake) Decided(_ context.Context, platform, environment string) ([]fleet
 	return []fleet.Decided{
 		{Action: bundle.Pause, By: "anna", KeyID: "0123456789", Reason: "sale <now>", IssuedAt: epoch.Add(-time.Hour), Own: true},
 		{Action: bundle.Override, By: "ben", KeyID: "0123456789", From: "stage", BaseCommit: "2222222bbbb", Rules: []string{"soak"}, Reason: "a fix", IssuedAt: epoch.Add(-2 * time.Hour), ExpiresAt: epoch.Add(time.Hour), Own: true},
+		{Action: bundle.Approve, By: "ops-lead", KeyID: "fedcba9876", From: "stage", BaseCommit: "4444444dddd", IssuedAt: epoch.Add(-3 * time.Hour)},
 		{Action: bundle.Approve, KeyID: "fedcba9876", From: "stage", BaseCommit: "3333333cccc", IssuedAt: epoch.Add(-3 * time.Hour)},
 	}, nil
 }
@@ -146,7 +147,7 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`, "no cluster is registered for it.</p>",
 		`<progress max="3" value="2">`, "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
 		"override</span> soak, until", `<code title="2222222bbbb">2222222b</code> from stage, not the newest`,
-		`key <code title="fedcba9876">fedcba98</code> (not verified here)`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
+		`key <code title="fedcba9876">fedcba98</code> (not checked by this hub)`, `<td>ops-lead (by key; not checked by this hub)</td>`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
 		"The hub does not know which commit is published.", "Nobody has decided anything about it.",
 	} {
 		require.Contains(t, page, want)

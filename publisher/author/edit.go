@@ -120,7 +120,7 @@ func (p *Platform) Replace(ctx context.Context, o *Object, text []byte) (*Plan, 
 	}
 	after := slices.Concat(o.File.Data[:from], text, o.File.Data[to:])
 	if _, err := yamltext.Parse(after); err != nil {
-		return nil, wrong("", "%s: %s", o.File.shown, strings.TrimPrefix(err.Error(), "yaml: "))
+		return nil, syntaxError(o, after, err)
 	}
 	if err := sameObject(text, o); err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func sameObject(data []byte, o *Object) error {
 	f, err := yamltext.Parse(data)
 	switch {
 	case err != nil:
-		return wrong("", "%s: %s", o.File.shown, strings.TrimPrefix(err.Error(), "yaml: "))
+		return syntaxError(o, data, err)
 	case len(f.Documents) != 1:
 		return wrong("\"wherry new\" and \"wherry rm\" add and remove objects", "the text has %s, not one", count(len(f.Documents), "document"))
 	case text(f.Documents[0], "apiVersion") != o.APIVersion || text(f.Documents[0], "kind") != o.Kind:
@@ -144,6 +144,11 @@ func sameObject(data []byte, o *Object) error {
 		return wrong(fmt.Sprintf("\"wherry rename %s %s NEW\" changes what refers to it too", Word(o.Kind), o.Name), "the object is not called %q any more", o.Name)
 	}
 	return nil
+}
+
+func syntaxError(o *Object, data []byte, err error) error {
+	line, text := yamltext.Mistake(data, err)
+	return wrong("", "%s: %s", finding.Position{File: o.File.shown, Line: line}, text)
 }
 
 // Create returns the plan that adds new files.

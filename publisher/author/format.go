@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author/files"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Formatted are the files that Format changes, with paths from the current folder.
@@ -52,7 +53,8 @@ func Format(ctx context.Context, names []string) (*Formatted, error) {
 	for name, before := range texts {
 		after, err := yamltext.Format(before)
 		if err != nil {
-			done.Mistakes = append(done.Mistakes, fmt.Errorf("%s: %s", filepath.ToSlash(name), strings.TrimPrefix(err.Error(), "yaml: ")))
+			line, text := yamltext.Mistake(before, err)
+			done.Mistakes = append(done.Mistakes, fmt.Errorf("%s: %s", finding.Position{File: filepath.ToSlash(name), Line: line}, text))
 		} else if string(after) != string(before) {
 			done.Changes = append(done.Changes, files.Change{Name: filepath.ToSlash(name), Before: before, After: after})
 		}

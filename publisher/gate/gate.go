@@ -5,6 +5,7 @@
 package gate
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -186,6 +187,14 @@ func (c Cohort) CountedBy() string {
 	return "clusters counted by the reports in " + c.Source
 }
 
+// String returns the rule with its numbers, in one line.
+func (r Rule) String() string {
+	if r.text != "" {
+		return r.text
+	}
+	return fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+}
+
 // Rule is the result of one rule.
 type Rule struct {
 	Name   string `json:"rule"`
@@ -193,6 +202,8 @@ type Rule struct {
 	// Has and Wants are for people, with the numbers: "38 of 40 (95.0 %)", "at least 90 %".
 	Has   string `json:"has"`
 	Wants string `json:"wants"`
+	// text, if not empty, says both in one sentence: "1 cluster failed (plant-7); none may".
+	text string
 	// Change says what would make it pass; empty if it passes.
 	Change string `json:"change,omitempty"`
 	// Ends is the moment at which a rule that waits for time alone passes; zero for others. See Verdict.NextLook for all rules.

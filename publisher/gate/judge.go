@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -152,7 +153,7 @@ func (j judge) cohort() Rule {
 	}
 	change := fmt.Sprintf("register a cluster of %s that reports, and publish again; or set allowEmptyCohort", j.from())
 	if j.Cohort.From == FromRegistry {
-		change += `; or name the hub that knows the clusters: --hub, $WHERRY_HUB, or "hub" in wherry.yaml`
+		change = fmt.Sprintf("no hub was asked (give --hub) and the registry has no reports of %s", j.from())
 	}
 	return unless(j.Cohort.Clusters > 0, Wait, RuleCohort, has, "at least 1 cluster that was registered before the record", change)
 }
@@ -190,25 +191,58 @@ func (j judge) compliant() Rule {
 }
 
 func (j judge) failed() Rule {
-	return unless(j.Cohort.Failed <= j.Gate.MaxFailed, Fail, RuleFailed, fmt.Sprint(j.Cohort.Failed), fmt.Sprintf("at most %d", j.Gate.MaxFailed),
-		fmt.Sprintf("mend %s, or publish a commit that does", clusters(j.Cohort.Failed-j.Gate.MaxFailed)))
+	failed := j.Cohort.Failed
+	r := unless(failed <= j.Gate.MaxFailed, Fail, RuleFailed, fmt.Sprint(failed), fmt.Sprintf("at most %d", j.Gate.MaxFailed),
+		fmt.Sprintf("mend %s, or publish a commit that does", clusters(failed-j.Gate.MaxFailed)))
+	r.text = fmt.Sprintf("%s failed%s; %s", clusters(failed), j.names("failed", failed), may(j.Gate.MaxFailed))
+	return r
+}
+
+// names returns the names of open clusters with a verdict, of which there are n in all: " (plant-7, plant-8 and 3 more)".
+func (j judge) names(verdict string, n int) string {
+	const most = 5
+	var names []string
+	for _, c := range j.Cohort.Open {
+		if c.Verdict == verdict && len(names) < most {
+			names = append(names, cmp.Or(c.Name, c.UID))
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) < n:
+		return fmt.Sprintf(" (%s and %d more)", strings.Join(names, ", "), n-len(names))
+	}
+	return " (" + strings.Join(names, ", ") + ")"
+}
+
+// may writes how many of something there may be, after a sentence about them: "none may".
+func may(most int) string {
+	if most == 0 {
+		return "none may"
+	}
+	return fmt.Sprintf("at most %d may", most)
 }
 
 func (j judge) quarantine() Rule {
 	if j.Gate.MaxQuarantined < 0 {
 		return pass(RuleQuarantine, fmt.Sprint(j.Cohort.Quarantined), nothing)
 	}
-	return unless(j.Cohort.Quarantined <= j.Gate.MaxQuarantined, Fail, RuleQuarantine,
+	r := unless(j.Cohort.Quarantined <= j.Gate.MaxQuarantined, Fail, RuleQuarantine,
 		fmt.Sprint(j.Cohort.Quarantined), fmt.Sprintf("at most %d", j.Gate.MaxQuarantined),
 		"publish a commit that they can run: agents have put this release into quarantine")
+	r.text = fmt.Sprintf("%s quarantined the release; %s", clusters(j.Cohort.Quarantined), may(j.Gate.MaxQuarantined))
+	return r
 }
 
 func (j judge) failures() Rule {
 	if j.Gate.MaxFailures < 0 {
 		return pass(RuleFailures, fmt.Sprint(j.Cohort.Failures), nothing)
 	}
-	return unless(j.Cohort.Failures <= j.Gate.MaxFailures, Fail, RuleFailures,
+	r := unless(j.Cohort.Failures <= j.Gate.MaxFailures, Fail, RuleFailures,
 		fmt.Sprint(j.Cohort.Failures), fmt.Sprintf("at most %d since the record", j.Gate.MaxFailures), "find out what fails, and publish a commit that mends it")
+	r.text = fmt.Sprintf("assignments failed %d times since the record; %s", j.Cohort.Failures, may(j.Gate.MaxFailures))
+	return r
 }
 
 func (j judge) required() Rule {

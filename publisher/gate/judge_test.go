@@ -293,7 +293,7 @@ func TestEachRule(t *testing.T) {
 			q := question()
 			c.change(&q)
 			got := gate.Judge(q).Rule(c.rule)
-			require.Equal(t, gate.Rule{Name: c.rule, Result: c.result, Has: c.has, Wants: c.wants, Change: c.needs, Ends: endOf(c.needs)}, got)
+			require.EqualExportedValues(t, gate.Rule{Name: c.rule, Result: c.result, Has: c.has, Wants: c.wants, Change: c.needs, Ends: endOf(c.needs)}, got)
 		})
 	}
 }
@@ -558,4 +558,37 @@ func TestTheCheckIsAskedLast(t *testing.T) {
 	require.False(t, gate.Judge(q).OnlyCheckIsMissing(q))
 	q = question()
 	require.False(t, gate.Judge(q).OnlyCheckIsMissing(q))
+}
+
+// The sentences that people read name the clusters.
+func TestARuleAboutFailuresIsASentence(t *testing.T) {
+	open := func(names ...string) (all []gate.Cluster) {
+		for _, name := range names {
+			all = append(all, gate.Cluster{Name: name, Verdict: "failed"})
+		}
+		return append(all, gate.Cluster{Name: "offline", Verdict: "unknown"})
+	}
+	for want, q := range map[string]gate.Question{
+		"1 cluster failed (plant-7); none may":                   {Cohort: gate.Cohort{Clusters: 2, Failed: 1, Open: open("plant-7")}},
+		"2 clusters failed (a, b); at most 1 may":                {Cohort: gate.Cohort{Clusters: 3, Failed: 2, Open: open("a", "b")}, Gate: promotion.Gate{MaxFailed: 1}},
+		"7 clusters failed (a, b, c, d, e and 2 more); none may": {Cohort: gate.Cohort{Clusters: 9, Failed: 7, Open: open("a", "b", "c", "d", "e", "f")}},
+		"1 cluster failed; none may":                             {Cohort: gate.Cohort{Clusters: 2, Failed: 1}},
+	} {
+		q.Policy = promotion.Policy{Environment: "prod", Chain: []string{"stage", "prod"}}
+		for _, r := range gate.Judge(q).Rules {
+			if r.Name == gate.RuleFailed {
+				require.Equal(t, want, r.String())
+			}
+		}
+	}
+}
+
+// Without a hub, the registry's reports are all that is known.
+func TestAnEmptyCohortOfARegistrySaysWhomToAsk(t *testing.T) {
+	v := gate.Judge(gate.Question{Policy: promotion.Policy{Environment: "prod", Chain: []string{"dev", "prod"}}, Cohort: gate.Cohort{From: gate.FromRegistry}})
+	for _, r := range v.Rules {
+		if r.Name == gate.RuleCohort {
+			require.Equal(t, "no hub was asked (give --hub) and the registry has no reports of dev", r.Change)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -160,7 +161,8 @@ func documentsOf(name string, data []byte) ([]document, error) {
 			return all, nil
 		}
 		if err != nil {
-			return nil, errors.New(strings.TrimPrefix(err.Error(), "yaml: "))
+			line, text := yamltext.Mistake(data, err)
+			return nil, fmt.Errorf("line %d: %s", max(line, 1), text)
 		}
 		if len(n.Content) != 1 {
 			continue

@@ -68,7 +68,7 @@ func TestAFailedEnvironmentKeepsTheNextOneBack(t *testing.T) {
 	lines, all := w.pass(Options{To: "stage"})
 	require.Len(t, lines, 1)
 	require.Contains(t, lines[0], "stage: held: compliant: 2 of 3")
-	require.Contains(t, lines[0], "failed: 1, wants at most 0")
+	require.Contains(t, lines[0], "1 cluster failed; none may")
 	require.Equal(t, Held, all.Worst())
 	require.Equal(t, w.first, w.pinned("stage"))
 	require.Contains(t, w.status("stage", next), "failure: compliant: 1 failed")

@@ -88,9 +88,9 @@ func Reason(v gate.Verdict) string {
 
 func ruleText(r gate.Rule) string {
 	if r.Change == "" {
-		return fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+		return r.String()
 	}
-	return fmt.Sprintf("%s: %s, wants %s: %s", r.Name, r.Has, r.Wants, r.Change)
+	return r.String() + ": " + r.Change
 }
 
 // reasonForStatus is the reason in as few words as a status takes, and the same at each look while nothing changes.

@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -174,21 +175,8 @@ func excluding(name string, k kinds.Settings) error {
 }
 
 func syntaxError(name string, data []byte, err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	if rest, ok := strings.CutPrefix(text, "line "); ok {
-		if line, message, ok := strings.Cut(rest, ": "); ok {
-			text = line + ": " + message
-		}
-	} else {
-		text = " " + text
-	}
-	hint := ""
-	for line := range bytes.Lines(data) {
-		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")) {
-			hint = "YAML is indented with spaces, not with tabs"
-		}
-	}
-	return &Error{Text: gitrepo.RedactText(name + ":" + text), Hint: hint, Err: err}
+	line, text := yamltext.Mistake(data, err)
+	return &Error{Text: gitrepo.RedactText(fmt.Sprintf("%s: %s", finding.Position{File: name, Line: line}, text)), Err: err}
 }
 
 // sharedSettings returns what the Platform object gives, the one of the platform's folder, else that of the default branch.

@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -204,12 +205,32 @@ func (in *Input) text() string {
 	return fmt.Sprintf("template %q: ", in.template.name)
 }
 
+// unset are the fields of an action by which users set values, with the one who lacks them.
+var unset = []struct {
+	field *lazyregexp.Regexp
+	text  string
+}{
+	{lazyregexp.New(`\.Manifests\.([A-Za-z_][A-Za-z0-9_]*)`), "the target does not set manifests.%s"},
+	{lazyregexp.New(`\.ConfigData\.([A-Za-z_][A-Za-z0-9_.]*)`), "the platform configuration does not set %s"},
+	{lazyregexp.New(`\.Labels\.([A-Za-z_][A-Za-z0-9_]*)`), "the target has no label %s"},
+}
+
+// missing says what is not set: by its name if the action reads one thing.
+func (l lacking) missing() string {
+	for _, u := range unset {
+		if found := u.field.FindStringSubmatch(l.action); found != nil && strings.Count(l.action, " .")+strings.Count(l.action, "$") == 0 {
+			return fmt.Sprintf(u.text, found[1])
+		}
+	}
+	return fmt.Sprintf("{{ %s }} prints a value that is not set", shorten(l.action))
+}
+
 // addMissing adds the missing key of an action, once. At is the position of the text.
 func (in *Input) addMissing(l lacking, at finding.Position, text string) {
 	if at.Line > 0 {
 		at.Line += l.line - 1
 	}
-	err := finding.Errorf(finding.CodeMissingKey, at, hintMissing, "%s{{ %s }} prints a key that is not there", text, shorten(l.action))
+	err := finding.Errorf(finding.CodeMissingKey, at, hintMissing, "%s%s", text, l.missing())
 	if !slices.ContainsFunc(in.Missing, func(known error) bool { return known.Error() == err.Error() }) {
 		in.Missing = append(in.Missing, err)
 	}

@@ -159,9 +159,20 @@ func open(items []bundle.Item, states ...bundle.State) string {
 	found := slices.DeleteFunc(slices.Clone(items), func(i bundle.Item) bool { return !slices.Contains(states, i.State) })
 	s := fmt.Sprintf("%d of %d assignments", len(found), len(items))
 	if len(found) > 0 {
-		s += fmt.Sprintf("; %s is %s", found[0].Assignment, found[0].State) + spaced(reasonOf(found[0].Reason, found[0].Message))
+		s += "; " + found[0].Assignment + " " + stands(found[0].State)
+		if why := reasonOf(found[0].Reason, found[0].Message); why != "" {
+			s += " (" + why + ")"
+		}
 	}
 	return s
+}
+
+// stands returns a state as the end of a sentence: "failed", "is progressing".
+func stands(s bundle.State) string {
+	if s == bundle.Failed || s == bundle.Drifted {
+		return string(s)
+	}
+	return "is " + string(s)
 }
 
 // freezeLine returns why the cluster must not be changed, and since when.

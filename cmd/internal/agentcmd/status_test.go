@@ -54,8 +54,8 @@ func TestAPassSaysWhatBecameOfARelease(t *testing.T) {
 	for reason, want := range map[string]string{
 		"Quarantined":   "why|publish what is mended, or have it tried again with resume --retry",
 		"CrashLoop":     "nothing is changed why|resume --retry does not wait",
-		"OnFailureHold": "failed or drifted: 1 of 1 assignments; a-x is failed Unhealthy|publish what is mended; rollback --list shows what can be gone back to",
-		"":              "failed or drifted: 1 of 1 assignments; a-x is failed Unhealthy|",
+		"OnFailureHold": "failed or drifted: 1 of 1 assignments; a-x failed (Unhealthy)|publish what is mended; rollback --list shows what can be gone back to",
+		"":              "failed or drifted: 1 of 1 assignments; a-x failed (Unhealthy)|",
 	} {
 		items := []bundle.Item{{Assignment: "a-x", State: bundle.Failed, Reason: "Unhealthy"}}
 		err := exitOf(agent.Result{Verdict: agent.Idle, Status: agent.Status{State: bundle.Failed, Reason: reason, Message: "why", Items: items}})

@@ -475,7 +475,7 @@ func writeRelease(w *sheet, r fleet.ReleaseDetail, now time.Time) {
 	w.value("Issued", sinceText(r.IssuedAt, now))
 	w.value("Expires", utc(r.ExpiresAt))
 	w.value("Signed by", strings.Join(r.KeyIDs, ", "))
-	w.value("Clusters", progress(r.Clusters, r.Compliant, r.Progressing, r.Failed, r.Waiting, r.Unknown)+fmt.Sprintf("; %s run it, meant to or not", number(r.Running)))
+	w.value("Clusters", progress(r.Clusters, r.Compliant, r.Progressing, r.Failed, r.Waiting, r.Unknown)+fmt.Sprintf("; %s run it", number(r.Running)))
 	if len(r.Assignments) > 0 {
 		t := &table{headers: []string{"ASSIGNMENT", "WORKSPACE", "WORKLOAD", "VERSION", "RECONCILER", "CONFIG"}, flexible: make([]bool, 6)}
 		for _, a := range r.Assignments {

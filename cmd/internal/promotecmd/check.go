@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
@@ -220,9 +220,5 @@ func age(seen, now time.Time) string {
 	if seen.IsZero() {
 		return "never"
 	}
-	d := duration.Value(max(0, now.Sub(seen)).Truncate(time.Minute))
-	if d == 0 {
-		return "now"
-	}
-	return d.String() + " ago"
+	return bundle.Ago(seen, now)
 }

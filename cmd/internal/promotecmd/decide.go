@@ -472,6 +472,7 @@ func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 	if same := d.sameAsBefore(found, said, member); same != nil {
 		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, member, c, found), nil
 	}
+	said.By = member // for readers without the policy, such as the pages of a hub
 	written, err := decisions.Write(cmd.Context(), d.loc, d.registry.Options(), said, keys[0], d.trust.Now)
 	if err != nil {
 		return nil, flags.RegistryFailure(err, d.loc)

@@ -250,7 +250,7 @@ func (a *advancing) conclude(cmd *cobra.Command, done *advance.Done) error {
 	for _, s := range done.Steps {
 		for _, r := range s.Verdict.Rules {
 			if r.Result != gate.Pass {
-				text := fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+				text := r.String()
 				if r.Change != "" {
 					text += ": " + r.Change
 				}

@@ -295,7 +295,7 @@ func reason(v gate.Verdict) string {
 	for _, result := range []gate.Result{gate.Fail, gate.Wait} {
 		for _, r := range v.Rules {
 			if r.Result == result {
-				return fmt.Sprintf("%s: %s, wants %s", r.Name, r.Has, r.Wants)
+				return r.String()
 			}
 		}
 	}

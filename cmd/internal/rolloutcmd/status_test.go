@@ -32,7 +32,7 @@ func TestTheStateOfARollout(t *testing.T) {
 		"all have it and have proved it":  {cohort: gate.Cohort{Clusters: 2, Compliant: 2}, want: "edge/prod: done"},
 		"paused once all have it":         {cohort: gate.Cohort{Clusters: 2, Compliant: 2}, pause: pause, want: "edge/prod: done, paused by anna since 2026-11-21T12:00:00Z: sale"},
 		"one has not reported":            {cohort: gate.Cohort{Clusters: 2, Compliant: 1, Unknown: 1}, want: "edge/prod: running: reported: 1 of 2 (50.0 %), wants at least 60 %"},
-		"one failed":                      {cohort: gate.Cohort{Clusters: 2, Compliant: 1, Failed: 1}, want: "edge/prod: held: failed: 1, wants at most 0"},
+		"one failed":                      {cohort: gate.Cohort{Clusters: 2, Compliant: 1, Failed: 1}, want: "edge/prod: held: 1 cluster failed; none may"},
 		"no clusters":                     {want: "edge/prod: running: cohort: 0, wants at least 1 cluster that was registered before the record"},
 		"no commit of the base":           {without: true, want: "edge/prod: held: published: a record without a commit of the base, wants a record of prod with the commit"},
 		"a gate waits":                    {next: step(advance.NotYet, gate.Wait), want: "edge/prod: running: ring early: soak: 1m, wants 1h"},

@@ -159,7 +159,10 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		return o, text, o.complete(p, home)
 	case "Template":
 		if !slices.Contains(Templates(), r.Text) {
-			return o, "", wrong("known: "+strings.Join(Templates(), ", "), "there is no text %q for a Template", r.Text)
+			if r.Text == "" {
+				return o, "", wrong("name one with --from: "+strings.Join(Templates(), ", "), "no built-in template is called %q", r.Name)
+			}
+			return o, "", wrong("known: "+strings.Join(Templates(), ", "), "no built-in template is called %q", r.Text)
 		}
 		text = "templates/" + r.Text + ".yaml"
 	case "Workload":
