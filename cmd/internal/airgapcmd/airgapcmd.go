@@ -10,10 +10,10 @@ func New() *cobra.Command {
 		Short: "Carry releases to sites without a network, and their reports back",
 		Long: `Carry releases to sites without a network on a medium, and the compliance reports of their clusters back.
 
-"airgap export" writes the package, "wherry-agent import" takes it in at the site and writes the reports, and "wherry hub
+"airgap export" writes the package, "airgap verify" reads it again, "wherry-agent import" takes it in at the site and writes the reports, and "wherry hub
 import" stores them; "airgap reports" shows them where there is no hub.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newExport(), newReports())
+	cmd.AddCommand(newExport(), newVerify(), newReports())
 	return cmd
 }

@@ -39,6 +39,7 @@ type exporting struct {
 	skipUnpinned, dryRun              bool
 	since, site, siteLabel, roster    string
 	split, check, nextTrip, allowPast string
+	verify                            bool
 	checkEnv                          []string
 	format                            string
 	fleet                             flags.Fleet
@@ -103,6 +104,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.Lookup("hub").Usage = "with --since hub: the hub's `URL` (default that of the settings)"
 	f.StringVar(&x.split, "split", "", "write parts of at most `SIZE`, such as 2GiB, or fat32 for 4 GiB less one byte")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print what would travel, and write nothing")
+	f.BoolVar(&x.verify, "verify", false, "read the written package again, as \"airgap verify\" does")
 	f.StringVar(&x.check, "check", "", "write the file only if this shell `COMMAND` accepts it")
 	f.StringArrayVar(&x.checkEnv, "check-env", nil, "give --check this environment `VARIABLE` too, which holds a secret; may be repeated")
 	f.StringVar(&x.nextTrip, "next-trip", "", "warn of releases that expire within this `TIME`, such as 30d")
@@ -148,6 +150,13 @@ func (x *exporting) run(cmd *cobra.Command) error {
 		return x.failure(ctx, err, r)
 	}
 	summary(cmd, plan, x.path, files)
+	if x.verify {
+		v, err := readWhole(cmd, []string{x.path})
+		if err != nil {
+			return err
+		}
+		cmd.PrintErrf("read again: all %s are as they were written\n", show.Count(v.Blobs, "blob"))
+	}
 	if x.format == "" {
 		return nil
 	}
