@@ -184,6 +184,9 @@ type Options struct {
 	Memory    backup.Store
 	Lease     lease.Lease
 	OnCluster []string
+	// Boot identifies the start of this machine; empty if that is not known. An agent that dies in a power cut has not died of what
+	// it was doing.
+	Boot string
 	// Version is the agent's, as reports carry it.
 	Version string
 	// Now is the clock; nil means time.Now.
@@ -250,6 +253,7 @@ type process struct {
 	budget     *budget
 	memory     *memoryState
 	tidied     bool       // a pass has looked for left-overs
+	looked     bool       // a pass has looked whether the process before has died
 	lived      bool       // the process has outlived a pass in which engines changed something
 	poller     oci.Poller // how registries want to be asked
 	book       registries.Book

@@ -5,7 +5,9 @@ import (
 	"crypto"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,33 +91,42 @@ func (s *site) child() *exec.Cmd {
 	return cmd
 }
 
+// dies runs an agent in a process of its own, which is killed as if for want of memory.
+func (s *site) dies() {
+	s.t.Helper()
+	var exit *exec.ExitError
+	require.ErrorAs(s.t, s.child().Wait(), &exit)
+	require.Equal(s.t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+}
+
 func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	s.now, s.opts.Now = time.Now(), nil
+	s.now = time.Now()
 	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
-	bad := s.publish(s.draft(2, files(map[string]string{"a-x": deadly, "b-x": "1"})))
-	for range probation.MaxAttempts {
-		var exit *exec.ExitError
-		require.ErrorAs(t, s.child().Wait(), &exit)
-		require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
-		s.agent(func(a *Agent) {
-			st, err := a.Status()
-			require.NoError(t, err)
-			require.Equal(t, bad.Digest, st.Release.Running.Digest)
-			require.Empty(t, st.Release.Quarantined)
-		})
-	}
+	bad := s.publish(s.draft(2, files(map[string]string{"a-x": deadly, "b-x": "2"})))
+	s.dies()
+	s.dies()
 
+	s.opts.Interval = time.Hour
 	r := s.once()
 
+	require.Equal(t, bad.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, bundle.Failed, r.Status.Items[0].State)
+	require.Equal(t, "AgentDied", r.Status.Items[0].Reason)
+	require.Regexp(t, `^the agent has died 2 times in a row while it was applied; it is tried again after 2[0-9T:-]*Z, or at new content$`, r.Status.Items[0].Message)
+	require.Equal(t, bundle.Compliant, r.Status.Items[1].State)
+	requireFile(t, s.host, "a-x/f", "1")
+	requireFile(t, s.host, "b-x/f", "2")
+
+	s.now = s.now.Add(3 * time.Minute)
+	r = s.attempts(3)
 	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, "Quarantined", r.Status.Reason)
-	require.Regexp(t, `release 2 \([0-9a-f]{8}\) was given up; release 1 \([0-9a-f]{8}\) runs: CrashLoop: the agent has died 3 times in a row while it applied it`, r.Status.Message)
-	require.Equal(t, ReasonCrashLoop, r.Status.Release.Quarantined[0].Reason)
-	require.Equal(t, bundle.Compliant, r.Status.Items[0].State)
-	requireFile(t, s.host, "a-x/f", "1")
+	require.Equal(t, ReasonAssignmentsFailed, r.Status.Release.Quarantined[0].Reason)
+	require.Contains(t, r.Status.Message, "a-x (AgentDied: the agent has died 2 times in a row")
+	requireFile(t, s.host, "b-x/f", "1")
 	child := s.child() // which would die of it
 	require.Eventually(t, func() bool {
 		st, err := NewClient(s.dir).Status(context.Background())
@@ -123,6 +134,93 @@ func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
 	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, child.Process.Kill())
 	require.Error(t, child.Wait())
+}
+
+// Whatever else a release holds, and wherever the assignment is that kills the agent, the third start brings all others that do
+// not depend on it.
+func TestAnAgentThatIsKilledWithinOneAssignmentBringsTheOthersInThreeStarts(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		s := newSite(t)
+		s.now, s.opts.Now = time.Now(), nil
+		contents, change := map[string]string{}, map[string]func(*bundle.Assignment){}
+		var names []string
+		for i := range 5 + random.IntN(60) {
+			names = append(names, fmt.Sprintf("a%02d-x", i))
+			contents[names[i]] = "1"
+		}
+		killer := names[random.IntN(len(names))]
+		contents[killer] = deadly
+		waits := map[string]bool{killer: true}
+		for _, name := range names {
+			wave, needs := random.IntN(3), []string(nil)
+			if name != killer && random.IntN(8) == 0 {
+				needs, waits[name] = []string{killer}, true
+			}
+			change[name] = func(a *bundle.Assignment) { a.Wave, a.DependsOn = wave, needs }
+		}
+		s.publishAs(1, files(contents), change)
+		for range 3 {
+			s.dies()
+		}
+		for _, name := range names {
+			if !waits[name] {
+				requireFile(t, s.host, name+"/f", "1")
+			}
+		}
+		s.opts.Interval = time.Hour
+		for _, item := range s.once().Status.Items {
+			want := bundle.Compliant
+			switch {
+			case item.Assignment == killer:
+				want = bundle.Failed
+			case waits[item.Assignment]:
+				want = bundle.Pending
+			}
+			require.Equal(t, want, item.State, "seed %d: %s: %s", seed, item.Assignment, item.Message)
+		}
+	}
+}
+
+func TestAnAssignmentAtWhichTheAgentDiedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		then func(s *site)
+		want bundle.State
+	}{
+		"not before the rest is over": {func(s *site) { s.now = s.now.Add(59 * time.Minute) }, bundle.Failed},
+		"after the rest":              {func(s *site) { s.now = s.now.Add(61 * time.Minute) }, bundle.Compliant},
+		"at new content":              {func(s *site) { s.publish(s.draft(2, files(map[string]string{"a-x": "2"}))) }, bundle.Compliant},
+		"when a person asks for it": {func(s *site) {
+			s.agent(func(a *Agent) {
+				_, err := a.state.Resume(true, s.now)
+				require.NoError(s.t, err)
+			})
+		}, bundle.Compliant},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.now = time.Now()
+			s.publish(s.draft(1, files(map[string]string{"a-x": deadly})))
+			s.dies()
+			s.dies()
+			s.opts.Interval = time.Hour
+			require.Equal(t, "AgentDied", s.once().Status.Items[0].Reason)
+			tc.then(s)
+			require.Equal(t, tc.want, s.once().Status.Items[0].State)
+		})
+	}
+	t.Run("after the machine has lost its power", func(t *testing.T) {
+		s := newSite(t)
+		s.now = time.Now()
+		s.publish(s.draft(1, files(map[string]string{"a-x": deadly})))
+		s.dies()
+		s.dies()
+		s.opts.Boot = "another"
+		require.Equal(t, bundle.Compliant, s.once().Status.State)
+	})
 }
 
 // crash makes a pass that ends as if the power were cut when engines were about to be called.
@@ -143,6 +241,21 @@ func (s *site) crash() {
 		_, err = p.noteAttempt(ctx, rollout, g)
 		require.NoError(s.t, err)
 	})
+}
+
+func TestAnAgentThatDiesAgainAndAgainGivesTheReleaseUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	s.once()
+	s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
+	for range probation.MaxAttempts {
+		s.crash()
+	}
+	r := s.once()
+	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+	require.Regexp(t, `release 2 \([0-9a-f]{8}\) was given up; release 1 \([0-9a-f]{8}\) runs: CrashLoop: the agent has died 3 times in a row while it applied it`, r.Status.Message)
+	require.Equal(t, ReasonCrashLoop, r.Status.Release.Quarantined[0].Reason)
 }
 
 func TestAPowerCutNowAndThenIsNoCrashLoop(t *testing.T) {

@@ -21,6 +21,7 @@ func (p *pass) derive(ctx context.Context, target *state.Release, rollout *assig
 			continue
 		}
 		w := artifact.Wanted{Assignment: r.Spec, Folder: folderOf(r), Reached: r.Reached.Desired == r.Desired(), Keep: r.Removing || wants == nil}
+		w.Keep = w.Keep || r.Resting(p.opts.Now())
 		if !w.Keep {
 			w.Changed = wants.EmbeddedFiles
 			a, err := p.engines.Handed(ctx, r, p.engines.For(r.Spec))

@@ -162,7 +162,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if err := p.recall(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx)); err != nil {
+	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx), p.noteEnd()); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	got, verdict := p.pull(ctx)

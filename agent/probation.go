@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/freeze"
 	"github.com/wherry-dev/wherry/agent/probation"
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -140,6 +141,34 @@ func (p *pass) breakLoop(ctx context.Context) error {
 	return p.giveUp(ReasonCrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.probation.Interrupted))
 }
 
+// noteEnd records, in the first pass of a process, at which assignments the one before has died, if it has.
+func (p *pass) noteEnd() error {
+	if p.looked {
+		return nil
+	}
+	p.looked = true
+	if p.probation.Interrupted == 0 {
+		return nil
+	}
+	all, err := p.records()
+	if err != nil {
+		return err
+	}
+	rest := func(n int) time.Duration { return retry.Backoff(p.opts.Interval, p.opts.MaxBackoff, n) }
+	var ended []assignments.Record
+	for _, r := range all {
+		if r.Removing || r.Item.State != bundle.Applying {
+			continue
+		}
+		next := r.Ended(p.opts.Boot, rest, p.opts.Now())
+		if next.Item.State == bundle.Failed {
+			p.opts.Log.Error("assignment is put last: the agent has died of it", "assignment", r.Spec.Name, "times", next.Ends.Count, "until", next.Ends.Until)
+		}
+		ended = append(ended, next)
+	}
+	return assignments.Write(p.state.db, ended)
+}
+
 // giveUp writes that the release which runs is not to run any more. The pass then goes on with the good one.
 func (p *pass) giveUp(reason, message string) error {
 	r := p.running
@@ -170,7 +199,20 @@ func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 		return false, err
 	}
 	r.Retried = given
-	return len(given) > 0 || tried.Release != "", state.Drop(tx, state.Meta, keyAttempts)
+	ended, err := forgiveEnds(tx)
+	return len(given) > 0 || tried.Release != "" || ended, errors.Join(err, state.Drop(tx, state.Meta, keyAttempts))
+}
+
+// forgiveEnds has assignments at which the agent has died tried again at once.
+func forgiveEnds(tx *bbolt.Tx) (changed bool, err error) {
+	all, err := new(assignments.Reader).All(tx)
+	for _, r := range all {
+		if r.Ends.Count > 0 {
+			r.Ends = assignments.Ends{}
+			changed, err = true, errors.Join(err, assignments.Save(tx, r))
+		}
+	}
+	return changed, err
 }
 
 // decisions are those of the agent, or of a person, about releases that the status of the agent as a whole shows.

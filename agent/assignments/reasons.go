@@ -13,6 +13,7 @@ const (
 	ReasonOrphaned           = "Orphaned"           // it was removed from the agent's care only
 	ReasonSiteValueMissing   = "SiteValueMissing"   // a site value that it uses is missing, or not valid
 	ReasonSiteValuesInvalid  = "SiteValuesInvalid"  // the site's own values cannot be read
+	ReasonAgentDied          = "AgentDied"          // the agent has died twice in a row while it was applied
 	ReasonTooLarge           = "TooLarge"           // its manifests are more than the agent decodes
 	ReasonSiteFolderNotMade  = "SiteFolderNotMade"  // this machine cannot write its files with the site's values
 )

@@ -50,6 +50,8 @@ type Record struct {
 	HealthyAt time.Time `json:"healthyAt,omitzero"`
 	// Before is the state of Item before the step that was begun.
 	Before *Standing `json:"before,omitempty"`
+	// Ends are the agent's own ends while an engine was called for it.
+	Ends Ends `json:"ends,omitzero"`
 	// Removing is true once a newer verified release no longer lists it.
 	Removing bool `json:"removing,omitempty"`
 }
@@ -257,7 +259,7 @@ func (r Record) Waiting() bool {
 // Same reports whether r and o differ in nothing that an engine's answer changes.
 func (r Record) Same(o Record) bool {
 	return r.Item == o.Item && r.Fault == o.Fault && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
-		r.Adapter == o.Adapter && r.Before == o.Before && r.Values == o.Values && r.Declared == o.Declared && r.Reached.Desired == o.Reached.Desired
+		r.Adapter == o.Adapter && r.Before == o.Before && r.Values == o.Values && r.Declared == o.Declared && r.Reached.Desired == o.Reached.Desired && r.Ends == o.Ends
 }
 
 // WaitsForValues reports whether the assignment waited for values of the site when its record was written.

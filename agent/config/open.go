@@ -8,8 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -99,6 +101,7 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.Adapters.Only, Interval: c.Passes.Interval, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline,
+		Boot:          bootID(),
 		MaxManifests:  c.MaxManifests,
 		AcceptReports: c.Serve.AcceptReports,
 		Window:        c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
@@ -110,6 +113,15 @@ func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 	}
 	o.EnrollToken, err = c.readEnrollToken(log)
 	return o, err
+}
+
+// bootID identifies the start of this machine, where the system tells.
+func bootID() string {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(id))
 }
 
 // agent returns the agent that c describes, or that it was bound to be.

@@ -19,6 +19,7 @@ func (s *Set) perform(ctx context.Context, t task, r assignments.Record) assignm
 		return next
 	}
 	r = s.change(ctx, r)
+	r.Ends = assignments.Ends{} // the agent has survived it
 	if t.do == assignments.Correct && r.Item.State == bundle.Compliant {
 		r.Item.Reason, r.Item.Message = assignments.ReasonDriftCorrected, t.drift
 	}

@@ -1,6 +1,7 @@
 package engines
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -38,7 +39,8 @@ type Changes struct {
 }
 
 // Round runs the needed operation of each assignment: first for those that the release lists, and then for those that it no
-// longer lists, so that an object that moves from one to the other always has an owner. It updates rollout and saves
+// longer lists, so that an object that moves from one to the other always has an owner. Those at which the agent has died come
+// last and one by one, so that the next end tells which one it was. It updates rollout and saves
 // the record of each assignment before and after a call. It returns the changes of since together with its own, even with
 // an error, once no call runs any more.
 //
@@ -50,13 +52,30 @@ func (s *Set) Round(ctx context.Context, rollout *assignments.Rollout, needed fu
 	}
 	for _, gone := range []bool{false, true} {
 		var tasks []task
+		var suspects []assignments.Record
 		for r := range rollout.Sorted() {
-			if do := guard.Allowed(r, needed(r)); r.Removing == gone && do != assignments.Nothing {
+			do := guard.Allowed(r, needed(r))
+			switch {
+			case r.Removing != gone || do == assignments.Nothing || r.Resting(s.opts.Now()):
+			case r.Suspicion() > 0:
+				suspects = append(suspects, r)
+			default:
 				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
 			}
 		}
+		before := len(changes.Called)
 		if err := s.work(ctx, rollout, tasks, guard, &changes); err != nil {
 			return changes, err
+		}
+		slices.SortStableFunc(suspects, func(a, b assignments.Record) int { return cmp.Compare(a.Suspicion(), b.Suspicion()) })
+		for _, r := range suspects {
+			if r.Guilty() && len(changes.Called) > before {
+				break // others may be able to begin now
+			}
+			alone := []task{{name: r.Spec.Name, do: guard.Allowed(r, needed(r)), drift: r.Item.Message}}
+			if err := s.work(ctx, rollout, alone, guard, &changes); err != nil {
+				return changes, err
+			}
 		}
 	}
 	return changes, nil
