@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -27,8 +28,7 @@ import (
 // [sources.Source.Place] names it; then nobody is asked for it. It may be nil. The error is ctx's.
 func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolver, allowed func(registration, workspace, repository string) error) error {
 	p := &pinning{contents: map[sourceFolder]folderContent{}, allowed: allowed}
-	seen := map[sources.Source]bool{}
-	var named []sources.Source
+	seen, named := map[string]map[sources.Source]bool{}, map[string][]sources.Source{}
 	for _, ct := range pinnedTypes(result) {
 		for i := range ct.Assignments {
 			if !isPinned(*ct, ct.Assignments[i]) {
@@ -36,15 +36,20 @@ func Pin(ctx context.Context, result *scheduler.Result, resolver *sources.Resolv
 			}
 			needs, _ := needsToPin(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
 			for _, n := range needs {
-				if n.unpinnable == "" && !seen[n.Source] && p.refused(&ct.Assignments[i], n) == nil {
-					seen[n.Source] = true
-					named = append(named, n.Source)
+				registration := ct.Assignments[i].Registration
+				if n.unpinnable != "" || seen[registration][n.Source] || p.refused(&ct.Assignments[i], n) != nil {
+					continue
 				}
+				if seen[registration] == nil {
+					seen[registration] = map[sources.Source]bool{}
+				}
+				seen[registration][n.Source] = true
+				named[registration] = append(named[registration], n.Source)
 			}
 		}
 	}
 	var err error
-	if p.found, err = resolver.All(ctx, named); err != nil {
+	if p.all, err = resolver.All(ctx, named); err != nil {
 		return err
 	}
 	for _, ct := range pinnedTypes(result) {
@@ -93,8 +98,9 @@ func toPin(a *scheduler.Assignment, needs []need) []need {
 
 // pinning is one run of Pin.
 type pinning struct {
-	found    map[sources.Source]*sources.Resolution
-	contents map[sourceFolder]folderContent // of those that were read
+	all      sources.Found
+	found    map[sources.Source]*sources.Resolution // those of the assignment's registration
+	contents map[sourceFolder]folderContent         // of those that were read
 	allowed  func(registration, workspace, repository string) error
 }
 
@@ -113,8 +119,13 @@ func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
 			kept = append(kept, a)
 			continue
 		}
+		p.found = p.all[a.Registration]
 		if err := p.assignment(&a); err != nil {
-			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.PinFailed, Err: fmt.Errorf("pin: %w", err)})
+			reason := scheduler.PinFailed
+			if errors.Is(err, meter.ErrExceeded) {
+				reason = scheduler.LimitExceeded
+			}
+			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: reason, Err: fmt.Errorf("pin: %w", err)})
 			continue
 		}
 		kept = append(kept, a)

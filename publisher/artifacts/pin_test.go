@@ -253,7 +253,7 @@ func TestPinGivesUpOnServersThatHang(t *testing.T) {
 		if strings.Contains(f.Err.Error(), "within 50ms") {
 			waited++
 		} else {
-			require.ErrorContains(t, f.Err, "127.0.0.1 has not answered before")
+			require.Regexp(t, "127.0.0.1 has not answered (in time )?before", f.Err.Error())
 		}
 	}
 	require.LessOrEqual(t, waited, 2*sources.MaxAtOnce, "a host is not waited for again and again")

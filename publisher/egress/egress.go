@@ -22,6 +22,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 const (
@@ -264,9 +266,9 @@ func (t *loginTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Transport returns the transport of all requests. It adds no login, and refuses to send one without TLS to a server that is
+// Transport returns the transport of all requests, which the Meters of their contexts count. It adds no login, and refuses to send one without TLS to a server that is
 // not own.
-func (a *Access) Transport() http.RoundTripper { return transport{a} }
+func (a *Access) Transport() http.RoundTripper { return meter.Transport(transport{a}) }
 
 type transport struct{ *Access }
 

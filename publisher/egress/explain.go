@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"slices"
+
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 // plainError is an error in words of ours.
@@ -36,7 +38,7 @@ func textOf(err error, known []error) string {
 	if errors.As(err, &already) {
 		return already.text
 	}
-	for _, k := range append(known, errLoginWithoutTLS) {
+	for _, k := range append(known, errLoginWithoutTLS, meter.ErrExceeded) {
 		if errors.Is(err, k) {
 			return linkTo(err, k).Error()
 		}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -89,7 +90,7 @@ func Any(result *scheduler.Result) bool {
 func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedded, error) {
 	r := &reader{Options: opts, built: map[string]func() (*built, error){}}
 	e := &Embedded{of: map[name]*content{}}
-	var named []sources.Source
+	named := map[string][]sources.Source{}
 	failed := map[name]error{}
 	for i := range result.ClusterTypes {
 		ct := &result.ClusterTypes[i]
@@ -106,14 +107,14 @@ func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedde
 			}
 			e.of[key] = &content{request: request, rendered: a.Files}
 			if !request.isOwn() {
-				named = append(named, request.origin.Source)
+				named[a.Registration] = append(named[a.Registration], request.origin.Source)
 			}
 		}
 	}
 	if len(e.of)+len(failed) == 0 {
 		return e, nil
 	}
-	if _, err := opts.Resolver.All(ctx, unique(named)); err != nil {
+	if _, err := opts.Resolver.All(ctx, uniqueOf(named)); err != nil {
 		return nil, err
 	}
 	if err := r.buildAll(ctx, e.of, failed); err != nil {
@@ -154,12 +155,20 @@ func (e *Embedded) fail(ct *scheduler.ClusterTypeResult, reason func(*scheduler.
 			continue
 		}
 		delete(e.of, name{ct.Name, a.Name})
-		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.EmbedFailed, Err: err})
+		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: reasonOf(err), Err: err})
 	}
 	if len(kept) < len(ct.Assignments) {
 		ct.Assignments = kept
 		slices.SortStableFunc(ct.Failures, func(a, b scheduler.Failure) int { return strings.Compare(a.Name, b.Name) })
 	}
+}
+
+// reasonOf returns the reason of a failure: the content's own, or the sum of its registration.
+func reasonOf(err error) scheduler.FailureReason {
+	if errors.Is(err, meter.ErrExceeded) {
+		return scheduler.LimitExceeded
+	}
+	return scheduler.EmbedFailed
 }
 
 // buildAll builds all contents, each once, and drops those that fail from all.
@@ -186,22 +195,23 @@ func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map
 }
 
 // pinImages resolves the images of all contents and writes their digests.
-func (r *reader) pinImages(ctx context.Context, all map[name]*content) error {
-	var images []sources.Source
+func (r *reader) pinImages(ctx context.Context, contents map[name]*content) error {
+	images := map[string][]sources.Source{}
 	of := map[*built][]*content{}
-	for _, c := range all {
+	for _, c := range contents {
 		if of[c.built] == nil {
 			for _, p := range c.Places {
-				images = append(images, p.Source)
+				images[c.registration] = append(images[c.registration], p.Source)
 			}
 		}
-		of[c.built], images = append(of[c.built], c), append(images, c.chartImages...)
+		of[c.built], images[c.registration] = append(of[c.built], c), append(images[c.registration], c.chartImages...)
 	}
-	found, err := r.Resolver.All(ctx, unique(images))
+	all, err := r.Resolver.Images(ctx, uniqueOf(images))
 	if err != nil {
 		return err
 	}
 	for made, contents := range of {
+		found := all[contents[0].registration] // a request is of one registration
 		files, pinned := artifacts.WriteDigests(made.Files, made.Places, found)
 		for _, c := range contents {
 			c.files, c.images = files, pinned
@@ -224,6 +234,14 @@ func insideOf(images []sources.Source, found map[sources.Source]*sources.Resolut
 	}
 	slices.SortFunc(list, func(a, b scheduler.Pinned) int { return strings.Compare(a.Reference+a.Digest, b.Reference+b.Digest) })
 	return list
+}
+
+// uniqueOf returns each list with each source once.
+func uniqueOf(lists map[string][]sources.Source) map[string][]sources.Source {
+	for name, list := range lists {
+		lists[name] = unique(list)
+	}
+	return lists
 }
 
 // unique returns list with each source once.

@@ -45,7 +45,7 @@ func (w wantedChart) String() string {
 // addReleases adds the charts of the HelmReleases among the objects of each content, and finds their images.
 func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed map[name]error) error {
 	wanted := map[name][]wantedChart{}
-	var named []sources.Source
+	named := map[string][]sources.Source{}
 	for key, c := range all {
 		list, err := c.releases()
 		if err != nil {
@@ -62,7 +62,7 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 			continue
 		}
 		for _, w := range list {
-			named = append(named, w.source)
+			named[c.registration] = append(named[c.registration], w.source)
 		}
 		if wanted[key] = list; len(list) == 0 && c.Release {
 			failed[key] = fmt.Errorf("%s: %s is a chart, and no HelmRelease among the rendered files names it", c.origin.Place, c.origin.Reference())
@@ -71,12 +71,12 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 	if len(wanted) == 0 {
 		return nil
 	}
-	if _, err := r.Resolver.All(ctx, unique(named)); err != nil {
+	if _, err := r.Resolver.All(ctx, uniqueOf(named)); err != nil {
 		return err
 	}
 	for key, list := range wanted {
 		for _, w := range list {
-			if err := r.addRelease(ctx, all[key], w); err != nil {
+			if err := r.addRelease(sources.For(ctx, all[key].registration), all[key], w); err != nil {
 				failed[key] = fmt.Errorf("%s: %w", w, err)
 				break
 			}

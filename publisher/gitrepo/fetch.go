@@ -59,7 +59,7 @@ func fetch(ctx context.Context, access *egress.Access, ref Ref, store *filesyste
 	}
 	defer func() { _ = answer.Close() }()
 	pack := LimitReader(demultiplex(request.Capabilities, answer), maxPackBytes)
-	if err := receive(store, pack); err != nil {
+	if err := receive(ctx, store, pack); err != nil {
 		return tip, err
 	}
 	if ref.Commit != "" {

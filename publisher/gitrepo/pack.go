@@ -1,6 +1,7 @@
 package gitrepo
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 // Bounds on the objects of a pack, as they are once unpacked and once deltas are applied.
@@ -21,7 +24,7 @@ const (
 
 // receive stores the objects of a pack. The pack is on the disk, and the size of each object known, before any delta is
 // applied.
-func receive(store storer.Storer, pack io.Reader) error {
+func receive(ctx context.Context, store storer.Storer, pack io.Reader) error {
 	file, err := os.CreateTemp("", "wherry-pack-")
 	if err != nil {
 		return err
@@ -30,7 +33,7 @@ func receive(store storer.Storer, pack io.Reader) error {
 		_ = file.Close()
 		_ = os.Remove(file.Name())
 	}()
-	if err := checkPack(io.TeeReader(pack, file)); err != nil {
+	if err := checkPack(io.TeeReader(pack, meter.Writer(ctx, file))); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {

@@ -62,7 +62,7 @@ func received(t *testing.T, pack []byte) error {
 	g := reader(t, 0)
 	store, err := g.newStore()
 	require.NoError(t, err)
-	return receive(store, bytes.NewReader(pack))
+	return receive(t.Context(), store, bytes.NewReader(pack))
 }
 
 func TestPacksBeyondTheBoundsAreRefusedBeforeADeltaIsApplied(t *testing.T) {
@@ -118,7 +118,7 @@ func TestAPackWithDeltasIsRead(t *testing.T) {
 	g := reader(t, 0)
 	store, err := g.newStore()
 	require.NoError(t, err)
-	require.NoError(t, receive(store, bytes.NewReader(p.bytes())))
+	require.NoError(t, receive(t.Context(), store, bytes.NewReader(p.bytes())))
 	found, err := store.EncodedObject(plumbing.BlobObject, plumbing.ComputeHash(plumbing.BlobObject, []byte("0123456789012345678901234")))
 	require.NoError(t, err)
 	require.EqualValues(t, 25, found.Size())
@@ -153,7 +153,7 @@ func TestALargeTreeIsNotParsed(t *testing.T) {
 	g := reader(t, 0)
 	store, err := g.newStore()
 	require.NoError(t, err)
-	require.NoError(t, receive(store, bytes.NewReader(p.bytes())))
+	require.NoError(t, receive(t.Context(), store, bytes.NewReader(p.bytes())))
 	_, err = readCommit(store, plumbing.ComputeHash(plumbing.CommitObject, commit), Ref{})
 	require.ErrorIs(t, err, ErrTooLarge)
 	require.ErrorContains(t, err, "20300000 bytes, at most 16777216 are read")

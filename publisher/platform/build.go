@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -44,6 +45,8 @@ type Built struct {
 	Result *scheduler.Result
 	// Decision is the decision that Result was rendered from; nil for the platform's own scheduling policies.
 	Decision *scheduler.Decision
+	// Used is what was fetched for each registration, sorted by their names; nil unless Options.Pin asked for it.
+	Used []meter.Used
 	// Packed has packed the bundles; nil unless Options.Pack could be followed.
 	Packed *pack.Packer
 }
@@ -108,12 +111,14 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 // complete pins what asks for it, and embeds. Both ask each source once, so that they see the same state of it.
 func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	pin := *opts.Pin
-	pin.Access = b.Loaded.Access
+	pin.Access, pin.Meters = b.Loaded.Access, b.Loaded.meters
 	resolver := sources.NewResolver(pin)
 	defer func() { _ = resolver.Close() }() // removes temporary files only
-	return Embed(ctx, src, b.Loaded, b.Result, opts.Decision, embed.Options{Resolver: resolver, Cache: opts.Cache}, func() error {
+	err := Embed(ctx, src, b.Loaded, b.Result, opts.Decision, embed.Options{Resolver: resolver, Cache: opts.Cache}, func() error {
 		return artifacts.Pin(ctx, b.Result, resolver, b.Loaded.Model.CheckSource)
 	})
+	b.Used = b.Loaded.meters.Used()
+	return err
 }
 
 // Embed adds to the assignments of result with embedded delivery what their targets name; the functions of opts are set

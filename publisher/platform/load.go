@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -245,7 +246,9 @@ func (l *loader) workloads(ctx context.Context) error {
 		err := l.loaded.Model.CheckRegistration(r) // before anything is fetched
 		if err == nil {
 			var commit string
-			commit, err = l.read(ctx, l.loaded.Model, src)
+			metered, end := l.loaded.meters.Of(r.Name).Start(ctx)
+			commit, err = l.read(metered, l.loaded.Model, src)
+			end()
 			l.noteShared(ctx, src, commit)
 		}
 		if ctx.Err() != nil {
@@ -334,7 +337,7 @@ func (l *loader) readGit(ctx context.Context, src origin) (fs.FS, string, error)
 	tree, err := l.git.Tree(ctx, src.place.repo)
 	if err != nil {
 		failure := &SourceError{Part: src.part, Name: src.name, Place: src.place.String(), At: src.at, Err: err}
-		failure.Unreachable = !errors.Is(err, gitrepo.ErrNoSuchRef) && !errors.Is(err, gitrepo.ErrTooLarge)
+		failure.Unreachable = !errors.Is(err, gitrepo.ErrNoSuchRef) && !errors.Is(err, gitrepo.ErrTooLarge) && !errors.Is(err, meter.ErrExceeded)
 		return nil, "", failure
 	}
 	l.times[tree.Commit] = tree.Time

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -97,6 +98,7 @@ type Loaded struct {
 	// Access reaches the servers of all that is fetched for the environment.
 	Access *egress.Access
 
+	meters *meter.Set          // count what is fetched for each registration
 	places map[string]location // of the workloads, by registration, at the commits that were read
 }
 
@@ -243,7 +245,7 @@ func load(ctx context.Context, o Source, more ...func(*loader, context.Context) 
 		given:  o.Environment != "",
 		git:    repositories,
 		times:  map[string]time.Time{},
-		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: followedBy(o, access), Access: access, places: map[string]location{}},
+		loaded: &Loaded{Model: scheduler.NewModel(o.Environment), Followed: followedBy(o, access), Access: access, meters: meter.NewSet(meter.Budget{}), places: map[string]location{}},
 	}
 	steps := []func(*loader, context.Context) error{(*loader).platform, (*loader).bases, (*loader).checkEnvironment, (*loader).open}
 	for _, step := range append(steps, more...) {

@@ -33,8 +33,8 @@ func chartServer(t *testing.T, start func(http.Handler) *httptest.Server, archiv
 	return server.URL, sent
 }
 
-// chart fetches a chart.
-func chart(t *testing.T, repository string, access *egress.Access) (string, error) {
+// fetchChart fetches a chart.
+func fetchChart(t *testing.T, repository string, access *egress.Access) (string, error) {
 	r := NewResolver(Options{Access: access})
 	defer func() { require.NoError(t, r.Close()) }()
 	c, err := r.Content(t.Context(), Source{Kind: bundle.ArtifactChart, URL: repository, Chart: "app", Semver: ">=1.0.0"})
@@ -76,7 +76,7 @@ func TestAnIndexLeadsNoLoginAway(t *testing.T) {
 			archive = test.archive
 			access := egress.New(own)
 			access.Allow("127.0.0.1")
-			data, err := chart(t, test.repository, access)
+			data, err := fetchChart(t, test.repository, access)
 			require.NoError(t, err)
 			require.Equal(t, "chart", data)
 			for i, sent := range []map[string]string{ownSent, foreignSent, plainSent} {
@@ -96,7 +96,7 @@ func TestNoSourceReachesWhatIsPrivate(t *testing.T) {
 	public, _ := chartServer(t, httptest.NewServer, func() string { return strings.Replace(internal.URL, "127.0.0.1", "localhost", 1) + "/app.tgz" })
 	access := egress.New()
 	access.Allow(strings.TrimPrefix(public, "http://"))
-	_, err := chart(t, public, access)
+	_, err := fetchChart(t, public, access)
 	require.ErrorAs(t, err, new(*egress.RefusedError), "an archive that an index names")
 	r := NewResolver(Options{})
 	defer r.Close()

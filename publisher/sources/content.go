@@ -13,13 +13,13 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 // Bounds on what an artifact may hold.
@@ -53,17 +53,22 @@ func (r *Resolver) Content(ctx context.Context, s Source) (Content, error) {
 	if found.Err != nil {
 		return Content{}, found.Err
 	}
-	r.mu.Lock()
-	fetch, ok := r.fetched[s]
-	if !ok {
-		fetch = sync.OnceValues(func() (Content, error) { return r.fetch(ctx, s, found) })
-		r.fetched[s] = fetch
+	e := r.entry(s)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fetched {
+		return e.content, e.err
 	}
-	r.mu.Unlock()
-	return fetch()
+	c, err := r.fetch(ctx, s, found)
+	if !errors.Is(err, errOwn) {
+		e.content, e.err, e.fetched = c, err, true
+	}
+	return c, err
 }
 
 func (r *Resolver) fetch(ctx context.Context, s Source, found *Resolution) (c Content, err error) {
+	ctx, end := r.meters.Of(registrationOf(ctx)).Start(ctx)
+	defer end()
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("not fetched within %s", r.timeout))
 	defer cancel()
 	switch {
@@ -76,6 +81,9 @@ func (r *Resolver) fetch(ctx context.Context, s Source, found *Resolution) (c Co
 	}
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
+	}
+	if err != nil && (ctx.Err() != nil || errors.Is(err, meter.ErrExceeded)) {
+		err = &ownError{err}
 	}
 	return c, err
 }
@@ -119,7 +127,7 @@ func (r *Resolver) artifact(ctx context.Context, s Source, found *Resolution) (c
 		return c, err
 	}
 	checked := content.NewVerifyReader(body, layer)
-	if err := unpack(checked, root); err != nil {
+	if err := unpack(ctx, checked, root); err != nil {
 		return c, fmt.Errorf("layer %s: %w", layer.Digest, err)
 	}
 	if _, err := io.Copy(io.Discard, checked); err != nil {
@@ -172,7 +180,7 @@ func (r *Resolver) newFolder() (*os.Root, error) {
 }
 
 // unpack writes the files of a gzipped tar below root. Links are left out, so that nothing leads out of it.
-func unpack(layer io.Reader, root *os.Root) error {
+func unpack(ctx context.Context, layer io.Reader, root *os.Root) error {
 	zip, err := gzip.NewReader(layer)
 	if err != nil {
 		return err
@@ -201,7 +209,7 @@ func unpack(layer io.Reader, root *os.Root) error {
 		if isDir {
 			err = root.MkdirAll(name, 0o755)
 		} else {
-			err = writeFile(root, name, entries)
+			err = writeFile(ctx, root, name, entries)
 		}
 		if err != nil {
 			return fmt.Errorf("unpack %s: %w", name, err)
@@ -209,7 +217,7 @@ func unpack(layer io.Reader, root *os.Root) error {
 	}
 }
 
-func writeFile(root *os.Root, name string, data io.Reader) error {
+func writeFile(ctx context.Context, root *os.Root, name string, data io.Reader) error {
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -217,6 +225,6 @@ func writeFile(root *os.Root, name string, data io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, data)
+	_, err = io.Copy(meter.Writer(ctx, f), data)
 	return errors.Join(err, f.Close())
 }

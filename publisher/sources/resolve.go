@@ -13,11 +13,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/Masterminds/semver/v3"
@@ -33,11 +37,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 const (
-	// MaxAtOnce bounds how many sources are asked at the same time: a few servers answer for all of them.
-	MaxAtOnce = 8
 	// maxPlatforms bounds the manifests of one index that are read for their size.
 	maxPlatforms = 64
 	// maxArtifactManifest bounds a manifest or index; registries refuse larger ones.
@@ -80,69 +83,168 @@ type Options struct {
 	OCI oci.Options
 	// Access reaches all servers. Nil means one with nothing of its own.
 	Access *egress.Access
+	// Meters count what is fetched for each registration. Nil means new ones with the default budgets.
+	Meters *meter.Set
 }
 
-// Resolver finds out what sources name, for one publication. Each is asked once, so that all who use a Resolver see the
-// same commit or digest. It may be used by several goroutines; the caller closes it.
+// Resolver finds out what sources name, for one publication. What a source names is asked once, so that all who use a Resolver
+// see the same commit or digest. What one registration has no answer to, for want of time or budget, is asked again for
+// others. It may be used by several goroutines; the caller closes it.
 type Resolver struct {
 	timeout time.Duration
 	mirrors gitrepo.Mirrors
 	oci     oci.Options
 	access  *egress.Access
+	meters  *meter.Set
 
 	mu      sync.Mutex
 	readers []*gitrepo.Reader
-	silent  map[string]bool // hosts that have let the time for one source pass
-	known   map[Source]func() *Resolution
-	fetched map[Source]func() (Content, error)
-	temp    string // of unpacked artifacts; empty until there are any
-	roots   []*os.Root
+	// silent are the registrations that got no connection to an origin. slow counts, for a registration with a space and a
+	// repository or origin, the answers that were not complete in time.
+	silent map[string]map[string]bool
+	slow   map[string]int
+	known  map[Source]*entry
+	temp   string // of unpacked artifacts; empty until there are any
+	roots  []*os.Root
+}
+
+// entry is what is known of one source. Its mutex is held while the source is asked.
+type entry struct {
+	mu     sync.Mutex
+	found  *Resolution
+	failed map[string]*Resolution // by registration: what says nothing about the source for others
+
+	fetched bool
+	content Content
+	err     error
 }
 
 // NewResolver returns a Resolver that has asked nobody yet.
 func NewResolver(opts Options) *Resolver {
 	r := &Resolver{
-		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, access: opts.Access,
-		silent: map[string]bool{}, known: map[Source]func() *Resolution{}, fetched: map[Source]func() (Content, error){},
+		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, access: opts.Access, meters: opts.Meters,
+		silent: map[string]map[string]bool{}, slow: map[string]int{}, known: map[Source]*entry{},
 	}
 	if r.access == nil {
 		r.access = egress.New()
 	}
+	if r.meters == nil {
+		r.meters = meter.NewSet(meter.Budget{})
+	}
 	return r
 }
 
-// All resolves sources, several at a time. The error is ctx's.
-func (r *Resolver) All(ctx context.Context, sources []Source) (map[Source]*Resolution, error) {
-	found := make([]*Resolution, len(sources))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(MaxAtOnce)
-	for i, s := range sources {
+// For returns a context for sources that a registration names; the empty name is the platform's own.
+func For(ctx context.Context, registration string) context.Context {
+	return context.WithValue(ctx, registrationKey{}, registration)
+}
+
+type registrationKey struct{}
+
+func registrationOf(ctx context.Context) string {
+	name, _ := ctx.Value(registrationKey{}).(string)
+	return name
+}
+
+// Bounds on what is asked at the same time.
+const (
+	// MaxAtOnce bounds how many sources are asked at the same time if one registration names all of them.
+	MaxAtOnce = 8
+	// maxRegistrations bounds the registrations for which sources are asked at the same time, and leastAtOnce is how many of each
+	// are: those that do not answer keep only others of their registration waiting.
+	maxRegistrations = 16
+	leastAtOnce      = 2
+	// imagesTime bounds the time for all images of a registration together.
+	imagesTime = 5 * time.Minute
+)
+
+// Found is what sources were resolved to, by the registration that names them.
+type Found map[string]map[Source]*Resolution
+
+// All resolves sources by the registrations that name them, several at a time and of each registration some. The error is
+// ctx's.
+func (r *Resolver) All(ctx context.Context, named map[string][]Source) (Found, error) {
+	return r.all(ctx, named, func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} })
+}
+
+// Images is All for images, with one deadline for those of a registration together. The platform's own have none.
+func (r *Resolver) Images(ctx context.Context, named map[string][]Source) (Found, error) {
+	return r.all(ctx, named, func(ctx context.Context) (context.Context, context.CancelFunc) {
+		if registrationOf(ctx) == "" {
+			return ctx, func() {}
+		}
+		return context.WithTimeoutCause(ctx, imagesTime, fmt.Errorf("the images of registration %q took more than %s together", registrationOf(ctx), imagesTime))
+	})
+}
+
+func (r *Resolver) all(ctx context.Context, named map[string][]Source, bound func(context.Context) (context.Context, context.CancelFunc)) (Found, error) {
+	found := Found{}
+	var mu sync.Mutex
+	var group errgroup.Group
+	group.SetLimit(maxRegistrations)
+	for _, registration := range slices.Sorted(maps.Keys(named)) {
 		group.Go(func() error {
-			found[i] = r.Of(ctx, s)
+			one := r.allOf(ctx, registration, named[registration], max(leastAtOnce, MaxAtOnce/len(named)), bound)
+			mu.Lock()
+			defer mu.Unlock()
+			found[registration] = one
 			return ctx.Err()
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
-	}
-	byName := map[Source]*Resolution{}
-	for i, s := range sources {
-		byName[s] = found[i]
-	}
-	return byName, nil
+	return found, group.Wait()
 }
 
-// Of resolves one source, or returns its earlier resolution.
+func (r *Resolver) allOf(ctx context.Context, registration string, list []Source, atOnce int, bound func(context.Context) (context.Context, context.CancelFunc)) map[Source]*Resolution {
+	ctx, cancel := bound(For(ctx, registration))
+	defer cancel()
+	found := make([]*Resolution, len(list))
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i, s := range list {
+		group.Go(func() error {
+			found[i] = r.Of(ctx, s)
+			return nil
+		})
+	}
+	_ = group.Wait()
+	byName := map[Source]*Resolution{}
+	for i, s := range list {
+		byName[s] = found[i]
+	}
+	return byName
+}
+
+// Of resolves one source for the registration of a context, or returns its earlier resolution.
 func (r *Resolver) Of(ctx context.Context, s Source) *Resolution {
 	s = s.canonical()
-	r.mu.Lock()
-	resolve, ok := r.known[s]
-	if !ok {
-		resolve = sync.OnceValue(func() *Resolution { return r.resolve(ctx, s) })
-		r.known[s] = resolve
+	registration, e := registrationOf(ctx), r.entry(s)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.found != nil {
+		return e.found
 	}
-	r.mu.Unlock()
-	return resolve()
+	if known := e.failed[registration]; known != nil {
+		return known
+	}
+	found := r.resolve(ctx, registration, s)
+	if errors.Is(found.Err, errOwn) {
+		if e.failed == nil {
+			e.failed = map[string]*Resolution{}
+		}
+		e.failed[registration] = found
+	} else {
+		e.found = found
+	}
+	return found
+}
+
+func (r *Resolver) entry(s Source) *entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known[s] == nil {
+		r.known[s] = &entry{}
+	}
+	return r.known[s]
 }
 
 // canonical returns the source by which s is remembered: two ways to write one state of a repository must not be asked for
@@ -178,12 +280,54 @@ func (r *Resolver) Close() error {
 	return errors.Join(errs...)
 }
 
-func (r *Resolver) resolve(ctx context.Context, s Source) *Resolution {
-	if r.isSilent(s.host()) {
-		return &Resolution{Err: fmt.Errorf("%s has not answered before", s.host())}
+// errOwn is wrapped by errors that say nothing about a source for other registrations.
+var errOwn = errors.New("for this registration")
+
+// ownError is such an error; its text is the cause's.
+type ownError struct{ error }
+
+func (e *ownError) Unwrap() []error { return []error{e.error, errOwn} }
+
+// secondTime is the time in which an origin has to be reached to which another registration got no connection.
+const secondTime = 5 * time.Second
+
+func (r *Resolver) resolve(ctx context.Context, registration string, s Source) *Resolution {
+	own := func(err error) *Resolution { return &Resolution{Err: &ownError{err}} }
+	origin := s.origin()
+	ofRepository, ofOrigin := registration+" "+s.URL, registration+" "+origin
+	r.mu.Lock()
+	silent, others := r.silent[origin][registration], len(r.silent[origin]) > 0
+	slow := r.slow[ofRepository] > 0 || r.slow[ofOrigin] >= MaxAtOnce
+	r.mu.Unlock()
+	switch {
+	case silent:
+		return own(fmt.Errorf("%s has not answered before", s.host()))
+	case slow:
+		return own(fmt.Errorf("%s has not answered in time before", s.host()))
 	}
+	m := r.meters.Of(registration)
+	if err := m.Source(); err != nil {
+		return own(err)
+	}
+	ctx, end := m.Start(ctx)
+	defer end()
+	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no complete answer within %s", r.timeout))
 	defer cancel()
+	ctx, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(nil)
+	var connected atomic.Bool
+	connected.Store(!strings.HasPrefix(origin, "http")) // what speaks another protocol does not tell
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }})
+	if others {
+		second := min(secondTime, r.timeout)
+		timer := time.AfterFunc(second, func() {
+			if !connected.Load() {
+				giveUp(fmt.Errorf("no connection within %s, after another registration got none", second))
+			}
+		})
+		defer timer.Stop()
+	}
 	found := new(Resolution)
 	switch {
 	case s.Kind == bundle.ArtifactGit:
@@ -193,20 +337,32 @@ func (r *Resolver) resolve(ctx context.Context, s Source) *Resolution {
 	default:
 		found.Err = r.registry(ctx, s, found)
 	}
-	if found.Err != nil && ctx.Err() != nil {
-		found.Err = context.Cause(ctx)
-		r.mu.Lock()
-		r.silent[s.host()] = true
-		r.mu.Unlock()
+	if found.Err == nil {
+		return found
 	}
-	return found
-}
-
-// isSilent reports whether to ask host would only be to wait once more: a platform may name many of its sources.
-func (r *Resolver) isSilent(host string) bool {
+	var network net.Error
+	ended := ctx.Err() != nil
+	if ended {
+		found.Err = context.Cause(ctx)
+	}
+	late := ended && outer.Err() == nil // by the time for one source
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.silent[host]
+	switch {
+	case !connected.Load() && (late || errors.As(found.Err, &network) && network.Timeout()):
+		if r.silent[origin] == nil {
+			r.silent[origin] = map[string]bool{}
+		}
+		r.silent[origin][registration] = true
+		return own(found.Err)
+	case late:
+		r.slow[ofRepository]++
+		r.slow[ofOrigin]++
+		return own(found.Err)
+	case ended, errors.Is(found.Err, meter.ErrExceeded):
+		return own(found.Err)
+	}
+	return found
 }
 
 // git fetches the commit that s names, since a workload's version is in there.

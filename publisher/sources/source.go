@@ -87,6 +87,21 @@ func (s Source) host() string {
 	return endpoint.Host
 }
 
+// origin is the scheme, host and port that s is asked from, as far as s names them.
+func (s Source) origin() string {
+	if s.Kind != bundle.ArtifactGit && s.Chart == "" { // HOST/REPOSITORY
+		if s.PlainHTTP {
+			return "http://" + s.host()
+		}
+		return "https://" + s.host()
+	}
+	endpoint, err := transport.NewEndpoint(s.URL)
+	if err != nil {
+		return s.URL
+	}
+	return fmt.Sprintf("%s://%s:%d", endpoint.Protocol, endpoint.Host, endpoint.Port)
+}
+
 // Artifact is the line of the list for s.
 func (s Source) Artifact() bundle.Artifact {
 	a := bundle.Artifact{Type: s.Kind, Name: s.Name(), Reference: s.Reference(), Digest: DigestOf(s.Kind, s.Revision)}
