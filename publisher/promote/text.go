@@ -8,6 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
+	"github.com/wherry-dev/wherry/publisher/markdown"
 )
 
 func short(commit string) string { return commit[:min(len(commit), 7)] }
@@ -144,15 +145,15 @@ func (v *visit) text(commit string, verdict gate.Verdict) string {
 	for _, r := range verdict.Rules {
 		result := string(r.Result)
 		if r.Overridden != "" {
-			result += ", overridden by " + code(r.Overridden)
+			result += ", overridden by " + markdown.Code(r.Overridden)
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.Name, result, code(r.Has), code(r.Wants))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", markdown.Text(r.Name), result, markdown.Code(oneLine(r.Has)), markdown.Code(oneLine(r.Wants)))
 	}
 	if n := v.result.Contains(); n != "" {
 		fmt.Fprintf(&b, "\nIt contains %s:\n\n", n)
 	}
 	for _, c := range v.result.Commits {
-		fmt.Fprintf(&b, "- %s %s, %s\n", short(c.ID), code(c.Subject), code(c.Author))
+		fmt.Fprintf(&b, "- %s %s, %s\n", short(c.ID), markdown.Code(oneLine(c.Subject)), markdown.Code(oneLine(c.Author)))
 	}
 	if v.result.More > 0 {
 		fmt.Fprintf(&b, "- and %d more\n", v.result.More)
@@ -165,13 +166,5 @@ func counted(v gate.Verdict) string {
 	if v.CountedBy() == "" {
 		return ""
 	}
-	return ", " + oneLine(v.CountedBy())
-}
-
-func code(text string) string {
-	text = strings.NewReplacer("`", "'", "|", "¦").Replace(oneLine(text))
-	if text == "" || text == "-" {
-		return text
-	}
-	return "`" + text + "`"
+	return ", " + markdown.Text(oneLine(v.CountedBy()))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/markdown"
 )
 
 const (
@@ -26,22 +27,22 @@ type comment struct {
 // Markdown returns a plan as Markdown, for a comment on a pull request.
 func Markdown(d *diff.Difference) []byte {
 	var c comment
-	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(Summary(d)))
+	fmt.Fprintf(&c, "**wherry plan:** %s\n", markdown.Text(Summary(d)))
 	if text := ImpactSummary(d); text != "" {
-		fmt.Fprintf(&c, "\n**Impact:** %s\n", escaped(text))
+		fmt.Fprintf(&c, "\n**Impact:** %s\n", markdown.Text(text))
 	}
 	for _, text := range sharedFiles(d) {
-		fmt.Fprintf(&c, "\n**Not published:** %s\n", escaped(text))
+		fmt.Fprintf(&c, "\n**Not published:** %s\n", markdown.Text(text))
 	}
 	for _, u := range d.Unproved {
-		fmt.Fprintf(&c, "\n**No gate judged:** %s\n", escaped(u.String()))
+		fmt.Fprintf(&c, "\n**No gate judged:** %s\n", markdown.Text(u.String()))
 	}
 	for _, text := range siteCosts(d) {
-		fmt.Fprintf(&c, "\n**Site values:** %s\n", escaped(text))
+		fmt.Fprintf(&c, "\n**Site values:** %s\n", markdown.Text(text))
 	}
 	c.checks(d)
 	for _, r := range d.Renames {
-		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
+		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", markdown.Text(renameText(r)))
 	}
 	c.types(d)
 	c.rings(d)
@@ -50,7 +51,7 @@ func Markdown(d *diff.Difference) []byte {
 	c.failures(d)
 	c.waiting(d)
 	if empty := emptyTypes(d); len(empty) > 0 {
-		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", escaped(show.List(empty, maxNames)))
+		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", markdown.Text(show.List(empty, maxNames)))
 	}
 	if c.left > 0 {
 		fmt.Fprintf(&c, "\n%d more lines are not shown; `wherry plan -o table` shows all.\n", c.left)
@@ -83,8 +84,8 @@ func (c *comment) types(d *diff.Difference) {
 	c.head("", "cluster type", "result", "assignments", "added", "removed", "changed", "failed", "note")
 	for i, ct := range rows {
 		n := ct.Count()
-		c.row(i, code(ct.ClusterType), string(ct.Result), fmt.Sprint(ct.Assignments), fmt.Sprint(n.Added), fmt.Sprint(n.Removed),
-			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), escaped(typeNote(ct)))
+		c.row(i, markdown.Code(ct.ClusterType), string(ct.Result), fmt.Sprint(ct.Assignments), fmt.Sprint(n.Added), fmt.Sprint(n.Removed),
+			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), markdown.Text(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
 		fmt.Fprintf(c, "\n%s more: unchanged.\n", show.Count(same, "cluster type"))
@@ -98,7 +99,7 @@ func (c *comment) rings(d *diff.Difference) {
 			if n == 0 {
 				c.head("**Rings**", "cluster type", "rings", "what becomes of them")
 			}
-			c.row(n, code(ct.ClusterType), escaped(l[0]), escaped(l[1]))
+			c.row(n, markdown.Code(ct.ClusterType), markdown.Text(l[0]), markdown.Text(l[1]))
 			n++
 		}
 	}
@@ -112,7 +113,7 @@ func (c *comment) changes(d *diff.Difference) {
 	c.head("", "", "assignments", "what", "because")
 	n := 0
 	for _, g := range groups {
-		names := escaped(show.List(g.names, maxNames))
+		names := markdown.Text(show.List(g.names, maxNames))
 		for i, l := range g.lines {
 			change := string(g.change)
 			if g.change == diff.ChangeRemoved {
@@ -121,11 +122,11 @@ func (c *comment) changes(d *diff.Difference) {
 			if i > 0 {
 				change, names = "", ""
 			}
-			what := escaped(l.text)
+			what := markdown.Text(l.text)
 			if l.key != "" {
-				what = fmt.Sprintf("%s: %s → %s", code(l.key), code(l.old), code(l.new))
+				what = fmt.Sprintf("%s: %s → %s", markdown.Code(l.key), markdown.Code(l.old), markdown.Code(l.new))
 			}
-			c.row(n, change, names, what, escaped(l.because))
+			c.row(n, change, names, what, markdown.Text(l.because))
 			n++
 		}
 	}
@@ -134,17 +135,17 @@ func (c *comment) changes(d *diff.Difference) {
 func (c *comment) failures(d *diff.Difference) {
 	var rows [][]string
 	for _, u := range slices.Concat(d.Unread, d.Dropping) {
-		rows = append(rows, []string{"registration " + code(u.Registration) + ", which keeps what it has", escaped(strings.TrimSpace(firstLines(u.Error)))})
+		rows = append(rows, []string{"registration " + markdown.Code(u.Registration) + ", which keeps what it has", markdown.Text(strings.TrimSpace(firstLines(u.Error)))})
 	}
 	for _, f := range d.FailedPolicies {
-		rows = append(rows, []string{"policy " + code(f.Policy) + ", whose assignments are kept", escaped(strings.TrimSpace(firstLines(f.Error)))})
+		rows = append(rows, []string{"policy " + markdown.Code(f.Policy) + ", whose assignments are kept", markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
 	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
-			rows = append(rows, []string{code(ct.ClusterType+"/"+f.Name) + stands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})
+			rows = append(rows, []string{markdown.Code(ct.ClusterType+"/"+f.Name) + stands(f), markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
 		}
 		for _, f := range ct.FailedSites {
-			rows = append(rows, []string{escaped(siteName(ct.ClusterType, f)) + siteStands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})
+			rows = append(rows, []string{markdown.Text(siteName(ct.ClusterType, f)) + siteStands(f), markdown.Text(strings.TrimSpace(firstLines(f.Error)))})
 		}
 	}
 	if len(rows) > 0 {
@@ -161,26 +162,6 @@ func (c *comment) waiting(d *diff.Difference) {
 	}
 	c.head("**No policy selects these deployment targets**", "workspace", "targets")
 	for i, w := range d.Waiting {
-		c.row(i, escaped(workspaceName(w.Workspace)), escaped(show.List(waitingNames(w), maxNames)))
+		c.row(i, markdown.Text(workspaceName(w.Workspace)), markdown.Text(show.List(waitingNames(w), maxNames)))
 	}
-}
-
-// code is foreign text that must come out as it is. It cannot end the code span or the cell.
-func code(s string) string {
-	s = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`).Replace(s)
-	if !strings.Contains(s, "`") {
-		return "`" + s + "`"
-	}
-	fence := "``"
-	for strings.Contains(s, fence) {
-		fence += "`"
-	}
-	return fence + " " + s + " " + fence
-}
-
-// escaped is foreign text in which nothing is a link, a mention or an image.
-func escaped(s string) string {
-	return strings.NewReplacer(
-		"\n", "<br>", "\r", " ", "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "@", "@\u200b", "#", `\#`, "~", `\~`,
-	).Replace(s)
 }
