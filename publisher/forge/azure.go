@@ -117,6 +117,9 @@ type azureComment struct {
 	Content string `json:"content"`
 	Type    string `json:"commentType"`
 	Deleted bool   `json:"isDeleted,omitempty"`
+	Author  *struct {
+		ID string `json:"id"`
+	} `json:"author,omitempty"`
 }
 
 type azureThread struct {
@@ -134,10 +137,25 @@ func (a *azure) comments(ctx context.Context, number int) (found []Comment, err 
 	_, err = a.call(ctx, http.MethodGet, a.path("/pullRequests/%d/threads", number), version(), nil, &list)
 	for _, t := range list.Value {
 		if !t.Deleted && len(t.Comments) > 0 && !t.Comments[0].Deleted && t.Comments[0].Type != "system" {
-			found = append(found, Comment{ID: t.Comments[0].ID, Body: t.Comments[0].Content, thread: t.ID})
+			c := Comment{ID: t.Comments[0].ID, Body: t.Comments[0].Content, thread: t.ID}
+			if t.Comments[0].Author != nil {
+				c.author = t.Comments[0].Author.ID
+			}
+			found = append(found, c)
 		}
 	}
 	return found, err
+}
+
+// account is "Connection Data - Get", which is a preview for ever.
+func (a *azure) account(ctx context.Context) (string, error) {
+	var data struct {
+		User struct {
+			ID string `json:"id"`
+		} `json:"authenticatedUser"`
+	}
+	_, err := a.call(ctx, http.MethodGet, "/_apis/connectionData", url.Values{"api-version": {azureVersion + "-preview"}}, nil, &data)
+	return data.User.ID, err
 }
 
 // addComment is "Pull Request Threads - Create". The thread is closed, so that it does not ask for an answer.

@@ -143,6 +143,32 @@ func TestAChangeRequestIsClosedOnce(t *testing.T) {
 	})
 }
 
+// Whoever may comment can write our marker first, and keep the comment to say something else later.
+func TestAStrangersCommentIsNotOurs(t *testing.T) {
+	for _, app := range []bool{false, true} {
+		each(t, forgetest.Writer, func(t *testing.T, b *bench) {
+			if app {
+				b.OfApp()
+			}
+			b.Commit("work", "a", "1")
+			request, err := b.Open(t.Context(), proposal())
+			require.NoError(t, err)
+			marker := forge.Marker("plan", "dev")
+			b.Edit(request.Number, func(c *forgetest.Change) {
+				c.Comments = append(c.Comments, forgetest.Comment{ID: 500, Body: marker + "\nof a stranger", Author: 666})
+			})
+			for _, text := range []string{"one", "two"} {
+				_, err := b.Comment(t.Context(), request.Number, marker, text)
+				require.NoError(t, err)
+			}
+			comments := b.Changes()[0].Comments
+			require.Len(t, comments, 2)
+			require.Equal(t, marker+"\nof a stranger", comments[0].Body)
+			require.Equal(t, marker+"\ntwo", comments[1].Body)
+		})
+	}
+}
+
 func TestThereIsOneComment(t *testing.T) {
 	each(t, forgetest.Writer, func(t *testing.T, b *bench) {
 		b.Commit("work", "a", "1")

@@ -58,7 +58,8 @@ type Comment struct {
 	ID   int
 	Body string
 
-	thread int // Azure DevOps keeps comments in threads
+	author string // the account, as account returns it
+	thread int    // Azure DevOps keeps comments in threads
 }
 
 // StatusState is the state that a status gives a commit.
@@ -97,6 +98,8 @@ type api interface {
 	label(ctx context.Context, number int, name string) error
 	close(ctx context.Context, number int) error
 	comments(ctx context.Context, number int) ([]Comment, error)
+	// account returns the account that the token is of, as the authors of comments are named.
+	account(ctx context.Context) (string, error)
 	addComment(ctx context.Context, number int, body string) (Comment, error)
 	editComment(ctx context.Context, number int, c Comment, body string) error
 	// status returns the newest status of a context, and an empty one if there is none.
@@ -262,8 +265,9 @@ func (r *Repository) Close(ctx context.Context, number int) error {
 // hold neither line breaks nor "--".
 func Marker(words ...string) string { return "<!-- wherry " + strings.Join(words, " ") + " -->" }
 
-// Comment writes the one comment of a change request that begins with marker: the first such comment is replaced, and one
-// is added if there is none. A body that is too long for the forge is cut, and says so.
+// Comment writes the one comment of a change request that begins with marker: the first such comment of the token's own account is
+// replaced, and one is added if there is none. Whoever may comment can write a marker, so that other accounts' comments are not
+// touched. If the forge does not tell whose the token is, a comment is added. A body that is too long for the forge is cut, and says so.
 func (r *Repository) Comment(ctx context.Context, number int, marker, body string) (comment Comment, err error) {
 	body = cut(marker+"\n"+body, r.limits.comment)
 	err = r.retries.do(ctx, fmt.Sprintf("comment on change request %d", number), func() error {
@@ -271,8 +275,10 @@ func (r *Repository) Comment(ctx context.Context, number int, marker, body strin
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(all, func(c Comment) bool { return firstLine(c.Body) == marker })
+		i, err := r.own(ctx, all, marker)
 		switch {
+		case err != nil:
+			return err
 		case i < 0:
 			comment, err = r.api.addComment(ctx, number, body)
 			return err
@@ -285,6 +291,19 @@ func (r *Repository) Comment(ctx context.Context, number int, marker, body strin
 		return r.api.editComment(ctx, number, all[i], body)
 	})
 	return comment, err
+}
+
+// own returns the index of the first comment with a marker that the token's own account has written; -1 if there is none.
+func (r *Repository) own(ctx context.Context, all []Comment, marker string) (int, error) {
+	marked := func(c Comment) bool { return firstLine(c.Body) == marker }
+	if !slices.ContainsFunc(all, marked) {
+		return -1, nil
+	}
+	account, err := r.api.account(ctx)
+	if errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrNotFound) {
+		return -1, nil
+	}
+	return slices.IndexFunc(all, func(c Comment) bool { return marked(c) && account != "" && c.author == account }), err
 }
 
 func firstLine(text string) string {

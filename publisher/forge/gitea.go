@@ -127,9 +127,16 @@ func (g *gitea) comments(ctx context.Context, number int) (found []Comment, err 
 	var list []issueComment
 	_, err = g.call(ctx, http.MethodGet, g.path("/issues/%d/comments", number), nil, nil, &list)
 	for _, c := range list {
-		found = append(found, Comment{ID: c.ID, Body: c.Body})
+		found = append(found, Comment{ID: c.ID, Body: c.Body, author: c.User.account()})
 	}
 	return found, err
+}
+
+// account is userGetCurrent.
+func (g *gitea) account(ctx context.Context) (string, error) {
+	var own user
+	_, err := g.call(ctx, http.MethodGet, "/user", nil, nil, &own)
+	return own.account(), err
 }
 
 // addComment is issueCreateComment.

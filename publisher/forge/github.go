@@ -110,6 +110,43 @@ func (g *github) label(ctx context.Context, number int, name string) error {
 type issueComment struct {
 	ID   int    `json:"id"`
 	Body string `json:"body"`
+	// User is the author at GitHub and Gitea, Author at GitLab.
+	User   user `json:"user"`
+	Author user `json:"author"`
+}
+
+// user is an account. A login may be given to another account later, and an id is not.
+type user struct {
+	ID    int    `json:"id"`
+	Login string `json:"login"`
+}
+
+func (u user) account() string {
+	if u.ID == 0 {
+		return ""
+	}
+	return strconv.Itoa(u.ID)
+}
+
+// account is "Get the authenticated user". Tokens of an app, such as those of GitHub Actions, have no user; GraphQL's viewer is
+// their bot.
+func (g *github) account(ctx context.Context) (string, error) {
+	var own user
+	_, err := g.call(ctx, http.MethodGet, "/user", nil, nil, &own)
+	if !errors.Is(err, ErrForbidden) && !errors.Is(err, ErrNotFound) {
+		return own.account(), err
+	}
+	graph := *g.client
+	graph.place.API = strings.TrimSuffix(graph.place.API, "/v3")
+	var answer struct {
+		Data struct {
+			Viewer struct {
+				ID int `json:"databaseId"`
+			} `json:"viewer"`
+		} `json:"data"`
+	}
+	_, err = graph.call(ctx, http.MethodPost, "/graphql", nil, map[string]string{"query": "{viewer{databaseId}}"}, &answer)
+	return user{ID: answer.Data.Viewer.ID}.account(), err
 }
 
 // close is "Update a pull request" with state.
@@ -126,7 +163,7 @@ func (g *github) comments(ctx context.Context, number int) (found []Comment, err
 		var list []issueComment
 		_, err := g.call(ctx, http.MethodGet, g.path("/issues/%d/comments", number), query, nil, &list)
 		for _, c := range list {
-			found = append(found, Comment{ID: c.ID, Body: c.Body})
+			found = append(found, Comment{ID: c.ID, Body: c.Body, author: c.User.account()})
 		}
 		return len(list) == perPage, err
 	})

@@ -112,12 +112,19 @@ func (g *gitlab) comments(ctx context.Context, number int) (found []Comment, err
 		_, err := g.call(ctx, http.MethodGet, g.path("/merge_requests/%d/notes", number), query, nil, &list)
 		for _, c := range list {
 			if !c.System {
-				found = append(found, Comment{ID: c.ID, Body: c.Body})
+				found = append(found, Comment{ID: c.ID, Body: c.Body, author: c.Author.account()})
 			}
 		}
 		return len(list) == perPage, err
 	})
 	return found, err
+}
+
+// account is "Get the current user".
+func (g *gitlab) account(ctx context.Context) (string, error) {
+	var own user
+	_, err := g.call(ctx, http.MethodGet, "/user", nil, nil, &own)
+	return own.account(), err
 }
 
 // addComment is "Create new merge request note".

@@ -16,6 +16,9 @@ func (s *Server) azure(mux *http.ServeMux) {
 	const repository = " /{project}/_apis/git/repositories/{repositoryId}"
 	const own = "api-version!"
 	s.serve(mux, "/org", []route{
+		{pattern: "GET /_apis/connectionData", query: own, do: func(*call) answer {
+			return answer{http.StatusOK, map[string]any{"authenticatedUser": map[string]any{"id": fmt.Sprint("account-", Robot)}}}
+		}},
 		{pattern: "GET" + repository + "/pullrequests", query: own + " searchCriteria.sourceRefName searchCriteria.targetRefName searchCriteria.status $top $skip", do: azureOnly(func(c *call) answer {
 			q := c.URL.Query()
 			found := s.list(func(change *Change) bool {
@@ -80,9 +83,9 @@ func (s *Server) azure(mux *http.ServeMux) {
 			if change == nil {
 				return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
 			}
-			all := []any{thread(0, "system", "Ann joined as a reviewer")}
+			all := []any{thread(0, "system", "Ann joined as a reviewer", 0)}
 			for _, comment := range change.Comments {
-				all = append(all, thread(comment.ID, "text", comment.Body))
+				all = append(all, thread(comment.ID, "text", comment.Body, comment.Author))
 			}
 			return answer{http.StatusOK, values(all)}
 		})},
@@ -95,7 +98,7 @@ func (s *Server) azure(mux *http.ServeMux) {
 			first, _ := comments[0].(map[string]any)
 			text, _ := first["content"].(string)
 			comment := s.comment(change, text)
-			return answer{http.StatusOK, thread(comment.ID, "text", comment.Body)}
+			return answer{http.StatusOK, thread(comment.ID, "text", comment.Body, comment.Author)}
 		})},
 		{pattern: "PATCH" + repository + "/pullRequests/{pullRequestId}/threads/{threadId}/comments/{commentId}", writes: true, query: own, body: "content!", do: azureOnly(func(c *call) answer {
 			comment, found := s.editComment(c.PathValue("threadId"), c.text("content"))
@@ -150,9 +153,9 @@ func azureOnly(do func(*call) answer) func(*call) answer {
 
 func values(all []any) map[string]any { return map[string]any{"value": all, "count": len(all)} }
 
-func thread(id int, kind, text string) map[string]any {
+func thread(id int, kind, text string, author int) map[string]any {
 	return map[string]any{"id": id, "status": "closed", "comments": []any{
-		map[string]any{"id": 1, "parentCommentId": 0, "content": text, "commentType": kind},
+		map[string]any{"id": 1, "parentCommentId": 0, "content": text, "commentType": kind, "author": map[string]any{"id": fmt.Sprint("account-", author)}},
 	}}
 }
 

@@ -57,7 +57,12 @@ type Change struct {
 type Comment struct {
 	ID   int
 	Body string
+	// Author is the id of the account; zero is a stranger's. Robot is that of Writer and Reader.
+	Author int
 }
+
+// Robot is the account of the tokens.
+const Robot = 7
 
 // Status is a status of a commit, in the forge's own words.
 type Status struct{ Context, State, Description, URL string }
@@ -95,7 +100,11 @@ type Server struct {
 	heads    map[string]string // commits of the branches, as this call sees them
 	calls    []string
 	nextID   int
+	app      bool // the tokens are those of an app
 }
+
+// OfApp makes the tokens those of a GitHub App, which have no user.
+func (s *Server) OfApp() { s.app = true }
 
 // New starts a forge of a kind: github, gitlab, gitea or azure. Its repository has a branch dev with one file.
 func New(t *testing.T, kind string) *Server {
@@ -526,7 +535,7 @@ func (s *Server) list(keep func(*Change) bool) []*Change {
 
 func (s *Server) comment(c *Change, body string) Comment {
 	s.nextID++
-	comment := Comment{ID: s.nextID, Body: body}
+	comment := Comment{ID: s.nextID, Body: body, Author: Robot}
 	c.Comments = append(c.Comments, comment)
 	return comment
 }

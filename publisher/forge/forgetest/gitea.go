@@ -39,6 +39,7 @@ func (s *Server) gitea(mux *http.ServeMux) {
 			}
 			return answer{http.StatusOK, []any{}}
 		})},
+		{pattern: "GET /user", do: s.user},
 		{pattern: "GET /repos/{owner}/{repo}/issues/{index}/comments", query: "since before", do: ours(s.issueComments("index"))},
 		{pattern: "POST /repos/{owner}/{repo}/issues/{index}/comments", writes: true, body: "body!", do: ours(s.addIssueComment("index"))},
 		{pattern: "PATCH /repos/{owner}/{repo}/issues/comments/{id}", writes: true, body: "body!", do: ours(s.editIssueComment("id"))},

@@ -8,6 +8,9 @@ import (
 
 // github is what of GitHub Enterprise Server's REST API is needed: "Pulls", "Issues: comments and labels", "Commit statuses".
 func (s *Server) github(mux *http.ServeMux) {
+	s.serve(mux, "/api", []route{{pattern: "POST /graphql", body: "query!", do: func(*call) answer {
+		return answer{http.StatusOK, map[string]any{"data": map[string]any{"viewer": map[string]any{"databaseId": Robot}}}}
+	}}})
 	s.serve(mux, "/api/v3", []route{
 		{pattern: "GET /repos/{owner}/{repo}/pulls", query: "state head base sort direction per_page page", do: ours(func(c *call) answer {
 			q := c.URL.Query()
@@ -34,6 +37,12 @@ func (s *Server) github(mux *http.ServeMux) {
 			}
 			return answer{http.StatusOK, []any{}}
 		})},
+		{pattern: "GET /user", do: func(c *call) answer {
+			if s.app {
+				return s.refuse(http.StatusForbidden, "Resource not accessible by integration")
+			}
+			return s.user(c)
+		}},
 		{pattern: "GET /repos/{owner}/{repo}/issues/{issue_number}/comments", query: "per_page page since", do: ours(s.issueComments("issue_number"))},
 		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/comments", writes: true, body: "body!", do: ours(s.addIssueComment("issue_number"))},
 		{pattern: "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}", writes: true, body: "body!", do: ours(s.editIssueComment("comment_id"))},
@@ -155,6 +164,11 @@ func (c *call) edit(change *Change, body, state, closed string) {
 	}
 }
 
+func account(id int) map[string]any { return map[string]any{"id": id, "login": fmt.Sprint("user-", id)} }
+
+// user answers with the account of a token.
+func (s *Server) user(*call) answer { return answer{http.StatusOK, account(Robot)} }
+
 func (s *Server) issueComments(name string) func(c *call) answer {
 	return func(c *call) answer {
 		change := c.change(name)
@@ -163,7 +177,7 @@ func (s *Server) issueComments(name string) func(c *call) answer {
 		}
 		all := []any{}
 		for _, comment := range change.Comments {
-			all = append(all, map[string]any{"id": comment.ID, "body": comment.Body})
+			all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "user": account(comment.Author)})
 		}
 		if s.kind == "gitea" {
 			return answer{http.StatusOK, all}

@@ -63,10 +63,11 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 			}
 			all := []any{map[string]any{"id": 0, "body": "changed the title", "system": true}}
 			for _, comment := range change.Comments {
-				all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "system": false})
+				all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "system": false, "author": account(comment.Author)})
 			}
 			return answer{http.StatusOK, c.page(all, "per_page")}
 		})},
+		{pattern: "GET /user", do: s.user},
 		{pattern: "POST /projects/{id}/merge_requests/{merge_request_iid}/notes", writes: true, body: "body! internal", do: project(s.addIssueComment("merge_request_iid"))},
 		{pattern: "PUT /projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}", writes: true, body: "body!", do: project(s.editIssueComment("note_id"))},
 		{pattern: "GET /projects/{id}/repository/commits/{sha}/statuses", query: "ref stage name all per_page page", do: project(func(c *call) answer {
