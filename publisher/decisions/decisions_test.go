@@ -67,6 +67,26 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
+func TestAHubSpeaksForMembersWithKeysOnlyIfTheGroupSaysSo(t *testing.T) {
+	w := newWorld(t)
+	for _, test := range []struct {
+		by   string
+		says bool
+		want string
+	}{
+		{"carla", false, ""},
+		{"ben", true, ""},
+		{"ben", false, `a hub signed it for "ben", who has a key: group "leads" does not say hubSpeaksForKeys: true`},
+	} {
+		w.policy.Gate.Approvals.HubSpeaksForKeys = test.says
+		d := about(bundle.Approve)
+		d.By = test.by
+		judged := w.trust(noon).judge(Found{Envelope: w.write(d, w.hub, noon).Envelope})
+		require.Equal(t, test.want, judged.Why, "%+v", test)
+		require.Equal(t, test.want == "", judged.Valid)
+	}
+}
+
 func (w *world) trust(now time.Time) Trust {
 	return Trust{Platform: "coffee", Policy: w.policy, Releases: w.releaseSigners, Now: now}
 }
@@ -110,6 +130,7 @@ func said(all []gate.Decided) (texts []string) {
 
 func TestWhoDecidedWhatCounts(t *testing.T) {
 	w := newWorld(t)
+	w.policy.Gate.Approvals.HubSpeaksForKeys = true
 	by := func(d bundle.Decision, name string) bundle.Decision { d.By = name; return d }
 	done := w.write(about(bundle.Approve), w.anna, noon)
 	require.Equal(t, releases.OutcomePublished, done.Result)

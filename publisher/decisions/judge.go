@@ -194,6 +194,8 @@ func (t Trust) member(d bundle.Decision, keyID string, envelope []byte) (name, w
 	}
 	public, name := people.of(keyID, d.By)
 	switch {
+	case public == nil && d.By != "" && people.isHub(keyID) && people.hasMember(d.By):
+		return "", fmt.Sprintf("a hub signed it for %q, who has a key: %s does not say hubSpeaksForKeys: true", d.By, people.who)
 	case public == nil && d.By != "" && people.isHub(keyID):
 		return "", fmt.Sprintf("a hub signed it for %q, who is not in %s", d.By, people.who)
 	case public == nil:
@@ -232,7 +234,7 @@ func (t Trust) deciders(d bundle.Decision) deciders {
 	all := deciders{who: "the release keys or a group of the policy", groups: slices.Clone(t.Policy.Groups)}
 	for _, a := range []promotion.Approvals{t.Policy.Gate.Approvals, t.Policy.Gate.Override, t.Policy.RingGate.Approvals, t.Policy.RingGate.Override} {
 		if len(a.Members)+len(a.Hubs) > 0 {
-			all.groups = append(all.groups, promotion.Group{Name: a.Group, Members: a.Members, Hubs: a.Hubs})
+			all.groups = append(all.groups, a.Of())
 		}
 	}
 	for _, key := range t.Releases.Keys {
@@ -255,7 +257,7 @@ func decidersOf(a promotion.Approvals) deciders {
 	if a.Required == 0 {
 		return deciders{}
 	}
-	return deciders{who: fmt.Sprintf("group %q", a.Group), groups: []promotion.Group{{Name: a.Group, Members: a.Members, Hubs: a.Hubs}}}
+	return deciders{who: fmt.Sprintf("group %q", a.Group), groups: []promotion.Group{a.Of()}}
 }
 
 // of returns the key with that id and the person for whom it speaks: its owner, or for a hub's key the member called by.
@@ -277,12 +279,19 @@ func (p deciders) of(keyID, by string) (crypto.PublicKey, string) {
 			if !hasID(hub, keyID) {
 				continue
 			}
-			if by != "" && slices.ContainsFunc(g.Members, func(m promotion.Member) bool { return m.Name == by }) {
+			if by != "" && g.HubMaySpeakFor(by) {
 				return hub, by
 			}
 		}
 	}
 	return nil, ""
+}
+
+// hasMember reports whether somebody of that name may decide.
+func (p deciders) hasMember(name string) bool {
+	return slices.ContainsFunc(p.groups, func(g promotion.Group) bool {
+		return slices.ContainsFunc(g.Members, func(m promotion.Member) bool { return m.Name == name })
+	})
 }
 
 // isHub reports whether the key with that id is a hub's.

@@ -39,7 +39,7 @@ func (j judge) newestOf(group promotion.Approvals, actions ...bundle.Action) []D
 }
 
 // mayDecide reports whether a decision is that of a member of the group: by the member's key, or for the member's name by a
-// key of a hub that the group believes.
+// key of a hub that the group believes. A hub does not speak for members with keys, unless the group says so.
 func mayDecide(group promotion.Approvals, d Decided) bool {
 	i := slices.IndexFunc(group.Members, func(m promotion.Member) bool { return m.Name == d.Member })
 	if i < 0 || d.Member == "" {
@@ -48,7 +48,7 @@ func mayDecide(group promotion.Approvals, d Decided) bool {
 	if key := group.Members[i].Key; key != nil && isKey(key, d.KeyID) {
 		return true
 	}
-	return d.By == d.Member && slices.ContainsFunc(group.Hubs, func(key crypto.PublicKey) bool { return isKey(key, d.KeyID) })
+	return d.By == d.Member && group.Of().HubMaySpeakFor(d.Member) && slices.ContainsFunc(group.Hubs, func(key crypto.PublicKey) bool { return isKey(key, d.KeyID) })
 }
 
 func isKey(key crypto.PublicKey, id string) bool {

@@ -40,9 +40,11 @@ type ApproverGroup struct {
 	Name Text `yaml:"name" schema:"required"`
 	// Members are the people of the group.
 	Members []GroupMember `yaml:"members"`
-	// Hubs are the public keys, in PEM, of hubs that may speak for members by their names.
+	// Hubs are the public keys, in PEM, of hubs that may speak for members without a publicKey by their names.
 	Hubs []Text `yaml:"hubs"`
-	Line Line
+	// HubSpeaksForKeys is true if these hubs may speak for members with a publicKey, too.
+	HubSpeaksForKeys Flag `yaml:"hubSpeaksForKeys"`
+	Line             Line
 }
 
 // GroupMember is a person who may decide about promotions.

@@ -34,6 +34,13 @@ type Group struct {
 	Name    string
 	Members []Member
 	Hubs    []crypto.PublicKey // as those of Approvals
+	// HubSpeaksForKeys is that of Approvals.
+	HubSpeaksForKeys bool
+}
+
+// HubMaySpeakFor reports whether a hub of the group may speak for the member of that name.
+func (g Group) HubMaySpeakFor(name string) bool {
+	return slices.ContainsFunc(g.Members, func(m Member) bool { return m.Name == name && (m.Key == nil || g.HubSpeaksForKeys) })
 }
 
 // Below returns the environment before p's in the chain; empty for the first and without a chain.
@@ -101,6 +108,13 @@ type Approvals struct {
 	Members []Member
 	// Hubs are keys of hubs that may speak for members by their names, which are those of access tokens of role approver.
 	Hubs []crypto.PublicKey
+	// HubSpeaksForKeys is true if hubs may speak for members who have keys, too.
+	HubSpeaksForKeys bool
+}
+
+// Of returns the group of people that is asked.
+func (a Approvals) Of() Group {
+	return Group{Name: a.Group, Members: a.Members, Hubs: a.Hubs, HubSpeaksForKeys: a.HubSpeaksForKeys}
 }
 
 // Member is a person who may decide.

@@ -164,7 +164,9 @@ func (c *call) edit(change *Change, body, state, closed string) {
 	}
 }
 
-func account(id int) map[string]any { return map[string]any{"id": id, "login": fmt.Sprint("user-", id)} }
+func account(id int) map[string]any {
+	return map[string]any{"id": id, "login": fmt.Sprint("user-", id)}
+}
 
 // user answers with the account of a token.
 func (s *Server) user(*call) answer { return answer{http.StatusOK, account(Robot)} }

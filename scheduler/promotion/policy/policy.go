@@ -48,7 +48,7 @@ func Read(o *kinds.PromotionPolicy, environment string, rings []string) promotio
 	r := newReader(o)
 	for _, g := range o.Spec.Groups {
 		read := r.groups[g.Name.Value]
-		p.Groups = append(p.Groups, promotion.Group{Name: read.Group, Members: read.Members, Hubs: read.Hubs})
+		p.Groups = append(p.Groups, read.Of())
 	}
 	written := o.Of(environment)
 	p.ChangeRequest = written.ChangeRequest.Value
@@ -97,7 +97,7 @@ type reader struct {
 func newReader(p *kinds.PromotionPolicy) *reader {
 	r := &reader{policy: p, groups: map[string]promotion.Approvals{}}
 	for _, g := range p.Spec.Groups {
-		read := promotion.Approvals{Group: g.Name.Value}
+		read := promotion.Approvals{Group: g.Name.Value, HubSpeaksForKeys: g.HubSpeaksForKeys.Value}
 		for _, m := range g.Members {
 			key, _ := onePublicKey(m.PublicKey.Value)
 			read.Members = append(read.Members, promotion.Member{Name: m.Name.Value, Key: key})
