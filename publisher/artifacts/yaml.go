@@ -3,7 +3,7 @@ package artifacts
 import (
 	"slices"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // field is the value of a key of a mapping, and so on; nil where there is none.

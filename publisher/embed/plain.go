@@ -10,7 +10,7 @@ import (
 	"path"
 	"slices"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/publisher/artifacts"

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	yamlv2 "gopkg.in/yaml.v2"
-	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"

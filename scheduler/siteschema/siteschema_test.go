@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 	"github.com/mitchellh/hashstructure"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"

@@ -16,8 +16,8 @@ import (
 	"text/template"
 	"text/template/parse"
 
+	"go.yaml.in/yaml/v3"
 	yamlv2 "gopkg.in/yaml.v2"
-	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"

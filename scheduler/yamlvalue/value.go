@@ -10,8 +10,8 @@ import (
 	"reflect"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
 	yamlv2 "gopkg.in/yaml.v2"
-	"gopkg.in/yaml.v3"
 )
 
 // Parse reads a ConfigMap's value as Kalypso does: a text that is a map or a list in YAML 1.1 becomes one,

@@ -42,7 +42,7 @@ type Move struct {
 	From, To string // slash-separated, below the root
 }
 
-// Set is a set of changes below a folder.
+// Set is a set of changes below a folder. An empty Root lets names be any paths, for files that a person names.
 type Set struct {
 	Root    string
 	Changes []Change
@@ -106,6 +106,9 @@ func (s *Set) Apply() (err error) {
 
 // contained returns an error unless all that the set changes is below the root. A repository may hold links.
 func (s *Set) contained() error {
+	if s.Root == "" {
+		return nil
+	}
 	var names []string
 	for _, c := range s.Changes {
 		if !c.same() {

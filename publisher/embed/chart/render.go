@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mitchellh/copystructure"
 	helm "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	"helm.sh/helm/v3/pkg/chartutil"
@@ -119,11 +118,38 @@ func copyOf(values map[string]any) (map[string]any, error) {
 	if values == nil {
 		return map[string]any{}, nil
 	}
-	copied, err := copystructure.Copy(values)
-	if err != nil {
-		return nil, err
+	return deepCopy(values).(map[string]any), nil
+}
+
+// deepCopy returns a copy of a value of YAML, which shares no map and no list with it.
+func deepCopy(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		return copyMap(v)
+	case chartutil.Values:
+		return chartutil.Values(copyMap(v))
+	case []any:
+		if v == nil {
+			return v
+		}
+		all := make([]any, len(v))
+		for i := range v {
+			all[i] = deepCopy(v[i])
+		}
+		return all
 	}
-	return copied.(map[string]any), nil
+	return value
+}
+
+func copyMap(m map[string]any) map[string]any {
+	if m == nil {
+		return nil
+	}
+	all := make(map[string]any, len(m))
+	for key, value := range m {
+		all[key] = deepCopy(value)
+	}
+	return all
 }
 
 // sortDependencies undoes the order of a map, in which Helm's loader leaves them.
@@ -169,15 +195,7 @@ func checkDependencies(c *helm.Chart) error {
 // once renders all templates, with the results of impure calls that varied chooses.
 func (p *composed) once(ctx context.Context, varied func(place string) bool) (map[string]string, *run, error) {
 	top := maps.Clone(p.top)
-	release, err := copystructure.Copy(p.top["Release"])
-	if err != nil {
-		return nil, nil, err
-	}
-	values, err := copystructure.Copy(p.top["Values"])
-	if err != nil {
-		return nil, nil, err
-	}
-	top["Release"], top["Values"] = release, values // templates can change them
+	top["Release"], top["Values"] = deepCopy(p.top["Release"]), deepCopy(p.top["Values"]) // templates can change them
 	r := newRun(ctx, p.opts.MaxBytes, varied)
 	rendered, err := r.render(sources(p.chart, top))
 	return rendered, r, err
