@@ -62,6 +62,20 @@ func render(t *testing.T, opts AgentOptions) manifests {
 	return parse(t, data)
 }
 
+// The usual role names its resources, and lists nothing: whoever has the agent's account cannot read what is no assignment's kind.
+func TestTheUsualRoleReadsNothingElse(t *testing.T) {
+	data, err := os.ReadFile("agent/rbac.yaml")
+	require.NoError(t, err)
+	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		var role rbacv1.ClusterRole
+		require.NoError(t, yaml.Unmarshal(document, &role))
+		for _, rule := range role.Rules {
+			require.NotContains(t, append(rule.APIGroups, rule.Resources...), "*")
+			require.Subset(t, []string{"get", "create", "patch", "update", "delete"}, rule.Verbs)
+		}
+	}
+}
+
 func TestTheEndpointGetsAService(t *testing.T) {
 	opts := options()
 	require.NotContains(t, render(t, opts), "Service")

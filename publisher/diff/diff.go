@@ -117,6 +117,8 @@ type TypeDifference struct {
 	SiteValues *SitesDifference `json:"siteValues,omitempty"`
 	// FailedSites lists the clusters whose site values have a mistake.
 	FailedSites []FailedSite `json:"failedSites,omitempty"`
+	// Lacking lists the rights that agents with the rights for the old release lack; see "wherry install agent --rbac bundle".
+	Lacking []Right `json:"lacking,omitempty"`
 	// Blocked is the reason why the type would not be published.
 	Blocked string `json:"blocked,omitempty"`
 	// Left is true for a type that has left the environment.

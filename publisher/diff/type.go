@@ -112,6 +112,10 @@ func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDiffe
 	slices.SortFunc(d.Changes, func(a, b AssignmentDifference) int { return strings.Compare(a.Name, b.Name) })
 	if result != StandingNew && !old.namesOnly {
 		d.SiteValues = SitesBetween(old.Sites, now.Sites)
+		var err error
+		if d.Lacking, err = lacking(now.Rendered, d.Changes, old); err != nil {
+			return d, err
+		}
 	}
 	if (len(d.Changes) > 0 || d.SiteValues != nil) && d.Result == StandingUnchanged {
 		d.Result = StandingChanged

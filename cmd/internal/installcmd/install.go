@@ -98,6 +98,9 @@ itself when it first starts. Delete the Secret afterwards.
 				}
 				data = slices.Concat(data, []byte("---\n"), roles)
 			}
+			if permissions.mode == rbacUsual {
+				cmd.PrintErrln(usualNote)
+			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
 		},
@@ -117,6 +120,9 @@ itself when it first starts. Delete the Secret afterwards.
 	_ = cmd.Flags().MarkHidden("print") // of earlier versions
 	return cmd
 }
+
+// usualNote says what --rbac bundle would save.
+const usualNote = `note: the agent may read, change and delete the usual kinds in all namespaces, Secrets among them; --rbac bundle prints Roles for the kinds and namespaces of the newest bundle, and no more`
 
 // usualFlags are the settings of an agent that most sites give.
 var usualFlags = []string{"cluster-name", "cluster-type", "enroll-token-file", "environment", "hub", "hub-key", "key", "platform", "registry", "ring", "trust"}

@@ -120,6 +120,27 @@ func siteCosts(d *diff.Difference) []string {
 	return all
 }
 
+// lackingRights names the kinds and namespaces that agents with the rights for the last release lack.
+func lackingRights(d *diff.Difference) []string {
+	var all []string
+	for _, ct := range d.ClusterTypes {
+		var names []string
+		for _, r := range ct.Lacking {
+			whole := diff.Right{Kind: "Namespace", Namespace: r.Namespace}
+			switch {
+			case r == whole:
+				names = append(names, "namespace "+r.Namespace)
+			case !slices.Contains(ct.Lacking, whole):
+				names = append(names, r.String())
+			}
+		}
+		if len(names) > 0 {
+			all = append(all, fmt.Sprintf(`agents of %s with --rbac bundle lack permissions, which "wherry install agent" prints: %s`, ct.ClusterType, show.List(names, maxNames)))
+		}
+	}
+	return all
+}
+
 func linesOf(a diff.AssignmentDifference) []line {
 	var lines []line
 	if a.Change != diff.ChangeChanged {

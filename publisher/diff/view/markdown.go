@@ -40,6 +40,9 @@ func Markdown(d *diff.Difference) []byte {
 	for _, text := range siteCosts(d) {
 		fmt.Fprintf(&c, "\n**Site values:** %s\n", markdown.Text(text))
 	}
+	for _, text := range lackingRights(d) {
+		fmt.Fprintf(&c, "\n**Permissions:** %s\n", markdown.Text(text))
+	}
 	c.checks(d)
 	for _, r := range d.Renames {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", markdown.Text(renameText(r)))

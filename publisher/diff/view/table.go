@@ -61,7 +61,7 @@ func Table(w io.Writer, d *diff.Difference) error {
 		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", show.Line(show.List(empty, maxNames)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", show.Line(Summary(d)))
-	for _, text := range slices.Concat(sharedFiles(d), siteCosts(d)) {
+	for _, text := range slices.Concat(sharedFiles(d), siteCosts(d), lackingRights(d)) {
 		fmt.Fprintf(&b, "%s: %s\n", show.Line(d.Environment), show.Line(text))
 	}
 	if text := ImpactSummary(d); text != "" {
