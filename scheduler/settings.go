@@ -107,6 +107,21 @@ func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
 	return a.Value, nil
 }
 
+// AnnotationMistakes returns an error for each annotation of an object, below wherry.dev/, that has a value which its fixed set
+// lacks. Rendering finds the same for what is assigned.
+func AnnotationMistakes(o *kinds.Common) []finding.Finding {
+	names, _ := kinds.AnnotationsOf(o.Kind)
+	var found []finding.Finding
+	for _, key := range sortedKeys(o.Metadata.Annotations) {
+		_, name, ours := strings.Cut(key, kinds.AnnotationPrefix)
+		allowed := kinds.KnownAnnotations[name].Values
+		if v := o.Metadata.Annotations[key]; ours && slices.Contains(names, name) && len(allowed) > 0 && !slices.Contains(allowed, v.Value) {
+			found = append(found, finding.New(finding.CodeAnnotationValue, o.Position(v.Line), hintOf(v.Value, allowed), "annotation %s: unknown value %q", key, v.Value))
+		}
+	}
+	return found
+}
+
 // ValidityAnnotation is the annotation of a ClusterType with the validity of its releases; see ParseValidity.
 const ValidityAnnotation = kinds.AnnotationPrefix + "valid-for"
 
@@ -122,7 +137,7 @@ func checkPin(ct *kinds.ClusterType) error {
 	if !ok || v.Value == PinCommit {
 		return nil
 	}
-	return finding.Errorf("", ct.Position(v.Line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
+	return finding.Errorf(finding.CodeAnnotationValue, ct.Position(v.Line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
 }
 
 // hintOf returns a hint for a value that is not allowed.

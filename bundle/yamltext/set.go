@@ -37,6 +37,42 @@ func (f *File) Set(document int, path Path, value string, raw bool) ([]byte, err
 	return data, expected(data, e.want)
 }
 
+// Append returns the text with one more item in a list of a document, which is YAML of one line. A list that is missing is made.
+func (f *File) Append(document int, path Path, value string) ([]byte, error) {
+	list := f.Find(document, path)
+	if list == nil || list.ShortTag() == "!!null" {
+		return f.Set(document, path, "["+value+"]", true)
+	}
+	if list.Kind != yaml.SequenceNode || len(list.Content) == 0 || list.Anchor != "" {
+		return nil, hard(list, "%s is no list that an item can be added to", path)
+	}
+	one, err := Parse([]byte("- " + value))
+	if err != nil || len(one.Documents) != 1 || len(one.Documents[0].Content) != 1 || strings.ContainsAny(value, "\r\n") {
+		return nil, &HardError{Text: "the value is not YAML of one line"}
+	}
+	want, copies := f.clone()
+	copies[list].Content = append(copies[list].Content, one.Documents[0].Content[0])
+	last := list.Content[len(list.Content)-1]
+	end, err := f.end(last, list.Column-1)
+	if err != nil {
+		return nil, err
+	}
+	s := splice{end, end, ", " + value}
+	if list.Style&yaml.FlowStyle == 0 {
+		line := f.lineOf(end)
+		to := f.nextLine(line)
+		s = splice{to, to, strings.Repeat(" ", list.Column-1) + "- " + value + f.newline}
+		if to == f.lineEnd(line) { // the file ends without a line break
+			s.text = f.newline + strings.TrimSuffix(s.text, f.newline)
+		}
+	}
+	data, err := f.splice([]splice{s})
+	if err != nil {
+		return nil, err
+	}
+	return data, expected(data, want)
+}
+
 // setting is one Set.
 type setting struct {
 	file   *File

@@ -188,7 +188,7 @@ func (w *world) asks() (args []string) {
 }
 
 func (w *world) promote(to string) []string {
-	return append([]string{"promote", w.platform, "--to", to}, w.asks()...)
+	return append([]string{"promote", w.platform, "-e", to}, w.asks()...)
 }
 
 func (w *world) gate(what, environment string) []string {

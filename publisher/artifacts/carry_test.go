@@ -43,7 +43,7 @@ func TestWhatCannotBeCarriedFailsAlone(t *testing.T) {
 		{"an image that will be embedded", embedded(with("images", pod("nginx:1"))), false, false, ""},
 		{"images in a branch", with("images", moves), false, true, "the images in git https://git.example/x#main are not known"},
 		{"a commit, with images", with("images", git), false, true, ""},
-		{"a commit, with all", with("all", git), false, true, "git https://git.example/x#master is in no registry, and cannot be carried: use wherry.dev/delivery: embedded"},
+		{"a commit, with all", with("all", git), false, true, "git https://git.example/x#0123456789abcdef0123456789abcdef01234567 is in no registry, and cannot be carried: use wherry.dev/delivery: embedded"},
 		{"a commit that is embedded", embedded(with("all", git)), false, true, ""},
 		{"a chart of a chart repository", with("all", chart), false, true, "chart https://charts.example/db:1.0.0 is in no registry"},
 		{"a chart, with images", with("images", chart), false, true, ""},

@@ -20,7 +20,9 @@ func (s *scanner) gitRepository(o placedObject, spec *yaml.Node) {
 	if n.RefName = text(ref, "name"); n.RefName == "" {
 		if n.Semver = text(ref, "semver"); n.Semver == "" {
 			if n.Tag = text(ref, "tag"); n.Tag == "" {
-				n.Branch = cmp.Or(text(ref, "branch"), "master") // which is Flux's default
+				if n.Branch = text(ref, "branch"); n.Revision == "" {
+					n.Branch = cmp.Or(n.Branch, "master") // which is Flux's default
+				}
 			}
 		}
 	}

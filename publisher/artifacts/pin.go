@@ -190,7 +190,7 @@ func (n need) unwritable(a *scheduler.Assignment, starts map[int][]int) string {
 	switch {
 	case n.unpinnable != "":
 		return n.place + ": " + n.unpinnable
-	case n.file < 0 && n.Kind == bundle.ArtifactGit && mentions(a, n.URL):
+	case n.file < 0 && n.Kind == bundle.ArtifactGit && mentions(a, n.URL) && (n.Revision == "" || !mentions(a, n.Revision)):
 		return fmt.Sprintf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.URL))
 	case n.file >= 0 && n.edit == nil && n.Revision == "":
 		return n.notInPlace()

@@ -232,6 +232,30 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 	})
 }
 
+// A target that names a whole commit is pinned by its author, wherever the files repeat it.
+func TestPinTakesAWholeCommitThatATargetNames(t *testing.T) {
+	s := newSources(t)
+	commit := gittest.CommitFiles(t, s.repo, "main", map[string]string{"a.yaml": "1"})
+	playbook := "- hosts: all\n  tasks:\n  - ansible.builtin.git: {repo: " + s.git + ", version: " + commit + ", dest: /srv}\n"
+	for name, manifests := range map[string]map[string]string{
+		"as a commit":             {"repo": s.git, "commit": commit},
+		"as a commit of a branch": {"repo": s.git, "branch": "main", "commit": commit},
+		"as a branch":             {"repo": s.git, "branch": commit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := rendered(playbook)
+			a.Manifests = manifests
+			ct := pinned(t, sources.Options{}, a)
+			require.Empty(t, ct.Failures)
+			require.Equal(t, playbook, string(ct.Assignments[0].Files[1].Data))
+			require.Len(t, ct.Assignments[0].Pinned, 1)
+		})
+	}
+	t.Run("and Flux asks for no branch", func(t *testing.T) {
+		require.Empty(t, pinned(t, sources.Options{}, rendered(fluxGit(s.git, "commit: "+commit))).Failures)
+	})
+}
+
 func TestPinGivesUpOnServersThatHang(t *testing.T) {
 	t.Parallel()
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))

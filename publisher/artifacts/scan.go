@@ -358,7 +358,11 @@ func (s *scanner) manifests(a *scheduler.Assignment) {
 			src.Tag, src.Revision = cmp.Or(src.Tag, m["tag"]), cmp.Or(src.Revision, m["digest"])
 			add(key, need{Source: src}, err)
 		case gitrepo.IsURL(repo):
-			add(key, need{Source: sources.Source{Kind: bundle.ArtifactGit, URL: repo, Branch: m["branch"], Tag: m["tag"], Revision: m["commit"]}}, nil)
+			src := sources.Source{Kind: bundle.ArtifactGit, URL: repo, Branch: m["branch"], Tag: m["tag"], Revision: m["commit"]}
+			if src.Revision == "" && commitDigits.MatchString(src.Branch) { // git takes a commit in place of a branch's name
+				src.Branch, src.Revision = "", src.Branch
+			}
+			add(key, need{Source: src}, nil)
 		}
 	}
 	for _, key := range []string{"package", "image"} {

@@ -66,6 +66,15 @@ type Platform struct {
 	Environments []Environment
 	Objects      []*Object // by file and line
 	Settings     *File     // nil where there is no SettingsFile
+	// Own is the environment whose branch the folder is a work tree of; empty where environments have no branches.
+	Own string
+	// SharedBranch is the default branch, with what environments share, where Own has another one, and SharedCommit its commit.
+	SharedBranch, SharedCommit string
+	shared                     *Platform // what is there, which is only looked at; may be nil
+
+	branch string // that is checked out; empty outside git
+	// below are the folders of other platforms, which have settings or environments of their own.
+	below []string
 }
 
 // File is a file with objects.
@@ -122,17 +131,60 @@ func Open(ctx context.Context, root string) (*Platform, error) {
 	}
 	defer func() { _ = dir.Close() }()
 	p := &Platform{Root: root}
-	tree := gitrepo.Guard(platform.Ignoring(dir.FS()))
-	if err := fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
+	if err := p.read(ctx, dir.FS()); err != nil {
+		return nil, err
+	}
+	if len(p.below) > 0 && !p.isTop() {
+		return nil, wrong("go to it, or name it with --platform", "%s is no platform; there is one in %s", root, p.display(p.below[0]))
+	}
+	p.index(dir.FS())
+	return p, p.onBranch(ctx)
+}
+
+// read reads the files of a folder or branch.
+func (p *Platform) read(ctx context.Context, files fs.FS) error {
+	tree := gitrepo.Guard(platform.Ignoring(files))
+	return fs.WalkDir(tree, ".", func(name string, e fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		return p.visit(tree, name, e, err)
-	}); err != nil {
-		return nil, err
+	})
+}
+
+// isTop reports whether the folder is that of a platform by what lies in it, and not in folders below.
+func (p *Platform) isTop() bool {
+	return p.Settings != nil || slices.ContainsFunc(p.Files, func(f *File) bool {
+		return path.Dir(f.Name) == environmentsFolder || f.Name == "platform.yaml"
+	})
+}
+
+// onBranch finds the environment whose branch is checked out, and the objects that it shares with others.
+func (p *Platform) onBranch(ctx context.Context) error {
+	r, err := settings.Find(p.Root)
+	if err != nil || r.Clone == nil {
+		return nil // a folder outside git
 	}
-	p.index()
-	return p, nil
+	if p.branch = r.Clone.Branch(); !sameFolder(r.Dir, p.Root) {
+		return nil
+	}
+	own, branch, tree, ok := r.OnBranch()
+	if p.Own = own; !ok || branch == "" {
+		return nil
+	}
+	p.SharedBranch, p.SharedCommit, p.shared = branch, tree.Commit, &Platform{Root: gitrepo.BranchPlace(p.Root, branch, ".")}
+	if err := p.shared.read(ctx, tree.FS); err != nil {
+		return err
+	}
+	p.shared.index(tree.FS)
+	p.shared.Files = slices.DeleteFunc(p.shared.Files, func(f *File) bool { return f.Environment != "" })
+	p.shared.Objects = slices.DeleteFunc(p.shared.Objects, func(o *Object) bool { return o.File.Environment != "" })
+	return nil
+}
+
+func sameFolder(abs, dir string) bool {
+	other, err := filepath.Abs(dir)
+	return err == nil && abs == other
 }
 
 func cause(err error) error {
@@ -147,6 +199,9 @@ const maxFiles = 100_000
 
 func (p *Platform) visit(tree fs.FS, name string, e fs.DirEntry, err error) error {
 	ext := path.Ext(name)
+	if base := path.Base(name); path.Dir(name) != "." && (base == environmentsFolder || base == SettingsFile) {
+		p.below = append(p.below, path.Dir(name))
+	}
 	switch base := path.Base(name); {
 	case err != nil:
 		return err
@@ -173,7 +228,7 @@ func (p *Platform) visit(tree fs.FS, name string, e fs.DirEntry, err error) erro
 }
 
 // index finds the environments and all objects.
-func (p *Platform) index() {
+func (p *Platform) index(tree fs.FS) {
 	for _, f := range p.Files {
 		var err error
 		if f.text, err = yamltext.Parse(f.Data); err != nil || len(f.Data) > files.MaxBytes {
@@ -190,7 +245,7 @@ func (p *Platform) index() {
 		}
 		e := Environment{Name: o.Name, Repo: text(o.node, "spec", "controlPlane", "repo"), Branch: text(o.node, "spec", "controlPlane", "branch"), Object: o}
 		if folder, err := gitrepo.CleanPath(text(o.node, "spec", "controlPlane", "path")); err == nil && folder != "." {
-			if info, err := os.Stat(filepath.Join(p.Root, filepath.FromSlash(folder))); err == nil && info.IsDir() {
+			if info, err := fs.Stat(tree, folder); err == nil && info.IsDir() {
 				e.Folder = folder
 			}
 		}
@@ -263,10 +318,29 @@ func (p *Platform) Names(kind string) []string {
 	return slices.Compact(names)
 }
 
+// All returns the objects of a kind, those of the default branch among them.
+func (p *Platform) All(kind string) []*Object {
+	all := p.Named(kind, "")
+	if p.shared != nil {
+		all = append(all, p.shared.Named(kind, "")...)
+	}
+	return all
+}
+
+// OnOtherBranch reports whether an environment has a branch of its own which is not checked out here.
+func (p *Platform) OnOtherBranch(e Environment) bool {
+	return e.Folder == "" && e.Branch != "" && p.branch != "" && e.Branch != p.branch
+}
+
+// HasBranch reports whether a branch is the one with the platform's folders.
+func (p *Platform) HasBranch(branch string) bool {
+	return branch == p.branch || slices.ContainsFunc(p.Environments, func(e Environment) bool { return e.Folder != "" && e.Branch == branch })
+}
+
 // Visible returns the sorted names of the objects of a kind that an environment has: its own and the shared ones.
 func (p *Platform) Visible(kind, environment string) []string {
 	var names []string
-	for _, o := range p.Named(kind, "") {
+	for _, o := range p.All(kind) {
 		if o.File.Environment == "" || o.File.Environment == environment || environment == "" {
 			names = append(names, o.Name)
 		}
@@ -277,6 +351,9 @@ func (p *Platform) Visible(kind, environment string) []string {
 
 // Environment returns the environment of that name.
 func (p *Platform) Environment(name string) (Environment, error) {
+	if name != "" && name == p.Own {
+		return Environment{Name: name, Branch: p.branch}, nil
+	}
 	var known []string
 	for _, e := range p.Environments {
 		if e.Name == name {

@@ -64,6 +64,20 @@ func (p *Platform) Set(ctx context.Context, o *Object, settings []Setting) (*Pla
 	return plan, p.check(ctx, plan)
 }
 
+// Append returns the plan that adds an item, YAML of one line, to a list of an object. A list that is not there is made.
+func (p *Platform) Append(ctx context.Context, o *Object, list yamltext.Path, value string) (*Plan, error) {
+	if o.inList {
+		return nil, p.inList(o)
+	}
+	data, err := o.File.text.Append(o.document, list, value)
+	if err != nil {
+		return nil, byHand(o.File, err)
+	}
+	plan := &Plan{Edits: []Edit{{placeOf(data, o, Setting{Path: list}), fmt.Sprintf("%s %q: %s", o.Kind, o.Name, list)}}}
+	plan.Changes = []files.Change{{Name: o.File.Name, Before: o.File.Data, After: data}}
+	return plan, p.check(ctx, plan)
+}
+
 // placeOf returns the place of a value that was set, and of the object for one that was removed.
 func placeOf(data []byte, o *Object, s Setting) finding.Position {
 	at := o.Position()

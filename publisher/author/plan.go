@@ -94,7 +94,7 @@ func (p *Platform) check(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	if added := difference(after.load, before.load); len(added) > 0 {
+	if added := append(difference(after.load, before.load), difference(after.unread, before.unread)...); len(added) > 0 {
 		var errs []error
 		for _, f := range added {
 			errs = append(errs, finding.Errorf(f.Code, f.Position, f.Hint, "%s", f.Message))
@@ -122,8 +122,12 @@ func difference(after, before []finding.Finding) []finding.Finding {
 	return added
 }
 
-// mistakes are those of a platform: load keeps it from being read, lint holds findings in it.
-type mistakes struct{ load, lint []finding.Finding }
+// mistakes are those of a platform: load keeps it from being read, unread are fields and annotations without an effect, and lint
+// holds findings in it.
+type mistakes struct{ load, unread, lint []finding.Finding }
+
+// unread are the codes of what somebody writes and nothing reads, most probably because of a typo.
+var unread = []string{finding.CodeUnknownField, finding.CodeUnknownAnnotation, finding.CodeAnnotationValue, finding.CodeSelectorField}
 
 // Mistakes returns what keeps the platform from being loaded.
 func (p *Platform) Mistakes(ctx context.Context) ([]finding.Finding, error) {
@@ -149,7 +153,7 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 	hidden := slices.Sorted(maps.Values(folders))
 	environments := slices.Sorted(maps.Keys(folders))
 	if len(environments) == 0 {
-		environments = []string{""}
+		environments = []string{p.Own}
 	}
 	for _, e := range environments {
 		model := scheduler.NewModel(e)
@@ -162,6 +166,9 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 			errs = append(errs, model.Load(ctx, scheduler.Source{FS: own, Name: p.display(folder)}))
 		}
 		errs = append(errs, model.Load(ctx, scheduler.Source{FS: gitrepo.Guard(tree, hidden...), Name: p.display(".")}))
+		if p.shared != nil {
+			errs = append(errs, model.Load(ctx, scheduler.Source{FS: newMemory(p.shared.contents()), Name: p.shared.Root, Base: scheduler.MainBase}))
+		}
 		if ctx.Err() != nil {
 			return all, ctx.Err()
 		}
@@ -173,6 +180,11 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 			}
 			all.load, ok = append(all.load, found...), ok && err == nil
 		}
+		for _, f := range model.Findings() {
+			if slices.Contains(unread, f.Code) {
+				all.unread = append(all.unread, f)
+			}
+		}
 		if e == "" || !ok {
 			continue
 		}
@@ -181,6 +193,10 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 			return all, err
 		}
 		for _, f := range report.Findings {
+			if slices.Contains(unread, f.Code) {
+				all.unread = append(all.unread, f)
+				continue
+			}
 			if f.Severity() == "error" && f.Code != finding.CodeUnreadSource && f.Code != finding.CodeNoRegistration {
 				all.lint = append(all.lint, f)
 			}

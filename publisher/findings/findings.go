@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -70,10 +71,23 @@ func Collect(ctx context.Context, from []platform.Source, opts Options) (*Result
 		cache: opts.Cache, afterLoad: opts.AfterLoad, oci: opts.OCI, result: &Result{platform: from[0].Platform, Environments: []string{}, Findings: []Finding{}},
 		known: map[string]int{}, unused: map[string]int{},
 	}
+	read := 0
+	var failed error
 	for _, e := range environments {
-		if err := c.environment(ctx, e); err != nil {
+		err := c.environment(ctx, e)
+		var source *platform.SourceError
+		switch {
+		case err == nil:
+			read++
+		case !errors.As(err, &source) || len(environments) == 1:
 			return nil, err
+		default: // such as a branch that was not fetched: the others are looked at all the same
+			failed = cmp.Or(failed, err)
+			c.unreadEnvironment(e, source)
 		}
+	}
+	if read == 0 && failed != nil {
+		return nil, failed
 	}
 	if all {
 		c.promotions()
@@ -148,6 +162,16 @@ func (c *collector) environment(ctx context.Context, o platform.Source) error {
 		}
 	}
 	return nil
+}
+
+// unreadEnvironment adds the error of an environment that cannot be read.
+func (c *collector) unreadEnvironment(e platform.Source, err *platform.SourceError) {
+	c.result.Incomplete = true
+	f := finding.Finding{Code: finding.CodeUnreadSource, Position: err.At, Message: fmt.Sprintf("environment %q: %s", e.Environment, unplaced(err))}
+	if !err.Unreachable {
+		f.Hint = `fetch the branch with "git fetch", or correct the Environment object`
+	}
+	c.add(e.Environment, []finding.Finding{f})
 }
 
 // unread replaces the findings that follow from an unreadable source of an app team by the errors of that source.

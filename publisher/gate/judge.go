@@ -109,7 +109,7 @@ func (j judge) toPublish() string {
 	if j.Ring != "" {
 		return "publish " + j.from()
 	}
-	return fmt.Sprintf("publish %s: wherry promote --to %s", j.from(), j.from())
+	return fmt.Sprintf("publish %s: wherry promote -e %s", j.from(), j.from())
 }
 
 func (j judge) complete() Rule {
@@ -299,7 +299,7 @@ func (j judge) removals() Rule {
 		return pass(RuleRemovals, nothing, nothing)
 	}
 	return unless(len(r.Over) == 0 || r.Allowed, Wait, RuleRemovals, listed(len(r.Over), r.Over), "no more than maxRemoved of the platform",
-		fmt.Sprintf("agree to it: wherry promote --to %s --allow-removals", j.Policy.Environment))
+		fmt.Sprintf("agree to it: wherry promote -e %s --allow-removals", j.Policy.Environment))
 }
 
 // atLeast returns the smallest number of all that is a share of percent.

@@ -163,7 +163,7 @@ func TestEachRule(t *testing.T) {
 	}{
 		{"published", "a record has the commit", none, P, "record of 2026-11-21T12:00:00Z", "a record of stage with the commit", ""},
 		{"published", "no record has it", func(q *q) { q.Candidate = nil }, W, "no record of 3f2a9c1", "a record of stage with the commit", "publish 3f2a9c1 in stage"},
-		{"published", "nothing was ever published", func(q *q) { q.Candidate, q.Commit = nil, "" }, W, "no record", "a record of stage with the commit", "publish stage: wherry promote --to stage"},
+		{"published", "nothing was ever published", func(q *q) { q.Candidate, q.Commit = nil, "" }, W, "no record", "a record of stage with the commit", "publish stage: wherry promote -e stage"},
 		{"published", "the record has another", func(q *q) { q.Candidate.BaseCommit = "aaaaaaaa" }, F, "a record of aaaaaaa", "a record of stage with the commit", "ask for aaaaaaa, or publish 3f2a9c1 in stage"},
 		{"published", "the platform has no base", func(q *q) { q.Candidate.BaseCommit = "" }, F, "a record without a commit of the base", "a record of stage with the commit", "publish stage from a base in git"},
 
@@ -271,7 +271,7 @@ func TestEachRule(t *testing.T) {
 
 		{"removals", "nobody looked", none, P, "-", "-", ""},
 		{"removals", "few", func(q *q) { q.Removals = &gate.Removals{} }, P, "0", "no more than maxRemoved of the platform", ""},
-		{"removals", "many", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}} }, W, "1: edge", "no more than maxRemoved of the platform", "agree to it: wherry promote --to prod --allow-removals"},
+		{"removals", "many", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}} }, W, "1: edge", "no more than maxRemoved of the platform", "agree to it: wherry promote -e prod --allow-removals"},
 		{"removals", "many, and somebody agrees", func(q *q) { q.Removals = &gate.Removals{Over: []string{"edge"}, Allowed: true} }, P, "1: edge", "no more than maxRemoved of the platform", ""},
 
 		{"undone", "nothing was", none, P, "not undone", "-", ""},

@@ -71,7 +71,7 @@ func (v *visit) proposed(ctx context.Context, commit string, p outgit.Proposal) 
 		v.result.Request = nil
 		return true, nil
 	case outgit.Declined:
-		v.hold(fmt.Sprintf("change request %d for %s was closed", request.Number, short(commit)), "promote another commit, or propose it again: wherry promote --to "+v.result.Environment+" --again")
+		v.hold(fmt.Sprintf("change request %d for %s was closed", request.Number, short(commit)), "promote another commit, or propose it again: wherry promote -e "+v.result.Environment+" --again")
 		return false, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, request.URL)
 	}
 	v.result.State, v.result.Reason = Proposed, fmt.Sprintf("change request %d is open: %s", request.Number, request.URL)

@@ -168,7 +168,7 @@ func (v *visit) candidate(ctx context.Context, h *history) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", below, err)
 	case r == nil:
-		v.wait(below+" has not been published", "wherry promote --to "+below)
+		v.wait(below+" has not been published", "wherry promote -e "+below)
 	case r.BaseCommit == "":
 		v.hold(below+" was published without a commit of the base", "publish it from a base in git")
 	default:
@@ -186,7 +186,7 @@ func (v *visit) compare(ctx context.Context, h *history, commit string) error {
 	if v.result.Older = older; older && v.options.Commit == "" {
 		v.result.State = Ahead
 		v.result.Reason = fmt.Sprintf("has %s, which is newer than %s of %s", short(v.base.Commit), short(commit), v.result.From)
-		v.result.Hint = fmt.Sprintf("to take it back: wherry promote --to %s --commit %s", v.result.Environment, short(commit))
+		v.result.Hint = fmt.Sprintf("to take it back: wherry promote -e %s --commit %s", v.result.Environment, short(commit))
 		return nil
 	}
 	if older {
@@ -236,7 +236,7 @@ func (v *visit) paused(ctx context.Context, commit string) error {
 	if v.pause.Reason != "" {
 		reason += ": " + v.pause.Reason
 	}
-	v.wait(oneLine(reason), fmt.Sprintf("wherry rollout resume --environment %s; or promote by hand with --to %s --paused-too", v.result.Environment, v.result.Environment))
+	v.wait(oneLine(reason), fmt.Sprintf("wherry rollout resume --environment %s; or promote by hand with -e %s --paused-too", v.result.Environment, v.result.Environment))
 	return v.setStatus(ctx, commit, forge.Pending, v.result.Reason, "")
 }
 

@@ -224,6 +224,23 @@ func (r *Repository) defaultTree() (gitrepo.Tree, bool) {
 	return tree, err == nil
 }
 
+// OnBranch returns the environment that has a branch of its own which is checked out at the platform's folder, and the default
+// branch, with what environments share, as it was committed. Without such a branch, shared is empty.
+func (r *Repository) OnBranch() (environment, branch string, shared gitrepo.Tree, ok bool) {
+	if r.Clone == nil || r.Dir != r.Clone.Top {
+		return "", "", shared, false
+	}
+	known := r.Environments()
+	e, ok := r.inside(known)
+	if !ok || r.byFolder(e, known) {
+		return "", "", shared, false
+	}
+	if tree, found := r.defaultTree(); found {
+		branch, shared = r.Clone.DefaultBranch(), tree
+	}
+	return e.Name, branch, shared, true
+}
+
 // findPlatform returns the Platform object in the files at the top, or in a platform.yaml of a folder there.
 func findPlatform(files fs.FS) (file string, found *kinds.Platform) {
 	names := []string{platformFile}

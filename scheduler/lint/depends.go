@@ -8,9 +8,21 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// annotations checks annotations that rendering does not read: a validity, which publishing uses.
+// annotations checks annotations that rendering does not read: a validity, which publishing uses, and those of objects to which
+// nothing is assigned.
 func (l *linter) annotations() {
+	unassigned := func(o *kinds.Common) {
+		for _, f := range scheduler.AnnotationMistakes(o) {
+			if !slices.ContainsFunc(l.found, func(known finding.Finding) bool { return known.Code == f.Code && known.Position == f.Position }) {
+				l.found = append(l.found, f)
+			}
+		}
+	}
+	for _, w := range l.objects.Workloads {
+		unassigned(&w.Common)
+	}
 	for _, ct := range sortedValues(l.objects.ClusterTypes) {
+		unassigned(&ct.Common)
 		v, ok := ct.Metadata.Annotations[scheduler.ValidityAnnotation]
 		if !ok {
 			continue

@@ -45,7 +45,7 @@ func (p *place) open(cmd *cobra.Command) (*author.Platform, error) {
 	if err != nil {
 		return nil, failure(err)
 	}
-	if len(opened.Objects) == 0 && opened.Settings == nil {
+	if len(opened.Objects) == 0 && opened.Settings == nil && opened.Own == "" {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s has no object of a platform", p.dir), `go to a platform's folder, or name it with --platform; "wherry init" makes one`)
 	}
 	return opened, nil

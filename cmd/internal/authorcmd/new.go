@@ -38,7 +38,7 @@ is replaced. At a terminal, new asks for what is missing.`,
   wherry new cluster-type kiosk -e dev --label region=north`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newBaseRepo(), newCluster(), newSiteValues())
+	cmd.AddCommand(newEnvironment(), newClusterType(), newPolicy(), newWorkload(), newRegistration(), newTemplate(), newConfig(), newSchema(), newRings(), newPromotion(), newCheck(), newWorkspace(), newBaseRepo(), newCluster(), newSiteValues())
 	return cmd
 }
 
@@ -108,7 +108,7 @@ func newEnvironment() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&c.request.Folder, "folder", "", "the environment's `FOLDER` in the platform; beside those of the others without it")
 	f.StringVar(&c.request.Repo, "repo", "", "the `URL` of the platform's git repository, for Kalypso (default that of the other environments)")
-	f.StringVar(&c.request.Branch, "branch", "", "the `BRANCH` that has the folder (default that of the other environments)")
+	f.StringVar(&c.request.Branch, "branch", "", "the environment's own `BRANCH`; with --folder, the one that has the folder (default that of the other environments)")
 	cli.NotEmpty(cmd, "folder", "repo", "branch")
 	return cmd
 }
@@ -185,8 +185,14 @@ under workloads in wherry.yaml.`, "wherry new registration shop --repo https://g
 func newTemplate() *cobra.Command {
 	var c creation
 	cmd := c.command("Template", "Add a Template",
-		`Add a Template, which is rendered for each assignment. --from names the text to begin with: flux, argocd or plain for what
-is applied, namespace for the namespace, configmap for values. A name of these says so itself.`, "wherry new template argocd\nwherry new template tenant --from namespace")
+		`Add a Template, which is rendered for each assignment. --from names the text to begin with. A name of these says so itself.
+
+  flux, argocd                  the engine brings manifests from git
+  helmrelease, argocd-chart     the engine installs a chart
+  plain, ansible                objects and playbooks without an engine
+  empty                         nothing: for embedded delivery
+  namespace, namespace-service  the namespace; ansible-user for machines
+  configmap                     values`, "wherry new template argocd\nwherry new template tenant --from namespace")
 	cmd.Flags().StringVar(&c.request.Text, "from", "", "begin with this text, `NAME`: "+strings.Join(scaffold.Templates(), ", "))
 	cli.NotEmpty(cmd, "from")
 	_ = cmd.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(scaffold.Templates(), cobra.ShellCompDirectiveNoFileComp))
@@ -228,12 +234,60 @@ other.`, "wherry new rings prod -e prod --ring canary --ring stable")
 	return cmd
 }
 
+func newPromotion() *cobra.Command {
+	var c creation
+	cmd := c.command("PromotionPolicy", "Name the chain of environments",
+		`Name the chain of environments, the first to get a commit first, as a PromotionPolicy: "wherry promote" brings a commit of the
+base from one to the next once its gate passes. Each environment of it needs its base pinned: "wherry new base-repo".`, "wherry new promotion fleet --chain dev --chain stage --chain prod")
+	cmd.Use = "promotion [NAME]"
+	cmd.Flags().StringArrayVar(&c.request.Chain, "chain", nil, "an environment of the chain, `NAME`, in their order; may be repeated")
+	cli.NotEmpty(cmd, "chain")
+	_ = cmd.MarkFlagRequired("chain")
+	complete(cmd, "chain", "Environment")
+	return cmd
+}
+
+func newCheck() *cobra.Command {
+	var c creation
+	cmd := c.command("PlatformCheck", "Add a rule of the platform",
+		`Add a rule of the platform in CEL, as a PlatformCheck: --expression is true for each rendered object that is accepted, and --plan
+for each publication. docs/checks.md has the variables.`,
+		"wherry new check no-loadbalancer --kind Service --expression \"!has(object.spec.type) || object.spec.type != 'LoadBalancer'\" --message 'use ClusterIP'\nwherry new check a-tenth -e prod --plan 'plan.clusters.changed <= 0.1 * plan.clusters.total' --message 'publish to a ring first'")
+	cmd.Use = "check [NAME]"
+	c.environmentFlag(cmd, "an environment that the check is for, `NAME`; may be repeated (default all)")
+	f := cmd.Flags()
+	f.StringArrayVar(&c.request.ObjectKinds, "kind", nil, "check only objects of this `KIND`, such as Service or Deployment.apps; may be repeated")
+	f.StringVar(&c.request.Expression, "expression", "", "the `CEL` that is true for accepted objects")
+	f.StringVar(&c.request.Plan, "plan", "", "the `CEL` that is true for accepted publications")
+	f.StringVar(&c.request.Message, "message", "", "the `TEXT` of a failure")
+	f.BoolVar(&c.request.Warning, "warning", false, "print failures, and stop nothing")
+	cli.NotEmpty(cmd, "kind", "expression", "plan", "message")
+	cmd.MarkFlagsMutuallyExclusive("expression", "plan")
+	cmd.MarkFlagsMutuallyExclusive("kind", "plan")
+	return cmd
+}
+
+func newWorkspace() *cobra.Command {
+	var c creation
+	cmd := c.command(author.Workspace, "Add a team to the Platform",
+		`Add a team to the Platform object. Its assignments are applied by a ServiceAccount, wherry-NAME unless --service-account names
+another one; docs/teams.md has the rest. "wherry new registration" names the team's repository.`,
+		"wherry new workspace shop-team --owner @org/shop --repository https://git.example/shop")
+	f := cmd.Flags()
+	f.StringVar(&c.request.ServiceAccount, "service-account", "", "the `ACCOUNT`: a name, or NAMESPACE/NAME (default wherry-NAME)")
+	f.StringArrayVar(&c.request.Owners, "owner", nil, "an `OWNER` of the team's files as the forge knows it; may be repeated")
+	f.StringArrayVar(&c.request.Repositories, "repository", nil, "a `URL` that the team's registrations may name, or one above them; may be repeated (default all)")
+	cli.NotEmpty(cmd, "service-account", "owner", "repository")
+	return cmd
+}
+
 func newBaseRepo() *cobra.Command {
 	var c creation
 	cmd := c.command("BaseRepo", "Pin the base of an environment",
 		`Pin the base of an environment: the objects that environments share are read from a git repository at one commit, which
 "wherry promote" moves. Each environment of a chain needs one, called main. Without --commit it is the newest commit of
 this folder, which has to be pushed before the environment is read again.`, "wherry new base-repo -e prod\nwherry new base-repo -e prod --repo https://git.example/platform --path base --commit 3f0c5b1de2a94786b0d7c1f4a8e69235d41b7c90")
+	cmd.Aliases = []string{"base"}
 	c.addEnvironment(cmd, ownFolder)
 	f := cmd.Flags()
 	f.StringVar(&c.request.Repo, "repo", "", "the `URL` of the base's git repository, without credentials (default that of the environment)")
@@ -307,6 +361,10 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return failure(err)
 	}
+	if c.dryRun && c.request.Kind == author.Workspace {
+		fmt.Fprint(cmd.OutOrStdout(), plan.Diff())
+		return nil
+	}
 	if c.dryRun {
 		for _, change := range plan.Changes {
 			if len(plan.Changes) > 1 {
@@ -343,7 +401,13 @@ func (c *creation) preset(p *author.Platform) {
 			r.Repo = gitrepo.Redact(gitrepo.OriginOf(p.Root))
 		}
 	case "BaseRepo":
+		r.Commit, r.Branch = cmp.Or(r.Commit, p.SharedCommit), cmp.Or(r.Branch, p.SharedBranch)
 		r.Commit = cmp.Or(r.Commit, gitrepo.HeadOf(p.Root, false))
+		for _, o := range p.All("Environment") {
+			if repo := o.Text("spec", "controlPlane", "repo"); o.Name == p.Own && repo != "." {
+				r.Repo = cmp.Or(r.Repo, gitrepo.Redact(repo))
+			}
+		}
 		for _, e := range p.Environments {
 			if e.Repo != "." && (len(r.Environments) == 0 || slices.Contains(r.Environments, e.Name)) {
 				r.Repo, r.Branch = cmp.Or(r.Repo, gitrepo.Redact(e.Repo)), cmp.Or(r.Branch, e.Branch)
@@ -351,7 +415,7 @@ func (c *creation) preset(p *author.Platform) {
 		}
 		r.Repo, r.Branch = cmp.Or(r.Repo, gitrepo.Redact(gitrepo.OriginOf(p.Root))), cmp.Or(r.Branch, "main")
 	case "PromotionPolicy", "Workload":
-		if len(r.Environments) == 0 && len(p.Environments) == 1 {
+		if len(r.Chain) == 0 && len(r.Environments) == 0 && len(p.Environments) == 1 {
 			r.Environments = []string{p.Environments[0].Name}
 		}
 	case "ClusterType", "SchedulingPolicy", "Cluster":
@@ -378,7 +442,7 @@ func (c *creation) ask(cmd *cobra.Command, p *author.Platform) error {
 		known = append(known, e.Name)
 	}
 	_, _, missing := scaffold.New(cmd.Context(), p, *r)
-	if which := (*scaffold.WhichError)(nil); errors.As(missing, &which) || len(r.Environments) == 0 && len(known) > 1 && (r.Kind == "Workload" || r.Kind == "PromotionPolicy") {
+	if which := (*scaffold.WhichError)(nil); errors.As(missing, &which) || len(r.Environments) == 0 && len(known) > 1 && (r.Kind == "Workload" || r.Kind == "PromotionPolicy" && len(r.Chain) == 0) {
 		answer, err := line(fmt.Sprintf("Environment (%s)", strings.Join(known, ", ")))
 		if err != nil {
 			return err
@@ -390,7 +454,7 @@ func (c *creation) ask(cmd *cobra.Command, p *author.Platform) error {
 		r.Repo, err = line("URL of the git repository")
 	case r.Kind == "Cluster" && r.ClusterType == "":
 		r.ClusterType, err = line(fmt.Sprintf("Cluster type (%s)", strings.Join(p.Names("ClusterType"), ", ")))
-	case r.Kind == "PromotionPolicy" && len(r.Rings) == 0:
+	case r.Kind == "PromotionPolicy" && len(r.Rings)+len(r.Chain) == 0:
 		var answer string
 		answer, err = line("Rings, narrowest first")
 		r.Rings = strings.Fields(answer)

@@ -141,7 +141,7 @@ func (f *facts) toPublish(environment string) string {
 	if f.ring != "" {
 		return "publish it first"
 	}
-	return "wherry promote --to " + environment + " publishes it"
+	return "wherry promote -e " + environment + " publishes it"
 }
 
 // found reads the decisions of the environment with read, from the registry and, if it is given, the hub.

@@ -58,11 +58,11 @@ type promoting struct {
 func Promote() *cobra.Command {
 	var p promoting
 	cmd := &cobra.Command{
-		Use:   "promote [PLATFORM] [--to NAME] [--registry LOCATION] [--key FILE | --signer cosign:URI]",
+		Use:   "promote [PLATFORM] [--environment NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
 		Short: "Give environments the commit that the environment below has proved",
 		Long: `Look at each environment of the chain that a PromotionPolicy names, in order: ask its gate for the base commit that the
 environment below has, and, if the gate passes, pin that commit in the environment's BaseRepo object and publish
-the environment. With --to, look at that environment alone; the first one of the chain gets the newest commit
+the environment. With -e, look at that environment alone; the first one of the chain gets the newest commit
 of the base's branch.
 
 The pin is a commit on the environment's branch, in which nothing but the commit's name changes. Where the policy has
@@ -76,7 +76,7 @@ places too. What an environment has already is published again, which mends and 
 The gate judges by the policy that the environment has now, and never by that of the commit which is promoted. "wherry
 gate explain" says what is missing. --commit promotes another commit through the same gate, and the
 environment is paused if that commit is older: it stays as it is until "wherry rollout resume". A paused
-environment waits; --paused-too goes on in the one that --to names.
+environment waits; --paused-too goes on in the one that -e names.
 
 PLATFORM is a git repository or a clone of one. Of a clone, the repository that it was cloned from is read and
 changed, and the clone stays as it is. In a folder without such a repository, the file is changed and not committed.
@@ -93,9 +93,9 @@ reports at once; without one the gates that wait are asked every five minutes.
 ` + flags.SignerHelp + `
 
 Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if one has to wait, 3 if one failed.`,
-		Example: `  wherry promote https://github.com/example/platform --registry oci://registry.example.com/edge --key cosign.key
-  wherry promote --to stage --hub https://hub.example.com
-  wherry promote --to prod --commit 3f2a9c1 --change-request
+		Example: `  wherry promote https://github.com/example/platform --to oci://registry.example.com/edge --key cosign.key
+  wherry promote -e stage --hub https://hub.example.com
+  wherry promote -e prod --commit 3f2a9c1 --change-request
   wherry promote https://github.com/example/platform --watch --webhook :8090 --webhook-secret-file webhook.secret`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: p.run,
@@ -107,19 +107,19 @@ Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if on
 	p.forge.AddTo(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()
-	f.StringVar(&p.options.To, "to", "", "look only at the environment `NAME`, which may be the first of the chain")
+	f.StringVarP(&p.options.To, "environment", "e", "", "look only at the environment `NAME`, which may be the first of the chain")
 	f.StringVar(&p.options.Commit, "commit", "", "promote this `COMMIT` of the base, by seven digits or more (default that of the newest record of the environment below)")
-	f.StringVar(&p.location, "registry", "", "the `LOCATION` to publish to (default the registry of the settings)")
+	f.StringVar(&p.location, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
 	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
 	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
-	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once from the environment of --to than its maxRemoved says")
-	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of --to is paused")
+	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once from the environment of -e than its maxRemoved says")
+	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of -e is paused")
 	p.watch.AddTo(cmd, "go on: give the first environment each new commit, and the others those that their gates pass")
 	p.AddFacts(cmd)
 	f.Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was published"
-	cli.NotEmpty(cmd, "to", "commit", "registry", "trust")
-	_ = cmd.RegisterFlagCompletionFunc("to", flags.CompleteEnvironments)
+	cli.NotEmpty(cmd, "environment", "commit", "to", "trust")
+	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
 	return cmd
 }
 
@@ -147,7 +147,7 @@ func (p *promoting) run(cmd *cobra.Command, args []string) error {
 func (p *promoting) open(cmd *cobra.Command, args []string) error {
 	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo, "allow-removals": p.options.AllowRemovals} {
 		if given && p.options.To == "" {
-			return cli.Usagef("--%s is about one environment: name it with --to", name)
+			return cli.Usagef("--%s is about one environment: name it with -e", name)
 		}
 	}
 	if err := p.forge.Read(); err != nil {
@@ -160,7 +160,7 @@ func (p *promoting) open(cmd *cobra.Command, args []string) error {
 	}
 	p.options.To = p.Source.Environment // the one around the current folder, or of the variable
 	settings := p.Source.Settings()
-	if p.to, err = flags.Location(settings, "registry", p.location); err != nil {
+	if p.to, err = flags.Location(settings, "to", p.location); err != nil {
 		return err
 	}
 	if err := p.signers.Default(settings); err != nil {
@@ -363,7 +363,7 @@ func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
 		}
 	}
 	if len(done.Results) == 0 {
-		cmd.PrintErrln("nothing to do: each environment is the first of its chain; --to names one to give it the newest commit")
+		cmd.PrintErrln("nothing to do: each environment is the first of its chain; -e names one to give it the newest commit")
 		return nil
 	}
 	worst := done.Results[0]

@@ -24,7 +24,7 @@ func TestTheNextLookIsAtTheMomentWhenASoakEnds(t *testing.T) {
 		w.push("one")
 		w.pass(12 * time.Minute)
 		require.Equal(w.t, []string{"dev: promoted one (1 commit)", "prod: not yet: soak"}, l.said())
-		require.Contains(w.t, w.fails(w.promote("--to", "prod")...), "prod: not yet: soak ends in ", "a person waits too")
+		require.Contains(w.t, w.fails(w.promote("-e", "prod")...), "prod: not yet: soak ends in ", "a person waits too")
 		w.pass(7 * time.Minute)
 		require.Equal(w.t, []string{"prod: promoted one (1 commit)"}, l.said())
 		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(w.record("dev").IssuedAt))
@@ -43,7 +43,7 @@ func TestASoakEndsWhenItEndsWhateverIsFrozenThen(t *testing.T) {
 			w.watch(w.promote())
 			w.push("one")
 			w.pass(12 * time.Minute)
-			said := w.fails(w.promote("--to", "prod")...)
+			said := w.fails(w.promote("-e", "prod")...)
 			require.Regexp(w.t, `prod: not yet: soak ends in 5h\S*; `+regexp.QuoteMeta(c.want), said)
 		})
 	}
@@ -63,7 +63,7 @@ func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
 		w.push("two")
 		w.pass(6 * time.Minute)
 		stay := w.record("dev").IssuedAt.Sub(began)
-		w.must(w.promote("--to", "dev", "--commit", w.commits["one"])...)
+		w.must(w.promote("-e", "dev", "--commit", w.commits["one"])...)
 		again := w.record("dev").IssuedAt
 		l.said()
 		w.pass(18 * time.Minute)
@@ -106,7 +106,7 @@ func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
 		}{
 			{"a person", "sale", func() []string { return w.rollout("pause", "prod", "--reason", "sale") }, "two", "one"},
 			{"an undo", "orders fail", func() []string { return w.rollout("undo", "prod", "--yes", "--reason", "orders fail") }, "three", "one"},
-			{"a promotion of something older", "promotion of the older commit one", func() []string { return w.promote("--to", "prod", "--commit", w.commits["one"]) }, "four", "one"},
+			{"a promotion of something older", "promotion of the older commit one", func() []string { return w.promote("-e", "prod", "--commit", w.commits["one"]) }, "four", "one"},
 		} {
 			l.said()
 			w.must(c.pause()...)
@@ -145,7 +145,7 @@ func TestWhatWasUndoneStaysOutUntilAPersonSaysAgain(t *testing.T) {
 		w.pass(3 * time.Hour)
 		require.Equal(w.t, "one", w.has("prod"))
 		require.Contains(w.t, w.RunGit("show", "prod:base-repo.yaml"), w.full("one"))
-		require.Contains(w.t, w.fails(w.promote("--to", "prod")...), "prod: held: undone: commit "+w.full("two")[:12]+" was undone at")
+		require.Contains(w.t, w.fails(w.promote("-e", "prod")...), "prod: held: undone: commit "+w.full("two")[:12]+" was undone at")
 
 		w.must(w.rollout("resume", "prod", "--again")...)
 		w.pass(12 * time.Minute)
@@ -161,7 +161,7 @@ func TestWhatIsThereAlreadyIsRepaired(t *testing.T) {
 		l.said()
 		layer := w.path("registry/blobs/sha256/" + w.release("prod", "").Tree.Digest.Encoded())
 		require.NoError(w.t, os.Remove(layer))
-		require.Contains(w.t, w.must(w.promote("--to", "prod")...), "prod: has ")
+		require.Contains(w.t, w.must(w.promote("-e", "prod")...), "prod: has ")
 		require.FileExists(w.t, layer, "by a person who promotes it again")
 		require.NoError(w.t, os.Remove(layer))
 		w.pass(61 * time.Minute)
@@ -184,7 +184,7 @@ func TestAChangeRequestThatAPersonClosedIsANo(t *testing.T) {
 		w.pass(11 * time.Minute)
 		require.Equal(w.t, []string{"prod: held: change request 1 for one was closed"}, l.said(), "once")
 		require.Len(w.t, w.Changes(), 1)
-		require.Contains(w.t, w.fails(w.promote("--forge", "github", "--to", "prod", "--again")...), "change request 2 is open", "a person asks again")
+		require.Contains(w.t, w.fails(w.promote("--forge", "github", "-e", "prod", "--again")...), "change request 2 is open", "a person asks again")
 		w.pass(6 * time.Minute)
 		require.Equal(w.t, []string{"prod: proposed one (1 commit): change request 2 is open"}, l.said())
 		w.Edit(2, closed)
@@ -234,9 +234,9 @@ func TestAClusterThatJoinsInTheMiddleBelongsToItsRingAndAFailureHoldsIt(t *testi
 			w.addCluster("plant-1", "canary", time.Time{})
 			w.addCluster("plant-2", "early", time.Time{})
 			w.bubble(func() {
-				w.must(w.promote("--to", "dev")...)
+				w.must(w.promote("-e", "dev")...)
 				w.push("one")
-				w.must(w.promote("--to", "dev")...)
+				w.must(w.promote("-e", "dev")...)
 				args := w.promote()
 				if command != "promote" {
 					args = w.advance("dev")

@@ -225,7 +225,7 @@ func (w *world) fails(args ...string) string {
 
 // promote are the arguments of wherry promote.
 func (w *world) promote(args ...string) []string {
-	return append([]string{"promote", w.repo, "--registry", w.to.String(), "--key", w.path("release.key")}, args...)
+	return append([]string{"promote", w.repo, "--to", w.to.String(), "--key", w.path("release.key")}, args...)
 }
 
 // rollout are the arguments of a command of wherry rollout.

@@ -99,7 +99,7 @@ type backing struct {
 func newUndoCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
-		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
+		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--back-to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
 		Short: "Give an environment, a cluster type or a ring its former content back",
 		Long: `Give an environment, a cluster type or a ring its former content back, and pause the environment.
 
@@ -110,7 +110,7 @@ wider rings that have the same content.
 
 Nothing is rendered, and no platform is needed: the new releases refer to the same files, above all that were
 released, with a new validity. To give back twice is to give back once: run the command again after it was cut
-off. It never goes back to what was undone. --to goes further back, or forward again: to a COMMIT of the base or the
+off. It never goes back to what was undone. --back-to goes further back, or forward again: to a COMMIT of the base or the
 environment's branch, by seven digits or more, to a record by its tag such as s0-1795262400, or with
 --cluster-type to a release of it. It may name what is incomplete, which is never chosen without it.
 
@@ -123,7 +123,7 @@ person says "wherry rollout resume --again".
 ` + flags.SignerHelp,
 		Example: `  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --reason "orders fail" --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --reason "orders fail" --key cosign.key
-  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --to 3f2a9c1 --reason "orders fail" --dry-run --key cosign.key`,
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --back-to 3f2a9c1 --reason "orders fail" --dry-run --key cosign.key`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
 	}
@@ -132,9 +132,9 @@ person says "wherry rollout resume --again".
 	f := cmd.Flags()
 	b.addReason(cmd)
 	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
-	f.StringVar(&b.options.To, "to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest former content)")
+	f.StringVar(&b.options.To, "back-to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest former content)")
 	f.BoolVar(&b.options.AllowEmpty, "allow-empty", false, "delete all assignments of cluster types that were not there before")
-	cli.NotEmpty(cmd, "ring", "to")
+	cli.NotEmpty(cmd, "ring", "back-to")
 	return cmd
 }
 
@@ -263,7 +263,7 @@ func (b *backing) explain(err error) error {
 	case errors.As(err, &empties):
 		return cli.Fail(cli.No, err, "--allow-empty deletes them, --cluster-type gives back another cluster type alone")
 	case errors.Is(err, undo.ErrNoFormer):
-		return cli.Fail(cli.No, err, fmt.Sprintf("--to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to))
+		return cli.Fail(cli.No, err, fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to))
 	}
 	return flags.RegistryFailure(err, b.to)
 }
@@ -299,7 +299,7 @@ func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) err
 		return nil
 	case !done.Undone:
 		cmd.PrintErrf("%s: nothing to do: it has its former content already, that of record %s\n", name, done.Left.Record)
-		cmd.PrintErrf("hint: --to COMMIT goes further back\n")
+		cmd.PrintErrf("hint: --back-to COMMIT goes further back\n")
 		return nil
 	case done.Result == releases.OutcomePending:
 		return cli.Fail(cli.NotYet, fmt.Errorf("%s: back from %s to %s: pending, signed by %d of %d", name, left, former, done.Signatures.Have, done.Signatures.Need),

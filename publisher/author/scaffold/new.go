@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -30,6 +31,15 @@ type Request struct {
 	// SiteKeys makes a ConfigMap the declaration of site values with these keys, of which the site may set SiteMaySet.
 	SiteKeys, SiteMaySet []string
 	Rings, Required      []string
+	Chain                []string // of a PromotionPolicy that promotes from environment to environment
+
+	// Of a PlatformCheck: the kinds of the objects that Expression is about, or Plan, and the message of a failure.
+	ObjectKinds               []string
+	Expression, Plan, Message string
+	Warning                   bool
+	// Of a workspace: ServiceAccount, the owners as the forge knows them, and the repositories that its registrations may name.
+	ServiceAccount       string
+	Owners, Repositories []string
 
 	Repo, Branch, Folder, Commit             string
 	Reconciler, NamespaceService, ConfigType string
@@ -51,7 +61,7 @@ func (e *WhichError) Error() string {
 // usualFolders are where objects go while there is no other of their kind.
 var usualFolders = map[string]string{
 	"ClusterType": "cluster-types", "SchedulingPolicy": "scheduling", "Workload": "workloads", "WorkloadRegistration": "workloads",
-	"Template": "templates", "ConfigMap": "configs", "ConfigSchema": "schemas", "PromotionPolicy": ".", "Cluster": "clusters", "BaseRepo": ".",
+	"Template": "templates", "ConfigMap": "configs", "ConfigSchema": "schemas", "PromotionPolicy": ".", "Cluster": "clusters", "BaseRepo": ".", "PlatformCheck": "checks",
 }
 
 // New returns the plan that adds an object to a platform, and the name of its file.
@@ -59,8 +69,11 @@ func New(ctx context.Context, p *author.Platform, r Request) (*author.Plan, stri
 	if err := author.CheckName(r.Kind, r.Name); err != nil {
 		return nil, "", err
 	}
-	if r.Kind == "Environment" {
+	switch r.Kind {
+	case "Environment":
 		return newEnvironment(ctx, p, r)
+	case author.Workspace:
+		return newWorkspace(ctx, p, r)
 	}
 	home, err := homeOf(p, r)
 	if err != nil {
@@ -80,6 +93,11 @@ func New(ctx context.Context, p *author.Platform, r Request) (*author.Plan, stri
 		return nil, "", err
 	}
 	name := placeOf(p, r.Kind, r.Name, home)
+	if r.Kind == "PromotionPolicy" && path.Dir(name) == "." {
+		if name = "rings.yaml"; len(r.Chain) > 0 {
+			name = "promotion.yaml"
+		}
+	}
 	plan, err := p.Create(ctx, map[string][]byte{name: data})
 	if err == nil && len(o.Unset) > 0 {
 		plan.Notes = append(plan.Notes, fmt.Sprintf("templates read these of .Manifests as well: %s", strings.Join(o.Unset, ", ")))
@@ -89,9 +107,14 @@ func New(ctx context.Context, p *author.Platform, r Request) (*author.Plan, stri
 
 // homeOf returns the environment whose folder gets the object, empty for what environments share.
 func homeOf(p *author.Platform, r Request) (string, error) {
-	for _, e := range r.Environments {
-		if _, err := p.Environment(e); err != nil && (r.Kind != "Workload" || len(p.Environments) > 0) {
+	several := slices.Contains([]string{"Workload", "PromotionPolicy", "PlatformCheck"}, r.Kind)
+	for _, name := range r.Environments {
+		e, err := p.Environment(name)
+		if err != nil && (r.Kind != "Workload" || len(p.Environments) > 0) {
 			return "", err
+		}
+		if !several && err == nil && p.OnOtherBranch(e) {
+			return "", wrong(fmt.Sprintf("go to the work tree of that branch, or \"git switch %s\"", e.Branch), "environment %q is on branch %s", name, e.Branch)
 		}
 	}
 	var folders []string // the environments that have one here
@@ -100,7 +123,6 @@ func homeOf(p *author.Platform, r Request) (string, error) {
 			folders = append(folders, e.Name)
 		}
 	}
-	several := r.Kind == "Workload" || r.Kind == "PromotionPolicy"
 	switch {
 	case r.Shared || len(folders) == 0 || several:
 		return "", nil
@@ -139,9 +161,6 @@ func placeOf(p *author.Platform, kind, name, home string) string {
 			return path.Join(dir, name+"-"+author.Word(kind)+".yaml")
 		}
 	}
-	if kind == "PromotionPolicy" && dir == "." {
-		return "rings.yaml"
-	}
 	return file
 }
 
@@ -152,6 +171,7 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		Manifests: Pairs(r.Manifests), Data: Pairs(r.Data), Rings: r.Rings, Required: r.Required, Repo: r.Repo, Branch: r.Branch, Folder: r.Folder, Commit: r.Commit,
 		Reconciler: r.Reconciler, NamespaceService: r.NamespaceService, ConfigType: r.ConfigType, Workspace: r.Workspace,
 		ClusterType: r.ClusterType, UID: r.UID, Ring: r.Ring, Values: Pairs(r.Values),
+		Chain: r.Chain, ObjectKinds: r.ObjectKinds, Expression: r.Expression, Plan: r.Plan, Message: r.Message, Warning: r.Warning,
 	}
 	text := "kinds/" + r.Kind + ".yaml"
 	switch r.Kind {
@@ -174,7 +194,17 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 			text = "kinds/SiteValues.yaml"
 			return o, text, o.siteKeys(r)
 		}
+	case "PlatformCheck":
+		if (o.Expression == "") == (o.Plan == "") {
+			return o, "", wrong(`such as --expression "object.spec.type != 'LoadBalancer'" --kind Service`, "a check needs an --expression about objects, or a --plan about a publication")
+		}
+		if o.Message == "" {
+			o.Message = "refused by " + r.Name
+		}
 	case "PromotionPolicy":
+		if len(r.Chain) > 0 {
+			return o, "kinds/Promotion.yaml", inPlatform(p, r.Chain)
+		}
 		if len(o.Environments) == 0 || len(o.Rings) == 0 {
 			return o, "", wrong("such as --ring canary --ring stable -e prod", "rings need names and an environment")
 		}
@@ -250,14 +280,14 @@ func (o *object) complete(p *author.Platform, home string) error {
 // usual returns the Template that most cluster types name in a field, else the first one of its type.
 func usual(p *author.Platform, field, kind string) string {
 	number, best := map[string]int{}, ""
-	for _, o := range p.Named("ClusterType", "") {
+	for _, o := range p.All("ClusterType") {
 		if name := o.Text("spec", field); name != "" {
 			if number[name]++; number[name] > number[best] {
 				best = name
 			}
 		}
 	}
-	for _, o := range p.Named("Template", "") {
+	for _, o := range p.All("Template") {
 		if best == "" && o.Text("spec", "type") == kind {
 			best = o.Name
 		}
@@ -286,7 +316,7 @@ var manifestKey = lazyregexp.New(`\.Manifests\.([A-Za-z_][A-Za-z0-9_]*)`)
 // Manifests returns the keys of a target's manifests that the platform's templates read, sorted.
 func Manifests(p *author.Platform) []string {
 	var keys []string
-	for _, o := range p.Named("Template", "") {
+	for _, o := range p.All("Template") {
 		for _, found := range manifestKey.FindAllSubmatch(o.Source(), -1) {
 			keys = append(keys, string(found[1]))
 		}
@@ -303,6 +333,9 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 		}
 	}
 	folder := r.Folder
+	if folder == "" && onOwnBranch(p, &r) {
+		folder = "."
+	}
 	if folder == "" {
 		folder = r.Name
 		for _, e := range p.Environments { // as the others have it, such as environments/NAME
@@ -347,7 +380,7 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 		return nil, "", err
 	}
 	created := map[string][]byte{name: data}
-	note := fmt.Sprintf("make its branch: git switch --orphan %s", o.Branch)
+	note := fmt.Sprintf(`it has a branch of its own: commit this, run "git switch --orphan %s", and there "wherry new base-repo" and "wherry new cluster-type NAME"`, o.Branch)
 	if !onBranch {
 		if created[path.Join(clean, "configs", r.Name+".yaml")], err = write("kinds/ConfigMap.yaml", object{Name: r.Name, Data: []Pair{{"ENVIRONMENT", r.Name}}}); err != nil {
 			return nil, "", err
@@ -359,4 +392,60 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 		plan.Notes = append(plan.Notes, note)
 	}
 	return plan, name, err
+}
+
+// onOwnBranch reports whether a new environment without a folder gets a branch of its own, as the request asks or as all others
+// have it. It is named in the request then.
+func onOwnBranch(p *author.Platform, r *Request) bool {
+	if r.Branch != "" {
+		return !p.HasBranch(r.Branch)
+	}
+	for _, e := range p.Environments {
+		if !p.OnOtherBranch(e) {
+			return false
+		}
+	}
+	if len(p.Environments) == 0 {
+		return false
+	}
+	r.Branch = r.Name
+	return true
+}
+
+// inPlatform returns an error unless the platform has all of the environments.
+func inPlatform(p *author.Platform, names []string) error {
+	for _, name := range names {
+		if _, err := p.Environment(name); err != nil {
+			return err
+		}
+	}
+	if len(names) < 2 {
+		return wrong("such as --chain dev --chain prod", "a chain has two environments at least")
+	}
+	return nil
+}
+
+// newWorkspace adds a team to the Platform object.
+func newWorkspace(ctx context.Context, p *author.Platform, r Request) (*author.Plan, string, error) {
+	found := p.Named("Platform", "")
+	if len(found) != 1 {
+		return nil, "", wrong(`go to the folder or branch that has it; "wherry init" writes one`, "a workspace is part of the Platform object, and there are %d of them here", len(found))
+	}
+	value := "{name: " + yamltext.Scalar(r.Name, 0, true)
+	add := func(key string, values []string) {
+		var texts []string
+		for _, v := range values {
+			texts = append(texts, yamltext.Scalar(v, 0, true))
+		}
+		if len(texts) > 0 {
+			value += ", " + key + ": [" + strings.Join(texts, ", ") + "]"
+		}
+	}
+	if r.ServiceAccount != "" {
+		value += ", serviceAccount: " + yamltext.Scalar(r.ServiceAccount, 0, true)
+	}
+	add("owners", r.Owners)
+	add("repositories", r.Repositories)
+	plan, err := p.Append(ctx, found[0], yamltext.Path{{Key: "spec"}, {Key: "workspaces"}}, value+"}")
+	return plan, found[0].File.Name, err
 }

@@ -44,8 +44,11 @@ type object struct {
 
 	Labels, TargetLabels, TypeLabels, Manifests, Data []Pair
 	// Unset are manifests that templates read and nobody gave.
-	Unset           []string
-	Rings, Required []string
+	Unset                     []string
+	Rings, Required, Chain    []string
+	ObjectKinds               []string
+	Expression, Plan, Message string
+	Warning                   bool
 
 	Repo, Branch, Folder, Commit             string
 	Reconciler, NamespaceService, ConfigType string

@@ -150,7 +150,7 @@ func TestWhatCannotBeNew(t *testing.T) {
 		{Request{Kind: "ClusterType", Name: "Edge", Shared: true}, `ClusterType cannot be called "Edge"`},
 		{Request{Kind: "ClusterType", Name: "kiosk", Environments: []string{"stage"}}, `no Environment object is called "stage"`},
 		{Request{Kind: "ClusterType", Name: "kiosk", Environments: []string{"dev"}, Reconciler: "fluks"}, `there is no Template "fluks"`},
-		{Request{Kind: "Template", Name: "x", Text: "helm"}, `there is no text "helm" for a Template`},
+		{Request{Kind: "Template", Name: "x", Text: "helm"}, `no built-in template is called "helm"`},
 		{Request{Kind: "WorkloadRegistration", Name: "x", Repo: "https://me:secret@git.example/x", Workspace: "w"}, "the URL has credentials"},
 		{Request{Kind: "WorkloadRegistration", Name: "x"}, "needs the repository of the app team"},
 		{Request{Kind: "Cluster", Name: "x", ClusterType: "edg", Environments: []string{"dev"}}, `there is no ClusterType "edg"`},
@@ -165,5 +165,43 @@ func TestWhatCannotBeNew(t *testing.T) {
 		_, _, err = New(t.Context(), p, tt.r)
 		require.ErrorContains(t, err, tt.want)
 		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// Each Template that is written renders, and what it renders may be signed.
+func TestEveryReconcilerRenders(t *testing.T) {
+	chart := map[string]string{"repo": "oci://registry.example/charts", "chart": "db", "version": "1.2.3", "values": "replicas: 2\nname: a\n"}
+	git := map[string]string{"repo": "https://git.example/hello", "branch": "main", "path": "./deploy"}
+	for text, c := range map[string]struct {
+		manifests map[string]string
+		namespace string
+		adapter   string
+	}{
+		"flux": {git, "namespace", "flux"}, "argocd": {git, "namespace", "argo"}, "helmrelease": {chart, "namespace", "flux"},
+		"argocd-chart": {chart, "namespace", "argo"}, "ansible": {git, "ansible-user", "ansible"}, "empty": {git, "namespace", "kubernetes"},
+		"plain": {map[string]string{"image": "registry.example/hello:1.0"}, "namespace", "kubernetes"},
+	} {
+		t.Run(text, func(t *testing.T) {
+			dir := start(t, "empty")
+			for _, name := range []string{text, c.namespace} {
+				if name != "namespace" && name != "plain" {
+					add(t, dir, Request{Kind: "Template", Name: name, Text: name})
+				}
+			}
+			config := map[string]string{"ansible": "envFile"}[text]
+			add(t, dir, Request{Kind: "ClusterType", Name: "kiosk", Environments: []string{"prod"}, Reconciler: text, NamespaceService: c.namespace, ConfigType: config, Labels: map[string]string{"type": "kiosk"}})
+			add(t, dir, Request{Kind: "SchedulingPolicy", Name: "kiosk", Environments: []string{"prod"}, TypeLabels: map[string]string{"type": "kiosk"}})
+			add(t, dir, Request{Kind: "Workload", Name: "hello", Environments: []string{"prod"}, Manifests: c.manifests})
+			built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "prod"}, platform.Options{ToSign: true})
+			require.NoError(t, err)
+			for _, ct := range built.Result.ClusterTypes {
+				if ct.Name != "kiosk" {
+					continue
+				}
+				require.Empty(t, ct.Failures)
+				require.Len(t, ct.Assignments, 1)
+				require.Equal(t, c.adapter, ct.Assignments[0].Adapter)
+			}
+		})
 	}
 }
