@@ -33,7 +33,7 @@ func newImportCommand() *cobra.Command {
 counterpart. SYSTEM is fleet, ascent or argocd-applicationset. DIR holds its objects in YAML or JSON, as they lie in git
 or as kubectl prints them: with its clusters, since the rules are evaluated for each of them.
 
-  fleet                    GitRepo, Cluster, ClusterGroup; fleet.yaml files where DIR or --checkout has the repository
+  fleet                    GitRepo, Cluster, ClusterGroup; fleet.yaml and fleet.yml where DIR or --checkout has the repository
   ascent                   Application, Cluster, TargetPolicy, Namespace, as the service answers with them
   argocd-applicationset    ApplicationSet; clusters by their Secrets, of which only name, server and labels are read, or
                            by a document {clusters: [{name: …, server: …, labels: {…}}]}

@@ -233,13 +233,19 @@ func (a *argo) addSet(d document, object, name string) {
 	g := &generators{argo: a, file: d.at.file, object: object, goTemplate: kinds.StringField(spec, "goTemplate") == "true"}
 	template := kinds.Field(spec, "template")
 	var all []application
+	made := map[string]application{} // by name
 	selectors := []*selector{}
 	for _, n := range kinds.SequenceField(spec, "generators") {
 		sets := g.generate(n, nil)
 		selectors = append(selectors, g.selectors...)
 		for _, one := range sets {
 			generated, ok := a.application(g, place{d.at.file, template.Line}, object, overlaid(template, one.template), one.params)
+			if first, twice := made[generated.name]; ok && twice && generated.name != "" {
+				a.report.add(Missing, d.at, object, "Application "+generated.name, "Argo CD makes one Application of a name, the first, which is on cluster "+first.cluster.name)
+				continue
+			}
 			if ok {
+				made[generated.name] = generated
 				generated.generators, generated.template, generated.params = g, overlaid(template, one.template), one.params
 				all = append(all, generated)
 			}
@@ -278,7 +284,7 @@ func (a *argo) addApplications(d document, object, name string, all []applicatio
 	names := variantNames(order, bySpec)
 	single := 0
 	for i, spec := range order {
-		t := &target{workload: w, name: names[i], environment: a.environment, manifests: map[string]string{"spec": spec}}
+		t := &target{workload: w, name: names[i], environment: a.environment, manifests: applicationManifests(spec)}
 		w.targets = append(w.targets, t)
 		r := &rule{at: d.at, object: object, name: w.name + "-" + t.name, environment: a.environment, targets: []*target{t}, clusters: map[*cluster]bool{}, where: selectors}
 		for _, one := range bySpec[spec] {
@@ -322,7 +328,7 @@ func (a *argo) addGeneral(w *workload, d document, object string, all []applicat
 			}
 		}
 	}
-	t := &target{workload: w, name: "main", environment: a.environment, manifests: map[string]string{"spec": made.spec}, uses: made.uses}
+	t := &target{workload: w, name: "main", environment: a.environment, manifests: applicationManifests(made.spec), uses: made.uses}
 	w.targets = append(w.targets, t)
 	r := &rule{at: d.at, object: object, name: w.name + "-" + t.name, environment: a.environment, targets: []*target{t}, clusters: map[*cluster]bool{}, where: selectors}
 	for _, one := range all {
@@ -332,6 +338,33 @@ func (a *argo) addGeneral(w *workload, d document, object string, all []applicat
 	a.report.add(Changed, d.at, object, "names of Applications", "they are WORKLOAD-TARGET on every cluster, and each cluster's own Argo CD has them")
 	a.report.add(Changed, d.at, object, "parameters of a cluster", "they become site values, which the agent puts into the Application: "+strings.Join(made.uses, ", "))
 	return true
+}
+
+// applicationManifests returns the manifests of a target with the spec of an Application: the spec for the template, and its source,
+// if it is one folder or chart that is the same for all clusters, which may then be embedded.
+func applicationManifests(spec string) map[string]string {
+	all := map[string]string{"spec": spec}
+	var read struct {
+		Source struct {
+			RepoURL        string `yaml:"repoURL"`
+			TargetRevision string `yaml:"targetRevision"`
+			Path           string `yaml:"path"`
+			Chart          string `yaml:"chart"`
+		} `yaml:"source"`
+	}
+	source := &read.Source
+	if yaml.Unmarshal([]byte(spec), &read) != nil || source.RepoURL == "" || strings.Contains(source.RepoURL+source.TargetRevision+source.Path+source.Chart, "${site.") {
+		return all
+	}
+	if source.Chart == "" {
+		maps.Copy(all, manifests("repo", source.RepoURL, "path", cmp.Or(source.Path, "."), "branch", source.TargetRevision))
+		if all["branch"] == "HEAD" {
+			delete(all, "branch")
+		}
+		return all
+	}
+	maps.Copy(all, manifests("repo", source.RepoURL, "chart", source.Chart, "version", source.TargetRevision))
+	return all
 }
 
 // variantNames names targets by what tells their specs apart: the folder, the chart, the one cluster, or else a number.

@@ -162,11 +162,19 @@ func TestFleetAssignsTheSame(t *testing.T) {
 			for _, c := range clusters {
 				if variant, deployed := fleetDeploys(t, c, groups, targets, customizations); deployed {
 					want[c.name] = append(want[c.name], "./"+path+" "+variant)
+					if makes := "makes " + variant; !slices.Contains(want[c.name], makes) { // Fleet makes the namespace
+						want[c.name] = append(want[c.name], makes)
+					}
 				}
 			}
 		}
 		files["objects.yaml"] = &fstest.MapFile{Data: asYAML(t, objects...)}
-		requireSame(t, want, "fleet", files, func(_ *scheduler.Decided, m map[string]string) string { return m["path"] + " " + m["namespace"] })
+		requireSame(t, want, "fleet", files, func(_ *scheduler.Decided, m map[string]string) string {
+			if made := m["makeNamespace"]; made != "" {
+				return "makes " + made
+			}
+			return m["path"] + " " + m["namespace"]
+		})
 	})
 }
 

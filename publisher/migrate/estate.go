@@ -47,6 +47,8 @@ type workload struct {
 	at      place
 	name    string
 	object  string // its name in the other system, for people
+	bundle  string // its name as one of Fleet's bundles
+	keep    bool   // what was applied stays when it goes
 	targets []*target
 }
 

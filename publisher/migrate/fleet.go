@@ -63,6 +63,8 @@ type (
 		Paths    []string      `yaml:"paths"`
 		Targets  []fleetTarget `yaml:"targets"`
 		Paused   bool          `yaml:"paused"`
+		// TargetNamespace counts more than what fleet.yaml files say.
+		TargetNamespace string `yaml:"targetNamespace"`
 	}
 )
 
@@ -70,7 +72,6 @@ type (
 var (
 	fleetRepoFields = map[string]string{
 		"serviceAccount":        "list the workspace in the Platform, which names the ServiceAccount that applies its assignments",
-		"targetNamespace":       "each assignment has a namespace of its own; give fleet.yaml a namespace, or change the template",
 		"correctDrift":          "agents correct drift anyway; wherry.dev/drift: report on the Workload leaves it",
 		"imageScanInterval":     "images are not scanned for new tags; wherry.dev/pin: commit pins them at each publication",
 		"clientSecretName":      "give Flux the login as a Secret, and name it in templates/flux.yaml",
@@ -112,7 +113,7 @@ var (
 
 // The fields that are read, or that say nothing here.
 var (
-	fleetRepoRead   = []string{"repo", "branch", "revision", "paths", "targets", "paused", "forceSyncGeneration"}
+	fleetRepoRead   = []string{"repo", "branch", "revision", "paths", "targets", "paused", "forceSyncGeneration", "targetNamespace"}
 	fleetBundleRead = []string{
 		"defaultNamespace", "namespace", "helm", "kustomize", "yaml", "name", "targetCustomizations", "targetCustomizationMode", "overrideTargets", "dependsOn",
 		"helm.chart", "helm.repo", "helm.version", "helm.releaseName", "helm.values", "kustomize.dir",
@@ -132,6 +133,7 @@ type fleet struct {
 	after        map[*workload][]string     // names of bundles
 	names        namer
 	declared     map[string]map[string]bool // keys of site values, by Fleet's namespace
+	inNamespace  map[string][]*rule         // those whose objects are in a namespace that is to be made, as ENVIRONMENT/NAMESPACE
 }
 
 // siteKeys returns the keys of site values of a namespace.
@@ -159,6 +161,7 @@ func fromFleet(r *reader, o Options) (*estate, error) {
 	f := &fleet{
 		reader: r, options: o, environments: map[string]string{}, groups: map[string][]fleetGroup{}, clustersOf: map[string][]*fleetCluster{},
 		bundles: map[string]*workload{}, after: map[*workload][]string{}, names: namer{}, declared: map[string]map[string]bool{},
+		inNamespace: map[string][]*rule{},
 	}
 	f.engine = engine{"flux", fluxTemplate}
 	of := f.objects()
@@ -180,6 +183,7 @@ func fromFleet(r *reader, o Options) (*estate, error) {
 		f.addRepo(d)
 	}
 	f.order()
+	f.makeNamespaces()
 	if len(of["Cluster"]) == 0 {
 		f.report.add(Missing, place{}, "Cluster", "all", `the input has no clusters, so that nothing is assigned: add the output of "kubectl get clusters.fleet.cattle.io -A -o yaml"`)
 	}
@@ -453,33 +457,159 @@ func (f *fleet) addPath(d document, object, namespace, name string, repo fleetRe
 		}
 		return
 	}
-	folders := []string{}
-	_ = fs.WalkDir(files, p, func(at string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return fs.SkipDir
-		}
-		if e.IsDir() && strings.HasPrefix(e.Name(), ".") && at != p {
-			return fs.SkipDir
-		}
-		if e.Name() == "fleet.yaml" && e.Type().IsRegular() {
-			folders = append(folders, path.Dir(at))
-		}
-		return nil
-	})
-	if len(folders) == 0 {
+	folders, resources := f.bundlesBelow(d, object, files, p)
+	if len(folders) == 0 || resources && folders[0] != p {
 		if _, err := fs.Stat(files, p); err != nil {
 			f.report.add(Changed, d.at, object, "path "+given, "its files are not in the input, so that a fleet.yaml in it is not known: give the repository with --checkout URL=DIR")
 		}
 		f.addBundle(d, object, namespace, name, repo, p, fleetBundle{}, place{})
-		return
 	}
 	for _, folder := range folders {
-		file := path.Join(folder, "fleet.yaml")
-		b, at, ok := f.readBundle(object, files, file)
+		b, at, ok := f.readBundle(object, files, path.Join(folder, fleetFile(files, folder)))
 		if ok {
 			f.addBundle(d, object, namespace, name, repo, folder, b, at)
 		}
 	}
+}
+
+// fleetFiles are the names of the file with a bundle's options, of which the first that is there counts.
+var fleetFiles = []string{"fleet.yaml", "fleet.yml"}
+
+// fleetFile returns the name of the file in a folder, empty if there is none.
+func fleetFile(files fs.FS, folder string) string {
+	for _, name := range fleetFiles {
+		if info, err := fs.Stat(files, path.Join(folder, name)); err == nil && info.Mode().IsRegular() {
+			return name
+		}
+	}
+	return ""
+}
+
+// bundlesBelow returns the folders with options, from p downwards, and whether there are resources in no such folder: those are
+// a bundle of p itself. What .fleetignore leaves out is passed over.
+func (f *fleet) bundlesBelow(d document, object string, files fs.FS, p string) (folders []string, resources bool) {
+	ignored := fleetIgnore{}
+	_ = fs.WalkDir(files, p, func(at string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fs.SkipDir
+		case at != p && ignored.leavesOut(at, e.IsDir()):
+			if e.IsDir() && fleetFile(files, at) != "" {
+				f.report.add(Changed, d.at, object+" "+at, "all", "a .fleetignore above leaves the folder out, and it is no bundle of its own here")
+			}
+			return skipped(e)
+		case e.IsDir() && strings.HasPrefix(e.Name(), ".") && at != p:
+			return fs.SkipDir
+		case e.IsDir():
+			ignored.read(files, at)
+			if fleetFile(files, at) != "" {
+				folders = append(folders, at)
+			}
+			return nil
+		}
+		inside := slices.ContainsFunc(folders, func(folder string) bool { return folder == "." || strings.HasPrefix(at, folder+"/") })
+		if ext := path.Ext(at); !inside && (ext == ".yaml" || ext == ".yml") {
+			resources = true
+		}
+		return nil
+	})
+	return folders, resources
+}
+
+func skipped(e fs.DirEntry) error {
+	if e.IsDir() {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+// fleetIgnore holds the lines of .fleetignore files, by the folder. As in Fleet, a line is a pattern for names at any depth below, and
+// NAME/* is for a folder as a whole.
+type fleetIgnore map[string][]string
+
+func (i fleetIgnore) read(files fs.FS, folder string) {
+	data, err := readFile(files, path.Join(folder, ".fleetignore"))
+	if err != nil {
+		return
+	}
+	for line := range strings.Lines(string(data)) {
+		if line = strings.TrimRight(line, " \t\r\n"); line != "" && !strings.HasPrefix(line, "#") {
+			i[folder] = append(i[folder], line)
+		}
+	}
+}
+
+func (i fleetIgnore) leavesOut(at string, isDir bool) bool {
+	for folder, lines := range i {
+		if folder != "." && !strings.HasPrefix(at, folder+"/") {
+			continue
+		}
+		for _, line := range lines {
+			name, whole := strings.CutSuffix(line, "/*")
+			if ok, err := path.Match(name, path.Base(at)); err == nil && ok && (isDir || !whole) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// patterns returns the lines as .gitignore has them, from the top of the repository.
+func (i fleetIgnore) patterns() (all []string) {
+	for _, folder := range sortedKeys(i) {
+		for _, line := range i[folder] {
+			if name, whole := strings.CutSuffix(line, "/*"); whole {
+				line = name + "/"
+			} else if strings.Contains(line, "/") {
+				continue // which matches nothing in Fleet
+			}
+			all = append(all, path.Join("/", folder, "**")+"/"+line)
+		}
+	}
+	return all
+}
+
+// ignore returns what Flux has to leave out of a folder, as .gitignore has it: files with Fleet's options, which are no objects, and
+// what Fleet leaves out. Plain objects are all those of the folder.
+func (f *fleet) ignore(w *workload, at place, files fs.FS, folder string, plain bool) string {
+	ignored := fleetIgnore{}
+	options := map[string]bool{}
+	_ = fs.WalkDir(files, folder, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return fs.SkipDir
+		case name != folder && ignored.leavesOut(name, e.IsDir()):
+			return skipped(e)
+		case e.IsDir():
+			ignored.read(files, name)
+		case slices.Contains(fleetFiles, e.Name()):
+			options[e.Name()] = true
+		}
+		return nil
+	})
+	all := ignored.patterns()
+	if len(all) > 0 {
+		f.report.add(Changed, at, w.object, ".fleetignore", "it becomes spec.ignore of Flux's GitRepository")
+	}
+	for _, name := range fleetFiles {
+		if options[name] {
+			all = append(all, path.Join("/", folder, "**", name))
+		}
+	}
+	overlays := path.Join(folder, "overlays")
+	if info, err := fs.Stat(files, overlays); plain && err == nil && info.IsDir() && !isKustomization(files, folder) {
+		all = append(all, "/"+overlays+"/") // which only yaml.overlays brings in
+	}
+	return strings.Join(all, "\n")
+}
+
+func isKustomization(files fs.FS, folder string) bool {
+	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
+		if _, err := fs.Stat(files, path.Join(folder, name)); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // readBundle reads a fleet.yaml.
@@ -497,7 +627,7 @@ func (f *fleet) readBundle(object string, files fs.FS, file string) (b fleetBund
 		}
 	}
 	if err != nil {
-		f.report.add(Missing, at, object+" "+path.Dir(file), "all", "fleet.yaml cannot be read: "+oneLine(err))
+		f.report.add(Missing, at, object+" "+path.Dir(file), "all", path.Base(file)+" cannot be read: "+oneLine(err))
 		return b, at, false
 	}
 	return b, at, true
@@ -517,6 +647,9 @@ func (f *fleet) reportBundle(file, object string, n *yaml.Node) {
 	}
 	for _, t := range kinds.SequenceField(n, "overrideTargets") {
 		parts(t, fleetTargetRead)
+	}
+	for _, d := range kinds.SequenceField(n, "dependsOn") {
+		f.reportFields(file, object, "dependsOn.", d, []string{"dependsOn.name", "dependsOn.selector"}, fleetBundleFields)
 	}
 }
 
@@ -556,7 +689,7 @@ func (f *fleet) addBundle(d document, object, namespace, name string, repo fleet
 	if b.Customizations, okToo = f.valid(at, object, "targetCustomizations", b.Customizations); !okToo {
 		return
 	}
-	w := &workload{at: at, name: f.names.name(bundle), object: object + " " + folder}
+	w := &workload{at: at, name: f.names.name(bundle), object: object + " " + folder, bundle: bundle}
 	if w.name != bundle {
 		f.report.add(Changed, at, w.object, "bundle "+bundle, "it becomes workload "+w.name)
 	}
@@ -652,49 +785,55 @@ func (f *fleet) variant(w *workload, names namer, object string, repo fleetRepo,
 	w.targets = append(w.targets, t)
 	r := &rule{at: at, object: w.object, name: w.name + "-" + t.name, environment: t.environment, targets: []*target{t}, clusters: map[*cluster]bool{}}
 	f.rules = append(f.rules, r)
+	if in := t.manifests["namespace"]; t.manifests["chart"]+t.manifests["chartPath"] == "" && !slices.Contains(existing, in) {
+		key := t.environment + "/" + in
+		f.inNamespace[key] = append(f.inNamespace[key], r)
+	}
 	return r
 }
 
 // manifests returns what the template needs: the last of the options that sets a field counts, and values are merged.
 // Uses are the site values in them.
 func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, options []*fleetOptions, declared map[string]bool) (m map[string]string, uses []string) {
-	var namespace, chart, chartRepo, version, release, dir string
+	var namespace, ifNone, chart, chartRepo, version, release, dir string
 	values := map[string]any{}
 	for _, o := range options {
-		namespace = cmp.Or(o.Namespace, o.DefaultNamespace, namespace)
+		namespace, ifNone = cmp.Or(o.Namespace, namespace), cmp.Or(o.DefaultNamespace, ifNone)
 		chart, chartRepo = cmp.Or(o.Helm.Chart, chart), cmp.Or(o.Helm.Repo, chartRepo)
 		version, release, dir = cmp.Or(o.Helm.Version, version), cmp.Or(o.Helm.ReleaseName, release), cmp.Or(o.Kustomize.Dir, dir)
 		values = merged(values, o.Helm.Values)
 	}
+	namespace = cmp.Or(repo.TargetNamespace, namespace)
 	chartRepo, secret := withoutPassword(chartRepo)
 	chart, secretToo := withoutPassword(chart)
 	if secret || secretToo {
 		f.report.add(Changed, at, w.object, "helm", "users and passwords of URLs are left out; give them to Flux as a Secret")
 	}
-	m = manifests("repo", repo.Repo, "branch", repo.Branch, "commit", "", "path", "./"+path.Join(folder, dir), "namespace", namespace)
-	if len(repo.Revision) == 40 {
-		m["commit"] = repo.Revision
-	} else if repo.Revision != "" {
-		m["branch"] = repo.Revision
-		f.report.add(Changed, at, w.object, "spec.revision "+repo.Revision, "it is taken for a branch: write tag into templates/flux.yaml if it is one")
+	files, known := f.reader.checkout(repo.Repo)
+	chart, chartRepo = f.chart(w, at, files, known, folder, chart, chartRepo)
+	if chart == "" && namespace == "" && ifNone != "" {
+		f.report.add(Changed, at, w.object, "defaultNamespace", "Flux puts all objects into this namespace, those that name another one too")
 	}
-	files, _ := f.reader.checkout(repo.Repo)
-	_, err := fs.Stat(files, path.Join(folder, "Chart.yaml"))
-	if chart == "" && err == nil {
-		chart = "./" + folder
-	} else if chart != "" && chartRepo == "" && !strings.Contains(chart, "://") {
-		chart = "./" + path.Join(folder, chart)
+	m = manifests("namespace", cmp.Or(namespace, ifNone, "default")) // which is Fleet's default
+	if chartRepo == "" {
+		maps.Copy(m, manifests("repo", repo.Repo, "branch", repo.Branch, "path", "./"+path.Join(folder, dir), "ignore", f.ignore(w, at, files, folder, chart == "" && dir == "")))
+		if len(repo.Revision) == 40 {
+			m["commit"] = repo.Revision
+		} else if repo.Revision != "" {
+			m["branch"] = repo.Revision
+			f.report.add(Changed, at, w.object, "spec.revision "+repo.Revision, "it is taken for a branch: write tag into templates/flux.yaml if it is one")
+		}
 	}
 	if chart == "" {
 		return m, nil
 	}
-	if chartRepo == "" && strings.Contains(chart, "://") {
-		f.report.add(Missing, at, w.object, "helm.chart "+chart, "a chart by URL: write its repository and name into the Workload's manifests (chartRepository, chart, version)")
-		if i := strings.LastIndex(chart, "/"); strings.HasPrefix(chart, "oci://") {
-			chartRepo, chart = chart[:i], chart[i+1:]
-		}
+	if chartRepo == "" {
+		m["path"], m["chartPath"], chart = chart, chart, ""
 	}
-	maps.Copy(m, manifests("chart", chart, "chartRepository", chartRepo, "version", version, "releaseName", release))
+	if dir != "" {
+		f.report.add(Missing, at, w.object, "kustomize.dir "+dir, "Fleet changes with it what the chart renders: write the patches into templates/flux.yaml (postRenderers)")
+	}
+	maps.Copy(m, manifests("chart", chart, "chartRepository", chartRepo, "version", version, "releaseName", cmp.Or(release, f.release(w, at))))
 	if len(values) > 0 {
 		data, err := yaml.Marshal(values)
 		text, left := string(data), false
@@ -709,6 +848,82 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 		}
 	}
 	return m, uses
+}
+
+// chart returns the chart of a bundle and its repository: one of the folder's own, one in the repository of the bundle, or one of a
+// chart repository or registry. It is empty for a bundle without a chart.
+func (f *fleet) chart(w *workload, at place, files fs.FS, known bool, folder, chart, chartRepo string) (string, string) {
+	whole := chart // of a registry
+	if chart == "" {
+		whole = chartRepo
+	}
+	switch {
+	case strings.HasPrefix(whole, "oci://") && (chart == "" || chartRepo == ""):
+		if i := strings.LastIndex(whole, "/"); i > len("oci://") {
+			return whole[i+1:], whole[:i]
+		}
+	case chart != "" && chartRepo != "":
+		return chart, chartRepo
+	case chart == "":
+		if _, err := fs.Stat(files, path.Join(folder, "Chart.yaml")); err != nil {
+			return "", ""
+		}
+		return "./" + folder, ""
+	}
+	local := path.Join(folder, chart)
+	if _, err := fs.Stat(files, path.Join(local, "Chart.yaml")); strings.Contains(chart, "://") || strings.Contains(chart, "::") || known && err != nil {
+		f.report.add(Missing, at, w.object, "helm.chart "+chart, "it is no folder of the repository with a Chart.yaml: write the chart's repository and name into the Workload's manifests (chartRepository, chart, version)")
+	}
+	return "./" + local, ""
+}
+
+// maxRelease is the length of a release's name in Helm.
+const maxRelease = 53
+
+// release returns the name of the release that Fleet installs if fleet.yaml names none: that of the bundle.
+func (f *fleet) release(w *workload, at place) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(w.bundle) {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			b.WriteRune(r)
+		} else if !strings.HasSuffix(b.String(), "-") {
+			b.WriteByte('-')
+		}
+	}
+	name := strings.Trim(b.String(), "-")
+	if short := shorten(name, maxRelease); short != name {
+		f.report.add(Changed, at, w.object, "release "+name, "it becomes "+short+", and Fleet shortens it in another way: give helm.releaseName the name that \"helm list\" shows, to take the release over")
+		return short
+	}
+	return name
+}
+
+// existing are namespaces of every cluster.
+var existing = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+// makeNamespaces makes a workload of each namespace that Fleet makes before it applies plain objects, on the clusters that have any of
+// them. Helm makes those of charts.
+func (f *fleet) makeNamespaces() {
+	for _, key := range sortedKeys(f.inNamespace) {
+		rules := f.inNamespace[key]
+		namespace, environment := rules[0].targets[0].manifests["namespace"], rules[0].environment
+		w := &workload{at: rules[0].at, name: f.names.name("namespace-" + namespace), object: "namespace " + namespace, keep: true}
+		t := &target{workload: w, name: "main", environment: environment, manifests: map[string]string{"makeNamespace": namespace}}
+		own := &rule{at: w.at, object: w.object, name: w.name, environment: environment, targets: []*target{t}, clusters: map[*cluster]bool{}}
+		w.targets, f.workloads, f.rules = []*target{t}, append(f.workloads, w), append(f.rules, own)
+		for _, r := range rules {
+			maps.Copy(own.clusters, r.clusters)
+			for _, s := range r.where {
+				if len(own.where) < maxSelectors && !slices.ContainsFunc(own.where, func(known *selector) bool { return asJSON(known) == asJSON(s) }) {
+					own.where = append(own.where, s)
+				}
+			}
+			for _, t := range r.targets {
+				t.after = append(t.after, w)
+			}
+		}
+		f.report.add(Changed, w.at, w.object, "the namespace", "Fleet makes it before the objects in it; here the workload "+w.name+" does, and keeps it")
+	}
 }
 
 // merged returns a map with the values of another laid over it, at any depth.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	kyaml "sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -124,14 +125,46 @@ func (g *generators) list(n *yaml.Node) []map[string]any {
 	}
 	var all []map[string]any
 	for _, item := range kinds.SequenceField(n, "elements") {
-		var one map[string]any
-		if err := item.Decode(&one); err != nil {
-			g.missing(item, "an element of a list", "it cannot be read: "+oneLine(err))
-			continue
+		one, err := asArgo(item)
+		if err == nil && !g.goTemplate {
+			err = onlyTexts(one)
+		}
+		if err != nil {
+			g.missing(item, "an element of a list", "Argo CD makes nothing of this list: "+oneLine(err))
+			return nil
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// onlyTexts returns an error unless all values of a list's element are texts, as they have to be where templates are not Go's.
+func onlyTexts(element map[string]any) error {
+	for _, key := range slices.Sorted(maps.Keys(element)) {
+		values, nested := element[key].(map[string]any)
+		if _, isText := element[key].(string); !isText && (key != "values" || !nested) {
+			return fmt.Errorf("%s is no text; quote it, or set goTemplate", key)
+		}
+		if key == "values" {
+			if err := onlyTexts(values); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// asArgo returns a mapping as Argo CD reads it: by way of JSON, so that every number is one with a fraction.
+func asArgo(n *yaml.Node) (one map[string]any, err error) {
+	text, err := yaml.Marshal(n)
+	if err != nil {
+		return nil, err
+	}
+	err = kyaml.Unmarshal(text, &one)
+	if one == nil {
+		one = map[string]any{}
+	}
+	return one, err
 }
 
 // fromClusters returns the parameters of declared clusters. Without a selector, the local cluster is one of them.
@@ -248,10 +281,10 @@ func (g *generators) git(n *yaml.Node, given map[string]any) []map[string]any {
 	if len(read.Directories) > 0 {
 		patterns, folders = read.Directories, true
 	}
-	match := func(name string) bool {
+	matchBy := func(match func(pattern, name string) bool, name string) bool {
 		included := false
 		for _, p := range patterns {
-			if globMatches(p.Path, name, !folders) {
+			if match(p.Path, name) {
 				if p.Exclude {
 					return false
 				}
@@ -260,12 +293,23 @@ func (g *generators) git(n *yaml.Node, given map[string]any) []map[string]any {
 		}
 		return included
 	}
+	differs := "" // the first file for which Argo CD's two ways to read patterns differ
+	match := func(name string) bool {
+		if folders {
+			return matchBy(folderMatches, name)
+		}
+		matched := matchBy(fileMatches, name)
+		if matched != matchBy(newFileMatches, name) && differs == "" {
+			differs = name
+		}
+		return matched
+	}
 	var all []map[string]any
 	_ = fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil || len(all) > maxParameters:
 			return fs.SkipAll
-		case e.IsDir() && name != "." && strings.HasPrefix(e.Name(), "."):
+		case e.IsDir() && name != "." && (folders && strings.HasPrefix(e.Name(), ".") || e.Name() == ".git"):
 			return fs.SkipDir
 		case name == "." || e.IsDir() != folders || !match(name):
 			return nil
@@ -276,6 +320,10 @@ func (g *generators) git(n *yaml.Node, given map[string]any) []map[string]any {
 		all = append(all, g.fileParameters(n, files, name)...)
 		return nil
 	})
+	if differs != "" {
+		g.report.add(Changed, place{g.file, n.Line}, g.object, "generator git",
+			"its patterns are read by Argo CD's default, where * matches slashes too; with the new file globbing, which argocd-cmd-params-cm can switch on, they differ for "+differs)
+	}
 	if len(all) == 0 {
 		why := "no folder or file of the input matches"
 		if !given2 {
@@ -302,66 +350,116 @@ func pathParameters(name string) map[string]any {
 	return map[string]any{"path": name, "basename": base, "basenameNormalized": slug(base), "segments": segments}
 }
 
-// fileParameters returns the parameters in a file: one mapping, or a list of them.
+// fileParameters returns the parameters in a file: one mapping, or a list of them. As in Argo CD, only the first document counts,
+// and an empty file is an empty mapping.
 func (g *generators) fileParameters(n *yaml.Node, files fs.FS, name string) []map[string]any {
 	data, err := readFile(files, name)
 	var documents []document
 	if err == nil {
-		documents, err = documentsOf(name, data)
+		documents, err = documentsOf(name, data) // which bounds it
+	}
+	if len(documents) > 1 && documents[0].node.Kind != yaml.SequenceNode {
+		g.report.add(Changed, place{name, documents[1].at.line}, g.object, "file "+name, "Argo CD reads its first document alone")
 	}
 	var all []map[string]any
-	for _, d := range documents {
-		items := []*yaml.Node{d.node}
-		if d.node.Kind == yaml.SequenceNode {
-			items = d.node.Content
-		}
-		for _, item := range items {
-			var one map[string]any
-			if err = item.Decode(&one); err != nil {
-				break
+	if err == nil {
+		if err = kyaml.Unmarshal(data, &all); err != nil {
+			one := map[string]any{}
+			if kyaml.Unmarshal(data, &one) == nil {
+				all, err = []map[string]any{one}, nil
 			}
-			at := pathParameters(path.Dir(name))
-			at["filename"], at["filenameNormalized"] = path.Base(name), slug(path.Base(name))
-			if one == nil {
-				one = map[string]any{}
-			}
-			one["path"] = at
-			all = append(all, one)
+		} else if len(all) == 0 {
+			all = []map[string]any{{}}
 		}
 	}
 	if err != nil {
 		g.missing(n, "file "+name, "it cannot be read: "+oneLine(err))
 		return nil
 	}
+	for i, one := range all {
+		if one == nil {
+			one = map[string]any{}
+		}
+		if !g.goTemplate {
+			one, _ = texts(one).(map[string]any)
+		}
+		at := pathParameters(path.Dir(name))
+		at["filename"], at["filenameNormalized"] = path.Base(name), slug(path.Base(name))
+		one["path"] = at
+		all[i] = one
+	}
 	return all
 }
 
-// globMatches reports whether a pattern of Argo CD matches a path. Only those of files know **.
-func globMatches(pattern, name string, deep bool) bool {
-	if !deep || !strings.Contains(pattern, "**") {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
+// texts returns a value with all in it as texts, and lists by their indices, as templates that are not Go's see them.
+func texts(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		all := map[string]any{}
+		for key, inner := range v {
+			all[key] = texts(inner)
+		}
+		return all
+	case []any:
+		all := map[string]any{}
+		for i, inner := range v {
+			all[fmt.Sprint(i)] = texts(inner)
+		}
+		return all
 	}
+	return fmt.Sprint(value)
+}
+
+// folderMatches reports whether a pattern for folders matches a path.
+func folderMatches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// fileMatches reports whether a pattern for files matches a path by Argo CD's default, which is that of git: all signs match slashes
+// too, and a pattern without any is a file or all of a folder.
+func fileMatches(pattern, name string) bool {
+	if !strings.ContainsAny(pattern, "*?[\\") {
+		pattern = strings.TrimSuffix(pattern, "/")
+		return name == pattern || strings.HasPrefix(name, pattern+"/")
+	}
+	return globMatches(pattern, name, ".")
+}
+
+// newFileMatches is fileMatches by the rule that has to be switched on, where only ** matches slashes.
+func newFileMatches(pattern, name string) bool {
+	return globMatches(strings.ReplaceAll(pattern, "**/", "\x00"), name, "[^/]")
+}
+
+// globMatches reports whether a pattern matches a path. One is what a single sign matches.
+func globMatches(pattern, name, one string) bool {
 	var b strings.Builder
-	b.WriteString("^")
+	b.WriteString("(?s)^")
 	for rest := pattern; rest != ""; {
-		switch {
-		case strings.HasPrefix(rest, "**/"):
+		switch end := strings.IndexByte(rest, ']'); {
+		case rest[0] == 0:
 			b.WriteString("(.*/)?")
-			rest = rest[3:]
 		case strings.HasPrefix(rest, "**"):
 			b.WriteString(".*")
-			rest = rest[2:]
-		case rest[0] == '*':
-			b.WriteString("[^/]*")
 			rest = rest[1:]
+		case rest[0] == '*':
+			b.WriteString(one + "*")
 		case rest[0] == '?':
-			b.WriteString("[^/]")
+			b.WriteString(one)
+		case rest[0] == '[' && end > 1:
+			class := strings.ReplaceAll(rest[1:end], "\\", "\\\\")
+			if strings.HasPrefix(class, "!") {
+				class = "^" + class[1:]
+			}
+			b.WriteString("[" + class + "]")
+			rest = rest[end:]
+		case rest[0] == '\\' && len(rest) > 1:
+			b.WriteString(regexp.QuoteMeta(rest[1:2]))
 			rest = rest[1:]
 		default:
 			b.WriteString(regexp.QuoteMeta(rest[:1]))
-			rest = rest[1:]
 		}
+		rest = rest[1:]
 	}
 	re, err := regexp.Compile(b.String() + "$")
 	return err == nil && re.MatchString(name)
@@ -429,28 +527,28 @@ func (g *generators) merge(n *yaml.Node) []map[string]any {
 		g.missing(n, "generator merge", "it must have mergeKeys, and two generators or more")
 		return nil
 	}
-	keyOf := func(params map[string]any) (string, bool) {
+	keyOf := func(params map[string]any) string { // a value that is not there is null
 		var parts []string
 		for _, k := range keys {
-			v, ok := lookup(params, k)
-			if !ok {
-				return "", false
+			v := params[k]
+			if !g.goTemplate {
+				v, _ = lookup(params, k)
 			}
 			parts = append(parts, asJSON(v))
 		}
-		return strings.Join(parts, "\n"), true
+		return strings.Join(parts, ", ")
 	}
 	var all []map[string]any
 	at := map[string]int{}
 	for i, child := range children {
+		seen := map[string]bool{}
 		for _, p := range g.generate(child, nil) {
-			key, ok := keyOf(p.params)
-			if !ok {
-				if i == 0 {
-					all = append(all, p.params)
-				}
-				continue
+			key := keyOf(p.params)
+			if seen[key] {
+				g.missing(n, "generator merge", fmt.Sprintf("Argo CD makes nothing of it: generator %d has several parameter sets with the merge keys %s", i+1, key))
+				return nil
 			}
+			seen[key] = true
 			if j, known := at[key]; known {
 				all[j] = merged(all[j], unflattened(p.params, g.goTemplate))
 			} else if i == 0 {

@@ -30,9 +30,9 @@ var update = flag.Bool("update", false, "rewrite golden files")
 func TestImportedPlatforms(t *testing.T) {
 	want := map[string]map[string][]string{
 		"fleet": {
-			"plant-7": {"line-apps-controller-gpu", "line-apps-vision-europe", "metrics-main"},
-			"plant-8": {"line-apps-controller-main", "line-apps-vision-europe", "metrics-main"},
-			"plant-9": {"line-apps-controller-main", "line-apps-vision-main", "metrics-main"},
+			"plant-7": {"line-apps-controller-gpu", "line-apps-vision-europe", "metrics-main", "namespace-line-main"},
+			"plant-8": {"line-apps-controller-main", "line-apps-vision-europe", "metrics-main", "namespace-line-main"},
+			"plant-9": {"line-apps-controller-main", "line-apps-vision-main", "metrics-main", "namespace-line-main"},
 			"lab":     {"line-apps-vision-europe"},
 			"museum":  {"metrics-main"},
 			"till":    {"till-main"},

@@ -72,7 +72,7 @@ func (e *estate) files(environments []string, types []*clusterType, policies []p
 	for _, w := range e.workloads {
 		put("workloads/"+w.name+".yaml", "From "+w.object+" at "+w.at.String(), workloadObject(w))
 	}
-	put("templates/namespace.yaml", "Every assignment has a namespace of its own.", kalypso("Template", "namespace", nil, object{"type": "namespace", "manifests": []string{namespaceTemplate}}))
+	put("templates/namespace.yaml", "Every assignment has a namespace of its own. A target can make another one.", kalypso("Template", "namespace", nil, object{"type": "namespace", "manifests": []string{namespaceTemplate}}))
 	put("templates/"+e.engine.name+".yaml", "", kalypso("Template", e.engine.name, nil, object{"type": "reconciler", "manifests": e.engine.template}))
 	var files []File
 	for _, path := range sortedKeys(made) {
@@ -108,6 +108,10 @@ func workloadObject(w *workload) object {
 			slices.Sort(names)
 			annotations[t.name+"."+kinds.AnnotationPrefix+"depends-on"] = strings.Join(slices.Compact(names), ", ")
 		}
+	}
+	if w.keep {
+		annotations[kinds.AnnotationPrefix+"on-remove"] = "orphan"
+		annotations[kinds.AnnotationPrefix+"delivery"] = "reference" // it has no manifests that could be embedded
 	}
 	o := kalypso("Workload", w.name, nil, object{"deploymentTargets": targets})
 	if len(annotations) > 0 {
@@ -196,6 +200,13 @@ metadata:
   labels:
     environment: "{{ .Environment }}"
     workload: "{{ .Workload }}"
+{{- if index .Manifests "makeNamespace" }}
+---
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: "{{ index .Manifests "makeNamespace" }}"
+{{- end }}
 `
 
 // fluxTemplate brings manifests and charts of git, and charts of repositories. The keys of a target depend on its kind, so
@@ -215,6 +226,10 @@ spec:
     {{- else }}
     branch: {{ index .Manifests "branch" | default "main" | quote }}
     {{- end }}
+  {{- if index .Manifests "ignore" }}
+  ignore: |
+{{ index .Manifests "ignore" | indent 4 }}
+  {{- end }}
 {{- end }}
 {{- if index .Manifests "chartRepository" }}
 ---
@@ -230,7 +245,8 @@ spec:
   type: oci
   {{- end }}
 {{- end }}
-{{- if index .Manifests "chart" }}
+{{- $chart := index .Manifests "chart" | default (index .Manifests "chartPath") }}
+{{- if $chart }}
 ---
 apiVersion: helm.toolkit.fluxcd.io/v2
 kind: HelmRelease
@@ -247,7 +263,7 @@ spec:
   {{- end }}
   chart:
     spec:
-      chart: {{ index .Manifests "chart" | quote }}
+      chart: {{ $chart | quote }}
       {{- if index .Manifests "version" }}
       version: {{ index .Manifests "version" | quote }}
       {{- end }}
@@ -258,7 +274,7 @@ spec:
   values:
 {{ index .Manifests "values" | indent 4 }}
   {{- end }}
-{{- else }}
+{{- else if index .Manifests "path" }}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
 kind: Kustomization
