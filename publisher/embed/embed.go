@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"runtime"
 	"slices"
@@ -124,38 +125,38 @@ func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedde
 		return nil, err
 	}
 	if !opts.KeepTags {
-		if err := r.pinImages(ctx, e.of); err != nil {
+		if err := r.pinImages(ctx, e.of, failed); err != nil {
 			return nil, err
 		}
 	}
 	for i := range result.ClusterTypes {
 		ct := &result.ClusterTypes[i]
-		e.fail(ct, func(a *scheduler.Assignment) error {
+		e.fail(ct, func(a *scheduler.Assignment) (scheduler.FailureReason, error) {
 			err := failed[name{ct.Name, a.Name}]
 			if err == nil {
-				return nil
+				return "", nil
 			}
 			var at finding.Position
 			if opts.At != nil {
 				at = opts.At(a.Name, a.Registration)
 			}
-			return finding.Errorf(finding.CodeNotEmbedded, at, "", "embed: %v", err) // the places in err are in the source
+			return reasonOf(err), finding.Errorf(finding.CodeNotEmbedded, at, "", "embed: %v", err) // the places in err are in the source
 		})
 	}
 	return e, nil
 }
 
-// fail makes the assignments of a cluster type fail for which reason returns an error.
-func (e *Embedded) fail(ct *scheduler.ClusterTypeResult, reason func(*scheduler.Assignment) error) {
+// fail makes the assignments of a cluster type fail for which why returns an error.
+func (e *Embedded) fail(ct *scheduler.ClusterTypeResult, why func(*scheduler.Assignment) (scheduler.FailureReason, error)) {
 	kept := make([]scheduler.Assignment, 0, len(ct.Assignments))
 	for _, a := range ct.Assignments {
-		err := reason(&a)
+		reason, err := why(&a)
 		if err == nil {
 			kept = append(kept, a)
 			continue
 		}
 		delete(e.of, name{ct.Name, a.Name})
-		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: reasonOf(err), Err: err})
+		ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: reason, Err: err})
 	}
 	if len(kept) < len(ct.Assignments) {
 		ct.Assignments = kept
@@ -194,8 +195,9 @@ func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map
 	return errors.Join(err, ctx.Err())
 }
 
-// pinImages resolves the images of all contents and writes their digests.
-func (r *reader) pinImages(ctx context.Context, contents map[name]*content) error {
+// pinImages resolves the images of all contents and writes their digests. Contents whose images are beyond the budget of their
+// registration fail; what a registry does not have keeps its tag.
+func (r *reader) pinImages(ctx context.Context, contents map[name]*content, failed map[name]error) error {
 	images := map[string][]sources.Source{}
 	of := map[*built][]*content{}
 	for _, c := range contents {
@@ -209,6 +211,13 @@ func (r *reader) pinImages(ctx context.Context, contents map[name]*content) erro
 	all, err := r.Resolver.Images(ctx, uniqueOf(images))
 	if err != nil {
 		return err
+	}
+	for key, c := range contents {
+		for _, p := range c.Places {
+			if known := all[c.registration][p.Source]; known != nil && errors.Is(known.Err, meter.ErrExceeded) {
+				failed[key] = fmt.Errorf("image %s: %w", p.Reference(), known.Err)
+			}
+		}
 	}
 	for made, contents := range of {
 		found := all[contents[0].registration] // a request is of one registration

@@ -10,12 +10,14 @@ import (
 	"io/fs"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -27,6 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gittest"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -180,6 +183,38 @@ func TestImagesOfEmbeddedObjectsGetTheirDigests(t *testing.T) {
 	require.True(t, list[0].Unresolved)
 	require.Equal(t, pushed.String(), list[1].Digest)
 	require.NotZero(t, list[1].Size)
+}
+
+// Images that never answer cost a registration its own budget, and no other registration anything.
+func TestImagesThatNeverAnswerFailTheirRegistrationAlone(t *testing.T) {
+	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(hang.Close)
+	t.Cleanup(hang.CloseClientConnections)
+	r := newRegistry(t)
+	pushed := r.push("web", "1", ocispec.MediaTypeImageConfig, ocispec.MediaTypeImageLayerGzip, []byte("layer"))
+	pod := func(images ...string) *fstest.MapFile {
+		text := "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n"
+		for i, image := range images {
+			text += fmt.Sprintf("  - {name: c%d, image: '%s'}\n", i, image)
+		}
+		return &fstest.MapFile{Data: []byte(text)}
+	}
+	var many []string
+	for i := range 2_000 {
+		many = append(many, fmt.Sprintf("%s/x%d:1", strings.TrimPrefix(hang.URL, "http://"), i))
+	}
+	files := fstest.MapFS{"evil/x.yaml": pod(many...), "good/x.yaml": pod(r.host + "/web:1")}
+	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(files) }
+	evil, good := embedded("evil", map[string]string{"path": "evil"}), embedded("good", map[string]string{"path": "good"})
+	evil.Registration, good.Registration = "evil", "good"
+	resolver := sources.NewResolver(sources.Options{Meters: meter.NewSet(meter.Budget{Time: 500 * time.Millisecond})})
+	t.Cleanup(func() { require.NoError(t, resolver.Close()) })
+	ct := publish(t, Options{Own: own, Resolver: resolver}, evil, good)
+	require.Len(t, ct.Failures, 1)
+	require.Equal(t, "app-evil", ct.Failures[0].Name)
+	require.Equal(t, scheduler.LimitExceeded, ct.Failures[0].Reason)
+	require.ErrorContains(t, ct.Failures[0].Err, `the sources of registration "evil" take more than 500ms in one publication`)
+	require.Contains(t, filesOf(ct.Assignments[0])["manifests/x.yaml"], "/web:1@"+pushed.String())
 }
 
 // moving serves a repository whose branch gets a commit after each request for its references.

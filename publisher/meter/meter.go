@@ -95,7 +95,7 @@ type Meter struct {
 
 // exceeded returns the error of a budget.
 func (m *Meter) exceeded(what string, used, allowed any) error {
-	return fmt.Errorf("%w: registration %q uses %v %s in one publication, and at most %v are allowed", ErrExceeded, m.registration, used, what, allowed)
+	return fmt.Errorf("%w: registration %q uses %v %s, and at most %v are allowed in one publication", ErrExceeded, m.registration, used, what, allowed)
 }
 
 // Start returns a context with the Meter that ends with the budget's time. The time counts from now until end is called;
@@ -111,7 +111,8 @@ func (m *Meter) Start(ctx context.Context) (_ context.Context, end func()) {
 		m.since = now
 	}
 	m.running++
-	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, key{}, m), left, m.exceeded("of time for its sources", "more", m.budget.Time))
+	ctx, cancel := context.WithTimeoutCause(context.WithValue(ctx, key{}, m), left,
+		fmt.Errorf("%w: the sources of registration %q take more than %s in one publication", ErrExceeded, m.registration, m.budget.Time))
 	return ctx, func() {
 		cancel()
 		m.mu.Lock()

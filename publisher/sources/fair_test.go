@@ -170,10 +170,10 @@ func TestARegistrationIsBoundedInSum(t *testing.T) {
 		kind   string
 		want   string
 	}{
-		"sources":  {meter.Budget{Sources: 3}, "honest", `budget exceeded: registration "evil" uses 4 sources in one publication, and at most 3 are allowed`},
-		"requests": {meter.Budget{Requests: 3}, "honest", `budget exceeded: registration "evil" uses 4 requests in one publication, and at most 3 are allowed`},
-		"bytes":    {meter.Budget{Bytes: 1 << 20}, "huge", `in one publication, and at most 1048576 are allowed`},
-		"time":     {meter.Budget{Time: 200 * time.Millisecond}, "hang", `budget exceeded: registration "evil" uses more of time for its sources in one publication, and at most 200ms are allowed`},
+		"sources":  {meter.Budget{Sources: 3}, "honest", `budget exceeded: registration "evil" uses 4 sources, and at most 3 are allowed in one publication`},
+		"requests": {meter.Budget{Requests: 3}, "honest", `budget exceeded: registration "evil" uses 4 requests, and at most 3 are allowed in one publication`},
+		"bytes":    {meter.Budget{Bytes: 1 << 20}, "huge", `bytes, and at most 1048576 are allowed in one publication`},
+		"time":     {meter.Budget{Time: 200 * time.Millisecond}, "hang", `budget exceeded: the sources of registration "evil" take more than 200ms in one publication`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := meter.NewSet(c.budget)
@@ -199,6 +199,6 @@ func TestARegistrationIsBoundedInSum(t *testing.T) {
 		defer func() { require.NoError(t, r.Close()) }()
 		found := r.Of(For(t.Context(), "evil"), Source{Kind: bundle.ArtifactGit, URL: h.url + "/git-1/x", Branch: "main"})
 		require.ErrorIs(t, found.Err, meter.ErrExceeded)
-		require.ErrorContains(t, found.Err, "bytes on disk in one publication, and at most 10 are allowed")
+		require.ErrorContains(t, found.Err, "bytes on disk, and at most 10 are allowed in one publication")
 	})
 }

@@ -173,7 +173,8 @@ func (r *Resolver) Images(ctx context.Context, named map[string][]Source) (Found
 		if registrationOf(ctx) == "" {
 			return ctx, func() {}
 		}
-		return context.WithTimeoutCause(ctx, imagesTime, fmt.Errorf("the images of registration %q took more than %s together", registrationOf(ctx), imagesTime))
+		return context.WithTimeoutCause(ctx, imagesTime,
+			fmt.Errorf("%w: the images of registration %q take more than %s together", meter.ErrExceeded, registrationOf(ctx), imagesTime))
 	})
 }
 
