@@ -9,7 +9,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed"
-	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -45,8 +44,6 @@ type Built struct {
 	Result *scheduler.Result
 	// Decision is the decision that Result was rendered from; nil for the platform's own scheduling policies.
 	Decision *scheduler.Decision
-	// Used is what was fetched for each registration, sorted by their names; nil unless Options.Pin asked for it.
-	Used []meter.Used
 	// Packed has packed the bundles; nil unless Options.Pack could be followed.
 	Packed *pack.Packer
 }
@@ -117,7 +114,11 @@ func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	err := Embed(ctx, src, b.Loaded, b.Result, opts.Decision, embed.Options{Resolver: resolver, Cache: opts.Cache}, func() error {
 		return artifacts.Pin(ctx, b.Result, resolver, b.Loaded.Model.CheckSource)
 	})
-	b.Used = b.Loaded.meters.Used()
+	if src.Log != nil {
+		for _, u := range b.Loaded.meters.Used() {
+			src.Log.Debug("sources fetched", "registration", u.Registration, "sources", u.Sources, "requests", u.Requests, "bytes", u.Bytes, "disk", u.Disk, "time", u.Time)
+		}
+	}
 	return err
 }
 

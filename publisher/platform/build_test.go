@@ -1,12 +1,15 @@
 package platform
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -62,4 +65,15 @@ func TestOptionsMayFollowFromWhatWasRead(t *testing.T) {
 	built, err = Build(t.Context(), coffee(), Options{AfterLoad: func(context.Context, *Loaded, *Options) error { return refused }})
 	require.ErrorIs(t, err, refused)
 	require.Nil(t, built.Result)
+}
+
+func TestTheLogHasWhatWasFetchedForEachRegistration(t *testing.T) {
+	var log bytes.Buffer
+	src := coffee()
+	src.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	_, err := Build(t.Context(), src, Options{Pin: &sources.Options{}})
+	require.NoError(t, err)
+	for _, registration := range []string{"roasting", "storefront"} {
+		require.Regexp(t, `msg="sources fetched" registration=`+registration+` sources=0 requests=0 bytes=0 disk=0 time=`, log.String())
+	}
 }
