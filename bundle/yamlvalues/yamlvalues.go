@@ -38,11 +38,13 @@ func Size(data []byte, limit int64) (int64, error) {
 		switch c {
 		case ':', '?': // of a key and its value
 			size += 2 * valueBytes
-		case ',', '[', '{':
+		case ',', '[':
 			size += valueBytes
-		case '-': // of an item, or above a document
+		case '{': // of a mapping, which takes the most
+			size += 4 * valueBytes
+		case '-': // of an item, which may be a mapping, or above a document
 			if i+1 == len(data) || data[i+1] <= ' ' {
-				size += valueBytes
+				size += 2 * valueBytes
 			}
 		case '<', '>', '&', '\\':
 			size += escapeBytes
