@@ -90,8 +90,10 @@ digests: ## digests of what a program makes of all examples, cases and scripts; 
 	@$(GO) test ./cmd/wherry -count=1 -run '^(TestDigests|TestScripts)$$' -args -program $(abspath $(or $(PROGRAM),$(DIGESTS)/wherry)) -digests $(CURDIR)/$(DIGESTS).txt >&2
 	@cat $(DIGESTS).txt
 
-lint: ## go vet, staticcheck, gofumpt, actionlint
+lint: ## go vet, also for macOS and Windows, staticcheck, gofumpt, actionlint
 	$(GO) vet ./...
+	GOOS=darwin $(GO) vet ./cmd/wherry
+	GOOS=windows $(GO) vet ./cmd/wherry
 	$(GO) vet -tags e2e,pods,zarf ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
 	$(TOOL) staticcheck -tags e2e,pods,zarf ./...
@@ -120,6 +122,7 @@ soak: build ## every place of each sweep (tests take a sample otherwise), also o
 	WHERRY_SWEEP=1 $(GO) test -timeout 4h ./bundle/oci ./agent ./agent/carry ./agent/outbox ./agent/relay ./hub/store/... ./publisher/... ./scheduler
 	WHERRY_SWEEP=1 WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -tags e2e -timeout 2h ./e2e/promotion
 	$(GO) test -timeout 4h ./publisher -run '^TestAHostileTeamChangesNothingForOthers$$' -isolation.seeds $(TEAMS)
+	$(GO) test -timeout 4h ./publisher/embed -run '^TestAHostileTeamsContentHoldsItselfAlone$$' -isolation.seeds 500
 	$(GO) test -timeout 4h ./cmd/wherry -run '^TestNoFieldOfAPlatformCommandsATerminal$$' -every-field
 	$(GO) test -timeout 4h ./cmd/wherry -run '^TestAKilledHub' -hub-kills $(HUB_KILLS)
 	$(call KILL,$(KILLS),$$(( $(KILLS) / 10 )),e2e$(if $(filter 0,$(shell id -u)),$(COMMA)pods))

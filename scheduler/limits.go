@@ -21,6 +21,25 @@ const (
 	DefaultMaxBytes = 32 << 20
 )
 
+// Sandbox returns the limits on each chart and kustomization that is rendered, as the Platform has them.
+func (m *Model) Sandbox() kinds.Sandbox {
+	if m.objects.Platform == nil {
+		return kinds.Sandbox{}
+	}
+	return m.objects.Platform.Spec.Sandbox
+}
+
+// checkSandbox returns an error if a limit of the Platform is negative.
+func checkSandbox(p *kinds.Platform) error {
+	if s := p.Spec.Sandbox; s.Memory < 0 || s.CPUSeconds < 0 || s.CPUSeconds > maxSandboxSeconds {
+		return finding.Errorf(finding.CodeType, p.Position(s.Line), "", "spec.sandbox: memory is a number of bytes, and cpuSeconds one from 1 to %d", maxSandboxSeconds)
+	}
+	return nil
+}
+
+// maxSandboxSeconds bounds the processor time of one rendering.
+const maxSandboxSeconds = 3600
+
 // limitsOf returns the limits of a registration. The platform itself has none.
 func (m *Model) limitsOf(registration string) (_ kinds.Limits, limited bool) {
 	l := m.workspaces[m.registrations[registration].Workspace].limits

@@ -298,6 +298,9 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 		if _, err := newMaxRemoved(p); err != nil {
 			l.errs = append(l.errs, err)
 		}
+		if err := checkSandbox(p); err != nil {
+			l.errs = append(l.errs, err)
+		}
 	}
 	if promoted != nil {
 		for _, f := range d.Unknown {

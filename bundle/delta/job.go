@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child"
 )
 
 const (
@@ -61,9 +61,8 @@ func (j Job) Start(ctx context.Context, self ...string) error {
 		return err
 	}
 	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &limited{w: &said, left: maxWords}
-	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=20"} // the child needs no variable of this process
+	cmd := child.Command(ctx, self, "GOGC=20")
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &child.Head{W: &said, Left: maxWords}
 	if err = cmd.Run(); err != nil {
 		_ = os.Remove(j.Out)
 		err = explain(ctx, err, said.Bytes())
@@ -201,19 +200,4 @@ func writeFile(path string, data []byte) error {
 		_ = os.Remove(path)
 	}
 	return err
-}
-
-// limited keeps the first bytes that are written to it.
-type limited struct {
-	w    io.Writer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	kept := p[:min(len(p), l.left)]
-	l.left -= len(kept)
-	if _, err := l.w.Write(kept); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

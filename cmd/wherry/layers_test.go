@@ -78,7 +78,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
-				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/trustcmd",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/sandboxcmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
@@ -97,10 +97,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
-			"internal/flags":    {"internal/cli", "internal/prompt"},
+			"internal/flags":    {"internal/cli", "internal/prompt", "internal/sandboxcmd"},
 			"internal/cli":      nil,
 			"internal/deltacmd": nil,
 			"internal/prompt":   nil,
+
+			"internal/sandboxcmd": nil,
 
 			"internal/programtest": nil,
 		},
@@ -146,8 +148,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"checks": {"forge", "keys", "program"},
 
-			"embed/chart":         {"giveup"},
-			"embed/kustomization": {"giveup"},
+			"embed/chart":         nil,
+			"embed/kustomization": nil,
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "markdown", "outgit", "platform"},
 			"advance":   {"", "gate", "keys", "releases", "standing", "trust", "usage"},
@@ -176,8 +178,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"textdiff":     nil,
 			"history":      {"catalog", "diff", "impact", "releases", "trust"},
 			"settings":     {"gitrepo"},
-			"platform":     {"artifacts", "egress", "embed", "gitrepo", "meter", "pack", "sourceignore", "sources"},
-			"embed":        {"artifacts", "embed/chart", "embed/kustomization", "gitrepo", "meter", "sourceignore", "sources"},
+			"platform":     {"artifacts", "egress", "embed", "gitrepo", "meter", "pack", "sandbox", "sourceignore", "sources"},
+			"embed":        {"artifacts", "embed/chart", "embed/kustomization", "gitrepo", "meter", "sandbox", "sourceignore", "sources"},
+			"sandbox":      {"embed/chart", "embed/kustomization"},
 			"pack":         {"artifacts"},
 			"artifacts":    {"gitrepo", "meter", "sources"},
 			"sources":      {"egress", "gitrepo", "meter"},

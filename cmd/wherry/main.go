@@ -26,6 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/promotecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/rolloutcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/sandboxcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
@@ -91,6 +92,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		bundlecmd.Releases(),
 		newRolloutCommand(),
 		hubcmd.Roster(),
+		sandboxcmd.New(),
 		newScheduleCommand(),
 		newSchemaCommand(),
 		releasecmd.Sign(),

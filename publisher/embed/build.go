@@ -108,7 +108,7 @@ func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) 
 		return found.Err
 	}
 	if q.origin.Kind == bundle.ArtifactGit {
-		return found.Read(func(files fs.FS) error { return do(q.asTaken(ofFiles(files, found.Revision))) })
+		return do(q.asTaken(ofFiles(sharedFS{found}, found.Revision)))
 	}
 	c, err := r.Resolver.Content(ctx, q.origin.Source)
 	if err != nil {

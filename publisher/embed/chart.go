@@ -17,46 +17,34 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// openChart reads the chart of a request.
-func openChart(t *tree, q request) (*chart.Chart, error) {
-	if t.FS == nil {
-		return chart.Read(bytes.NewReader(t.chart))
-	}
-	return chart.ReadFolder(t.FS, q.dir)
-}
-
 // chart renders the chart of the source, one file for each template.
-func (b *built) chart(ctx context.Context, t *tree, q request) error {
-	c, err := openChart(t, q)
+func (b *built) chart(ctx context.Context, r *reader, t *tree, q request) error {
+	c := sandbox.Chart{Dir: q.dir, Archive: t.chart, Render: true, Options: chart.Options{
+		ReleaseName: q.chart.ReleaseName, Namespace: q.chart.Namespace, KubeVersion: q.chart.KubeVersion, APIVersions: q.chart.APIVersions,
+		MaxBytes: maxBytes,
+	}}
+	c.Values = []sandbox.Values{{Text: []byte(q.chart.Values), From: "annotation " + kinds.AnnotationPrefix + "chart-values"}}
+	if q.argo != nil {
+		if err := q.argo.setChart(b, t, q, &c); err != nil {
+			return fmt.Errorf("%s: %w", q.argo.helmOf(), err)
+		}
+	}
+	read, err := r.sandbox.Chart(ctx, q.registration, sandbox.Source{Files: t.FS}, c)
 	if err != nil {
 		return err
 	}
-	for _, folder := range c.Folders() {
+	for _, folder := range read.Folders {
 		if !isBelow(folder, b.Dir) { // of a dependency
 			b.reads = append(b.reads, folder)
 		}
 	}
-	b.Chart, b.ChartVersion, b.Version = c.Name(), c.Version(), artifacts.PlainWord(c.Version())
-	opts := chart.Options{
-		ReleaseName: q.chart.ReleaseName, Namespace: q.chart.Namespace, KubeVersion: q.chart.KubeVersion, APIVersions: q.chart.APIVersions,
-		MaxBytes: maxBytes,
-	}
-	if opts.Values, err = chart.ParseValues([]byte(q.chart.Values)); err != nil {
-		return fmt.Errorf("annotation %schart-values: %w", kinds.AnnotationPrefix, err)
-	}
-	if q.argo != nil {
-		if err := q.argo.setChart(b, t, q, &opts); err != nil {
-			return fmt.Errorf("the Application %q: helm: %w", q.argo.application, err)
-		}
-	}
-	result, err := c.Render(ctx, opts)
-	if err != nil {
-		return err
-	}
+	b.Chart, b.ChartVersion, b.Version = read.Name, read.Version, artifacts.PlainWord(read.Version)
+	result := read.Rendered
 	from := map[[2]string][]string{} // the files of each chart and version
 	add := func(name string, data []byte, of, version string) error {
 		name = path.Join(bundle.ManifestsDir, name)
@@ -129,8 +117,12 @@ type argoHelm struct {
 	} `json:"parameters"`
 }
 
+// helmOf names the field helm of an Application, for messages.
+func (s *argoSource) helmOf() string { return fmt.Sprintf("the Application %q: helm", s.application) }
+
 // setChart sets what an Application asks for, in Argo CD's order: files of values, values, parameters.
-func (s *argoSource) setChart(b *built, t *tree, q request, opts *chart.Options) error {
+func (s *argoSource) setChart(b *built, t *tree, q request, c *sandbox.Chart) error {
+	opts := &c.Options
 	data, err := json.Marshal(s.Helm)
 	if err != nil {
 		return err
@@ -146,32 +138,30 @@ func (s *argoSource) setChart(b *built, t *tree, q request, opts *chart.Options)
 	opts.APIVersions = append(slices.Clone(opts.APIVersions), helm.APIVersions...)
 	opts.WithoutCRDs, opts.WithoutSchema = helm.SkipCrds, helm.SkipSchemaValidation
 	for _, name := range helm.ValueFiles {
-		values, err := valuesIn(b, t, q, name)
+		text, err := valuesIn(b, t, q, name)
 		if errors.Is(err, fs.ErrNotExist) && helm.IgnoreMissingValueFiles {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("valueFiles: %w", err)
 		}
-		opts.Values = chart.MergeValues(opts.Values, values)
+		c.Values = append(c.Values, sandbox.Values{Text: text, From: s.helmOf() + ": valueFiles"})
 	}
-	values := helm.ValuesObject
-	if values == nil {
-		if values, err = chart.ParseValues([]byte(helm.Values)); err != nil {
-			return fmt.Errorf("values: %w", err)
+	own := []byte(helm.Values)
+	if helm.ValuesObject != nil {
+		if own, err = json.Marshal(helm.ValuesObject); err != nil {
+			return fmt.Errorf("valuesObject: %w", err)
 		}
 	}
-	opts.Values = chart.MergeValues(opts.Values, values)
+	c.Values = append(c.Values, sandbox.Values{Text: own, From: s.helmOf() + ": values"})
 	for _, p := range helm.Parameters {
-		if err := chart.SetValue(opts.Values, p.Name, p.Value, p.ForceString); err != nil {
-			return fmt.Errorf("parameters: %w", err)
-		}
+		c.Parameters = append(c.Parameters, sandbox.Parameter{Path: p.Name, Value: p.Value, AsText: p.ForceString, From: s.helmOf() + ": parameters"})
 	}
 	return nil
 }
 
 // valuesIn reads a file of values, relative to the chart's folder or, with a slash in front, to the source.
-func valuesIn(b *built, t *tree, q request, name string) (map[string]any, error) {
+func valuesIn(b *built, t *tree, q request, name string) ([]byte, error) {
 	if t.FS == nil || strings.Contains(name, "://") || strings.HasPrefix(name, "$") {
 		return nil, fmt.Errorf("%q is not in the folder of the chart: put the values into the Application", name)
 	}
@@ -189,7 +179,7 @@ func valuesIn(b *built, t *tree, q request, name string) (map[string]any, error)
 	if !isBelow(name, b.Dir) {
 		b.reads = append(b.reads, name)
 	}
-	return chart.ParseValues(data)
+	return data, nil
 }
 
 // decodeAll returns the objects of a file, the items of lists in place of the lists.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/meter"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -30,6 +32,8 @@ import (
 type Options struct {
 	// Resolver finds out what sources have. Pinning has to use the same one.
 	Resolver *sources.Resolver
+	// Sandbox are the settings of the child processes that render charts and build kustomizations.
+	Sandbox sandbox.Options
 	// Cache, if not nil, has what earlier runs built.
 	Cache scheduler.Cache
 	// KeepTags leaves images as they are, and asks no registry for them.
@@ -75,8 +79,9 @@ type content struct {
 // reader is one run of Read.
 type reader struct {
 	Options
-	mu    sync.Mutex
-	built map[string]func() (*built, error) // by request
+	sandbox *sandbox.Sandbox
+	mu      sync.Mutex
+	built   map[string]func() (*built, error) // by request
 }
 
 // Any reports whether an assignment of result has embedded delivery.
@@ -89,7 +94,8 @@ func Any(result *scheduler.Result) bool {
 // Read reads and builds what the assignments of result with embedded delivery get. The assignments stay as they are, but
 // for those that fail, which become failures. The error is ctx's.
 func Read(ctx context.Context, result *scheduler.Result, opts Options) (*Embedded, error) {
-	r := &reader{Options: opts, built: map[string]func() (*built, error){}}
+	r := &reader{Options: opts, sandbox: sandbox.New(opts.Sandbox), built: map[string]func() (*built, error){}}
+	defer r.sandbox.Close()
 	e := &Embedded{of: map[name]*content{}}
 	named := map[string][]sources.Source{}
 	failed := map[name]error{}
@@ -172,18 +178,29 @@ func reasonOf(err error) scheduler.FailureReason {
 	return scheduler.EmbedFailed
 }
 
-// buildAll builds all contents, each once, and drops those that fail from all.
+// buildAll builds all contents, each once, and drops those that fail from all. The child of a registration ends with the last
+// of its contents.
 func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map[name]error) error {
 	var mu sync.Mutex
+	left := map[string]int{} // contents, by registration
+	for _, c := range all {
+		left[c.registration]++
+	}
 	group, inner := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	for key, c := range all {
+	for _, key := range byRegistration(all) {
+		c := all[key]
 		group.Go(func() error {
 			made, err := r.build(inner, c.request)
 			mu.Lock()
-			defer mu.Unlock()
 			if c.built = made; err != nil {
 				failed[key] = err
+			}
+			left[c.registration]--
+			last := left[c.registration] == 0
+			mu.Unlock()
+			if last {
+				r.sandbox.Release(c.registration)
 			}
 			return inner.Err()
 		})
@@ -193,6 +210,13 @@ func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map
 		delete(all, key)
 	}
 	return errors.Join(err, ctx.Err())
+}
+
+// byRegistration returns the assignments of all in an order in which those of a registration follow each other.
+func byRegistration(all map[name]*content) []name {
+	return slices.SortedFunc(maps.Keys(all), func(a, b name) int {
+		return cmp.Or(strings.Compare(all[a].registration, all[b].registration), strings.Compare(a.clusterType, b.clusterType), strings.Compare(a.assignment, b.assignment))
+	})
 }
 
 // pinImages resolves the images of all contents and writes their digests. Contents whose images are beyond the budget of their

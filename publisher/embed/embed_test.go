@@ -54,6 +54,7 @@ func publish(t *testing.T, opts Options, assignments ...scheduler.Assignment) *s
 		opts.Resolver = sources.NewResolver(sources.Options{Access: thisMachine()})
 		defer opts.Resolver.Close()
 	}
+	opts.Sandbox = ownSandbox()
 	content, err := Read(t.Context(), result, opts)
 	require.NoError(t, err)
 	require.NoError(t, artifacts.Pin(t.Context(), result, opts.Resolver, nil))
@@ -462,7 +463,7 @@ spec:
 	result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: []scheduler.Assignment{a}}}}
 	resolver := sources.NewResolver(sources.Options{Access: thisMachine()})
 	defer resolver.Close()
-	content, err := Read(t.Context(), result, Options{Resolver: resolver})
+	content, err := Read(t.Context(), result, Options{Resolver: resolver, Sandbox: ownSandbox()})
 	require.NoError(t, err)
 	require.NoError(t, artifacts.Pin(t.Context(), result, resolver, nil))
 	content.AddTo(result)

@@ -1,9 +1,7 @@
 package embed
 
 import (
-	"bytes"
 	"context"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -11,6 +9,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -32,7 +32,7 @@ func (b *built) kustomize(ctx context.Context, r *reader, t *tree, q request) er
 
 // kustomizeFolder builds the kustomization in dir into a file in the folder to.
 func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q request, dir, to string, opts kustomization.Options) error {
-	opts.Remote = func(ctx context.Context, url, commit string) (fs.FS, error) {
+	remote := func(ctx context.Context, url, commit string) (fs.FS, error) {
 		if err := r.allowed(q, url); err != nil {
 			return nil, err
 		}
@@ -48,9 +48,9 @@ func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q reque
 		if !slices.ContainsFunc(b.More, func(known scheduler.ContentSource) bool { return known.Name == from.Name && known.Revision == commit }) {
 			b.More = append(b.More, from)
 		}
-		return sharedFS{found}, nil
+		return gitrepo.Guard(sharedFS{found}), nil
 	}
-	result, err := kustomization.Build(ctx, t.FS, dir, opts)
+	result, err := r.sandbox.Kustomization(ctx, q.registration, sandbox.Source{Files: t.FS, Remote: remote}, dir, opts)
 	if err != nil {
 		return err
 	}
@@ -66,55 +66,4 @@ func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q reque
 // isBelow reports whether a path is that of a folder, or of something in it.
 func isBelow(name, dir string) bool {
 	return dir == "." || name == dir || strings.HasPrefix(name, dir+"/")
-}
-
-// sharedFS are the files of a commit that several builds read at the same time.
-type sharedFS struct{ of *sources.Resolution }
-
-// Open reads the whole file or folder, so that the repository is locked only meanwhile.
-func (s sharedFS) Open(name string) (file fs.File, err error) {
-	err = s.of.Read(func(files fs.FS) error {
-		opened, err := files.Open(name)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = opened.Close() }()
-		info, err := opened.Stat()
-		if err != nil {
-			return err
-		}
-		f := &sharedFile{info: info}
-		if list, ok := opened.(fs.ReadDirFile); ok && info.IsDir() {
-			f.entries, err = list.ReadDir(-1)
-		} else {
-			var data []byte
-			data, err = io.ReadAll(opened)
-			f.Reader = *bytes.NewReader(data)
-		}
-		file = f
-		return err
-	})
-	return file, err
-}
-
-// sharedFile is an open file or folder in memory.
-type sharedFile struct {
-	bytes.Reader
-	info    fs.FileInfo
-	entries []fs.DirEntry
-}
-
-func (f *sharedFile) Stat() (fs.FileInfo, error) { return f.info, nil }
-func (f *sharedFile) Close() error               { return nil }
-
-func (f *sharedFile) ReadDir(n int) ([]fs.DirEntry, error) {
-	if n > 0 && len(f.entries) == 0 {
-		return nil, io.EOF
-	}
-	if n <= 0 || n > len(f.entries) {
-		n = len(f.entries)
-	}
-	list := f.entries[:n]
-	f.entries = f.entries[n:]
-	return list, nil
 }

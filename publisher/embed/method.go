@@ -81,7 +81,7 @@ func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*bui
 	case kustomizeMethod:
 		err = made.kustomize(ctx, r, t, q)
 	case chartMethod:
-		err = made.chart(ctx, t, q)
+		err = made.chart(ctx, r, t, q)
 	case releaseMethod:
 		made.Release = true
 		return made, nil

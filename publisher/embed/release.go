@@ -9,11 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/opencontainers/go-digest"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -74,8 +75,13 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 	if _, err := r.Resolver.All(ctx, uniqueOf(named)); err != nil {
 		return err
 	}
-	for key, list := range wanted {
-		for _, w := range list {
+	last := ""
+	for _, key := range byRegistration(all) {
+		if c := all[key]; len(wanted[key]) > 0 && c.registration != last {
+			r.sandbox.Release(last)
+			last = c.registration
+		}
+		for _, w := range wanted[key] {
 			if err := r.addRelease(sources.For(ctx, all[key].registration), all[key], w); err != nil {
 				failed[key] = fmt.Errorf("%s: %w", w, err)
 				break
@@ -193,27 +199,30 @@ func ignoreOf(s chart.Source, dir string, objects []map[string]any) (ignore stri
 
 // addRelease adds the chart of a HelmRelease, as an archive, and the images in it.
 func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) error {
-	archive, opened, revision, err := r.archiveOf(ctx, w)
+	opened, revision, err := r.chartOf(ctx, c, w)
 	if err != nil {
 		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
 	}
-	file := path.Join(bundle.ChartsDir, opened.Name()+"-"+opened.Version()+".tgz")
+	file := path.Join(bundle.ChartsDir, opened.Name+"-"+opened.Version+".tgz")
 	from := scheduler.ContentSource{
 		Type: string(w.source.Kind), Name: sources.Source{Kind: w.source.Kind, URL: w.source.URL}.Name(), Revision: revision, Path: w.dir,
-		Chart: opened.Name(), Version: opened.Version(), Files: []string{file},
+		Chart: opened.Name, Version: opened.Version, Files: []string{file},
 	}
 	i := slices.IndexFunc(c.chartFiles, func(f scheduler.File) bool { return f.Path == file })
 	switch {
 	case i < 0:
-		c.chartFiles, c.charts = append(c.chartFiles, scheduler.File{Path: file, Data: archive}), append(c.charts, from)
-	case !bytes.Equal(c.chartFiles[i].Data, archive):
-		return fmt.Errorf("two charts are called %s %s, and are not the same", opened.Name(), opened.Version())
+		c.chartFiles, c.charts = append(c.chartFiles, scheduler.File{Path: file, Data: opened.Archive}), append(c.charts, from)
+	case !bytes.Equal(c.chartFiles[i].Data, opened.Archive):
+		return fmt.Errorf("two charts are called %s %s, and are not the same", opened.Name, opened.Version)
 	}
-	c.chartVersion = cmp.Or(c.chartVersion, artifacts.PlainWord(opened.Version()))
+	c.chartVersion = cmp.Or(c.chartVersion, artifacts.PlainWord(opened.Version))
 	for _, note := range w.Notes {
 		c.warn(finding.CodeReleaseValues, "", "%s: %s", w, note)
 	}
-	images, err := r.imagesOf(ctx, c, w, opened, archive)
+	images, err := r.imagesOf(ctx, c, w, opened.Archive)
+	if errors.Is(err, sandbox.ErrUnfinished) {
+		return err
+	}
 	if err != nil && ctx.Err() == nil {
 		c.warn(finding.CodeReleaseRender, "the site's Flux renders it; its images are not listed", "%s: %v", w, err)
 	}
@@ -221,70 +230,94 @@ func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) erro
 	return ctx.Err()
 }
 
-// archiveOf returns a release's chart, its archive, and the commit or digest that it is from. The archive is the one of the
-// chart's maker, unless it has to be made: of a folder, or with the release's choice of files of values.
-func (r *reader) archiveOf(ctx context.Context, w wantedChart) (archive []byte, opened *chart.Chart, revision string, err error) {
+// releasedChart is a release's chart. Its fields are kept in the cache.
+type releasedChart struct {
+	Name, Version string
+	Archive       []byte
+}
+
+// chartOf returns a release's chart, and the commit or digest that it is from. The archive is the one of the chart's maker,
+// unless it has to be made: of a folder, or with the release's choice of files of values.
+func (r *reader) chartOf(ctx context.Context, c *content, w wantedChart) (opened releasedChart, revision string, err error) {
 	found := r.Resolver.Of(ctx, w.source)
 	if err = found.Err; err != nil {
-		return nil, nil, "", err
+		return opened, "", err
 	}
+	ask := sandbox.Chart{Dir: w.dir, ValuesFiles: w.Source.ValuesFiles, Pack: true}
 	if w.source.Kind == bundle.ArtifactGit {
-		err = found.Read(func(files fs.FS) (err error) {
-			opened, err = chart.ReadFolder(asFlux(gitrepo.Guard(files), w.ignore), w.dir)
-			return err
-		})
-	} else {
-		var content sources.Content
-		if content, err = r.Resolver.Content(ctx, w.source); err == nil && content.Chart == nil {
-			err = errors.New("the artifact is no chart")
-		}
-		if err == nil {
-			archive, opened, err = chart.Archive(bytes.NewReader(content.Chart), "")
-		}
+		from := sandbox.Source{Files: asFlux(gitrepo.Guard(sharedFS{found}), w.ignore)}
+		opened, err = r.readChart(ctx, c, from, ask, w.source.URL, found.Revision, w.ignore)
+		return opened, found.Revision, err
+	}
+	content, err := r.Resolver.Content(ctx, w.source)
+	if err == nil && content.Chart == nil {
+		err = errors.New("the artifact is no chart")
 	}
 	if err != nil {
-		return nil, nil, "", err
+		return opened, "", err
 	}
-	if len(w.Source.ValuesFiles) > 0 {
-		archive = nil
-		if opened, err = opened.WithValuesFiles(w.Source.ValuesFiles); err != nil {
-			return nil, nil, "", err
-		}
+	ask.Archive = content.Chart
+	opened, err = r.readChart(ctx, c, sandbox.Source{}, ask, digest.FromBytes(content.Chart))
+	return opened, found.Revision, err
+}
+
+// readChart returns a chart, which the cache has by what the identity and the request say.
+func (r *reader) readChart(ctx context.Context, c *content, from sandbox.Source, ask sandbox.Chart, identity ...any) (opened releasedChart, err error) {
+	key := keyOf("chart-", append(identity, ask.Dir, ask.ValuesFiles)...)
+	if r.cachedValue(key, &opened) {
+		return opened, nil
 	}
-	if archive == nil {
-		archive, err = opened.Pack()
+	read, err := r.sandbox.Chart(ctx, c.registration, from, ask)
+	if err != nil {
+		return opened, err
 	}
-	return archive, opened, found.Revision, err
+	opened = releasedChart{read.Name, read.Version, read.Archive}
+	r.keepValue(key, opened)
+	return opened, nil
 }
 
 // imagesOf renders a release's chart to find its images. What the cluster renders may differ, by values that it alone has.
-func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, opened *chart.Chart, archive []byte) ([]sources.Source, error) {
+func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, archive []byte) (images []sources.Source, err error) {
 	opts := w.Options(chart.Options{KubeVersion: c.request.chart.KubeVersion, APIVersions: c.request.chart.APIVersions, MaxBytes: maxBytes})
-	key := ""
-	if text, err := json.Marshal(opts); err == nil && r.Cache != nil {
-		sum := sha256.Sum256(append(text, archive...))
-		key = "released-" + hex.EncodeToString(sum[:])
-		var known []sources.Source
-		if json.Unmarshal(r.Cache.Get(key), &known) == nil {
-			return known, nil
-		}
+	key := keyOf("released-", opts, digest.FromBytes(archive))
+	if r.cachedValue(key, &images) {
+		return images, nil
 	}
-	result, err := opened.Render(ctx, opts)
+	read, err := r.sandbox.Chart(ctx, c.registration, sandbox.Source{}, sandbox.Chart{Archive: archive, Render: true, Options: opts})
 	if err != nil {
 		return nil, err
 	}
 	var files []scheduler.File
-	for _, f := range result.Files {
+	for _, f := range read.Rendered.Files {
 		files = append(files, scheduler.File{Path: f.Path, Data: f.Data})
 	}
-	for _, h := range result.Hooks {
+	for _, h := range read.Rendered.Hooks {
 		files = append(files, scheduler.File{Path: h.Path, Data: h.Data})
 	}
-	images := artifacts.Images(files)
-	if text, err := json.Marshal(images); err == nil && key != "" {
+	images = artifacts.Images(files)
+	r.keepValue(key, images)
+	return images, nil
+}
+
+// keyOf returns a key of the cache for what parts identify; empty if they cannot be written.
+func keyOf(prefix string, parts ...any) string {
+	text, err := json.Marshal(parts)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return prefix + hex.EncodeToString(sum[:])
+}
+
+// cachedValue reads what the cache has for key into value, and reports whether it has it.
+func (r *reader) cachedValue(key string, value any) bool {
+	return r.Cache != nil && key != "" && json.Unmarshal(r.Cache.Get(key), value) == nil
+}
+
+func (r *reader) keepValue(key string, value any) {
+	if text, err := json.Marshal(value); err == nil && r.Cache != nil && key != "" {
 		r.Cache.Put(key, text)
 	}
-	return images, nil
 }
 
 // warn adds a warning about the assignment.

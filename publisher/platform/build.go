@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed"
 	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -135,6 +137,8 @@ func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Re
 	}
 	own := newOwnSources(src, loaded)
 	defer own.close()
+	limits := loaded.Model.Sandbox()
+	opts.Sandbox = sandbox.Options{Command: src.Sandbox, Memory: limits.Memory, CPU: time.Duration(limits.CPUSeconds) * time.Second, Log: src.Log}
 	opts.Own, opts.Value, opts.At, opts.Allowed = own.read, explainer.Value, explainer.TargetAt, loaded.Model.CheckSource
 	embedded, err := embed.Read(ctx, result, opts)
 	if err == nil {

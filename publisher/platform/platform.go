@@ -54,6 +54,8 @@ type Source struct {
 	Clone *gitrepo.Clone
 	// Timeout bounds the reading of one remote repository. Zero means two minutes.
 	Timeout time.Duration
+	// Sandbox is the command of sandbox.Options. Without one, no chart is rendered and no kustomization is built.
+	Sandbox []string
 	// Log may be nil, which is silent.
 	Log *slog.Logger
 }

@@ -322,10 +322,21 @@ type Platform struct {
 		// 20%. More need --allow-removals. A registration that drops more of its own targets is held. The default is a third of
 		// them, or one.
 		MaxRemoved Scalar `yaml:"maxRemoved"`
+		// Sandbox bounds what renders the charts and kustomizations of embedded delivery.
+		Sandbox Sandbox `yaml:"sandbox"`
 		// Ignore lists the codes of findings that lint leaves out, and that keep no assignment from being published. What
 		// agents cannot parse is never left out.
 		Ignore []Ignored `yaml:"ignore"`
 	} `yaml:"spec"`
+}
+
+// Sandbox bounds each chart and each kustomization that is rendered. Zero means the default.
+type Sandbox struct {
+	// Memory is the number of bytes that it may take. The default is 536870912.
+	Memory int64 `yaml:"memory"`
+	// CPUSeconds is the processor time that it may take. The default is 20.
+	CPUSeconds int64 `yaml:"cpuSeconds"`
+	Line       Line
 }
 
 // Ignored is a code of findings that is turned off.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/delta"
 )
 
@@ -13,13 +14,7 @@ const name = "delta-child"
 
 // Command is the program, with its arguments, by which a program that has the command of New calls delta.Child.
 // Nil means that the program does not know where it lies.
-func Command() []string {
-	self, err := os.Executable()
-	if err != nil {
-		return nil
-	}
-	return []string{self, name}
-}
+func Command() []string { return child.Self(name) }
 
 // New returns the command, which people are not shown. It ends the process. The maker is nil in a program that only
 // applies deltas.

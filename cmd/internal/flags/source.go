@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/sandboxcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/settings"
@@ -38,6 +40,7 @@ type Source struct {
 	Assignments string   // file of another scheduler's decision; empty for none
 	Dropped     []string // TYPE/TARGET that may fail
 	Cache       Cache
+	Verbose     bool   // log to stderr what is read, and how content of others is rendered
 	Shared      bool   // compare what is read from commits with the work trees that are here
 	BaseAt      string // the commit at which the base is read; empty for the one that is pinned
 	Named       string // the place that bundles go to, of which sources may be at the same host; may be empty
@@ -155,6 +158,9 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 	if err != nil {
 		return platform.Built{}, err
 	}
+	if f.Verbose {
+		source.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
 	opts.Decision = decision
 	opts.Pin = &sources.Options{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options()}
 	after := opts.AfterLoad
@@ -260,6 +266,7 @@ func (f *Source) Options(place, output string) (platform.Source, error) {
 	o := platform.Source{
 		Platform: place, Environment: f.Environment, Bases: f.bases, Workloads: map[string]string{},
 		Commit: f.commit, BaseAt: f.BaseAt, CompareShared: f.Shared, Output: output, Timeout: f.timeout,
+		Sandbox: sandboxcmd.Command(),
 	}
 	if f.timeout <= 0 {
 		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)

@@ -101,6 +101,7 @@ It is 3 if the plan was printed, but could not be posted.`,
 	p.comment.addTo(cmd)
 	p.offline.addTo(cmd)
 	f.BoolVar(&p.source.Strict, "strict", false, "exit with 1 also for warnings, with which publish --strict would do nothing")
+	f.BoolVarP(&p.source.Verbose, "verbose", "v", false, "log what is read, and how charts and kustomizations are confined")
 	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))

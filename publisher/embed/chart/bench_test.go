@@ -25,7 +25,7 @@ func BenchmarkRender(b *testing.B) {
 		require.NoError(b, err)
 		b.Run(strings.TrimSuffix(name, ".txtar"), func(b *testing.B) {
 			for b.Loop() {
-				_, err := c.Render(b.Context(), testOptions(nil))
+				_, err := c.Render(testOptions(nil))
 				require.NoError(b, err)
 			}
 		})

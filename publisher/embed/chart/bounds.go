@@ -18,8 +18,6 @@ import (
 const (
 	// maxSteps bounds calls of functions, turns of loops and templates.
 	maxSteps = 2_000_000
-	// timedSteps is the number of steps between two looks at the context.
-	timedSteps = 256
 	// maxDepth bounds templates in templates, by include, tpl and template.
 	maxDepth = 1000
 	// maxText bounds one text that a function makes, in bytes; maxMade all of them.
@@ -118,13 +116,10 @@ func (r *run) made(v reflect.Value) {
 	}
 }
 
-// step counts a step, and looks from time to time whether the rendering has to end.
+// step counts a step.
 func (r *run) step() {
 	if r.steps++; r.steps > maxSteps {
 		panic(tooSlow("rendering takes more than %d steps", maxSteps))
-	}
-	if r.steps%timedSteps == 0 && r.ctx.Err() != nil {
-		panic(r.ended())
 	}
 }
 

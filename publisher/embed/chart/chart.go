@@ -2,7 +2,8 @@
 //
 // Begin with [Read] or [ReadFolder], and [Chart.Render]. The same chart, values and options give the same bytes: no cluster is
 // asked, no file and no environment variable of the machine is read, no program runs, and a random value or the time that
-// reaches the output is an error. What a chart depends on must be in it. Archives, time, steps and output are bounded.
+// reaches the output is an error. What a chart depends on must be in it. Archives, steps and output are bounded; time and memory are
+// those of the process, which publisher/sandbox bounds.
 //
 // Helm's own library reads charts and composes values. Its engine does not let others replace functions, so the templates run
 // here, on text/template with the functions of Helm and sprig; tests compare the output with Helm's engine.
@@ -12,7 +13,6 @@ package chart
 
 import (
 	"errors"
-	"time"
 
 	helm "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -22,7 +22,7 @@ import (
 var (
 	// ErrTooLarge is wrapped where an archive or the output exceeds a bound.
 	ErrTooLarge = errors.New("too large")
-	// ErrTooSlow is wrapped where rendering takes longer than Options.MaxTime, or too many steps.
+	// ErrTooSlow is wrapped where rendering takes too many steps.
 	ErrTooSlow = errors.New("takes too long")
 	// ErrNotReproducible is wrapped where a random value, a new key or the time would be in the output, or a template asks
 	// the cluster or the network.
@@ -67,8 +67,6 @@ type Options struct {
 
 	// MaxBytes bounds the output. Zero means 16 MiB.
 	MaxBytes int
-	// MaxTime bounds the rendering. Zero means 30 seconds.
-	MaxTime time.Duration
 }
 
 // Result is what a chart renders to.

@@ -68,10 +68,10 @@ func templatesOf(t *testing.T, c *Chart, values map[string]any) (map[string]stri
 	if err != nil {
 		return nil, err
 	}
-	if _, err := p.reproducible(t.Context()); err != nil {
+	if _, err := p.reproducible(); err != nil {
 		return nil, err
 	}
-	rendered, _, err := p.once(t.Context(), func(string) bool { return false })
+	rendered, _, err := p.once(func(string) bool { return false })
 	return rendered, err
 }
 
@@ -146,9 +146,9 @@ func TestChartsRenderAsWithHelm(t *testing.T) {
 			require.Equal(t, want, got)
 			require.NotEmpty(t, want)
 
-			result, err := c.Render(t.Context(), testOptions(values))
+			result, err := c.Render(testOptions(values))
 			require.NoError(t, err)
-			again, err := c.Render(t.Context(), testOptions(values))
+			again, err := c.Render(testOptions(values))
 			require.NoError(t, err)
 			require.Equal(t, result, again)
 			require.Equal(t, documentsByHelm(t, want), documentsOf(result))
@@ -198,7 +198,7 @@ func TestAChartIsRenderedByManyAtOnce(t *testing.T) {
 	var group errgroup.Group
 	for range 8 {
 		group.Go(func() error {
-			result, err := c.Render(t.Context(), testOptions(nil))
+			result, err := c.Render(testOptions(nil))
 			if err == nil && string(result.Files[1].Data) != "a: 2 36\n" {
 				err = fmt.Errorf("got %s", result.Files[1].Data)
 			}

@@ -45,12 +45,12 @@ func TestAPackedChartIsTheSame(t *testing.T) {
 	_, read, err := Archive(bytes.NewReader(packed), "")
 	require.NoError(t, err)
 	for _, c := range []*Chart{c, read} {
-		result, err := c.Render(t.Context(), Options{ReleaseName: "a"})
+		result, err := c.Render(Options{ReleaseName: "a"})
 		require.NoError(t, err)
 		require.Equal(t, "a: 11\n", string(result.Files[1].Data))
 		prod, err := c.WithValuesFiles([]string{"values-prod.yaml", "values-eu.yaml"})
 		require.NoError(t, err)
-		result, err = prod.Render(t.Context(), Options{ReleaseName: "a"})
+		result, err = prod.Render(Options{ReleaseName: "a"})
 		require.NoError(t, err)
 		require.Equal(t, "a: 23\n", string(result.Files[1].Data))
 	}

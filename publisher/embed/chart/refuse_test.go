@@ -4,8 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -34,7 +32,7 @@ func chartWith(t *testing.T, files map[string]string) *Chart {
 func render(t *testing.T, template string, opts Options) (string, error) {
 	t.Helper()
 	opts.ReleaseName = "my-release"
-	result, err := chartWith(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\nmaintainers: [{name: me}]\n", "templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(t.Context(), opts)
+	result, err := chartWith(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\nmaintainers: [{name: me}]\n", "templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(opts)
 	if err != nil || len(result.Files) == 0 {
 		return "", err
 	}
@@ -134,7 +132,7 @@ func TestAdviceNamesTheValueOfTheWhole(t *testing.T) {
 		"a: {{ .Values.auth.password | default (randAlphaNum 5) }}":                     "(set db.auth.password)",
 	} {
 		files["charts/db/templates/a.yaml"], files["charts/db/values.yaml"] = template, "auth: {}"
-		_, err := chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+		_, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "charts/db/templates/a.yaml:1: ")
 	}
@@ -178,16 +176,6 @@ func TestARenderingIsBounded(t *testing.T) {
 	}
 }
 
-func TestARenderingEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := errors.New("stop")
-	cancel(stop)
-	_, err := chartWith(t, nil).Render(ctx, Options{ReleaseName: "a"})
-	require.ErrorIs(t, err, stop)
-	_, err = render(t, `{{ range until 100000 }}{{ range until 100000 }}{{ end }}{{ end }}`, Options{MaxTime: 1})
-	require.ErrorIs(t, err, ErrTooSlow)
-}
-
 func TestTheChartsOwnMessagesAreKept(t *testing.T) {
 	for _, c := range []struct{ template, want string }{
 		{`{{ fail "give a name" }}`, "templates/a.yaml:1: give a name"},
@@ -225,13 +213,13 @@ func TestWhatAChartIsRefusedFor(t *testing.T) {
 			if c.opts.ReleaseName == "" {
 				c.opts.ReleaseName = "web"
 			}
-			_, err := chartWith(t, c.files).Render(t.Context(), c.opts)
+			_, err := chartWith(t, c.files).Render(c.opts)
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "hunter2")
 		})
 	}
 	disabled := chartWith(t, map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, condition: redis.enabled}, {name: other, version: 1.x, tags: [extra]}]\n", "values.yaml": "redis: {enabled: false}\ntags: {extra: false}\n"})
-	_, err := disabled.Render(t.Context(), Options{ReleaseName: "web"})
+	_, err := disabled.Render(Options{ReleaseName: "web"})
 	require.NoError(t, err)
 }
 
@@ -347,7 +335,7 @@ func TestDependenciesInOtherFoldersAreRead(t *testing.T) {
 	}
 	c, err := ReadFolder(source, "apps/web")
 	require.NoError(t, err)
-	result, err := c.Render(t.Context(), Options{ReleaseName: "a"})
+	result, err := c.Render(Options{ReleaseName: "a"})
 	require.NoError(t, err)
 	var got []string
 	for _, f := range result.Files {
@@ -387,7 +375,7 @@ func TestHooksAndCRDsAreTold(t *testing.T) {
 		"charts/sub/Chart.yaml":    "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
 		"charts/sub/crds/wasp.yml": "kind: CustomResourceDefinition\n", "charts/sub/templates/x.yaml": "x: {{ .Values.x }}\n", "charts/sub/values.yaml": "x: {z: 1}",
 	}
-	result, err := chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+	result, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
 	require.NoError(t, err)
 	require.Equal(t, &Result{
 		Files: []File{
@@ -401,12 +389,12 @@ func TestHooksAndCRDsAreTold(t *testing.T) {
 			{"templates/hooks.yaml", "Job", "four", []string{"crd-install"}, 0, []byte(object("four", "helm.sh/hook: crd-install")), "web", "1.2.3"},
 		},
 	}, result)
-	result, err = chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a", WithoutCRDs: true})
+	result, err = chartWith(t, files).Render(Options{ReleaseName: "a", WithoutCRDs: true})
 	require.NoError(t, err)
 	require.Len(t, result.Files, 2)
 
 	maps.Copy(files, map[string]string{"templates/NOTES.txt": `{{ fail "check your values" }}`})
-	_, err = chartWith(t, files).Render(t.Context(), Options{ReleaseName: "a"})
+	_, err = chartWith(t, files).Render(Options{ReleaseName: "a"})
 	require.ErrorContains(t, err, "check your values")
 }
 
@@ -434,7 +422,7 @@ func TestValuesAreComposed(t *testing.T) {
 
 	given := map[string]any{"a": map[string]any{"b": "x"}}
 	c := chartWith(t, map[string]string{"values.yaml": "a: {b: 1, c: 2}", "templates/a.yaml": `{{ $_ := set .Values.a "b" "changed" }}a: {{ .Values.a.c }}`})
-	_, err = c.Render(t.Context(), Options{ReleaseName: "a", Values: given})
+	_, err = c.Render(Options{ReleaseName: "a", Values: given})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"a": map[string]any{"b": "x"}}, given)
 }

@@ -2,14 +2,12 @@ package chart
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	helm "helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -17,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -25,28 +22,13 @@ import (
 //
 // Functions whose result is random, or is the time, may be called as long as their result has no effect: a password that a
 // value overrides is no error. Whether it has is found by rendering twice, with two sets of such results.
-//
-// A rendering that does not end in time leaves its goroutine behind until its next step; Render itself returns.
-func (c *Chart) Render(ctx context.Context, opts Options) (*Result, error) {
+func (c *Chart) Render(opts Options) (result *Result, err error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = 16 << 20
-	}
-	if opts.MaxTime <= 0 {
-		opts.MaxTime = 30 * time.Second
 	}
 	if opts.Namespace == "" {
 		opts.Namespace = "default"
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: chart %s is not rendered after %s", ErrTooSlow, c.Name(), opts.MaxTime))
-	defer cancel()
-	result, err := giveup.When(ctx, func() (*Result, error) { return c.render(ctx, opts) })
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return result, err
-}
-
-func (c *Chart) render(ctx context.Context, opts Options) (result *Result, err error) {
 	defer func() {
 		if p := recover(); p != nil { // a chart that Helm's library cannot cope with
 			result, err = nil, fmt.Errorf("chart %s: %v", c.Name(), p)
@@ -56,7 +38,7 @@ func (c *Chart) render(ctx context.Context, opts Options) (result *Result, err e
 	if err != nil {
 		return nil, err
 	}
-	return p.reproducible(ctx)
+	return p.reproducible()
 }
 
 // composed is a chart with its values.
@@ -193,10 +175,10 @@ func checkDependencies(c *helm.Chart) error {
 }
 
 // once renders all templates, with the results of impure calls that varied chooses.
-func (p *composed) once(ctx context.Context, varied func(place string) bool) (map[string]string, *run, error) {
+func (p *composed) once(varied func(place string) bool) (map[string]string, *run, error) {
 	top := maps.Clone(p.top)
 	top["Release"], top["Values"] = deepCopy(p.top["Release"]), deepCopy(p.top["Values"]) // templates can change them
-	r := newRun(ctx, p.opts.MaxBytes, varied)
+	r := newRun(p.opts.MaxBytes, varied)
 	rendered, err := r.render(sources(p.chart, top))
 	return rendered, r, err
 }
@@ -205,23 +187,20 @@ func (p *composed) once(ctx context.Context, varied func(place string) bool) (ma
 const maxTold = 5
 
 // reproducible renders the chart, and again if it calls impure functions: what then differs depends on them.
-func (p *composed) reproducible(ctx context.Context) (*Result, error) {
-	first, r, err := p.result(ctx, func(string) bool { return false })
+func (p *composed) reproducible() (*Result, error) {
+	first, r, err := p.result(func(string) bool { return false })
 	if err != nil || len(r.called) == 0 {
 		return first, err
 	}
-	second, _, err := p.result(ctx, func(string) bool { return true })
+	second, _, err := p.result(func(string) bool { return true })
 	together, differ := firstDifference(first, second)
 	if err == nil && !differ {
 		return first, nil
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	var errs []error
 	places := slices.Sorted(maps.Keys(r.called))
 	for _, place := range places {
-		other, _, err := p.result(ctx, func(at string) bool { return at == place })
+		other, _, err := p.result(func(at string) bool { return at == place })
 		if file, differ := firstDifference(first, other); err == nil && differ {
 			errs = append(errs, r.called[place].notReproducible(file))
 		}
@@ -238,8 +217,8 @@ func (p *composed) reproducible(ctx context.Context) (*Result, error) {
 }
 
 // result renders once, and makes files and hooks of what the templates give.
-func (p *composed) result(ctx context.Context, varied func(place string) bool) (*Result, *run, error) {
-	rendered, r, err := p.once(ctx, varied)
+func (p *composed) result(varied func(place string) bool) (*Result, *run, error) {
+	rendered, r, err := p.once(varied)
 	if err != nil {
 		return nil, r, explain(err)
 	}

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"context"
 	"errors"
 	"path"
 	"reflect"
@@ -16,7 +15,6 @@ import (
 
 // run is one rendering of all templates of a chart.
 type run struct {
-	ctx context.Context // of the one rendering that this is for
 	// varied reports whether a place gets its other random values and times.
 	varied func(place string) bool
 
@@ -29,8 +27,8 @@ type run struct {
 	left                       int // bytes of output
 }
 
-func newRun(ctx context.Context, maxBytes int, varied func(string) bool) *run {
-	return &run{ctx: ctx, varied: varied, prepared: map[*parse.Tree]bool{}, called: map[string]*site{}, calls: map[string]int{}, left: maxBytes}
+func newRun(maxBytes int, varied func(string) bool) *run {
+	return &run{varied: varied, prepared: map[*parse.Tree]bool{}, called: map[string]*site{}, calls: map[string]int{}, left: maxBytes}
 }
 
 func (r *run) seed(s *site) byte {
@@ -39,8 +37,6 @@ func (r *run) seed(s *site) byte {
 	}
 	return 0
 }
-
-func (r *run) ended() error { return context.Cause(r.ctx) }
 
 // source is a template with its values and its base path.
 type source struct {

@@ -17,7 +17,7 @@ func BenchmarkBuild(b *testing.B) {
 		"base/one.yaml":           object,
 	})
 	for b.Loop() {
-		_, err := kustomization.Build(b.Context(), source, "app", kustomization.Options{})
+		_, err := kustomization.Build(source, "app", kustomization.Options{})
 		require.NoError(b, err)
 	}
 }

@@ -2,8 +2,6 @@ package kustomization_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -42,11 +40,11 @@ func TestABuildGivesTheBytesOfKustomizeOnTheDisk(t *testing.T) {
 				source[f.Name] = &fstest.MapFile{Data: f.Data}
 			}
 			want := onDisk(t, filepath.Join(disk, dir))
-			got, err := kustomization.Build(t.Context(), source, dir, kustomization.Options{})
+			got, err := kustomization.Build(source, dir, kustomization.Options{})
 			require.NoError(t, err)
 			require.Equal(t, want, string(got.YAML))
 			require.Equal(t, strings.Count("\n"+want, "\n---\n")+1, got.Objects)
-			again, err := kustomization.Build(t.Context(), os.DirFS(disk), dir, kustomization.Options{})
+			again, err := kustomization.Build(os.DirFS(disk), dir, kustomization.Options{})
 			require.NoError(t, err)
 			require.Equal(t, got, again)
 		})
@@ -122,7 +120,7 @@ func TestWhatABuildRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			files := map[string]string{"app/kustomization.yaml": c.text, "app/one.yaml": object}
 			maps.Copy(files, c.more)
-			_, err := kustomization.Build(t.Context(), tree(files), "app", kustomization.Options{})
+			_, err := kustomization.Build(tree(files), "app", kustomization.Options{})
 			require.ErrorContains(t, err, c.want)
 			alarm.check(t)
 			require.NotContains(t, err.Error(), "/source")
@@ -161,20 +159,10 @@ func TestABuildIsBounded(t *testing.T) {
 		{"many objects", ".", map[string]string{"kustomization.yaml": "configMapGenerator: [{name: a, files: [x]}, {name: b, files: [x]}]", "x": large}, kustomization.Options{MaxObjects: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := kustomization.Build(t.Context(), tree(c.files), c.dir, c.opts)
+			_, err := kustomization.Build(tree(c.files), c.dir, c.opts)
 			require.ErrorIs(t, err, kustomization.ErrTooLarge)
 		})
 	}
-}
-
-func TestABuildEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stop := errors.New("stop")
-	cancel(stop)
-	_, err := kustomization.Build(ctx, tree(map[string]string{"kustomization.yaml": "resources: [one.yaml]", "one.yaml": object}), ".", kustomization.Options{})
-	require.ErrorIs(t, err, stop)
-	_, err = kustomization.Build(t.Context(), tree(map[string]string{"kustomization.yaml": "resources: [one.yaml]", "one.yaml": object}), ".", kustomization.Options{MaxTime: 1})
-	require.ErrorIs(t, err, kustomization.ErrTooSlow)
 }
 
 func TestLinksAreNotFollowed(t *testing.T) {
@@ -184,7 +172,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "folder")))
 	for _, name := range []string{"one.yaml", "folder/secret.yaml"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: ["+name+"]"), 0o600))
-		_, err := kustomization.Build(t.Context(), os.DirFS(dir), ".", kustomization.Options{})
+		_, err := kustomization.Build(os.DirFS(dir), ".", kustomization.Options{})
 		require.ErrorContains(t, err, "is a symbolic link")
 	}
 }
@@ -192,7 +180,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 func TestAPinnedBaseIsFetchedByTheCaller(t *testing.T) {
 	commit := strings.Repeat("0f", 20)
 	var asked []string
-	opts := kustomization.Options{Remote: func(_ context.Context, url, at string) (fs.FS, error) {
+	opts := kustomization.Options{Remote: func(url, at string) (fs.FS, error) {
 		asked = append(asked, url+" "+at)
 		return tree(map[string]string{
 			"deploy/kustomization.yaml": "resources: [one.yaml, ../more]", "deploy/one.yaml": object,
@@ -210,7 +198,7 @@ func TestAPinnedBaseIsFetchedByTheCaller(t *testing.T) {
 	} {
 		asked = nil
 		source := tree(map[string]string{"app/kustomization.yaml": "namePrefix: my-\nresources: ['" + c.base + commit + "']"})
-		built, err := kustomization.Build(t.Context(), source, "app", opts)
+		built, err := kustomization.Build(source, "app", opts)
 		require.NoError(t, err, c.base)
 		require.Equal(t, []string{c.want + " " + commit}, asked)
 		require.Equal(t, "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: my-one\n---\napiVersion: v1\ndata:\n  a: b\nkind: ConfigMap\nmetadata:\n  name: my-two-4k6mdkd765\n", regexpHash(string(built.YAML)))
@@ -218,7 +206,7 @@ func TestAPinnedBaseIsFetchedByTheCaller(t *testing.T) {
 	}
 	for _, base := range []string{"https://example.com/org/repo//../deploy?ref=", "https://example.com/org/repo//gone?ref="} {
 		source := tree(map[string]string{"app/kustomization.yaml": "resources: ['" + base + commit + "']"})
-		_, err := kustomization.Build(t.Context(), source, "app", opts)
+		_, err := kustomization.Build(source, "app", opts)
 		require.Error(t, err)
 	}
 }
@@ -244,7 +232,7 @@ func TestAnOverlayChangesTheKustomizationItself(t *testing.T) {
 	})
 	require.NoError(t, err)
 	overlay.Common = kustomization.Metadata{Labels: map[string]string{"common": "1"}}
-	built, err := kustomization.Build(t.Context(), source, "app", kustomization.Options{Overlay: overlay})
+	built, err := kustomization.Build(source, "app", kustomization.Options{Overlay: overlay})
 	require.NoError(t, err)
 	require.Equal(t, `apiVersion: v1
 kind: Pod
@@ -275,7 +263,7 @@ spec:
 
 func TestManyPlainReplacementsAreBuilt(t *testing.T) {
 	text := "resources: [one.yaml, two.yaml]\nreplacements:\n" + strings.Repeat("- {source: {kind: ConfigMap, fieldPath: data.host}, targets: [{select: {kind: Secret}, fieldPaths: [stringData.host], options: {create: true}}]}\n", 60)
-	built, err := kustomization.Build(t.Context(), tree(map[string]string{
+	built, err := kustomization.Build(tree(map[string]string{
 		"kustomization.yaml": text, "one.yaml": object + "data: {host: example.com}\n", "two.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: two}\nstringData: {a: b}\n",
 	}), ".", kustomization.Options{})
 	require.NoError(t, err)
@@ -283,16 +271,16 @@ func TestManyPlainReplacementsAreBuilt(t *testing.T) {
 }
 
 func TestAKustomizationOfNothingBuildsNothing(t *testing.T) {
-	built, err := kustomization.Build(t.Context(), tree(map[string]string{"kustomization.yaml": "resources: []\n"}), ".", kustomization.Options{})
+	built, err := kustomization.Build(tree(map[string]string{"kustomization.yaml": "resources: []\n"}), ".", kustomization.Options{})
 	require.NoError(t, err)
 	require.Zero(t, built.Objects)
 }
 
 func TestResourcesStandForAKustomization(t *testing.T) {
 	source := tree(map[string]string{"app/one.yaml": object, "app/below/two.yaml": strings.Replace(object, "one", "two", 1)})
-	_, err := kustomization.Build(t.Context(), source, "app", kustomization.Options{})
+	_, err := kustomization.Build(source, "app", kustomization.Options{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	built, err := kustomization.Build(t.Context(), source, "app", kustomization.Options{Resources: []string{"one.yaml", "below/two.yaml"}, Overlay: kustomization.Overlay{Namespace: "shop"}})
+	built, err := kustomization.Build(source, "app", kustomization.Options{Resources: []string{"one.yaml", "below/two.yaml"}, Overlay: kustomization.Overlay{Namespace: "shop"}})
 	require.NoError(t, err)
 	require.Equal(t, 2, bytes.Count(built.YAML, []byte("namespace: shop")))
 	require.True(t, slices.IsSorted(built.Read))
@@ -306,7 +294,7 @@ func TestManyBuildsAtOnce(t *testing.T) {
 			text += "\nopenapi: {version: v1.21.2}"
 		}
 		group.Go(func() error {
-			built, err := kustomization.Build(t.Context(), tree(map[string]string{"kustomization.yaml": text, "one.yaml": object}), ".", kustomization.Options{})
+			built, err := kustomization.Build(tree(map[string]string{"kustomization.yaml": text, "one.yaml": object}), ".", kustomization.Options{})
 			if err == nil && !strings.Contains(string(built.YAML), "name: p-one") {
 				err = fmt.Errorf("got %s", built.YAML)
 			}

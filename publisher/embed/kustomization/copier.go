@@ -3,7 +3,6 @@ package kustomization
 //lint:file-ignore SA1019 kustomizations have the deprecated fields
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +33,6 @@ const maxNesting = 64
 // anew, beginning with a dot: kustomize then takes none for the URL of a repository or of a file, and looks for none on the
 // disk. A path that the copier does not know is not in the copy, and fails there.
 type copier struct {
-	ctx    context.Context // of the one build that this is for
 	opts   Options
 	source *tree
 	others map[string]*tree // by URL and commit
@@ -83,9 +81,9 @@ func (c *cost) add(other cost) {
 	c.files, c.bytes, c.copies = min(c.files+other.files, most), min(c.bytes+other.bytes, most), min(c.copies+other.copies, most)
 }
 
-func newCopier(ctx context.Context, source fs.FS, opts Options) *copier {
+func newCopier(source fs.FS, opts Options) *copier {
 	return &copier{
-		ctx: ctx, opts: opts, copy: filesys.MakeFsInMemory(), others: map[string]*tree{}, visited: map[place]*cost{}, sorts: map[place]bool{},
+		opts: opts, copy: filesys.MakeFsInMemory(), others: map[string]*tree{}, visited: map[place]*cost{}, sorts: map[place]bool{},
 		source: &tree{files: source, mount: sourceMount, entries: map[string]map[string]fs.FileMode{}},
 	}
 }
@@ -210,9 +208,6 @@ func (c *copier) write(at place, data []byte) error {
 
 // readFile reads a file that is known to be there.
 func (c *copier) readFile(at place) ([]byte, cost, error) {
-	if c.ctx.Err() != nil {
-		return nil, cost{}, context.Cause(c.ctx)
-	}
 	file, err := at.tree.files.Open(at.name)
 	if err != nil {
 		return nil, cost{}, fmt.Errorf("%s: %w", at.shown(""), err)

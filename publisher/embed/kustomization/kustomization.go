@@ -4,29 +4,25 @@
 // has kustomize's own library build a copy in memory. The same tree and options give the same bytes.
 //
 // Nothing else is read: no file of the machine, no environment variable, no network, no plugin that runs a program or a
-// container. A base of another repository is taken only where its commit is named and the caller fetches it. Files, folders,
-// output and time are bounded. What the build cannot take is a [finding.Error], which names the file and its entry.
+// container. A base of another repository is taken only where its commit is named and the caller fetches it. Files, folders
+// and output are bounded; time and memory are those of the process, which publisher/sandbox bounds. What the build cannot take
+// is a [finding.Error], which names the file and its entry.
 package kustomization
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/kustomize/kyaml/openapi/kubernetesapi"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
-	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -39,7 +35,7 @@ type Options struct {
 	Resources []string
 	// Remote returns the tree of a commit of another repository; commit has 40 or 64 hexadecimal digits. Nil refuses every
 	// remote base. The credentials are the caller's; url has none.
-	Remote func(ctx context.Context, url, commit string) (fs.FS, error)
+	Remote func(url, commit string) (fs.FS, error) `json:"-"`
 
 	// MaxFiles bounds the files and folders that the build reads; those that it reads twice count twice. Zero means 5,000.
 	MaxFiles int
@@ -49,16 +45,11 @@ type Options struct {
 	MaxBytes int
 	// MaxObjects bounds the objects of the output. Zero means 10,000.
 	MaxObjects int
-	// MaxTime bounds the build. Zero means 30 seconds.
-	MaxTime time.Duration
 }
 
 func (o Options) withDefaults() Options {
 	o.MaxFiles, o.MaxReadBytes = positive(o.MaxFiles, 5_000), positive(o.MaxReadBytes, 32<<20)
 	o.MaxBytes, o.MaxObjects = positive(o.MaxBytes, 16<<20), positive(o.MaxObjects, 10_000)
-	if o.MaxTime <= 0 {
-		o.MaxTime = 30 * time.Second
-	}
 	return o
 }
 
@@ -79,40 +70,22 @@ type Result struct {
 	Read []string
 }
 
-// Errors to test for. The message of the error has the file.
-var (
-	// ErrTooLarge is wrapped where a build exceeds a bound on files, bytes or objects.
-	ErrTooLarge = errors.New("too large")
-	// ErrTooSlow is wrapped where a build takes longer than Options.MaxTime.
-	ErrTooSlow = errors.New("takes too long")
-)
-
-// building is held by the one build that runs: kustomize keeps the schemas of kinds in global variables, and is not safe for
-// several goroutines (kubernetes-sigs/kustomize issue 3659).
-var building sync.Mutex
+// ErrTooLarge is wrapped where a build exceeds a bound on files, bytes or objects. The message of the error has the file.
+var ErrTooLarge = errors.New("too large")
 
 // Build returns the objects that the kustomization in folder dir of source makes. The dir is a path as of package fs, "."
 // for the root. Paths in kustomizations may lead anywhere within source, as Flux has it, and nowhere else.
 //
-// A build that does not end in time leaves its goroutine behind until kustomize returns; Build itself returns.
-func Build(ctx context.Context, source fs.FS, dir string, opts Options) (*Result, error) {
+// A process does one build at a time: kustomize keeps the schemas of kinds in global variables, and is not safe for several
+// goroutines (kubernetes-sigs/kustomize issue 3659).
+func Build(source fs.FS, dir string, opts Options) (result *Result, err error) {
 	opts = opts.withDefaults()
-	ctx, cancel := context.WithTimeoutCause(ctx, opts.MaxTime, fmt.Errorf("%w: the kustomization in %q is not built after %s", ErrTooSlow, dir, opts.MaxTime))
-	defer cancel()
-	result, err := giveup.When(ctx, func() (*Result, error) { return buildAll(ctx, source, dir, opts) })
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return result, err
-}
-
-func buildAll(ctx context.Context, source fs.FS, dir string, opts Options) (result *Result, err error) {
 	defer func() {
 		if r := recover(); r != nil { // kustomize panics on some malformed objects
 			result, err = nil, finding.Errorf("", finding.Position{File: dir}, "", "kustomize panics: %v", r)
 		}
 	}()
-	c := newCopier(ctx, source, opts)
+	c := newCopier(source, opts)
 	at, err := c.root(dir)
 	if err != nil {
 		return nil, err
@@ -129,11 +102,6 @@ func buildAll(ctx context.Context, source fs.FS, dir string, opts Options) (resu
 
 // run has kustomize build the folder of the copy at.
 func (c *copier) run(at place) (resmap.ResMap, error) {
-	building.Lock()
-	defer building.Unlock()
-	if err := c.ctx.Err(); err != nil {
-		return nil, context.Cause(c.ctx)
-	}
 	if c.schema || openapi.GetSchemaVersion() != kubernetesapi.DefaultOpenAPI { // kustomize keeps it for all builds that follow
 		openapi.ResetOpenAPI()
 		defer openapi.ResetOpenAPI()
@@ -143,7 +111,7 @@ func (c *copier) run(at place) (resmap.ResMap, error) {
 	if c.sorts[at] {
 		options.Reorder = krusty.ReorderOptionUnspecified // or kustomize writes a warning to stderr
 	}
-	objects, err := krusty.MakeKustomizer(options).Run(stopping{c.copy, c.ctx}, at.path())
+	objects, err := krusty.MakeKustomizer(options).Run(c.copy, at.path())
 	if err != nil {
 		return nil, finding.Errorf("", finding.Position{File: at.shown("")}, "", "kustomize: %s", c.plain(err))
 	}
@@ -184,17 +152,4 @@ func (c *copier) result(at place, objects resmap.ResMap) (*Result, error) {
 
 func tooLarge(file, format string, args ...any) error {
 	return &finding.Error{Position: finding.Position{File: file}, Message: finding.Sentence(format, args...), Err: ErrTooLarge}
-}
-
-// stopping is a file system that fails once its context has ended, which stops kustomize at the next file.
-type stopping struct {
-	filesys.FileSystem
-	ctx context.Context // of the one build that this is for
-}
-
-func (s stopping) ReadFile(name string) ([]byte, error) {
-	if s.ctx.Err() != nil {
-		return nil, context.Cause(s.ctx)
-	}
-	return s.FileSystem.ReadFile(name)
 }

@@ -430,7 +430,7 @@ func (r *rewriter) remote(from entry, text string, base remoteBase) (place, bool
 	key := base.url + "?ref=" + base.commit
 	at, known := r.others[key]
 	if !known {
-		files, err := r.opts.Remote(r.ctx, base.url, base.commit)
+		files, err := r.opts.Remote(base.url, base.commit)
 		if err != nil {
 			return place{}, false, fmt.Errorf("%s: %s: %s: %w", from.file, from.field, key, err)
 		}

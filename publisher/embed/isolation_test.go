@@ -1,0 +1,158 @@
+package embed
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/rendercache"
+	"github.com/wherry-dev/wherry/publisher/sources"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+var (
+	isolationSeeds = flag.Int("isolation.seeds", 2, "how many hostile teams TestAHostileTeamsContentHoldsItselfAlone makes")
+	isolationFirst = flag.Uint64("isolation.first", 32, "the seed of the first hostile team")
+)
+
+const teamChart = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
+
+func filesAt(files map[string]string) fstest.MapFS {
+	all := fstest.MapFS{}
+	for name, text := range files {
+		all[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return all
+}
+
+// honest has a folder of each method.
+func honest(team int) fs.FS {
+	object := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %%s-%d}\n", team)
+	return filesAt(map[string]string{
+		"plain/one.yaml": fmt.Sprintf(object, "plain"), "kustomized/kustomization.yaml": "namePrefix: my-\nresources: [one.yaml]", "kustomized/one.yaml": fmt.Sprintf(object, "kustomized"),
+		"chart/Chart.yaml": teamChart, "chart/templates/one.yaml": fmt.Sprintf(object, "{{ .Release.Name }}"),
+	})
+}
+
+// The worst that charts and kustomizations can have, each with a size that the seed chooses.
+var worst = map[string]func(r *rand.Rand) map[string]string{
+	"many objects": func(r *rand.Rand) map[string]string {
+		var all strings.Builder
+		for i := range 8_000 + r.IntN(2_000) {
+			fmt.Fprintf(&all, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\n---\n", i)
+		}
+		return map[string]string{"kustomization.yaml": "resources: [all.yaml]", "all.yaml": all.String()}
+	},
+	"much memory": func(r *rand.Rand) map[string]string {
+		return map[string]string{"Chart.yaml": teamChart, "templates/a.yaml": fmt.Sprintf(`{{ $all := list }}{{ range until %d }}{{ $all = append $all (repeat (int (add 20000000 .)) "a") }}{{ end }}`, 10+r.IntN(10))}
+	},
+	"much time": func(r *rand.Rand) map[string]string {
+		return map[string]string{"Chart.yaml": teamChart, "templates/a.yaml": fmt.Sprintf(`{{ range until 1000 }}{{ range until 1000 }}{{ $_ := regexMatch "(a?){%d}b" "aaaaaaaaaaaaaaaaaaaaaaaa" }}{{ end }}{{ end }}`, 10+r.IntN(80))}
+	},
+	"a schema that takes years": func(r *rand.Rand) map[string]string {
+		deep := fmt.Sprintf(`{"$defs": {"d0": {"type": "string"}%s}, "$ref": "#/$defs/d%d"}`, doubling(30), 30)
+		return map[string]string{"Chart.yaml": teamChart, "values.schema.json": deep, "values.yaml": "a: 1", "templates/a.yaml": fmt.Sprint("a: ", r.IntN(9))}
+	},
+	"aliases": func(r *rand.Rand) map[string]string {
+		text := "a0: &a0 [x]\n"
+		for i := range 20 + r.IntN(10) {
+			text += fmt.Sprintf("a%d: &a%d [*a%d, *a%d]\n", i+1, i+1, i, i)
+		}
+		return map[string]string{"Chart.yaml": teamChart, "values.yaml": text, "templates/a.yaml": "a: {{ toYaml .Values | quote }}"}
+	},
+	"deep templates": func(r *rand.Rand) map[string]string {
+		n := 10_000 + r.IntN(10_000)
+		return map[string]string{"Chart.yaml": teamChart, "templates/a.yaml": strings.Repeat("{{ if true }}", n) + strings.Repeat("{{ end }}", n)}
+	},
+}
+
+// doubling are definitions of which each tries the one before twice.
+func doubling(n int) string {
+	var all strings.Builder
+	for i := range n {
+		fmt.Fprintf(&all, `, "d%d": {"anyOf": [{"$ref": "#/$defs/d%d"}, {"$ref": "#/$defs/d%d"}]}`, i+1, i, i)
+	}
+	return all.String()
+}
+
+// TestAHostileTeamsContentHoldsItselfAlone embeds the content of five teams, and then again beside a sixth one that does its
+// worst. The five have the same bytes, their results are there before the hostile ones need be, and nothing goes on after.
+func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
+	teams := map[string]fs.FS{}
+	var assignments []scheduler.Assignment
+	add := func(team, dir string) {
+		a := embedded(fmt.Sprintf("%s-%s", team, strings.ReplaceAll(dir, " ", "-")), map[string]string{"path": dir})
+		a.Registration = team
+		assignments = append(assignments, a)
+	}
+	for i := range 5 {
+		name := fmt.Sprint("team-", i)
+		teams[name] = honest(i)
+		for _, dir := range []string{"plain", "kustomized", "chart"} {
+			add(name, dir)
+		}
+	}
+	read := func(opts Options) (*scheduler.ClusterTypeResult, map[string]map[string]string) {
+		opts.Own = func(_ context.Context, registration string, do func(fs.FS) error) error {
+			return do(teams[registration])
+		}
+		opts.Resolver = sources.NewResolver(sources.Options{})
+		defer opts.Resolver.Close()
+		result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: append([]scheduler.Assignment(nil), assignments...)}}}
+		opts.Sandbox = ownSandbox()
+		opts.Sandbox.Memory, opts.Sandbox.CPU = 96<<20, 500*time.Millisecond
+		content, err := Read(t.Context(), result, opts)
+		require.NoError(t, err)
+		content.AddTo(result)
+		got := map[string]map[string]string{}
+		for _, a := range result.ClusterTypes[0].Assignments {
+			if a.Registration != "evil" {
+				got[a.Name] = filesOf(a)
+			}
+		}
+		return &result.ClusterTypes[0], got
+	}
+	ct, want := read(Options{})
+	require.Empty(t, ct.Failures)
+	require.Len(t, want, 15)
+	for seed := *isolationFirst; seed < *isolationFirst+uint64(*isolationSeeds); seed++ {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 32))
+			evil := map[string]string{}
+			teams["evil"] = nil
+			before := len(assignments)
+			defer func() { assignments = assignments[:before] }()
+			for trick, files := range worst {
+				for name, text := range files(r) {
+					evil[trick+"/"+name] = text
+				}
+				add("evil", trick)
+			}
+			teams["evil"] = filesAt(evil)
+			goroutines := runtime.NumGoroutine()
+			cache, err := rendercache.Open(t.TempDir(), rendercache.Options{})
+			require.NoError(t, err)
+			for range 2 { // what a limit holds is not cached
+				ct, got := read(Options{Cache: cache})
+				require.Equal(t, want, got)
+				require.Len(t, ct.Failures, len(worst))
+				for _, f := range ct.Failures {
+					require.Equal(t, scheduler.EmbedFailed, f.Reason)
+					t.Log(f.Err)
+				}
+			}
+			for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+				require.True(t, time.Now().Before(deadline), "goroutines are left")
+			}
+		})
+	}
+}

@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/child"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
+	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+)
+
+// TestMain is a child where it is told to be one, also one that does not keep to what is agreed.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case Name:
+			os.Exit(Child(os.Stdin, os.Stdout))
+		case "silent":
+			select {}
+		case "ends":
+			os.Exit(7)
+		}
+		if hostile := strays[os.Args[1]]; hostile != nil {
+			stray(hostile)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+const object = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one}\n"
+
+func tree(files map[string]string) fstest.MapFS {
+	all := fstest.MapFS{}
+	for name, text := range files {
+		all[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return all
+}
+
+func chartWith(template string) Source {
+	return Source{Files: tree(map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\n", "app/templates/a.yaml": template})}
+}
+
+var rendered = Chart{Dir: "app", Render: true, Options: chart.Options{ReleaseName: "a"}}
+
+// open returns a sandbox whose children and goroutines have to have ended when the test does.
+func open(t *testing.T, opts Options) *Sandbox {
+	t.Helper()
+	if opts.Command == nil {
+		opts.Command = child.Self(Name)
+	}
+	before := runtime.NumGoroutine()
+	s := New(opts)
+	t.Cleanup(func() {
+		s.Close()
+		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+			require.True(t, time.Now().Before(deadline), "goroutines are left")
+		}
+	})
+	return s
+}
+
+func pid(s *Sandbox, registration string) int { return s.of[registration].process.cmd.Process.Pid }
+
+func TestAJobGivesWhatItsEngineGives(t *testing.T) {
+	s := open(t, Options{})
+	from := chartWith("a: {{ .Values.whole }} {{ .Values.float }} {{ .Values.text }} {{ .Values.given }} {{ .Values.none }}{{ .Values.list }}\n")
+	job := rendered
+	job.Options.Values = map[string]any{"whole": int64(12345678), "float": float64(12345678), "text": "x", "none": nil, "list": []any{1.5, int64(2), true}}
+	job.Values = []Values{{Text: []byte("text: other\ngiven: z")}}
+	job.Parameters = []Parameter{{Path: "given", Value: "1"}}
+	job.Pack = true
+	got, err := s.Chart(t.Context(), "team", from, job)
+	require.NoError(t, err)
+	c, err := chart.ReadFolder(from.Files, "app")
+	require.NoError(t, err)
+	opts := job.Options
+	opts.Values = chart.MergeValues(opts.Values, map[string]any{"text": "other", "given": int64(1)})
+	want, err := c.Render(opts)
+	require.NoError(t, err)
+	require.Equal(t, want, got.Rendered)
+	require.Equal(t, "a: 12345678 1.2345678e+07 other 1 [1.5 2 true]\n", string(want.Files[0].Data))
+	archive, err := c.Pack()
+	require.NoError(t, err)
+	require.Equal(t, &ChartResult{Name: "web", Version: "1.2.3", Folders: []string{"app"}, Archive: archive, Rendered: want}, got)
+
+	again, err := s.Chart(t.Context(), "team", Source{}, Chart{Archive: archive, Pack: true})
+	require.NoError(t, err)
+	require.Equal(t, archive, again.Archive)
+
+	files := tree(map[string]string{"app/kustomization.yaml": "resources: [../base]", "base/kustomization.yaml": "resources: [one.yaml]", "base/one.yaml": object})
+	overlay := kustomization.Options{Overlay: kustomization.Overlay{NamePrefix: "my-"}}
+	built, err := s.Kustomization(t.Context(), "team", Source{Files: files}, "app", overlay)
+	require.NoError(t, err)
+	same, err := kustomization.Build(files, "app", overlay)
+	require.NoError(t, err)
+	require.Equal(t, same, built)
+}
+
+func TestTheErrorsOfAJobAreThoseOfItsEngineAndOfTheParent(t *testing.T) {
+	s := open(t, Options{})
+	_, err := s.Chart(t.Context(), "team", chartWith(`{{ fail "no" }}`), rendered)
+	require.EqualError(t, err, "templates/a.yaml:1: no")
+	require.NotErrorIs(t, err, ErrUnfinished)
+	_, err = s.Chart(t.Context(), "team", Source{Files: tree(nil)}, rendered)
+	require.EqualError(t, err, "open app: file does not exist")
+	job := rendered
+	job.Values = []Values{{Text: []byte("a: ["), From: "the values of the test"}}
+	_, err = s.Chart(t.Context(), "team", chartWith("a: b"), job)
+	require.ErrorContains(t, err, "the values of the test: ")
+
+	broken := errors.New("broken")
+	from := Source{
+		Files:  tree(map[string]string{"kustomization.yaml": "resources: ['https://git.example/a/b?ref=" + strings.Repeat("a", 40) + "']"}),
+		Remote: func(context.Context, string, string) (fs.FS, error) { return nil, broken },
+	}
+	_, err = s.Kustomization(t.Context(), "team", from, ".", kustomization.Options{})
+	require.ErrorIs(t, err, broken)
+	from.Remote = nil
+	_, err = s.Kustomization(t.Context(), "team", from, ".", kustomization.Options{})
+	require.ErrorContains(t, err, "none are fetched here")
+}
+
+func TestAChildIsOfOneRegistration(t *testing.T) {
+	s := open(t, Options{})
+	for _, registration := range []string{"one", "two", "one"} {
+		_, err := s.Chart(t.Context(), registration, chartWith("a: b"), rendered)
+		require.NoError(t, err)
+	}
+	require.NotEqual(t, pid(s, "one"), pid(s, "two"))
+	first := pid(s, "one")
+	_, err := s.Chart(t.Context(), "one", chartWith("a: b"), rendered)
+	require.NoError(t, err)
+	require.Equal(t, first, pid(s, "one"), "jobs of a registration share a child")
+	s.Release("one")
+	_, err = s.Chart(t.Context(), "one", chartWith("a: b"), rendered)
+	require.NoError(t, err)
+	require.NotEqual(t, first, pid(s, "one"))
+}
+
+// slow is a kustomization that takes kustomize a time with the square of its objects.
+func slow() Source {
+	var all strings.Builder
+	for i := range 10_000 {
+		fmt.Fprintf(&all, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c%d}\n---\n", i)
+	}
+	return Source{Files: tree(map[string]string{"kustomization.yaml": "resources: [all.yaml]", "all.yaml": all.String()})}
+}
+
+func TestALimitHoldsItsJobAlone(t *testing.T) {
+	s := open(t, Options{Memory: 96 << 20, CPU: 1500 * time.Millisecond})
+	honest := func() string {
+		r, err := s.Chart(t.Context(), "team", chartWith("a: b"), rendered)
+		require.NoError(t, err)
+		return string(r.Rendered.Files[0].Data)
+	}
+	before := honest()
+	_, err := s.Kustomization(t.Context(), "team", slow(), ".", kustomization.Options{})
+	require.ErrorIs(t, err, ErrUnfinished)
+	require.ErrorIs(t, err, child.ErrCPU)
+	require.Regexp(t, `^rendering takes more than 1.5s of processor time: \d\.\d s used \(divide it, or raise spec\.sandbox\.cpuSeconds of the Platform\)$`, err.Error())
+	require.Equal(t, before, honest())
+	_, err = s.Chart(t.Context(), "team", chartWith(`{{ $all := list }}{{ range until 12 }}{{ $all = append $all (repeat (int (add 20000000 .)) "a") }}{{ end }}a: {{ len $all }}`), rendered)
+	require.ErrorIs(t, err, ErrUnfinished)
+	require.ErrorIs(t, err, child.ErrMemory)
+	require.Regexp(t, `^rendering takes more than 96 MiB of memory: \d+ MiB in use.* \(divide it, or raise spec\.sandbox\.memory of the Platform\)$`, err.Error())
+	require.Equal(t, before, honest())
+}
+
+// hooked calls a function before it reads a file.
+type hooked struct {
+	fs.FS
+	hook func()
+}
+
+func (h hooked) Open(name string) (fs.File, error) {
+	h.hook()
+	return h.FS.Open(name)
+}
+
+func TestASignalFromOutsideIsNoVerdict(t *testing.T) {
+	s := open(t, Options{})
+	killed := 0
+	kill := func(times int) Source {
+		from := chartWith("a: b")
+		return Source{Files: hooked{from.Files, func() {
+			if killed < times {
+				killed++
+				require.NoError(t, s.of["team"].process.cmd.Process.Kill())
+			}
+		}}}
+	}
+	_, err := s.Chart(t.Context(), "team", kill(maxKilled-1), rendered)
+	require.NoError(t, err)
+	require.Equal(t, maxKilled-1, killed)
+	s.Release("team")
+	_, err = s.Chart(t.Context(), "team", kill(1_000_000), rendered)
+	require.ErrorIs(t, err, ErrUnfinished)
+	require.ErrorIs(t, err, child.ErrKilled)
+	require.Equal(t, 2*maxKilled-1, killed)
+}
+
+func TestAJobEndsWithItsContext(t *testing.T) {
+	s := open(t, Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	from := chartWith("a: b")
+	_, err := s.Chart(ctx, "team", Source{Files: hooked{from.Files, cancel}}, rendered)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = s.Chart(t.Context(), "team", from, rendered)
+	require.NoError(t, err)
+}
+
+func TestAChildThatDoesNothingIsEnded(t *testing.T) {
+	s := open(t, Options{Command: child.Self("silent"), idle: 50 * time.Millisecond})
+	_, err := s.Chart(t.Context(), "team", chartWith("a: b"), rendered)
+	require.ErrorIs(t, err, ErrUnfinished)
+}
+
+func TestAProcessThatIsNoChildIsAnError(t *testing.T) {
+	for _, command := range [][]string{{}, {"/nowhere"}, child.Self("ends")} {
+		s := open(t, Options{Command: command})
+		_, err := s.Chart(t.Context(), "team", chartWith("a: b"), rendered)
+		require.ErrorIs(t, err, ErrUnfinished)
+	}
+}
+
+// strays are what children may send that do not keep to what is agreed, once they have a job.
+var strays = map[string]*message{
+	"another tree":               {Question: &question{Read: &file{Tree: 7, Name: "a"}}},
+	"a negative tree":            {Question: &question{Read: &file{Tree: -1, Name: "a"}}},
+	"a path that leads out":      {Question: &question{Read: &file{Name: "../secret"}}},
+	"an absolute path":           {Question: &question{List: &file{Name: "/etc"}}},
+	"nothing":                    {Question: &question{}},
+	"a result of neither":        {Outcome: &outcome{}},
+	"a result without its files": {Outcome: &outcome{Chart: &ChartResult{Rendered: &chart.Result{Files: make([]chart.File, 3)}}}},
+	"no question":                {Ready: []string{"again"}},
+	"a cause that is none":       {Outcome: &outcome{Failed: true, Err: "why", Cause: 99}},
+}
+
+// stray is such a child. It ends with the error of the parent's answer.
+func stray(m *message) {
+	c := newConn(os.Stdin, os.Stdout)
+	_, _ = c.receive()
+	_ = c.send(message{Ready: []string{"process"}})
+	_, _ = c.receive()
+	_ = c.send(*m)
+	answered, err := c.receive()
+	if err == nil && answered.Answer != nil {
+		_ = c.send(message{Outcome: &outcome{Failed: true, Err: answered.Answer.Text}})
+	}
+	_, _ = c.receive()
+	os.Exit(0)
+}
+
+func TestAChildThatIsTakenOverGetsNothing(t *testing.T) {
+	for name := range strays {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Options{Command: child.Self(name)})
+			_, err := s.Chart(t.Context(), "team", chartWith("a: b"), rendered)
+			require.Error(t, err)
+			t.Log(err)
+		})
+	}
+}
+
+func FuzzReceive(f *testing.F) {
+	var b bytes.Buffer
+	require.NoError(f, newConn(nil, &b).send(message{Ready: []string{"a"}, blobs: [][]byte{[]byte("b"), nil}}))
+	f.Add(b.Bytes())
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		m, err := newConn(bytes.NewReader(data), nil).receive()
+		if err != nil {
+			return
+		}
+		var out bytes.Buffer
+		require.NoError(t, newConn(nil, &out).send(m))
+		again, err := newConn(&out, nil).receive()
+		require.NoError(t, err)
+		require.Equal(t, m, again)
+	})
+}

@@ -1,0 +1,240 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/child"
+	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+)
+
+// Name is the argument that makes a program a child, which calls [Child].
+const Name = "sandbox-child"
+
+// alive is the time between two signs of life of a job.
+const alive = 5 * time.Second
+
+// Child does the jobs that come over the process's standard input, until that ends, and returns the process's exit code.
+func Child(stdin io.Reader, stdout io.Writer) (code int) {
+	debug.SetGCPercent(gcPercent)
+	c := &served{conn: newConn(stdin, stdout), messages: make(chan message)}
+	first, err := c.conn.receive()
+	if err != nil || first.Setup == nil {
+		return 1
+	}
+	c.meter = child.Bound(first.Setup.Memory, time.Duration(first.Setup.CPU))
+	confined := child.Confine()
+	if confined == nil {
+		confined = []string{}
+	}
+	go func() {
+		for {
+			m, err := c.conn.receive()
+			if err != nil { // the parent has ended, or wants nothing more
+				os.Exit(0)
+			}
+			c.messages <- m
+		}
+	}()
+	go c.tellAlive()
+	if err := c.conn.send(message{Ready: append([]string{"process"}, confined...)}); err != nil {
+		return 1
+	}
+	for m := range c.messages {
+		if m.Job == nil {
+			return 1
+		}
+		c.meter.Begin()
+		c.working.Store(true)
+		result := c.do(m)
+		c.working.Store(false)
+		c.meter.End()
+		if c.conn.send(result) != nil {
+			return 1
+		}
+	}
+	return 0
+}
+
+// gcPercent lets the heap of a child grow more than Go does by itself: most jobs are short.
+const gcPercent = 400
+
+// served is a child's side.
+type served struct {
+	conn     *conn
+	messages chan message
+	meter    *child.Meter
+	working  atomic.Bool
+}
+
+// tellAlive tells the parent from time to time that a job is using a processor.
+func (c *served) tellAlive() {
+	last := child.ProcessorTime()
+	for range time.Tick(alive) {
+		now := child.ProcessorTime()
+		if c.working.Load() && now-last > alive/100 {
+			_ = c.conn.send(message{Alive: true}) // without a parent, the process ends by itself
+		}
+		last = now
+	}
+}
+
+func (c *served) do(m message) message {
+	result, err := c.result(m)
+	if err == nil {
+		return *result
+	}
+	o := outcome{Failed: true, Err: err.Error()}
+	var theirs *parentError
+	if errors.As(err, &theirs) {
+		o.Cause = theirs.number
+	}
+	return message{Outcome: &o}
+}
+
+func (c *served) result(m message) (*message, error) {
+	files := remoteFS{c, 0}
+	switch work := m.Job.Kustomization; {
+	case work != nil:
+		if work.Remote {
+			work.Options.Remote = c.remote
+		}
+		built, err := kustomization.Build(files, work.Dir, work.Options)
+		if err != nil {
+			return nil, err
+		}
+		yaml := built.YAML
+		built.YAML = nil
+		return &message{Outcome: &outcome{Kustomization: built}, blobs: [][]byte{yaml}}, nil
+	case m.Job.Chart != nil:
+		job, err := m.Job.unpack(m.blobs)
+		if err != nil {
+			return nil, err
+		}
+		result, err := job.do(files)
+		if err != nil {
+			return nil, err
+		}
+		return packResult(result), nil
+	}
+	return nil, errors.New("the job is not known")
+}
+
+// parentError is an error of the parent.
+type parentError struct {
+	text    string
+	number  int
+	missing bool
+}
+
+func (e *parentError) Error() string        { return e.text }
+func (e *parentError) Is(target error) bool { return e.missing && target == fs.ErrNotExist }
+
+// ask asks the parent and waits for the answer.
+func (c *served) ask(q question) (*answer, []byte, error) {
+	if err := c.conn.send(message{Question: &q}); err != nil {
+		return nil, nil, err
+	}
+	m := <-c.messages
+	switch {
+	case m.Answer == nil:
+		return nil, nil, errors.New("the parent does not answer")
+	case m.Answer.Err > 0:
+		return nil, nil, &parentError{m.Answer.Text, m.Answer.Err, m.Answer.Missing}
+	case len(m.blobs) > 0:
+		return m.Answer, m.blobs[0], nil
+	}
+	return m.Answer, nil, nil
+}
+
+func (c *served) remote(url, commit string) (fs.FS, error) {
+	a, _, err := c.ask(question{Remote: &place{url, commit}})
+	if err != nil {
+		return nil, err
+	}
+	return remoteFS{c, a.Tree}, nil
+}
+
+// remoteFS is a tree of the parent.
+type remoteFS struct {
+	of   *served
+	tree int
+}
+
+func (t remoteFS) ReadFile(name string) ([]byte, error) {
+	_, data, err := t.of.ask(question{Read: &file{t.tree, name}})
+	return data, err
+}
+
+func (t remoteFS) Stat(name string) (fs.FileInfo, error) {
+	a, _, err := t.of.ask(question{Stat: &file{t.tree, name}})
+	if err != nil {
+		return nil, err
+	}
+	if a.Stat == nil {
+		return nil, fmt.Errorf("%s: the parent does not answer", name)
+	}
+	return fileInfo{*a.Stat}, nil
+}
+
+func (t remoteFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	a, _, err := t.of.ask(question{List: &file{t.tree, name}})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]fs.DirEntry, len(a.Entries))
+	for i, e := range a.Entries {
+		all[i] = dirEntry{fs.FileInfoToDirEntry(fileInfo{e}), t, path.Join(name, e.Name)}
+	}
+	return all, nil
+}
+
+// dirEntry is a file or folder whose size is asked for when it is needed.
+type dirEntry struct {
+	fs.DirEntry
+	of   remoteFS
+	path string
+}
+
+func (e dirEntry) Info() (fs.FileInfo, error) { return e.of.Stat(e.path) }
+
+// Open returns a file, with all of its content.
+func (t remoteFS) Open(name string) (fs.File, error) {
+	info, err := t.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return &openFile{info: info}, nil
+	}
+	data, err := t.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	return &openFile{*bytes.NewReader(data), info}, nil
+}
+
+type openFile struct {
+	bytes.Reader
+	info fs.FileInfo
+}
+
+func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *openFile) Close() error               { return nil }
+
+type fileInfo struct{ entry }
+
+func (i fileInfo) Name() string       { return i.entry.Name }
+func (i fileInfo) Size() int64        { return i.entry.Size }
+func (i fileInfo) Mode() fs.FileMode  { return i.entry.Mode }
+func (i fileInfo) ModTime() time.Time { return time.Time{} }
+func (i fileInfo) IsDir() bool        { return i.entry.Mode.IsDir() }
+func (i fileInfo) Sys() any           { return nil }
