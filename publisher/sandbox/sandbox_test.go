@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -274,20 +273,21 @@ func TestAChildThatIsTakenOverGetsNothing(t *testing.T) {
 	}
 }
 
-func FuzzReceive(f *testing.F) {
-	var b bytes.Buffer
-	require.NoError(f, newConn(nil, &b).send(message{Ready: []string{"a"}, blobs: [][]byte{[]byte("b"), nil}}))
-	f.Add(b.Bytes())
-	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := newConn(bytes.NewReader(data), nil).receive()
-		if err != nil {
-			return
-		}
-		var out bytes.Buffer
-		require.NoError(t, newConn(nil, &out).send(m))
-		again, err := newConn(&out, nil).receive()
-		require.NoError(t, err)
-		require.Equal(t, m, again)
-	})
+func TestARenderingIsBounded(t *testing.T) {
+	s := open(t, Options{Memory: 64 << 20, CPU: 300 * time.Millisecond})
+	for name, template := range map[string]string{
+		"a template that includes itself":    `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`,
+		"a template that is in itself":       `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`,
+		"a template by tpl that does":        `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`,
+		"a loop without end":                 `{{ range 1000000000000 }}{{ end }}`,
+		"a long list":                        `{{ until 1000000000 }}`,
+		"a text that doubles":                `{{ $x := "xx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`,
+		"a value that doubles, and is shown": `{{ $x := list "x" }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`,
+		"the release that holds itself":      `{{ $_ := set .Release "x" .Release }}{{ .Release }}`,
+		"a slow expression":                  `{{ regexMatch "((a?){99}(a){99}){9}" (repeat 1000000 "a") }}`,
+	} {
+		_, err := s.Chart(t.Context(), "team", chartWith(template), rendered)
+		require.Error(t, err, name)
+		t.Logf("%s: %s", name, err)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"runtime/debug"
@@ -25,6 +26,7 @@ const alive = 5 * time.Second
 // Child does the jobs that come over the process's standard input, until that ends, and returns the process's exit code.
 func Child(stdin io.Reader, stdout io.Writer) (code int) {
 	debug.SetGCPercent(gcPercent)
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // Helm's library logs what it passes over
 	c := &served{conn: newConn(stdin, stdout), messages: make(chan message)}
 	first, err := c.conn.receive()
 	if err != nil || first.Setup == nil {

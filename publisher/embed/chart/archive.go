@@ -12,10 +12,10 @@ import (
 	"slices"
 	"strings"
 
-	helm "helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/ignore"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/ignore"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
@@ -67,7 +67,7 @@ func ReadFolder(files fs.FS, dir string) (*Chart, error) {
 }
 
 // withLocal reads a folder, and the folders of the same files that it depends on.
-func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*loader.BufferedFile, error) {
+func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*file, error) {
 	u.read = append(u.read, dir)
 	files, err := u.folder(source, dir)
 	if err != nil {
@@ -87,7 +87,7 @@ func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*loader.Buf
 			return nil, fmt.Errorf("the dependency %s of %s, %s: %w", d.Name, path.Join(dir, chartutil.ChartfileName), d.Repository, err)
 		}
 		for _, f := range below {
-			files = append(files, &loader.BufferedFile{Name: "charts/" + localPrefix + d.Name + "/" + f.Name, Data: f.Data})
+			files = append(files, &file{Name: "charts/" + localPrefix + d.Name + "/" + f.Name, Data: f.Data})
 		}
 	}
 	return files, nil
@@ -97,7 +97,7 @@ func (u *unpacker) withLocal(source fs.FS, dir string, depth int) ([]*loader.Buf
 const localPrefix = "local-"
 
 // localDependencies lists the dependencies in other folders that are not in charts/.
-func localDependencies(files []*loader.BufferedFile) ([]*helm.Dependency, error) {
+func localDependencies(files []*file) ([]*helm.Dependency, error) {
 	var metadata helm.Metadata
 	there := map[string]bool{}
 	for _, f := range files {
@@ -130,7 +130,7 @@ type unpacker struct {
 	read                 []string // folders
 }
 
-func (u *unpacker) chart(files []*loader.BufferedFile) (*Chart, error) {
+func (u *unpacker) chart(files []*file) (*Chart, error) {
 	files, err := u.vendored(files, 0)
 	if err != nil {
 		return nil, err
@@ -158,12 +158,12 @@ func (u *unpacker) count(name string, size int) error {
 var driveName = lazyregexp.New(`^[a-zA-Z]:`)
 
 // archive reads the files of a .tgz, without its one folder.
-func (u *unpacker) archive(data []byte) ([]*loader.BufferedFile, error) {
+func (u *unpacker) archive(data []byte) ([]*file, error) {
 	unzipped, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("the chart is no .tgz archive: %w", err)
 	}
-	var files []*loader.BufferedFile
+	var files []*file
 	seen := map[string]bool{}
 	for entries := tar.NewReader(unzipped); ; {
 		header, err := entries.Next()
@@ -198,7 +198,7 @@ func (u *unpacker) archive(data []byte) ([]*loader.BufferedFile, error) {
 		if err := u.count(name, len(content)); err != nil {
 			return nil, err
 		}
-		files = append(files, &loader.BufferedFile{Name: name, Data: bytes.TrimPrefix(content, byteOrderMark)})
+		files = append(files, &file{Name: name, Data: bytes.TrimPrefix(content, byteOrderMark)})
 	}
 	if len(files) == 0 {
 		return nil, errors.New("the chart's archive has no files")
@@ -220,7 +220,7 @@ func insideName(entry string) (string, error) {
 }
 
 // folder reads the files below dir.
-func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, error) {
+func (u *unpacker) folder(source fs.FS, dir string) ([]*file, error) {
 	if !fs.ValidPath(dir) {
 		return nil, fmt.Errorf("the chart's folder %q lies outside of the repository", dir)
 	}
@@ -234,7 +234,7 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 		}
 	}
 	rules.AddDefaults()
-	var files []*loader.BufferedFile
+	var files []*file
 	err := fs.WalkDir(source, dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || name == dir {
 			return err
@@ -264,7 +264,7 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*loader.BufferedFile, err
 		if err == nil && int64(len(data)) > info.Size() {
 			err = u.count(name, len(data)) // the file has grown
 		}
-		files = append(files, &loader.BufferedFile{Name: inside, Data: bytes.TrimPrefix(data, byteOrderMark)})
+		files = append(files, &file{Name: inside, Data: bytes.TrimPrefix(data, byteOrderMark)})
 		return err
 	})
 	if err != nil {
@@ -298,8 +298,8 @@ func checkFolder(source fs.FS, dir string) error {
 
 // vendored unpacks the archives in charts/ to folders, so that the bounds are those of all together, and not those of Helm,
 // which are for each.
-func (u *unpacker) vendored(files []*loader.BufferedFile, depth int) ([]*loader.BufferedFile, error) {
-	all := make([]*loader.BufferedFile, 0, len(files))
+func (u *unpacker) vendored(files []*file, depth int) ([]*file, error) {
+	all := make([]*file, 0, len(files))
 	below := map[string]bool{} // the charts' folders
 	for _, f := range files {
 		if rest, ok := strings.CutPrefix(f.Name, "charts/"); ok {
@@ -330,19 +330,19 @@ func (u *unpacker) vendored(files []*loader.BufferedFile, depth int) ([]*loader.
 		}
 		below[folder] = true
 		for _, b := range inside {
-			all = append(all, &loader.BufferedFile{Name: "charts/" + folder + "/" + b.Name, Data: b.Data})
+			all = append(all, &file{Name: "charts/" + folder + "/" + b.Name, Data: b.Data})
 		}
 	}
 	return u.deeper(all, below, depth)
 }
 
 // deeper unpacks the archives of the charts in charts/.
-func (u *unpacker) deeper(files []*loader.BufferedFile, folders map[string]bool, depth int) ([]*loader.BufferedFile, error) {
+func (u *unpacker) deeper(files []*file, folders map[string]bool, depth int) ([]*file, error) {
 	if len(folders) == 0 {
 		return files, nil
 	}
-	var all []*loader.BufferedFile
-	inside := map[string][]*loader.BufferedFile{}
+	var all []*file
+	inside := map[string][]*file{}
 	var order []string
 	for _, f := range files {
 		rest, ok := strings.CutPrefix(f.Name, "charts/")
@@ -354,7 +354,7 @@ func (u *unpacker) deeper(files []*loader.BufferedFile, folders map[string]bool,
 		if inside[folder] == nil {
 			order = append(order, folder)
 		}
-		inside[folder] = append(inside[folder], &loader.BufferedFile{Name: name, Data: f.Data})
+		inside[folder] = append(inside[folder], &file{Name: name, Data: f.Data})
 	}
 	for _, folder := range order {
 		unpacked, err := u.vendored(inside[folder], depth+1)
@@ -362,7 +362,7 @@ func (u *unpacker) deeper(files []*loader.BufferedFile, folders map[string]bool,
 			return nil, fmt.Errorf("charts/%s: %w", folder, err)
 		}
 		for _, f := range unpacked {
-			all = append(all, &loader.BufferedFile{Name: "charts/" + folder + "/" + f.Name, Data: f.Data})
+			all = append(all, &file{Name: "charts/" + folder + "/" + f.Name, Data: f.Data})
 		}
 	}
 	return all, nil

@@ -2,11 +2,12 @@
 //
 // Begin with [Read] or [ReadFolder], and [Chart.Render]. The same chart, values and options give the same bytes: no cluster is
 // asked, no file and no environment variable of the machine is read, no program runs, and a random value or the time that
-// reaches the output is an error. What a chart depends on must be in it. Archives, steps and output are bounded; time and memory are
+// reaches the output is an error. What a chart depends on must be in it. Archives and output are bounded; time and memory are
 // those of the process, which publisher/sandbox bounds.
 //
-// Helm's own library reads charts and composes values. Its engine does not let others replace functions, so the templates run
-// here, on text/template with the functions of Helm and sprig; tests compare the output with Helm's engine.
+// Helm's own library reads charts, composes values and executes templates, with a few functions of ours in place of its own:
+// those whose results are random, are the time, or are in no order. To name the place of a call that has an effect on the
+// output, the templates are executed again with each such call marked.
 //
 // Charts of HelmReleases stay archives; [Releases] says which ones there are.
 package chart
@@ -14,16 +15,14 @@ package chart
 import (
 	"errors"
 
-	helm "helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
 )
 
 // Errors to test for. The message has the template, or the file.
 var (
 	// ErrTooLarge is wrapped where an archive or the output exceeds a bound.
 	ErrTooLarge = errors.New("too large")
-	// ErrTooSlow is wrapped where rendering takes too many steps.
-	ErrTooSlow = errors.New("takes too long")
 	// ErrNotReproducible is wrapped where a random value, a new key or the time would be in the output, or a template asks
 	// the cluster or the network.
 	ErrNotReproducible = errors.New("not reproducible")
@@ -31,9 +30,11 @@ var (
 	ErrCapabilities = errors.New("the chart reads .Capabilities")
 )
 
+type file = archive.BufferedFile
+
 // Chart is a chart with all that it depends on. It may be rendered by several goroutines.
 type Chart struct {
-	files    []*loader.BufferedFile // with the archives in charts/ unpacked
+	files    []*file // with the archives in charts/ unpacked
 	metadata helm.Metadata
 	folders  []string
 }

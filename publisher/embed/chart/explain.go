@@ -5,9 +5,7 @@ import (
 	"path"
 	"strings"
 
-	helm "helm.sh/helm/v3/pkg/chart"
-
-	"github.com/Masterminds/sprig/v3"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -38,38 +36,66 @@ func prefixOf(template string) string {
 	return prefix
 }
 
-var executing = lazyregexp.New(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <([^>]*)>: )?`)
+// The forms of the errors of Helm's engine: that of text/template, one with the place in front, and one with a line for each
+// place, from the outermost to the innermost.
+var (
+	executing     = lazyregexp.New(`template: ([^:]+):(\d+)(?::\d+)?: (?:executing "[^"]*" at <([^>]*)>: )?`)
+	wrapped       = lazyregexp.New(`^(?:execution|parse) error (?:at|in) \(([^:)]+)(?::(\d+))?(?::\d+)?\): `)
+	traced        = lazyregexp.New(`(?m)^(\S[^:\n]*):(\d+)(?::\d+)?\n(?:  executing "[^"]*" at <([^\n]*)>:\n)?`)
+	firstLocation = lazyregexp.New(`^(?:template: |(?:execution|parse) error (?:at|in) \()?([^:\n]+):\d+`)
+)
 
-// explain is an error of text/template with the innermost position and without the way to it. What the templates quote of
+// locate returns the innermost place in an error of Helm's engine, the expression there, and the message.
+func locate(message string) (position finding.Position, field, rest string) {
+	for _, form := range []*lazyregexp.Regexp{executing, wrapped, traced} {
+		all := form.FindAllStringSubmatchIndex(message, -1)
+		if len(all) == 0 {
+			continue
+		}
+		last := all[len(all)-1]
+		group := func(i int) string {
+			if 2*i+1 >= len(last) || last[2*i] < 0 {
+				return ""
+			}
+			return message[last[2*i]:last[2*i+1]]
+		}
+		return finding.Position{File: inside(group(1)), Line: atoi(group(2))}, group(3), strings.TrimSpace(message[last[1]:])
+	}
+	return finding.Position{}, "", message
+}
+
+// locatedError is an error of a function, with what Helm's engine made of it, which has the place.
+type locatedError struct {
+	err  error
+	text string
+}
+
+func (e *locatedError) Error() string { return e.text }
+func (e *locatedError) Unwrap() error { return e.err }
+
+// located returns the error of a function with the place in the engine's; nil if the function's error was dropped.
+func located(own, engine error) error {
+	if engine == nil {
+		return own
+	}
+	return &locatedError{own, engine.Error()}
+}
+
+// explain is an error of Helm's engine with the innermost position and without the way to it. What the templates quote of
 // values stays out, as far as it can: only the messages of the chart itself are kept whole.
 func explain(err error) error {
+	position, field, message := locate(err.Error())
 	var known *finding.Error
-	if errors.As(err, &known) && known.File != "" {
+	if errors.As(err, &known) {
 		own := *known
-		own.File = inside(known.File)
-		return &own
-	}
-	message := err.Error()
-	position, field := finding.Position{}, ""
-	if all := executing.FindAllStringSubmatchIndex(message, -1); len(all) > 0 {
-		last := all[len(all)-1]
-		position = finding.Position{File: inside(message[last[2]:last[3]]), Line: atoi(message[last[4]:last[5]])}
-		if last[6] >= 0 {
-			field = message[last[6]:last[7]]
+		if own.File = inside(known.File); known.File == "" {
+			own.Position = position
 		}
-		message = message[last[1]:]
-	}
-	if known != nil {
-		own := *known
-		own.Position = position
 		return &own
 	}
 	var own chartError
 	if errors.As(err, &own) {
 		return &finding.Error{Position: position, Message: finding.Sentence("%s", strings.TrimSpace(string(own))), Err: own}
-	}
-	if errors.Is(err, ErrTooSlow) {
-		return err
 	}
 	if message == "" {
 		message = "the template cannot be executed"
@@ -81,7 +107,7 @@ func explain(err error) error {
 	if _, rest, ok := strings.Cut(message, `function "`); ok {
 		name, _, _ := strings.Cut(rest, `"`)
 		hint = "the chart may need a newer Helm"
-		if _, ok := sprig.GenericFuncMap()[name]; ok {
+		if _, ok := sprigFunctions[name]; ok {
 			hint = "Helm does not have it either, because it reads the environment"
 		}
 	}

@@ -4,22 +4,27 @@ import (
 	"encoding/base64"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/gobwas/glob"
-	helm "helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v4/pkg/chart/common"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+	"sigs.k8s.io/yaml"
 )
 
-// files is .Files: what the chart has beside its templates, with the methods that Helm gives it.
+// files is .Files, with the methods that Helm gives it. A chart gets it where two of its files have one name in different
+// folders, of which Helm leaves it to chance which one wins.
 type files map[string][]byte
 
-func newFiles(from []*helm.File) files {
-	all := make(files, len(from))
-	for _, f := range from {
-		all[f.Name] = f.Data
+// newFiles returns Helm's .Files, a map whose type has no name here, as ours.
+func newFiles(from any) files {
+	of := reflect.ValueOf(from)
+	if to := reflect.TypeFor[files](); of.IsValid() && of.CanConvert(to) {
+		return of.Convert(to).Interface().(files)
 	}
-	return all
+	return files{}
 }
 
 // GetBytes returns a file's content, empty if there is no such file.
@@ -64,7 +69,11 @@ func (f files) asYAML(text func([]byte) string) string {
 	for _, name := range slices.Sorted(maps.Keys(f)) {
 		all[path.Base(name)] = text(f[name])
 	}
-	return toYAML(all)
+	data, err := yaml.Marshal(all)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(data), "\n")
 }
 
 // Lines are the lines of a file.
@@ -74,3 +83,30 @@ func (f files) Lines(name string) []string {
 	}
 	return strings.Split(strings.TrimSuffix(string(f[name]), "\n"), "\n")
 }
+
+// ambiguous reports whether two of the files have one name in different folders.
+func ambiguous(all []*common.File) bool {
+	seen := map[string]bool{}
+	for _, f := range all {
+		if seen[path.Base(f.Name)] {
+			return true
+		}
+		seen[path.Base(f.Name)] = true
+	}
+	return false
+}
+
+// orderFiles gives the templates of the charts whose files are ambiguous our .Files, by a call before all else in them.
+func orderFiles(c *helm.Chart, done map[*common.File]bool) {
+	for _, t := range c.Templates {
+		if ambiguous(c.Files) && !done[t] {
+			done[t], t.Data = true, slices.Concat([]byte("{{"+filesFunction+" .}}"), t.Data)
+		}
+	}
+	for _, below := range c.Dependencies() {
+		orderFiles(below, done)
+	}
+}
+
+// filesFunction is the function of that call.
+const filesFunction = "wherryFiles"

@@ -14,16 +14,18 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/engine"
-	"helm.sh/helm/v3/pkg/releaseutil"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
 )
 
 const testKubeVersion = "1.31.2"
 
 // byHelm renders a chart with Helm's own engine.
-func byHelm(files []*loader.BufferedFile, values map[string]any) (rendered map[string]string, err error) {
+func byHelm(files []*file, values map[string]any) (rendered map[string]string, err error) {
 	c, err := loader.LoadFiles(files)
 	if err != nil {
 		return nil, err
@@ -32,17 +34,17 @@ func byHelm(files []*loader.BufferedFile, values map[string]any) (rendered map[s
 	if err != nil {
 		return nil, err
 	}
-	if err := chartutil.ProcessDependenciesWithMerge(c, values); err != nil {
+	if err := chartutil.ProcessDependencies(c, values); err != nil {
 		return nil, err
 	}
-	version, err := chartutil.ParseKubeVersion(testKubeVersion)
+	version, err := common.ParseKubeVersion(testKubeVersion)
 	if err != nil {
 		return nil, err
 	}
-	capabilities := chartutil.DefaultCapabilities.Copy()
+	capabilities := common.DefaultCapabilities.Copy()
 	capabilities.KubeVersion = *version
-	release := chartutil.ReleaseOptions{Name: "my-release", Namespace: "my-namespace", Revision: 1, IsInstall: true}
-	top, err := chartutil.ToRenderValuesWithSchemaValidation(c, values, release, capabilities, true)
+	release := common.ReleaseOptions{Name: "my-release", Namespace: "my-namespace", Revision: 1, IsInstall: true}
+	top, err := util.ToRenderValuesWithSchemaValidation(c, values, release, capabilities, true)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func templatesOf(t *testing.T, c *Chart, values map[string]any) (map[string]stri
 
 // The charts with which Helm tests itself.
 func TestHelmsOwnChartsRenderAsWithHelm(t *testing.T) {
-	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "helm.sh/helm/v3")
+	cmd := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "helm.sh/helm/v4")
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	compareAll(t, strings.TrimSpace(string(out)), 40)
@@ -164,11 +166,11 @@ func documentsByHelm(t *testing.T, rendered map[string]string) []string {
 	var all []string
 	for _, m := range manifests {
 		if m.Head.Kind+m.Head.Version != "" || !strings.HasPrefix(m.Content, "#") {
-			all = append(all, inside(m.Name)+"\n"+m.Content)
+			all = append(all, inside(m.Name)+"\n"+strings.TrimSpace(m.Content))
 		}
 	}
 	for _, h := range hooks {
-		all = append(all, inside(h.Path)+"\n"+h.Manifest)
+		all = append(all, inside(h.Path)+"\n"+strings.TrimSpace(h.Manifest))
 	}
 	slices.Sort(all)
 	return all
@@ -179,7 +181,7 @@ func documentsOf(result *Result) []string {
 	for _, f := range result.Files {
 		for _, text := range documents(string(f.Data)) {
 			if !strings.HasPrefix(f.Path, "crds/") {
-				all = append(all, f.Path+"\n"+text)
+				all = append(all, f.Path+"\n"+strings.TrimSpace(text))
 			}
 		}
 	}

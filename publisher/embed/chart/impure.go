@@ -125,17 +125,17 @@ var impureFunctions = map[string]func(*run, *site) any{
 		}
 	},
 
-	"lookup": func(_ *run, s *site) any {
+	"lookup": func(r *run, s *site) any {
 		return func(version, kind, namespace, name string) (map[string]any, error) {
-			return nil, s.refuses("set a value that makes the template not look it up", "lookup asks the cluster for a %s, and there is none here", strings.TrimSpace(version+" "+kind))
+			return nil, r.refuses(s, "set a value that makes the template not look it up", "lookup asks the cluster for a %s, and there is none here", strings.TrimSpace(version+" "+kind))
 		}
 	},
-	"getHostByName": func(_ *run, s *site) any {
-		return func(string) (string, error) { return "", s.refuses("", "getHostByName asks the network") }
+	"getHostByName": func(r *run, s *site) any {
+		return func(string) (string, error) { return "", r.refuses(s, "", "getHostByName asks the network") }
 	},
-	"encryptAES": func(_ *run, s *site) any {
+	"encryptAES": func(r *run, s *site) any {
 		return func(_, _ string) (string, error) {
-			return "", s.refuses("", "encryptAES gives another result each time")
+			return "", r.refuses(s, "", "encryptAES gives another result each time")
 		}
 	},
 }
@@ -158,7 +158,7 @@ func inZone(r *run, s *site, fixed string) zoned {
 		switch zone {
 		case "", "UTC", "Local", "GMT", "Etc/UTC":
 		default:
-			return "", s.refuses("use UTC", "%s asks the machine for the time zone %s", s.function, zone)
+			return "", r.refuses(s, "use UTC", "%s asks the machine for the time zone %s", s.function, zone)
 		}
 		if fixed != "" {
 			layout = fixed
@@ -168,11 +168,11 @@ func inZone(r *run, s *site, fixed string) zoned {
 }
 
 // refuses is an error about a call that never works here.
-func (s *site) refuses(hint, format string, args ...any) error {
+func (r *run) refuses(s *site, hint, format string, args ...any) error {
 	if advice := s.advice(prefixOf(s.template)); advice != "" {
 		hint = advice
 	}
-	return &finding.Error{Position: finding.Position{File: s.template, Line: s.line}, Message: finding.Sentence(format, args...), Hint: hint, Err: ErrNotReproducible}
+	return r.fails(&finding.Error{Position: finding.Position{File: s.template, Line: s.line}, Message: finding.Sentence(format, args...), Hint: hint, Err: ErrNotReproducible})
 }
 
 // advice is what to set so that the call has no effect, empty if that is not known. The prefix is that of the chart's
@@ -188,9 +188,12 @@ func (s *site) advice(prefix string) string {
 	return fmt.Sprintf("set %s%s", prefix, v.path)
 }
 
+// maxRandom bounds the letters of one random text.
+const maxRandom = 1 << 20
+
 // random returns count bytes that depend on the place, its number of calls and the seed.
 func (r *run) random(s *site, count int) ([]byte, error) {
-	if count < 0 || count > maxItems {
+	if count < 0 || count > maxRandom {
 		return nil, fmt.Errorf("%d is no number of letters that is made here", count)
 	}
 	r.called[s.place] = s

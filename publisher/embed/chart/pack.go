@@ -4,35 +4,15 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
-
-// Archive reads a chart's archive and keeps its bytes as they are: signatures and digests of the chart are those of its
-// maker. An empty digest is not checked; one with or without "sha256:" that differs is an error.
-func Archive(archive io.Reader, digest string) (data []byte, c *Chart, err error) {
-	if data, err = io.ReadAll(io.LimitReader(archive, MaxArchiveBytes+1)); err != nil {
-		return nil, nil, err
-	}
-	sum := sha256.Sum256(data)
-	if got := hex.EncodeToString(sum[:]); digest != "" && len(data) <= MaxArchiveBytes && strings.TrimPrefix(digest, "sha256:") != got {
-		return nil, nil, fmt.Errorf("the chart's archive has digest sha256:%s, and sha256:%s is expected", got, strings.TrimPrefix(digest, "sha256:"))
-	}
-	if c, err = Read(bytes.NewReader(data)); err != nil {
-		return nil, nil, err
-	}
-	return data, c, nil
-}
 
 // Pack returns c as an archive that Helm reads, for a chart that comes from a folder. The same files give the same bytes.
 // The archives in its charts/ are folders in it.
@@ -41,7 +21,7 @@ func (c *Chart) Pack() ([]byte, error) {
 	zip := gzip.NewWriter(&packed)
 	w := tar.NewWriter(zip)
 	files := slices.Clone(c.files)
-	slices.SortFunc(files, func(a, b *loader.BufferedFile) int {
+	slices.SortFunc(files, func(a, b *file) int {
 		return strings.Compare(rank(a.Name)+a.Name, rank(b.Name)+b.Name)
 	})
 	for _, f := range files {
@@ -72,7 +52,7 @@ func rank(name string) string {
 
 // File returns a file of the chart, such as another file of values. Its data must not be changed.
 func (c *Chart) File(name string) (data []byte, ok bool) {
-	i := slices.IndexFunc(c.files, func(f *loader.BufferedFile) bool { return f.Name == name })
+	i := slices.IndexFunc(c.files, func(f *file) bool { return f.Name == name })
 	if i < 0 {
 		return nil, false
 	}
@@ -101,7 +81,7 @@ func (c *Chart) WithValuesFiles(names []string) (*Chart, error) {
 	if err != nil {
 		return nil, err
 	}
-	other := &Chart{metadata: c.metadata, folders: c.folders, files: []*loader.BufferedFile{{Name: chartutil.ValuesfileName, Data: data}}}
+	other := &Chart{metadata: c.metadata, folders: c.folders, files: []*file{{Name: chartutil.ValuesfileName, Data: data}}}
 	for _, f := range c.files {
 		if f.Name != chartutil.ValuesfileName {
 			other.files = append(other.files, f)

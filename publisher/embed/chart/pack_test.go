@@ -2,29 +2,12 @@ package chart
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
 )
-
-func TestAnArchiveKeepsItsBytes(t *testing.T) {
-	packed := archiveOf(t, [2]string{"web/Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.2.3\n"})
-	sum := sha256.Sum256(packed)
-	data, c, err := Archive(bytes.NewReader(packed), "sha256:"+hex.EncodeToString(sum[:]))
-	require.NoError(t, err)
-	require.Equal(t, packed, data)
-	require.Equal(t, "web", c.Name())
-	_, _, err = Archive(bytes.NewReader(packed), "")
-	require.NoError(t, err)
-	_, _, err = Archive(bytes.NewReader(append(packed, 0)), hex.EncodeToString(sum[:]))
-	require.ErrorContains(t, err, "is expected")
-	_, _, err = Archive(bytes.NewReader(make([]byte, MaxArchiveBytes+1)), "")
-	require.ErrorIs(t, err, ErrTooLarge)
-}
 
 func TestAPackedChartIsTheSame(t *testing.T) {
 	c := chartWith(t, map[string]string{
@@ -42,7 +25,7 @@ func TestAPackedChartIsTheSame(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, byHelm.Dependencies(), 1)
 
-	_, read, err := Archive(bytes.NewReader(packed), "")
+	read, err := Read(bytes.NewReader(packed))
 	require.NoError(t, err)
 	for _, c := range []*Chart{c, read} {
 		result, err := c.Render(Options{ReleaseName: "a"})

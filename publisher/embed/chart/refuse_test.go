@@ -101,8 +101,6 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 		{"a function of another Helm", "\n{{ toIni . }}", `templates/a.yaml:2: function "toIni" not defined (the chart may need a newer Helm)`},
 		{"the machine's time zones", `a: {{ dateInZone "15" 0 "Europe/Berlin" }}`, "dateInZone asks the machine for the time zone Europe/Berlin (use UTC)"},
 		{"the address of a value", `a: {{ printf "%p" .Values }}`, "the text would have an address in memory"},
-		{"addresses in a value", `a: {{ toString .Chart | sha256sum }}`, "the text would have an address in memory"},
-		{"addresses in what is written", `a: {{ .Chart.Maintainers }}`, "the text would have an address in memory"},
 		{"the version of the clusters", "\na: {{ .Capabilities.KubeVersion.Minor }}", "templates/a.yaml:2: the chart reads .Capabilities (set the annotations wherry.dev/kube-version"},
 		{"it by another way", `{{ $c := index . "Capabilities" }}a: {{ with $c }}{{ .APIVersions.Has "v1" }}{{ end }}`, "the chart reads .Capabilities"},
 		{"it by its text", `a: {{ .Capabilities }}`, "the chart reads .Capabilities"},
@@ -114,9 +112,9 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	got, err := render(t, "a: x {{ range .Chart.Maintainers }}{{ . }} {{ quote .Name }}{{ end }} {{ toDate `2006` `x` }} {{ semver `1.2.3` }} {{ toYaml .Chart.Maintainers | sha256sum | trunc 3 }}", Options{})
+	got, err := render(t, "a: x {{ range .Chart.Maintainers }}{{ toJson . | sha256sum | trunc 3 }} {{ quote .Name }}{{ end }} {{ toDate `2006` `x` }} {{ semver `1.2.3` }} {{ toYaml .Chart.Maintainers | sha256sum | trunc 3 }}", Options{})
 	require.NoError(t, err)
-	require.Equal(t, "a: x {me  } \"me\" 0001-01-01 00:00:00 +0000 UTC 1.2.3 51b\n", got)
+	require.Equal(t, "a: x 3db \"me\" 0001-01-01 00:00:00 +0000 UTC 1.2.3 411\n", got)
 	got, err = render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", Options{})
 	require.NoError(t, err)
 	require.Contains(t, got, "a: b")
@@ -135,44 +133,6 @@ func TestAdviceNamesTheValueOfTheWhole(t *testing.T) {
 		_, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "charts/db/templates/a.yaml:1: ")
-	}
-}
-
-func TestARenderingIsBounded(t *testing.T) {
-	for _, c := range []struct {
-		name, template string
-		want           error
-	}{
-		{"a template that includes itself", `{{ define "a" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`, ErrTooSlow},
-		{"templates that include each other", `{{ define "a" }}{{ template "b" . }}{{ end }}{{ define "b" }}{{ include "a" . }}{{ end }}{{ template "a" . }}`, ErrTooSlow},
-		{"a template by tpl that does", `{{ define "a" }}{{ tpl "{{ include \"a\" . }}" . }}{{ end }}{{ include "a" . }}`, ErrTooSlow},
-		{"a loop without end", `{{ range 1000000000000 }}{{ end }}`, ErrTooSlow},
-		{"a long list", `{{ until 1000000000 }}`, ErrTooLarge},
-		{"a list by steps", `{{ untilStep 0 1000000000 1 }}`, ErrTooLarge},
-		{"numbers", `{{ seq 1 1000000000 }}`, ErrTooLarge},
-		{"a long text", `{{ repeat 100000000 "x" }}`, ErrTooLarge},
-		{"a text that doubles", `{{ $x := "xx" }}{{ range until 60 }}{{ $x = printf "%s%s" $x $x }}{{ end }}`, ErrTooLarge},
-		{"a text that is wide", `{{ range until 2000 }}{{ printf "%0999999d%0999999d" 1 1 }}{{ end }}`, ErrTooLarge},
-		{"spaces", `{{ indent 900000000 "x" }}`, ErrTooLarge},
-		{"a value that doubles", `{{ $x := list "x" }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ toYaml $x }}`, ErrTooLarge},
-		{"a value that doubles, and is printed", `{{ $x := list "x" }}{{ range until 60 }}{{ $x = list $x $x }}{{ end }}{{ $x }}`, ErrTooLarge},
-		{"a value that holds itself", `{{ $x := dict }}{{ $_ := set $x "x" $x }}{{ toYaml $x }}`, ErrTooLarge},
-		{"the values that hold themselves", `{{ $_ := set .Values "x" .Values }}{{ .Values.YAML }}`, ErrNotReproducible},
-		{"the release that holds itself", `{{ $_ := set .Release "x" .Release }}{{ .Release }}`, ErrTooLarge},
-		{"much output", `{{ range until 1000000 }}a: bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb{{ end }}`, ErrTooLarge},
-		{"a slow expression", `{{ regexMatch "((a?){99}(a){99}){9}" (repeat 1000000 "a") }}`, ErrTooSlow},
-		{"a long way", `{{ range until 1000 }}{{ derivePassword 1 "long" "p" "u" "s" }}{{ end }}`, ErrTooSlow},
-		{"deep blocks", strings.Repeat("{{ if true }}", 1000) + strings.Repeat("{{ end }}", 1000), ErrTooSlow},
-		{"an end without a begin", `{{ wherryLeave }}`, nil},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := render(t, c.template, Options{})
-			require.Error(t, err)
-			if c.want != nil {
-				require.ErrorIs(t, err, c.want)
-			}
-			require.Less(t, len(err.Error()), 2500)
-		})
 	}
 }
 

@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 
-	helm "helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chart/loader"
-	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
@@ -46,6 +50,8 @@ type composed struct {
 	chart *helm.Chart
 	top   map[string]any // what .Release, .Values and so on are
 	opts  Options
+	known *common.Capabilities // nil if they are not
+	sites []*site              // the calls that are marked; nil before
 }
 
 // compose puts values and dependencies together, as "helm template" does.
@@ -65,7 +71,7 @@ func (c *Chart) compose(opts Options) (*composed, error) {
 	if err := chartutil.ValidateReleaseName(opts.ReleaseName); err != nil {
 		return nil, fmt.Errorf("the release name %q: %w", opts.ReleaseName, err)
 	}
-	shown, known, err := capabilities(opts)
+	known, err := capabilities(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,24 +82,24 @@ func (c *Chart) compose(opts Options) (*composed, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := chartutil.ProcessDependenciesWithMerge(loaded, values); err != nil {
+	if err := chartutil.ProcessDependencies(loaded, values); err != nil {
 		return nil, finding.Errorf("", chartFile, "", "the dependencies: %s", err)
 	}
 	if err := checkDependencies(loaded); err != nil {
 		return nil, err
 	}
-	release := chartutil.ReleaseOptions{Name: opts.ReleaseName, Namespace: opts.Namespace, Revision: 1, IsInstall: true}
-	top, err := chartutil.ToRenderValuesWithSchemaValidation(loaded, values, release, known, true)
+	release := common.ReleaseOptions{Name: opts.ReleaseName, Namespace: opts.Namespace, Revision: 1, IsInstall: true}
+	top, err := util.ToRenderValuesWithSchemaValidation(loaded, values, release, known, true)
 	if err != nil {
 		return nil, finding.Errorf("", finding.Position{File: chartutil.ValuesfileName}, "", "the values: %s", err)
 	}
-	top["Capabilities"] = shown
-	if merged, ok := top["Values"].(chartutil.Values); ok && !opts.WithoutSchema {
+	if merged, ok := top["Values"].(common.Values); ok && !opts.WithoutSchema {
 		if err := checkSchemas(loaded, merged); err != nil {
 			return nil, err
 		}
 	}
-	return &composed{loaded, top, opts}, nil
+	orderFiles(loaded, map[*common.File]bool{})
+	return &composed{chart: loaded, top: top, opts: opts, known: known}, nil
 }
 
 func copyOf(values map[string]any) (map[string]any, error) {
@@ -108,8 +114,8 @@ func deepCopy(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		return copyMap(v)
-	case chartutil.Values:
-		return chartutil.Values(copyMap(v))
+	case common.Values:
+		return common.Values(copyMap(v))
 	case []any:
 		if v == nil {
 			return v
@@ -146,7 +152,7 @@ func sortDependencies(c *helm.Chart) {
 	}
 }
 
-func checkKubeVersion(wanted string, known *chartutil.Capabilities) error {
+func checkKubeVersion(wanted string, known *common.Capabilities) error {
 	at := finding.Position{File: chartutil.ChartfileName}
 	switch {
 	case wanted == "":
@@ -174,15 +180,6 @@ func checkDependencies(c *helm.Chart) error {
 		"the chart depends on %s, not in its folder charts/", strings.Join(missing, ", "))
 }
 
-// once renders all templates, with the results of impure calls that varied chooses.
-func (p *composed) once(varied func(place string) bool) (map[string]string, *run, error) {
-	top := maps.Clone(p.top)
-	top["Release"], top["Values"] = deepCopy(p.top["Release"]), deepCopy(p.top["Values"]) // templates can change them
-	r := newRun(p.opts.MaxBytes, varied)
-	rendered, err := r.render(sources(p.chart, top))
-	return rendered, r, err
-}
-
 // maxTold bounds the places that one error names.
 const maxTold = 5
 
@@ -196,6 +193,17 @@ func (p *composed) reproducible() (*Result, error) {
 	together, differ := firstDifference(first, second)
 	if err == nil && !differ {
 		return first, nil
+	}
+	return nil, p.blame(together)
+}
+
+// blame returns an error with the places whose values reach the output. Together is the file that differs because of all of
+// them.
+func (p *composed) blame(together string) error {
+	p.sites = mark(p.chart, map[*common.File]bool{}, nil)
+	first, r, err := p.result(func(string) bool { return false })
+	if err != nil {
+		return err
 	}
 	var errs []error
 	places := slices.Sorted(maps.Keys(r.called))
@@ -213,12 +221,21 @@ func (p *composed) reproducible() (*Result, error) {
 			errs = append(errs, r.called[place].notReproducible(together))
 		}
 	}
-	return nil, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// result renders once, and makes files and hooks of what the templates give.
+// result renders once, and makes files and hooks of what the templates give. What a call asks of others is refused with its
+// place, for which the calls are marked.
 func (p *composed) result(varied func(place string) bool) (*Result, *run, error) {
 	rendered, r, err := p.once(varied)
+	for err != nil && (errors.Is(r.err, ErrNotReproducible) || errors.Is(r.err, ErrCapabilities)) && p.withoutNotes(err) {
+		rendered, r, err = p.once(varied)
+	}
+	if errors.Is(err, ErrNotReproducible) && p.sites == nil {
+		if p.sites = mark(p.chart, map[*common.File]bool{}, nil); len(p.sites) > 0 {
+			rendered, r, err = p.once(varied)
+		}
+	}
 	if err != nil {
 		return nil, r, explain(err)
 	}
@@ -266,6 +283,9 @@ func (p *composed) split(rendered map[string]string) (*Result, error) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
+		if len(rendered[name]) > p.opts.MaxBytes {
+			return nil, fmt.Errorf("%w: the template %s gives more than %d bytes", ErrTooLarge, inside(name), p.opts.MaxBytes)
+		}
 		of := ownerOf(name, charts)
 		var kept []string
 		for _, text := range documents(rendered[name]) {
@@ -284,7 +304,7 @@ func (p *composed) split(rendered map[string]string) (*Result, error) {
 			size += len(text)
 		}
 		if len(kept) > 0 {
-			result.Files = append(result.Files, File{inside(name), []byte(strings.Join(kept, "\n---\n") + "\n"), of.Name(), of.Metadata.Version})
+			result.Files = append(result.Files, File{inside(name), []byte(strings.Join(kept, "---\n")), of.Name(), of.Metadata.Version})
 		}
 	}
 	if size > p.opts.MaxBytes {
@@ -310,17 +330,29 @@ func ownerOf(name string, charts map[string]*helm.Chart) *helm.Chart {
 }
 
 // separator is Helm's.
-var separator = lazyregexp.New(`(?:^|\s*\n)---\s*`)
+var separator = lazyregexp.New(`(?m)^---[ \t]*`)
 
-// documents splits the output of a template.
+// documents splits the output of a template. Each ends with a line break, and has no other space around it but what belongs
+// to a block text at its end.
 func documents(text string) []string {
 	var all []string
-	for _, document := range separator.Split(strings.TrimSpace(text), -1) {
-		if document = strings.TrimSpace(document); document != "" {
-			all = append(all, document)
+	for _, document := range separator.Split(strings.TrimLeftFunc(text, unicode.IsSpace), -1) {
+		document = strings.TrimLeftFunc(document, unicode.IsSpace)
+		trimmed := strings.TrimSpace(document) + "\n"
+		switch {
+		case trimmed == "\n":
+			continue
+		case document != trimmed && document+"\n" != trimmed && !sameYAML(document, trimmed):
+			trimmed = strings.TrimSuffix(document, "\n") + "\n"
 		}
+		all = append(all, trimmed)
 	}
 	return all
+}
+
+func sameYAML(a, b string) bool {
+	var first, second any
+	return yaml.Unmarshal([]byte(a), &first) != nil || yaml.Unmarshal([]byte(b), &second) == nil && reflect.DeepEqual(first, second)
 }
 
 // hookOf reads the part of an object that makes it a hook; nil if it is none.
@@ -339,7 +371,7 @@ func hookOf(text string) (hook *Hook, empty bool, err error) {
 	if !isHook {
 		return nil, false, nil
 	}
-	hook = &Hook{Weight: atoi(fmt.Sprint(annotations["helm.sh/hook-weight"])), Data: []byte(text + "\n")}
+	hook = &Hook{Weight: atoi(fmt.Sprint(annotations["helm.sh/hook-weight"])), Data: []byte(text)}
 	hook.Kind, _ = head["kind"].(string)
 	hook.Name, _ = metadata["name"].(string)
 	for _, event := range strings.Split(fmt.Sprint(events), ",") {

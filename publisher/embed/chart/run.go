@@ -1,34 +1,27 @@
 package chart
 
 import (
-	"errors"
-	"path"
-	"reflect"
-	"slices"
+	"fmt"
+	"maps"
 	"strings"
 	"text/template"
-	"text/template/parse"
+	"time"
 
-	helm "helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v4/pkg/chart/common"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/engine"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // run is one rendering of all templates of a chart.
 type run struct {
 	// varied reports whether a place gets its other random values and times.
 	varied func(place string) bool
-
-	sites    []*site
-	prepared map[*parse.Tree]bool
-	called   map[string]*site // the impure places that were called, by place
-	calls    map[string]int
-
-	steps, depth, text, listed int
-	left                       int // bytes of output
-}
-
-func newRun(maxBytes int, varied func(string) bool) *run {
-	return &run{varied: varied, prepared: map[*parse.Tree]bool{}, called: map[string]*site{}, calls: map[string]int{}, left: maxBytes}
+	called map[string]*site // the impure places that were called, by place
+	calls  map[string]int   // of each
+	err    error            // the first error of a function of ours
 }
 
 func (r *run) seed(s *site) byte {
@@ -38,205 +31,99 @@ func (r *run) seed(s *site) byte {
 	return 0
 }
 
-// source is a template with its values and its base path.
-type source struct {
-	text     string
-	values   chartutil.Values
-	basePath string
+// fails keeps the first error of a function, and returns err. Helm's engine returns its errors as texts alone.
+func (r *run) fails(err error) error {
+	if r.err == nil {
+		r.err = err
+	}
+	return err
 }
 
-// sources lists the templates of a chart and those below it, by Helm's names.
-func sources(c *helm.Chart, values map[string]any) map[string]source {
-	all := map[string]source{}
-	collect(c, all, values)
-	return all
+func refused(format string, args ...any) error {
+	return &finding.Error{Message: finding.Sentence(format, args...), Err: ErrNotReproducible}
 }
 
-// collect does what Helm's engine does before it renders: each chart gets its own part of the values.
-func collect(c *helm.Chart, all map[string]source, above chartutil.Values) map[string]any {
-	subcharts := map[string]any{}
-	own := map[string]any{
-		"Chart": struct {
-			helm.Metadata
-			IsRoot bool
-		}{*c.Metadata, c.IsRoot()},
-		"Files":        newFiles(c.Files),
-		"Release":      above["Release"],
-		"Capabilities": above["Capabilities"],
-		"Values":       chartutil.Values{},
-		"Subcharts":    subcharts,
+// once renders all templates, with the results of impure calls that varied chooses.
+func (p *composed) once(varied func(place string) bool) (map[string]string, *run, error) {
+	r := &run{varied: varied, called: map[string]*site{}, calls: map[string]int{}}
+	top := maps.Clone(p.top)
+	for _, part := range []string{"Release", "Values"} { // templates can change them
+		top[part] = deepCopy(p.top[part])
 	}
-	if c.IsRoot() {
-		own["Values"] = above["Values"]
-	} else if table, err := above.Table("Values." + c.Name()); err == nil {
-		own["Values"] = table
+	if p.known != nil {
+		top["Capabilities"] = knownCapabilities{p.known}
+	} else {
+		top["Capabilities"] = unknownCapabilities{common.DefaultCapabilities.HelmVersion, r}
 	}
-	for _, below := range c.Dependencies() {
-		subcharts[below.Name()] = collect(below, all, own)
+	rendered, err := engine.Engine{CustomTemplateFuncs: r.functions(p.sites)}.Render(p.chart, top)
+	if r.err != nil {
+		err = located(r.err, err)
 	}
-	for _, t := range c.Templates {
-		if t == nil || strings.EqualFold(c.Metadata.Type, "library") && !strings.HasPrefix(path.Base(t.Name), "_") {
-			continue
+	for name := range rendered {
+		if strings.HasSuffix(name, notesFile) {
+			delete(rendered, name)
 		}
-		all[path.Join(c.ChartFullPath(), t.Name)] = source{string(t.Data), own, path.Join(c.ChartFullPath(), "templates")}
 	}
-	return own
-}
-
-// inOrder lists templates as Helm does: later definitions of a name win, and those of the chart itself come last.
-func inOrder(all map[string]source) []string {
-	names := make([]string, 0, len(all))
-	for name := range all {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if depth := strings.Count(b, "/") - strings.Count(a, "/"); depth != 0 {
-			return depth
-		}
-		return strings.Compare(b, a)
-	})
-	return names
+	return rendered, r, err
 }
 
 const notesFile = "NOTES.txt"
 
-// render executes the templates, and returns their output by name. Notes are executed, because charts check their values
-// there, and dropped.
-func (r *run) render(all map[string]source) (rendered map[string]string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			var ok bool
-			if err, ok = p.(error); !ok {
-				err = refused("the templates cannot be read: %v", p)
-			}
-		}
-	}()
-	t := template.New("gotpl").Option("missingkey=zero")
-	functions := pureFunctions()
-	for name := range impureFunctions {
-		functions[name] = func(...any) (string, error) { return "", errors.New("called in a way that is not known here") } // for the parser alone
-	}
-	r.boundedAll(functions)
-	functions["include"], functions["tpl"] = r.bounded("include", r.include(t)), r.bounded("tpl", r.tpl(t))
-	t.Funcs(functions)
-	names := inOrder(all)
-	for _, name := range names {
-		if err := checkText(all[name].text); err != nil {
-			return nil, err
-		}
-		if _, err := t.New(name).Parse(all[name].text); err != nil {
-			return nil, err
-		}
-	}
-	t.Funcs(template.FuncMap{
-		tickFunction:    func() string { r.step(); return "" },
-		enterFunction:   r.enter,
-		leaveFunction:   func() string { r.depth--; return "" },
-		measureFunction: r.measured,
-	})
-	r.prepare(t)
-	rendered = make(map[string]string, len(names))
-	for _, name := range names {
-		if strings.HasPrefix(path.Base(name), "_") {
+// withoutNotes removes the notes that a rendering has failed at, if they need what is not known here: they are executed for
+// the checks of values that charts have in them.
+func (p *composed) withoutNotes(err error) bool {
+	at := firstLocation.FindStringSubmatch(err.Error())
+	return at != nil && strings.HasSuffix(at[1], notesFile) && dropTemplate(p.chart, at[1])
+}
+
+func dropTemplate(c *helm.Chart, name string) (found bool) {
+	var kept []*common.File
+	for _, t := range c.Templates {
+		if c.ChartFullPath()+"/"+t.Name == name {
+			found = true
 			continue
 		}
-		values := all[name].values
-		values["Template"] = chartutil.Values{"Name": name, "BasePath": all[name].basePath}
-		out := &output{run: r}
-		err := t.ExecuteTemplate(out, name, values)
-		isNotes := strings.HasSuffix(name, notesFile)
-		if isNotes && (errors.Is(err, ErrNotReproducible) || errors.Is(err, ErrCapabilities)) {
-			r.depth, err = 0, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if !isNotes {
-			rendered[name] = strings.ReplaceAll(out.String(), "<no value>", "")
-		}
+		kept = append(kept, t)
 	}
-	return rendered, nil
+	c.Templates = kept
+	for _, below := range c.Dependencies() {
+		found = dropTemplate(below, name) || found
+	}
+	return found
 }
 
-// measured checks a value that a template writes. It stays a reflect.Value, which can have methods that a copy has not.
-func (r *run) measured(v reflect.Value) (reflect.Value, error) {
-	r.step()
-	m := measure{nodes: maxNodes, text: maxText, closed: true, formats: true}
-	if v.Kind() == reflect.Pointer && !v.IsNil() && !hasText(v) {
-		return v, m.value(v.Elem(), 0) // as text/template writes it
+// functions are those that take the place of Helm's, and of marked calls.
+func (r *run) functions(sites []*site) template.FuncMap {
+	all := template.FuncMap{
+		"keys": keys, "values": values,
+		"toDate":          func(layout, text string) time.Time { t, _ := time.Parse(layout, text); return t },
+		"mustToDate":      time.Parse,
+		"buildCustomCert": buildCustomCert,
+		"required": func(message string, value any) (any, error) {
+			if text, ok := value.(string); value == nil || ok && text == "" {
+				return value, r.fails(chartError(message))
+			}
+			return value, nil
+		},
+		"fail": func(message string) (string, error) { return "", r.fails(chartError(message)) },
+		"printf": func(format string, args ...any) (string, error) {
+			if formatPointer.MatchString(format) {
+				return "", r.fails(refused("the text would have an address in memory, which is another one each time; write the fields one by one"))
+			}
+			return fmt.Sprintf(format, args...), nil
+		},
+		filesFunction: func(of map[string]any) string {
+			of["Files"] = newFiles(of["Files"])
+			return ""
+		},
 	}
-	return v, m.value(v, 0)
+	for name, impure := range impureFunctions {
+		all[name] = impure(r, &site{function: name, place: name})
+	}
+	for i, s := range sites {
+		all[siteName(i)] = impureFunctions[s.function](r, s)
+	}
+	return all
 }
 
-func (r *run) enter() string {
-	r.step()
-	if r.depth++; r.depth > maxDepth {
-		panic(tooSlow("templates include each other more than %d deep", maxDepth))
-	}
-	return ""
-}
-
-// checkText bounds the actions of a text before it is parsed, because the parser calls itself for each block.
-func checkText(text string) error {
-	if strings.Count(text, "{{") > maxActions {
-		return tooLarge("a template has more than %d actions", maxActions)
-	}
-	return nil
-}
-
-func (r *run) include(t *template.Template) func(string, any) (string, error) {
-	return func(name string, data any) (string, error) {
-		out := &output{run: r}
-		err := t.ExecuteTemplate(out, name, data)
-		return out.String(), err
-	}
-}
-
-func (r *run) tpl(parent *template.Template) func(string, any) (string, error) {
-	return func(text string, values any) (string, error) {
-		if len(text) > maxTpl {
-			return "", tooLarge("a text for tpl has more than %d bytes", maxTpl)
-		}
-		if err := checkText(text); err != nil {
-			return "", err
-		}
-		if !strings.Contains(text, "{{") {
-			return strings.ReplaceAll(text, "<no value>", ""), nil // most values are no templates
-		}
-		t, err := parent.Clone()
-		if err != nil {
-			return "", err
-		}
-		t.Option("missingkey=zero") // which Clone forgets, as Helm's engine says
-		t.Funcs(template.FuncMap{"include": r.bounded("include", r.include(t)), "tpl": r.bounded("tpl", r.tpl(t))})
-		if t, err = t.New(parent.Name()).Parse(text); err != nil {
-			return "", err
-		}
-		r.prepare(t)
-		out := &output{run: r}
-		if err := t.Execute(out, values); err != nil {
-			return "", err
-		}
-		return strings.ReplaceAll(out.String(), "<no value>", ""), nil
-	}
-}
-
-// output is what one template writes, within the bound of the whole.
-type output struct {
-	strings.Builder
-	run *run
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	if o.Len()+len(p) > o.run.left {
-		return 0, tooLarge("the chart gives more than %d bytes", o.run.left)
-	}
-	return o.Builder.Write(p)
-}
-
-func (o *output) WriteString(s string) (int, error) {
-	if o.Len()+len(s) > o.run.left {
-		return 0, tooLarge("the chart gives more than %d bytes", o.run.left)
-	}
-	return o.Builder.WriteString(s)
-}
+var formatPointer = lazyregexp.New(`%[-+# 0-9.*\[\]]*p`)

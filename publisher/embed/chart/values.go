@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	helm "helm.sh/helm/v3/pkg/chart"
-	"helm.sh/helm/v3/pkg/chartutil"
-	"helm.sh/helm/v3/pkg/strvals"
+	"helm.sh/helm/v4/pkg/chart/common"
+	helm "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/strvals"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -101,7 +101,7 @@ func checkSchemas(c *helm.Chart, values map[string]any) error {
 		case nil:
 		case map[string]any:
 			errs = append(errs, checkSchemas(below, own))
-		case chartutil.Values:
+		case common.Values:
 			errs = append(errs, checkSchemas(below, own))
 		default:
 			errs = append(errs, finding.Errorf("", finding.Position{File: inChart(c, "values.yaml")}, "", "the values of chart %s must be a map", below.Name()))
