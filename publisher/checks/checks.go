@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/program"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // The names in the folder that a check gets.
@@ -81,15 +82,15 @@ type Proposal struct {
 // Run has all of c's commands look at proposals, so that a person sees what each of them has to say. The error is an
 // *Error where one of them refuses; late is its Late.
 func (c Commands) Run(ctx context.Context, proposals []Proposal, late bool) error {
-	dir, err := os.MkdirTemp("", "wherry-check-")
+	folder, err := scratch.New()
 	if err != nil {
 		return err
 	}
-	err = writeProposals(dir, proposals)
+	err = writeProposals(folder.Path, proposals)
 	if err == nil {
-		err = c.run(ctx, dir, proposals, late)
+		err = c.run(ctx, folder.Path, proposals, late)
 	}
-	return errors.Join(err, os.RemoveAll(dir))
+	return errors.Join(err, folder.Close())
 }
 
 // writeProposals writes the trees of proposals, as agents will have them, and the list of their artifacts.

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -148,8 +149,8 @@ func (s *baseSearch) take(v *bundle.Verified) {
 type maker struct {
 	bases   []*bundle.Verified
 	next    bundle.Content
-	tar     []byte // of next, where a base is small
-	dir     string // of files, where a base is not
+	tar     []byte          // of next, where a base is small
+	folder  *scratch.Folder // of files, where a base is not
 	command []string
 	atOnce  int
 	fetch   func(ctx context.Context, base *bundle.Verified, to io.Writer) error
@@ -175,7 +176,7 @@ func newMaker(repo oci.Target, next *bundle.Packed, bases []*bundle.Verified, ca
 		return m, nil
 	}
 	var err error
-	if m.dir, err = os.MkdirTemp("", "wherry-delta-"); err == nil {
+	if m.folder, err = scratch.New(); err == nil {
 		err = os.WriteFile(m.path("next"), next.Gzip, 0o600)
 	}
 	if err != nil {
@@ -200,8 +201,8 @@ func (m *maker) processes() int {
 }
 
 func (m *maker) close() {
-	if m.dir != "" {
-		_ = os.RemoveAll(m.dir)
+	if m.folder != nil {
+		_ = m.folder.Close()
 	}
 }
 
@@ -209,7 +210,7 @@ func (m *maker) small(v *bundle.Verified) bool {
 	return delta.Small(v.Release.Content.Size, m.next.Size)
 }
 
-func (m *maker) path(name string) string { return filepath.Join(m.dir, name) }
+func (m *maker) path(name string) string { return filepath.Join(m.folder.Path, name) }
 
 func (m *maker) job(i int) delta.Job {
 	return delta.Job{
@@ -231,7 +232,7 @@ func (m *maker) all(ctx context.Context) (made [][]byte, errs []error) {
 			switch {
 			case m.small(base):
 				made[i], errs[i] = m.here(ctx, base)
-			case m.dir != "":
+			case m.folder != nil:
 				made[i], errs[i] = m.outside(ctx, i)
 			}
 		})

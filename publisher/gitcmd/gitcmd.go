@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/program"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 var (
@@ -109,7 +110,8 @@ type Git struct {
 	// Heads are the commits of the remote repository's branches, by name, as [Init] found them.
 	Heads map[string]string
 
-	dir     string
+	folder  *scratch.Folder
+	dir     string // its path
 	env     []string
 	timeout time.Duration
 }
@@ -120,14 +122,14 @@ func Init(ctx context.Context, r Remote, timeout time.Duration) (*Git, error) {
 	if _, err := exec.LookPath("git"); err != nil {
 		return nil, ErrNoGit
 	}
-	dir, err := os.MkdirTemp("", "wherry-git-")
+	folder, err := scratch.New()
 	if err != nil {
 		return nil, err
 	}
-	g := &Git{Remote: r, dir: dir, timeout: timeout}
+	g := &Git{Remote: r, folder: folder, dir: folder.Path, timeout: timeout}
 	g.env = append(environment(), settings(append(kept(ctx), own(r)...))...)
 	if strings.HasPrefix(strings.ToLower(r.URL), "http://") { // curl reads ~/.netrc, and whoever is on the way would have the login
-		g.env = append(slices.DeleteFunc(g.env, func(e string) bool { return strings.HasPrefix(e, "HOME=") || strings.HasPrefix(e, "NETRC=") }), "HOME="+dir)
+		g.env = append(slices.DeleteFunc(g.env, func(e string) bool { return strings.HasPrefix(e, "HOME=") || strings.HasPrefix(e, "NETRC=") }), "HOME="+g.dir)
 	}
 	out, err := g.Run(ctx, nil, "ls-remote", "--", r.URL, "HEAD", "refs/heads/*")
 	if err == nil {
@@ -158,7 +160,7 @@ func headsOf(listed string) (heads map[string]string, format string) {
 }
 
 // Close removes the repository.
-func (g *Git) Close() error { return os.RemoveAll(g.dir) }
+func (g *Git) Close() error { return g.folder.Close() }
 
 // environment is that of the process, without what would lead git elsewhere.
 func environment() []string {

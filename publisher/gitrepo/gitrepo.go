@@ -26,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/giveup"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // ErrNoSuchRef is returned for a branch or commit that a reachable repository lacks.
@@ -37,8 +38,8 @@ type Reader struct {
 	timeout time.Duration // for one repository
 	mirrors Mirrors
 	access  *egress.Access
-	clone   *Clone // may be nil
-	temp    string
+	clone   *Clone          // may be nil
+	temp    *scratch.Folder // nil until it is needed
 	trees   map[Ref]Tree
 }
 
@@ -64,10 +65,10 @@ func (g *Reader) Use(clone *Clone) { g.clone = clone }
 
 // Close removes the temporary files. Trees of remote repositories cannot be read afterwards.
 func (g *Reader) Close() error {
-	if g.temp == "" {
+	if g.temp == nil {
 		return nil
 	}
-	return os.RemoveAll(g.temp)
+	return g.temp.Close()
 }
 
 // Tree returns the state that ref names; asking again for the same one costs nothing.
@@ -112,14 +113,14 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 }
 
 func (g *Reader) newStore() (*filesystem.Storage, error) {
-	if g.temp == "" {
-		temp, err := os.MkdirTemp("", "wherry-git-")
+	if g.temp == nil {
+		temp, err := scratch.New()
 		if err != nil {
 			return nil, err
 		}
 		g.temp = temp
 	}
-	dir, err := os.MkdirTemp(g.temp, "")
+	dir, err := os.MkdirTemp(g.temp.Path, "")
 	if err != nil {
 		return nil, err
 	}

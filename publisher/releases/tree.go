@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // maxInMemory bounds the trees that are held in memory, in bytes: a thousand assignments or so. Larger ones go to a
@@ -31,6 +32,7 @@ type Tree struct {
 	files  map[string][]bundle.File // by top-level folder, with their paths below it; nil if root has them
 	atRoot map[string][]byte        // in no folder
 	root   *os.Root                 // nil if files has them
+	folder *scratch.Folder          // of root
 }
 
 // OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal if the layer
@@ -63,12 +65,12 @@ func ReadLayer(layer io.Reader, want bundle.Content) (*Tree, error) {
 		t.files, t.atRoot = map[string][]bundle.File{}, map[string][]byte{}
 		u.Take = t.take
 	} else {
-		dir, err := os.MkdirTemp("", "wherry-tree-")
-		if err != nil {
+		var err error
+		if t.folder, err = scratch.New(); err != nil {
 			return nil, err
 		}
-		if t.root, err = os.OpenRoot(dir); err != nil {
-			return nil, errors.Join(err, os.Remove(dir))
+		if t.root, err = os.OpenRoot(t.folder.Path); err != nil {
+			return nil, errors.Join(err, t.folder.Close())
 		}
 		u.Root = t.root
 	}
@@ -155,7 +157,7 @@ func (t *Tree) Close() error {
 	if t.root == nil {
 		return nil
 	}
-	return errors.Join(t.root.Close(), os.RemoveAll(t.root.Name()))
+	return errors.Join(t.root.Close(), t.folder.Close())
 }
 
 // ReadFile returns the content of the file with that path in the tree. The error wraps fs.ErrNotExist if there is none.

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // Bounds on what an artifact may hold.
@@ -161,14 +162,14 @@ func layerOf(m ocispec.Manifest) (ocispec.Descriptor, error) {
 func (r *Resolver) newFolder() (*os.Root, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.temp == "" {
-		temp, err := os.MkdirTemp("", "wherry-sources-")
+	if r.temp == nil {
+		temp, err := scratch.New()
 		if err != nil {
 			return nil, err
 		}
 		r.temp = temp
 	}
-	dir, err := os.MkdirTemp(r.temp, "")
+	dir, err := os.MkdirTemp(r.temp.Path, "")
 	if err != nil {
 		return nil, err
 	}

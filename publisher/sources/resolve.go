@@ -38,6 +38,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 const (
@@ -104,7 +105,7 @@ type Resolver struct {
 	silent map[string]map[string]bool
 	slow   map[string]int
 	known  map[Source]*entry
-	temp   string // of unpacked artifacts; empty until there are any
+	temp   *scratch.Folder // of unpacked artifacts; nil until there are any
 	roots  []*os.Root
 }
 
@@ -275,8 +276,8 @@ func (r *Resolver) Close() error {
 	for _, root := range r.roots {
 		errs = append(errs, root.Close())
 	}
-	if r.temp != "" {
-		errs = append(errs, os.RemoveAll(r.temp))
+	if r.temp != nil {
+		errs = append(errs, r.temp.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -16,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/announce"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // TellHub sends what was published to the hub, and prints a warning if it cannot: that is never an error, since the
@@ -81,11 +83,15 @@ func sendArchive(cmd *cobra.Command, hub client.Client, p *announce.Publication,
 	if size > hubapi.MaxArchiveBytes {
 		return none, fmt.Errorf("releases of %d bytes are too many to send, at most %d; have the hub watch the location", size, hubapi.MaxArchiveBytes)
 	}
-	file, err := os.CreateTemp("", "wherry-releases-*.tar")
+	folder, err := scratch.New()
 	if err != nil {
 		return none, err
 	}
-	defer os.Remove(file.Name())
+	defer folder.Close()
+	file, err := os.Create(filepath.Join(folder.Path, "releases.tar"))
+	if err != nil {
+		return none, err
+	}
 	defer file.Close()
 	err = p.Write(cmd.Context(), file, trees)
 	if err == nil {
