@@ -64,7 +64,7 @@ func TestTheAgentsImageAppliesABundleAsAPod(t *testing.T) {
 	s.dropBatch()
 	s.publish()
 	s.eventually("the removed target to be gone", func(ctx context.Context) bool {
-		return apierrors.IsNotFound(s.Get(ctx, types.NamespacedName{Name: s.namespace("shop-batch")}, &corev1.Namespace{}))
+		return apierrors.IsNotFound(s.Get(ctx, types.NamespacedName{Namespace: s.namespace("shop-batch"), Name: "shop"}, &appsv1.Deployment{}))
 	})
 	s.sync()
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant}, s.states())
