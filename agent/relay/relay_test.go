@@ -442,6 +442,14 @@ func TestBodiesThatArriveAreBounded(t *testing.T) {
 	w := post(h, "a", "", bytes.NewReader(bodyOf(t, reports(t, "a", 1, 1)...)))
 	require.Equal(t, http.StatusTooManyRequests, w.Code)
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.LessOrEqual(t, 2*maxBodiesOfAddress, maxBodies, "one address leaves others half")
+	address, err := hubapi.ReportsURL("http://box", "b")
+	require.NoError(t, err)
+	other := httptest.NewRequest(http.MethodPost, address, bytes.NewReader(bodyOf(t, reports(t, "b", 1, 1)...)))
+	other.RemoteAddr = "192.0.2.99:1234"
+	answer := httptest.NewRecorder()
+	h.ServeHTTP(answer, other)
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body)
 	for _, to := range senders {
 		require.NoError(t, to.Close())
 		require.Equal(t, http.StatusBadRequest, <-done)
