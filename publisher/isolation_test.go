@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"slices"
@@ -20,8 +23,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/egress"
+	"github.com/wherry-dev/wherry/publisher/embed"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -49,10 +55,11 @@ func TestAHostileTeamChangesNothingForOthers(t *testing.T) {
 	first := t.TempDir()
 	publishTeams(t, key, oci.Location{Dir: first}, nil)
 	before := honestContent(t, key, oci.Location{Dir: first})
-	require.Len(t, before, 2*11, "what the five teams have")
+	require.Len(t, before, 2*16, "what the five teams have")
+	host := hostileHost(t)
 	for seed := *isolationFirst; seed < *isolationFirst+uint64(*isolationSeeds); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			team := hostileTeam(rand.New(rand.NewPCG(seed, 15)))
+			team := hostileTeam(rand.New(rand.NewPCG(seed, 15)), host)
 			loc := oci.Location{Dir: t.TempDir()}
 			require.NoError(t, os.CopyFS(loc.Dir, os.DirFS(first)))
 			allocated := allocatedBytes()
@@ -99,7 +106,19 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	}
 	result, err := m.Render(ctx, render)
 	require.NoError(t, err, "%v", team)
-	require.NoError(t, artifacts.Pin(ctx, result, sources.NewResolver(sources.Options{}), nil), "%v", team)
+	access := egress.New()
+	access.Allow("127.0.0.1")
+	resolver := sources.NewResolver(sources.Options{Access: access, Timeout: time.Second, Meters: meter.NewSet(meter.Budget{Time: 2 * time.Second, Bytes: 16 << 20})})
+	defer func() { require.NoError(t, resolver.Close()) }()
+	content, err := embed.Read(ctx, result, embed.Options{Resolver: resolver, Own: func(_ context.Context, registration string, do func(fs.FS) error) error {
+		if registration == "evil" {
+			return do(team.embedded)
+		}
+		return do(fstest.MapFS{"files/x.yaml": {Data: []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + registration + "}\n")}})
+	}})
+	require.NoError(t, err, "%v", team)
+	require.NoError(t, artifacts.Pin(ctx, result, resolver, nil), "%v", team)
+	content.AddTo(result)
 	done, err := Publish(ctx, result, loc, []*keys.Key{key}, opts)
 	require.NoError(t, err, "%v", team)
 	for _, ct := range done.ClusterTypes {
@@ -249,20 +268,30 @@ spec: {deploymentTargets: [{name: live, environment: dev, manifests: {image: "re
 `, i, i%5+1)
 	}
 	teams["team-5"] += "---\n" + strings.NewReplacer("db-1", "text", "t1", "t5", `"registry.example/db:1"`, `"'{{ .Labels }}'"`).Replace(teams["team-1"][strings.Index(teams["team-1"], "---\n")+4:])
+	for i := 1; i <= 5; i++ {
+		teams[fmt.Sprintf("team-%d", i)] += fmt.Sprintf(`---
+apiVersion: scheduler.kalypso.io/v1alpha1
+kind: Workload
+metadata: {name: own-%[1]d, labels: {team: t%[1]d}, annotations: {wherry.dev/delivery: embedded}}
+spec: {deploymentTargets: [{name: live, environment: dev, manifests: {path: files}}]}
+`, i)
+	}
 	return teams
 }
 
 // hostile is a generated team.
 type hostile struct {
-	files  fstest.MapFS
-	tricks []string
-	r      *rand.Rand
+	files    fstest.MapFS
+	embedded fstest.MapFS // what its targets with embedded delivery name
+	host     string       // of its sources
+	tricks   []string
+	r        *rand.Rand
 }
 
 func (h *hostile) String() string { return fmt.Sprint(h.tricks) }
 
-func hostileTeam(r *rand.Rand) *hostile {
-	h := &hostile{files: fstest.MapFS{}, r: r}
+func hostileTeam(r *rand.Rand, host string) *hostile {
+	h := &hostile{files: fstest.MapFS{}, embedded: fstest.MapFS{}, host: host, r: r}
 	for range 1 + r.IntN(4) {
 		trick := tricks[r.IntN(len(tricks))]
 		if r.IntN(12) == 0 {
@@ -358,6 +387,65 @@ func manyNamed(name, annotation string, n int, more func(i int) string) string {
 	return b.String()
 }
 
+// embeddedTarget is a workload with embedded delivery.
+func embeddedTarget(name, manifests string) string {
+	return fmt.Sprintf("---\napiVersion: scheduler.kalypso.io/v1alpha1\nkind: Workload\nmetadata: {name: emb-%s, annotations: {wherry.dev/delivery: embedded}}\nspec: {deploymentTargets: [{name: x, environment: dev, manifests: {%s}}]}\n", name, manifests)
+}
+
+// hostileManifest is a file of manifests at the bounds of a reader.
+func hostileManifest(h *hostile) string {
+	begin := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: evil}\n"
+	keys := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	aliases := strings.TrimSuffix(strings.Repeat("*a,", 4_000), ",")
+	return one(h,
+		begin+"data:\n"+keys(200_000, " k%x:\n"), begin+"data:\n"+strings.Repeat(" k: v\n", 200_000),
+		begin+"data: {a: &a '"+strings.Repeat("x", 1<<20)+"'}\nspec: ["+aliases+"]\n", begin+"a: &a {x: 1}\nb: {<<: ["+aliases+"]}\n", begin+"a: &a [*a]\n",
+		begin+"a: ["+strings.Repeat("[],", 1<<20)+"]\n", begin+"a: "+strings.Repeat("[", 20_000), strings.Repeat("---\na: [\n", 200_000), strings.Repeat("---\n"+begin, 30_000),
+		strings.Repeat("x", 5<<20), "\x00", h.text())
+}
+
+// hostileHost is a server of repositories that hang, reset the connection, crawl or send without end, as their names say.
+func hostileHost(t *testing.T) string {
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		wait := func(d time.Duration) bool {
+			select {
+			case <-r.Context().Done():
+			case <-ended:
+			case <-time.After(d):
+				return true
+			}
+			return false
+		}
+		switch path := r.URL.Path; {
+		case strings.Contains(path, "reset"):
+			panic(http.ErrAbortHandler)
+		case strings.Contains(path, "crawl"):
+			for wait(20 * time.Millisecond) {
+				_, _ = w.Write([]byte("0"))
+				w.(http.Flusher).Flush()
+			}
+		case strings.Contains(path, "huge"):
+			for part := make([]byte, 1<<20); r.Context().Err() == nil && r.Method == http.MethodGet; {
+				if _, err := w.Write(part); err != nil {
+					return
+				}
+			}
+		default:
+			wait(time.Hour)
+		}
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(func() { close(ended) })
+	return server.URL
+}
+
 func nothing(int) string { return "" }
 
 type trick struct {
@@ -406,6 +494,19 @@ var tricks = []trick{
 		return manyNamed("evil", one(h, "", "wherry.dev/adapter: directory"), 2, func(int) string {
 			return ", manifests: {type: oci, repo: " + h.text() + ", digest: " + h.text() + "}"
 		})
+	}},
+	{"embedded content", func(h *hostile) string {
+		folder := fmt.Sprintf("e%d", len(h.embedded))
+		h.embedded[folder+"/x.yaml"] = &fstest.MapFile{Data: []byte(hostileManifest(h))}
+		return embeddedTarget(folder, "path: "+folder)
+	}},
+	{"sources", func(h *hostile) string {
+		var text string
+		for i := range 1 + h.r.IntN(20) {
+			kind := one(h, "hang", "reset", "crawl", "huge")
+			text += embeddedTarget(fmt.Sprintf("s%d", i), one(h, "repo: "+h.host+"/"+kind+fmt.Sprint(i), "repo: oci://"+strings.TrimPrefix(h.host, "http://")+"/"+kind+fmt.Sprint(i)+":v1"))
+		}
+		return text
 	}},
 	{"a List of Lists", func(h *hostile) string {
 		return strings.Repeat("{apiVersion: v1, kind: List, items: [", 200) + strings.Repeat("]}", 200) + "\n" + h.workload()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 	promotionpolicy "github.com/wherry-dev/wherry/scheduler/promotion/policy"
@@ -159,6 +160,10 @@ func (l *loader) note(code string, at finding.Position, format string, args ...a
 
 // parse takes the documents of one file.
 func (l *loader) parse(file string, data []byte) {
+	if err := yamlvalues.Check(data); l.src.Registration != "" && errors.Is(err, yamlvalues.ErrTooLarge) {
+		l.errs = append(l.errs, syntaxError(file, data, err))
+		return
+	}
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node

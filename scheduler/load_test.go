@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -349,3 +350,13 @@ func (e manyEntry) Size() int64                { return 0 }
 func (e manyEntry) Mode() fs.FileMode          { return 0 }
 func (e manyEntry) ModTime() time.Time         { return time.Time{} }
 func (e manyEntry) Sys() any                   { return nil }
+
+func TestAFileOfATeamThatTakesTooMuchMemoryIsRefusedBeforeItIsParsed(t *testing.T) {
+	text := "a: [" + strings.Repeat("[],", 2<<20) + "]\n"
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := NewModel("dev").Load(t.Context(), Source{FS: fstest.MapFS{"w.yaml": {Data: []byte(text)}}, Registration: "evil"})
+	runtime.ReadMemStats(&after)
+	require.ErrorContains(t, err, "w.yaml: too large: more than 33554432 bytes")
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+}
