@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test scripts digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-soak soak fuzz demo install-check clean
+.PHONY: help build test scripts digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -212,13 +212,16 @@ image: ## the agent's image as an OCI layout in dist/image, and in a registry wi
 		-zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
-bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap ## all figures of docs/benchmarks.md
+bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
 
 bench-authoring: build ## figures of lint, plan and publish of 100 000 assignments, with a registry on this machine; two minutes
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkAuthoring$$' -benchtime 1x -timeout 20m
+
+bench-hostile: ## time for the worst YAML of n and 4n bytes; some seconds
+	$(GO) test ./bundle/yamlvalues ./bundle/manifests -run '^$$' -bench '^BenchmarkHostile' -benchtime 3x
 
 bench-airgap: build ## figures of site packages with 2 GiB of images, beside cp and sync of the same bytes; on Linux, with 10 GiB free in TMPDIR, some minutes
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkAirgap$$' -benchtime 1x -timeout 20m
