@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
@@ -33,6 +35,9 @@ type authGuard struct {
 	tokens     auth.Cache
 	// listed is the last token service that got credentials only because Options.AuthHosts lists it.
 	listed atomic.Pointer[string]
+
+	mu     sync.Mutex
+	issued time.Time // of the newest token
 }
 
 func newAuthGuard(host string, base http.RoundTripper, opts Options) *authGuard {
@@ -81,6 +86,9 @@ func (g *authGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 		first = withToken(req, token)
 	}
 	resp, err := g.base.RoundTrip(first)
+	if err == nil && resp.StatusCode == http.StatusForbidden {
+		resp, err = g.afterForbidden(req, first, resp)
+	}
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		return from(req, resp), err
 	}
@@ -110,7 +118,58 @@ func (g *authGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.mu.Lock()
+	g.issued = time.Now()
+	g.mu.Unlock()
 	return g.sendAgain(req, token)
+}
+
+// expiry is the age from which a token may have expired. No registry gives tokens for less.
+const expiry = time.Minute
+
+// afterForbidden returns the answer in place of a 403, which some registries, ECR among them, give for credentials that have expired.
+// Where others are stored by now, or the token is old, the registry is asked as if it had answered 401.
+func (g *authGuard) afterForbidden(req, sent *http.Request, resp *http.Response) (*http.Response, error) {
+	scheme, _, _ := strings.Cut(sent.Header.Get("Authorization"), " ")
+	switch {
+	case strings.EqualFold(scheme, "Basic"):
+		cred, err := g.forBasic(req.Context(), g.rules.registry.Host)
+		if err != nil || cred == auth.EmptyCredential {
+			return resp, nil
+		}
+		now := req.Clone(req.Context())
+		now.SetBasicAuth(cred.Username, cred.Password)
+		if now.Header.Get("Authorization") != sent.Header.Get("Authorization") { // oras, above, asks for them again
+			resp.StatusCode, resp.Status = http.StatusUnauthorized, "401 Unauthorized"
+			resp.Header.Set("Www-Authenticate", `Basic realm="`+g.rules.registry.Host+`"`)
+		}
+		return resp, nil
+	case sent == req: // there was no token, or none of the guard's
+		return resp, nil
+	}
+	g.mu.Lock()
+	age := time.Since(g.issued)
+	g.mu.Unlock()
+	again, ok := rewound(req)
+	if age < expiry || !ok {
+		return resp, nil
+	}
+	_ = resp.Body.Close()
+	return g.base.RoundTrip(again) // which is answered with a challenge
+}
+
+// rewound returns a request to send a second time, and false if its body cannot be.
+func rewound(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	again.Body = body
+	return again, err == nil
 }
 
 // sendAgain sends a request that the registry did not answer for want of a token.

@@ -101,6 +101,8 @@ func (p *Poller) ask(ctx context.Context, repo *remoteRepository, tag string, kn
 		switch got := resp.Header.Get("Docker-Content-Digest"); {
 		case resp.StatusCode == http.StatusNotFound:
 			return ocispec.Descriptor{}, nil, answer(resp)
+		case resp.StatusCode == http.StatusMethodNotAllowed: // a proxy refuses it
+			p.setHabit(repo, plainly)
 		case resp.StatusCode != http.StatusOK: // the response to GET may explain more
 		case got == known.String():
 			return same, nil, nil

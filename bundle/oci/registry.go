@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
@@ -37,6 +40,7 @@ type remoteStore struct {
 	client    *auth.Client
 	plainHTTP bool
 	patience  time.Duration
+	noHead    *atomic.Bool // the registry, or a proxy before it, does not answer HEAD as it has to
 }
 
 func openRegistry(l Location, opts Options) (*remoteStore, error) {
@@ -45,7 +49,7 @@ func openRegistry(l Location, opts Options) (*remoteStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP, patience: cmp.Or(opts.Patience, requestTime)}, nil
+	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP, patience: cmp.Or(opts.Patience, requestTime), noHead: new(atomic.Bool)}, nil
 }
 
 func (s *remoteStore) Repository(name string) (Target, error) {
@@ -55,6 +59,7 @@ func (s *remoteStore) Repository(name string) (Target, error) {
 	return &remoteRepository{
 		name:     s.location.Name(name),
 		patience: s.patience,
+		noHead:   s.noHead,
 		repo: &remote.Repository{
 			Client:    s.client,
 			Reference: registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
@@ -106,6 +111,7 @@ func collect(all *[]string) func([]string) error {
 type remoteRepository struct {
 	name     string // for messages
 	patience time.Duration
+	noHead   *atomic.Bool
 	repo     *remote.Repository
 }
 
@@ -116,12 +122,28 @@ func (r *remoteRepository) ref(version string) string {
 	return r.name + ":" + version
 }
 
-// Resolve asks for the descriptor of a tag or digest, without its content.
+// Resolve asks for the descriptor of a tag or digest, without its content. HEAD may be refused by proxies, and its answer need
+// not name a digest: the digest of what GET brings is computed then.
 func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	desc, err := r.repo.Resolve(ctx, reference)
+	if !r.noHead.Load() {
+		desc, err := r.repo.Resolve(ctx, reference)
+		if err == nil || !refusesHead(err) {
+			return desc, explain("resolve", r.ref(reference), err)
+		}
+	}
+	desc, _, err := r.get(ctx, reference)
+	if err == nil {
+		r.noHead.Store(true)
+	}
 	return desc, explain("resolve", r.ref(reference), err)
+}
+
+// refusesHead reports whether GET may have another answer than HEAD had.
+func refusesHead(err error) bool {
+	err = classify(err)
+	return !errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, context.Canceled)
 }
 
 // ResolveManifest is Resolve with the manifest as the descriptor's data, in one request, unless it is larger than manifests may be.
@@ -129,14 +151,59 @@ func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocisp
 func (r *remoteRepository) ResolveManifest(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	desc, body, err := r.repo.FetchReference(ctx, reference)
-	if err == nil {
-		if desc.Size <= maxManifestBytes {
-			desc.Data, err = io.ReadAll(io.LimitReader(body, desc.Size))
-		}
-		body.Close()
-	}
+	desc, data, err := r.get(ctx, reference)
+	desc.Data = data
 	return desc, explain("fetch", r.ref(reference), err)
+}
+
+// manifestTypes are the media types of manifests, of which a request names all.
+var manifestTypes = []string{
+	ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex,
+	"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.artifact.manifest.v1+json",
+}
+
+// get returns a manifest with its descriptor. The digest is the one that was asked for or that the registry names, which nothing
+// verifies, or else that of the content. A manifest that is larger than manifests may be has no content.
+func (r *remoteRepository) get(ctx context.Context, reference string) (ocispec.Descriptor, []byte, error) {
+	var none ocispec.Descriptor
+	req, err := r.newRequest(auth.AppendRepositoryScope(ctx, r.repo.Reference, auth.ActionPull), http.MethodGet, "manifests/"+reference)
+	if err != nil {
+		return none, nil, err
+	}
+	req.Header.Set("Accept", strings.Join(manifestTypes, ", "))
+	resp, err := r.repo.Client.Do(req)
+	if err != nil {
+		return none, nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return none, nil, errorAnswer(resp)
+	}
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		return none, nil, fmt.Errorf("%w: it answers with %.100q, and that is not a manifest", ErrUnreachable, resp.Header.Get("Content-Type"))
+	}
+	named, _ := digest.Parse(resp.Header.Get("Docker-Content-Digest"))
+	if asked, err := digest.Parse(reference); err == nil {
+		if named != "" && named != asked {
+			return none, nil, fmt.Errorf("the registry answers with %s: %w", named, content.ErrMismatchedDigest)
+		}
+		named = asked
+	}
+	if resp.ContentLength > maxManifestBytes && named != "" {
+		return ocispec.Descriptor{MediaType: kind, Digest: named, Size: resp.ContentLength}, nil, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxManifestBytes+1))
+	switch {
+	case err != nil:
+		return none, nil, fmt.Errorf("%w: %w", errBroken, err)
+	case len(data) > maxManifestBytes:
+		return none, nil, tooLong(maxManifestBytes)
+	}
+	if named == "" {
+		named = digest.FromBytes(data)
+	}
+	return ocispec.Descriptor{MediaType: kind, Digest: named, Size: int64(len(data))}, data, nil
 }
 
 // Tags lists the tags of the repository, page by page.
@@ -156,8 +223,46 @@ func (r *remoteRepository) Tags(ctx context.Context) ([]string, error) {
 func (r *remoteRepository) Exists(ctx context.Context, target ocispec.Descriptor) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	ok, err := r.repo.Exists(ctx, target)
+	if !r.noHead.Load() {
+		ok, err := r.repo.Exists(ctx, target)
+		if err == nil || !refusesHead(err) {
+			return ok, explain("look for", r.ref(target.Digest.String()), err)
+		}
+	}
+	ok, err := r.existsByGet(ctx, target)
+	if err == nil {
+		r.noHead.Store(true)
+	}
 	return ok, explain("look for", r.ref(target.Digest.String()), err)
+}
+
+// existsByGet is Exists by a request for the content, which is not read.
+func (r *remoteRepository) existsByGet(ctx context.Context, target ocispec.Descriptor) (bool, error) {
+	what := "blobs/"
+	if slices.Contains(manifestTypes, target.MediaType) {
+		what = "manifests/"
+	}
+	req, err := r.newRequest(auth.AppendRepositoryScope(ctx, r.repo.Reference, auth.ActionPull), http.MethodGet, what+target.Digest.String())
+	if err != nil {
+		return false, err
+	}
+	if what == "manifests/" {
+		req.Header.Set("Accept", target.MediaType)
+	} else if target.Size > 0 {
+		req.Header.Set("Range", "bytes=0-0")
+	}
+	resp, err := r.repo.Client.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer resp.Body.Close()
+	switch resp.StatusCode {
+	case http.StatusOK, http.StatusPartialContent:
+		return true, nil
+	case http.StatusNotFound:
+		return false, nil
+	}
+	return false, errorAnswer(resp)
 }
 
 // Fetch opens a blob or manifest. The caller closes it. A body that stalls ends with an error.

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -92,4 +94,42 @@ func secrets(ts *testscript.TestScript, neg bool, args []string) {
 	if got := fmt.Sprint(s.secrets.Load()); got != args[0] {
 		ts.Fatalf("the password came to the token service %s times, want %s", got, args[0])
 	}
+}
+
+// proxying starts a proxy before a registry that answers as some do, and sets a variable to its host:
+//
+//	proxying MODE URL-FILE VAR
+//
+// Mode strip takes away digests and ETags and drops conditions and ranges, nohead refuses HEAD, and both does both.
+func proxying(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: proxying MODE URL-FILE VAR")
+	}
+	strip, noHead := args[0] != "nohead", args[0] != "strip"
+	upstream := strings.TrimPrefix(strings.TrimSpace(ts.ReadFile(args[1])), "oci://")
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.Out.URL.Scheme, r.Out.URL.Host = "http", upstream
+			if strip {
+				r.Out.Header.Del("If-None-Match")
+				r.Out.Header.Del("Range")
+			}
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if strip {
+				r.Header.Del("Docker-Content-Digest")
+				r.Header.Del("ETag")
+			}
+			return nil
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if noHead && r.Method == http.MethodHead {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	ts.Defer(server.Close)
+	ts.Setenv(args[2], server.Listener.Addr().String())
 }

@@ -168,7 +168,7 @@ func scriptParams(t *testing.T) testscript.Params {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
-			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
+			"answering": answering, "proxying": proxying, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets, "forge": forgeCommand(t),
 			program: runProgram(program), agentProgram: runProgram(agentProgram),
 			"postgres": func(ts *testscript.TestScript, neg bool, args []string) {
