@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
@@ -119,8 +120,15 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// allowMultiACK has go-git ask for multi_ack where a server knows it: Azure DevOps and CodeCommit refuse fetches without. go-git leaves it
+// out because it does not understand the answers to commits that a client has, and no fetch of this package has any.
+var allowMultiACK = sync.OnceFunc(func() {
+	transport.UnsupportedCapabilities = []capability.Capability{capability.ThinPack}
+})
+
 // dial opens a session. Credentials leave the URL here, so that no message of go-git can repeat them: access sends them.
 func dial(access *egress.Access, repo string) (transport.UploadPackSession, error) {
+	allowMultiACK()
 	endpoint, err := transport.NewEndpoint(repo)
 	if err != nil {
 		return nil, errNotGitURL

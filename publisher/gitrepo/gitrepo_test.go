@@ -47,6 +47,7 @@ func TestAStateIsReadTheSameWayFromEveryKindOfRepository(t *testing.T) {
 	for kind, url := range map[string]string{
 		"path": h.repo, "file URL": "file://" + h.repo,
 		"server": gittest.Serve(t, gittest.FullServer(h.repo)), "simple server": gittest.Serve(t, gittest.PlainServer(h.repo)),
+		"server that wants multi_ack": gittest.Serve(t, gittest.MultiACKServer(h.repo)),
 	} {
 		for _, test := range []struct {
 			name, branch, commit, want, file, data string

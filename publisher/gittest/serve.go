@@ -1,13 +1,16 @@
 package gittest
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -43,8 +46,13 @@ func CommitFiles(t *testing.T, repo, branch string, files map[string]string) str
 
 // FullServer is the git program's own side of smart HTTP.
 func FullServer(repo string) http.Handler {
+	return gitServer(repo, "-c", "uploadpack.allowReachableSHA1InWant=true")
+}
+
+// gitServer runs the git program with settings.
+func gitServer(repo string, settings ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		args := []string{"-c", "uploadpack.allowReachableSHA1InWant=true", "-c", "safe.directory=*", "upload-pack", "--stateless-rpc"}
+		args := append(slices.Clone(settings), "-c", "safe.directory=*", "upload-pack", "--stateless-rpc")
 		if r.Method == http.MethodGet {
 			args = append(args, "--advertise-refs")
 			fmt.Fprint(w, "001e# service=git-upload-pack\n0000")
@@ -52,6 +60,23 @@ func FullServer(repo string) http.Handler {
 		cmd := exec.CommandContext(r.Context(), "git", append(args, repo)...)
 		cmd.Stdin, cmd.Stdout = r.Body, w
 		_ = cmd.Run() // the client notices an incomplete response
+	})
+}
+
+// MultiACKServer is [FullServer] for those alone who ask for multi_ack or multi_ack_detailed, as Azure DevOps and CodeCommit are. It gives
+// no commits by name that no branch is at.
+func MultiACKServer(repo string) http.Handler {
+	full := gitServer(repo)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			body, err := io.ReadAll(r.Body)
+			if err != nil || !bytes.Contains(body, []byte("multi_ack")) {
+				http.Error(w, "the request needs multi_ack", http.StatusBadRequest)
+				return
+			}
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		full.ServeHTTP(w, r)
 	})
 }
 
