@@ -829,11 +829,13 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 	}
 	if chartRepo == "" {
 		m["path"], m["chartPath"], chart = chart, chart, ""
+	} else {
+		m["repo"] = chartRepo
 	}
 	if dir != "" {
 		f.report.add(Missing, at, w.object, "kustomize.dir "+dir, "Fleet changes with it what the chart renders: write the patches into templates/flux.yaml (postRenderers)")
 	}
-	maps.Copy(m, manifests("chart", chart, "chartRepository", chartRepo, "version", version, "releaseName", cmp.Or(release, f.release(w, at))))
+	maps.Copy(m, manifests("chart", chart, "version", version, "releaseName", cmp.Or(release, f.release(w, at))))
 	if len(values) > 0 {
 		data, err := yaml.Marshal(values)
 		text, left := string(data), false
@@ -870,9 +872,12 @@ func (f *fleet) chart(w *workload, at place, files fs.FS, known bool, folder, ch
 		}
 		return "./" + folder, ""
 	}
-	local := path.Join(folder, chart)
-	if _, err := fs.Stat(files, path.Join(local, "Chart.yaml")); strings.Contains(chart, "://") || strings.Contains(chart, "::") || known && err != nil {
-		f.report.add(Missing, at, w.object, "helm.chart "+chart, "it is no folder of the repository with a Chart.yaml: write the chart's repository and name into the Workload's manifests (chartRepository, chart, version)")
+	local, foreign := path.Join(folder, chart), strings.Contains(chart, "://") || strings.Contains(chart, "::")
+	if _, err := fs.Stat(files, path.Join(local, "Chart.yaml")); foreign || known && err != nil {
+		f.report.add(Missing, at, w.object, "helm.chart "+chart, "it is no folder of the repository with a Chart.yaml: write the chart's repository and name into the Workload's manifests (repo, chart, version)")
+	}
+	if foreign {
+		return chart, "" // so that Flux says so, too
 	}
 	return "./" + local, ""
 }

@@ -1,7 +1,14 @@
 package migrate
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
@@ -9,6 +16,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/publisher/gittest"
@@ -243,5 +251,48 @@ func TestWholeLayoutsPublish(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A chart of a repository is named as embedded delivery needs it.
+func TestAChartOfARepositoryIsEmbedded(t *testing.T) {
+	var archive bytes.Buffer
+	zipped := gzip.NewWriter(&archive)
+	files := tar.NewWriter(zipped)
+	for _, f := range [][2]string{{"radio/Chart.yaml", "apiVersion: v2\nname: radio\nversion: 3.1.0\n"}, {"radio/templates/cm.yaml", chartTemplate}, {"radio/values.yaml", "replicas: 1\n"}} {
+		require.NoError(t, files.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1]))}))
+		_, err := files.Write([]byte(f[1]))
+		require.NoError(t, err)
+	}
+	require.NoError(t, errors.Join(files.Close(), zipped.Close()))
+	charts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/index.yaml" {
+			_, _ = fmt.Fprintf(w, "apiVersion: v1\nentries:\n  radio:\n  - {name: radio, version: 3.1.0, digest: %s, urls: [radio-3.1.0.tgz]}\n", digest.FromBytes(archive.Bytes()).Encoded())
+			return
+		}
+		_, _ = w.Write(archive.Bytes())
+	}))
+	t.Cleanup(charts.Close)
+	checkout := fstest.MapFS{"radio/fleet.yaml": {Data: []byte("namespace: radio\nhelm: {repo: '" + charts.URL + "', chart: radio, version: 3.1.0}\n")}}
+	result, err := Import(t.Context(), "fleet", fstest.MapFS{"objects.yaml": {Data: []byte(fleetObjects("radio"))}}, Options{Checkouts: map[string]fs.FS{layoutRepo: checkout}})
+	require.NoError(t, err)
+	require.Empty(t, result.Report.Findings)
+	dir := filepath.Join(t.TempDir(), "platform")
+	for i, f := range result.Files {
+		if f.Path == "edge/cluster-types.yaml" {
+			result.Files[i].Data = bytes.ReplaceAll(f.Data, []byte("  annotations:\n"), []byte("  annotations:\n    wherry.dev/delivery: embedded\n"))
+		}
+	}
+	require.NoError(t, Write(dir, result.Files))
+	built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "edge"}, platform.Options{ToSign: true, Pin: &sources.Options{}})
+	require.NoError(t, err)
+	for _, ct := range built.Result.ClusterTypes {
+		require.Empty(t, ct.Failures)
+		require.Len(t, ct.Assignments, 1)
+		var files []string
+		for _, f := range ct.Assignments[0].Files {
+			files = append(files, f.Path)
+		}
+		require.Contains(t, files, "charts/radio-3.1.0.tgz")
 	}
 }

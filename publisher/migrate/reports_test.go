@@ -65,7 +65,7 @@ func TestAVersionOfOneTarget(t *testing.T) {
 func TestTheOtherNameOfFleetYAML(t *testing.T) {
 	result, targets := importReport(t, "fleet", "22-fleet-yml", "fleet")
 	require.Equal(t, map[string]map[string]string{"radio-radio-main": {
-		"chart": "radio", "chartRepository": "https://charts.example", "version": "3.1.0", "namespace": "radio", "releaseName": "radio-radio",
+		"chart": "radio", "repo": "https://charts.example", "version": "3.1.0", "namespace": "radio", "releaseName": "radio-radio",
 	}}, targets)
 	require.Equal(t, []Type{
 		{"fleet-default", "me", []string{"north", "lab"}, []string{"radio-radio-main"}}, {"fleet-default", "unassigned", []string{"south", "other"}, []string{}},

@@ -211,7 +211,19 @@ metadata:
 
 // fluxTemplate brings manifests and charts of git, and charts of repositories. The keys of a target depend on its kind, so
 // the template reads them with index, which gives "" for those that are not there.
-var fluxTemplate = []string{`{{- if index .Manifests "repo" }}
+var fluxTemplate = []string{`{{- if index .Manifests "chart" }}
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata:
+  name: "{{ .DeploymentTargetName }}"
+  namespace: flux-system
+spec:
+  interval: 1h
+  url: {{ index .Manifests "repo" | quote }}
+  {{- if hasPrefix "oci://" (index .Manifests "repo") }}
+  type: oci
+  {{- end }}
+{{- else if index .Manifests "repo" }}
 apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata:
@@ -229,20 +241,6 @@ spec:
   {{- if index .Manifests "ignore" }}
   ignore: |
 {{ index .Manifests "ignore" | indent 4 }}
-  {{- end }}
-{{- end }}
-{{- if index .Manifests "chartRepository" }}
----
-apiVersion: source.toolkit.fluxcd.io/v1
-kind: HelmRepository
-metadata:
-  name: "{{ .DeploymentTargetName }}"
-  namespace: flux-system
-spec:
-  interval: 1h
-  url: {{ index .Manifests "chartRepository" | quote }}
-  {{- if hasPrefix "oci://" (index .Manifests "chartRepository") }}
-  type: oci
   {{- end }}
 {{- end }}
 {{- $chart := index .Manifests "chart" | default (index .Manifests "chartPath") }}
@@ -268,7 +266,7 @@ spec:
       version: {{ index .Manifests "version" | quote }}
       {{- end }}
       sourceRef:
-        kind: {{ if index .Manifests "chartRepository" }}HelmRepository{{ else }}GitRepository{{ end }}
+        kind: {{ if index .Manifests "chart" }}HelmRepository{{ else }}GitRepository{{ end }}
         name: "{{ .DeploymentTargetName }}"
   {{- if index .Manifests "values" }}
   values:
