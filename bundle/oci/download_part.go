@@ -92,7 +92,7 @@ func (d *download) hasRoom() error {
 		return nil
 	}
 	full := &fs.PathError{Op: "write", Path: path.Join(d.root.Name(), d.name()), Err: syscall.ENOSPC}
-	return fmt.Errorf("%w: needs %s and keeps %s free; only %s are free", full, show.Size(d.blob.Size-d.have), show.Size(reserve), show.Size(room))
+	return fmt.Errorf("%w: needs %s and keeps %d MiB free; only %s are free", full, show.Size(d.blob.Size-d.have), reserve>>20, show.Size(room))
 }
 
 // keep syncs the part to disk, and then writes down its length.

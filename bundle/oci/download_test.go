@@ -455,6 +455,8 @@ func TestNothingIsFetchedThatThereIsNoRoomFor(t *testing.T) {
 		d.room = func(string) (int64, bool) { return room, false }
 		require.NoError(t, d.hasRoom())
 	}
+	short := &download{blob: l.blob, root: root, have: 100, room: func(string) (int64, bool) { return 156 << 10, true }}
+	require.ErrorContains(t, short.hasRoom(), "no space left on device: needs 200 bytes and keeps 1 MiB free; only 156 KiB are free")
 	room, known := RoomIn(l.dir)
 	require.Equal(t, runtime.GOOS == "linux", known)
 	require.Equal(t, known, room > 0)

@@ -72,7 +72,8 @@ type Platform struct {
 	SharedBranch, SharedCommit string
 	shared                     *Platform // what is there, which is only looked at; may be nil
 
-	branch string // that is checked out; empty outside git
+	branch string                   // that is checked out; empty outside git
+	exists func(branch string) bool // nil outside git
 	// below are the folders of other platforms, which have settings or environments of their own.
 	below []string
 }
@@ -165,6 +166,7 @@ func (p *Platform) onBranch(ctx context.Context) error {
 	if err != nil || r.Clone == nil {
 		return nil // a folder outside git
 	}
+	p.exists = r.Clone.Has
 	if p.branch = r.Clone.Branch(); !sameFolder(r.Dir, p.Root) {
 		return nil
 	}
@@ -331,6 +333,9 @@ func (p *Platform) All(kind string) []*Object {
 func (p *Platform) OnOtherBranch(e Environment) bool {
 	return e.Folder == "" && e.Branch != "" && p.branch != "" && e.Branch != p.branch
 }
+
+// BranchExists reports whether the git repository around the platform has a branch, its own or origin's.
+func (p *Platform) BranchExists(branch string) bool { return p.exists != nil && p.exists(branch) }
 
 // HasBranch reports whether a branch is the one with the platform's folders.
 func (p *Platform) HasBranch(branch string) bool {

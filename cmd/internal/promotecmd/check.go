@@ -206,7 +206,7 @@ func details(w io.Writer, v gate.Verdict) error {
 	err := cli.Print(w, "table", nil, func(w io.Writer) {
 		cli.Row(w, "CLUSTER", "TYPE", "RING", "VERDICT", "REASON", "LAST REPORT", "MESSAGE")
 		for _, c := range v.Cohort.Open {
-			cli.Row(w, c.Name, c.Type, c.Ring, c.Verdict, c.Reason, age(c.LastSeen, v.AsOf), show.Short(c.Message))
+			cli.Row(w, c.Name, c.Type, c.Ring, c.Verdict, c.Reason, bundle.Ago(c.LastSeen, v.AsOf), show.Short(c.Message))
 		}
 	})
 	all := v.Cohort.Clusters - v.Cohort.Compliant
@@ -216,9 +216,3 @@ func details(w io.Writer, v gate.Verdict) error {
 	return err
 }
 
-func age(seen, now time.Time) string {
-	if seen.IsZero() {
-		return "never"
-	}
-	return bundle.Ago(seen, now)
-}

@@ -380,7 +380,11 @@ func newEnvironment(ctx context.Context, p *author.Platform, r Request) (*author
 		return nil, "", err
 	}
 	created := map[string][]byte{name: data}
-	note := fmt.Sprintf(`it has a branch of its own: commit this, run "git switch --orphan %s", and there "wherry new base-repo" and "wherry new cluster-type NAME"`, o.Branch)
+	orphan := "--orphan "
+	if p.BranchExists(o.Branch) {
+		orphan = ""
+	}
+	note := fmt.Sprintf(`it has a branch of its own: commit this, run "git switch %s%s", and there "wherry new base-repo" and "wherry new cluster-type NAME"`, orphan, o.Branch)
 	if !onBranch {
 		if created[path.Join(clean, "configs", r.Name+".yaml")], err = write("kinds/ConfigMap.yaml", object{Name: r.Name, Data: []Pair{{"ENVIRONMENT", r.Name}}}); err != nil {
 			return nil, "", err
