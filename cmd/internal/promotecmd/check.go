@@ -215,4 +215,3 @@ func details(w io.Writer, v gate.Verdict) error {
 	}
 	return err
 }
-
