@@ -54,9 +54,16 @@ func (v *Value) Set(s string) error {
 	return err
 }
 
-// String writes v as Parse reads it, without units of which there are none: 2m and not 2m0s.
+// String writes v as Parse reads it, without units of which there are none: 2m and not 2m0s. Two days and more are written in days.
 func (v *Value) String() string {
-	s := time.Duration(*v).String()
+	total, days := time.Duration(*v), ""
+	if total >= 2*day && total < math.MaxInt64/4 { // more days than that are not read
+		days, total = fmt.Sprintf("%dd", total/day), total%day
+	}
+	if days != "" && total == 0 {
+		return days
+	}
+	s := total.String()
 	for _, zero := range []string{"m0s", "h0m"} {
 		if n := len(s) - len(zero); n > 0 && s[n:] == zero {
 			s = s[:n+1]
@@ -65,7 +72,7 @@ func (v *Value) String() string {
 	if s == "0s" {
 		return "0" // pflag shows no default for it
 	}
-	return s
+	return days + s
 }
 
 // Type returns "duration", for help texts.

@@ -41,7 +41,7 @@ func FuzzValue(f *testing.F) {
 
 func TestAValueIsWrittenShort(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		2 * time.Minute: "2m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 0: "0", time.Hour + time.Second: "1h0m1s", 10 * time.Minute: "10m",
+		2 * time.Minute: "2m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 0: "0", time.Hour + time.Second: "1h0m1s", 10 * time.Minute: "10m", 480 * time.Hour: "20d", 49 * time.Hour: "2d1h", 47 * time.Hour: "47h", 7*day + time.Second: "7d1s",
 	} {
 		v := Value(d)
 		require.Equal(t, want, v.String())

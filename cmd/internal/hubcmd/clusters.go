@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -41,7 +42,7 @@ func registrationTable(w io.Writer, all []store.Registration) {
 		for _, id := range r.KeyIDs {
 			keys = append(keys, id[:12])
 		}
-		every := r.ExpectedInterval.String()
+		every := (*duration.Value)(&r.ExpectedInterval).String()
 		if r.Reporting == store.NotReporting {
 			every = store.NotReporting
 		}
