@@ -124,8 +124,23 @@ func Top(dir string) string {
 	return settings.From(here, r.Dir)
 }
 
+// ErrBelow is wrapped by the error of Open for a folder that is no platform and has one in a folder below.
+var ErrBelow = errors.New("is no platform")
+
 // Open reads the platform in a folder. Files that are no YAML have no objects; Check names their mistakes.
 func Open(ctx context.Context, root string) (*Platform, error) {
+	p, err := readFolder(ctx, root)
+	if err != nil {
+		return nil, err
+	}
+	if len(p.below) > 0 && !p.isTop() {
+		return nil, wrong("go to it, or name it with --platform", "%s %w; there is one in %s", root, ErrBelow, p.display(p.below[0]))
+	}
+	return p, p.onBranch(ctx)
+}
+
+// readFolder reads all files of a folder, of whatever platforms they are.
+func readFolder(ctx context.Context, root string) (*Platform, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, wrong("give the folder of a platform; \"wherry init\" makes one", "%s: %w", root, cause(err))
@@ -135,11 +150,8 @@ func Open(ctx context.Context, root string) (*Platform, error) {
 	if err := p.read(ctx, dir.FS()); err != nil {
 		return nil, err
 	}
-	if len(p.below) > 0 && !p.isTop() {
-		return nil, wrong("go to it, or name it with --platform", "%s is no platform; there is one in %s", root, p.display(p.below[0]))
-	}
 	p.index(dir.FS())
-	return p, p.onBranch(ctx)
+	return p, nil
 }
 
 // read reads the files of a folder or branch.

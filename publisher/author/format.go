@@ -36,7 +36,7 @@ func Format(ctx context.Context, names []string) (*Formatted, error) {
 			}
 			continue
 		}
-		p, err := Open(ctx, name)
+		p, err := readFolder(ctx, name)
 		if err != nil {
 			return nil, err
 		}

@@ -70,6 +70,8 @@ func Init(ctx context.Context, dir string, s Start) (*author.Plan, error) {
 		if p = there; len(p.Objects) > 0 || p.Settings != nil {
 			return nil, alreadyThere(p)
 		}
+	} else if errors.Is(err, author.ErrBelow) {
+		return nil, &author.Error{Err: err, Hint: "begin in a folder beside it", Refused: true}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
