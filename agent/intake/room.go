@@ -184,7 +184,7 @@ func (t *taking) tooMuch(s *stream, bytes, missing, free, size int64, known bool
 		free -= max(size/10, 1<<30)
 	}
 	if known && missing > free {
-		return fmt.Sprintf("%s more are needed, and %s may be used of the disk: make room, or set --import-budget", show.Size(missing), show.Size(max(free, 0)))
+		return fmt.Sprintf("needs %s more; only %s of the disk may be used: make room, or set --import-budget", show.Size(missing), show.Size(max(free, 0)))
 	}
 	return ""
 }

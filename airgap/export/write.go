@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // FileOptions are the optional parts of WriteFile.
@@ -44,7 +45,7 @@ type SpaceError struct {
 }
 
 func (e *SpaceError) Error() string {
-	return fmt.Sprintf("no space in %s: %d bytes are needed, %d are free", e.Dir, e.Need, e.Free)
+	return fmt.Sprintf("no space in %s: needs %s; only %s are free", e.Dir, show.Size(e.Need), show.Size(e.Free))
 }
 
 // FileSizeError means that the file system holds no file of the package's size. It can be written in parts.
