@@ -75,10 +75,6 @@ func TestFilesAreJudgedLikeRegistries(t *testing.T) {
 		file func(s *site) string
 		want string
 	}{
-		{"older release", func(s *site) string {
-			s.publish(s.draft(4, map[string]string{"a-x/f": "0"}))
-			return s.export(s.stream)
-		}, string(bundle.OlderRelease)},
 		{"bundle of another cluster type", func(s *site) string {
 			other := s.stream
 			other.ClusterType = "large"

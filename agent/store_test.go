@@ -150,7 +150,7 @@ func TestADiskThatFailsDuringATransfer(t *testing.T) {
 						}
 					}
 					_ = whole(ctx, from, blob, opts)
-					return &fs.PathError{Op: "write", Path: "store/parts", Err: fault}
+					return &oci.DiskError{Err: &fs.PathError{Op: "write", Path: "store/parts", Err: fault}}
 				}
 				r := a.Once(context.Background(), 0)
 				require.Equal(t, Broken, r.Verdict)

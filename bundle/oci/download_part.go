@@ -192,10 +192,10 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
 	unlock, err := l.lockParts(ctx)
 	if err != nil {
-		return err
+		return onDisk(err)
 	}
 	defer unlock()
-	return l.withRoot(func(root *os.Root) error {
+	return onDisk(l.withRoot(func(root *os.Root) error {
 		entries, err := fs.ReadDir(root.FS(), l.partsDir())
 		if err != nil {
 			return err
@@ -209,5 +209,5 @@ func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
 			}
 		}
 		return err
-	})
+	}))
 }

@@ -208,7 +208,7 @@ func TestImagesThatNeverAnswerFailTheirRegistrationAlone(t *testing.T) {
 	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(files) }
 	evil, good := embedded("evil", map[string]string{"path": "evil"}), embedded("good", map[string]string{"path": "good"})
 	evil.Registration, good.Registration = "evil", "good"
-	resolver := sources.NewResolver(sources.Options{Meters: meter.NewSet(meter.Budget{Time: 500 * time.Millisecond})})
+	resolver := sources.NewResolver(sources.Options{Access: thisMachine(), Meters: meter.NewSet(meter.Budget{Time: 500 * time.Millisecond})})
 	t.Cleanup(func() { require.NoError(t, resolver.Close()) })
 	ct := publish(t, Options{Own: own, Resolver: resolver}, evil, good)
 	require.Len(t, ct.Failures, 1)
