@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // built is the content that equal requests have. Its exported fields are kept in the cache.
@@ -36,6 +37,8 @@ type built struct {
 	// Objects are those of Files, and Secrets name those that hold data.
 	Objects []objectID
 	Secrets []string
+	// Notes are about the chart; see chart.Result.
+	Notes []finding.Finding
 	// Remotes are the git repositories with bases.
 	Remotes []string
 	// Chart and ChartVersion name the chart that was rendered; empty if none was.
@@ -156,7 +159,7 @@ func (q request) key(how method) string {
 		text = fmt.Append(nil, parts...)
 	}
 	sum := sha256.Sum256(text)
-	return "embedded-2-" + hex.EncodeToString(sum[:])
+	return "embedded-3-" + hex.EncodeToString(sum[:])
 }
 
 // entry is what the cache keeps: content, and the objects that it was built from.

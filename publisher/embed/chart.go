@@ -45,6 +45,7 @@ func (b *built) chart(ctx context.Context, r *reader, t *tree, q request) error 
 	}
 	b.Chart, b.ChartVersion, b.Version = read.Name, read.Version, artifacts.PlainWord(read.Version)
 	result := read.Rendered
+	b.Notes = result.Notes
 	from := map[[2]string][]string{} // the files of each chart and version
 	add := func(name string, data []byte, of, version string) error {
 		name = path.Join(bundle.ManifestsDir, name)

@@ -80,6 +80,9 @@ func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 			for _, f := range c.warnings {
 				warn(f)
 			}
+			for _, f := range c.Notes {
+				warn(placed(f))
+			}
 			for _, m := range c.Missed {
 				warn(finding.Finding{Code: finding.CodeImageMissed, Message: finding.Sentence("%s", m), Hint: "clusters run whatever its tag is then; write it in a way that can be pinned, or name its digest"})
 			}
@@ -104,6 +107,13 @@ func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 		}
 	}
 	return all
+}
+
+// placed returns a finding with its place in its message: the place of a Warning is another one.
+func placed(f finding.Finding) finding.Finding {
+	f.Message = finding.Finding{Position: f.Position, Message: f.Message}.String()
+	f.Position = finding.Position{}
+	return f
 }
 
 // Warning is a finding about the content of an assignment. It has no place; that of the deployment target is the nearest.

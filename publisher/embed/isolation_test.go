@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	isolationSeeds = flag.Int("isolation.seeds", 2, "how many hostile teams TestAHostileTeamsContentHoldsItselfAlone makes")
+	isolationSeeds = flag.Int("isolation.seeds", 1, "how many hostile teams TestAHostileTeamsContentHoldsItselfAlone makes")
 	isolationFirst = flag.Uint64("isolation.first", 32, "the seed of the first hostile team")
 )
 

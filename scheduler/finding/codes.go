@@ -117,6 +117,8 @@ const (
 	CodeNotCarried      = "E1706"
 	CodeNotPinned       = "E1707"
 	CodeImageMissed     = "W1708"
+	CodeLookup          = "N1709"
+	CodeSchemaElsewhere = "W1710"
 
 	// Checks of the platform.
 	CodeCheck           = "E1801"

@@ -228,14 +228,15 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*file, error) {
 		return nil, err
 	}
 	rules := ignore.Empty()
-	if data, err := fs.ReadFile(source, path.Join(dir, ignore.HelmIgnore)); err == nil {
-		if rules, err = ignore.Parse(bytes.NewReader(data)); err != nil {
+	helmIgnore, err := fs.ReadFile(source, path.Join(dir, ignore.HelmIgnore))
+	if err == nil {
+		if rules, err = ignore.Parse(bytes.NewReader(helmIgnore)); err != nil {
 			return nil, fmt.Errorf("%s: %w", path.Join(dir, ignore.HelmIgnore), err)
 		}
 	}
 	rules.AddDefaults()
 	var files []*file
-	err := fs.WalkDir(source, dir, func(name string, e fs.DirEntry, err error) error {
+	err = fs.WalkDir(source, dir, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || name == dir {
 			return err
 		}
@@ -270,7 +271,20 @@ func (u *unpacker) folder(source fs.FS, dir string) ([]*file, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := fs.Stat(source, path.Join(dir, chartutil.ChartfileName)); err == nil && !slices.ContainsFunc(files, func(f *file) bool { return f.Name == chartutil.ChartfileName }) {
+		return nil, ignored(path.Join(dir, ignore.HelmIgnore), helmIgnore)
+	}
 	return files, nil
+}
+
+// ignored is the error of a .helmignore that leaves out Chart.yaml.
+func ignored(name string, text []byte) error {
+	for i, line := range bytes.Split(text, []byte("\n")) {
+		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("!")) {
+			return finding.Errorf("", finding.Position{File: name, Line: i + 1}, "list what to leave out instead", "with %s Helm leaves out all that does not match, Chart.yaml too", bytes.TrimSpace(line))
+		}
+	}
+	return finding.Errorf("", finding.Position{File: name}, "", "it leaves out Chart.yaml")
 }
 
 // checkFolder returns an error if a link is on the way to a folder, which what opens it may follow.

@@ -17,6 +17,8 @@ import (
 
 	"helm.sh/helm/v4/pkg/chart/loader/archive"
 	helm "helm.sh/helm/v4/pkg/chart/v2"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Errors to test for. The message has the template, or the file.
@@ -74,6 +76,9 @@ type Options struct {
 type Result struct {
 	// Files are those of crds/ first, then one for each template that gives objects, each sorted by path.
 	Files []File
+	// Notes are about what could not be done as a cluster would: calls of lookup, and parts of schemas that are elsewhere. Their
+	// places are in the chart.
+	Notes []finding.Finding
 	// Hooks are objects that Helm would run at a moment of its own, in the order of Files. Those for tests are left out.
 	Hooks []Hook
 }

@@ -15,6 +15,8 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // chartWith is a chart with these files, and a Chart.yaml if they have none.
@@ -94,8 +96,7 @@ func TestOnlyThePlacesThatMatterAreNamed(t *testing.T) {
 
 func TestWhatACallAsksOfOthersFails(t *testing.T) {
 	for _, c := range []struct{ name, template, want string }{
-		{"the cluster", "\n\na: {{ (lookup \"v1\" \"Secret\" .Release.Namespace \"a\").data }}", "templates/a.yaml:3: lookup asks the cluster for a v1 Secret, and there is none here"},
-		{"the cluster, where a value avoids it", "{{ if not .Values.password }}{{ lookup \"v1\" \"Secret\" \"a\" \"a\" }}{{ end }}", "(set password)"},
+		{"the network, where a value avoids it", "\n{{ if not .Values.password }}{{ getHostByName \"a\" }}{{ end }}", "templates/a.yaml:2: getHostByName asks the network (set password)"},
 		{"the network", `a: {{ getHostByName "localhost" }}`, "getHostByName asks the network"},
 		{"the environment", `a: {{ env "HOME" }}`, `function "env" not defined (Helm does not have it either, because it reads the environment)`},
 		{"a function of another Helm", "\n{{ toIni . }}", `templates/a.yaml:2: function "toIni" not defined (the chart may need a newer Helm)`},
@@ -126,8 +127,8 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 func TestAdviceNamesTheValueOfTheWhole(t *testing.T) {
 	files := map[string]string{"charts/db/Chart.yaml": "apiVersion: v2\nname: db\nversion: 0.1.0\n"}
 	for template, want := range map[string]string{
-		"{{ if not .Values.auth.password }}{{ lookup `v1` `Secret` `a` `b` }}{{ end }}": "(set db.auth.password)",
-		"a: {{ .Values.auth.password | default (randAlphaNum 5) }}":                     "(set db.auth.password)",
+		"{{ if not .Values.auth.password }}{{ getHostByName `a` }}{{ end }}": "(set db.auth.password)",
+		"a: {{ .Values.auth.password | default (randAlphaNum 5) }}":          "(set db.auth.password)",
 	} {
 		files["charts/db/templates/a.yaml"], files["charts/db/values.yaml"] = template, "auth: {}"
 		_, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
@@ -164,8 +165,6 @@ func TestWhatAChartIsRefusedFor(t *testing.T) {
 		{"a Kubernetes that is not known", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.20'\n"}, Options{}, "the version of the clusters is not known (set the annotations wherry.dev/kube-version"},
 		{"a dependency that is not there", map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, repository: 'https://example.com'}]\n"}, Options{}, "the chart depends on redis 1.x, not in its folder charts/"},
 		{"values against the schema", map[string]string{"values.schema.json": `{"properties": {"port": {"type": "integer"}}}`}, Options{Values: map[string]any{"port": "hunter2"}}, "the values do not fit the schema: port breaks type"},
-		{"a schema from elsewhere", map[string]string{"values.schema.json": `{"$ref": "https://example.com/schema.json"}`}, Options{}, "it refers to https://example.com/schema.json, which is not read"},
-		{"a schema from the disk", map[string]string{"values.schema.json": `{"$ref": "file:///etc/passwd"}`}, Options{}, "which is not read"},
 		{"a release name", nil, Options{ReleaseName: "No Name"}, `the release name "No Name"`},
 		{"a version", nil, Options{KubeVersion: "newest"}, `the version of Kubernetes "newest"`},
 	} {
@@ -385,4 +384,58 @@ func TestValuesAreComposed(t *testing.T) {
 	_, err = c.Render(Options{ReleaseName: "a", Values: given})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"a": map[string]any{"b": "x"}}, given)
+}
+
+func TestALookupFindsNothing(t *testing.T) {
+	const helper = "{{ define \"password\" }}\n{{- $known := lookup \"v1\" \"Secret\" .Release.Namespace \"db\" }}\n{{- if $known }}{{ index $known.data \"password\" }}{{ else if .Values.password }}{{ .Values.password | b64enc }}{{ else }}{{ randAlphaNum 10 | b64enc }}{{ end }}{{ end }}"
+	files := map[string]string{"templates/_password.tpl": helper, "templates/a.yaml": "data: {password: {{ include \"password\" . }}}\n"}
+	result, err := chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"password": "given"}})
+	require.NoError(t, err)
+	require.Equal(t, "data: {password: Z2l2ZW4=}\n", string(result.Files[0].Data))
+	require.Equal(t, []finding.Finding{{
+		Position: finding.Position{File: "templates/_password.tpl", Line: 2}, Code: finding.CodeLookup, Note: true,
+		Message: "lookup asks the cluster, and finds nothing here, as with helm template",
+	}}, result.Notes)
+	_, err = chartWith(t, files).Render(Options{ReleaseName: "a"})
+	require.ErrorIs(t, err, ErrNotReproducible)
+	require.ErrorContains(t, err, "templates/_password.tpl:3: randAlphaNum gives a random value")
+}
+
+func TestASchemaIsReadWithoutWhatItRefersTo(t *testing.T) {
+	files := map[string]string{
+		"values.schema.json": `{"$id": "https://own.example/values.json", "$schema": "https://schemas.example/meta", "$defs": {"n": {"type": "integer"}},
+			"properties": {"port": {"$ref": "https://own.example/values.json#/$defs/n"}, "probe": {"$ref": "https://schemas.example/probe.json#/definitions/p"}, "disk": {"$ref": "file:///etc/passwd"}, "near": {"$ref": "other.json"}}}`,
+		"templates/a.yaml": "a: b\n",
+	}
+	result, err := chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"port": 1, "probe": "x", "disk": "y", "near": "z"}})
+	require.NoError(t, err)
+	var got []string
+	for _, n := range result.Notes {
+		require.Equal(t, finding.CodeSchemaElsewhere, n.Code)
+		got = append(got, n.String())
+	}
+	slices.Sort(got)
+	require.Equal(t, []string{
+		"values.schema.json: it refers to file:///etc/passwd, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
+		"values.schema.json: it refers to https://own.example/other.json, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
+		"values.schema.json: it refers to https://schemas.example/meta, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
+		"values.schema.json: it refers to https://schemas.example/probe.json, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
+	}, got)
+	_, err = chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"port": "hunter2"}})
+	require.ErrorContains(t, err, "values.schema.json: the values do not fit the schema: port breaks type")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestBlockTextsKeepTheirEnds(t *testing.T) {
+	const clip, keep = "data:\n  a: |\n    x\n", "data:\n  a: |+\n    x\n\n\n"
+	result, err := chartWith(t, map[string]string{"templates/a.yaml": clip + "\n\n---\n" + keep + "---\n" + keep, "templates/b.yaml": keep, "templates/c.yaml": "data:\n  a: |-\n    x  "}).Render(Options{ReleaseName: "a"})
+	require.NoError(t, err)
+	require.Equal(t, []string{clip + "---\n" + keep + "---\n" + keep, keep, "data:\n  a: |-\n    x  \n"},
+		[]string{string(result.Files[0].Data), string(result.Files[1].Data), string(result.Files[2].Data)})
+}
+
+func TestAnExclamationMarkInHelmignoreIsNamed(t *testing.T) {
+	source := fstest.MapFS{"Chart.yaml": {Data: []byte("apiVersion: v2\nname: web\nversion: 1.2.3\n")}, ".helmignore": {Data: []byte("*.bak\n!templates/\n")}}
+	_, err := ReadFolder(source, ".")
+	require.EqualError(t, err, ".helmignore:2: with !templates/ Helm leaves out all that does not match, Chart.yaml too (list what to leave out instead)")
 }

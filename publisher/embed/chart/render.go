@@ -42,7 +42,10 @@ func (c *Chart) Render(opts Options) (result *Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.reproducible()
+	if result, err = p.reproducible(); err == nil {
+		result.Notes = append(p.schemaNotes, result.Notes...)
+	}
+	return result, err
 }
 
 // composed is a chart with its values.
@@ -52,6 +55,8 @@ type composed struct {
 	opts  Options
 	known *common.Capabilities // nil if they are not
 	sites []*site              // the calls that are marked; nil before
+
+	schemaNotes []finding.Finding
 }
 
 // compose puts values and dependencies together, as "helm template" does.
@@ -93,13 +98,14 @@ func (c *Chart) compose(opts Options) (*composed, error) {
 	if err != nil {
 		return nil, finding.Errorf("", finding.Position{File: chartutil.ValuesfileName}, "", "the values: %s", err)
 	}
+	p := &composed{chart: loaded, top: top, opts: opts, known: known}
 	if merged, ok := top["Values"].(common.Values); ok && !opts.WithoutSchema {
-		if err := checkSchemas(loaded, merged); err != nil {
+		if err := p.checkSchemas(loaded, merged); err != nil {
 			return nil, err
 		}
 	}
 	orderFiles(loaded, map[*common.File]bool{})
-	return &composed{chart: loaded, top: top, opts: opts, known: known}, nil
+	return p, nil
 }
 
 func copyOf(values map[string]any) (map[string]any, error) {
@@ -186,8 +192,12 @@ const maxTold = 5
 // reproducible renders the chart, and again if it calls impure functions: what then differs depends on them.
 func (p *composed) reproducible() (*Result, error) {
 	first, r, err := p.result(func(string) bool { return false })
-	if err != nil || len(r.called) == 0 {
-		return first, err
+	if err != nil {
+		return nil, err
+	}
+	first.Notes = p.lookups(r)
+	if len(r.called) == 0 {
+		return first, nil
 	}
 	second, _, err := p.result(func(string) bool { return true })
 	together, differ := firstDifference(first, second)
@@ -197,10 +207,40 @@ func (p *composed) reproducible() (*Result, error) {
 	return nil, p.blame(together)
 }
 
+// lookups returns a note for each place that asks the cluster, for which the calls are marked.
+func (p *composed) lookups(r *run) []finding.Finding {
+	if len(r.looked) == 0 {
+		return nil
+	}
+	if p.mark() {
+		if _, marked, err := p.once(func(string) bool { return false }); err == nil {
+			r = marked
+		}
+	}
+	var notes []finding.Finding
+	for _, place := range slices.Sorted(maps.Keys(r.looked)) {
+		s := r.looked[place]
+		notes = append(notes, finding.Finding{
+			Position: finding.Position{File: inside(s.template), Line: s.line}, Code: finding.CodeLookup, Note: true,
+			Message: "lookup asks the cluster, and finds nothing here, as with helm template", Hint: s.advice(prefixOf(s.template)),
+		})
+	}
+	return notes
+}
+
+// mark marks the impure calls, and reports whether there are any that were not marked.
+func (p *composed) mark() (marked bool) {
+	if p.sites != nil {
+		return false
+	}
+	p.sites = mark(p.chart, map[*common.File]bool{}, []*site{})
+	return len(p.sites) > 0
+}
+
 // blame returns an error with the places whose values reach the output. Together is the file that differs because of all of
 // them.
 func (p *composed) blame(together string) error {
-	p.sites = mark(p.chart, map[*common.File]bool{}, nil)
+	p.mark()
 	first, r, err := p.result(func(string) bool { return false })
 	if err != nil {
 		return err
@@ -231,10 +271,8 @@ func (p *composed) result(varied func(place string) bool) (*Result, *run, error)
 	for err != nil && (errors.Is(r.err, ErrNotReproducible) || errors.Is(r.err, ErrCapabilities)) && p.withoutNotes(err) {
 		rendered, r, err = p.once(varied)
 	}
-	if errors.Is(err, ErrNotReproducible) && p.sites == nil {
-		if p.sites = mark(p.chart, map[*common.File]bool{}, nil); len(p.sites) > 0 {
-			rendered, r, err = p.once(varied)
-		}
+	if errors.Is(err, ErrNotReproducible) && p.mark() {
+		rendered, r, err = p.once(varied)
 	}
 	if err != nil {
 		return nil, r, explain(err)

@@ -21,6 +21,7 @@ type run struct {
 	varied func(place string) bool
 	called map[string]*site // the impure places that were called, by place
 	calls  map[string]int   // of each
+	looked map[string]*site // the places that ask the cluster
 	err    error            // the first error of a function of ours
 }
 
@@ -45,7 +46,7 @@ func refused(format string, args ...any) error {
 
 // once renders all templates, with the results of impure calls that varied chooses.
 func (p *composed) once(varied func(place string) bool) (map[string]string, *run, error) {
-	r := &run{varied: varied, called: map[string]*site{}, calls: map[string]int{}}
+	r := &run{varied: varied, called: map[string]*site{}, looked: map[string]*site{}, calls: map[string]int{}}
 	top := maps.Clone(p.top)
 	for _, part := range []string{"Release", "Values"} { // templates can change them
 		top[part] = deepCopy(p.top[part])
