@@ -83,6 +83,11 @@ func (e *Embedded) Warnings(result *scheduler.Result) []Warning {
 			for _, f := range c.Notes {
 				warn(placed(f))
 			}
+			if c.variables != nil {
+				for _, f := range c.variables.unset(c.Files) {
+					warn(placed(f))
+				}
+			}
 			for _, m := range c.Missed {
 				warn(finding.Finding{Code: finding.CodeImageMissed, Message: finding.Sentence("%s", m), Hint: "clusters run whatever its tag is then; write it in a way that can be pinned, or name its digest"})
 			}

@@ -32,6 +32,7 @@ type request struct {
 	adapter      string
 	argo         *argoSource // of the Application, if there is one
 	ignore       string      // of Flux's source object
+	variables    *postBuild  // of Flux's Kustomization, if it has any
 	chart        chartOptions
 }
 
@@ -70,6 +71,7 @@ func (r *reader) request(ctx context.Context, ct *scheduler.ClusterTypeResult, a
 	switch a.Adapter {
 	case "flux":
 		dir, q.ignore, err = objects.fluxPath(q.origin, dir)
+		q.variables = objects.variables(q)
 	case "argo":
 		q.argo, err = objects.argoSource(q.origin)
 		if q.argo != nil && q.argo.Chart == "" {
@@ -162,6 +164,7 @@ type object struct {
 			Name string `yaml:"name"`
 		} `yaml:"sourceRef"`
 		Components  []string     `yaml:"components"`
+		PostBuild   *postBuild   `yaml:"postBuild"`
 		Source      *argoSource  `yaml:"source"`
 		Sources     []argoSource `yaml:"sources"`
 		Destination struct {
@@ -240,6 +243,23 @@ func (all objects) fluxPath(origin artifacts.Origin, otherwise string) (dir, ign
 	}
 	ignore, err = all.fluxIgnore(used, *path)
 	return *path, ignore, err
+}
+
+// variables returns the variables of the Kustomization of the source, or nil. The folder beside a Workload has any one.
+func (all objects) variables(q request) *postBuild {
+	for _, o := range all {
+		if o.Spec.PostBuild == nil || !o.is("kustomize.toolkit.fluxcd.io", "Kustomization") {
+			continue
+		}
+		ours := slices.ContainsFunc(all, func(s object) bool {
+			return s.Kind == o.Spec.SourceRef.Kind && s.Metadata.Name == o.Spec.SourceRef.Name && strings.HasPrefix(s.APIVersion, "source.toolkit.fluxcd.io/") && q.origin.Names(s.Spec.URL, "")
+		})
+		if ours || q.isOwn() {
+			o.Spec.PostBuild.kustomization = o.Metadata.Name
+			return o.Spec.PostBuild
+		}
+	}
+	return nil
 }
 
 // fluxIgnore returns the spec.ignore of the source objects that are used for a folder.

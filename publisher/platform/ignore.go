@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
 
@@ -27,11 +28,26 @@ func ignoring(files fs.FS) *ignoringFS {
 	return &ignoringFS{files, sourceignore.Reader{FS: files}}
 }
 
+// withoutChart leaves out what belongs to a chart in the folder, which has a Chart.yaml then: its templates are no YAML.
+func withoutChart(entries []fs.DirEntry) []fs.DirEntry {
+	const chart = "Chart.yaml"
+	if !slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == chart && e.Type().IsRegular() }) {
+		return entries
+	}
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		if e.IsDir() {
+			return slices.Contains([]string{"templates", "charts", "crds"}, e.Name())
+		}
+		return e.Name() == chart || strings.HasPrefix(e.Name(), "values") && e.Type().IsRegular()
+	})
+}
+
 func (i *ignoringFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	entries, err := fs.ReadDir(i.FS, name)
 	if err != nil {
 		return nil, err
 	}
+	entries = withoutChart(entries)
 	patterns, err := i.files.In(name)
 	if err != nil || len(patterns) == 0 {
 		return entries, err

@@ -119,6 +119,8 @@ const (
 	CodeImageMissed     = "W1708"
 	CodeLookup          = "N1709"
 	CodeSchemaElsewhere = "W1710"
+	CodeFluxUnset       = "W1711"
+	CodeFluxElsewhere   = "N1712"
 
 	// Checks of the platform.
 	CodeCheck           = "E1801"
