@@ -291,3 +291,33 @@ func TestARenderingIsBounded(t *testing.T) {
 		t.Logf("%s: %s", name, err)
 	}
 }
+
+func bomb() string {
+	var b strings.Builder
+	b.WriteString("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx0: &x0 [a, a, a, a, a, a, a, a, a, a]\n")
+	for i := range 9 {
+		fmt.Fprintf(&b, "x%d: &x%d [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d, ", i), 10), ", "))
+	}
+	return b.String()
+}
+
+func TestABuildEndsAtItsLimits(t *testing.T) {
+	s := open(t, Options{Memory: 64 << 20, CPU: 300 * time.Millisecond})
+	const one = "resources: [one.yaml]\n"
+	var copies, replacements strings.Builder // each of which doubles the object
+	for i := range 40 {
+		fmt.Fprintf(&copies, "    - {op: copy, from: /data, path: /data/x%d}\n", i)
+		fmt.Fprintf(&replacements, "- {source: {kind: ConfigMap, fieldPath: data}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x%d], options: {create: true}}]}\n", i)
+	}
+	for name, text := range map[string]string{
+		"aliases":      "resources: [bomb.yaml]",
+		"patches":      one + "patches:\n- patch: |\n    " + strings.ReplaceAll(bomb(), "\n", "\n    "),
+		"copies":       one + "patches:\n- target: {kind: ConfigMap}\n  patch: |\n" + copies.String(),
+		"replacements": one + "replacements:\n" + replacements.String(),
+	} {
+		files := tree(map[string]string{"kustomization.yaml": text, "one.yaml": object + "data: {a: b}\n", "bomb.yaml": bomb()})
+		_, err := s.Kustomization(t.Context(), "team", Source{Files: files}, ".", kustomization.Options{})
+		require.Error(t, err, name)
+		t.Logf("%s: %s", name, err)
+	}
+}

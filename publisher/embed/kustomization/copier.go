@@ -40,10 +40,6 @@ type copier struct {
 	read   []string // of source
 	schema bool     // a kustomization brings schemas of its own
 	sorts  map[place]bool
-	// replacements are those of all kustomizations.
-	replacements []replacement
-	vars         bool     // there are variables
-	texts        [][]byte // all that was read, once for each time
 	// visited has what a folder costs; its value is nil while it is being read.
 	visited map[place]*cost
 }
@@ -74,11 +70,11 @@ func (p place) path() string {
 func (p place) shown(file string) string { return p.tree.name + path.Join(p.name, file) }
 
 // cost counts files and bytes once for each time that they are named, so that it grows as kustomize's own work does.
-type cost struct{ files, bytes, copies int }
+type cost struct{ files, bytes int }
 
 func (c *cost) add(other cost) {
 	const most = 1 << 40
-	c.files, c.bytes, c.copies = min(c.files+other.files, most), min(c.bytes+other.bytes, most), min(c.copies+other.copies, most)
+	c.files, c.bytes = min(c.files+other.files, most), min(c.bytes+other.bytes, most)
 }
 
 func newCopier(source fs.FS, opts Options) *copier {
@@ -103,10 +99,8 @@ func (c *copier) root(dir string) (place, error) {
 		return at, err
 	}
 	c.opts.Overlay.apply(k)
-	if _, err = c.rewrite(at, file, k, 0); err != nil {
-		return at, err
-	}
-	return at, c.checkGrowth(at.shown(file))
+	_, err = c.rewrite(at, file, k, 0)
+	return at, err
 }
 
 // kustomization reads the one file of a folder that has a kustomization. The error wraps fs.ErrNotExist where it has none.
@@ -138,9 +132,6 @@ func (c *copier) kustomization(at place) (file string, k *types.Kustomization, e
 		return "", nil, err
 	}
 	position := finding.Position{File: at.shown(file)}
-	if err := checkAliases(data); err != nil {
-		return "", nil, &finding.Error{Position: position, Message: err.Error(), Err: err}
-	}
 	k = new(types.Kustomization)
 	if err := k.Unmarshal(data); err != nil {
 		return "", nil, finding.Errorf("", position, "", "%s", strings.TrimPrefix(err.Error(), "invalid Kustomization: "))
@@ -185,10 +176,7 @@ func (c *copier) rewrite(at place, file string, k *types.Kustomization, depth in
 	if r.cost.files > c.opts.MaxFiles || r.cost.bytes > c.opts.MaxReadBytes {
 		return cost{}, tooLarge(at.shown(file), "kustomize would read more than %d files or %d bytes", c.opts.MaxFiles, c.opts.MaxReadBytes)
 	}
-	if r.cost.copies > maxCopies {
-		return cost{}, tooLarge(at.shown(file), "JSON patches have more than %d operations of type copy in all", maxCopies)
-	}
-	c.sorts[at], c.vars = k.SortOptions != nil, c.vars || len(k.Vars) > 0
+	c.sorts[at] = k.SortOptions != nil
 	data, err := yaml.Marshal(k)
 	if err != nil {
 		return cost{}, err
@@ -223,7 +211,6 @@ func (c *copier) readFile(at place) ([]byte, cost, error) {
 	if at.tree == c.source {
 		c.read = append(c.read, at.name)
 	}
-	c.texts = append(c.texts, data)
 	return data, cost{files: 1, bytes: len(data)}, nil
 }
 

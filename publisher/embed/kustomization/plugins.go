@@ -53,9 +53,6 @@ func (r *rewriter) plugins(from entry, text string) (string, error) {
 			return "", err
 		}
 	}
-	if err := r.inline(from, string(data)); err != nil {
-		return "", err
-	}
 	var all []byte
 	for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var plugin map[string]any
@@ -83,9 +80,6 @@ func (r *rewriter) plugins(from entry, text string) (string, error) {
 // built is what the kustomization of a folder makes, which is the configuration of plugins.
 func (r *rewriter) built(from entry, to place) ([]byte, error) {
 	if _, err := r.enter(from, to); err != nil {
-		return nil, err
-	}
-	if err := r.checkGrowth(from.file); err != nil {
 		return nil, err
 	}
 	objects, err := r.run(to)
@@ -149,17 +143,14 @@ func generatorPaths(r *rewriter, from entry, plugin map[string]any) error {
 
 func patchPaths(r *rewriter, from entry, plugin map[string]any) error {
 	type fields struct {
-		Path   string `json:"path,omitempty"`
-		Patch  string `json:"patch,omitempty"`
-		JSONOp string `json:"jsonOp,omitempty"`
+		Path string `json:"path,omitempty"`
 	}
-	return as(plugin, from, func(p *fields) error { return r.patch(from, &p.Path, p.Patch+p.JSONOp) }, "path", "patch", "jsonOp")
+	return as(plugin, from, func(p *fields) error { return r.patch(from, &p.Path) }, "path")
 }
 
 func mergePatchPaths(r *rewriter, from entry, plugin map[string]any) error {
 	type fields struct {
-		Paths   []string `json:"paths,omitempty"`
-		Patches string   `json:"patches,omitempty"`
+		Paths []string `json:"paths,omitempty"`
 	}
 	return as(plugin, from, func(p *fields) error {
 		for i, text := range p.Paths {
@@ -168,8 +159,8 @@ func mergePatchPaths(r *rewriter, from entry, plugin map[string]any) error {
 				return err
 			}
 		}
-		return r.inline(from, p.Patches)
-	}, "paths", "patches")
+		return nil
+	}, "paths")
 }
 
 func replacementPaths(r *rewriter, from entry, plugin map[string]any) error {

@@ -53,8 +53,8 @@ func (r *rewriter) all(k *types.Kustomization) error {
 	}{
 		{"resources", k.Resources, r.resource},
 		{"components", k.Components, r.base},
-		{"crds", k.Crds, r.yamlFile},
-		{"configurations", k.Configurations, r.yamlFile},
+		{"crds", k.Crds, r.namedFile},
+		{"configurations", k.Configurations, r.namedFile},
 		{"generators", k.Generators, r.plugins},
 		{"transformers", k.Transformers, r.plugins},
 		{"validators", k.Validators, r.plugins},
@@ -89,7 +89,7 @@ func (r *rewriter) openAPI(k *types.Kustomization) error {
 		return nil
 	}
 	var err error
-	k.OpenAPI["path"], err = r.yamlFile(r.entry("openapi"), file)
+	k.OpenAPI["path"], err = r.namedFile(r.entry("openapi"), file)
 	return err
 }
 
@@ -100,7 +100,7 @@ func (r *rewriter) changes(k *types.Kustomization) error {
 		patches []types.Patch
 	}{{"patches", k.Patches}, {"patchesJson6902", k.PatchesJson6902}} {
 		for i := range list.patches {
-			if err := r.patch(r.entry(list.field), &list.patches[i].Path, list.patches[i].Patch); err != nil {
+			if err := r.patch(r.entry(list.field), &list.patches[i].Path); err != nil {
 				return err
 			}
 		}
@@ -126,19 +126,13 @@ func (r *rewriter) changes(k *types.Kustomization) error {
 func (r *rewriter) replaces(from entry, all []types.ReplacementField) error {
 	for i := range all {
 		if all[i].Path == "" {
-			r.addReplacements([]types.Replacement{all[i].Replacement})
 			continue
 		}
 		to, err := r.findFile(from, all[i].Path)
 		if err != nil {
 			return err
 		}
-		data, _, err := r.readFile(to)
-		if err != nil {
-			return err
-		}
-		r.addReplacements(replacementsIn(data))
-		if all[i].Path, err = r.copyYAML(from, to); err != nil {
+		if all[i].Path, err = r.copyFile(from, to); err != nil {
 			return err
 		}
 	}
@@ -154,7 +148,7 @@ func (r *rewriter) resource(from entry, text string) (string, error) {
 	if isDir {
 		return r.enter(from, to)
 	}
-	return r.copyYAML(from, to)
+	return r.copyFile(from, to)
 }
 
 // base copies a folder with a kustomization or a component.
@@ -180,12 +174,12 @@ func (r *rewriter) enter(from entry, to place) (string, error) {
 	return relative(r.at, to)
 }
 
-func (r *rewriter) yamlFile(from entry, text string) (string, error) {
+func (r *rewriter) namedFile(from entry, text string) (string, error) {
 	to, err := r.findFile(from, text)
 	if err != nil {
 		return "", err
 	}
-	return r.copyYAML(from, to)
+	return r.copyFile(from, to)
 }
 
 func (r *rewriter) findFile(from entry, text string) (place, error) {
@@ -196,14 +190,11 @@ func (r *rewriter) findFile(from entry, text string) (place, error) {
 	return to, err
 }
 
-// copyYAML copies a file that kustomize parses.
-func (r *rewriter) copyYAML(from entry, to place) (string, error) {
+// copyFile copies a file.
+func (r *rewriter) copyFile(from entry, to place) (string, error) {
 	data, err := r.take(from, to)
 	if err != nil {
 		return "", err
-	}
-	if err := checkAliases(data); err != nil {
-		return "", &finding.Error{Position: finding.Position{File: to.shown("")}, Message: err.Error(), Err: err}
 	}
 	if err := r.write(to, data); err != nil {
 		return "", err
@@ -227,7 +218,7 @@ func (r *rewriter) take(from entry, to place) ([]byte, error) {
 func (r *rewriter) generator(from entry, sources *types.KvPairSources) error {
 	for i, file := range sources.EnvSources {
 		var err error
-		if sources.EnvSources[i], err = r.plainFile(from, file); err != nil {
+		if sources.EnvSources[i], err = r.namedFile(from, file); err != nil {
 			return err
 		}
 	}
@@ -236,7 +227,7 @@ func (r *rewriter) generator(from entry, sources *types.KvPairSources) error {
 		if !named {
 			key, file = path.Base(text), text // the copy may have another name
 		}
-		rel, err := r.plainFile(from, file)
+		rel, err := r.namedFile(from, file)
 		if err != nil {
 			return err
 		}
@@ -245,54 +236,25 @@ func (r *rewriter) generator(from entry, sources *types.KvPairSources) error {
 	return nil
 }
 
-// plainFile copies a file that kustomize does not parse.
-func (r *rewriter) plainFile(from entry, text string) (string, error) {
-	to, err := r.findFile(from, text)
+// patch copies the file of a patch, if it has one.
+func (r *rewriter) patch(from entry, file *string) error {
+	if *file == "" {
+		return nil
+	}
+	to, err := r.findFile(from, *file)
 	if err != nil {
-		return "", err
-	}
-	data, err := r.take(from, to)
-	if err != nil {
-		return "", err
-	}
-	if err := r.write(to, data); err != nil {
-		return "", err
-	}
-	return relative(r.at, to)
-}
-
-// patch copies the file of a patch; inline is the patch that has none.
-func (r *rewriter) patch(from entry, file *string, inline string) error {
-	if *file != "" {
-		to, err := r.findFile(from, *file)
-		if err != nil {
-			return err
-		}
-		data, _, err := r.readFile(to)
-		if err != nil {
-			return err
-		}
-		r.cost.add(cost{copies: countCopies(data)})
-		*file, err = r.copyYAML(from, to)
 		return err
 	}
-	r.cost.add(cost{copies: countCopies([]byte(inline)), bytes: len(inline)})
-	return r.inline(from, inline)
-}
-
-func (r *rewriter) inline(from entry, text string) error {
-	if err := checkAliases([]byte(text)); err != nil {
-		return from.fails("", "%s", err)
-	}
-	return nil
+	*file, err = r.copyFile(from, to)
+	return err
 }
 
 // mergePatch is a patch, or the path of one.
 func (r *rewriter) mergePatch(from entry, text string) (string, error) {
 	if strings.ContainsAny(text, "\n{") {
-		return text, r.inline(from, text)
+		return text, nil
 	}
-	return r.yamlFile(from, text)
+	return r.namedFile(from, text)
 }
 
 // find looks for the file or folder that an entry names, relative to the kustomization.
