@@ -2,8 +2,7 @@
 //
 // A parent starts the process with [Command], talks to it over pipes, and judges its end with [Verdict]. The child calls
 // [Bound] and [Confine] before it reads anything that it does not trust. It has no variable of its parent's environment, a
-// process group of its own, and is killed with its parent: by the kernel on Linux, elsewhere it has to end when its standard
-// input does.
+// process group of its own, and is killed with its parent: by the kernel on Linux, and on other systems than Windows by [Bound].
 package child
 
 import (
@@ -34,6 +33,7 @@ var (
 const (
 	exitMemory = 81
 	exitCPU    = 82
+	exitOrphan = 83
 )
 
 // Self returns the program that runs, and the argument that makes it a child of that name; nil if the program does not know
@@ -94,15 +94,18 @@ type Meter struct {
 const watched = 20 * time.Millisecond
 
 // Bound bounds this process: its memory to what it holds now and memory bytes more, and each piece of work that the Meter
-// counts to cpu. The process ends when it exceeds one.
+// counts to cpu. The process ends when it exceeds one, or when its parent has ended.
 func Bound(memory int64, cpu time.Duration) *Meter {
 	held := inUse()
 	debug.SetMemoryLimit(held + memory*3/4)
 	debug.SetMaxStack(int(memory / 4))
 	limitData(memory)
-	m := &Meter{limit: cpu}
+	m, parent := &Meter{limit: cpu}, os.Getppid()
 	go func() {
 		for range time.Tick(watched) {
+			if os.Getppid() != parent {
+				os.Exit(exitOrphan)
+			}
 			began := m.began.Load()
 			if began == 0 {
 				continue

@@ -75,14 +75,14 @@ var children = map[string]func(){
 		go func() { runtime.LockOSThread(); runtime.GC(); time.Sleep(time.Millisecond); done <- 7 }()
 		fmt.Println(<-done)
 	},
-	"wait": func() { fmt.Println("waiting"); select {} },
+	"wait": func() { fmt.Println("waiting"); time.Sleep(time.Hour) },
 	"parent": func() {
 		cmd := Command(context.Background(), Self("wait"))
 		cmd.Stdout = os.Stdout
 		if err := cmd.Start(); err != nil {
 			panic(err)
 		}
-		select {}
+		time.Sleep(time.Hour)
 	},
 }
 

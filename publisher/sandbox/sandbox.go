@@ -231,9 +231,11 @@ func (s *Sandbox) start(registration string) (*process, error) {
 		return nil, err
 	}
 	began := time.Now()
-	var m message
-	if err = p.conn.send(message{Setup: &setup{s.opts.Memory, int64(s.opts.CPU)}}); err == nil {
-		m, err = p.conn.receive()
+	silent := time.AfterFunc(s.opts.idle, cancel)
+	m, err := p.exchange(message{Setup: &setup{s.opts.Memory, int64(s.opts.CPU)}}, func() {})
+	if !silent.Stop() {
+		p.end()
+		return nil, errIdle
 	}
 	if err != nil {
 		return nil, p.verdict(err)

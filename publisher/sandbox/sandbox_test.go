@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 		case Name:
 			os.Exit(Child(os.Stdin, os.Stdout))
 		case "silent":
-			select {}
+			time.Sleep(time.Hour)
 		case "ends":
 			os.Exit(7)
 		}
@@ -224,6 +224,7 @@ func TestAChildThatDoesNothingIsEnded(t *testing.T) {
 	s := open(t, Options{Command: child.Self("silent"), idle: 50 * time.Millisecond})
 	_, err := s.Chart(t.Context(), "team", chartWith("a: b"), rendered)
 	require.ErrorIs(t, err, ErrUnfinished)
+	require.ErrorIs(t, err, errIdle)
 }
 
 func TestAProcessThatIsNoChildIsAnError(t *testing.T) {

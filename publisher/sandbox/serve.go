@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path"
 	"runtime/debug"
 	"sync/atomic"
@@ -27,7 +26,7 @@ const alive = 5 * time.Second
 func Child(stdin io.Reader, stdout io.Writer) (code int) {
 	debug.SetGCPercent(gcPercent)
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // Helm's library logs what it passes over
-	c := &served{conn: newConn(stdin, stdout), messages: make(chan message)}
+	c := &served{conn: newConn(stdin, stdout)}
 	first, err := c.conn.receive()
 	if err != nil || first.Setup == nil {
 		return 1
@@ -37,21 +36,16 @@ func Child(stdin io.Reader, stdout io.Writer) (code int) {
 	if confined == nil {
 		confined = []string{}
 	}
-	go func() {
-		for {
-			m, err := c.conn.receive()
-			if err != nil { // the parent has ended, or wants nothing more
-				os.Exit(0)
-			}
-			c.messages <- m
-		}
-	}()
 	go c.tellAlive()
 	if err := c.conn.send(message{Ready: append([]string{"process"}, confined...)}); err != nil {
 		return 1
 	}
-	for m := range c.messages {
-		if m.Job == nil {
+	for {
+		m, err := c.conn.receive()
+		if errors.Is(err, io.EOF) {
+			return 0
+		}
+		if err != nil || m.Job == nil {
 			return 1
 		}
 		c.meter.Begin()
@@ -63,7 +57,6 @@ func Child(stdin io.Reader, stdout io.Writer) (code int) {
 			return 1
 		}
 	}
-	return 0
 }
 
 // gcPercent lets the heap of a child grow more than Go does by itself: most jobs are short.
@@ -71,10 +64,9 @@ const gcPercent = 400
 
 // served is a child's side.
 type served struct {
-	conn     *conn
-	messages chan message
-	meter    *child.Meter
-	working  atomic.Bool
+	conn    *conn
+	meter   *child.Meter
+	working atomic.Bool
 }
 
 // tellAlive tells the parent from time to time that a job is using a processor.
@@ -145,8 +137,10 @@ func (c *served) ask(q question) (*answer, []byte, error) {
 	if err := c.conn.send(message{Question: &q}); err != nil {
 		return nil, nil, err
 	}
-	m := <-c.messages
+	m, err := c.conn.receive()
 	switch {
+	case err != nil:
+		return nil, nil, err
 	case m.Answer == nil:
 		return nil, nil, errors.New("the parent does not answer")
 	case m.Answer.Err > 0:
