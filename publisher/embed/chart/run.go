@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"strings"
@@ -56,7 +57,7 @@ func (p *composed) once(varied func(place string) bool) (map[string]string, *run
 	} else {
 		top["Capabilities"] = unknownCapabilities{common.DefaultCapabilities.HelmVersion, r}
 	}
-	rendered, err := engine.Engine{CustomTemplateFuncs: r.functions(p.sites)}.Render(p.chart, top)
+	rendered, err := engine.Engine{CustomTemplateFuncs: r.functions(p.sites)}.RenderWithContext(context.Background(), p.chart, top) // the process bounds it
 	if r.err != nil {
 		err = located(r.err, err)
 	}
