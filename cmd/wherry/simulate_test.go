@@ -34,8 +34,8 @@ func TestASimulationHasOneRuleALineAndNoZeroCounts(t *testing.T) {
 		"SIMULATED  100 clusters of 1 type with 200 assignments: 10 failing\n"+
 		"SIMULATED  polls every 30s for 12.5s\n")
 	require.Contains(t, text, "GATE       at 1.5s, release 1 before stable: wait (1 of 8 clusters compliant, 7 unknown)\n"+
-		"GATE         pinned: has unknown: no record, wants 0 floating assignments\n"+
-		"GATE         compliant: has 1 of 8 (12.5 %), wants at least 80 % of those that have reported\n"+
+		"GATE         pinned: unknown: no record, wants 0 floating assignments\n"+
+		"GATE         compliant: 1 of 8 (12.5 %), wants at least 80 % of those that have reported\n"+
 		"GATE       at 2s, release 1 before stable: pass (8 of 8 clusters compliant)\n")
 	r.FailedRequests, r.Deferred, r.Refused, r.Cut = 3, 2, 1, 0
 	require.Contains(t, printed(), "last release; 3 failed requests, 2 deferred, 1 refused\n")

@@ -19,8 +19,10 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
 )
 
@@ -230,7 +232,7 @@ func TestWholeLayoutsPublish(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, os.WriteFile(types, []byte(strings.ReplaceAll(string(text), "  annotations:\n", "  annotations:\n    wherry.dev/delivery: "+delivery+"\n")), 0o600))
 				mirrors := map[string]string{layoutRepo: repo}
-				built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "edge", Mirrors: mirrors}, platform.Options{ToSign: true, Pin: &sources.Options{Mirrors: mirrors}})
+				built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "edge", Mirrors: mirrors, Sandbox: child.Self(sandbox.Name)}, platform.Options{ToSign: true, Pin: &sources.Options{Mirrors: mirrors}})
 				require.NoError(t, err)
 				made := map[string]string{}
 				for _, ct := range built.Result.ClusterTypes {
