@@ -286,7 +286,9 @@ func TestAChartOfARepositoryIsEmbedded(t *testing.T) {
 		}
 	}
 	require.NoError(t, Write(dir, result.Files))
-	built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "edge"}, platform.Options{ToSign: true, Pin: &sources.Options{}})
+	reached := "apiVersion: wherry.dev/v1alpha1\nkind: Platform\nmetadata: {name: p}\nspec: {sources: {allowPrivate: ['127.0.0.1']}}\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "edge", "platform.yaml"), []byte(reached), 0o600))
+	built, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "edge", Sandbox: child.Self(sandbox.Name)}, platform.Options{ToSign: true, Pin: &sources.Options{}})
 	require.NoError(t, err)
 	for _, ct := range built.Result.ClusterTypes {
 		require.Empty(t, ct.Failures)
