@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test scripts digests lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check clean
+.PHONY: help build test scripts digests lint lint-others vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -90,15 +90,19 @@ digests: ## digests of what a program makes of all examples, cases and scripts; 
 	@$(GO) test ./cmd/wherry -count=1 -run '^(TestDigests|TestScripts)$$' -args -program $(abspath $(or $(PROGRAM),$(DIGESTS)/wherry)) -digests $(CURDIR)/$(DIGESTS).txt >&2
 	@cat $(DIGESTS).txt
 
-lint: ## go vet, also for macOS and Windows, staticcheck, gofumpt, actionlint
+lint: ## go vet, of what differs also for macOS and Windows, staticcheck, gofumpt, actionlint
 	$(GO) vet ./...
-	GOOS=darwin $(GO) vet ./cmd/wherry
-	GOOS=windows $(GO) vet ./cmd/wherry
+	GOOS=darwin $(GO) vet ./bundle/child
+	GOOS=windows $(GO) vet ./bundle/child
 	$(GO) vet -tags e2e,pods,zarf ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
 	$(TOOL) staticcheck -tags e2e,pods,zarf ./...
 	$(TOOL) actionlint examples/ci/github/*.yml
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
+
+lint-others: ## vet wherry for macOS and Windows, which compiles all that it links once for each
+	GOOS=darwin $(GO) vet ./cmd/wherry
+	GOOS=windows $(GO) vet ./cmd/wherry
 
 vuln: ## known vulnerabilities in what wherry links; says so where their database cannot be reached
 	@out=$$($(TOOL) govulncheck -db $(VULNDB) ./... 2>&1); code=$$?; echo "$$out"; \

@@ -152,7 +152,7 @@ func TestAnAPIServerAgreesWithTheChecksOfItsKinds(t *testing.T) {
 		if err := server.Create(t.Context(), u.DeepCopy(), client.DryRunAll); apierrors.IsBadRequest(err) {
 			return err
 		}
-		return server.Patch(t.Context(), u, client.Apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("wherry")) //nolint:staticcheck // of any kind
+		return server.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.DryRunAll, client.ForceOwnership, client.FieldOwner("wherry"))
 	}
 	objects, err := manifests.Parse("objects.yaml", []byte(builtinObjects))
 	require.NoError(t, err)
