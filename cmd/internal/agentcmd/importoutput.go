@@ -152,7 +152,7 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 	}
 	var bad []intake.Stream
 	for _, s := range summarize(imported{result: r}).Streams {
-		if !s.Own && !s.Outcome.Good() && s.Outcome != intake.Foreign {
+		if !s.Own && !s.Outcome.Good() && s.Outcome != intake.Foreign && s.Outcome != intake.Older {
 			bad = append(bad, s)
 		}
 	}

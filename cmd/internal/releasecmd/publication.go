@@ -59,6 +59,7 @@ type Publication struct {
 func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
 	p.Options.OCI = p.Registry.Options()
 	p.Fleet.Default(p.Source.Settings())
+	p.Source.Named = p.To.String()
 	built, err := p.Source.Render(cmd, p.Place, p.To.Dir, platform.Options{
 		Pack: true, ToSign: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
 	})
