@@ -1,6 +1,7 @@
 package airgap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,6 +115,7 @@ func (c *checking) conclude(r *Reader) {
 	neededBy := map[digest.Digest]map[string]bool{}
 	for _, root := range r.Index().Manifests {
 		name := root.Annotations[ocispec.AnnotationRefName]
+		blobs := map[digest.Digest]bool{} // of which nothing is read: what a layer holds may look like a manifest
 		for queue := []digest.Digest{root.Digest}; len(queue) > 0; queue = queue[1:] {
 			d := queue[0]
 			if neededBy[d][name] || leftOut[d] && !c.here[d] {
@@ -126,10 +128,13 @@ func (c *checking) conclude(r *Reader) {
 			if !c.here[d] {
 				c.faults[d] = "it is missing"
 			}
+			if blobs[d] {
+				continue
+			}
 			m := c.names[d]
 			for _, b := range m.blobs() {
 				if b != "" {
-					queue = append(queue, b)
+					blobs[b], queue = true, append(queue, b)
 				}
 			}
 			found := false
@@ -147,9 +152,6 @@ func (c *checking) conclude(r *Reader) {
 		c.Faults = append(c.Faults, Fault{d, text, slices.Sorted(maps.Keys(neededBy[d]))})
 	}
 	slices.SortFunc(c.Faults, func(a, b Fault) int {
-		if n := slices.Compare(a.NeededBy, b.NeededBy); n != 0 {
-			return n
-		}
-		return slices.Compare([]string{a.Digest.String()}, []string{b.Digest.String()})
+		return cmp.Or(slices.Compare(a.NeededBy, b.NeededBy), cmp.Compare(a.Digest, b.Digest))
 	})
 }
