@@ -125,7 +125,7 @@ func mediumFailure(err error, paths []string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+paths[0]+")")
 	case errors.Is(err, airgap.ErrFormat):
-		return cli.Fail(cli.No, err, "")
+		return cli.Fail(cli.No, err, `give a package that "wherry airgap export" wrote, or copy it again`)
 	}
 	return cli.Fail(cli.Failed, err, "")
 }
