@@ -68,11 +68,8 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 		return l.copy(ctx, from, blob)
 	}
 	unlock, err := l.lockParts(ctx)
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
 	if err != nil {
-		return onDisk(err)
+		return err
 	}
 	defer unlock()
 	err = l.withRoot(func(root *os.Root) error {

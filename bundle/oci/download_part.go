@@ -151,10 +151,10 @@ func (d *download) finish() error {
 	return nil
 }
 
-// lockParts creates the layout if there is none, and takes the lock on its parts.
+// lockParts creates the layout if there is none, and takes the lock on its parts. The error is a *DiskError, or ctx's.
 func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o777); err != nil {
-		return nil, err
+		return nil, onDisk(err)
 	}
 	err = l.withRoot(func(root *os.Root) error {
 		if err := l.create(root); err != nil {
@@ -163,7 +163,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 		return makeDir(root, l.partsDir())
 	})
 	if err != nil {
-		return nil, err
+		return nil, onDisk(err)
 	}
 	type turn struct {
 		unlock func()
@@ -176,7 +176,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	}()
 	select {
 	case t := <-turns:
-		return t.unlock, t.err
+		return t.unlock, onDisk(t.err)
 	case <-ctx.Done():
 		go func() { // release the lock once it was taken
 			if t := <-turns; t.err == nil {
@@ -192,7 +192,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
 	unlock, err := l.lockParts(ctx)
 	if err != nil {
-		return onDisk(err)
+		return err
 	}
 	defer unlock()
 	return onDisk(l.withRoot(func(root *os.Root) error {
