@@ -189,7 +189,11 @@ func (l *digestList) complete(prefix string) {
 func (l *digestList) check(t *testing.T) {
 	for _, prefix := range l.whole {
 		for _, name := range l.prefixes(prefix) {
-			if l.found[name] == nil {
+			switch {
+			case l.found[name] != nil:
+			case os.Getenv("WHERRY_CASES") == "": // a part of a script needs it; TestDigests fails where they are required
+				t.Logf("left out, since WHERRY_CASES is not set: %s", name)
+			default:
 				l.found[name] = []string{}
 			}
 		}
