@@ -48,7 +48,12 @@ func New() (*Folder, error) {
 			_ = f.Close()
 			continue
 		}
-		if err := os.Mkdir(f.Path, 0o700); err != nil {
+		err = os.Mkdir(f.Path, 0o700)
+		if errors.Is(err, os.ErrNotExist) { // a sweep had it before the lock was ours, and has ended since
+			_ = f.Close()
+			continue
+		}
+		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
 		return f, nil

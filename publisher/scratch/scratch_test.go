@@ -4,6 +4,7 @@ package scratch
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 const childVariable = "WHERRY_SCRATCH_TEST_CHILD"
@@ -29,6 +31,27 @@ func TestMain(m *testing.M) {
 	}
 	os.Stdout.WriteString(f.Path + "\n")
 	_, _ = os.Stdin.Read(make([]byte, 1)) // until it is killed
+}
+
+// Whoever makes a folder while others sweep gets one that stays: a sweep may meet it before it is locked.
+func TestASweepOfThisMomentCostsNobodyItsFolder(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	var makers errgroup.Group
+	for range 8 {
+		makers.Go(func() error {
+			for range 200 {
+				f, err := New()
+				if err != nil {
+					return err
+				}
+				if err := errors.Join(os.WriteFile(filepath.Join(f.Path, "x"), nil, 0o600), f.Close()); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	require.NoError(t, makers.Wait())
 }
 
 // What a killed process leaves goes with the next folder that anybody makes, and what a living one has stays.
