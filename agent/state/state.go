@@ -127,6 +127,9 @@ func open(dir string, opts *bbolt.Options, buckets []string) (d *DB, err error) 
 
 // readAll touches every key and value.
 func readAll(tx *bbolt.Tx) error {
+	if err := checkPages(tx); err != nil {
+		return err
+	}
 	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 		return b.ForEach(func(k, v []byte) error {
 			_, err := io.Discard.Write(append(bytes.Clone(k), v...))
