@@ -136,7 +136,8 @@ func ids(t *testing.T, d *postgres.DB) (all []string) {
 func TestADatabaseThatMayNotBeWritten(t *testing.T) {
 	url := pgtest.URL(t)
 	d := open(t, url)
-	name := url[strings.LastIndex(url, "/t")+1 : strings.Index(url, "?")]
+	path, _, _ := strings.Cut(url, "?")
+	name := path[strings.LastIndex(path, "/")+1:]
 	pgtest.Exec(t, url, fmt.Sprintf("ALTER DATABASE %s SET default_transaction_read_only = on", name))
 	require.NoError(t, d.Close())
 	// A database that exists can be opened, and read.
