@@ -10,13 +10,13 @@ import (
 
 // The format of bbolt's pages, all numbers in the machine's byte order: a header of id (8 bytes), flags (2), count (2) and overflow
 // (4), and as many elements of 16 bytes. That of a branch page is pos (4), size of the key (4) and page (8); that of a leaf page is
-// flags (4), pos (4), size of the key (4) and size of the value (4). A value that is a bucket begins with its root page (8), which
-// is 0 if the bucket lies within the value, without buckets in it.
+// flags (4), pos (4), size of the key (4) and size of the value (4). A value that is a bucket begins with its root page (8) and a
+// number (8). A root of 0 is a leaf page that follows in the value, and has no buckets.
 const (
-	pageHeader, pageElement = 16, 16
-	branchPage, leafPage    = 1, 2
-	bucketElement           = 1
-	firstPage               = 2 // those before are the two that say where the root is
+	pageHeader, pageElement, bucketHeader = 16, 16, 16
+	branchPage, leafPage                  = 1, 2
+	bucketElement                         = 1
+	firstPage                             = 2 // those before are the two that say where the root is
 )
 
 // pageTree is the tree of the pages of a state file.
@@ -79,10 +79,13 @@ func (t *pageTree) walk(id uint64) error {
 			if binary.NativeEndian.Uint32(element)&bucketElement == 0 {
 				continue
 			}
-			if value+8 > len(data) {
+			if value+bucketHeader+pageHeader > len(data) {
 				return fmt.Errorf("page %d: element %d is not on it", id, i)
 			}
 			if child = binary.NativeEndian.Uint64(data[value:]); child == 0 {
+				if binary.NativeEndian.Uint16(data[value+bucketHeader+8:]) != leafPage {
+					return fmt.Errorf("page %d: element %d is no bucket", id, i)
+				}
 				continue
 			}
 		default:

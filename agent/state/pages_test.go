@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
 
 // A page that names a wrong one is damage, and no end of memory: bbolt would go round in a circle.
@@ -62,4 +65,45 @@ func TestPagesThatLeadBackAreDamage(t *testing.T) {
 	db, err = Open(dir, "many")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
+}
+
+// Whatever a disk has made of it, opening a file comes to an end.
+func TestADamagedFileIsOpenedOrRefused(t *testing.T) {
+	dir := t.TempDir()
+	db, err := Open(dir, "many", "small", "empty")
+	require.NoError(t, err)
+	require.NoError(t, db.Init(CheckSchema, func(*bbolt.Tx) error { return nil }))
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		for i := range 200 {
+			if err := tx.Bucket([]byte("many")).Put(fmt.Appendf(nil, "key %d", i), make([]byte, 100)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket([]byte("small")).Put([]byte("key"), []byte("value"))
+	}))
+	require.NoError(t, db.Close())
+	path := filepath.Join(dir, File)
+	whole, err := os.ReadFile(path)
+	require.NoError(t, err)
+	used := bytes.LastIndexFunc(whole, func(r rune) bool { return r != 0 })
+
+	random := rand.New(rand.NewPCG(7, 0))
+	refused := 0
+	for n := range 8000 / sweeptest.Every(19) {
+		damaged := bytes.Clone(whole)
+		at := random.IntN(used) &^ 1
+		for i := range damaged[at:min(at+2<<random.IntN(9), used)] {
+			damaged[at+i] = []byte{0, 1, 2, 16, 255, byte(random.IntN(256))}[(n+i*(n%2))%6]
+		}
+		require.NoError(t, os.Remove(path))
+		require.NoError(t, os.WriteFile(path, damaged, 0o600))
+		db, err := Open(dir, "many", "small", "empty")
+		if err != nil {
+			require.ErrorIs(t, err, ErrDamaged)
+			refused++
+			continue
+		}
+		require.NoError(t, db.Close())
+	}
+	require.Positive(t, refused)
 }
