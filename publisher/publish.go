@@ -253,10 +253,8 @@ func checkOptions(opts PublishOptions, result *scheduler.Result) error {
 			return usage.Errorf("a check is empty, which would agree to everything")
 		}
 	}
-	for _, name := range opts.CheckEnv {
-		if err := checks.CheckName(name); err != nil {
-			return usage.Errorf("--check-env: %v", err)
-		}
+	if err := checks.CheckNames(opts.CheckEnv); err != nil {
+		return usage.Errorf("--check-env: %v", err)
 	}
 	return nil
 }

@@ -158,7 +158,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"decisions": {"gate", "keys", "releases", "trust"},
 			"gate":      nil,
 
-			"gate/check": {"gate", "program"},
+			"gate/check": {"checks", "gate", "program"},
 
 			"follow": {"egress", "gitrepo"},
 

@@ -206,10 +206,12 @@ func Environment(keep []string) []string {
 // ownSecret finds the variables of wherry that hold secrets.
 var ownSecret = lazyregexp.New(`^WHERRY_.*(TOKEN|PASSWORD|PIN|DATABASE)$`)
 
-// CheckName returns an error unless name can be that of a variable to keep.
-func CheckName(name string) error {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return fmt.Errorf("expected the name of an environment variable, got %q", strings.SplitN(name, "=", 2)[0])
+// CheckNames returns an error unless names can be those of variables to keep.
+func CheckNames(names []string) error {
+	for _, name := range names {
+		if name == "" || strings.ContainsAny(name, "=\x00") {
+			return fmt.Errorf("expected the name of an environment variable, got %q", strings.SplitN(name, "=", 2)[0])
+		}
 	}
 	return nil
 }

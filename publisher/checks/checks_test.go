@@ -24,7 +24,7 @@ func TestACheckGetsNoneOfOurTokens(t *testing.T) {
 	require.Contains(t, out.String(), "check: WHERRY_PLATFORM=p\n")
 	require.Contains(t, out.String(), "check: WHERRY_HUB_TOKEN=secret-WHERRY_HUB_TOKEN\n")
 	require.Equal(t, 1, strings.Count(out.String(), "secret-"))
-	require.Error(t, CheckName("A=b"))
+	require.Error(t, CheckNames([]string{"A=b"}))
 }
 
 func TestLinesHaveAPrefix(t *testing.T) {

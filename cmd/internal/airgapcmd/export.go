@@ -174,6 +174,9 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 	if info, err := os.Stat(x.path); err == nil && info.IsDir() {
 		return r, cli.Fail(cli.Usage, fmt.Errorf("--output: %s is a folder", x.path), fmt.Sprintf("-o %s writes the package into it", filepath.Join(x.path, "site.tar")))
 	}
+	if err := checks.CheckNames(x.checkEnv); err != nil {
+		return r, cli.Usagef("--check-env: %w", err)
+	}
 	if x.format != "" && x.format != "table" && x.format != "json" && x.format != "yaml" {
 		return r, cli.Usagef("--format: must be table, json or yaml")
 	}

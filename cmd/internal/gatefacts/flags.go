@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub/client"
+	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
@@ -33,10 +34,11 @@ type Flags struct {
 	to            string
 	reports       []string
 	allowCommands bool
+	checkEnv      []string
 	memory        cohort.Memory
 }
 
-// AddTo adds --environment, --base, --mirror, --timeout, --to, the flags of registries and hubs, --reports and --allow-commands.
+// AddTo adds --environment, --base, --mirror, --timeout, --to, the flags of registries and hubs, --reports, --allow-commands and --check-env.
 func (f *Flags) AddTo(cmd *cobra.Command) {
 	f.Source.AddEnvironment(cmd)
 	f.Source.AddBases(cmd)
@@ -47,13 +49,14 @@ func (f *Flags) AddTo(cmd *cobra.Command) {
 	cli.NotEmpty(cmd, "to")
 }
 
-// AddFacts adds --hub, --tls-ca, --token-file, --reports and --allow-commands alone, for a command that has the others already. It
-// gives Fleet the hub of the settings.
+// AddFacts adds --hub, --tls-ca, --token-file, --reports, --allow-commands and --check-env alone, for a command that has the others
+// already. It gives Fleet the hub of the settings.
 func (f *Flags) AddFacts(cmd *cobra.Command) {
 	f.Fleet.AddSending(cmd, "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry")
 	cmd.Flags().StringArrayVar(&f.reports, "reports", nil, "without a hub: count the reports in this `FILE` too, which came on a medium; may be repeated")
 	cmd.Flags().BoolVar(&f.allowCommands, "allow-commands", false, "run the command of the policy's external check on this machine")
-	cli.Rare(cmd, "reports", "allow-commands", "tls-ca", "token-file")
+	cmd.Flags().StringArrayVar(&f.checkEnv, "check-env", nil, "with --allow-commands: give the command this environment `VARIABLE` too, which holds a secret; may be repeated")
+	cli.Rare(cmd, "reports", "allow-commands", "check-env", "tls-ca", "token-file")
 }
 
 // AddTrust adds --release-key and --trust.
@@ -113,7 +116,13 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 
 // Complete adds to facts what the flags of AddFacts say, for a command that has made the others itself.
 func (f *Flags) Complete(cmd *cobra.Command, facts *Facts) error {
-	facts.Check, facts.Memory = check.Options{AllowCommands: f.allowCommands}, &f.memory
+	if len(f.checkEnv) > 0 && !f.allowCommands {
+		return cli.Usagef("--check-env is for the command of a check, which runs with --allow-commands alone")
+	}
+	if err := checks.CheckNames(f.checkEnv); err != nil {
+		return cli.Usagef("--check-env: %w", err)
+	}
+	facts.Check, facts.Memory = check.Options{AllowCommands: f.allowCommands, Env: f.checkEnv}, &f.memory
 	for _, file := range f.reports {
 		envelopes, err := airgap.ReadReports(file)
 		if err != nil {

@@ -50,7 +50,7 @@ func (l *looking) open(cmd *cobra.Command, args []string) (instead fleet.Answers
 			return nil, "", cli.Usagef("--%s asks a hub, which knows what is published: leave it out, or PLATFORM and --to, --release-key, --trust, --base and --reports", name)
 		}
 	}
-	for _, name := range []string{"cluster-type", "allow-commands"} {
+	for _, name := range []string{"cluster-type", "allow-commands", "check-env"} {
 		if cmd.Flags().Changed(name) {
 			return nil, "", cli.Usagef("--%s is about the rings of an environment: leave out --workload and --version", name)
 		}

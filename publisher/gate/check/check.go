@@ -22,6 +22,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/program"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -51,6 +52,8 @@ type Options struct {
 	AllowCommands bool
 	// Dir is the folder in which a command runs; empty is the current one.
 	Dir string
+	// Env names variables with secrets that a command gets all the same; see [checks.Environment].
+	Env []string
 	// HTTP is nil for http.DefaultTransport.
 	HTTP http.RoundTripper
 }
@@ -85,7 +88,7 @@ func Run(ctx context.Context, c promotion.Check, q Question, o Options, now time
 func command(ctx context.Context, text string, body []byte, o Options) (gate.Result, string) {
 	out := &program.HeadWriter{Limit: maxOutput}
 	cmd := exec.Command("sh", "-c", text)
-	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Dir, bytes.NewReader(body), out, out
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = o.Dir, checks.Environment(o.Env), bytes.NewReader(body), out, out
 	err := program.Run(ctx, cmd)
 	said := firstLine(out.Bytes())
 	var exit *exec.ExitError

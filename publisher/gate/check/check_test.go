@@ -70,6 +70,27 @@ func TestACommandReadsTheQuestionInItsFolder(t *testing.T) {
 	require.Contains(t, string(data), `"platform":"coffee"`)
 }
 
+// It is text of a repository, and runs where the promoter has its logins.
+func TestACommandOfAGateGetsNoneOfOurTokens(t *testing.T) {
+	for _, name := range []string{"WHERRY_HUB_TOKEN", "WHERRY_FORGE_TOKEN", "GITHUB_TOKEN", "CI_JOB_TOKEN", "DOCKER_AUTH_CONFIG", "COSIGN_PASSWORD"} {
+		t.Setenv(name, "secret")
+	}
+	t.Setenv("SCANNER_TOKEN", "secret of the check")
+	dir := t.TempDir()
+	got, err := check.Run(t.Context(), promotion.Check{Command: "env >env.txt"}, question(), check.Options{AllowCommands: true, Dir: dir, Env: []string{"GITHUB_TOKEN"}}, now)
+	require.NoError(t, err)
+	require.Equal(t, gate.Pass, got.Result, got.Message)
+	env, err := os.ReadFile(filepath.Join(dir, "env.txt"))
+	require.NoError(t, err)
+	var with []string
+	for line := range strings.Lines(string(env)) {
+		if name, _, found := strings.Cut(line, "=secret"); found {
+			with = append(with, name)
+		}
+	}
+	require.ElementsMatch(t, []string{"GITHUB_TOKEN", "SCANNER_TOKEN"}, with)
+}
+
 // A policy is text of a repository: it runs nothing on the machine of whoever asks unless they allow it.
 func TestACommandThatNobodyAllowedDoesNotRun(t *testing.T) {
 	t.Parallel()
