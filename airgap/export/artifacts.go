@@ -217,6 +217,7 @@ type artifact struct {
 // finder asks for artifacts.
 type finder struct {
 	opts    oci.Options
+	own     func(repository string) (oci.Target, error) // opens a repository of an artifact's own registry
 	mirrors []Mirror
 
 	mu   sync.Mutex
@@ -225,7 +226,13 @@ type finder struct {
 }
 
 func newFinder(r Request, _ oci.Store) *finder {
-	f := &finder{opts: r.Registry, mirrors: r.Mirrors, away: map[string]error{}}
+	f := &finder{opts: r.Registry, own: r.Artifact, mirrors: r.Mirrors, away: map[string]error{}}
+	if f.own == nil {
+		f.own = func(repository string) (oci.Target, error) {
+			host, name, _ := strings.Cut(repository, "/")
+			return oci.Location{Host: host}.Repository(name, f.opts)
+		}
+	}
 	if r.From.Host == "" {
 		f.mirrors = append([]Mirror{{At: r.From}}, f.mirrors...)
 	}
@@ -272,7 +279,8 @@ func (f *finder) sources(repository string) (all []source, err error) {
 			return nil, err
 		}
 	}
-	return all, add(oci.Location{Host: host}, name)
+	own, err := f.own(repository)
+	return append(all, source{oci.Location{Host: host}.String(), own}), err
 }
 
 // each calls do with one source after another until it succeeds. A place that does not answer is not asked again.

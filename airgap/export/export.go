@@ -73,8 +73,10 @@ type Request struct {
 	// NextTrip is the time until the next package can arrive: there is a warning for each release whose validity ends before. Zero
 	// warns of those that expire soon; see bundle.Release.Expiry.
 	NextTrip time.Duration
-	// Registry configures the access to all registries.
+	// Registry configures the access to From and the mirrors, and to artifacts' own registries if Artifact is nil.
 	Registry oci.Options
+	// Artifact opens HOST/REPOSITORY of an artifact's own registry, which releases name and no person.
+	Artifact func(repository string) (oci.Target, error)
 }
 
 // DefaultPlatforms are linux/amd64, and Linux on this machine's architecture.

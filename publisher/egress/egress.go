@@ -30,6 +30,8 @@ const (
 	dialTime = 15 * time.Second
 	// idleTime is the time for which an idle connection stays open: an Access ends with its publication.
 	idleTime = 15 * time.Second
+	// maxIdle is the number of idle connections to one host, of those who ask for several things at once.
+	maxIdle = 16
 )
 
 // Access is the access to servers of one publication. It is safe for use by several goroutines.
@@ -38,10 +40,11 @@ type Access struct {
 	own     map[place]bool // hosts with their ports
 	origins map[place]bool // those that may get a login: of https URLs
 	allowed []allowance
+	private bool // all private addresses are allowed
 
-	direct, proxied *http.Transport
-	proxy           func(*http.Request) (*url.URL, error)
-	connecting      func(address string) error // for tests; may be nil
+	connections *http.Transport
+	proxy       func(*http.Request) (*url.URL, error)
+	connecting  func(address string) error // for tests; may be nil
 }
 
 // place is a host in lower case and a port. An empty port stands for the usual ones of git and HTTP.
@@ -61,10 +64,10 @@ func New(places ...string) *Access {
 	if !ok { // a program has replaced it
 		base = &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: dialTime}
 	}
-	a.direct, a.proxied = base.Clone(), base.Clone()
-	a.direct.Proxy, a.direct.DialContext = nil, a.Dial
-	a.direct.IdleConnTimeout, a.proxied.IdleConnTimeout = idleTime, idleTime
-	a.proxied.Proxy = func(r *http.Request) (*url.URL, error) { return a.proxy(r) }
+	a.connections = base.Clone()
+	a.connections.Proxy = func(r *http.Request) (*url.URL, error) { return a.proxy(r) }
+	a.connections.DialContext = a.Dial
+	a.connections.IdleConnTimeout, a.connections.MaxIdleConnsPerHost = idleTime, maxIdle
 	a.Own(places...)
 	return a
 }
@@ -134,6 +137,13 @@ func (a *Access) Allow(entries ...string) {
 	}
 }
 
+// AllowPrivate lets places that are not own have any private address, as for what a registry that a person named redirects to.
+func (a *Access) AllowPrivate() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.private = true
+}
+
 // Owns reports whether text names a server that is own.
 func (a *Access) Owns(text string) bool {
 	p, _ := placeOf(text)
@@ -156,7 +166,7 @@ func (a *Access) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, err
 	}
 	p := place{canonical(host), port}
-	own := a.owns(p)
+	own := a.owns(p) || ctx.Value(toProxy{}) != nil
 	dialer := &net.Dialer{Timeout: dialTime, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		if !own {
 			if err := a.judge(p, address); err != nil {
@@ -171,6 +181,9 @@ func (a *Access) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return dialer.DialContext(ctx, network, addr)
 }
 
+// toProxy is the key of contexts of requests by a proxy, for which connections are made to it.
+type toProxy struct{}
+
 // judge returns an error unless a place that is not own may be reached at address, IP:PORT.
 func (a *Access) judge(p place, address string) error {
 	at, err := netip.ParseAddrPort(address)
@@ -184,7 +197,7 @@ func (a *Access) judge(p place, address string) error {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if slices.ContainsFunc(a.allowed, func(e allowance) bool { return e.holds(p, addr) }) {
+	if a.private && kind == private || slices.ContainsFunc(a.allowed, func(e allowance) bool { return e.holds(p, addr) }) {
 		return nil
 	}
 	return &RefusedError{Host: p.host, Private: kind == private}
@@ -266,11 +279,19 @@ func (t *loginTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Transport returns the transport of all requests, which the Meters of their contexts count. It adds no login, and refuses to send one without TLS to a server that is
-// not own.
-func (a *Access) Transport() http.RoundTripper { return meter.Transport(transport{a}) }
+// Transport returns the transport of all requests, which the Meters of their contexts count. It adds no login, and refuses to send
+// one without TLS to a server that is not own.
+func (a *Access) Transport() http.RoundTripper { return a.guard(a.connections) }
 
-type transport struct{ *Access }
+// guard is Transport for other connections, which Dial makes.
+func (a *Access) guard(connections http.RoundTripper) http.RoundTripper {
+	return meter.Transport(transport{a, connections})
+}
+
+type transport struct {
+	*Access
+	connections http.RoundTripper
+}
 
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	response, err := t.send(req)
@@ -289,11 +310,11 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if proxy == nil {
-		return t.direct.RoundTrip(req)
+	if proxy != nil {
+		if err := t.judgeName(req.URL); err != nil {
+			return nil, err
+		}
+		req = req.WithContext(context.WithValue(req.Context(), toProxy{}, true))
 	}
-	if err := t.judgeName(req.URL); err != nil {
-		return nil, err
-	}
-	return t.proxied.RoundTrip(req)
+	return t.connections.RoundTrip(req)
 }

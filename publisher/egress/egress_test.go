@@ -56,7 +56,7 @@ func (w *world) access() *Access {
 	a := New(w.own.URL + "/org")
 	a.Allow("127.0.0.1")
 	trusted := w.own.Client().Transport.(*http.Transport).TLSClientConfig
-	a.direct.TLSClientConfig = trusted.Clone()
+	a.connections.TLSClientConfig = trusted.Clone()
 	a.proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	a.connecting = func(address string) error {
 		w.mu.Lock()

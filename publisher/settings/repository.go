@@ -197,7 +197,7 @@ func (r *Repository) sharedSettings() (Settings, error) {
 		if err := excluding(shown, k); err != nil {
 			return Settings{}, &Error{Text: err.Error(), Err: err}
 		}
-		return fileSettings(shown, filepath.Join(dir, filepath.FromSlash(path.Dir(file))), r.cwd, k), nil
+		return fileSettings(shown, filepath.Join(dir, filepath.FromSlash(path.Dir(file))), r.cwd, k).reaching(p), nil
 	}
 	if tree, ok := r.defaultTree(); ok {
 		if file, p := findPlatform(tree.FS); p != nil {
@@ -205,10 +205,19 @@ func (r *Repository) sharedSettings() (Settings, error) {
 			shown := r.Clone.DefaultBranch() + ":" + file
 			s := fileSettings(shown, r.Dir, r.cwd, kinds.Settings{SharedSettings: p.Spec.SharedSettings})
 			s.Trust, s.Keys = Value{}, nil // files that are in no folder
-			return s, nil
+			return s.reaching(p), nil
 		}
 	}
 	return Settings{}, nil
+}
+
+// reaching returns s with what p says about the places that may be reached.
+func (s Settings) reaching(p *kinds.Platform) Settings {
+	for _, w := range p.Spec.Workspaces {
+		s.Places = append(s.Places, w.Repositories...)
+	}
+	s.AllowPrivate = p.Spec.Sources.AllowPrivate
+	return s
 }
 
 // defaultTree returns the default branch as it was committed, for a work tree of another branch.

@@ -45,6 +45,9 @@ type Settings struct {
 	// Mirrors maps the beginnings of git URLs to places, Workloads registrations to places.
 	Mirrors, Workloads map[string]Value
 
+	// Places are the repositories and registries of the Platform's workspaces, and AllowPrivate is its spec.sources.allowPrivate.
+	Places, AllowPrivate []string
+
 	// Platform is the repository, nil outside any.
 	Platform *Repository
 }
@@ -91,6 +94,7 @@ func merge(repo *Repository, layers ...Settings) (*Settings, error) {
 		if !all.Trust.Given() && len(all.Keys) == 0 { // one stands for the other
 			all.Trust, all.Keys = l.Trust, l.Keys
 		}
+		all.Places, all.AllowPrivate = append(all.Places, l.Places...), append(all.AllowPrivate, l.AllowPrivate...)
 		if len(all.SignWith) == 0 {
 			all.SignWith = l.SignWith
 		}

@@ -11,11 +11,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"net"
-	"net/http"
 	"net/http/httptrace"
 	"os"
 	"slices"
@@ -29,11 +27,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
@@ -442,62 +437,10 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 
 // repository opens the repository of s in its registry.
 func (r *Resolver) repository(s Source) (oci.Target, error) {
-	host, name, _ := strings.Cut(s.URL, "/")
 	options := r.oci
 	options.PlainHTTP = options.PlainHTTP || s.PlainHTTP
-	if (options.PlainHTTP || loopback.Is(host)) && !r.access.Owns(s.URL) {
-		options.Credential = func(context.Context, string) (auth.Credential, error) { return auth.EmptyCredential, nil }
-	}
-	var err error
-	options.HTTPClient, err = oci.NewHTTPClient(oci.Network{Each: func(http.RoundTripper) http.RoundTripper { return r.access.Transport() }})
-	if err != nil {
-		return nil, err
-	}
-	target, err := oci.Location{Host: host}.Repository(name, options)
-	return explained{target}, err
+	return r.access.Repository(s.URL, options)
 }
-
-// explained is a repository whose errors hold no byte of an answer.
-type explained struct{ oci.Target }
-
-func (e explained) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
-	desc, err := e.Target.Resolve(ctx, reference)
-	return desc, explain(err)
-}
-
-func (e explained) Tags(ctx context.Context) ([]string, error) {
-	tags, err := e.Target.Tags(ctx)
-	return tags, explain(err)
-}
-
-func (e explained) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
-	body, err := e.Target.Fetch(ctx, target)
-	return body, explain(err)
-}
-
-// explain is [egress.Explain] for the answers of registries.
-func explain(err error) error {
-	var answer *errcode.ErrorResponse
-	var withheld *oci.WithheldError
-	switch {
-	case errors.As(err, &withheld):
-		return withheld
-	case errors.As(err, &answer):
-		return &answered{answer.StatusCode, err}
-	}
-	return egress.Explain(err)
-}
-
-// answered is an answer of a registry that is an error.
-type answered struct {
-	status int
-	err    error
-}
-
-func (e *answered) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("the registry answers %d %s", e.status, http.StatusText(e.status)))
-}
-func (e *answered) Unwrap() error { return e.err }
 
 // measure adds up a manifest with its config and layers, or an index with its manifests. A blob that
 // several platforms share counts once.

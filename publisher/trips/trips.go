@@ -37,6 +37,8 @@ type Request struct {
 	Link     impact.Link
 	Now      time.Time
 	Registry oci.Options
+	// Artifact is that of [export.Request].
+	Artifact func(repository string) (oci.Target, error)
 }
 
 // Trips is what media would carry. Its JSON form is an interface.
@@ -320,7 +322,7 @@ func (l *looking) packaged(ctx context.Context, ring string, types []string, has
 		return known, nil
 	}
 	r := export.Request{
-		From: l.From, Environment: l.Environment, ClusterTypes: types, Rings: []string{ring}, SkipUnpinned: true, Registry: l.Registry,
+		From: l.From, Environment: l.Environment, ClusterTypes: types, Rings: []string{ring}, SkipUnpinned: true, Registry: l.Registry, Artifact: l.Artifact,
 		Since: export.Releases("the releases that run", l.Environment, base),
 	}
 	var found size

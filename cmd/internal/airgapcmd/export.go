@@ -27,6 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
@@ -35,6 +36,7 @@ import (
 type exporting struct {
 	environment, from, path, release  string
 	types, rings, platforms, mirrors  []string
+	allowPrivate                      []string
 	artifacts                         string
 	skipUnpinned, dryRun              bool
 	since, site, siteLabel, roster    string
@@ -57,7 +59,8 @@ sets of manifests and Zarf packages. The file is an OCI layout in a tar, and the
 
 Artifacts come from their own registries, by digest; from the location itself if that is a folder; and first from a place
 that --artifact-from names: HOST=LOCATION for one registry, or LOCATION for a place that has them as HOST/REPOSITORY, such
-as an agent's endpoint. An artifact without a digest cannot travel and is refused, with exit code 4; --skip-unpinned leaves
+as an agent's endpoint. At their own registries, private addresses are asked only if the Platform object or --allow-private
+allows them. An artifact without a digest cannot travel and is refused, with exit code 4; --skip-unpinned leaves
 it out.
 
 --since leaves out the blobs of artifacts that the site has already: those in an earlier package (FILE, folder or part), or in
@@ -72,8 +75,8 @@ of contents as JSON on standard input; a failure deletes the file, with exit cod
 A release that has expired is refused with exit code 4, since no agent takes it that does not have it yet. With
 --allow-expired REASON it is written all the same, and REASON with it, which "wherry-agent import" shows.
 
-Exit codes: 0 written, 2 wrong usage, 3 it failed, 4 refused (unsigned, expired, without a digest, or by the check), 130
-interrupted.`,
+Exit codes: 0 written, 2 wrong usage, 3 it failed, 4 refused (unsigned, expired, without a digest, at a private
+address, or by the check), 130 interrupted.`,
 		Example: `  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar
   wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar --since hub --site plant-7 --split fat32
   wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar --dry-run`,
@@ -95,6 +98,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&x.platforms, "image-platform", nil, "take artifacts for this `OS/ARCHITECTURE`; may be given several times (default "+strings.Join(export.DefaultPlatforms(), " and ")+")")
 	f.StringVar(&x.artifacts, "artifacts", string(export.All), "which artifacts travel, `MODE`: all, carried (those of assignments with wherry.dev/carry) or none")
 	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
+	f.StringSliceVar(&x.allowPrivate, "allow-private", nil, "ask registries of artifacts at this private `HOST`, HOST:PORT or network, too; may be given several times (default spec.sources.allowPrivate of the Platform)")
 	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
 	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
 	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone, and carry their cluster types unless --cluster-type names some")
@@ -182,7 +186,7 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 	}
 	r = export.Request{
 		ClusterTypes: x.types, Artifacts: export.Mode(x.artifacts), SkipUnpinned: x.skipUnpinned, ImagePlatforms: x.platforms,
-		Now: cli.Now(), AllowExpired: x.allowPast, Registry: x.registry.Options(),
+		Now: cli.Now(), AllowExpired: x.allowPast,
 	}
 	if r.From, err = flags.Location(s, "from", x.from); err != nil {
 		return r, err
@@ -207,11 +211,11 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 		}
 		r.Rings = append(r.Rings, ring)
 	}
-	return r, x.complete(cmd.Context(), &r)
+	return r, x.complete(cmd.Context(), s, &r)
 }
 
 // complete reads the flags that need more than a look.
-func (x *exporting) complete(ctx context.Context, r *export.Request) (err error) {
+func (x *exporting) complete(ctx context.Context, s *settings.Settings, r *export.Request) (err error) {
 	switch r.Artifacts {
 	case export.All, export.Carried, export.None:
 	default:
@@ -228,6 +232,16 @@ func (x *exporting) complete(ctx context.Context, r *export.Request) (err error)
 			return cli.Usagef("--artifact-from: %w", err)
 		}
 		r.Mirrors = append(r.Mirrors, m)
+	}
+	named := []oci.Location{r.From}
+	for _, m := range r.Mirrors {
+		named = append(named, m.At)
+	}
+	if r.Registry, err = x.registry.Named(named...); err != nil {
+		return err
+	}
+	if r.Artifact, err = x.registry.Artifacts(s, x.allowPrivate, named...); err != nil {
+		return err
 	}
 	if x.nextTrip != "" {
 		if r.NextTrip, err = duration.Parse(x.nextTrip); err != nil {
@@ -408,7 +422,10 @@ func missingFolder(path string) bool {
 
 func artifactFailure(err error, artifact *export.ArtifactError) error {
 	host, _, _ := strings.Cut(artifact.Repository, "/")
+	var refused *egress.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return cli.Fail(cli.Denied, err, fmt.Sprintf("--allow-private %s allows it for this command; --artifact-from %s=LOCATION names another place", refused.Host, host))
 	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
 		return flags.RegistryFailure(err, oci.Location{Host: host})
 	case errors.Is(err, oci.ErrUnauthorized):

@@ -80,9 +80,6 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	if err := c.readTrusted(); err != nil {
 		return err
 	}
-	source, target := c.registry, c.registry
-	source.PlainHTTP, target.PlainHTTP = c.fromHTTP, c.toHTTP
-	c.options.From, c.options.To = source.Options(), target.Options()
 	destination, err := oci.Parse(to)
 	if err == nil && destination.Archive != "" {
 		err = fmt.Errorf("%s: %w", destination, oci.ErrReadOnly)
@@ -116,6 +113,9 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copie
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment it is a LOCATION")
 		}
+		if err := c.reach(source, to); err != nil {
+			return nil, err
+		}
 		return copier.Environment(cmd.Context(), source, c.environment, to, c.options)
 	}
 	ref, err := oci.ParseReference(from)
@@ -128,7 +128,20 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copie
 	if to, err = above(to, ref.Repository); err != nil {
 		return nil, err
 	}
+	if err := c.reach(ref.Location, to); err != nil {
+		return nil, err
+	}
 	return copier.Bundle(cmd.Context(), ref, to, c.options)
+}
+
+// reach sets the options of the access to both registries.
+func (c *copying) reach(from, to oci.Location) (err error) {
+	source, target := c.registry, c.registry
+	source.PlainHTTP, target.PlainHTTP = c.fromHTTP, c.toHTTP
+	if c.options.From, err = source.Named(from); err == nil {
+		c.options.To, err = target.Named(to)
+	}
+	return err
 }
 
 // above returns the location of a TO that names the repository as well, which means the same. One that names

@@ -1,6 +1,7 @@
 package flags
 
 import (
+	"fmt"
 	"os"
 	"strings"
 
@@ -8,6 +9,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/egress"
+	"github.com/wherry-dev/wherry/publisher/settings"
 )
 
 // Registry holds the flags for the access to a registry. The zero value is that of no flags.
@@ -18,6 +21,40 @@ type Registry struct {
 
 // authHostVariable stands in for --auth-host, also in commands that do not have it.
 const authHostVariable = "WHERRY_AUTH_HOST"
+
+// Named returns the flags for package oci, for registries that a person names and no others: what these redirect to may be in a
+// private network, and not on this machine or its link.
+func (f *Registry) Named(locations ...oci.Location) (oci.Options, error) {
+	access := egress.New(placesOf(locations)...)
+	access.AllowPrivate()
+	return access.Registries(f.Options())
+}
+
+// Artifacts returns a function that opens HOST/REPOSITORY of the artifacts that releases name. Their registries are reached as sources
+// of teams are, so locations and what the settings name are reached whatever their address. Allow has further entries of
+// allowPrivate.
+func (f *Registry) Artifacts(s *settings.Settings, allow []string, locations ...oci.Location) (func(repository string) (oci.Target, error), error) {
+	access := egress.New(s.Registry.Text)
+	access.Own(s.Places...)
+	access.Own(placesOf(locations)...)
+	for from, entries := range map[string][]string{"--allow-private": allow, "spec.sources.allowPrivate of the Platform": s.AllowPrivate} {
+		for _, e := range entries {
+			if err := egress.CheckAllowed(e); err != nil {
+				return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: %q: %w", from, e, err), "write HOST, HOST:PORT or a network such as 10.20.0.0/16")
+			}
+			access.Allow(e)
+		}
+	}
+	options := f.Options()
+	return func(repository string) (oci.Target, error) { return access.Repository(repository, options) }, nil
+}
+
+func placesOf(locations []oci.Location) (all []string) {
+	for _, loc := range locations {
+		all = append(all, loc.String())
+	}
+	return all
+}
 
 // AddTo adds --plain-http and --auth-host.
 func (f *Registry) AddTo(cmd *cobra.Command) {

@@ -68,12 +68,18 @@ func (p *planning) runOffline(cmd *cobra.Command, args []string, link impact.Lin
 	if err != nil {
 		return err
 	}
-	r := trips.Request{Label: p.offline.label, Link: link, Now: time.Now(), Registry: p.registry.Options()}
+	r := trips.Request{Label: p.offline.label, Link: link, Now: time.Now()}
 	clusters, s, err := p.roster(cmd, args, s)
 	if err != nil {
 		return err
 	}
 	if r.From, err = flags.Location(s, "to", p.to); err != nil {
+		return err
+	}
+	if r.Registry, err = p.registry.Named(r.From); err != nil {
+		return err
+	}
+	if r.Artifact, err = p.registry.Artifacts(s, nil, r.From); err != nil {
 		return err
 	}
 	if r.Environment, err = flags.Environment(cmd, s, p.source.Environment); err != nil {
