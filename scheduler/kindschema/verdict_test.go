@@ -266,7 +266,8 @@ func onlyStricter(err error) bool {
 	}
 	switch k := violation.ErrorKind.(type) {
 	case *kind.Type:
-		return k.Got == "null" // of a required field
+		scalar := slices.Equal(slices.Sorted(slices.Values(k.Want)), []string{"boolean", "number", "string"})
+		return k.Got == "null" || scalar // of a required field, or of a Scalar, which later checks read
 	case *kind.AdditionalProperties, *kind.FalseSchema:
 		return false
 	default:
