@@ -4,9 +4,10 @@ package examples
 import "embed"
 
 // FS holds every example in a folder of its own. In it are the folders main, workloads/<registration>
-// and one for each environment.
+// and one for each environment. What people make beside them, such as keys, is not in the programs that they build.
 //
-//go:embed all:coffee all:namespaces
+//go:embed coffee/README.md all:coffee/main all:coffee/dev all:coffee/prod all:coffee/workloads
+//go:embed namespaces/README.md namespaces/cluster-role.yaml all:namespaces/main all:namespaces/dev all:namespaces/workloads
 var FS embed.FS
 
 // Demo is the example that `wherry demo` shows.

@@ -26,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 var (
@@ -48,7 +49,7 @@ func TestDigests(t *testing.T) {
 	d := newDigester(t)
 	t.Run("examples", func(t *testing.T) {
 		dir := t.TempDir() // no git, so that no commit of ours is in a release
-		require.NoError(t, os.CopyFS(dir, os.DirFS("../../examples")))
+		require.NoError(t, gittest.CopyKnown(dir, "../../examples"))
 		for name, args := range examplePlatforms {
 			lines, err := d.digests(dir, os.Environ(), strings.Fields(args))
 			require.NoError(t, err)
@@ -98,7 +99,9 @@ func TestEachExampleHasItsDigests(t *testing.T) {
 	for _, args := range examplePlatforms {
 		read = append(read, strings.Fields(args)...)
 	}
-	require.NoError(t, filepath.WalkDir("../../examples", func(path string, e fs.DirEntry, err error) error {
+	dir := t.TempDir()
+	require.NoError(t, gittest.CopyKnown(dir, "../../examples"))
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}
@@ -106,7 +109,7 @@ func TestEachExampleHasItsDigests(t *testing.T) {
 		if err != nil || !bytes.Contains(data, []byte("kind: ClusterType\n")) {
 			return err
 		}
-		path = strings.TrimPrefix(filepath.ToSlash(path), "../../examples/")
+		path = strings.TrimPrefix(filepath.ToSlash(path), filepath.ToSlash(dir)+"/")
 		if !slices.ContainsFunc(read, func(folder string) bool { return strings.HasPrefix(path, folder+"/") }) {
 			t.Errorf("examples/%s is of no platform in examplePlatforms", path)
 		}

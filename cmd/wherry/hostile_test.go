@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 // hostileText would command a terminal and a CI system, and tell its reader lies in lines of its own.
@@ -39,7 +40,8 @@ var everyField = flag.Bool("every-field", false, "put hostile text into one fiel
 // third of the commands are run for it: an error about one file can hide another, so make soak tries all by themselves.
 func TestNoFieldOfAPlatformCommandsATerminal(t *testing.T) {
 	t.Parallel()
-	coffee := filepath.Join("..", "..", "examples", "coffee")
+	coffee := filepath.Join(t.TempDir(), "coffee")
+	require.NoError(t, gittest.CopyKnown(coffee, filepath.Join("..", "..", "examples", "coffee")))
 	rendered := filepath.Join(t.TempDir(), "rendered")
 	source := func(root string) []string {
 		return []string{

@@ -95,7 +95,7 @@ func (p withPrograms) Run() int {
 	}
 	defer os.RemoveAll(programs)
 	// The examples lie in no git repository there, so that no release has a commit of ours.
-	if err := os.CopyFS(filepath.Join(programs, "examples"), os.DirFS("../../examples")); err != nil {
+	if err := gittest.CopyKnown(filepath.Join(programs, "examples"), "../../examples"); err != nil {
 		panic(err)
 	}
 	for _, name := range []string{program, agentProgram} {

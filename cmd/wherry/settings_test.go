@@ -2,14 +2,20 @@ package main
 
 import (
 	"encoding/json"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 // TestANewcomerCompilesEachPackageOnce compares the build settings of README.md's first commands. Go compiles a package again
@@ -28,6 +34,35 @@ func TestANewcomerCompilesEachPackageOnce(t *testing.T) {
 	for path, action := range demo {
 		require.Equal(t, action, tests[path], "%s is compiled twice", path)
 	}
+}
+
+// What the longer example of README.md makes in examples/coffee is in no test's way, in no program and in no commit.
+func TestWhatTheExampleMakesIsIgnored(t *testing.T) {
+	made := regexp.MustCompile(`(?:^| )(?:-o|--directory-root|--state-dir) ([a-z.]+)|oci-layout:([a-z]+)|(cosign\.key|cosign\.pub)`)
+	names := map[string]bool{}
+	for _, command := range commandsOf(t, "README.md") {
+		for _, m := range made.FindAllStringSubmatch(command, -1) {
+			names[m[1]+m[2]+m[3]] = true
+		}
+	}
+	require.Equal(t, []string{"applied", "cosign.key", "cosign.pub", "rendered", "site", "state"}, slices.Sorted(maps.Keys(names)))
+	copied := filepath.Join(t.TempDir(), "top")
+	require.NoError(t, os.CopyFS(filepath.Join(copied, "examples", "coffee"), os.DirFS(filepath.Join("..", "..", "examples", "coffee", "dev"))))
+	require.NoError(t, os.WriteFile(filepath.Join(copied, ".gitignore"), []byte(read(t, ".gitignore")), 0o600))
+	output(t, exec.CommandContext(t.Context(), "git", "init", "-q", copied))
+	for name := range names {
+		folder := filepath.Join(copied, "examples", "coffee", name)
+		require.NoError(t, os.Mkdir(folder, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "a.yaml"), nil, 0o600))
+	}
+	to := t.TempDir()
+	require.NoError(t, gittest.CopyKnown(to, copied))
+	for name := range names {
+		require.NoDirExists(t, filepath.Join(to, "examples", "coffee", name))
+		_, err := examples.FS.Open("coffee/" + name)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+	require.FileExists(t, filepath.Join(to, "examples", "coffee", "base-repo.yaml"))
 }
 
 // What a newcomer enters is made by the Makefile, and so is what .ci/run runs. CONTRIBUTING.md repeats the settings for people
