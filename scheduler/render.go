@@ -153,6 +153,12 @@ type selectedPair struct {
 	targetTerms, typeTerms []string
 }
 
+// CheckErrors returns the mistakes in PlatformChecks, which keep the platform from being rendered, each with its place.
+func (m *Model) CheckErrors() error {
+	_, err := check.Compile(sortedValues(m.objects.Checks), m.environment)
+	return err
+}
+
 func newRenderer(m *Model, opts Options) (*renderer, error) {
 	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*template.Template{}, validator: newValidator(), lastRelease: opts.LastRelease}
 	var err error

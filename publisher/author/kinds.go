@@ -18,8 +18,11 @@ const (
 // words are the names of kinds on the command line.
 var words = map[string]string{
 	"cluster-type": "ClusterType", "policy": "SchedulingPolicy", "registration": "WorkloadRegistration",
-	"config": "ConfigMap", "schema": "ConfigSchema", "rings": "PromotionPolicy",
+	"config": "ConfigMap", "schema": "ConfigSchema", "rings": "PromotionPolicy", "check": "PlatformCheck",
 }
+
+// others are further words for kinds, by which "wherry new" makes objects.
+var others = map[string]string{"promotion": "PromotionPolicy", "base": "BaseRepo", "site-values": "ConfigMap"}
 
 // Word returns the word for a kind on the command line, such as cluster-type.
 func Word(kind string) string {
@@ -50,6 +53,9 @@ func Words() []string {
 
 // Kind returns the kind that a person means: ClusterType for cluster-type, clustertype or ClusterType.
 func Kind(word string) (string, error) {
+	if kind := others[strings.ToLower(word)]; kind != "" {
+		return kind, nil
+	}
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	for _, kind := range append(kinds.Names(), "ConfigMap", Workspace, Ring, Group) {
 		if one := plain(word); one == plain(kind) || one == plain(kind)+"s" || one == plain(Word(kind)) || one == plain(Word(kind))+"s" {

@@ -94,7 +94,7 @@ func (p *Platform) check(ctx context.Context, plan *Plan) error {
 	if err != nil {
 		return err
 	}
-	if added := append(difference(after.load, before.load), difference(after.unread, before.unread)...); len(added) > 0 {
+	if added := slices.Concat(difference(after.load, before.load), difference(after.checks, before.checks), difference(after.unread, before.unread)); len(added) > 0 {
 		var errs []error
 		for _, f := range added {
 			errs = append(errs, finding.Errorf(f.Code, f.Position, f.Hint, "%s", f.Message))
@@ -122,9 +122,9 @@ func difference(after, before []finding.Finding) []finding.Finding {
 	return added
 }
 
-// mistakes are those of a platform: load keeps it from being read, unread are fields and annotations without an effect, and lint
-// holds findings in it.
-type mistakes struct{ load, unread, lint []finding.Finding }
+// mistakes are those of a platform: load keeps it from being read, and checks from being rendered, unread are fields and annotations
+// without an effect, and lint holds findings in it.
+type mistakes struct{ load, checks, unread, lint []finding.Finding }
 
 // unread are the codes of what somebody writes and nothing reads, most probably because of a typo.
 var unread = []string{finding.CodeUnknownField, finding.CodeUnknownAnnotation, finding.CodeAnnotationValue, finding.CodeSelectorField}
@@ -185,7 +185,11 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 				all.unread = append(all.unread, f)
 			}
 		}
-		if e == "" || !ok {
+		if !ok {
+			continue
+		}
+		all.checks = append(all.checks, finding.In(model.CheckErrors())...)
+		if e == "" {
 			continue
 		}
 		report, err := lint.Run(ctx, model, lint.Options{})
@@ -197,7 +201,7 @@ func (p *Platform) mistakes(ctx context.Context, content map[string][]byte) (mis
 				all.unread = append(all.unread, f)
 				continue
 			}
-			if f.Severity() == "error" && f.Code != finding.CodeUnreadSource && f.Code != finding.CodeNoRegistration {
+			if f.Severity() == "error" && !slices.Contains([]string{finding.CodeUnreadSource, finding.CodeNoRegistration, finding.CodeCheck}, f.Code) {
 				all.lint = append(all.lint, f)
 			}
 		}

@@ -196,7 +196,7 @@ func (r Request) object(p *author.Platform, home string) (object, string, error)
 		}
 	case "PlatformCheck":
 		if (o.Expression == "") == (o.Plan == "") {
-			return o, "", wrong(`such as --expression "object.spec.type != 'LoadBalancer'" --kind Service`, "a check needs an --expression about objects, or a --plan about a publication")
+			return o, "", wrong(`such as --expression "object.?spec.?type.orValue('') != 'LoadBalancer'" --kind Service`, "a check needs an --expression about objects, or a --plan about a publication")
 		}
 		if o.Message == "" {
 			o.Message = "refused by " + r.Name

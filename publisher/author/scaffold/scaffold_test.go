@@ -1,15 +1,19 @@
 package scaffold
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/findings"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 func start(t *testing.T, flavour string) string {
@@ -41,6 +45,46 @@ func add(t *testing.T, dir string, r Request) string {
 	require.Empty(t, plan.Warnings)
 	require.NoError(t, plan.Apply())
 	return name
+}
+
+// Whatever the expression is, the file has it as it was given: it is refused with its place, or the platform lints and renders.
+func TestAChecksExpressionIsKeptOrRefused(t *testing.T) {
+	dir := start(t, "empty")
+	add(t, dir, Request{Kind: "Workload", Name: "hello", Environments: []string{"dev"}, Manifests: map[string]string{"image": "registry.example/hello:1.0"}})
+	values := []string{"a: b # c", `\\'`, "{a}", "*a", "|", "%", "- a", "null", "\u2028\ufeff", "{{ .A }}", "\t"}
+	var written []string
+	for i, value := range values {
+		for j, expression := range []string{
+			`object.metadata.name != "` + value + `"`, `"` + value + `" != object.metadata.name &&` + "\n  true ",
+			value + " != object.kind", "size(\"" + value + "\") >",
+		} {
+			p, err := author.Open(t.Context(), dir)
+			require.NoError(t, err)
+			name := fmt.Sprintf("c%d-%d", i, j)
+			plan, file, err := New(t.Context(), p, Request{Kind: "PlatformCheck", Name: name, Expression: expression})
+			if err != nil {
+				require.ErrorContains(t, err, fmt.Sprintf("PlatformCheck %q: ", name), expression)
+				require.NotEmpty(t, finding.In(err))
+				require.NoFileExists(t, filepath.Join(dir, file))
+				continue
+			}
+			require.NotEqual(t, 3, j, "it is no expression: %s", expression)
+			require.Empty(t, plan.Warnings, expression)
+			require.NoError(t, plan.Apply())
+			data, err := os.ReadFile(filepath.Join(dir, file))
+			require.NoError(t, err)
+			var o kinds.PlatformCheck
+			var n yaml.Node
+			require.NoError(t, yaml.Unmarshal(data, &n))
+			require.Empty(t, kinds.Decode(file, n.Content[0], &o, false).Errs)
+			require.Equal(t, expression, o.Spec.Expression.Value)
+			written = append(written, name)
+		}
+	}
+	require.GreaterOrEqual(t, len(written), 2*len(values))
+	requireClean(t, dir)
+	_, err := platform.Build(t.Context(), platform.Source{Platform: dir, Environment: "dev"}, platform.Options{ToSign: true})
+	require.NoError(t, err)
 }
 
 func TestANewPlatformIsClean(t *testing.T) {
