@@ -2,6 +2,8 @@ package gitrepo
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"encoding/base64"
 	"io"
 	"io/fs"
@@ -44,10 +46,12 @@ func reader(t *testing.T, timeout time.Duration, own ...string) *Reader {
 
 func TestAStateIsReadTheSameWayFromEveryKindOfRepository(t *testing.T) {
 	h := newHistory(t)
+	overSSH, known := gittest.ServeSSH(t, h.repo)
+	startSSHAgent(t, known)
 	for kind, url := range map[string]string{
 		"path": h.repo, "file URL": "file://" + h.repo,
 		"server": gittest.Serve(t, gittest.FullServer(h.repo)), "simple server": gittest.Serve(t, gittest.PlainServer(h.repo)),
-		"server that wants multi_ack": gittest.Serve(t, gittest.MultiACKServer(h.repo)),
+		"server that wants multi_ack": gittest.Serve(t, gittest.MultiACKServer(h.repo)), "server that wants multi_ack, over ssh": overSSH,
 	} {
 		for _, test := range []struct {
 			name, branch, commit, want, file, data string
@@ -98,7 +102,7 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and never says a word
 	require.NoError(t, err)
 	defer silent.Close()
-	startSSHAgent(t)
+	startSSHAgent(t, "")
 	for _, url := range []string{"http://", "https://", "ssh://git@"} {
 		_, err := reader(t, 50*time.Millisecond).Tree(t.Context(), Ref{URL: url + silent.Addr().String() + "/x", Branch: "main"})
 		require.EqualError(t, err, "no complete answer within 50ms", url)
@@ -109,9 +113,13 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// startSSHAgent starts the SSH agent that go-git requires before it dials.
-func startSSHAgent(t *testing.T) {
-	dir := gittest.WriteFiles(t, "", map[string]string{"known_hosts": ""})
+// startSSHAgent starts the SSH agent that go-git requires before it dials, with a key. Known are lines of known_hosts.
+func startSSHAgent(t *testing.T, known string) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	keys := agent.NewKeyring()
+	require.NoError(t, keys.Add(agent.AddedKey{PrivateKey: key}))
+	dir := gittest.WriteFiles(t, "", map[string]string{"known_hosts": known + "\n"})
 	socket, err := net.Listen("unix", filepath.Join(dir, "agent"))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = socket.Close() })
@@ -121,7 +129,7 @@ func startSSHAgent(t *testing.T) {
 			if err != nil {
 				return
 			}
-			go func() { _ = agent.ServeAgent(agent.NewKeyring(), conn) }()
+			go func() { _ = agent.ServeAgent(keys, conn) }()
 		}
 	}()
 	t.Setenv("SSH_AUTH_SOCK", filepath.Join(dir, "agent"))
@@ -215,7 +223,7 @@ func TestServersOfThisMachineAreNotForOthers(t *testing.T) {
 	url := gittest.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	g := NewReader(time.Minute, nil, nil)
 	defer g.Close()
-	startSSHAgent(t)
+	startSSHAgent(t, "")
 	for _, place := range []string{url, strings.Replace(url, "http://", "ssh://git@", 1), strings.Replace(url, "127.0.0.1", "localhost", 1)} {
 		_, err := g.Tree(t.Context(), Ref{URL: place})
 		require.ErrorAs(t, err, new(*egress.RefusedError), place)
