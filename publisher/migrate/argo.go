@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
@@ -39,13 +40,20 @@ type argo struct {
 	options      Options
 	environment  string
 	known        []*argoCluster
+	applications map[string]madeBy // by NAMESPACE/NAME
 	clusterNames namer
 	names        namer
 }
 
+// madeBy is the set that makes an Application.
+type madeBy struct {
+	object string
+	at     place
+}
+
 // fromArgo reads ApplicationSets, the Secrets of clusters, and lists of clusters.
 func fromArgo(r *reader, o Options) (*estate, error) {
-	a := &argo{reader: r, options: o, environment: slug(o.Environment), clusterNames: namer{}, names: namer{}}
+	a := &argo{reader: r, options: o, environment: slug(o.Environment), clusterNames: namer{}, names: namer{}, applications: map[string]madeBy{}}
 	a.engine = engine{"argo", argoTemplate}
 	var sets []document
 	seen := map[string]place{}
@@ -255,8 +263,40 @@ func (a *argo) addSet(d document, object, name string) {
 		a.report.add(Missing, d.at, object, "all", "it generates no Application from this input")
 		return
 	}
+	a.claim(d, object, all)
 	a.addApplications(d, object, name, all, selectors)
 }
+
+// claim reports Applications that other sets make as well: Argo CD has one object of a name, in the namespace of its sets.
+func (a *argo) claim(d document, object string, all []application) {
+	namespace, _ := d.name()
+	shared := map[madeBy][]string{}
+	for _, one := range all {
+		if one.name == "" {
+			continue
+		}
+		key := cmp.Or(namespace, argoNamespace) + "/" + one.name
+		if first, twice := a.applications[key]; twice {
+			shared[first] = append(shared[first], one.name)
+		} else {
+			a.applications[key] = madeBy{object, d.at}
+		}
+	}
+	for first, names := range shared {
+		what := "Application "
+		if len(names) > 1 {
+			what = "Applications "
+		}
+		a.report.add(Missing, d.at, object, what+show.List(names, maxNames), first.object+" at "+first.at.String()+
+			" makes one of that name too: Argo CD keeps one object of a name, of the set that was first, and here both are assigned: rename one of them, or take its Workload out")
+	}
+}
+
+// argoNamespace is where sets without a namespace are usually applied, and maxNames bounds the Applications in a finding.
+const (
+	argoNamespace = "argocd"
+	maxNames      = 5
+)
 
 // addApplications makes a workload of a set, with a target of each different spec.
 func (a *argo) addApplications(d document, object, name string, all []application, selectors []*selector) {

@@ -80,6 +80,36 @@ func TestBundlesInBundlesAndWhatIsIgnored(t *testing.T) {
 	require.Contains(t, result.Report.Findings, Finding{Changed, "tree/fleet.yaml", 1, "GitRepo fleet-default/tree tree", ".fleetignore", "it becomes spec.ignore of Flux's GitRepository"})
 }
 
+// Argo CD has one object of a name: two sets that make it would fight over it, so that the report has it whatever else is the same.
+func TestApplicationsOfEqualNamesInSeveralSets(t *testing.T) {
+	set := func(name, namespace, application string) string {
+		return "---\napiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: " + name + namespace + "}\nspec:\n  generators: [{clusters: {}}]\n" +
+			"  template:\n    metadata: {name: '" + application + "'}\n    spec: {source: {repoURL: 'https://git.example/a', path: " + name + "}, destination: {server: '{{server}}'}}\n"
+	}
+	const clusters = "clusters: [{name: north, server: 'https://north.example'}, {name: south, server: 'https://south.example'}]\n"
+	for name, c := range map[string]struct {
+		sets string
+		want []Finding
+	}{
+		"equal names": {set("a", "", "web-{{name}}") + set("b", ", namespace: argocd", "web-{{name}}"), []Finding{{
+			Missing, "all.yaml", 12, "ApplicationSet argocd/b", "Applications web-north, web-south, web-in-cluster",
+			"ApplicationSet a at all.yaml:3 makes one of that name too: Argo CD keeps one object of a name, of the set that was first, and here both are assigned: rename one of them, or take its Workload out",
+		}}},
+		"other names":       {set("a", "", "a-{{name}}") + set("b", "", "b-{{name}}"), nil},
+		"another namespace": {set("a", "", "web-{{name}}") + set("b", ", namespace: other", "web-{{name}}"), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			result, err := Import(t.Context(), "argocd-applicationset", fstest.MapFS{"all.yaml": {Data: []byte(clusters + c.sets)}}, Options{})
+			require.NoError(t, err)
+			requireClean(t, result)
+			found := slices.DeleteFunc(slices.Clone(result.Report.Findings), func(f Finding) bool { return f.Level != Missing })
+			require.Equal(t, len(c.want), len(found), found)
+			require.ElementsMatch(t, c.want, found)
+			require.Len(t, targetsOf(t, result), 2, "both are imported")
+		})
+	}
+}
+
 func TestOneStarMatchesSlashes(t *testing.T) {
 	result, targets := importReport(t, "argocd-applicationset", "25-appset-greedy-stars", "argocd")
 	require.Len(t, targets, 2)
