@@ -833,7 +833,7 @@ func (f *fleet) manifests(w *workload, at place, repo fleetRepo, folder string, 
 		m["repo"] = chartRepo
 	}
 	if dir != "" {
-		f.report.add(Missing, at, w.object, "kustomize.dir "+dir, "Fleet changes with it what the chart renders: write the patches into templates/flux.yaml (postRenderers)")
+		f.postRender(w, at, files, path.Join(folder, dir), m)
 	}
 	maps.Copy(m, manifests("chart", chart, "version", version, "releaseName", cmp.Or(release, f.release(w, at))))
 	if len(values) > 0 {
@@ -873,7 +873,9 @@ func (f *fleet) chart(w *workload, at place, files fs.FS, known bool, folder, ch
 		return "./" + folder, ""
 	}
 	local, foreign := path.Join(folder, chart), strings.Contains(chart, "://") || strings.Contains(chart, "::")
-	if _, err := fs.Stat(files, path.Join(local, "Chart.yaml")); foreign || known && err != nil {
+	if _, err := fs.Stat(files, path.Join(local, "Chart.yaml")); foreign {
+		f.report.add(Missing, at, w.object, "helm.chart "+chart, "Flux and embedded delivery take no chart by its own URL: write its chart repository, name and version into the Workload's manifests (repo, chart, version), or put the chart into git")
+	} else if known && err != nil {
 		f.report.add(Missing, at, w.object, "helm.chart "+chart, "it is no folder of the repository with a Chart.yaml: write the chart's repository and name into the Workload's manifests (repo, chart, version)")
 	}
 	if foreign {

@@ -97,6 +97,39 @@ var layouts = map[string]layout{
 		rendered: map[string]string{"apps-kustomize-dev": "name: dev-web", "apps-kustomize-prod": "name: prod-web", "namespace-web-main": "\n  name: \"web\"\n"},
 		report:   []string{"changed the namespace"},
 	},
+	"a chart that patches and images change": {
+		system: "fleet", objects: fleetObjects("both"), repo: map[string]string{
+			"both/fleet.yaml":              "namespace: web\nhelm: {chart: ./chart}\nkustomize: {dir: overlays/dev}\n",
+			"both/chart/Chart.yaml":        "apiVersion: v2\nname: web\nversion: 1.0.0\n",
+			"both/chart/templates/cm.yaml": strings.Replace(chartTemplate, "{{ .Values.replicas }}", "1", 1),
+			"both/overlays/dev/kustomization.yaml": "kind: Kustomization\npatches:\n- {path: ../patch.yaml, target: {kind: ConfigMap, name: web}}\n- patch: |-\n    - {op: remove, path: /data/a}\n  target: {kind: ConfigMap}\n" +
+				"patchesStrategicMerge: [more.yaml]\nimages: [{name: web, newTag: '1.10'}]\nresources: []\n",
+			"both/overlays/patch.yaml":    "data: {level: debug}\n",
+			"both/overlays/dev/more.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\ndata: {more: \"1\"}\n",
+		},
+		want: map[string][]string{"north": {"apps-both-main"}, "south": {"apps-both-main"}},
+		rendered: map[string]string{"apps-both-main": `  postRenderers:
+    - kustomize:
+        patches:
+            - target:
+                kind: ConfigMap
+                name: web
+              patch: |
+                data: {level: debug}
+            - target:
+                kind: ConfigMap
+              patch: '- {op: remove, path: /data/a}'
+            - patch: |
+                apiVersion: v1
+                kind: ConfigMap
+                metadata: {name: web}
+                data: {more: "1"}
+        images:
+            - name: web
+              newTag: "1.10"
+`},
+		report: []string{"changed kustomize.dir both/overlays/dev"},
+	},
 	"a chart that a kustomization changes": {
 		system: "fleet", objects: fleetObjects("both"), repo: map[string]string{
 			"both/fleet.yaml":                      "namespace: web\nhelm: {chart: ./chart}\nkustomize: {dir: overlays/dev}\n",
@@ -106,7 +139,7 @@ var layouts = map[string]layout{
 		},
 		want:     map[string][]string{"north": {"apps-both-main"}, "south": {"apps-both-main"}},
 		rendered: map[string]string{"apps-both-main": "kind: HelmRelease"},
-		report:   []string{"missing kustomize.dir overlays/dev"},
+		report:   []string{"missing kustomize.dir both/overlays/dev"},
 	},
 	"objects with overlays": {
 		system: "fleet", objects: fleetObjects("manifests"), repo: map[string]string{
@@ -253,6 +286,21 @@ func TestWholeLayoutsPublish(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A chart by its own URL has no counterpart: the report says what to do, and what is written lints.
+func TestAChartByItsURLIsReported(t *testing.T) {
+	for _, chart := range []string{"https://charts.example/radio-3.1.0.tgz", "git::https://git.example/radio//chart"} {
+		checkout := fstest.MapFS{"radio/fleet.yaml": {Data: []byte("namespace: radio\nhelm: {chart: '" + chart + "'}\n")}}
+		result, err := Import(t.Context(), "fleet", fstest.MapFS{"objects.yaml": {Data: []byte(fleetObjects("radio"))}}, Options{Checkouts: map[string]fs.FS{layoutRepo: checkout}})
+		require.NoError(t, err)
+		require.Equal(t, []Finding{{
+			Missing, "radio/fleet.yaml", 1, "GitRepo edge/apps radio", "helm.chart " + chart,
+			"Flux and embedded delivery take no chart by its own URL: write its chart repository, name and version into the Workload's manifests (repo, chart, version), or put the chart into git",
+		}}, result.Report.Findings)
+		requireClean(t, result)
+		require.Equal(t, chart, targetsOf(t, result)["apps-radio-main"]["chartPath"])
 	}
 }
 

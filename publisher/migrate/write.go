@@ -272,6 +272,10 @@ spec:
   values:
 {{ index .Manifests "values" | indent 4 }}
   {{- end }}
+  {{- if index .Manifests "postRenderers" }}
+  postRenderers:
+{{ index .Manifests "postRenderers" | indent 4 }}
+  {{- end }}
 {{- else if index .Manifests "path" }}
 ---
 apiVersion: kustomize.toolkit.fluxcd.io/v1
