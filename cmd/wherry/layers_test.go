@@ -180,7 +180,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"settings":     {"gitrepo"},
 			"platform":     {"artifacts", "egress", "embed", "gitrepo", "meter", "pack", "sandbox", "sourceignore", "sources"},
 			"embed":        {"artifacts", "embed/chart", "embed/kustomization", "gitrepo", "meter", "sandbox", "sourceignore", "sources"},
-			"sandbox":      {"embed/chart", "embed/kustomization"},
+			"sandbox":      {"embed/chart", "embed/kustomization", "meter"},
 			"pack":         {"artifacts"},
 			"artifacts":    {"gitrepo", "meter", "sources"},
 			"sources":      {"egress", "gitrepo", "meter", "scratch"},

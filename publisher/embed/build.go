@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -66,7 +65,6 @@ type tree struct {
 
 // build returns the content of a request, which it builds once.
 func (r *reader) build(ctx context.Context, q request) (made *built, err error) {
-	ctx = sources.For(ctx, q.registration)
 	err = r.withTree(ctx, q, func(t *tree) error {
 		how, err := methodOf(t, q)
 		if err != nil {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -178,45 +177,41 @@ func reasonOf(err error) scheduler.FailureReason {
 	return scheduler.EmbedFailed
 }
 
-// buildAll builds all contents, each once, and drops those that fail from all. The child of a registration ends with the last
-// of its contents.
+// buildAll builds all contents, each once, and drops those that fail from all.
 func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map[name]error) error {
+	return r.each(ctx, all, failed, func(ctx context.Context, c *content) (err error) {
+		c.built, err = r.build(ctx, c.request)
+		return err
+	})
+}
+
+// each calls do for all contents, for as many at a time as there are processors, and drops those that fail from all. The child of
+// a registration ends with the last of its contents. The error is ctx's.
+func (r *reader) each(ctx context.Context, all map[name]*content, failed map[name]error, do func(context.Context, *content) error) error {
+	q := newQueue(all)
+	var group errgroup.Group
 	var mu sync.Mutex
-	left := map[string]int{} // contents, by registration
-	for _, c := range all {
-		left[c.registration]++
-	}
-	group, inner := errgroup.WithContext(ctx)
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for _, key := range byRegistration(all) {
-		c := all[key]
+	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			made, err := r.build(inner, c.request)
-			mu.Lock()
-			if c.built = made; err != nil {
-				failed[key] = err
+			for key, ok := q.next(); ok && ctx.Err() == nil; key, ok = q.next() {
+				c := all[key]
+				if err := do(sources.For(ctx, c.registration), c); err != nil {
+					mu.Lock()
+					failed[key] = err
+					mu.Unlock()
+				}
+				if q.done(c.registration, r.Sandbox.Meters.Of(c.registration).Used().CPU) {
+					r.sandbox.Release(c.registration)
+				}
 			}
-			left[c.registration]--
-			last := left[c.registration] == 0
-			mu.Unlock()
-			if last {
-				r.sandbox.Release(c.registration)
-			}
-			return inner.Err()
+			return ctx.Err()
 		})
 	}
 	err := group.Wait()
 	for key := range failed {
 		delete(all, key)
 	}
-	return errors.Join(err, ctx.Err())
-}
-
-// byRegistration returns the assignments of all in an order in which those of a registration follow each other.
-func byRegistration(all map[name]*content) []name {
-	return slices.SortedFunc(maps.Keys(all), func(a, b name) int {
-		return cmp.Or(strings.Compare(all[a].registration, all[b].registration), strings.Compare(a.clusterType, b.clusterType), strings.Compare(a.assignment, b.assignment))
-	})
+	return err
 }
 
 // pinImages resolves the images of all contents and writes their digests. Contents whose images are beyond the budget of their

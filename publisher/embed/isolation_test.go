@@ -8,12 +8,14 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -101,15 +103,21 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 			add(name, dir)
 		}
 	}
+	var mu sync.Mutex
+	var begun []string // registrations, as often as one of their contents is begun
 	read := func(opts Options) (*scheduler.ClusterTypeResult, map[string]map[string]string) {
+		begun = nil
 		opts.Own = func(_ context.Context, registration string, do func(fs.FS) error) error {
+			mu.Lock()
+			begun = append(begun, registration)
+			mu.Unlock()
 			return do(teams[registration])
 		}
 		opts.Resolver = sources.NewResolver(sources.Options{})
 		defer opts.Resolver.Close()
 		result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: append([]scheduler.Assignment(nil), assignments...)}}}
 		opts.Sandbox = ownSandbox()
-		opts.Sandbox.Memory, opts.Sandbox.CPU = 96<<20, 500*time.Millisecond
+		opts.Sandbox.Memory, opts.Sandbox.CPU, opts.Sandbox.Meters = 96<<20, 500*time.Millisecond, meter.NewSet(meter.Budget{})
 		content, err := Read(t.Context(), result, opts)
 		require.NoError(t, err)
 		content.AddTo(result)
@@ -145,6 +153,7 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 				ct, got := read(Options{Cache: cache})
 				require.Equal(t, want, got)
 				require.Len(t, ct.Failures, len(worst))
+				require.Equal(t, "evil", begun[len(begun)-1], "the others need not wait for its end")
 				for _, f := range ct.Failures {
 					require.Equal(t, scheduler.EmbedFailed, f.Reason)
 					t.Log(f.Err)

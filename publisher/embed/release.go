@@ -45,7 +45,7 @@ func (w wantedChart) String() string {
 
 // addReleases adds the charts of the HelmReleases among the objects of each content, and finds their images.
 func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed map[name]error) error {
-	wanted := map[name][]wantedChart{}
+	wanted := map[*content][]wantedChart{}
 	named := map[string][]sources.Source{}
 	for key, c := range all {
 		list, err := c.releases()
@@ -65,33 +65,27 @@ func (r *reader) addReleases(ctx context.Context, all map[name]*content, failed 
 		for _, w := range list {
 			named[c.registration] = append(named[c.registration], w.source)
 		}
-		if wanted[key] = list; len(list) == 0 && c.Release {
+		if wanted[c] = list; len(list) == 0 && c.Release {
 			failed[key] = fmt.Errorf("%s: %s is a chart, and no HelmRelease among the rendered files names it", c.origin.Place, c.origin.Reference())
-		}
-	}
-	if len(wanted) == 0 {
-		return nil
-	}
-	if _, err := r.Resolver.All(ctx, uniqueOf(named)); err != nil {
-		return err
-	}
-	last := ""
-	for _, key := range byRegistration(all) {
-		if c := all[key]; len(wanted[key]) > 0 && c.registration != last {
-			r.sandbox.Release(last)
-			last = c.registration
-		}
-		for _, w := range wanted[key] {
-			if err := r.addRelease(sources.For(ctx, all[key].registration), all[key], w); err != nil {
-				failed[key] = fmt.Errorf("%s: %w", w, err)
-				break
-			}
 		}
 	}
 	for key := range failed {
 		delete(all, key)
 	}
-	return ctx.Err()
+	if len(named) == 0 {
+		return nil
+	}
+	if _, err := r.Resolver.All(ctx, uniqueOf(named)); err != nil {
+		return err
+	}
+	return r.each(ctx, all, failed, func(ctx context.Context, c *content) error {
+		for _, w := range wanted[c] {
+			if err := r.addRelease(ctx, c, w); err != nil {
+				return fmt.Errorf("%s: %w", w, err)
+			}
+		}
+		return nil
+	})
 }
 
 // releases lists the HelmReleases among a content's objects.

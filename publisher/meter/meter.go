@@ -1,7 +1,7 @@
-// Package meter counts what is fetched for each registration, and ends it at a budget.
+// Package meter counts what is fetched and rendered for each registration, and ends it at a budget.
 //
 // A [Set] has a Meter for each registration. Begin with [Meter.Start] around everything that is fetched for one, and send the
-// requests by a [Transport], which finds the Meter in their context. What exceeds the budget ends with an error that wraps
+// requests by a [Transport], which finds the Meter in their context. [Meter.CPU] counts processor time. What exceeds the budget ends with an error that wraps
 // [ErrExceeded]; the Meters of other registrations know nothing of it.
 package meter
 
@@ -30,6 +30,8 @@ type Budget struct {
 	Sources, Requests int
 	// Bytes are those of answers, and Disk those of files that are written.
 	Bytes, Disk int64
+	// CPU is the time of processors. Its bound is an argument of [Meter.CPU], and not one of the budget.
+	CPU time.Duration
 }
 
 // defaults are the bounds of a Budget that sets none.
@@ -55,15 +57,19 @@ func NewSet(b Budget) *Set {
 	return &Set{budget: b, byName: map[string]*Meter{}}
 }
 
-// Of returns the Meter of a registration. What is the platform's own, with an empty name, is counted and has no budget.
+// Of returns the Meter of a registration. What is the platform's own, with an empty name, is counted and has no budget. A nil
+// Set has nil Meters.
 func (s *Set) Of(registration string) *Meter {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.byName[registration]
 	if m == nil {
 		m = &Meter{registration: registration, budget: s.budget}
 		if registration == "" {
-			m.budget = Budget{math.MaxInt64, math.MaxInt, math.MaxInt, math.MaxInt64, math.MaxInt64}
+			m.budget = Budget{Time: math.MaxInt64, Sources: math.MaxInt, Requests: math.MaxInt, Bytes: math.MaxInt64, Disk: math.MaxInt64}
 		}
 		s.byName[registration] = m
 	}
@@ -75,10 +81,7 @@ func (s *Set) Used() (all []Used) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(s.byName)) {
-		m := s.byName[name]
-		m.mu.Lock()
-		all = append(all, Used{name, m.used})
-		m.mu.Unlock()
+		all = append(all, Used{name, s.byName[name].Used()})
 	}
 	return all
 }
@@ -121,6 +124,24 @@ func (m *Meter) Start(ctx context.Context) (_ context.Context, end func()) {
 			m.used.Time += time.Since(m.since)
 		}
 	}
+}
+
+// Used returns what has been used; the time of what still runs is not in it.
+func (m *Meter) Used() Budget {
+	if m == nil {
+		return Budget{}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.used
+}
+
+// CPU counts processor time, of which a registration may use allowed. Zero asks whether there is any left.
+func (m *Meter) CPU(used, allowed time.Duration) error {
+	return m.count("of processor time", func(u *Budget) (any, any, bool) {
+		u.CPU += used
+		return u.CPU.Round(time.Millisecond), allowed, u.CPU > allowed && m.registration != ""
+	})
 }
 
 type key struct{}

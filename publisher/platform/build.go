@@ -118,7 +118,7 @@ func (b *Built) complete(ctx context.Context, src Source, opts Options) error {
 	})
 	if src.Log != nil {
 		for _, u := range b.Loaded.meters.Used() {
-			src.Log.Debug("sources fetched", "registration", u.Registration, "sources", u.Sources, "requests", u.Requests, "bytes", u.Bytes, "disk", u.Disk, "time", u.Time)
+			src.Log.Debug("budget used", "registration", u.Registration, "sources", u.Sources, "requests", u.Requests, "bytes", u.Bytes, "disk", u.Disk, "time", u.Time, "cpu", u.CPU)
 		}
 	}
 	return err
@@ -138,7 +138,7 @@ func Embed(ctx context.Context, src Source, loaded *Loaded, result *scheduler.Re
 	own := newOwnSources(src, loaded)
 	defer own.close()
 	limits := loaded.Model.Sandbox()
-	opts.Sandbox = sandbox.Options{Command: src.Sandbox, Memory: limits.Memory, CPU: time.Duration(limits.CPUSeconds) * time.Second, Log: src.Log}
+	opts.Sandbox = sandbox.Options{Command: src.Sandbox, Memory: limits.Memory, CPU: time.Duration(limits.CPUSeconds) * time.Second, Meters: loaded.meters, Log: src.Log}
 	opts.Own, opts.Value, opts.At, opts.Allowed = own.read, explainer.Value, explainer.TargetAt, loaded.Model.CheckSource
 	embedded, err := embed.Read(ctx, result, opts)
 	if err == nil {

@@ -74,6 +74,6 @@ func TestTheLogHasWhatWasFetchedForEachRegistration(t *testing.T) {
 	_, err := Build(t.Context(), src, Options{Pin: &sources.Options{}})
 	require.NoError(t, err)
 	for _, registration := range []string{"roasting", "storefront"} {
-		require.Regexp(t, `msg="sources fetched" registration=`+registration+` sources=0 requests=0 bytes=0 disk=0 time=`, log.String())
+		require.Regexp(t, `msg="budget used" registration=`+registration+` sources=0 requests=0 bytes=0 disk=0 time=\S+ cpu=0s`, log.String())
 	}
 }

@@ -81,9 +81,11 @@ type kustomizationWork struct {
 type outcome struct {
 	// Failed means that the job has failed, with the text Err. Cause is the number of the parent's error that it is because
 	// of, plus one.
-	Failed        bool                  `json:"failed,omitempty"`
-	Err           string                `json:"err,omitempty"`
-	Cause         int                   `json:"cause,omitempty"`
+	Failed bool   `json:"failed,omitempty"`
+	Err    string `json:"err,omitempty"`
+	Cause  int    `json:"cause,omitempty"`
+	// CPU is the processor time of the child so far, in nanoseconds.
+	CPU           int64                 `json:"cpu,omitempty"`
 	Chart         *ChartResult          `json:"chart,omitempty"`
 	Kustomization *kustomization.Result `json:"kustomization,omitempty"`
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os/exec"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 // ErrUnfinished is wrapped if a job has no result, for a reason that may be another one at another time: it exceeded a limit,
@@ -37,6 +39,9 @@ const (
 	DefaultCPU    = 20 * time.Second
 )
 
+// jobsInTotal is how many jobs at their limit a registration has the processor time for, unless the options say otherwise.
+const jobsInTotal = 30
+
 // Options are the settings of a Sandbox. Command is required.
 type Options struct {
 	// Command is the program, with its arguments, that calls [Child]; see [child.Self]. Without one, every job fails.
@@ -45,6 +50,10 @@ type Options struct {
 	// means DefaultMemory and DefaultCPU.
 	Memory int64
 	CPU    time.Duration
+	// Total bounds the processor time of all jobs of a registration, with the start of its processes. Zero means 30 times CPU. Meters
+	// count it; nil ones count nothing, and then there is no such bound.
+	Total  time.Duration
+	Meters *meter.Set
 	// Log may be nil, which is silent.
 	Log *slog.Logger
 
@@ -71,6 +80,9 @@ func New(opts Options) *Sandbox {
 	}
 	if opts.CPU <= 0 {
 		opts.CPU = DefaultCPU
+	}
+	if opts.Total <= 0 {
+		opts.Total = jobsInTotal * opts.CPU
 	}
 	if opts.idle <= 0 {
 		opts.idle = time.Minute
@@ -147,6 +159,9 @@ func (s *Sandbox) do(ctx context.Context, registration string, from Source, ask 
 	}
 	defer func() { at.free <- struct{}{} }()
 	for killed := 0; ; {
+		if err := s.opts.Meters.Of(registration).CPU(0, s.opts.Total); err != nil {
+			return message{}, &limitError{err.Error() + " (divide it, or raise spec.sandbox.cpuSeconds of the Platform)", err}
+		}
 		used := at.process != nil
 		if !used {
 			var err error
@@ -188,7 +203,7 @@ func (s *Sandbox) explain(err error) error {
 	return &limitError{fmt.Sprintf("rendering takes %s: %s (divide it, or raise spec.%s of the Platform)", amount, used, advice), err}
 }
 
-// limitError is the error of a job that exceeds a limit.
+// limitError is the error of a job that exceeds a limit, its own or that of its registration.
 type limitError struct {
 	message string
 	err     error
@@ -205,6 +220,21 @@ type process struct {
 	stdin  io.Closer
 	stderr *bytes.Buffer
 	errs   []error // those of the answers to the job, by number
+
+	meter   *meter.Meter
+	began   time.Time
+	counted time.Duration // by the meter
+}
+
+// count counts the processor time of the process, which it tells itself, on one processor, and which the system knows once it
+// has ended.
+func (p *process) count(told time.Duration) {
+	told = min(told, time.Since(p.began))
+	if state := p.cmd.ProcessState; state != nil {
+		told = state.UserTime() + state.SystemTime()
+	}
+	_ = p.meter.CPU(max(told-p.counted, 0), math.MaxInt64) // the next job asks
+	p.counted = max(told, p.counted)
 }
 
 // maxWords bounds what is kept of a child's stderr, in bytes: a dump of goroutines may follow.
@@ -215,7 +245,7 @@ func (s *Sandbox) start(registration string) (*process, error) {
 		return nil, errors.New("this program starts none")
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{cmd: child.Command(ctx, s.opts.Command, "GOGC=off"), cancel: cancel, stderr: new(bytes.Buffer)}
+	p := &process{cmd: child.Command(ctx, s.opts.Command, "GOGC=off"), cancel: cancel, stderr: new(bytes.Buffer), meter: s.opts.Meters.Of(registration), began: time.Now()}
 	p.cmd.Stderr = &child.Head{W: p.stderr, Left: maxWords}
 	p.cmd.WaitDelay = time.Second
 	stdin, err := p.cmd.StdinPipe()
@@ -230,7 +260,6 @@ func (s *Sandbox) start(registration string) (*process, error) {
 		cancel()
 		return nil, err
 	}
-	began := time.Now()
 	silent := time.AfterFunc(s.opts.idle, cancel)
 	m, err := p.exchange(message{Setup: &setup{s.opts.Memory, int64(s.opts.CPU)}}, func() {})
 	if !silent.Stop() {
@@ -240,7 +269,7 @@ func (s *Sandbox) start(registration string) (*process, error) {
 	if err != nil {
 		return nil, p.verdict(err)
 	}
-	s.opts.Log.Debug("sandbox started", "registration", registration, "confined", strings.Join(m.Ready, ", "), "after", time.Since(began))
+	s.opts.Log.Debug("sandbox started", "registration", registration, "confined", strings.Join(m.Ready, ", "), "after", time.Since(p.began))
 	return p, nil
 }
 
@@ -252,6 +281,7 @@ func (p *process) end() {
 	p.stdin.Close()
 	p.cancel()
 	_ = p.cmd.Wait() // the state says more
+	p.count(0)
 }
 
 var errIdle = errors.New("it did nothing for too long")
@@ -273,6 +303,7 @@ func (p *process) do(ctx context.Context, from Source, ask message, idle time.Du
 		case err != nil:
 			return m, p.verdict(err)
 		case m.Outcome != nil:
+			p.count(time.Duration(m.Outcome.CPU))
 			return m, nil
 		case m.Question == nil:
 			return m, errors.New("it sends what is no question")
@@ -305,6 +336,7 @@ func (p *process) verdict(err error) error {
 	p.stdin.Close()
 	defer time.AfterFunc(endTime, p.cancel).Stop()
 	_ = p.cmd.Wait()
+	p.count(0)
 	if v := child.Verdict(p.cmd.ProcessState, p.stderr.String()); v != nil {
 		return v
 	}

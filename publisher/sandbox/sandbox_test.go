@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
 // TestMain is a child where it is told to be one, also one that does not keep to what is agreed.
@@ -175,6 +176,33 @@ func TestALimitHoldsItsJobAlone(t *testing.T) {
 	require.ErrorIs(t, err, child.ErrMemory)
 	require.Regexp(t, `^rendering takes more than 96 MiB of memory: \d+ MiB in use.* \(divide it, or raise spec\.sandbox\.memory of the Platform\)$`, err.Error())
 	require.Equal(t, before, honest())
+}
+
+// The processor time of all jobs of a registration is bounded, and the platform's own is only counted.
+func TestARegistrationHasABudgetOfProcessorTime(t *testing.T) {
+	meters := meter.NewSet(meter.Budget{})
+	s := open(t, Options{Total: time.Millisecond, Meters: meters})
+	render := func(registration string) error {
+		_, err := s.Chart(t.Context(), registration, chartWith("a: b"), rendered)
+		return err
+	}
+	require.NoError(t, render("evil"), "which takes more")
+	err := render("evil")
+	require.ErrorIs(t, err, ErrUnfinished)
+	require.ErrorIs(t, err, meter.ErrExceeded)
+	require.Regexp(t, `^budget exceeded: registration "evil" uses \d+ms of processor time, and at most 1ms are allowed in one publication \(divide it, or raise spec\.sandbox\.cpuSeconds of the Platform\)$`, err.Error())
+	require.NoError(t, render("good"))
+	require.NoError(t, render(""))
+	require.NoError(t, render(""))
+	told := meters.Of("evil").Used().CPU
+	s.Release("evil")
+	require.GreaterOrEqual(t, meters.Of("evil").Used().CPU, told, "what the system says of a process that has ended")
+
+	cpu := 100 * time.Millisecond
+	s = open(t, Options{CPU: cpu, Meters: meters})
+	_, err = s.Kustomization(t.Context(), "slow", slow(), ".", kustomization.Options{})
+	require.ErrorIs(t, err, child.ErrCPU)
+	require.Greater(t, meters.Of("slow").Used().CPU, cpu, "of a process that its limit has ended")
 }
 
 // hooked calls a function before it reads a file.

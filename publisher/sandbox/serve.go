@@ -53,6 +53,7 @@ func Child(stdin io.Reader, stdout io.Writer) (code int) {
 		result := c.do(m)
 		c.working.Store(false)
 		c.meter.End()
+		result.Outcome.CPU = int64(child.ProcessorTime())
 		if c.conn.send(result) != nil {
 			return 1
 		}

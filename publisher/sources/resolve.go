@@ -179,7 +179,9 @@ func (r *Resolver) all(ctx context.Context, named map[string][]Source, bound fun
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(maxRegistrations)
-	for _, registration := range slices.Sorted(maps.Keys(named)) {
+	for _, registration := range slices.SortedFunc(maps.Keys(named), func(a, b string) int { // who has used much is last
+		return cmp.Or(cmp.Compare(r.meters.Of(a).Used().Time, r.meters.Of(b).Used().Time), strings.Compare(a, b))
+	}) {
 		group.Go(func() error {
 			one := r.allOf(ctx, registration, named[registration], max(leastAtOnce, MaxAtOnce/len(named)), bound)
 			mu.Lock()

@@ -334,7 +334,7 @@ type Platform struct {
 type Sandbox struct {
 	// Memory is the number of bytes that it may take. The default is 536870912.
 	Memory int64 `yaml:"memory"`
-	// CPUSeconds is the processor time that it may take. The default is 20.
+	// CPUSeconds is the processor time that it may take. The default is 20. All of a registration may take 30 times as much.
 	CPUSeconds int64 `yaml:"cpuSeconds"`
 	Line       Line
 }
