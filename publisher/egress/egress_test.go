@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/proxy"
 )
 
 // world is the servers of a test, by their origins, and what they were asked.
@@ -235,14 +236,35 @@ func TestSSHIsJudgedLikeTheRest(t *testing.T) {
 	t.Setenv("ALL_PROXY", "")
 	a := New("git@10.1.2.3:org/base")
 	a.Allow("10.9.0.0/16")
-	usual, err := a.SSHProxy("10.1.2.3", 0)
+	dialer := func(ctx context.Context, host string, port int) proxy.ContextDialer {
+		text, err := a.SSHProxy(ctx, host, port)
+		require.NoError(t, err)
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		d, err := proxy.FromURL(u, proxy.Direct)
+		require.NoError(t, err)
+		return d.(proxy.ContextDialer)
+	}
+	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	require.Empty(t, usual, "the platform's own")
-	guarded, err := a.SSHProxy("git.example", 2222)
+	defer server.Close()
+	dial := func(d proxy.ContextDialer) (net.Conn, error) {
+		return d.DialContext(t.Context(), "tcp", server.Addr().String())
+	}
+	_, err = dial(dialer(t.Context(), "git.example", 2222))
+	require.ErrorAs(t, err, new(*RefusedError), "whatever the settings of ssh make of the name")
+	ctx, cancel := context.WithCancel(t.Context())
+	conn, err := dial(dialer(ctx, "10.1.2.3", 0))
+	require.NoError(t, err, "the platform's own")
+	a.Allow("127.0.0.0/8")
+	_, err = dial(dialer(ctx, "git.example", 2222))
 	require.NoError(t, err)
-	require.Equal(t, "wherry-egress://direct?allow=10.9.0.0%2F16", guarded)
+	cancel()
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, net.ErrClosed, "it closes with the context")
+	a = New()
 	t.Setenv("ALL_PROXY", "socks5://proxy:1080")
-	_, err = a.SSHProxy("127.0.0.1", 0)
+	_, err = a.SSHProxy(t.Context(), "127.0.0.1", 0)
 	require.ErrorAs(t, err, new(*RefusedError))
 }
 

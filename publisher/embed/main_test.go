@@ -1,19 +1,13 @@
 package embed
 
 import (
-	"os"
 	"testing"
 
 	"github.com/wherry-dev/wherry/bundle/child"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
 )
 
-// TestMain is a child of a sandbox where it is told to be one.
-func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == sandbox.Name {
-		os.Exit(sandbox.Child(os.Stdin, os.Stdout))
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { childtest.Main(m, sandbox.Name, sandbox.Child) }
 
 func ownSandbox() sandbox.Options { return sandbox.Options{Command: child.Self(sandbox.Name)} }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os/user"
 	"strings"
 	"sync"
 
@@ -19,6 +20,7 @@ import (
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	gitssh "github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	"github.com/go-git/go-git/v5/storage/filesystem"
+	sshagent "github.com/xanzy/ssh-agent"
 	"golang.org/x/crypto/ssh/knownhosts"
 
 	"github.com/wherry-dev/wherry/publisher/egress"
@@ -33,7 +35,7 @@ const (
 
 // fetch brings the objects of ref into store and returns the commit to read.
 func fetch(ctx context.Context, access *egress.Access, ref Ref, store *filesystem.Storage) (tip plumbing.Hash, err error) {
-	session, err := dial(access, ref.URL)
+	session, err := dial(ctx, access, ref.URL)
 	if err != nil {
 		return tip, err
 	}
@@ -126,19 +128,23 @@ var allowMultiACK = sync.OnceFunc(func() {
 	transport.UnsupportedCapabilities = []capability.Capability{capability.ThinPack}
 })
 
-// dial opens a session. Credentials leave the URL here, so that no message of go-git can repeat them: access sends them.
-func dial(access *egress.Access, repo string) (transport.UploadPackSession, error) {
+// dial opens a session, whose connections close with ctx. Credentials leave the URL here, so that no message of go-git can repeat them: access sends them.
+func dial(ctx context.Context, access *egress.Access, repo string) (transport.UploadPackSession, error) {
 	allowMultiACK()
 	endpoint, err := transport.NewEndpoint(repo)
 	if err != nil {
 		return nil, errNotGitURL
 	}
-	if endpoint.Protocol == "ssh" { // keys come from the ssh agent
+	if endpoint.Protocol == "ssh" {
 		endpoint.Password = ""
-		if endpoint.Proxy.URL, err = access.SSHProxy(endpoint.Host, endpoint.Port); err != nil {
+		login, err := sshLogin(ctx, endpoint.User)
+		if err != nil {
 			return nil, err
 		}
-		return gitssh.DefaultClient.NewUploadPackSession(endpoint, nil)
+		if endpoint.Proxy.URL, err = access.SSHProxy(ctx, endpoint.Host, endpoint.Port); err != nil {
+			return nil, err
+		}
+		return gitssh.DefaultClient.NewUploadPackSession(endpoint, login)
 	}
 	at, err := url.Parse(repo)
 	if err != nil {
@@ -148,6 +154,25 @@ func dial(access *egress.Access, repo string) (transport.UploadPackSession, erro
 	client := access.Client(at)
 	client.Transport = limitedTransport{client.Transport}
 	return githttp.NewClient(client).NewUploadPackSession(endpoint, nil)
+}
+
+// sshLogin returns a login with the keys of the ssh agent, whose connection closes with ctx. An empty name is that of the user.
+func sshLogin(ctx context.Context, name string) (*gitssh.PublicKeysCallback, error) {
+	if name == "" {
+		current, err := user.Current()
+		if err != nil {
+			return nil, err
+		}
+		name = current.Username
+	}
+	agent, conn, err := sshagent.New()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSSHAgent, err)
+	}
+	if conn != nil { // not on Windows
+		context.AfterFunc(ctx, func() { _ = conn.Close() })
+	}
+	return &gitssh.PublicKeysCallback{User: name, Callback: agent.Signers}, nil
 }
 
 // limitedTransport bounds the bodies that go-git reads into memory.
@@ -175,6 +200,8 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // errNotGitURL keeps what it was out of messages: it may hold credentials.
 var errNotGitURL = errors.New("not a git URL")
 
+var errSSHAgent = errors.New("no ssh agent")
+
 // Plain returns the error of a request to a git server in words that hold no byte of its answer; see [egress.Explain].
 func Plain(err error) error {
 	var status *githttp.Err
@@ -200,7 +227,7 @@ func Plain(err error) error {
 	if errors.As(err, &refusal) || err != nil && strings.HasPrefix(err.Error(), "error decoding upload-pack response") {
 		return &plainError{"the server refuses: the commit may not be there, or not for this login", err}
 	}
-	if err != nil && strings.HasPrefix(err.Error(), "error creating SSH agent") {
+	if errors.Is(err, errSSHAgent) {
 		return &plainError{"no ssh agent with keys can be reached: SSH_AUTH_SOCK names its socket", err}
 	}
 	var hostKey *knownhosts.KeyError

@@ -25,7 +25,6 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/wherry-dev/wherry/publisher/egress"
-	"github.com/wherry-dev/wherry/publisher/giveup"
 	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
@@ -104,8 +103,7 @@ func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer,
 	if err != nil {
 		return nil, plumbing.ZeroHash, err
 	}
-	// go-git's handshake over ssh knows no deadline.
-	tip, err := giveup.When(ctx, func() (plumbing.Hash, error) { return fetch(ctx, g.access, ref, store) })
+	tip, err := fetch(ctx, g.access, ref, store)
 	if ctx.Err() != nil {
 		return store, tip, context.Cause(ctx)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/ssh/agent"
 
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
@@ -104,8 +105,17 @@ func TestAServerThatHangsIsGivenUp(t *testing.T) {
 	defer silent.Close()
 	startSSHAgent(t, "")
 	for _, url := range []string{"http://", "https://", "ssh://git@"} {
-		_, err := reader(t, 50*time.Millisecond).Tree(t.Context(), Ref{URL: url + silent.Addr().String() + "/x", Branch: "main"})
+		settled := childtest.Settled(t)
+		g := reader(t, 50*time.Millisecond)
+		_, err := g.Tree(t.Context(), Ref{URL: url + silent.Addr().String() + "/x", Branch: "main"})
 		require.EqualError(t, err, "no complete answer within 50ms", url)
+		_, err = g.Tags(t.Context(), url+silent.Addr().String()+"/x")
+		require.EqualError(t, err, "no complete answer within 50ms", url)
+		_, err = Tips(t.Context(), g.access, url+silent.Addr().String()+"/x", []string{"main"}, 50*time.Millisecond)
+		require.EqualError(t, err, "no complete answer within 50ms", url)
+		if url != "https://" { // a handshake of TLS waits on for 10 seconds, as Go has it
+			settled()
+		}
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -1,15 +1,19 @@
 package gitrepo
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
+	"github.com/go-git/go-git/v5/storage/filesystem"
 
 	"github.com/wherry-dev/wherry/publisher/meter"
 )
@@ -22,24 +26,74 @@ const (
 	maxMetadataBytes = 16 << 20 // of a commit, tag or tree that is read
 )
 
-// receive stores the objects of a pack. The pack is on the disk, and the size of each object known, before any delta is
-// applied.
-func receive(ctx context.Context, store storer.Storer, pack io.Reader) error {
-	file, err := os.CreateTemp("", "wherry-pack-")
+// receive stores a pack in a store that has not been read yet. The pack is on the disk, and the size of each object known, before
+// any delta is applied. It ends with ctx.
+func receive(ctx context.Context, store *filesystem.Storage, pack io.Reader) error {
+	folder := filepath.Join(store.Filesystem().Root(), "objects", "pack")
+	file, err := os.CreateTemp(folder, "received-")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		_ = file.Close()
-		_ = os.Remove(file.Name())
-	}()
-	if err := checkPack(io.TeeReader(pack, meter.Writer(ctx, file))); err != nil {
+	defer os.Remove(file.Name()) // unless it has another name by then
+	defer file.Close()
+	if err := checkPack(io.TeeReader(bound{ctx, pack}, meter.Writer(ctx, file))); err != nil {
 		return err
 	}
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	return packfile.UpdateObjectStorage(store, file)
+	checksum, index, err := indexOf(boundFile{bound{ctx, file}, file})
+	if err != nil {
+		return err
+	}
+	if err := meter.From(ctx).Disk(int64(len(index))); err != nil {
+		return err
+	}
+	name := filepath.Join(folder, "pack-"+checksum.String())
+	if err := os.WriteFile(name+".idx", index, 0o600); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), name+".pack")
+}
+
+// indexOf applies the deltas of a pack and returns its checksum and its index.
+func indexOf(pack io.ReadSeeker) (checksum plumbing.Hash, index []byte, err error) {
+	var objects idxfile.Writer
+	parser, err := packfile.NewParser(packfile.NewScanner(pack), &objects)
+	if err != nil {
+		return checksum, nil, err
+	}
+	if checksum, err = parser.Parse(); err != nil {
+		return checksum, nil, err
+	}
+	made, err := objects.Index()
+	if err != nil {
+		return checksum, nil, err
+	}
+	var data bytes.Buffer
+	_, err = idxfile.NewEncoder(&data).Encode(made)
+	return checksum, data.Bytes(), err
+}
+
+// bound is a reader that ends with a context. Deltas are applied to what is read again, so that they end too.
+type bound struct {
+	ctx context.Context // of the call that reads
+	io.Reader
+}
+
+func (b bound) Read(p []byte) (int, error) {
+	if err := b.ctx.Err(); err != nil {
+		return 0, context.Cause(b.ctx)
+	}
+	return b.Reader.Read(p)
+}
+
+type boundFile struct {
+	bound
+	io.Seeker
 }
 
 // checkPack reads a pack to its end, and returns an error for one beyond the bounds, or with an object that is there twice: all

@@ -3,14 +3,19 @@ package gitrepo
 import (
 	"bytes"
 	"compress/zlib"
+	"context"
 	"crypto/sha1"
 	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 )
 
 // packed is a pack that a test writes by hand.
@@ -157,4 +162,50 @@ func TestALargeTreeIsNotParsed(t *testing.T) {
 	_, err = readCommit(store, plumbing.ComputeHash(plumbing.CommitObject, commit), Ref{})
 	require.ErrorIs(t, err, ErrTooLarge)
 	require.ErrorContains(t, err, "20300000 bytes, at most 16777216 are read")
+}
+
+// looked is a context that ends when it has been asked so many times.
+type looked struct {
+	context.Context
+	left int
+}
+
+func (l *looked) Err() error {
+	if l.left--; l.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// The pack of a server is given up wherever it is, also while deltas are applied, and leaves nothing.
+func TestAPackThatIsReadEndsWithItsContext(t *testing.T) {
+	settled := childtest.Settled(t)
+	p := &packed{}
+	base := bytes.Repeat([]byte("x"), 1000)
+	p.object(plumbing.BlobObject, len(base), nil, base)
+	for i := range 20 {
+		d := delta(len(base), 1000+i)
+		p.object(plumbing.REFDeltaObject, len(d), hashOf(plumbing.BlobObject, base), d)
+	}
+	receiveIn := func(looks int) (left int, err error) {
+		store, err := reader(t, 0).newStore()
+		require.NoError(t, err)
+		ctx := &looked{t.Context(), looks}
+		err = receive(ctx, store, bytes.NewReader(p.bytes()))
+		if err != nil {
+			entries, err := os.ReadDir(filepath.Join(store.Filesystem().Root(), "objects", "pack"))
+			require.NoError(t, err)
+			require.Empty(t, entries)
+		}
+		return ctx.left, err
+	}
+	const many = 100_000
+	left, err := receiveIn(many)
+	require.NoError(t, err)
+	require.Greater(t, many-left, 20, "each delta is read again when it is applied")
+	for looks := range many - left {
+		_, err := receiveIn(looks)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	settled()
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/wherry-dev/wherry/publisher/egress"
-	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
 // Tags lists the names of a repository's tags.
@@ -37,7 +36,7 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("no complete answer within %s", g.timeout))
 	defer cancel()
-	names, err := giveup.When(ctx, func() ([]string, error) { return advertised(ctx, g.access, url) })
+	names, err := advertised(ctx, g.access, url)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -49,7 +48,7 @@ func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 
 // advertised lists the names of a remote repository's references.
 func advertised(ctx context.Context, access *egress.Access, url string) ([]string, error) {
-	session, err := dial(access, url)
+	session, err := dial(ctx, access, url)
 	if err != nil {
 		return nil, err
 	}

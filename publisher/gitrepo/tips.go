@@ -10,7 +10,6 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/wherry-dev/wherry/publisher/egress"
-	"github.com/wherry-dev/wherry/publisher/giveup"
 )
 
 // maxTips bounds the references that [Tips] reads of one repository.
@@ -28,23 +27,18 @@ func Tips(ctx context.Context, access *egress.Access, url string, branches []str
 	if access == nil {
 		access = egress.New()
 	}
-	lookup := func() (map[string]string, error) {
-		tips, err := remoteTips(ctx, access, url, branches)
-		return tips, Plain(err)
-	}
 	if path, ok := localPath(url); ok {
-		lookup = func() (map[string]string, error) { return localTips(withSuffix(path), branches) }
+		return localTips(withSuffix(path), branches)
 	}
-	// go-git's handshake over ssh knows no deadline.
-	tips, err := giveup.When(ctx, lookup)
+	tips, err := remoteTips(ctx, access, url, branches)
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
-	return tips, err
+	return tips, Plain(err)
 }
 
 func remoteTips(ctx context.Context, access *egress.Access, url string, branches []string) (map[string]string, error) {
-	session, err := dial(access, url)
+	session, err := dial(ctx, access, url)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package childtest
+
+func children() int { return 0 }
