@@ -5,8 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
-	"runtime"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -146,7 +150,7 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 				add("evil", trick)
 			}
 			teams["evil"] = filesAt(evil)
-			goroutines := runtime.NumGoroutine()
+			settled := childtest.Settled(t)
 			cache, err := rendercache.Open(t.TempDir(), rendercache.Options{})
 			require.NoError(t, err)
 			for range 2 { // what a limit holds is not cached
@@ -159,9 +163,90 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 					t.Log(f.Err)
 				}
 			}
-			for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
-				require.True(t, time.Now().Before(deadline), "goroutines are left")
-			}
+			settled()
 		})
+	}
+}
+
+// slowHost is a server whose repositories hang, crawl, reset the connection or send without end, as their names say.
+func slowHost(t *testing.T) string {
+	part := []byte(strings.Repeat("# huge\n", 10_000))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		write := func(data []byte, pause time.Duration) {
+			for r.Context().Err() == nil {
+				if _, err := w.Write(data); err != nil {
+					return
+				}
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(pause):
+				}
+			}
+		}
+		switch path := r.URL.Path; {
+		case strings.Contains(path, "hang"):
+			<-r.Context().Done()
+		case strings.Contains(path, "crawl"):
+			write([]byte("#"), 10*time.Millisecond)
+		case strings.Contains(path, "huge"):
+			write(part, 0)
+		default:
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	server.Config.SetKeepAlivesEnabled(false) // an idle connection is nothing that goes on
+	server.Start()
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// After each limit, of whatever a registration brings, no goroutine and no process is left.
+func TestNothingGoesOnAfterALimit(t *testing.T) {
+	host := slowHost(t)
+	r := rand.New(rand.NewPCG(*isolationFirst, 33))
+	manifests := map[string]map[string]string{}
+	files := map[string]string{
+		"a large file/x.yaml":    configMap + "data: {a: '" + strings.Repeat("x", maxFileBytes) + "'}\n",
+		"large once read/x.yaml": configMap + "data: {a: &a '" + strings.Repeat("x", 1<<20) + "'}\nspec: [" + strings.Repeat("*a,", 4_000) + "]\n",
+	}
+	for trick, make := range worst {
+		for name, text := range make(r) {
+			files[trick+"/"+name] = text
+		}
+	}
+	for name := range files {
+		dir, _, _ := strings.Cut(name, "/")
+		manifests[dir] = map[string]string{"path": dir}
+	}
+	for _, kind := range []string{"hang", "crawl", "huge", "reset"} {
+		manifests["git "+kind] = map[string]string{"repo": host + "/" + kind}
+		manifests["chart "+kind] = map[string]string{"repo": host + "/" + kind, "chart": "web", "version": "1.x"}
+		manifests["registry "+kind] = map[string]string{"repo": "oci://" + strings.TrimPrefix(host, "http://") + "/" + kind + ":v1"}
+	}
+	budgets := map[string]meter.Budget{"one source": {}, "time": {Time: 100 * time.Millisecond}, "bytes": {Bytes: 1 << 20}}
+	of := fs.FS(filesAt(files))
+	for _, trick := range slices.Sorted(maps.Keys(manifests)) {
+		for _, budget := range slices.Sorted(maps.Keys(budgets)) {
+			if isOwn := manifests[trick]["path"] != ""; isOwn && budget != "one source" {
+				continue
+			}
+			t.Run(trick+", "+budget, func(t *testing.T) {
+				settled := childtest.Settled(t)
+				meters := meter.NewSet(budgets[budget])
+				resolver := sources.NewResolver(sources.Options{Access: thisMachine(), Timeout: time.Duration(100+r.IntN(100)) * time.Millisecond, Meters: meters})
+				defer settled()
+				defer func() { require.NoError(t, resolver.Close()) }()
+				a := embedded("evil", manifests[trick])
+				a.Registration = "evil"
+				result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: []scheduler.Assignment{a}}}}
+				limits := ownSandbox()
+				limits.Memory, limits.CPU, limits.Meters = int64(64+r.IntN(64))<<20, time.Duration(100+r.IntN(200))*time.Millisecond, meters
+				_, err := Read(t.Context(), result, Options{Resolver: resolver, Sandbox: limits, Own: func(_ context.Context, _ string, do func(fs.FS) error) error { return do(of) }})
+				require.NoError(t, err)
+				require.Len(t, result.ClusterTypes[0].Failures, 1)
+				t.Log(result.ClusterTypes[0].Failures[0].Err)
+			})
+		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/child"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/meter"
@@ -60,13 +60,11 @@ func open(t *testing.T, opts Options) *Sandbox {
 	if opts.Command == nil {
 		opts.Command = child.Self(Name)
 	}
-	before := runtime.NumGoroutine()
+	settled := childtest.Settled(t)
 	s := New(opts)
 	t.Cleanup(func() {
 		s.Close()
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-			require.True(t, time.Now().Before(deadline), "goroutines are left")
-		}
+		settled()
 	})
 	return s
 }
