@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -288,6 +289,8 @@ func TestErrorsHoldNoByteOfAnAnswer(t *testing.T) {
 		{"an error of a parser", fmt.Errorf("yaml: cannot unmarshal %q", secret), "its answer cannot be understood"},
 		{"a malformed response", &url.Error{Op: "Get", URL: "http://x", Err: fmt.Errorf("malformed HTTP response %q", secret)}, "its answer cannot be understood"},
 		{"one of ours within", fmt.Errorf("%s: %w", secret, fmt.Errorf("more than 3 bytes: %w", ours)), "more than 3 bytes: ours"},
+		{"one of several", errors.Join(errors.New(secret), fmt.Errorf("%w: %s: %w", fs.ErrExist, secret, fmt.Errorf("more than 3 bytes: %w", ours))), "more than 3 bytes: ours"},
+		{"ours beside another", fmt.Errorf("%w: %w", ours, errors.New(secret)), "ours"},
 		{"an answer that ends", fmt.Errorf("%s: %w", secret, io.ErrUnexpectedEOF), "the answer ends too early"},
 		{"a name that is in a redirect", &net.DNSError{Err: "no such host", Name: secret, IsNotFound: true}, "no such host"},
 		{"time", fmt.Errorf("%s: %w", secret, context.DeadlineExceeded), "no answer in time"},

@@ -73,12 +73,19 @@ func textOf(err error, known []error) string {
 
 // linkTo returns the last link of err's chain before k, or k.
 func linkTo(err, k error) error {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if errors.Is(errors.Unwrap(e), k) && errors.Unwrap(e) == k || e == k {
-			return e
+	next := errors.Unwrap(err)
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
+		if i := slices.IndexFunc(several.Unwrap(), func(e error) bool { return errors.Is(e, k) }); i >= 0 {
+			return linkTo(several.Unwrap()[i], k)
 		}
 	}
-	return k
+	switch {
+	case err == k, next == k:
+		return err
+	case next == nil: // err is k by its method Is
+		return k
+	}
+	return linkTo(next, k)
 }
 
 // certificateProblem returns what is wrong with TLS; empty if nothing is.

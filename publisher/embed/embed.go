@@ -186,7 +186,7 @@ func (r *reader) buildAll(ctx context.Context, all map[name]*content, failed map
 }
 
 // each calls do for all contents, for as many at a time as there are processors, and drops those that fail from all. The child of
-// a registration ends with the last of its contents. The error is ctx's.
+// a registration ends when others are next. The error is ctx's.
 func (r *reader) each(ctx context.Context, all map[name]*content, failed map[name]error, do func(context.Context, *content) error) error {
 	q := newQueue(all)
 	var group errgroup.Group

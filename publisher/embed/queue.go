@@ -8,8 +8,11 @@ import (
 	"time"
 )
 
-// queue decides which content is next: one of the registration of which fewest are being made, then of the one that has used least
-// processor time. What one registration has to do makes no other wait.
+// turn is the processor time that a registration uses before others go first.
+const turn = time.Second
+
+// queue decides which content is next: one of the registration of which fewest are being made, then of the one that has used fewest
+// turns, then of one that has begun. So what one registration has to do makes no other wait, and few children wait for their next job.
 type queue struct {
 	mu   sync.Mutex
 	of   map[string]*turns // by registration
@@ -21,7 +24,8 @@ type turns struct {
 	registration string
 	waiting      []name
 	running      int
-	used         time.Duration
+	begun        int           // 1 once one was made
+	used         time.Duration // in whole turns
 }
 
 func newQueue(all map[name]*content) *queue {
@@ -51,21 +55,22 @@ func (q *queue) next() (key name, ok bool) {
 		return key, false
 	}
 	t := slices.MinFunc(q.left, func(a, b *turns) int {
-		return cmp.Or(cmp.Compare(a.running, b.running), cmp.Compare(a.used, b.used))
+		return cmp.Or(cmp.Compare(a.running, b.running), cmp.Compare(a.used, b.used), cmp.Compare(b.begun, a.begun))
 	})
-	key, t.waiting = t.waiting[0], t.waiting[1:]
+	key, t.waiting, t.begun = t.waiting[0], t.waiting[1:], 1
 	if t.running++; len(t.waiting) == 0 {
 		q.left = slices.DeleteFunc(q.left, func(o *turns) bool { return o == t })
 	}
 	return key, true
 }
 
-// done ends a content that next returned, and reports whether it was the last of its registration, which has used that much
-// processor time by now.
-func (q *queue) done(registration string, used time.Duration) bool {
+// done ends a content that next returned, of a registration that has used that much processor time by now. It reports whether others go
+// first now, or all of the registration are made.
+func (q *queue) done(registration string, used time.Duration) (last bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	t := q.of[registration]
-	t.running, t.used = t.running-1, used
-	return t.running == 0 && len(t.waiting) == 0
+	before := t.used
+	t.running, t.used = t.running-1, used.Truncate(turn)
+	return t.running == 0 && (len(t.waiting) == 0 || t.used > before && len(q.left) > 1)
 }
