@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -21,10 +22,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/embed"
+	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/meter"
@@ -46,6 +49,9 @@ const (
 	// all bytes that are allocated.
 	isolationTime  = 2 * time.Minute
 	isolationBytes = 8 << 30
+	// isolationMemory bounds what the process takes more at any time, and isolationDisk the temporary files of the team's sources.
+	isolationMemory = 512 << 20
+	isolationDisk   = 8 << 20
 )
 
 // TestAHostileTeamChangesNothingForOthers publishes a platform of five teams, and then again with a sixth one that
@@ -62,8 +68,12 @@ func TestAHostileTeamChangesNothingForOthers(t *testing.T) {
 			team := hostileTeam(rand.New(rand.NewPCG(seed, 15)), host)
 			loc := oci.Location{Dir: t.TempDir()}
 			require.NoError(t, os.CopyFS(loc.Dir, os.DirFS(first)))
-			allocated := allocatedBytes()
-			publishTeams(t, key, loc, team)
+			allocated, peak := allocatedBytes(), childtest.Memory(t)
+			disk := publishTeams(t, key, loc, team)
+			own, _ := peak()
+			t.Logf("peak memory: %d MiB, disk: %d KiB, after %s", own>>20, disk>>10, team.tricks)
+			require.Less(t, own, int64(isolationMemory), "memory because of %s", team.tricks)
+			require.Less(t, disk, int64(isolationDisk+1<<20), "disk because of %s", team.tricks)
 			require.Less(t, allocatedBytes()-allocated, uint64(isolationBytes), "bytes allocated because of %s", team.tricks)
 			after := honestContent(t, key, loc)
 			for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -80,7 +90,7 @@ func allocatedBytes() uint64 {
 }
 
 // publishTeams renders and publishes the five teams and, unless it is nil, the hostile one, as "wherry publish" does.
-func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) {
+func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) (disk int64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), isolationTime)
 	defer cancel()
@@ -108,8 +118,14 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	require.NoError(t, err, "%v", team)
 	access := egress.New()
 	access.Allow("127.0.0.1")
-	resolver := sources.NewResolver(sources.Options{Access: access, Timeout: time.Second, Meters: meter.NewSet(meter.Budget{Time: 2 * time.Second, Bytes: 16 << 20})})
-	defer func() { require.NoError(t, resolver.Close()) }()
+	resolver := sources.NewResolver(sources.Options{Access: access, Timeout: time.Second, Meters: meter.NewSet(meter.Budget{Time: 2 * time.Second, Bytes: 64 << 20, Disk: isolationDisk})})
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	defer func() {
+		disk = bytesIn(t, temp) // all that was written: temporary files stay until the end
+		require.NoError(t, resolver.Close())
+		require.Zero(t, bytesIn(t, temp))
+	}()
 	content, err := embed.Read(ctx, result, embed.Options{Resolver: resolver, Own: func(_ context.Context, registration string, do func(fs.FS) error) error {
 		if registration == "evil" {
 			return do(team.embedded)
@@ -124,6 +140,20 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	for _, ct := range done.ClusterTypes {
 		require.NotEqual(t, releases.OutcomeFailed, ct.Result, "%s: %s, after %v", ct.ClusterType, ct.Reason, team)
 	}
+	return disk
+}
+
+// bytesIn returns the length of all files in a folder.
+func bytesIn(t *testing.T, dir string) (n int64) {
+	require.NoError(t, filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		n += info.Size()
+		return err
+	}))
+	return n
 }
 
 // honestContent returns, for each assignment of the five teams, its line and its files.
@@ -410,8 +440,12 @@ func hostileManifest(h *hostile) string {
 		strings.Repeat("x", 5<<20), "\x00", h.text())
 }
 
-// hostileHost is a server of repositories that hang, reset the connection, crawl or send without end, as their names say.
+// hostileHost is a server of repositories that hang, reset the connection, crawl, send without end, or are large, as their names say.
 func hostileHost(t *testing.T) string {
+	repo, large := t.TempDir(), make([]byte, 3<<20)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
+	gittest.CommitFiles(t, repo, "main", map[string]string{"large": string(large)})
+	packs := gittest.FullServer(repo)
 	ended := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		wait := func(d time.Duration) bool {
@@ -431,6 +465,8 @@ func hostileHost(t *testing.T) string {
 				_, _ = w.Write([]byte("0"))
 				w.(http.Flusher).Flush()
 			}
+		case strings.Contains(path, "pack"):
+			packs.ServeHTTP(w, r)
 		case strings.Contains(path, "huge"):
 			for part := make([]byte, 1<<20); r.Context().Err() == nil && r.Method == http.MethodGet; {
 				if _, err := w.Write(part); err != nil {
@@ -503,7 +539,7 @@ var tricks = []trick{
 	{"sources", func(h *hostile) string {
 		var text string
 		for i := range 1 + h.r.IntN(20) {
-			kind := one(h, "hang", "reset", "crawl", "huge")
+			kind := one(h, "hang", "reset", "crawl", "huge", "pack")
 			text += embeddedTarget(fmt.Sprintf("s%d", i), one(h, "repo: "+h.host+"/"+kind+fmt.Sprint(i), "repo: oci://"+strings.TrimPrefix(h.host, "http://")+"/"+kind+fmt.Sprint(i)+":v1"))
 		}
 		return text

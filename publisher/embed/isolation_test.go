@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,14 @@ import (
 var (
 	isolationSeeds = flag.Int("isolation.seeds", 1, "how many hostile teams TestAHostileTeamsContentHoldsItselfAlone makes")
 	isolationFirst = flag.Uint64("isolation.first", 32, "the seed of the first hostile team")
+)
+
+const (
+	// isolationMemory bounds the memory that this process takes more, isolationLimit that of a job, and childMemory what the program of
+	// a child takes by itself. There are no more children than processors.
+	isolationMemory = 256 << 20
+	isolationLimit  = 96 << 20
+	childMemory     = 160 << 20
 )
 
 const teamChart = "apiVersion: v2\nname: web\nversion: 1.2.3\n"
@@ -121,7 +130,7 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 		defer opts.Resolver.Close()
 		result := &scheduler.Result{ClusterTypes: []scheduler.ClusterTypeResult{{Name: "box", Assignments: append([]scheduler.Assignment(nil), assignments...)}}}
 		opts.Sandbox = ownSandbox()
-		opts.Sandbox.Memory, opts.Sandbox.CPU, opts.Sandbox.Meters = 96<<20, 500*time.Millisecond, meter.NewSet(meter.Budget{})
+		opts.Sandbox.Memory, opts.Sandbox.CPU, opts.Sandbox.Meters = isolationLimit, 500*time.Millisecond, meter.NewSet(meter.Budget{})
 		content, err := Read(t.Context(), result, opts)
 		require.NoError(t, err)
 		content.AddTo(result)
@@ -133,7 +142,9 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 		}
 		return &result.ClusterTypes[0], got
 	}
+	peak := childtest.Memory(t)
 	ct, want := read(Options{})
+	honestOwn, honestChildren := peak()
 	require.Empty(t, ct.Failures)
 	require.Len(t, want, 15)
 	for seed := *isolationFirst; seed < *isolationFirst+uint64(*isolationSeeds); seed++ {
@@ -150,7 +161,7 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 				add("evil", trick)
 			}
 			teams["evil"] = filesAt(evil)
-			settled := childtest.Settled(t)
+			settled, peak := childtest.Settled(t), childtest.Memory(t)
 			cache, err := rendercache.Open(t.TempDir(), rendercache.Options{})
 			require.NoError(t, err)
 			for range 2 { // what a limit holds is not cached
@@ -163,6 +174,10 @@ func TestAHostileTeamsContentHoldsItselfAlone(t *testing.T) {
 					t.Log(f.Err)
 				}
 			}
+			own, children := peak()
+			t.Logf("peak memory: %d MiB and %d MiB in children; without the hostile team %d and %d", own>>20, children>>20, honestOwn>>20, honestChildren>>20)
+			require.Less(t, own, int64(isolationMemory))
+			require.Less(t, children, int64(runtime.GOMAXPROCS(0)*(childMemory+isolationLimit)))
 			settled()
 		})
 	}

@@ -218,7 +218,13 @@ func unpack(ctx context.Context, layer io.Reader, root *os.Root) error {
 	}
 }
 
+// blockBytes is what a file or folder takes on the disk beside its content.
+const blockBytes = 4 << 10
+
 func writeFile(ctx context.Context, root *os.Root, name string, data io.Reader) error {
+	if err := meter.From(ctx).Disk(blockBytes); err != nil {
+		return err
+	}
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}

@@ -1,5 +1,0 @@
-//go:build !linux
-
-package childtest
-
-func children() int { return 0 }
