@@ -26,7 +26,7 @@ import (
 func (b *built) chart(ctx context.Context, r *reader, t *tree, q request) error {
 	c := sandbox.Chart{Dir: q.dir, Archive: t.chart, Render: true, Options: chart.Options{
 		ReleaseName: q.chart.ReleaseName, Namespace: q.chart.Namespace, KubeVersion: q.chart.KubeVersion, APIVersions: q.chart.APIVersions,
-		MaxBytes: maxBytes,
+		KeysOnce: true, MaxBytes: maxBytes,
 	}}
 	c.Values = []sandbox.Values{{Text: []byte(q.chart.Values), From: "annotation " + kinds.AnnotationPrefix + "chart-values"}}
 	if q.argo != nil {

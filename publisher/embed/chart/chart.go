@@ -67,6 +67,8 @@ type Options struct {
 	WithoutCRDs bool
 	// WithoutSchema does not check the values against values.schema.json.
 	WithoutSchema bool
+	// KeysOnce refuses a key that an object has twice, as agents do. Helm takes the last one.
+	KeysOnce bool
 
 	// MaxBytes bounds the output. Zero means 16 MiB.
 	MaxBytes int

@@ -277,7 +277,7 @@ func (p *composed) result(varied func(place string) bool) (*Result, *run, error)
 	if err != nil {
 		return nil, r, explain(err)
 	}
-	result, err := p.split(rendered)
+	result, err := p.split(rendered, varied)
 	return result, r, err
 }
 
@@ -306,7 +306,7 @@ func firstDifference(a, b *Result) (string, bool) {
 }
 
 // split makes files and hooks of what the templates gave.
-func (p *composed) split(rendered map[string]string) (*Result, error) {
+func (p *composed) split(rendered map[string]string, varied func(place string) bool) (*Result, error) {
 	result := &Result{}
 	charts := map[string]*helm.Chart{}
 	byPath(p.chart, charts)
@@ -327,8 +327,11 @@ func (p *composed) split(rendered map[string]string) (*Result, error) {
 		of := ownerOf(name, charts)
 		var kept []string
 		for _, text := range documents(rendered[name]) {
-			hook, empty, err := hookOf(text)
+			hook, empty, err := hookOf(text, p.opts.KeysOnce)
+			var twice *twiceError
 			switch {
+			case errors.As(err, &twice):
+				return nil, p.refuseTwice(name, rendered[name], text, twice.key, varied)
 			case err != nil:
 				return nil, finding.Errorf("", finding.Position{File: inside(name)}, "", "the template does not give YAML: %s", err)
 			case empty:
@@ -393,10 +396,22 @@ func sameYAML(a, b string) bool {
 	return yaml.Unmarshal([]byte(a), &first) != nil || yaml.Unmarshal([]byte(b), &second) == nil && reflect.DeepEqual(first, second)
 }
 
-// hookOf reads the part of an object that makes it a hook; nil if it is none.
-func hookOf(text string) (hook *Hook, empty bool, err error) {
+// hookOf reads the part of an object that makes it a hook; nil if it is none. It may refuse a key that is there twice, with a
+// [twiceError].
+func hookOf(text string, keysOnce bool) (hook *Hook, empty bool, err error) {
 	var object any
-	if err := yaml.Unmarshal([]byte(text), &object); err != nil || object == nil {
+	if keysOnce {
+		err = yaml.UnmarshalStrict([]byte(text), &object)
+	}
+	if err != nil { // also where a key overrides a merged one
+		if key := keyTwice(text); key != nil {
+			return nil, false, &twiceError{key}
+		}
+	}
+	if err != nil || !keysOnce {
+		err = yaml.Unmarshal([]byte(text), &object)
+	}
+	if err != nil || object == nil {
 		return nil, object == nil, err
 	}
 	head, ok := object.(map[string]any)
