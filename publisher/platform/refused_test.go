@@ -142,3 +142,29 @@ func TestNothingIsSignedThatAgentsRefuseToParse(t *testing.T) {
 		require.NoError(t, unpack.Gzip(strings.NewReader(string(packed.Gzip)), packed.Content))
 	}
 }
+
+// Agents bound the manifests of an assignment together; what they would refuse is not signed, unless the Platform says so.
+func TestNothingIsSignedThatIsTooMuchForAgents(t *testing.T) {
+	document := func(name string) string { // 12 MiB for agents
+		return "apiVersion: example.com/v1\nkind: Large\nmetadata: {name: " + name + "}\na: &a " + strings.Repeat("x", 128<<10) + "\nspec: [" + strings.Repeat("*a, ", 95) + "*a]\n"
+	}
+	targets := ""
+	for name, text := range map[string]string{"large": document("a") + "---\n" + document("b"), "too-large": document("a") + "---\n" + document("b") + "---\n" + document("c")} {
+		quoted, err := json.Marshal(text)
+		require.NoError(t, err)
+		targets += fmt.Sprintf("    - {name: %s, environment: dev, manifests: {text: %s}}\n", name, quoted)
+	}
+	build := func(ignore string) scheduler.ClusterTypeResult {
+		dir := t.TempDir()
+		text := strings.Replace(fmt.Sprintf(anyText, "", ""), "kind: Platform\nmetadata: {name: p}\n", "kind: Platform\nmetadata: {name: p}\n"+ignore, 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "p.yaml"), []byte(text+targets), 0o600))
+		return signed(t, Source{Platform: dir, Environment: "dev"}).ClusterTypes[0]
+	}
+	ct := build("")
+	require.Len(t, ct.Assignments, 1)
+	require.Equal(t, "app-large", ct.Assignments[0].Name)
+	require.Equal(t, "app-too-large", ct.Failures[0].Name)
+	require.Equal(t, scheduler.FailureReason("E1610"), ct.Failures[0].Reason)
+	ct = build("spec: {ignore: [{code: E1610}]}\n")
+	require.Empty(t, ct.Failures)
+}

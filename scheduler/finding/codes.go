@@ -107,6 +107,7 @@ const (
 	CodeFluxVersion     = "W1607"
 	CodeHealthOfNothing = "E1608"
 	CodeRefusedObject   = "E1609"
+	CodeTooManyForAgent = "E1610"
 
 	// References to artifacts, and embedded content.
 	CodeMovingReference = "N1701"

@@ -219,6 +219,9 @@ func TestLintLooksAtAnnotationsAndDependencies(t *testing.T) {
 func TestLintLooksAtWhatIsRendered(t *testing.T) {
 	const deployment = "      apiVersion: apps/v1\n      kind: Deployment\n      metadata: {name: \"{{ .DeploymentTargetName }}\", namespace: \"{{ .Namespace }}\"}\n"
 	config := templateYAML("cfg", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: \"{{ .Namespace }}\"}\ndata:\n  {{ toYaml .ConfigData | nindent 2 }}")
+	large := func(name string) string { // 12 MiB for agents
+		return "apiVersion: example.com/v1\nkind: Large\nmetadata: {name: '{{ .Namespace }}-" + name + "'}\na: &a " + strings.Repeat("x", 128<<10) + "\nspec: [" + strings.Repeat("*a, ", 95) + "*a]\n"
+	}
 	withConfig := edit("namespaceService: ns", "namespaceService: ns, configType: cfg") + config
 	for name, c := range map[string]struct {
 		platform, reconciler string // the template's text, which begins on line 7
@@ -240,6 +243,8 @@ func TestLintLooksAtWhatIsRendered(t *testing.T) {
 		"an object twice":        {sound, "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: \"{{ .DeploymentTargetName }}\", namespace: \"{{ .Namespace }}\"}\n---\napiVersion: apps/v1\nkind: Deployment\nmetadata: {name: \"{{ .DeploymentTargetName }}\", namespace: \"{{ .Namespace }}\"}", []string{`p.yaml:1 E1605 edge/app-t1 and 1 more: reconciler.yaml, document 2: Deployment dev-edge-app-t1/app-t1 is in reconciler.yaml, document 1 already`}},
 		"an object of two":       {sound, "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: web}}", []string{`p.yaml:1 W1606 edge/other-t1: reconciler.yaml, document 1: Service web is also in app-t1 (put .DeploymentTargetName or .Namespace into its name)`}},
 		"a version of Flux":      {sound, "kind: Kustomization\n# of old\napiVersion: kustomize.toolkit.fluxcd.io/v1beta2\nmetadata: {name: '{{ .Namespace }}'}", []string{`p.yaml:9 W1607 edge/app-t1 and 1 more: reconciler.yaml, document 1: today's Flux does not serve Kustomization of kustomize.toolkit.fluxcd.io/v1beta2 (write kustomize.toolkit.fluxcd.io/v1)`}},
+		"more than agents take":  {sound, strings.Join([]string{large("a"), large("b"), large("c")}, "---\n"), []string{`p.yaml:1 E1610 edge/app-t1 and 1 more: reconciler.yaml: with this file the manifests come to more than the 33554432 bytes that agents take, with each YAML alias counted as what it stands for and each value as some more`}},
+		"much, and not too much": {sound, strings.Join([]string{large("a"), large("b")}, "---\n"), nil},
 		"a ConfigMap with a map": {withConfig + configMapYAML("cm", "  A: x\n  B: '{c: d}'"), "", []string{`p.yaml:52 E1206 edge/app-t1 and 1 more: platform-config.yaml, document 1: B is a mapping, and a ConfigMap takes only texts`}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -124,6 +124,8 @@ var refusing = []string{
 
 func (r *renderedFiles) refuses(s sighting) bool {
 	switch {
+	case s.Code == finding.CodeTooManyForAgent:
+		return !r.model.Ignores(s.Code)
 	case !r.appliesObjects(s.path):
 		return false
 	case s.About == notKubernetes:

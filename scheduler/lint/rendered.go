@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/manifests"
+	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -105,7 +106,7 @@ func filesOf(ct *scheduler.ClusterTypeResult, environment string) [][]inspected 
 func wholeID(ct *scheduler.ClusterTypeResult, files [][]inspected) memo.ID {
 	sum, block := sha256.New(), make([]byte, 0, 2*hashedAtOnce)
 	for i, a := range ct.Assignments {
-		block = memo.AppendTexts(block, a.Name, strings.Join(a.Health, "\n"))
+		block = memo.AppendTexts(block, a.Name, a.Adapter, strings.Join(a.Health, "\n"))
 		for _, f := range files[i] {
 			block = memo.AppendTexts(block, f.how(), f.Path, strconv.Itoa(len(f.Data)))
 			if block = append(block, f.Data...); len(block) >= hashedAtOnce {
@@ -171,6 +172,10 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]inspected, kept *me
 				}
 			}
 		}
+		if path := tooMany(&a, files[i]); path != "" {
+			all = append(all, sighting{i, path, sight{Place: path, Code: finding.CodeTooManyForAgent, Message: finding.Sentence(
+				"with this file the manifests come to more than the %d bytes that agents take, with each YAML alias counted as what it stands for and each value as some more", manifests.DefaultBudget)}})
+		}
 		for j := from; j < len(all) && !objects; j++ {
 			if all[j].Code == finding.CodeNoKubeObject || all[j].About == isYAML {
 				all[j].About = notKubernetes
@@ -183,6 +188,32 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]inspected, kept *me
 		}
 	}
 	return all
+}
+
+// copyingAdapters are those of whose manifests agents decode none, and so bound none.
+var copyingAdapters = []string{"ansible", "directory"}
+
+// mostForByte is the largest size that yamlvalues.Size counts for a byte of a text without aliases.
+const mostForByte = 1 + 4*32
+
+// tooMany returns the first file with which the manifests of an assignment exceed what agents decode; empty if they do not.
+func tooMany(a *scheduler.Assignment, files []inspected) string {
+	length, aliases := 0, false
+	for _, f := range files {
+		length += len(f.Data)
+		aliases = aliases || bytes.IndexByte(f.Data, '*') >= 0 && bytes.IndexByte(f.Data, '&') >= 0
+	}
+	if slices.Contains(copyingAdapters, a.Adapter) || length*mostForByte <= manifests.DefaultBudget && !aliases {
+		return ""
+	}
+	left := int64(manifests.DefaultBudget)
+	for _, f := range files {
+		n, _ := yamlvalues.Size(f.Data, left) // what cannot be parsed is another finding
+		if left -= n; left < 0 {
+			return f.Path
+		}
+	}
+	return ""
 }
 
 // rendered adds what inspect has seen in the files of all assignments.
