@@ -281,6 +281,7 @@ type shown struct {
 type signals struct {
 	wake    chan struct{} // holds a token when something has changed that Run had not planned
 	eager   atomic.Bool   // the next pass is to ask for a newer release
+	heard   atomic.Bool   // a pass that a person asked for has had an answer of the registry
 	rebound atomic.Bool   // another agent is to take over
 }
 

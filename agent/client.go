@@ -19,9 +19,15 @@ import (
 // Client speaks to the agent that runs with the given state folder.
 type Client struct{ socket control.Client }
 
-// NewClient returns a client. It connects with each call; their errors wrap control.ErrNotRunning where nobody
-// listens, and those of the agent's methods.
+// NewClient returns a client. It connects with each call; their errors are those of control.Client and of the agent's
+// methods. No call waits for ever for an agent that hangs.
 func NewClient(stateDir string) Client { return Client{control.Dial(stateDir, kinds)} }
+
+// Telling returns a client that calls waits with each step of the agent while Sync, Import or Enroll waits for it.
+func (c Client) Telling(waits func(doing string)) Client {
+	c.socket.Waits = waits
+	return c
+}
 
 // Status asks how the agent stands.
 func (c Client) Status(ctx context.Context) (s Status, err error) {
@@ -31,7 +37,7 @@ func (c Client) Status(ctx context.Context) (s Status, err error) {
 
 // Sync has the agent make a pass now and returns how it ended.
 func (c Client) Sync(ctx context.Context, wait time.Duration) (r Result, err error) {
-	err = c.socket.Call(ctx, "POST sync", command{Wait: wait}, &r)
+	err = c.socket.Long(ctx, "POST sync", command{Wait: wait}, &r)
 	return r, err
 }
 
@@ -43,7 +49,7 @@ func (c Client) Import(ctx context.Context, request ImportRequest) (r ImportResu
 		err = c.socket.Upload(ctx, "POST import/content", command{Import: request}, request.Stdin, &r)
 		return r, err
 	}
-	err = c.socket.Call(ctx, "POST import", command{Import: request}, &r)
+	err = c.socket.Long(ctx, "POST import", command{Import: request}, &r)
 	return r, err
 }
 
@@ -156,7 +162,7 @@ func (c Client) dead(ctx context.Context, what string) (int, error) {
 
 // Enroll has the agent enroll; see enroll.Enroller.Enroll. The error wraps ErrRunning for enroll.Anew.
 func (c Client) Enroll(ctx context.Context, o enroll.Options) (e enroll.Enrolled, err error) {
-	err = c.socket.Call(ctx, "POST enrol", command{Enroll: o}, &e)
+	err = c.socket.Long(ctx, "POST enrol", command{Enroll: o}, &e)
 	return e, err
 }
 

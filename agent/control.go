@@ -118,14 +118,15 @@ func (a *Agent) listen() (*control.Server, error) {
 	return s, err
 }
 
-// commands are what the control socket takes. Passes, and requests to the hub, end with ctx and not with the call: they
-// belong to the agent, and go on when the one who asked for them has gone. After a pass, the loop of Run plans anew.
+// commands are what the control socket takes. Passes that have begun, and requests to the hub, end with ctx and not with the
+// call: they belong to the agent, and go on when the one who asked for them has gone. After a pass, the loop of Run plans anew.
 func (a *Agent) commands(ctx context.Context) control.Commands {
 	return control.Commands{
+		"GET alive":  control.With(func(command) (any, error) { return control.Alive{Doing: a.pulse.Step(), Stuck: a.pulse.Stuck()}, nil }),
 		"GET status": control.With(func(command) (any, error) { return a.Status() }),
-		"POST sync": control.With(func(cmd command) (any, error) {
+		"POST sync": control.WithContext(func(asked context.Context, cmd command) (any, error) {
 			defer nudge(a.wake)
-			return a.sync(ctx, cmd.Wait), nil
+			return a.syncFor(ctx, asked, cmd.Wait), nil
 		}),
 
 		"GET import": control.With(func(command) (any, error) { return a.importProgress(), nil }),

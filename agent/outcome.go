@@ -55,6 +55,9 @@ var (
 	idle = outcome{Verdict: Idle}
 )
 
+// mute reports whether the registries have not answered, or this machine is at fault, so that asking again at once is no use.
+func (o outcome) mute() bool { return o.Verdict == Unreachable && !o.answered || o.Verdict == Broken }
+
 // outcomeOf tells the kinds of error apart, once for all steps.
 func outcomeOf(ctx context.Context, err error) outcome {
 	var refusal *bundle.Refusal

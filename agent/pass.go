@@ -22,6 +22,8 @@ import (
 
 // scope is what a pass is to do.
 type scope struct {
+	// asker ends if whoever asked for the pass has gone: it is then not begun any more. Nil is nobody.
+	asker context.Context
 	// from is asked for a newer release; nil asks nobody.
 	from bundle.Source
 	// documents is asked for newer trust documents; nil asks nobody.
@@ -148,6 +150,9 @@ func newPass(a *Agent, s scope) *pass {
 func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
+	if s.asker != nil && s.asker.Err() != nil {
+		return outcome{Verdict: Interrupted, Err: context.Cause(s.asker)}
+	}
 	defer a.enter("")
 	begun := time.Now()
 	defer func() { a.passes.Add(string(out.Verdict), time.Since(begun)) }()

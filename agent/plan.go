@@ -38,6 +38,10 @@ type plan struct {
 // scope returns the scope of a pass at now.
 func (p *plan) scope(now time.Time) scope {
 	s := scope{all: !now.Before(p.drift)}
+	if p.agent.heard.Swap(false) {
+		p.failures = 0
+		p.ask(now.Add(retry.Jitter(p.agent.opts.Interval)))
+	}
 	if p.agent.eager.Swap(false) {
 		p.contact = now
 	}
@@ -51,21 +55,19 @@ func (p *plan) scope(now time.Time) scope {
 func (p *plan) passed(s scope, out outcome, now time.Time) {
 	o := p.agent.opts
 	if !now.Before(p.contact) {
-		if out.Verdict == Unreachable && !out.answered || out.Verdict == Broken {
+		if out.mute() {
 			p.failures++
 		} else {
 			p.failures = 0
 		}
-		p.contact = now.Add(retry.Jitter(o.Interval))
+		at := now.Add(retry.Jitter(o.Interval))
 		if p.failures > 0 {
-			p.contact = now.Add(retry.FullJitter(retry.Backoff(o.Interval, o.MaxBackoff, p.failures)))
+			at = now.Add(retry.FullJitter(retry.Backoff(o.Interval, o.MaxBackoff, p.failures)))
 		}
 		if w := o.Window.Left(now); out.Verdict == Deferred && w < 0 {
-			p.contact = earliest(p.contact, now.Add(-w+retry.FullJitter(min(o.Interval, windowRush))))
+			at = earliest(at, now.Add(-w+retry.FullJitter(min(o.Interval, windowRush))))
 		}
-		if p.agent.source != nil {
-			p.agent.nextTry.Store(&p.contact)
-		}
+		p.ask(at)
 	}
 	if s.all {
 		p.drift = now.Add(retry.Jitter(o.DriftInterval))
@@ -84,6 +86,14 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 	}
 	if b := out.frozen; b.Shown() && b.Until.After(now) { // how the cluster stands is another then
 		p.look = earliest(p.look, b.Until.Add(retry.FullJitter(freezeRush)))
+	}
+}
+
+// ask has the registry asked next at the given time.
+func (p *plan) ask(at time.Time) {
+	p.contact = at
+	if p.agent.source != nil {
+		p.agent.nextTry.Store(&at)
 	}
 }
 

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -33,6 +35,50 @@ func TestThePlanAsksLessOftenWhileNobodyAnswers(t *testing.T) {
 		p.passed(scope{from: a.source}, outcome{Verdict: Idle}, now)
 		require.InDelta(t, DefaultInterval.Seconds(), p.contact.Sub(now).Seconds(), 30)
 		require.Nil(t, p.scope(now).from)
+	})
+}
+
+func TestASyncThatIsAnsweredEndsTheBackoff(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.agent(func(a *Agent) {
+		p := plan{agent: a}
+		now := epoch
+		for range 4 {
+			p.passed(p.scope(now), outcome{Verdict: Unreachable}, now)
+			now = p.contact
+		}
+		now = now.Add(-time.Second) // nothing is due
+		require.Nil(t, p.scope(now).from)
+
+		s.registry.away.Store(true)
+		require.Equal(t, Unreachable, a.sync(t.Context(), 0).Verdict)
+		require.Nil(t, p.scope(now).from)
+		require.Equal(t, 4, p.failures, "nobody has answered")
+
+		s.registry.away.Store(false)
+		require.Equal(t, Done, a.sync(t.Context(), 0).Verdict)
+		require.Nil(t, p.scope(now).from, "the registry was asked a moment ago")
+		require.InDelta(t, DefaultInterval.Seconds(), p.contact.Sub(now).Seconds(), 30)
+		require.Equal(t, p.contact, *a.nextTry.Load())
+		now = p.contact
+		p.passed(p.scope(now), outcome{Verdict: Unreachable}, now)
+		require.LessOrEqual(t, p.contact.Sub(now), 2*DefaultInterval, "it begins anew")
+	})
+}
+
+func TestAnAbandonedSyncIsNotBegunAfterThePassThatRuns(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.agent(func(a *Agent) {
+		gone, leave := context.WithCancel(t.Context())
+		a.busy.Lock()
+		ended := make(chan Result)
+		go func() { ended <- a.syncFor(t.Context(), gone, 0) }()
+		leave()
+		a.busy.Unlock()
+		require.Equal(t, Interrupted, (<-ended).Verdict)
+		require.NoFileExists(t, filepath.Join(s.host, "a-x/f"))
 	})
 }
 

@@ -60,8 +60,16 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
-func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, further: a.opts.Further, ask: true, allIfUnchanged: true, force: true, wait: wait}))
+func (a *Agent) sync(ctx context.Context, wait time.Duration) Result { return a.syncFor(ctx, ctx, wait) }
+
+// syncFor is sync for somebody who has gone when asked ends: if that is before the pass that runs has ended, nothing is done. If
+// the registry answers, the loop of Run asks it next after a whole interval.
+func (a *Agent) syncFor(ctx, asked context.Context, wait time.Duration) Result {
+	out := a.makePass(ctx, scope{asker: asked, from: a.source, documents: a.opts.TrustSource, further: a.opts.Further, ask: true, allIfUnchanged: true, force: true, wait: wait})
+	if a.source != nil && !out.mute() && out.Verdict != Interrupted {
+		a.heard.Store(true)
+	}
+	return a.result(out)
 }
 
 func (a *Agent) result(out outcome) Result {

@@ -31,7 +31,9 @@ func (c *Config) RunResting(ctx context.Context, f func(*agent.Agent) error) err
 	if err != nil {
 		return err
 	}
-	c.rebind(ctx)
+	if status, err := c.Status(ctx); err == nil {
+		c.rebind(status)
+	}
 	cluster, err := c.whoEnrolls()
 	if err != nil {
 		return err

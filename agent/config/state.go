@@ -11,13 +11,8 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// lookTime bounds the wait for a running agent's answer to a question that changes nothing.
-const lookTime = 10 * time.Second
-
 // Look asks the running agent, or reads the state that the last one has left.
 func Look[T any](ctx context.Context, c *Config, running func(context.Context, agent.Client) (T, error), resting func(*agent.State) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
 	found, err := running(ctx, agent.NewClient(c.StateDir))
 	if !errors.Is(err, control.ErrNotRunning) {
 		return found, err
@@ -86,6 +81,8 @@ func (c *Config) stateError(err error) error {
 		hint = "this agent is version " + c.Program.Version + ": use the newer agent again, or a newer one still; what runs here stays as it is meanwhile"
 	case errors.Is(err, state.ErrNoState):
 		hint = "begin with once or run, or name its folder with --state-dir"
+	case errors.Is(err, fs.ErrPermission):
+		hint = "use sudo, or give --state-dir a folder of this user"
 	case errors.As(err, new(*fs.PathError)):
 		hint = "give --state-dir a folder that this user may write, on a disk with free space"
 	}

@@ -13,12 +13,13 @@ import (
 
 // Subject returns the agent that c describes, to be examined.
 func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
-	c.rebind(ctx)
+	status, unknown := c.Status(ctx) // a state that cannot be read is for a check to say
+	c.rebind(status)
 	keys, err := readKeys(c.Trust.Keys)
 	if err != nil {
 		return doctor.Subject{}, err
 	}
-	trust, err := c.chain(ctx)
+	trust, err := c.chain(ctx, unknown)
 	if err != nil {
 		return doctor.Subject{}, err
 	}
@@ -43,18 +44,19 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 				"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.Adapters.Zarf != "",
 			},
 		},
-		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen, Serve: c.serveOptions(nil),
+		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen, Serve: c.serveOptions(nil), Mute: unknown,
 	}
 	if s.SiteValues, err = c.siteValues(cluster); err != nil {
 		return doctor.Subject{}, err
 	}
-	c.enrolledHub(ctx, &s)
+	s.Hub.URL = cmp.Or(s.Hub.URL, status.Identity.Hub)
+	s.Hub.HasKey = s.Hub.HasKey || status.Identity.HubKeyID != ""
 	remote, err := c.connect()
 	if err != nil {
 		return doctor.Subject{}, err
 	}
 	s.Transport = remote.options.HTTPClient.Transport
-	if err := c.reportRegistry(ctx, remote, &s); err != nil {
+	if err := c.reportRegistry(status, remote, &s); err != nil {
 		return doctor.Subject{}, err
 	}
 	if name, _, ok := c.memoryName(); ok && cluster != nil {
@@ -81,16 +83,12 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 }
 
 // reportRegistry fills in where the agent's reports lie in the registry that they are pushed to, if they are.
-func (c *Config) reportRegistry(ctx context.Context, remote *remote, s *doctor.Subject) error {
+func (c *Config) reportRegistry(status agent.Status, remote *remote, s *doctor.Subject) error {
 	var o agent.Options
 	if err := remote.configure(&o); err != nil || o.ReportStore == nil {
 		return err
 	}
-	uid := c.Cluster.UID
-	if st, err := c.Status(ctx); err == nil {
-		uid = st.Cluster.UID
-	}
-	repo, err := o.ReportStore.Repository(bundle.ReportRepository(uid))
+	repo, err := o.ReportStore.Repository(bundle.ReportRepository(cmp.Or(status.Cluster.UID, c.Cluster.UID)))
 	if err != nil {
 		return err
 	}
@@ -98,29 +96,23 @@ func (c *Config) reportRegistry(ctx context.Context, remote *remote, s *doctor.S
 	return nil
 }
 
-// enrolledHub fills in the hub that has enrolled the agent, where none is configured.
-func (c *Config) enrolledHub(ctx context.Context, s *doctor.Subject) {
-	st, err := c.Status(ctx)
-	if err != nil {
-		return // for another check to say
-	}
-	s.Hub.URL = cmp.Or(s.Hub.URL, st.Identity.Hub)
-	s.Hub.HasKey = s.Hub.HasKey || st.Identity.HubKeyID != ""
-}
-
-// rebind makes c's cluster what a person has bound the agent to, as its next start would. A state that cannot be read
-// is for another check to say.
-func (c *Config) rebind(ctx context.Context) {
-	if s, err := c.Status(ctx); err == nil && s.Binding != nil && s.Binding.Configured == agent.FeedOf(c.Cluster) {
+// rebind makes c's cluster what a person has bound the agent to, as its next start would.
+func (c *Config) rebind(s agent.Status) {
+	if s.Binding != nil && s.Binding.Configured == agent.FeedOf(c.Cluster) {
 		c.Cluster = s.Binding.Bound.Of(c.Cluster)
 	}
 }
 
-// chain returns the trust documents that the agent has, or else the one that it will begin with. A state
-// that cannot be read is for another check to say.
-func (c *Config) chain(ctx context.Context) (bundle.TrustChain, error) {
-	if t, err := c.TrustState(ctx); err == nil && len(t.Chain) > 0 || c.Trust.Document == "" {
-		return t.Chain, nil
+// chain returns the trust documents that the agent has, or else the one that it will begin with. Unknown is why its state
+// cannot be read, nil if it can.
+func (c *Config) chain(ctx context.Context, unknown error) (bundle.TrustChain, error) {
+	if unknown == nil {
+		if t, err := c.TrustState(ctx); err == nil && len(t.Chain) > 0 {
+			return t.Chain, nil
+		}
+	}
+	if c.Trust.Document == "" {
+		return nil, nil
 	}
 	envelope, err := c.firstTrust(ctx)
 	if err != nil {

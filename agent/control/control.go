@@ -36,7 +36,8 @@ const (
 var errTooLarge = errors.New("the command is too large")
 
 // Handler executes a command with the arguments in body, and returns its answer: a value to send as JSON, or a Stream. Once
-// body was read to its end, ctx ends when the client has gone. See With and WithContent.
+// body was read to its end, ctx ends when the client has gone. A client sends the body when it is read: if the client has
+// given up before, reading fails, and the command must not be executed. See With and WithContent.
 type Handler func(ctx context.Context, body io.Reader) (answer any, err error)
 
 // Stream is an answer that is no JSON. Once it has begun to write, an error breaks the connection off, so that the client

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/user"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -149,12 +152,95 @@ func TestAnAgentThatDiesIsNoticedThoughThereIsNothingToSend(t *testing.T) {
 	go func() {
 		conn, err := l.Accept()
 		if err == nil {
+			_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n")
 			<-h.read
 			_ = conn.Close()
 		}
 	}()
-	require.ErrorContains(t, Dial(dir, nil).Upload(t.Context(), "POST any", 1, h, new(int)), "agent: ")
+	require.ErrorIs(t, Dial(dir, nil).Upload(t.Context(), "POST any", 1, h, new(int)), ErrGone)
 	require.NoError(t, l.Close())
+}
+
+// stopped is a listener of an agent whose process is stopped: its connections are accepted by the kernel alone, until it goes on.
+func stopped(t *testing.T) (dir string, goOn func(Commands)) {
+	dir = t.TempDir()
+	server, err := Listen(dir)
+	require.NoError(t, err)
+	return dir, func(c Commands) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); server.Serve(ctx, c) }()
+		t.Cleanup(func() { cancel(); <-ended })
+	}
+}
+
+func TestAnAgentThatIsStoppedIsNotWaitedForAndDropsWhatWasAbandoned(t *testing.T) {
+	dir, goOn := stopped(t)
+	c := Dial(dir, nil)
+	c.take = time.Millisecond
+	for name, ask := range map[string]func() error{
+		"a question": func() error { return c.Call(t.Context(), "GET status", nil, new(int)) },
+		"a change":   func() error { return c.Call(t.Context(), "POST pause", 1, new(int)) },
+		"long work":  func() error { return c.Long(t.Context(), "POST pause", 1, new(int)) },
+		"content":    func() error { return c.Upload(t.Context(), "POST import", 1, io.LimitReader(zeros{}, 1<<20), new(int)) },
+		"a stream":   func() error { return c.Stream(t.Context(), "GET reports", io.Discard) },
+	} {
+		err := ask()
+		require.ErrorIs(t, err, ErrSilent, name)
+		require.ErrorContains(t, err, "within 1ms", name)
+	}
+	done := make(chan string, 9)
+	note := func(what string) Handler { return With(func(int) (any, error) { done <- what; return 1, nil }) }
+	goOn(Commands{
+		"GET status": note("status"), "POST pause": note("pause"), "POST resume": note("resume"), "GET reports": note("reports"),
+		"POST import": WithContent(func(_ context.Context, _ int, content io.Reader) (any, error) {
+			done <- "import"
+			return 1, nil
+		}),
+	})
+	c.take = takeTime
+	require.NoError(t, c.Call(t.Context(), "POST resume", 1, new(int)), "connections are accepted in order")
+	close(done)
+	for what := range done {
+		require.NotContains(t, []string{"pause", "import"}, what, "it was abandoned")
+	}
+}
+
+func TestLongWorkIsWaitedForWhileTheAgentLives(t *testing.T) {
+	dir, goOn := stopped(t)
+	alive, doing := make(chan Alive), make(chan string)
+	goOn(Commands{
+		"GET alive": With(func(struct{}) (any, error) { return <-alive, nil }),
+		"POST sync": WithContext(func(ctx context.Context, _ int) (any, error) { <-ctx.Done(); return nil, ctx.Err() }),
+	})
+	c := Dial(dir, nil)
+	c.Waits = func(step string) { doing <- step }
+	failed := make(chan error)
+	c.take = time.Millisecond
+	ask := func(ctx context.Context) { failed <- c.Long(ctx, "POST sync", 1, new(int)) }
+	c.take, c.answer = 10*time.Second, time.Nanosecond
+	c.every = time.Millisecond
+	go ask(t.Context())
+	alive <- Alive{Doing: "fetch"}
+	require.Equal(t, "fetch", <-doing)
+	alive <- Alive{Doing: "fetch"}
+	alive <- Alive{Doing: "apply"}
+	require.Equal(t, "apply", <-doing, "each step is told once")
+	alive <- Alive{Doing: "apply", Stuck: "step apply has shown no sign of life for 15m0s"}
+	err := <-failed
+	require.ErrorIs(t, err, ErrSilent)
+	require.ErrorContains(t, err, "no sign of life for 15m0s")
+}
+
+func TestASocketOfAnotherUserNamesTheUser(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Log("root may open every socket: the error is made by hand")
+	}
+	err := forbidden(filepath.Join(t.TempDir(), SocketFile))
+	require.ErrorIs(t, err, ErrForbidden)
+	me, uerr := user.Current()
+	require.NoError(t, uerr)
+	require.EqualError(t, err, "this agent belongs to "+me.Username)
 }
 
 type zeros struct{}

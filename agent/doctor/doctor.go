@@ -76,7 +76,9 @@ type Subject struct {
 	Reports    Reports
 	Listen     string           // the address of health and metrics; empty where there is none
 	Serve      serve.Options    // the endpoint; without an address there is none
-	Now        func() time.Time // nil means time.Now
+	// Mute is why the agent that runs with StateDir does not answer, if it wraps control.ErrSilent: it is not asked again.
+	Mute error
+	Now  func() time.Time // nil means time.Now
 }
 
 // Adapters are the adapters of an agent, as they are configured.

@@ -23,7 +23,10 @@ import (
 const probeBytes = 256 << 10
 
 func checkState(ctx context.Context, e *examination) Finding {
-	if _, err := agent.NewClient(e.StateDir).Status(ctx); err != nil { // a running agent has the file, and it is good
+	if !errors.Is(e.Mute, control.ErrSilent) {
+		_, e.Mute = agent.NewClient(e.StateDir).Status(ctx)
+	}
+	if e.Mute != nil && !errors.Is(e.Mute, control.ErrSilent) && !errors.Is(e.Mute, control.ErrForbidden) { // an agent that has the file is running, and the file is good
 		st, err := agent.ReadState(e.StateDir)
 		switch {
 		case errors.Is(err, state.ErrNoState):
@@ -193,10 +196,18 @@ func size(n int64) string {
 }
 
 func checkAgent(ctx context.Context, e *examination) Finding {
-	s, err := agent.NewClient(e.StateDir).Status(ctx)
+	var s agent.Status
+	err := e.Mute
+	if !errors.Is(err, control.ErrSilent) {
+		s, err = agent.NewClient(e.StateDir).Status(ctx)
+	}
 	switch {
 	case errors.Is(err, control.ErrNotRunning):
 		return skipped("no agent is running with this state folder")
+	case errors.Is(err, control.ErrForbidden):
+		return failed("use sudo, or run the command as that user", "%v", err)
+	case errors.Is(err, control.ErrSilent):
+		return failed("its process is stopped, or hangs: restart it, such as with systemctl restart wherry-agent; it goes on where it was", "%v", err)
 	case err != nil:
 		return failed("look at the agent's log; it may be restarted at any time", "%v", err)
 	default:

@@ -238,7 +238,7 @@ type enroller[T any] struct {
 }
 
 func (e enroller[T]) run(cmd *cobra.Command, c *config.Config) error {
-	done, err := e.running(cmd.Context(), agent.NewClient(c.StateDir))
+	done, err := e.running(cmd.Context(), runningAgent(cmd, c))
 	if errors.Is(err, control.ErrNotRunning) {
 		err = c.RunResting(cmd.Context(), func(a *agent.Agent) (err error) {
 			done, err = e.resting(cmd.Context(), a)
@@ -282,6 +282,8 @@ func enrollError(err error) error {
 	switch {
 	case err == nil || errors.As(err, new(*cli.Error)) || errors.As(err, new(*config.Error)):
 		return err
+	case errors.Is(err, control.ErrForbidden), errors.Is(err, control.ErrSilent), errors.Is(err, control.ErrGone):
+		return explained(err)
 	case errors.Is(err, bundle.ErrToken):
 		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
 	case errors.Is(err, bundle.ErrEnrollment):

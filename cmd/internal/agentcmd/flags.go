@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
@@ -86,6 +87,11 @@ func configOf(cmd *cobra.Command) (*config.Config, error) {
 	return c, err
 }
 
+// runningAgent returns a client of the agent that runs, which says on stderr what it waits for.
+func runningAgent(cmd *cobra.Command, c *config.Config) agent.Client {
+	return agent.NewClient(c.StateDir).Telling(func(doing string) { cmd.PrintErrf("waiting for the agent: step %s\n", doing) })
+}
+
 // withAgent calls f with the agent that c describes.
 func withAgent(cmd *cobra.Command, c *config.Config, f func(*agent.Agent) error) error {
 	return c.Run(cmd.Context(), config.Process{
@@ -94,7 +100,10 @@ func withAgent(cmd *cobra.Command, c *config.Config, f func(*agent.Agent) error)
 	}, f)
 }
 
-// explain gives the errors of package config their exit codes, in all commands below parent.
+// silentHint is the hint for an agent that does not answer.
+const silentHint = "its process is stopped, or hangs: look at its log, and restart it; it goes on where it was"
+
+// explain gives the errors of the packages config and control their exit codes and hints, in all commands below parent.
 func explain(parent *cobra.Command) {
 	for _, cmd := range parent.Commands() {
 		if run := cmd.RunE; run != nil {
@@ -106,7 +115,16 @@ func explain(parent *cobra.Command) {
 
 func explained(err error) error {
 	var e *config.Error
-	if !errors.As(err, &e) || errors.As(err, new(*cli.Error)) {
+	switch {
+	case errors.As(err, new(*cli.Error)):
+		return err
+	case errors.Is(err, control.ErrForbidden):
+		return cli.Fail(cli.Failed, err, "use sudo")
+	case errors.Is(err, control.ErrSilent):
+		return cli.Fail(cli.Failed, err, silentHint)
+	case errors.Is(err, control.ErrGone):
+		return cli.Fail(cli.Failed, err, "start it again; status shows whether the command was carried out")
+	case !errors.As(err, &e):
 		return err
 	}
 	code := map[config.Kind]int{config.Invalid: cli.Usage, config.Refused: cli.Denied, config.Unusable: cli.Failed}[e.Kind]

@@ -156,6 +156,9 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	progress := cli.NewProgress("importing " + n.name)
 	defer progress.End()
 	client := agent.NewClient(c.StateDir)
+	if progress == nil {
+		client = runningAgent(cmd, c)
+	}
 	defer follow(ctx, client, progress)()
 	request := agent.ImportRequest{Paths: n.paths, Stdin: n.stdin, AllowExpired: string(f.allowExpired), Wait: f.wait}
 	r, err = client.Import(ctx, request)
@@ -175,6 +178,8 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 			r = a.Import(ctx, request)
 			return nil
 		})
+	case errors.Is(err, control.ErrGone):
+		err = cli.Fail(cli.Failed, err, "import again: what has arrived is kept")
 	case errors.Is(err, agent.ErrUnreadable):
 		err = cli.Fail(cli.Failed, err, "give it the rights, copy the package to a folder that it may read, or send it: import - <site.tar")
 	}

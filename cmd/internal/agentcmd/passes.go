@@ -143,7 +143,7 @@ func newSyncCommand() *cobra.Command {
 		Example: example("sync --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,
 	}, func(cmd *cobra.Command, c *config.Config, _ []string) error {
-		r, err := agent.NewClient(c.StateDir).Sync(cmd.Context(), f.wait)
+		r, err := runningAgent(cmd, c).Sync(cmd.Context(), f.wait)
 		if err != nil {
 			return controlError(c, err)
 		}
