@@ -115,6 +115,16 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	return st, err
 }
 
+// Floor returns the newest time of issue of a document that was verified in the epoch in force; zero if there is none. No clock is
+// right that is earlier.
+func (s *State) Floor() (floor time.Time, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
+		floor, err = trust.LoadFloor(tx, s.trust.Chain().Current().Epoch)
+		return err
+	})
+	return floor, err
+}
+
 // items are sorted by assignment, as the records are.
 func (k known) items() []bundle.Item {
 	items := make([]bundle.Item, 0, len(k.records))

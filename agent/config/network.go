@@ -27,6 +27,7 @@ type remote struct {
 	traffic *metrics.Traffic
 	network http.RoundTripper // what options' client counts and sends by
 	options oci.Options
+	clock   *clock
 	stores  []oci.Store // of the configuration's locations; none where bundles come by import only
 }
 
@@ -51,11 +52,13 @@ func idleTime(interval time.Duration) time.Duration {
 func (c *Config) connect() (*remote, error) {
 	network := c.Registry.Network
 	network.Idle = idleTime(cmp.Or(c.Passes.Interval, agent.DefaultInterval))
+	by := &clock{now: time.Now}
+	network.Now = by.Now
 	client, err := oci.NewHTTPClient(network)
 	if err != nil {
 		return nil, invalid(err, "--proxy, --tls-ca, --tls-host-ca, --tls-cert and --tls-key say how registries are reached")
 	}
-	r := &remote{c: c, traffic: new(metrics.Traffic), network: client.Transport}
+	r := &remote{c: c, traffic: new(metrics.Traffic), network: client.Transport, clock: by}
 	client.Transport = r.traffic.Registry.Wrap(r.network)
 	r.options = oci.Options{HTTPClient: client, UserAgent: c.Program.UserAgent, AuthHosts: c.Registry.AuthHosts}
 	if c.Registry.Credentials != "" {

@@ -79,7 +79,8 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	if err := c.installTrust(ctx, st, opts.Log); err != nil {
 		return errors.Join(err, st.Close())
 	}
-	if opts.Serve, err = c.endpoint(opts.Log); err != nil {
+	remote.clock.follow(p.Now, st.Floor, opts.Log)
+	if opts.Serve, err = c.endpoint(remote.clock.Now, opts.Log); err != nil {
 		return errors.Join(err, st.Close())
 	}
 	if opts.Reconcilers, err = c.reconcilers(st, cluster, remote, opts.Log); err != nil {

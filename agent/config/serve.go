@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -36,11 +37,13 @@ func (c *Config) checkServe() error {
 }
 
 // endpoint returns the endpoint with its certificates, which are made on the first start; nil where there is none.
-func (c *Config) endpoint(log *slog.Logger) (*serve.Endpoint, error) {
+func (c *Config) endpoint(now func() time.Time, log *slog.Logger) (*serve.Endpoint, error) {
 	if c.Serve.Address == "" {
 		return nil, nil
 	}
-	e, err := serve.Open(c.serveOptions(log))
+	o := c.serveOptions(log)
+	o.Now = now
+	e, err := serve.Open(o)
 	if err != nil {
 		return nil, invalid(fmt.Errorf("--serve: %w", err), "")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/doctor"
@@ -55,6 +56,9 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 	if err != nil {
 		return doctor.Subject{}, err
 	}
+	remote.clock.follow(nil, func() (time.Time, error) { // as the agent does
+		return time.Now().Add(time.Duration(status.ClockBehindSeconds) * time.Second), nil
+	}, nil)
 	s.Transport = remote.options.HTTPClient.Transport
 	if err := c.reportRegistry(status, remote, &s); err != nil {
 		return doctor.Subject{}, err

@@ -39,7 +39,7 @@ const (
 )
 
 // validFrom is the beginning of all certificates that are made here, so that a machine whose clock was once ahead has none
-// that is not valid yet.
+// that is not valid yet. A clock that is earlier counts as this.
 var validFrom = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // authority is the endpoint's own CA. The certificates that it signs are made anew by each process, and before they end.
@@ -103,12 +103,16 @@ func (a *authority) renew() error {
 	return a.renewLocked()
 }
 
-// renewLocked makes a CA where there is none that lasts, and a certificate of it. A clock that is behind is no reason
-// for another CA, which every client would have to be told of.
+// renewLocked makes a CA where there is none, prolongs one that ends soon, and makes a certificate of it. The key of a CA
+// stays: the clock may be wrong, and clients that have its earlier certificate accept what it signs as long as that is valid by
+// their clocks.
 func (a *authority) renewLocked() error {
 	now := a.now()
+	if validFrom.After(now) {
+		now = validFrom
+	}
 	if a.root.cert == nil || a.root.cert.NotAfter.Sub(now) < caRenew {
-		r, err := makeRoot(now)
+		r, err := a.root.prolong(now)
 		if err == nil {
 			err = r.write(a.dir)
 		}
@@ -116,7 +120,7 @@ func (a *authority) renewLocked() error {
 			return err
 		}
 		if a.root.cert != nil {
-			a.log.Warn("the endpoint has a new CA: the one before has come to its end, and clients have to be given the new one", "until", a.root.cert.NotAfter)
+			a.log.Warn("the certificate of the endpoint's CA is renewed with the same key: clients that have the one before need the new one when that ends", "before", a.root.cert.NotAfter, "until", r.cert.NotAfter)
 		}
 		a.root = r
 	}
@@ -128,11 +132,8 @@ func (a *authority) renewLocked() error {
 	return nil
 }
 
-func makeRoot(now time.Time) (root, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return root{}, err
-	}
+// prolong returns a CA with the key, the subject and the beginning of r, and another end; a new one if r has none.
+func (r root) prolong(now time.Time) (root, error) {
 	serial, err := newSerial()
 	if err != nil {
 		return root{}, err
@@ -142,6 +143,12 @@ func makeRoot(now time.Time) (root, error) {
 		SerialNumber: serial, Subject: pkix.Name{CommonName: caName + " CA", Organization: []string{host}},
 		NotBefore: validFrom, NotAfter: now.Add(caLife),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	key := r.key
+	if r.cert != nil {
+		template.RawSubject, template.SubjectKeyId, template.NotBefore = r.cert.RawSubject, r.cert.SubjectKeyId, r.cert.NotBefore
+	} else if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return root{}, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

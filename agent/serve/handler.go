@@ -27,8 +27,8 @@ const (
 	bodyTime     = 5 * time.Second
 )
 
-// reportsPath begins the paths of hubapi.ReportsPattern.
-const reportsPath = "/v1/clusters/"
+// reportsPath begins the paths of hubapi.ReportsPattern, and readyPath is where a hub, or who takes reports for it, says that it works.
+const reportsPath, readyPath = "/v1/clusters/", "/readyz"
 
 // Handler answers the requests of the OCI distribution specification v1.1 that read.
 type Handler struct {
@@ -60,7 +60,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	counted := &recorder{ResponseWriter: w}
 	defer func() { h.counters.add(counted.code()) }()
 	counted.Header().Set("Server", Name)
-	if h.reports != nil && strings.HasPrefix(req.URL.Path, reportsPath) {
+	if h.reports != nil && (req.URL.Path == readyPath || strings.HasPrefix(req.URL.Path, reportsPath)) {
 		counted.Header().Set("X-Content-Type-Options", "nosniff")
 		h.reports.ServeHTTP(counted, req)
 		return

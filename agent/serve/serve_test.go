@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -90,6 +91,53 @@ func TestTheEndpointMakesItsOwnCertificates(t *testing.T) {
 	require.NotEqual(t, first.Leaf.Issuer.SerialNumber, e.own.current().Leaf.SerialNumber)
 	require.NotEqual(t, string(ca), string(e.Served().CA))
 	require.NoError(t, e.CheckNames())
+}
+
+// A clock that is wrong for a moment, ahead or behind, cuts off no client that has the CA.
+func TestAWrongClockKeepsTheAuthority(t *testing.T) {
+	right := time.Now()
+	for name, wrong := range map[string]time.Time{"ahead": right.AddDate(20, 0, 0), "behind": time.Unix(0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			now := right
+			o := Options{StateDir: t.TempDir(), URL: "https://first-box:5001", Address: "127.0.0.1:0", Now: func() time.Time { return now }}
+			e, err := Open(o)
+			require.NoError(t, err)
+			first := e.own.ca()
+			handedOut := x509.NewCertPool()
+			handedOut.AddCert(first)
+			accepted := func(e *Endpoint) error { // by a client whose clock is right
+				chain := e.own.current()
+				between := x509.NewCertPool()
+				for _, der := range chain.Certificate[1:] {
+					c, err := x509.ParseCertificate(der)
+					require.NoError(t, err)
+					between.AddCert(c)
+				}
+				_, err := chain.Leaf.Verify(x509.VerifyOptions{Roots: handedOut, Intermediates: between, CurrentTime: right, DNSName: "first-box"})
+				return err
+			}
+			require.NoError(t, accepted(e))
+
+			now = wrong
+			require.NoError(t, accepted(e), "while the clock is wrong")
+			restarted, err := Open(o)
+			require.NoError(t, err)
+			if name == "ahead" { // behind, what is made is over for others; see the agent's floor
+				require.NoError(t, accepted(restarted), "also after a restart")
+				require.NotEqual(t, first.Raw, restarted.own.ca().Raw)
+			}
+
+			now = right
+			require.NoError(t, accepted(restarted), "once it is right again")
+			again, err := Open(o)
+			require.NoError(t, err)
+			require.NoError(t, accepted(again))
+			require.True(t, first.PublicKey.(*ecdsa.PublicKey).Equal(again.own.ca().PublicKey))
+			require.Equal(t, first.RawSubject, again.own.ca().RawSubject)
+			require.False(t, again.own.ca().NotBefore.After(first.NotBefore))
+			require.False(t, again.own.current().Leaf.NotBefore.After(first.NotBefore))
+		})
+	}
 }
 
 func TestACAThatIsDamagedIsNotReplaced(t *testing.T) {

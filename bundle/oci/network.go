@@ -41,6 +41,8 @@ type Network struct {
 	Idle time.Duration
 	// Each, if not nil, returns the transport that sends each attempt of a request, around the one that has the connections.
 	Each func(connections http.RoundTripper) http.RoundTripper
+	// Now is the time by which certificates are judged; nil means time.Now.
+	Now func() time.Time
 	// Dial, if not nil, makes the connections, in place of the system's way.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
@@ -51,6 +53,7 @@ type Network struct {
 func NewHTTPClient(n Network) (_ *http.Client, err error) {
 	t := newTransport()
 	t.IdleConnTimeout = cmp.Or(n.Idle, idleTime)
+	t.TLSClientConfig.Time = n.Now
 	if n.Dial != nil {
 		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := n.Dial(ctx, network, addr)
