@@ -60,7 +60,9 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
-func (a *Agent) sync(ctx context.Context, wait time.Duration) Result { return a.syncFor(ctx, ctx, wait) }
+func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
+	return a.syncFor(ctx, ctx, wait)
+}
 
 // syncFor is sync for somebody who has gone when asked ends: if that is before the pass that runs has ended, nothing is done. If
 // the registry answers, the loop of Run asks it next after a whole interval.

@@ -74,8 +74,8 @@ type Subject struct {
 	SiteValues sitevalues.Source
 	Hub        Hub
 	Reports    Reports
-	Listen     string           // the address of health and metrics; empty where there is none
-	Serve      serve.Options    // the endpoint; without an address there is none
+	Listen     string        // the address of health and metrics; empty where there is none
+	Serve      serve.Options // the endpoint; without an address there is none
 	// Mute is why the agent that runs with StateDir does not answer, if it wraps control.ErrSilent: it is not asked again.
 	Mute error
 	Now  func() time.Time // nil means time.Now

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/relay"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -210,6 +213,36 @@ func (f *fixture) hub(status int) string {
 	}))
 	f.t.Cleanup(s.Close)
 	return s.URL
+}
+
+// Behind a first box, the hub's address is that of its endpoint.
+func TestTheFirstBoxOfASiteTakesReportsOrNot(t *testing.T) {
+	for _, accepts := range []bool{true, false} {
+		f := newFixture(t)
+		e, err := serve.Open(serve.Options{Address: "127.0.0.1:0", Plain: true, StateDir: t.TempDir()})
+		require.NoError(t, err)
+		s, err := e.Listen(t.TempDir(), "plant")
+		require.NoError(t, err)
+		if accepts {
+			st, err := agent.OpenState(t.TempDir(), nil)
+			require.NoError(t, err)
+			defer st.Close()
+			s.AcceptReports(st.Relay().Handler(relay.Options{}))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { s.Serve(ctx) })
+		f.subject.Hub.URL, f.subject.Hub.HasKey = "http://"+s.Addr().String(), true
+		if accepts {
+			r, err := Examine(ctx, f.subject)
+			require.NoError(t, err)
+			require.Contains(t, r.Checks, Finding{Check: "hub", Result: OK, Message: "it answers"})
+		} else {
+			f.requireOnly("hub", "another agent's endpoint, which takes no reports", "serve.acceptReports")
+		}
+		cancel()
+		served.Wait()
+	}
 }
 
 // Without a Date to compare with, a release from the future tells.

@@ -17,6 +17,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
@@ -251,6 +252,9 @@ func checkHub(ctx context.Context, e *examination) Finding {
 		if oci.CertificateHint(err) != "" {
 			remedy = registryRemedy(err)
 		}
+		if errors.Is(err, errNoRelay) {
+			remedy = "give that agent serve.acceptReports: true (--serve-accept-reports), or name the hub itself with --hub"
+		}
 		return failed(remedy, "%v", err)
 	}
 	if !e.Hub.HasKey {
@@ -258,6 +262,9 @@ func checkHub(ctx context.Context, e *examination) Finding {
 	}
 	return ok("it answers")
 }
+
+// errNoRelay means that reports go to an endpoint that does not take them.
+var errNoRelay = errors.New("is another agent's endpoint, which takes no reports")
 
 func askHub(ctx context.Context, client *http.Client, hub string) error {
 	address, err := url.JoinPath(hub, "readyz")
@@ -274,6 +281,9 @@ func askHub(ctx context.Context, client *http.Client, hub string) error {
 	}
 	defer resp.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // its words are not needed
+	if resp.StatusCode == http.StatusNotFound && resp.Header.Get("Server") == serve.Name {
+		return fmt.Errorf("%s %w", hub, errNoRelay)
+	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answered %s", address, resp.Status)
 	}

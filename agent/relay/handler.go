@@ -40,11 +40,12 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Handler returns the handler of hubapi.ReportsPattern.
+// Handler returns the handler of hubapi.ReportsPattern, and of /readyz, as a hub has it: it tells who asks that reports are taken.
 func (r *Relay) Handler(o Options) http.Handler {
 	h := &handler{relay: r, Options: o, bodies: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc(hubapi.ReportsPattern, h.postReports)
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	return mux
 }
 
