@@ -88,17 +88,22 @@ func (a *Agent) importFor(ctx, asked context.Context, request ImportRequest) (Im
 	return a.importSite(ctx, asked, request, false), nil
 }
 
-// canOpen returns an error that wraps ErrUnreadable if a path is not there, or not for this process.
+var errEmpty = errors.New("the folder is empty")
+
+// canOpen returns an error that wraps ErrUnreadable if a path is not there, or not for this process, or is an empty folder.
 func canOpen(paths []string) error {
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err == nil && (info.IsDir() || info.Mode().IsRegular()) {
 			var f *os.File
 			if f, err = os.Open(path); err == nil {
-				err = f.Close()
+				if _, end := f.ReadDir(1); info.IsDir() && errors.Is(end, io.EOF) { // such as a mount point whose medium this process does not see
+					err = &fs.PathError{Op: "open", Path: path, Err: errEmpty}
+				}
+				err = errors.Join(err, f.Close())
 			}
 		}
-		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, errEmpty) {
 			return fmt.Errorf("%w: %w", ErrUnreadable, err)
 		}
 	}

@@ -65,6 +65,8 @@ func TestARunningAgentTakesAPackageThroughItsSocket(t *testing.T) {
 
 	_, err = c.Import(t.Context(), ImportRequest{Paths: []string{filepath.Join(t.TempDir(), "nowhere.tar")}})
 	require.ErrorIs(t, err, ErrUnreadable)
+	_, err = c.Import(t.Context(), ImportRequest{Paths: []string{t.TempDir()}})
+	require.ErrorIs(t, err, ErrUnreadable, "a mount point whose medium the agent does not see")
 	_, err = c.Import(t.Context(), ImportRequest{Paths: []string{"-"}})
 	require.ErrorIs(t, err, ErrUnreadable, "the agent's own standard input is nobody's")
 

@@ -161,9 +161,12 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	}
 	defer follow(ctx, client, progress)()
 	request := agent.ImportRequest{Paths: n.paths, Stdin: n.stdin, AllowExpired: string(f.allowExpired), Wait: f.wait}
+	if len(n.files) > 0 { // in an agent with mounts of its own, a folder may be another one
+		request.Paths = n.files
+	}
 	r, err = client.Import(ctx, request)
-	if errors.Is(err, agent.ErrUnreadable) && len(n.files) > 0 {
-		content := &concatenation{paths: n.files}
+	if errors.Is(err, agent.ErrUnreadable) && n.opened != nil {
+		content := n.content()
 		defer content.Close()
 		cmd.PrintErrf("%v: it is sent to the agent\n", err)
 		request.Paths, request.Stdin = nil, content

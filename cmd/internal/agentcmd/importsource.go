@@ -191,6 +191,40 @@ func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s
 
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
+// content is the package as one stream, which the caller closes.
+func (n named) content() io.ReadCloser {
+	if !n.opened.Folder() {
+		return &concatenation{paths: n.files}
+	}
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(packed(w, n.opened)) }()
+	return r
+}
+
+// packed writes an unpacked package as "wherry airgap export" does.
+func packed(w io.Writer, src *medium.Source) error {
+	from, err := src.Reader()
+	if err != nil {
+		return err
+	}
+	to := airgap.NewWriter(w)
+	if err := to.Index(from.Index().Manifests, from.Index().Annotations); err != nil {
+		return err
+	}
+	for {
+		e, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			return to.Close()
+		}
+		if err == nil {
+			err = to.Blob(ocispec.Descriptor{Digest: e.Digest, Size: e.Size}, func() (io.ReadCloser, error) { return io.NopCloser(e.Content), nil })
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
 // concatenation reads files one after the other, each opened when its turn comes. It may be read by one goroutine while
 // another one closes it.
 type concatenation struct {
