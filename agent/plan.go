@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // firstLook is the time after which assignments that are not compliant are looked at again, between two
@@ -63,6 +64,9 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		at := now.Add(retry.Jitter(o.Interval))
 		if p.failures > 0 {
 			at = now.Add(retry.FullJitter(retry.Backoff(o.Interval, o.MaxBackoff, p.failures)))
+		}
+		if asked := min(oci.RetryAfter(out.Err), o.MaxBackoff); asked > 0 && at.Sub(now) < asked { // the registry's own wish
+			at = now.Add(asked + retry.FullJitter(asked/10))
 		}
 		if w := o.Window.Left(now); out.Verdict == Deferred && w < 0 {
 			at = earliest(at, now.Add(-w+retry.FullJitter(min(o.Interval, windowRush))))

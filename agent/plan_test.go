@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"net/http"
 	"path/filepath"
 	"testing"
 	"time"
@@ -36,6 +37,29 @@ func TestThePlanAsksLessOftenWhileNobodyAnswers(t *testing.T) {
 		require.InDelta(t, DefaultInterval.Seconds(), p.contact.Sub(now).Seconds(), 30)
 		require.Nil(t, p.scope(now).from)
 	})
+}
+
+func TestARegistryThatAsksForRestIsNotAskedBefore(t *testing.T) {
+	s := newSite(t)
+	s.opts.MaxBackoff = 3 * time.Hour
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	for value, want := range map[string]time.Duration{"3600": time.Hour, "999999999": 3 * time.Hour} {
+		answer := func(w http.ResponseWriter, _ *http.Request) bool {
+			w.Header().Set("Retry-After", value)
+			w.WriteHeader(http.StatusTooManyRequests)
+			return true
+		}
+		s.registry.hook.Store(&answer)
+		s.agent(func(a *Agent) {
+			p, before := plan{agent: a}, s.registry.requests.Load()
+			out := a.makePass(t.Context(), p.scope(epoch))
+			require.Equal(t, Unreachable, out.Verdict)
+			require.Equal(t, int64(1), s.registry.requests.Load()-before, "it is not asked again at once")
+			p.passed(scope{from: a.source}, out, epoch)
+			require.GreaterOrEqual(t, p.contact.Sub(epoch), want)
+			require.Less(t, p.contact.Sub(epoch), want*12/10)
+		})
+	}
 }
 
 func TestASyncThatIsAnsweredEndsTheBackoff(t *testing.T) {

@@ -18,14 +18,6 @@ import (
 // errNoParts means that the registry did not answer a range request with that range.
 var errNoParts = errors.New("the registry serves no parts")
 
-// busyError is a response with a Retry-After header.
-type busyError struct {
-	error
-	after time.Duration
-}
-
-func (e *busyError) Unwrap() error { return e.error }
-
 // request asks for all missing bytes and appends the bytes that arrive. The error wraps ErrUnreachable if another request
 // can bring more.
 func (d *download) request(ctx context.Context) error {
@@ -99,12 +91,7 @@ func (d *download) extent(resp *http.Response) (start, end int64, err error) {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return 0, 0, errNoParts
 	}
-	err = answer(resp)
-	seconds, bad := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
-	if errors.Is(err, ErrUnreachable) && bad == nil {
-		err = &busyError{err, time.Duration(seconds) * time.Second}
-	}
-	return 0, 0, err
+	return 0, 0, answer(resp)
 }
 
 // contentRange parses "bytes FIRST-LAST/SIZE"; an unknown size is -1. See RFC 9110, section 14.4.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"time"
 
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -87,6 +88,24 @@ func fromStatus(r *errcode.ErrorResponse) error {
 		return fmt.Errorf("%w: %w", ErrUnreachable, said)
 	}
 	return said
+}
+
+// busyError is a response with a Retry-After header.
+type busyError struct {
+	error
+	after time.Duration
+}
+
+func (e *busyError) Unwrap() error { return e.error }
+
+// RetryAfter returns the time after which the registry whose answer err is wants to be asked again; zero if it has not said so. It
+// may be any time, so bound it.
+func RetryAfter(err error) time.Duration {
+	var busy *busyError
+	if errors.As(err, &busy) {
+		return busy.after
+	}
+	return 0
 }
 
 // alwaysPlain says what to do about a loopback address.

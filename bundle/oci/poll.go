@@ -17,6 +17,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // maxTagState bounds the hosts and tags that a Poller remembers. An agent has a handful.
@@ -103,6 +105,8 @@ func (p *Poller) ask(ctx context.Context, repo *remoteRepository, tag string, kn
 			return ocispec.Descriptor{}, nil, answer(resp)
 		case resp.StatusCode == http.StatusMethodNotAllowed: // a proxy refuses it
 			p.setHabit(repo, plainly)
+		case hubapi.RetryAfter(resp.Header, time.Now()) > 0:
+			return ocispec.Descriptor{}, nil, answer(resp)
 		case resp.StatusCode != http.StatusOK: // the response to GET may explain more
 		case got == known.String():
 			return same, nil, nil
@@ -234,5 +238,9 @@ func tooLong(limit int64) error {
 
 // answer returns the error for an unsuccessful response.
 func answer(resp *http.Response) error {
-	return fromStatus(&errcode.ErrorResponse{Method: resp.Request.Method, URL: resp.Request.URL, StatusCode: resp.StatusCode})
+	err := fromStatus(&errcode.ErrorResponse{Method: resp.Request.Method, URL: resp.Request.URL, StatusCode: resp.StatusCode})
+	if after := hubapi.RetryAfter(resp.Header, time.Now()); after > 0 && errors.Is(err, ErrUnreachable) {
+		return &busyError{err, after}
+	}
+	return err
 }

@@ -17,6 +17,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/retry"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 const (
@@ -96,14 +98,35 @@ func newTransport() *http.Transport {
 }
 
 func retrying(base http.RoundTripper) *http.Client {
-	policy := &retry.GenericPolicy{
+	policy := patient{&retry.GenericPolicy{
 		Retryable: retry.DefaultPredicate,
 		Backoff:   retry.DefaultBackoff,
 		MinWait:   200 * time.Millisecond,
 		MaxWait:   3 * time.Second,
 		MaxRetry:  retries,
-	}
+	}}
 	return &http.Client{Transport: &retry.Transport{Base: base, Policy: func() retry.Policy { return policy }}}
+}
+
+// maxAsked is the longest time for which a request waits because an answer asks for it.
+const maxAsked = 10 * time.Second
+
+// patient is a policy that waits as long as an answer asks for, and does not retry if that is too long: the caller is told, by
+// RetryAfter.
+type patient struct{ retry.Policy }
+
+func (p patient) Retry(attempt int, resp *http.Response, err error) (time.Duration, error) {
+	wait, policyErr := p.Policy.Retry(attempt, resp, err)
+	if policyErr != nil || wait < 0 || resp == nil {
+		return wait, policyErr
+	}
+	switch after := hubapi.RetryAfter(resp.Header, time.Now()); {
+	case after > maxAsked:
+		return -1, nil
+	case after > 0:
+		return after, nil
+	}
+	return wait, nil
 }
 
 // stallingConn ends uploads that stall. Reads have no deadline here, since an idle connection in the pool waits in a
