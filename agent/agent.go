@@ -237,6 +237,9 @@ type Agent struct {
 	lease     *lease.Held // of the Lease; nil without one
 
 	busy sync.Mutex // held by the pass that runs
+
+	relearning sync.Mutex
+	relearned  bool // see relearn
 	process
 	shown
 	signals

@@ -154,6 +154,9 @@ func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Res
 			return intake.Result{}, err
 		}
 	}
+	if err := a.relearn(ctx); err != nil {
+		return intake.Result{}, err
+	}
 	taken, err := a.intake.Take(ctx, r, intake.Asked{AllowExpired: request.AllowExpired, Progress: request.Progress})
 	if err == nil && len(taken.Streams) == 0 && taken.Releases == nil {
 		err = fmt.Errorf("%s: %w: it holds no bundle", from.Name(), airgap.ErrFormat)

@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"os"
 	"path/filepath"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -53,6 +55,39 @@ func TestABundleComesByFile(t *testing.T) {
 	require.Nil(t, r.Status.LastContact, "a file says nothing of the registry")
 	requireFile(t, s.host, "a-x/f", "1")
 	require.Equal(t, Idle, s.imported(path).Verdict, "again")
+}
+
+func TestAnAgentWhoseStateWasMovedAwayTakesNothingOlderThanItsStore(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	older := s.export(s.stream)
+	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	newest := s.export(s.stream)
+	require.Equal(t, Done, s.imported(newest).Verdict)
+
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "agent.db")))
+	var r ImportResult
+	s.agent(func(a *Agent) {
+		a.source = nil
+		r = a.Import(t.Context(), ImportRequest{Paths: []string{older}})
+	})
+	require.Equal(t, []string{"dev/drone older OlderRelease"}, outcomes(r))
+	requireFile(t, s.host, "a-x/f", "2")
+	require.Nil(t, r.Status.Release.Running)
+	require.Equal(t, Done, s.imported(newest).Verdict)
+	requireFile(t, s.host, "a-x/f", "2")
+
+	// What the keys have not signed proves nothing.
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "agent.db")))
+	s.key = agenttest.NewKey().(*ecdsa.PrivateKey)
+	s.publish(s.draft(3, map[string]string{"a-x/f": "1"}))
+	older = s.export(s.stream)
+	s.agent(func(a *Agent) {
+		a.source, a.pinned = nil, bundle.Pinned(bundle.Keys{s.key.Public()})
+		a.intake = a.newKeeper()
+		r = a.Import(t.Context(), ImportRequest{Paths: []string{older}})
+	})
+	require.Equal(t, Done, r.Verdict, r.Error)
 }
 
 func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {

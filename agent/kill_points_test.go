@@ -146,6 +146,7 @@ var elsewhere = map[string]string{
 	"prepare": "TestARotationLosesNoReportWhereverItIsCut",
 	"Hear":    "TestARotationLosesNoReportWhereverItIsCut",
 	// One commit each, with nothing before or after it that another part has to agree with.
+	"relearnFrom":    "TestAnAgentWhoseStateWasMovedAwayTakesNothingOlderThanItsStore",
 	"OpenState":      "TestAQueueOfAnEarlierVersionIsCountedAndThinned",
 	"EndRotation":    "TestWithoutAHubAPersonEndsARotation",
 	"withdraw":       "TestARefusedTokenLeavesWhatWaited",

@@ -164,7 +164,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	if err := p.recall(ctx); err != nil {
+	if err := errors.Join(p.recall(ctx), p.relearn(ctx)); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx), p.noteEnd()); err != nil {

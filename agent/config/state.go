@@ -76,7 +76,7 @@ func (c *Config) stateError(err error) error {
 	case errors.Is(err, state.ErrBusy):
 		hint = "an agent is running with this state folder: use sync, status or import, or give another --state-dir"
 	case errors.Is(err, state.ErrDamaged):
-		hint = "move the file away to begin anew: the next pass adopts what is applied, the hub has to be given the new report key, and the order of releases begins again"
+		hint = "move the file away to begin anew: the next pass adopts what is applied, no older release is taken than the signed ones in store/, and the hub has to be given the new report key and uid, which \"status -o json\" shows"
 	case errors.Is(err, state.ErrNewer):
 		hint = "this agent is version " + c.Program.Version + ": use the newer agent again, or a newer one still; what runs here stays as it is meanwhile"
 	case errors.Is(err, state.ErrNoState):

@@ -42,6 +42,25 @@ func Source(dir string, s bundle.Stream) (bundle.Source, error) {
 	return oci.NewLayout(filepath.Join(dir, state.StoreDir)).Repository(s.Repository())
 }
 
+// Releases lists the names of releases in the index of the store in the state folder dir, such as bundles/dev/drone/s0-5.
+func Releases(dir string) (names []string, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var index ocispec.Index
+	if err := readJSON(root, path.Join(state.StoreDir, ocispec.ImageIndexFile), &index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, d := range index.Manifests {
+		if name := d.Annotations[ocispec.AnnotationRefName]; releaseName.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
 // ReadStatus reads the status of the store in the state folder dir, even while an agent runs. It is zero for a folder
 // without a store.
 func ReadStatus(dir string) (s Status, err error) {
