@@ -56,7 +56,7 @@ func TestAClockThatWasAheadHealsWhenItComesBack(t *testing.T) {
 	s.publish(d)
 	now := s.now
 	s.now = s.now.AddDate(10, 0, 0)
-	s.requireRefused(bundle.Expired, "release expired at")
+	s.requireRefused(bundle.Expired, "and here it is "+s.now.Format(time.DateOnly))
 	require.True(t, s.status().Release.Running.Expired)
 	require.NoError(t, os.Remove(filepath.Join(s.host, "shop-main/config.yaml")))
 	require.Equal(t, bundle.Compliant, s.once().Status.Items[0].State, "what runs is kept as it is")

@@ -387,7 +387,9 @@ func TestAStreamThatDoesNotFitIsRefused(t *testing.T) {
 
 	s.opts.Intake.Budget = 0
 	s.opts.Intake.Space = func(string) (int64, int64, bool) { return 1<<30 + 4000, 1 << 32, true }
-	require.Equal(t, []string{"dev/drone here", "dev/office no room NoRoom"}, outcomes(s.takes(p)))
+	r = s.takes(p)
+	require.Equal(t, []string{"dev/drone here", "dev/office no room NoRoom"}, outcomes(r))
+	require.Contains(t, r.Streams[1].Message, "1024 MiB of the disk are free, of which other cluster types leave 1024 MiB")
 	s.opts.Intake.Space = func(string) (int64, int64, bool) { return 1<<30 + 9000, 1 << 32, true }
 	require.Equal(t, []string{"dev/drone here", "dev/office taken"}, outcomes(s.takes(p)))
 }

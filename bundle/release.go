@@ -187,7 +187,7 @@ func (e Expect) Check(r Release, d digest.Digest) error {
 		return refuse(OlderRelease, "release %s, s%d-%d, is older than s%d-%d, which this agent has accepted",
 			ReleaseName(r.Number, d), order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)
 	case !e.AllowExpired && !e.Now.Before(r.ExpiresAt):
-		return refuse(Expired, "release expired at %s", r.ExpiresAt.Format(time.RFC3339))
+		return refuse(Expired, "release expired at %s, and here it is %s", r.ExpiresAt.Format(time.RFC3339), e.Now.UTC().Format(time.DateOnly))
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (d TrustDocument) Admits(platform string, now time.Time) error {
 	}
 	return trustExpired{&Refusal{
 		Reason:  Expired,
-		Message: fmt.Sprintf("version %d of the trust document expired at %s, and nothing new is taken under it", d.Version, d.ExpiresAt.Format(time.RFC3339)),
+		Message: fmt.Sprintf("version %d of the trust document expired at %s, and here it is %s: nothing new is taken under it", d.Version, d.ExpiresAt.Format(time.RFC3339), now.UTC().Format(time.DateOnly)),
 	}}
 }
 

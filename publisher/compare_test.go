@@ -360,7 +360,7 @@ func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
 		warnings []string
 	}{
 		{q.now, nil},
-		{q.chain.Current().ExpiresAt, []string{"publishing would be refused: Expired: version 1 of the trust document expired at 2029-08-17T12:00:00Z, and nothing new is taken under it"}},
+		{q.chain.Current().ExpiresAt, []string{"publishing would be refused: Expired: version 1 of the trust document expired at 2029-08-17T12:00:00Z, and here it is 2029-08-17: nothing new is taken under it"}},
 	} {
 		d, err := Compare(t.Context(), plan, w.loc, trust.Of(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
 		require.NoError(t, err)

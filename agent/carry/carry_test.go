@@ -402,6 +402,23 @@ func TestWhatCannotBeBroughtSaysWhy(t *testing.T) {
 	}
 }
 
+// What the publisher says of an image is for all platforms.
+func TestASizeForAllPlatformsIsABound(t *testing.T) {
+	s := newSource(t)
+	list := s.wants(s.image(10, "a").Digest)
+	list.Artifacts[0].Size = 210 << 20
+	away := func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }
+	s.hook.Store(&away)
+	k := newCarrier(t, options(nil, 0))
+	require.NoError(t, bring(k, list))
+	require.True(t, k.Status().MissingAtMost)
+	require.Contains(t, k.wait().Message, "1 of 1 artifacts are missing, at most 210 MiB: ")
+	list.Artifacts[0].Size = 0
+	require.NoError(t, bring(k, list))
+	require.False(t, k.Status().MissingAtMost)
+	require.Contains(t, k.wait().Message, "at least 0 bytes: ")
+}
+
 func TestACutTransferGoesOnWhereItWas(t *testing.T) {
 	s := newSource(t)
 	layer := bytes.Repeat([]byte("abc"), 40_000)[:100_000]

@@ -20,8 +20,9 @@ type Status struct {
 	Artifacts int `json:"artifacts"`
 	Missing   int `json:"missing"`
 	// MissingBytes is the size of the missing blobs. An artifact whose manifests are missing counts with the publisher's
-	// figure, which is for all platforms.
-	MissingBytes int64 `json:"missingBytes"`
+	// figure, which is for all platforms: MissingAtMost is true then.
+	MissingBytes  int64 `json:"missingBytes"`
+	MissingAtMost bool  `json:"missingAtMost,omitempty"`
 	// StoredBytes is the size of the carried artifacts in the store, with those of former releases.
 	StoredBytes int64 `json:"storedBytes"`
 	// BudgetBytes bounds them; zero if unknown.
@@ -63,6 +64,7 @@ func (c *Carrier) Status() *Status {
 func (v view) status() Status {
 	s := Status{Artifacts: len(v.order), StoredBytes: v.stored, BudgetBytes: max(v.budget, 0)}
 	s.Missing, s.MissingBytes, _ = v.missing(v.order)
+	s.MissingAtMost = v.guessed(v.order)
 	for _, name := range slices.Sorted(maps.Keys(v.assignments)) {
 		keys := v.assignments[name]
 		n, bytes, _ := v.missing(keys)
@@ -100,6 +102,11 @@ func (v view) missing(keys []key) (n int, bytes int64, known bool) {
 	return n, bytes, known
 }
 
+// guessed reports whether the bytes that artifacts lack are known from the publisher alone, for all platforms.
+func (v view) guessed(keys []key) bool {
+	return slices.ContainsFunc(keys, func(k key) bool { s := v.artifacts[k]; return !s.whole && s.graph == nil && s.missing > 0 })
+}
+
 // rank orders the reasons: an assignment shows the last one that any of its artifacts has. A transfer that goes on comes
 // last, so it is shown before any failure.
 var rank = []string{
@@ -134,8 +141,13 @@ func (v view) wait(name string) assignments.Wait {
 		}
 	}
 	size := show.Size(missing)
-	if !sized {
+	switch guessed := v.guessed(keys); {
+	case !sized && guessed:
+		size = "some " + size
+	case !sized:
 		size = "at least " + size
+	case guessed:
+		size = "at most " + size
 	}
 	w.Message = fmt.Sprintf("%d of %d artifacts are missing, %s: %s", n, len(keys), size, strings.Join(names, ", "))
 	if len(problems) > 0 {

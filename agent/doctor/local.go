@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
@@ -33,7 +34,7 @@ func checkState(ctx context.Context, e *examination) Finding {
 		case errors.Is(err, state.ErrBusy):
 			return failed("end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
 		case errors.Is(err, state.ErrDamaged):
-			return failed("move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
+			return failed("move agent.db away to begin anew: the next pass adopts what is applied, no older release is taken than the signed ones in store/, and the hub has to be given the new report key and uid, which \"status -o json\" shows", "%v", err)
 		case errors.Is(err, state.ErrNewer):
 			return failed("use the agent that wrote it, or a newer one", "%v", err)
 		case err != nil:
@@ -149,7 +150,11 @@ func checkCarry(_ context.Context, e *examination) Finding {
 		return failed("raise --carry-budget, make room on the disk, or carry less", "there is no room for the artifacts of %s: %s are missing, and the budget is %s",
 			strings.Join(held, ", "), size(c.MissingBytes), size(c.BudgetBytes))
 	case c.Missing > 0:
-		return ok("%d of %d artifacts are missing, %s", c.Missing, c.Artifacts, size(c.MissingBytes))
+		most := ""
+		if c.MissingAtMost {
+			most = "at most "
+		}
+		return warned("status shows why for each assignment, and sync asks for them now; without a link a site package brings them", "%d of %d artifacts are missing, %s%s", c.Missing, c.Artifacts, most, size(c.MissingBytes))
 	}
 	return ok("all %d artifacts are in the store, which has %s of them", c.Artifacts, size(c.StoredBytes))
 }
@@ -224,8 +229,16 @@ func checkAgent(ctx context.Context, e *examination) Finding {
 		if e.withheld != "" {
 			return failed(withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
 		}
-		return ok("running; state %s; last contact %s; %s queued", stands, contact, show.Count(s.Queue.Length, "report"))
+		return stated(s.State, fmt.Sprintf("running; state %s; last contact %s; %s queued", stands, contact, show.Count(s.Queue.Length, "report")))
 	}
+}
+
+// stated is the finding about an agent in a state: what is wrong with that is no fault of the machine.
+func stated(s bundle.State, says string) Finding {
+	if s == bundle.Failed || s == bundle.Rejected {
+		return warned("status shows what is wrong, and why", "%s", says)
+	}
+	return ok("%s", says)
 }
 
 func checkClock(_ context.Context, e *examination) Finding {
@@ -239,9 +252,9 @@ func checkClock(_ context.Context, e *examination) Finding {
 	case e.issuedAt.After(now.Add(maxSkew)):
 		return failed(remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
 	case e.skew != nil:
-		return ok("it agrees with the registry's")
+		return ok("it agrees with the registry's: %s", now.UTC().Format(time.RFC3339))
 	case !e.issuedAt.IsZero():
-		return ok("it is later than the newest release was issued")
+		return ok("it is %s, later than the newest release was issued", now.UTC().Format(time.RFC3339))
 	default:
 		return skipped("there is nothing to compare it with")
 	}

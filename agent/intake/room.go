@@ -175,18 +175,22 @@ func (t *taking) fits(needs map[*stream][]ocispec.Descriptor, end bool) bool {
 
 // tooMuch says why there is no room for a stream of this many bytes, of which some are missing; empty if there is.
 func (t *taking) tooMuch(s *stream, bytes, missing, free, size int64, known bool) string {
+	reserve := int64(0)
 	switch budget := t.opts.Budget; {
 	case missing == 0:
 		return ""
 	case !s.Own && budget > 0 && bytes > budget:
 		return fmt.Sprintf("it has %s, and the budget of a stream is %s: raise --import-budget", show.Size(bytes), show.Size(budget))
 	case !s.Own && budget == 0:
-		free -= max(size/10, 1<<30)
+		reserve = max(size/10, 1<<30)
 	}
-	if known && missing > free {
-		return fmt.Sprintf("needs %s more; only %s of the disk may be used: make room, or set --import-budget", show.Size(missing), show.Size(max(free, 0)))
+	switch {
+	case !known || missing <= free-reserve:
+		return ""
+	case reserve == 0:
+		return fmt.Sprintf("needs %s more, and %s of the disk are free: make room", show.Size(missing), show.Size(max(free, 0)))
 	}
-	return ""
+	return fmt.Sprintf("needs %s more, and %s of the disk are free, of which other cluster types leave %s: make room, or set --import-budget", show.Size(missing), show.Size(max(free, 0)), show.Size(reserve))
 }
 
 // forget drops what has arrived of earlier packages and will not be finished: what is superseded by this one, and what has

@@ -58,6 +58,8 @@ const howToResolve = "annotate the cluster type with " + scheduler.PinAnnotation
 func uncarried(a scheduler.Assignment, n bundle.Artifact) error {
 	line := bundle.Assignment{Carry: a.Carry, Delivery: a.Delivery}
 	switch {
+	case line.Carries(n) && n.Unresolved && IsEmbedded(a): // else it would have been resolved
+		return fmt.Errorf("%s %s has no digest, as its registry could not be asked, or lacks it: see that the registry answers here, or name a digest", n.Type, n.Reference)
 	case line.Carries(n) && n.Unresolved:
 		return fmt.Errorf("%s %s has no digest: %s", n.Type, n.Reference, howToResolve)
 	case IsEmbedded(a), line.Carries(n):

@@ -41,6 +41,7 @@ func TestWhatCannotBeCarriedFailsAlone(t *testing.T) {
 		{"an image that will be pinned", with("images", pod("nginx:1")), true, false, ""},
 		{"an image that was not pinned", with("images", pod("nginx:1")), true, true, "image docker.io/library/nginx:1 has no digest"},
 		{"an image that will be embedded", embedded(with("images", pod("nginx:1"))), false, false, ""},
+		{"an embedded image whose registry was not asked", embedded(with("images", pod("nginx:1"))), false, true, "image docker.io/library/nginx:1 has no digest, as its registry could not be asked, or lacks it: see that the registry answers here, or name a digest"},
 		{"images in a branch", with("images", moves), false, true, "the images in git https://git.example/x#main are not known"},
 		{"a commit, with images", with("images", git), false, true, ""},
 		{"a commit, with all", with("all", git), false, true, "git https://git.example/x#0123456789abcdef0123456789abcdef01234567 is in no registry, and cannot be carried: use wherry.dev/delivery: embedded"},

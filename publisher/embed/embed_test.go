@@ -319,6 +319,12 @@ func endless() fs.FS {
 	return files
 }
 
+func TestAPathBesideTheWorkloadSaysWhatItIsRelativeTo(t *testing.T) {
+	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(fstest.MapFS{}) }
+	ct := publish(t, Options{Own: own}, embedded("t1", map[string]string{"path": "none"}))
+	require.Equal(t, `embed: manifests.path of the workload: there is no folder "none" beside the workload: the path is relative to the folder of its registration, or, for a workload of the platform itself, to the folder of the environment`, failureOf(t, ct))
+}
+
 func TestTooMuchContentIsOneErrorAndLittleMemory(t *testing.T) {
 	files := endless()
 	own := func(_ context.Context, _ string, do func(fs.FS) error) error { return do(files) }

@@ -37,7 +37,7 @@ func methodOf(t *tree, q request) (method, error) {
 	}
 	entries, err := fs.ReadDir(t.FS, q.dir)
 	if errors.Is(err, fs.ErrNotExist) && q.isOwn() {
-		return "", fmt.Errorf("there is no folder %q beside the workload: the path is relative to the folder of its registration, or of the platform", q.dir)
+		return "", fmt.Errorf("there is no folder %q beside the workload: the path is relative to the folder of its registration, or, for a workload of the platform itself, to the folder of the environment", q.dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no folder %q", q.dir)

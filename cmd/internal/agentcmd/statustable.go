@@ -213,7 +213,11 @@ func carryLine(c *carry.Status) string {
 	if c.Missing == 0 {
 		return show.Count(c.Artifacts, "artifact") + ", " + stored
 	}
-	return fmt.Sprintf("%d of %s missing, %s to bring; %s", c.Missing, show.Count(c.Artifacts, "artifact"), show.Size(c.MissingBytes), stored)
+	most := ""
+	if c.MissingAtMost {
+		most = "at most "
+	}
+	return fmt.Sprintf("%d of %s missing, %s%s to bring; %s", c.Missing, show.Count(c.Artifacts, "artifact"), most, show.Size(c.MissingBytes), stored)
 }
 
 // contactLine returns when the registry answered last, and when it is asked again.
