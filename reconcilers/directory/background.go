@@ -100,7 +100,7 @@ func (r *Reconciler) work(ctx context.Context, f *fetching) {
 			return
 		}
 	}
-	result := failed(fmt.Errorf("apply %s: %w", name, err))
+	result := r.failed(fmt.Errorf("apply %s: %w", name, err))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.result, f.endedAt = &result, time.Now()

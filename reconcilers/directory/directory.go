@@ -93,7 +93,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		return r.begin(a)
 	}
 	if err != nil {
-		return failed(fmt.Errorf("apply %s: %w", a.Name, err))
+		return r.failed(fmt.Errorf("apply %s: %w", a.Name, err))
 	}
 	r.logChanges(ctx, a, changes)
 	return reconcilers.Result{State: bundle.Compliant, Revision: a.Desired().String(), Changes: changes}
@@ -188,7 +188,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	case errors.Is(err, errAbsent):
 		return reconcilers.Result{State: bundle.Pending, Reason: NotFetched, Message: reconcilers.Clip(a.Fetched[0].Reference + " was not fetched yet")}
 	case err != nil:
-		return failed(fmt.Errorf("observe %s: %w", a.Name, err))
+		return r.failed(fmt.Errorf("observe %s: %w", a.Name, err))
 	case len(changes) > 0:
 		return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip(describe(changes))}
 	}

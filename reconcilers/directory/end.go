@@ -30,7 +30,7 @@ func (r *Reconciler) end(ctx context.Context, a reconcilers.Assignment, verb str
 	}
 	gone, err := r.give(ctx, a.Name, last)
 	if err != nil {
-		return failed(fmt.Errorf("%s %s: %w", verb, a.Name, err))
+		return r.failed(fmt.Errorf("%s %s: %w", verb, a.Name, err))
 	}
 	changes := compare(a.Name, gone, nil)
 	r.logChanges(ctx, a, changes)

@@ -39,11 +39,19 @@ func notOurs(format string, args ...any) error {
 }
 
 // failed returns the result of a call that ended with err. It is pending if the next attempt may succeed.
-func failed(err error) reconcilers.Result {
+func (r *Reconciler) failed(err error) reconcilers.Result {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return reconcilers.Interrupted(err)
 	}
-	return classify(err).Result()
+	e := classify(err)
+	switch {
+	case e.Reason != NotWritable:
+	case errors.Is(err, syscall.EROFS):
+		e.Err = fmt.Errorf("%s is read-only: add ReadWritePaths=%s to the agent's unit, or mount it for writing: %w", r.root, r.root, e.Err)
+	default:
+		e.Err = fmt.Errorf("the agent's user may not write in %s: give it the folder with chown: %w", r.root, e.Err)
+	}
+	return e.Result()
 }
 
 // classify returns err with its reason and its fault.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -17,24 +18,26 @@ import (
 
 func TestAnErrorSaysWhetherTryingAgainCanHelp(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		err    error
-		state  bundle.State
-		reason string
+		name    string
+		err     error
+		state   bundle.State
+		reason  string
+		message string // as it begins
 	}{
-		{"no space left", syscall.ENOSPC, bundle.Pending, DiskFull},
-		{"quota exceeded", syscall.EDQUOT, bundle.Pending, DiskFull},
-		{"a bad sector", syscall.EIO, bundle.Pending, DiskError},
-		{"an unknown error", errors.New("odd"), bundle.Pending, DiskError},
-		{"no permission", syscall.EACCES, bundle.Failed, NotWritable},
-		{"a read-only file system", syscall.EROFS, bundle.Failed, NotWritable},
-		{"a bad name", checkName("../x"), bundle.Failed, InvalidAssignment},
-		{"a deadline", context.DeadlineExceeded, bundle.Progressing, reconcilers.ReasonInterrupted},
+		{"no space left", syscall.ENOSPC, bundle.Pending, DiskFull, ""},
+		{"quota exceeded", syscall.EDQUOT, bundle.Pending, DiskFull, ""},
+		{"a bad sector", syscall.EIO, bundle.Pending, DiskError, ""},
+		{"an unknown error", errors.New("odd"), bundle.Pending, DiskError, ""},
+		{"no permission", syscall.EACCES, bundle.Failed, NotWritable, "the agent's user may not write in /srv/site: give it the folder with chown: apply drone: "},
+		{"a read-only file system", syscall.EROFS, bundle.Failed, NotWritable, "/srv/site is read-only: add ReadWritePaths=/srv/site to the agent's unit, or mount it for writing: apply drone: "},
+		{"a bad name", checkName("../x"), bundle.Failed, InvalidAssignment, ""},
+		{"a deadline", context.DeadlineExceeded, bundle.Progressing, reconcilers.ReasonInterrupted, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			res := failed(fmt.Errorf("apply drone: %w", &fs.PathError{Op: "open", Path: os.DevNull, Err: c.err}))
+			res := (&Reconciler{root: "/srv/site"}).failed(fmt.Errorf("apply drone: %w", &fs.PathError{Op: "open", Path: os.DevNull, Err: c.err}))
 			require.Equal(t, c.state, res.State)
 			require.Equal(t, c.reason, res.Reason)
+			require.True(t, strings.HasPrefix(res.Message, c.message), res.Message)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -31,4 +32,21 @@ func TestErrorsOfTheConfigurationHaveExitCodes(t *testing.T) {
 	}
 	require.Equal(t, why, explained(why))
 	require.NoError(t, explained(nil))
+}
+
+func TestErrorsOfTheSocketSayWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		hint string
+	}{
+		{control.ErrForbidden, "use sudo"},
+		{control.ErrSilent, "restart it; it goes on where it was"},
+		{control.ErrGone, "status shows whether the command was carried out"},
+	} {
+		var said *cli.Error
+		require.ErrorAs(t, explained(fmt.Errorf("pause: %w", c.err)), &said)
+		require.Equal(t, cli.Failed, said.Code)
+		require.Contains(t, said.Hint, c.hint)
+		require.ErrorIs(t, said, c.err)
+	}
 }
