@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/intake"
-	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/airgap"
 	sitemedium "github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
@@ -21,14 +19,12 @@ import (
 
 // ImportRequest names a site package, and what a person allows with it.
 type ImportRequest struct {
-	// Paths are those of one package: its file, its parts in any order, or a folder; or "-" alone for Stdin.
+	// Paths are those of one package: its file, or its parts in any order; or a folder with packages; or "-" alone for Stdin.
 	Paths []string `json:"paths"`
 	// Stdin is the package itself, read once from front to back; nil is the process's standard input.
 	Stdin io.Reader `json:"-"`
-	// Opened is the package itself if this process has opened it before, with Head that was read of it and nothing after it;
-	// nil opens Paths. The caller closes it.
-	Opened *sitemedium.Source `json:"-"`
-	Head   *airgap.Reader     `json:"-"`
+	// Opened are the packages themselves if this process has opened them before; nil opens Paths. The caller closes them.
+	Opened []sitemedium.Package `json:"-"`
 	// AllowExpired is why releases of the package may be taken although they have expired; empty takes none of them.
 	AllowExpired string `json:"allowExpired,omitempty"`
 	// Wait is how long to go on observing while something is progressing.
@@ -52,10 +48,13 @@ var ErrUnreadable = errors.New("the running agent cannot open the medium")
 // the agent's own stream; if the package has none of it, it is bad only if nothing of the package was of use.
 type ImportResult struct {
 	Result
-	// Streams are sorted by environment and cluster type. There is none if the package could not be read.
+	// Streams are sorted by environment and cluster type, and of several packages the newest first. There is none if no package could
+	// be read.
 	Streams []intake.Stream `json:"streams"`
-	// Damaged is true if the package is cut short, or has other bytes than were written.
-	Damaged bool `json:"damaged,omitempty"`
+	// Damaged is true if the package is cut short, or has other bytes than were written, and Parts names the files of a package in
+	// parts that are.
+	Damaged bool   `json:"damaged,omitempty"`
+	Parts   string `json:"parts,omitempty"`
 }
 
 // Import takes in a site package: it verifies its releases, stores those that this agent is to have, and then judges and
@@ -115,15 +114,22 @@ func (a *Agent) importSite(ctx, asked context.Context, request ImportRequest, la
 	request.AllowExpired = bundle.Clip(strings.Join(strings.Fields(request.AllowExpired), " "))
 	taken, err := a.takeSite(asked, request)
 	out := idle
-	if taken.Changed || taken.Releases != nil {
+	if len(taken.offers) == 0 && taken.changed {
+		taken.offers = []intake.Result{{}}
+	}
+	for _, offer := range taken.offers {
 		out = a.makePass(ctx, scope{
-			from: taken.Releases, documents: taken.Trust, allowExpired: request.AllowExpired, wait: request.Wait,
+			from: offer.Releases, documents: offer.Trust, allowExpired: request.AllowExpired, wait: request.Wait,
 			ask: true, media: true, all: true, force: true, last: last,
 		})
 	}
-	out = a.weigh(out, taken.Streams, importOutcome(asked, err))
-	spoiled := errors.Is(err, archive.ErrDamaged) || slices.ContainsFunc(taken.Streams, damaged)
-	return ImportResult{Result: a.result(out), Streams: taken.Streams, Damaged: spoiled}
+	out = a.weigh(out, taken.streams, importOutcome(asked, err))
+	spoiled := errors.Is(err, archive.ErrDamaged) || slices.ContainsFunc(taken.streams, damaged)
+	result := ImportResult{Result: a.result(out), Streams: taken.streams, Damaged: spoiled}
+	if parts := (*archive.DamagedError)(nil); errors.As(err, &parts) {
+		result.Damaged, result.Parts = true, parts.Error()
+	}
+	return result
 }
 
 // importOutcome is that of an error that has ended the reading of a package.
@@ -137,42 +143,39 @@ func importOutcome(ctx context.Context, err error) outcome {
 	return outcome{Verdict: Broken, Err: err}
 }
 
-// takeSite stores what a package has for this agent.
-func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (intake.Result, error) {
-	from, r := request.Opened, request.Head
-	if from == nil {
-		in := request.Stdin
-		if in == nil {
-			in = os.Stdin
-		}
-		var err error
-		if from, err = sitemedium.Open(sitemedium.OS{}, in, request.Paths...); err != nil {
-			return intake.Result{}, err
-		}
-		defer from.Close()
-		if r, err = from.Reader(); err != nil {
-			return intake.Result{}, err
-		}
-	}
+// takeSite stores what a medium has for this agent.
+func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (siteTaken, error) {
 	if err := a.relearn(ctx); err != nil {
-		return intake.Result{}, err
+		return siteTaken{}, err
 	}
-	taken, err := a.intake.Take(ctx, r, intake.Asked{AllowExpired: request.AllowExpired, Progress: request.Progress})
-	if err == nil && len(taken.Streams) == 0 && taken.Releases == nil {
-		err = fmt.Errorf("%s: %w: it holds no bundle", from.Name(), airgap.ErrFormat)
+	if request.Opened != nil {
+		return a.takePackages(ctx, request.Opened, request)
 	}
-	if errors.Is(err, archive.ErrDamaged) {
-		err = fmt.Errorf("%s: %w", from.Name(), err)
+	in := request.Stdin
+	if in == nil {
+		in = os.Stdin
 	}
-	if err != nil && !errors.As(err, new(*state.LocalError)) || slices.ContainsFunc(taken.Streams, damaged) {
-		if parts := from.Damaged(ctx); parts != nil { // which says more than the digest of a blob
-			err = errors.Join(err, parts)
+	packages, skipped, err := sitemedium.OpenEach(sitemedium.OS{}, in, request.Paths...)
+	for _, s := range skipped {
+		a.opts.Log.Warn("a file on the medium is not used", "file", s.Name, "kind", s.Kind, "err", s.Err)
+	}
+	if err != nil {
+		return siteTaken{}, err
+	}
+	defer func() {
+		for _, p := range packages {
+			_ = p.Close() // it was only read
 		}
-	}
-	return taken, err
+	}()
+	return a.takePackages(ctx, packages, request)
 }
 
 func damaged(s intake.Stream) bool { return s.Reason == bundle.DigestMismatch }
+
+// maybeDamaged reports whether a part of another package may be why a stream was not taken.
+func maybeDamaged(s intake.Stream) bool {
+	return damaged(s) || s.Reason == bundle.BadContent || s.Reason == intake.ReasonIncomplete
+}
 
 // weigh returns the outcome of an import: that of the pass, unless something of it has kept the pass from judging the
 // release for this agent. Streams are corrected by what the pass has said of the own one. An older release on a medium is not bad.
@@ -183,19 +186,21 @@ func (a *Agent) weigh(pass outcome, streams []intake.Stream, reading outcome) ou
 		}
 		return pass
 	}
-	good := false
+	good, goodOwn, judged := false, false, false
 	var bad *intake.Stream
 	for i := range streams {
 		s := &streams[i]
-		if s.Own && s.Outcome.Good() && pass.Verdict == Refused {
-			a.refuseOwn(s, pass)
+		if s.Own && s.Outcome.Good() && !judged { // the newest
+			if judged = true; pass.Verdict == Refused {
+				a.refuseOwn(s, pass)
+			}
 		}
-		good = good || s.Outcome.Good()
-		if !s.Outcome.Good() && s.Outcome != intake.Older && (bad == nil || s.Own) {
+		good, goodOwn = good || s.Outcome.Good(), goodOwn || s.Own && s.Outcome.Good()
+		if !s.Outcome.Good() && s.Outcome != intake.Older && (bad == nil || s.Own && !bad.Own) {
 			bad = s
 		}
 	}
-	if bad != nil && (bad.Own || !good) && (pass.Verdict == Done || pass.Verdict == Idle) {
+	if bad != nil && (bad.Own && !goodOwn || !good) && (pass.Verdict == Done || pass.Verdict == Idle) {
 		pass.Verdict, pass.Err = Refused, &bundle.Refusal{Reason: bad.Reason, Message: bundle.Clip(bad.Name() + ": " + bad.Message)}
 	}
 	return pass

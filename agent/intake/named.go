@@ -20,8 +20,10 @@ func (k *Keeper) Named(tx *bbolt.Tx) (all []content.Named, err error) {
 		if c := r.Stored; c != nil {
 			all = append(all, k.named(key, c)...)
 		}
-		if c := r.Arriving; c != nil {
-			all = append(all, unnamed(c)...)
+		for _, c := range []*kept{r.Arriving, r.Waiting} {
+			if c != nil {
+				all = append(all, unnamed(c)...)
+			}
 		}
 		return nil
 	})
@@ -114,7 +116,10 @@ type StreamStatus struct {
 func ReadStatus(tx *bbolt.Tx) (all []StreamStatus, err error) {
 	err = each(tx, func(_ string, r record) error {
 		var s StreamStatus
-		if c := r.Arriving; c != nil {
+		for _, c := range []*kept{r.Waiting, r.Arriving} {
+			if c == nil {
+				continue
+			}
 			s.Environment, s.ClusterType = c.Release.Release.Environment, c.Release.Release.ClusterType
 			if !c.Whole {
 				s.Arriving = c.Release.Name()

@@ -24,6 +24,17 @@ type record struct {
 	// Stored is the release that is whole here, and Arriving the one of which a part may be.
 	Stored   *kept `json:"stored,omitempty"`
 	Arriving *kept `json:"arriving,omitempty"`
+	// Waiting is the whole release of the agent's own stream that no pass has accepted yet, while Arriving is a newer one. It may be
+	// what the newer one builds on, and runs if that one cannot be taken.
+	Waiting *kept `json:"waiting,omitempty"`
+}
+
+// whole is the release of the agent's own stream that waits for a pass; nil if there is none.
+func (r record) whole() *kept {
+	if r.Arriving != nil && r.Arriving.Whole {
+		return r.Arriving
+	}
+	return r.Waiting
 }
 
 // kept is a release with its artifacts.
@@ -66,7 +77,7 @@ func (r record) save(tx *bbolt.Tx, key string) error {
 	if err != nil {
 		return err
 	}
-	if r.Stored == nil && r.Arriving == nil {
+	if r.Stored == nil && r.Arriving == nil && r.Waiting == nil {
 		return b.Delete([]byte(key))
 	}
 	return state.Save(tx, Bucket, key, r)
@@ -132,6 +143,9 @@ func (k *Keeper) claim(all []*stream) error {
 					c.Artifacts = r.Arriving.Artifacts
 				}
 			}
+			if r.whole().digest() != c.digest() {
+				r.Waiting = r.whole()
+			}
 			r.Arriving = &c
 			errs = append(errs, err, r.save(tx, state.OrderKey(s.place)))
 		}
@@ -148,6 +162,7 @@ func (k *Keeper) finish(all []*stream) error {
 			c := s.content
 			r, err := load(tx, s.place)
 			errs = append(errs, err)
+			r.Waiting = nil
 			if s.Own && !s.seen {
 				c.Whole = true
 				r.Arriving = &c
@@ -171,7 +186,7 @@ func (k *Keeper) drop(all []*stream) error {
 		return change(tx, func(key string, r *record) bool {
 			for _, s := range all {
 				if key == state.OrderKey(s.place) && r.Arriving.digest() == s.Digest {
-					r.Arriving = nil
+					r.Arriving, r.Waiting = r.Waiting, nil
 					return true
 				}
 			}
@@ -194,18 +209,25 @@ func (k *Keeper) Settle(accepted, running *state.Release) (settled bool, err err
 	err = k.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		var err error
 		settled, err = change(tx, func(key string, r *record) (changed bool) {
-			if a := r.Arriving; a != nil && now.Sub(a.Since).Abs() > patience {
-				r.Arriving, changed = nil, true
+			for _, a := range []**kept{&r.Arriving, &r.Waiting} {
+				if *a != nil && now.Sub((*a).Since).Abs() > patience {
+					*a, changed = nil, true
+				}
 			}
 			if key != state.OrderKey(k.opts.Own) {
 				return changed
 			}
-			if a := r.Arriving; a != nil && a.Whole && a.digest() == accepted.Digest() {
+			if a := r.whole(); a != nil && a.digest() == accepted.Digest() {
+				if r.Arriving == a {
+					r.Arriving = nil
+				}
 				a.Whole, a.Since = false, state.Stamp(now)
-				r.Stored, r.Arriving, changed = a, nil, true
+				r.Stored, r.Waiting, changed = a, nil, true
 			}
-			if a := r.Arriving; a != nil && accepted != nil && a.Release.Order().Compare(accepted.Order()) < 0 {
-				r.Arriving, changed = nil, true
+			for _, a := range []**kept{&r.Arriving, &r.Waiting} {
+				if *a != nil && accepted != nil && (*a).Release.Order().Compare(accepted.Order()) < 0 {
+					*a, changed = nil, true
+				}
 			}
 			if d := r.Stored.digest(); d != "" && d != accepted.Digest() && d != running.Digest() {
 				r.Stored, changed = nil, true
@@ -221,14 +243,17 @@ func (k *Keeper) Settle(accepted, running *state.Release) (settled bool, err err
 func (k *Keeper) Refuse(release digest.Digest) error {
 	return k.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		r, err := load(tx, k.opts.Own)
-		if err != nil || r.Arriving.digest() != release && r.Stored.digest() != release {
+		if err != nil {
 			return false, err
 		}
-		if r.Arriving.digest() == release {
-			r.Arriving = nil
+		changed := false
+		for _, c := range []**kept{&r.Arriving, &r.Waiting, &r.Stored} {
+			if (*c).digest() == release {
+				*c, changed = nil, true
+			}
 		}
-		if r.Stored.digest() == release {
-			r.Stored = nil
+		if !changed {
+			return false, nil
 		}
 		return true, r.save(tx, state.OrderKey(k.opts.Own))
 	})

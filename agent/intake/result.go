@@ -37,7 +37,9 @@ type Stream struct {
 	Environment string `json:"environment"`
 	ClusterType string `json:"clusterType"`
 	// Own is true for the stream that the agent itself follows. A pass has judged its release then.
-	Own     bool    `json:"own,omitempty"`
+	Own bool `json:"own,omitempty"`
+	// Package is the file's name if the medium has several packages.
+	Package string  `json:"package,omitempty"`
 	Outcome Outcome `json:"outcome"`
 	// Release is the short name of the package's release, such as "12 (68846e7d)", and Digest that of its manifest.
 	Release string        `json:"release,omitempty"`

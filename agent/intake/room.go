@@ -77,18 +77,25 @@ func (t *taking) lacks(s *stream, missing []ocispec.Descriptor, bytes int64) {
 		s.end(Refused, ReasonIncomplete, "the package lacks %s of release %s, %s: the first is %s", show.Count(len(missing), "blob"), s.Release, show.Size(bytes), missing[0].Digest)
 		return
 	}
-	s.end(LacksBase, ReasonLacksBase, "the package leaves out %s, %s, that this site should have%s, and has not. Ask for a complete package: wherry airgap export --environment %s --cluster-type %s, without --since",
-		show.Count(len(missing), "blob"), show.Size(bytes), t.baseOf(s), s.Environment, s.ClusterType)
+	s.end(LacksBase, ReasonLacksBase, "%s first, or ask for a complete package: wherry airgap export --environment %s --cluster-type %s, without --since (%s, %s, missing)",
+		t.buildsOn(s), s.Environment, s.ClusterType, show.Count(len(missing), "blob"), show.Size(bytes))
 }
 
-// baseOf names the release whose content a stream leaves out.
-func (t *taking) baseOf(s *stream) string {
+// buildsOn names the release on which a stream builds and that is not here, as far as it is known, and the medium that is needed.
+func (t *taking) buildsOn(s *stream) string {
+	base := ""
 	for _, r := range t.contents.Releases {
 		if r.Environment == s.Environment && r.ClusterType == s.ClusterType && r.BaseName != "" {
-			return " from release " + show.Line(r.BaseName)
+			base = "release " + show.Line(r.BaseName)
 		}
 	}
-	return ""
+	switch {
+	case base == "":
+		return "builds on an earlier package that is not here: import that one"
+	case s.here == "":
+		return fmt.Sprintf("builds on %s, which is not here: import the medium with it", base)
+	}
+	return fmt.Sprintf("builds on %s, but release %s is here: import the medium with %s", base, s.here, base)
 }
 
 // missing lists what the store lacks of a stream.
@@ -216,11 +223,11 @@ func (t *taking) forget(all bool) error {
 		})
 		return dropped, err
 	})
-	if err != nil || !dropped {
+	if err != nil || !dropped && !all {
 		return err
 	}
-	t.changed = true
-	return t.opts.Prune()
+	t.changed = t.changed || dropped
+	return t.opts.Prune() // with all also of what earlier packages have left, such as a release that a newer one has superseded
 }
 
 // missingError is the error of a manifest that is neither in the package nor in the store.

@@ -27,6 +27,8 @@ type Result struct {
 	// layers that have been stored. It is nil if there is none to be judged. A package without the agent's own stream, of
 	// which nothing else is to be stored either, has its first release there: it is refused for the true reason.
 	Releases bundle.Source
+	// Order is the place of the agent's own release in its stream, if it was verified.
+	Order bundle.Order
 	// Trust has the trust documents of the package.
 	Trust bundle.Source
 	// Changed is true if the store has to name other content than before.
@@ -45,6 +47,8 @@ type stream struct {
 	manifests []ocispec.Descriptor // those of artifacts
 	// flawed is true for a good release whose signature lacks, or has changed, something that followers read.
 	flawed bool
+	// here is the short name of the release of the stream that is stored; empty if there is none.
+	here string
 	// seen is true for a release that was accepted before, and stored if it is the stored one.
 	seen, stored, claimed bool
 }
@@ -249,6 +253,11 @@ func (t *taking) judge(ctx context.Context, s *stream, by trust.Judge, untrusted
 		return err
 	}
 	documents := s.offer.source(t.head)
+	for _, c := range []*kept{before.Stored, before.whole()} {
+		if c != nil {
+			s.here = c.Release.Name()
+		}
+	}
 	s.stored = before.Stored.digest() == s.Digest
 	s.seen = highest.Digest == s.Digest && (s.Own || s.stored) // acceptance is judged once
 	read := func() (*bundle.Verified, error) { return bundle.Verify(ctx, documents, s.offer.manifest, by.Trust) }
@@ -265,6 +274,9 @@ func (t *taking) judge(ctx context.Context, s *stream, by trust.Judge, untrusted
 	now := t.opts.Now()
 	if floor.After(now) {
 		now = floor
+	}
+	if w := before.whole(); w != nil && w.digest() != s.Digest && w.Release.Order().Compare(highest) > 0 {
+		highest = w.Release.Order() // one package after another may come before a pass
 	}
 	expect := bundle.Expect{Stream: s.place, Ring: t.opts.Ring, Epoch: by.Epoch, Highest: highest, Now: now, AllowExpired: t.AllowExpired != ""}
 	if !s.Own && len(v.Release.Rings) > 0 {
@@ -385,6 +397,9 @@ func (t *taking) result() Result {
 	for _, s := range t.streams {
 		if s.Own && t.judges(s) {
 			result.Releases = stored{s.offer.source(t.head), t.blobs, t.failures}
+		}
+		if s.Own && s.content.Release != nil {
+			result.Order = s.content.Release.Order()
 		}
 		result.Streams = append(result.Streams, s.Stream)
 	}

@@ -6,6 +6,7 @@
 package medium
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,23 +39,74 @@ func Open(fsys archive.FS, stdin io.Reader, names ...string) (*Source, error) {
 		return &Source{stdin: stdin}, nil
 	}
 	found, err := archive.Find(fsys, names...)
-	if errors.Is(err, regularfile.ErrNotRegular) {
-		err = fmt.Errorf("%w (to read it once from front to back, name - and pass it as standard input)", err)
-	}
 	if err != nil {
-		return nil, err
+		return nil, notRegular(err)
 	}
 	return &Source{found: found}, nil
+}
+
+// notRegular says how a pipe or a device can be read.
+func notRegular(err error) error {
+	if errors.Is(err, regularfile.ErrNotRegular) {
+		return fmt.Errorf("%w (to read it once from front to back, name - and pass it as standard input)", err)
+	}
+	return err
+}
+
+// Package is an opened Source with its head: a Reader of which nothing was read but that.
+type Package struct {
+	*Source
+	Head *airgap.Reader
+}
+
+// OpenEach opens each package that names stand for, by name: what Open opens, or of a folder with several packages all of
+// them. Skipped are the files in a folder that look like a package and cannot be used, with the reason. The error is that of
+// Open, or of reading the head of the only package. The caller closes all.
+func OpenEach(fsys archive.FS, stdin io.Reader, names ...string) (all []Package, skipped []archive.Listed, err error) {
+	if slices.Contains(names, Stdin) {
+		src, err := Open(fsys, stdin, names...)
+		if err != nil {
+			return nil, nil, err
+		}
+		head, err := src.Reader()
+		if err != nil {
+			return nil, nil, err
+		}
+		return []Package{{src, head}}, nil, nil
+	}
+	found, skipped, err := archive.FindEach(fsys, names...)
+	if err != nil {
+		return nil, skipped, notRegular(err)
+	}
+	for _, f := range found {
+		src := &Source{found: f}
+		head, unread := src.reader()
+		if unread == nil {
+			all = append(all, Package{src, head})
+			continue
+		}
+		err = cmp.Or(err, src.named(unread))
+		skipped = append(skipped, archive.Listed{Name: f.Name, Kind: archive.KindUnknown, Err: errors.Join(unread, f.Close())})
+	}
+	if len(all) > 0 {
+		err = nil
+	}
+	return all, skipped, err
 }
 
 // Reader reads the package from its head to its end, whatever the order of its files. Each call begins anew, but for
 // standard input, which can be read once and only in the order of a package. The Source has to stay open.
 func (s *Source) Reader() (*airgap.Reader, error) {
 	r, err := s.reader()
-	if err != nil && !s.Folder() {
-		err = fmt.Errorf("%s: %w", s.Name(), err)
+	return r, s.named(err)
+}
+
+// named adds the name to the error of a file.
+func (s *Source) named(err error) error {
+	if err == nil || s.Folder() {
+		return err
 	}
-	return r, err
+	return fmt.Errorf("%s: %w", s.Name(), err)
 }
 
 func (s *Source) reader() (*airgap.Reader, error) {

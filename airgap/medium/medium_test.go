@@ -1,9 +1,11 @@
 package medium_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -175,7 +177,7 @@ func TestPartsThatDoNotMakeAPackage(t *testing.T) {
 		}, []string{"site.tar.001", "other.tar.002"}, "belong to two files"},
 		{"two packages in a folder", func(t *testing.T, dir string) {
 			writePackage(t, filepath.Join(dir, "other.tar"), 0, other)
-		}, []string{""}, "holds several packages: other.tar, site.tar.parts.json: name one of them"},
+		}, []string{""}, "holds several packages: other.tar, site.tar: name one of them"},
 		{"a part of another name", func(t *testing.T, dir string) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "site.tar.006"), nil, 0o644))
 		}, []string{"site.tar.006"}, "site.tar.006 is no part of site.tar, which has 5"},
@@ -225,4 +227,51 @@ func TestAFolderWithoutAPackage(t *testing.T) {
 	_, err = medium.Open(medium.OS{}, nil, dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, "only reports.tar (reports)")
+}
+
+func TestOtherFilesBlockNoPackage(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	look := func() (names, skipped []string) {
+		all, others, err := medium.OpenEach(medium.OS{}, nil, dir)
+		require.NoError(t, err)
+		for _, p := range all {
+			require.NotNil(t, p.Head)
+			names = append(names, filepath.Base(p.Name()))
+			require.NoError(t, p.Close())
+		}
+		for _, o := range others {
+			skipped = append(skipped, fmt.Sprintf("%s: %v", filepath.Base(o.Name), o.Err))
+		}
+		return names, skipped
+	}
+	var photos bytes.Buffer
+	w := tar.NewWriter(&photos)
+	require.NoError(t, w.WriteHeader(&tar.Header{Name: "photo.jpg", Size: 3, Mode: 0o600}))
+	_, err := w.Write([]byte("jpg"))
+	require.NoError(t, errors.Join(err, w.Close()))
+
+	write("photos.tar", photos.Bytes())
+	write("reports.tar", nil)
+	_, _, err = medium.OpenEach(medium.OS{}, nil, dir)
+	require.EqualError(t, err, "no package in "+dir+": photos.tar: unusable file: oci-layout is missing; reports.tar: unusable file: the file holds nothing")
+
+	write("site-2.tar", sitePackage(t, "two"))
+	writePackage(t, filepath.Join(dir, "site-3.tar"), 1<<20, sitePackage(t, "three"))
+	writePackage(t, filepath.Join(dir, "site-4.tar"), 2048, sitePackage(t, strings.Repeat("four", 1000)))
+	require.NoError(t, os.Remove(filepath.Join(dir, "site-4.tar.002")))
+	write("site-5.tar", sitePackage(t, strings.Repeat("five", 1000))[:1100])
+	names, skipped := look()
+	require.Equal(t, []string{"site-2.tar", "site-3.tar"}, names)
+	require.Len(t, skipped, 4)
+	require.Equal(t, "photos.tar: unusable file: oci-layout is missing", skipped[0])
+	require.Equal(t, "reports.tar: unusable file: the file holds nothing", skipped[1])
+	require.Regexp(t, `^site-4\.tar\.parts\.json: 1 of [0-9]+ parts of site-4\.tar are missing: site-4\.tar\.002$`, skipped[2])
+	require.Contains(t, skipped[3], "site-5.tar: the medium or this copy is damaged: ")
+
+	src, err := medium.Open(medium.OS{}, nil, dir)
+	require.Nil(t, src)
+	require.ErrorContains(t, err, "holds several packages: site-2.tar, site-3.tar: name one of them")
 }

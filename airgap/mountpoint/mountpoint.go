@@ -2,14 +2,13 @@
 //
 // Begin with Watch. It looks at the folder again and again: a file system that is mounted over a folder is not seen by those
 // who watch the folder below. A medium is handed over once it has come to rest, so that a package that is being copied to it
-// is not read; and each package is taken once, by its index. Nothing is kept open between two looks, so that the medium can
-// be unmounted. A medium that cannot be read, or is pulled out, never ends the watch.
+// is not read; and once each time it comes, also if it is empty. Nothing is kept open between two looks, so that the medium
+// can be unmounted. A medium that cannot be read, or is pulled out, never ends the watch.
 package mountpoint
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/airgap/medium"
@@ -34,18 +32,14 @@ const (
 	// patience is the number of looks for which a file that is shorter than its list of contents says may stand still before
 	// it counts as cut short, in place of being copied.
 	patience = 15
-	// maxTaken bounds the packages that are remembered.
-	maxTaken = 1000
 )
 
 // Outcome is what became of a medium.
 type Outcome int
 
 const (
-	// Taken means that the package of the medium is not to be taken again.
-	Taken Outcome = iota
-	// Declined means that the medium is not to be handed over again before it has changed or comes once more.
-	Declined
+	// Ended means that the medium is not to be handed over again before it has changed or comes once more.
+	Ended Outcome = iota
 	// Failed means that the medium is to be handed over again after a while.
 	Failed
 )
@@ -60,21 +54,25 @@ type Options struct {
 	// Own are names of files that the caller itself writes to the medium, or patterns of filepath.Match for them: a change of
 	// them is no change.
 	Own []string
+	// Mounted reports whether a file system is mounted at the folder, so that an empty one is a medium; nil asks the operating
+	// system.
+	Mounted func(dir string) bool
 }
 
 // Found is a medium that has come to rest.
 type Found struct {
-	// Content identifies the package by its index. It is empty if there is no package, or Err says why it cannot be opened.
-	Content digest.Digest
-	Err     error
-	// Again is true if this package was Taken before.
-	Again bool
+	// Packages is the number of packages that can be opened.
+	Packages int
+	// Skipped are the files that look like a package and cannot be used, with the reason.
+	Skipped []archive.Listed
+	// Err is why none of the files that may be packages can be opened; nil if there is no such file.
+	Err error
 	// Acks are the paths of files of acknowledgements.
 	Acks []string
 }
 
-// Watch calls take for each medium that comes to rest in dir, with a package or acknowledgements on it, until ctx ends. The
-// error is that of a folder that is not there at the beginning; it may come and go later.
+// Watch calls take for each medium that comes to rest in dir, until ctx ends. The error is that of a folder that is not there
+// at the beginning; it may come and go later.
 func Watch(ctx context.Context, dir string, opts Options, take func(context.Context, Found) Outcome) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -82,6 +80,9 @@ func Watch(ctx context.Context, dir string, opts Options, take func(context.Cont
 	}
 	if err != nil {
 		return err
+	}
+	if opts.Mounted == nil {
+		opts.Mounted = mounted
 	}
 	w := watch{dir: dir, opts: opts, take: take}
 	ticker := time.NewTicker(cmp.Or(opts.Every, DefaultEvery))
@@ -104,23 +105,25 @@ type watch struct {
 
 	seen  state // by the last look
 	still int   // looks since seen has changed
-	// handled is what was handed over last, by names alone; empty after an empty folder.
+	// handled is what was handed over last, by names alone; empty without a medium.
 	handled string
-	taken   []digest.Digest
 
 	// again is when a medium that failed is handed over once more; zero if it is not.
 	again time.Time
 	pause time.Duration
 }
 
-// state is how a folder looks. Both are empty for a folder without files.
+// empty is how an empty medium looks.
+const empty = "empty"
+
+// state is how a folder looks. Both are empty for a folder without files, which is no medium.
 type state struct {
 	names   string // names, sizes and times of the files in it
 	content string // sizes and times of the blobs of an unpacked layout
 }
 
 func (w *watch) look(ctx context.Context) {
-	now := state{names: w.list(w.dir)}
+	now := state{names: w.names()}
 	switch {
 	case now.names == "":
 		w.seen, w.still, w.handled, w.again, w.pause = state{}, 0, "", time.Time{}, 0
@@ -129,7 +132,7 @@ func (w *watch) look(ctx context.Context) {
 		w.seen, w.still = now, 0
 		return
 	}
-	now.content = w.list(filepath.Join(w.dir, ocispec.ImageBlobsDir, digest.SHA256.String()))
+	now.content = w.list(filepath.Join(w.dir, ocispec.ImageBlobsDir, "sha256"))
 	if now != w.seen {
 		w.seen, w.still = now, 0
 		return
@@ -140,30 +143,28 @@ func (w *watch) look(ctx context.Context) {
 		return
 	}
 	w.hand(ctx, found)
-	if after := w.list(w.dir); after == now.names {
+	if after := w.names(); after == now.names {
 		w.handled = after
 	}
 }
 
-// hand hands the medium over, unless it is of no interest, and notes what became of it.
+// hand hands the medium over, and notes when to do so again.
 func (w *watch) hand(ctx context.Context, found Found) {
-	w.again = time.Time{}
-	if found.Content == "" && found.Err == nil && len(found.Acks) == 0 {
+	if w.again = (time.Time{}); w.take(ctx, found) == Ended {
+		w.pause = 0
 		return
 	}
-	switch w.take(ctx, found) {
-	case Taken:
-		if found.Content != "" && !found.Again {
-			w.taken = append(w.taken, found.Content)
-			w.taken = w.taken[max(0, len(w.taken)-maxTaken):]
-		}
-		w.pause = 0
-	case Failed:
-		w.pause = min(maxRetry, max(2*w.pause, cmp.Or(w.opts.Retry, DefaultRetry)))
-		w.again = time.Now().Add(w.pause)
-	case Declined:
-		w.pause = 0
+	w.pause = min(maxRetry, max(2*w.pause, cmp.Or(w.opts.Retry, DefaultRetry)))
+	w.again = time.Now().Add(w.pause)
+}
+
+// names describes the files at the mount point.
+func (w *watch) names() string {
+	names := w.list(w.dir)
+	if names == "" && w.opts.Mounted(w.dir) {
+		return empty
 	}
+	return names
 }
 
 // list describes the files of a folder, but for hidden and unfinished ones, and for those that the caller writes. A folder
@@ -176,11 +177,7 @@ func (w *watch) list(dir string) string {
 	var b strings.Builder
 	for _, e := range entries {
 		name := e.Name()
-		own := slices.ContainsFunc(w.opts.Own, func(own string) bool {
-			is, _ := filepath.Match(strings.ToLower(own), strings.ToLower(name))
-			return is
-		})
-		if own || strings.HasPrefix(name, ".") || strings.HasSuffix(name, medium.PartialSuffix) {
+		if w.isOwn(name) || strings.HasPrefix(name, ".") || strings.HasSuffix(name, medium.PartialSuffix) {
 			continue
 		}
 		info, err := e.Info()
@@ -192,37 +189,28 @@ func (w *watch) list(dir string) string {
 	return b.String()
 }
 
-// open looks at what the folder holds. Short reports whether the package has less bytes than its list of contents says.
-func (w *watch) open() (found Found, short bool) {
-	var several *archive.SeveralError
-	src, err := medium.Open(medium.OS{}, nil, w.dir)
-	if err == nil {
-		found.Content, short, err = describe(src)
-		err = errors.Join(err, src.Close())
-	}
-	if errors.Is(err, fs.ErrNotExist) && !errors.As(err, new(*archive.MissingPartsError)) && !errors.As(err, &several) {
-		err = nil // no package
-	}
-	if found.Err = err; err != nil {
-		found.Content = ""
-	}
-	found.Again = found.Content != "" && slices.Contains(w.taken, found.Content)
-	found.Acks = Acks(w.dir)
-	return found, short
+// isOwn reports whether the caller writes a file of this name.
+func (w *watch) isOwn(name string) bool {
+	return slices.ContainsFunc(w.opts.Own, func(own string) bool {
+		is, _ := filepath.Match(strings.ToLower(own), strings.ToLower(name))
+		return is
+	})
 }
 
-// describe returns what identifies a package, and whether it is shorter than it says.
-func describe(src *medium.Source) (id digest.Digest, short bool, err error) {
-	r, err := src.Reader()
-	if err != nil {
-		return "", false, err
+// open looks at what the folder holds. Short reports whether a package has less bytes than its list of contents says.
+func (w *watch) open() (found Found, short bool) {
+	packages, skipped, err := medium.OpenEach(medium.OS{}, nil, w.dir)
+	for _, p := range packages {
+		contents := p.Head.Contents()
+		short = short || contents != nil && p.Size() >= 0 && p.Size() < contents.Bytes
+		err = errors.Join(err, p.Close())
 	}
-	data, err := json.Marshal(r.Index())
-	if err != nil {
-		return "", false, err
+	skipped = slices.DeleteFunc(skipped, func(item archive.Listed) bool { return w.isOwn(filepath.Base(item.Name)) })
+	if errors.As(err, new(*archive.NoPackageError)) || len(skipped) == 0 && len(packages) == 0 && errors.Is(err, archive.ErrFormat) {
+		err = nil // nor is a file of the caller's
 	}
-	short = r.Contents() != nil && src.Size() >= 0 && src.Size() < r.Contents().Bytes
-	return digest.FromBytes(data), short, nil
+	found = Found{Packages: len(packages), Skipped: skipped, Err: err, Acks: Acks(w.dir)}
+	return found, short
 }
 
 // Acks lists the paths of files of acknowledgements in dir, by their content. It is empty if dir cannot be read.

@@ -35,14 +35,12 @@ func watching(t *testing.T, opts Options, f func(*watched)) {
 		ended := make(chan error, 1)
 		go func() {
 			ended <- Watch(ctx, dir, opts, func(_ context.Context, f Found) Outcome {
-				said := "nothing"
-				switch {
-				case f.Err != nil:
+				said := fmt.Sprint(f.Packages)
+				if f.Err != nil {
 					said = "bad"
-				case f.Content != "" && f.Again:
-					said = "again"
-				case f.Content != "":
-					said = "new"
+				}
+				for _, item := range f.Skipped {
+					said += " " + filepath.Base(item.Name)
 				}
 				w.got = append(w.got, fmt.Sprintf("%s %d", said, len(f.Acks)))
 				return w.says
@@ -87,21 +85,21 @@ func sitePackage(t *testing.T, release string) []byte {
 	return b.Bytes()
 }
 
-func TestEachPackageIsTakenOnce(t *testing.T) {
+func TestAMediumIsHandedOverOnceEachTimeItComes(t *testing.T) {
 	watching(t, Options{}, func(w *watched) {
 		require.Empty(t, w.after(time.Hour))
 		w.write("site.tar", sitePackage(t, "1"))
 		require.Empty(t, w.after(2*time.Second), "it may still be written")
-		require.Equal(t, []string{"new 0"}, w.after(2*time.Second))
+		require.Equal(t, []string{"1 0"}, w.after(2*time.Second))
 		require.Empty(t, w.after(time.Hour))
 
 		w.remove("site.tar") // the medium goes, and comes back
 		require.Empty(t, w.after(time.Minute))
 		w.write("site.tar", sitePackage(t, "1"))
-		require.Equal(t, []string{"again 0"}, w.after(time.Minute))
+		require.Equal(t, []string{"1 0"}, w.after(time.Minute), "whoever takes it finds out what is here already")
 
 		w.write("site.tar", sitePackage(t, "2"))
-		require.Equal(t, []string{"new 0"}, w.after(time.Hour))
+		require.Equal(t, []string{"1 0"}, w.after(time.Hour))
 	})
 }
 
@@ -115,7 +113,7 @@ func TestAPackageThatIsBeingCopiedIsLeftAlone(t *testing.T) {
 		w.write("site.tar.partial", whole)
 		w.write(".site.tar.swp", whole)
 		w.write("site.tar", whole)
-		require.Equal(t, []string{"new 0"}, w.after(4*time.Second))
+		require.Equal(t, []string{"1 0"}, w.after(4*time.Second))
 	})
 }
 
@@ -127,33 +125,36 @@ func TestAFileThatIsShorterThanItSaysIsWaitedFor(t *testing.T) {
 		w.write("site.tar", short)
 		require.Empty(t, w.after(20*time.Second))
 		w.write("site.tar", append(short, make([]byte, 1<<20)...))
-		require.Equal(t, []string{"new 0"}, w.after(4*time.Second))
+		require.Equal(t, []string{"1 0"}, w.after(4*time.Second))
 	})
 	watching(t, Options{}, func(w *watched) {
 		w.write("site.tar", short)
-		require.Equal(t, []string{"new 0"}, w.after(time.Minute), "one that is cut short is refused for the true reason in the end")
+		require.Equal(t, []string{"1 0"}, w.after(time.Minute), "one that is cut short is refused for the true reason in the end")
 	})
 }
 
 func TestBadMediaAreToldOnceAndNeverEndTheWatch(t *testing.T) {
 	watching(t, Options{}, func(w *watched) {
-		w.says = Declined
+		w.says = Ended
 		w.write("site.tar", []byte("no package at all"))
-		require.Equal(t, []string{"bad 0"}, w.after(time.Hour))
+		require.Equal(t, []string{"bad site.tar 0"}, w.after(time.Hour))
 		w.write("site.tar", sitePackage(t, "1")[:1100])
-		require.Equal(t, []string{"bad 0"}, w.after(time.Hour))
+		require.Equal(t, []string{"bad site.tar 0"}, w.after(time.Hour))
 		w.write("site.tar", sitePackage(t, "1"))
 		w.write("other.tar", sitePackage(t, "2"))
-		require.Equal(t, []string{"bad 0"}, w.after(time.Hour), "two packages")
+		require.Equal(t, []string{"2 0"}, w.after(time.Hour), "two packages")
+		w.write("reports.tar", nil)
+		require.Equal(t, []string{"2 reports.tar 0"}, w.after(time.Hour), "another file blocks neither")
+		w.remove("reports.tar")
 		w.remove("other.tar")
-		require.Equal(t, []string{"new 0"}, w.after(time.Hour))
+		require.Equal(t, []string{"1 0"}, w.after(time.Hour))
 
 		require.NoError(t, os.RemoveAll(w.dir)) // a mount point that goes with its medium
 		require.Empty(t, w.after(time.Hour))
 		require.NoError(t, os.Mkdir(w.dir, 0o700))
-		w.says = Taken
+		w.says = Ended
 		w.write("site.tar", sitePackage(t, "1"))
-		require.Equal(t, []string{"new 0"}, w.after(time.Hour), "what was declined is tried again when it comes again")
+		require.Equal(t, []string{"1 0"}, w.after(time.Hour), "what was declined is tried again when it comes again")
 	})
 }
 
@@ -164,8 +165,8 @@ func TestAFailureIsTriedAgainLessAndLessOften(t *testing.T) {
 		require.Len(t, w.after(time.Minute), 1)
 		require.Len(t, w.after(10*time.Minute), 3)
 		require.Len(t, w.after(24*time.Hour), 26)
-		w.says = Taken
-		require.Equal(t, []string{"new 0"}, w.after(time.Hour+time.Minute))
+		w.says = Ended
+		require.Equal(t, []string{"1 0"}, w.after(time.Hour+time.Minute))
 		require.Empty(t, w.after(24*time.Hour))
 	})
 }
@@ -175,16 +176,34 @@ func TestWhatTheCallerWritesIsNoChange(t *testing.T) {
 		var reports bytes.Buffer
 		require.NoError(t, airgap.WriteReports(&reports, nil))
 		w.write("reports.tar", reports.Bytes())
-		require.Empty(t, w.after(time.Hour), "it makes no medium")
+		require.Empty(t, w.after(time.Hour), "alone in a folder it makes no medium")
 		var acks bytes.Buffer
 		require.NoError(t, airgap.WriteAck(&acks, [][]byte{[]byte("{}")}))
 		w.write("acks-of-the-hub.tar", acks.Bytes())
-		require.Equal(t, []string{"nothing 1"}, w.after(time.Hour))
+		require.Equal(t, []string{"0 1"}, w.after(time.Hour))
 		w.write("reports.tar", reports.Bytes())
 		w.write("photo.jpg", nil)
-		require.Equal(t, []string{"nothing 1"}, w.after(time.Hour))
+		require.Equal(t, []string{"0 1"}, w.after(time.Hour))
 		w.write("site.tar", sitePackage(t, "1"))
-		require.Equal(t, []string{"new 1"}, w.after(time.Hour))
+		require.Equal(t, []string{"1 1"}, w.after(time.Hour))
+	})
+}
+
+func TestAMediumWithoutAPackageIsHandedOverToo(t *testing.T) {
+	here := false
+	watching(t, Options{Own: []string{"reports.tar"}, Mounted: func(string) bool { return here }}, func(w *watched) {
+		require.Empty(t, w.after(time.Hour))
+		here = true
+		require.Equal(t, []string{"0 0"}, w.after(time.Hour), "it is empty")
+		w.write("reports.tar", nil)
+		require.Empty(t, w.after(time.Hour))
+		w.write("photo.jpg", nil)
+		require.Equal(t, []string{"0 0"}, w.after(time.Hour))
+		w.remove("photo.jpg")
+		here = false
+		require.Empty(t, w.after(time.Hour))
+		here = true
+		require.Equal(t, []string{"0 0"}, w.after(time.Hour), "it comes again")
 	})
 }
 
@@ -198,12 +217,12 @@ func TestAnUnpackedLayoutIsTakenOnceItsBlobsAreWhole(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(blobs, digest.FromString("x").Encoded()), make([]byte, n), 0o600))
 			require.Empty(t, w.after(2*time.Second))
 		}
-		require.Equal(t, []string{"new 0"}, w.after(time.Hour))
+		require.Equal(t, []string{"1 0"}, w.after(time.Hour))
 	})
 }
 
 func TestAFolderThatIsMissingIsAnError(t *testing.T) {
-	never := func(context.Context, Found) Outcome { panic("nothing is there") }
+	never := func(context.Context, Found) Outcome { panic("0 is there") }
 	require.ErrorIs(t, Watch(t.Context(), filepath.Join(t.TempDir(), "none"), Options{}, never), os.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

@@ -42,7 +42,7 @@ func Find(fsys FS, names ...string) (*Found, error) {
 		case err != nil:
 			return findPartless(fsys, names[0], err)
 		case info.IsDir():
-			return findInFolder(fsys, names[0])
+			return findOneInFolder(fsys, names[0])
 		}
 	}
 	if slices.ContainsFunc(names, isPart) {
@@ -91,41 +91,128 @@ func openFile(fsys FS, name string) (*Found, error) {
 	}, nil
 }
 
-// findInFolder opens an unpacked layout, or the one package that the folder holds.
-func findInFolder(fsys FS, dir string) (*Found, error) {
+// FindEach opens each package that names stand for: what Find opens, or of a folder with several packages all of them, by name.
+// Skipped are the other files in the folder that look like one: layouts of others, and files that cannot be opened, with the
+// reason. Without any package the error is that of Find. The caller closes what it found.
+func FindEach(fsys FS, names ...string) (all []*Found, skipped []Listed, err error) {
+	if len(names) == 1 {
+		if info, err := fsys.Stat(names[0]); err == nil && info.IsDir() {
+			all, others, err := findInFolder(fsys, names[0])
+			return all, slices.DeleteFunc(others, func(item Listed) bool { return !mayBe(item) && item.Kind != KindOther }), err
+		}
+	}
+	found, err := Find(fsys, names...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return []*Found{found}, nil, nil
+}
+
+// findOneInFolder opens the one package of a folder.
+func findOneInFolder(fsys FS, dir string) (*Found, error) {
+	all, _, err := findInFolder(fsys, dir)
+	if err != nil || len(all) == 1 {
+		return only(all), err
+	}
+	several := &SeveralError{Dir: dir}
+	var errs []error
+	for _, f := range all {
+		several.Names = append(several.Names, f.Name)
+		errs = append(errs, f.Close())
+	}
+	return nil, errors.Join(append(errs, several)...)
+}
+
+func only(all []*Found) *Found {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+// findInFolder opens an unpacked layout, or the packages that the folder holds.
+func findInFolder(fsys FS, dir string) (all []*Found, skipped []Listed, err error) {
 	if _, err := fsys.Stat(filepath.Join(dir, ocispec.ImageLayoutFile)); err == nil {
-		return &Found{Name: dir, Dir: dir, Folder: true, fsys: fsys}, nil
+		return []*Found{{Name: dir, Dir: dir, Folder: true, fsys: fsys}}, nil, nil
 	}
 	listed, err := List(fsys, dir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var packages, others []string
 	for _, item := range listed {
-		switch item.Kind {
-		case KindPackage, KindUnknown:
-			packages = append(packages, item.Name)
-		default:
-			others = append(others, fmt.Sprintf("%s (%s)", filepath.Base(item.Name), item.Kind))
+		if item.Kind != KindPackage {
+			skipped = append(skipped, item)
+			continue
 		}
+		found, err := open(fsys, item.Name)
+		if err != nil {
+			item.Err = err
+			skipped = append(skipped, item)
+			continue
+		}
+		all = append(all, found)
+	}
+	if len(all) > 0 {
+		return all, skipped, nil
+	}
+	if i := slices.IndexFunc(skipped, mayBe); i >= 0 && !slices.ContainsFunc(skipped[i+1:], mayBe) { // the reader says best what is wrong with it
+		found, err := open(fsys, skipped[i].Name)
+		return []*Found{found}, slices.Delete(skipped, i, i+1), err
+	}
+	return nil, nil, noneIn(dir, skipped)
+}
+
+// mayBe reports whether a file is, or may be, a package that cannot be read.
+func mayBe(item Listed) bool { return item.Err != nil }
+
+// open opens a file, or the parts of one by their manifest.
+func open(fsys FS, name string) (*Found, error) {
+	if isPart(name) {
+		return findParts(fsys, []string{name})
+	}
+	return openFile(fsys, name)
+}
+
+// noneIn is the error of a folder without a package. It wraps fs.ErrNotExist unless something in it may be one.
+func noneIn(dir string, others []Listed) error {
+	var names []string
+	var unknown error
+	for _, item := range others {
+		name := filepath.Base(item.Name)
+		if mayBe(item) {
+			if unknown != nil {
+				unknown = fmt.Errorf("%w; %s: %w", unknown, name, item.Err)
+			} else {
+				unknown = fmt.Errorf("%s: %w", name, item.Err)
+			}
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", name, item.Kind))
 	}
 	switch {
-	case len(packages) == 1 && isPart(packages[0]):
-		return findParts(fsys, packages)
-	case len(packages) == 1:
-		return openFile(fsys, packages[0])
-	case len(packages) > 1:
-		return nil, &SeveralError{dir, packages}
-	case len(others) > 0:
-		return nil, fmt.Errorf("%s holds no package (%w), only %s", dir, fs.ErrNotExist, strings.Join(others, ", "))
+	case unknown != nil:
+		return fmt.Errorf("no package in %s: %w", dir, unknown)
+	case len(names) > 0:
+		return &NoPackageError{dir, true, fmt.Sprintf("no package in %s, only %s", dir, strings.Join(names, ", "))}
 	}
-	return nil, fmt.Errorf("%s holds no package: %w", dir, fs.ErrNotExist)
+	return &NoPackageError{dir, false, fmt.Sprintf("no *.tar or *.tar.001 in %s", dir)}
 }
+
+// NoPackageError is the error of a folder that holds no package, nor a file that may be one. It wraps fs.ErrNotExist.
+type NoPackageError struct {
+	Dir string
+	// Others is true if the folder has reports, acknowledgements or other layouts.
+	Others bool
+	text   string
+}
+
+func (e *NoPackageError) Error() string { return e.text }
+
+func (*NoPackageError) Unwrap() error { return fs.ErrNotExist }
 
 // SeveralError is the error of a folder that holds several packages.
 type SeveralError struct {
 	Dir string
-	// Names are the paths of the files, or of the manifests of their parts, sorted.
+	// Names are the paths of the files, or what those of the joined parts would be, sorted.
 	Names []string
 }
 

@@ -30,7 +30,7 @@ type Listed struct {
 	// Name is the path of the file, or of the manifest of its parts.
 	Name string
 	Kind Kind
-	// Err is why the kind is unknown.
+	// Err is why the kind is unknown, or why a package cannot be opened; nil for others. It does not name the file.
 	Err error
 }
 
@@ -89,7 +89,7 @@ func kindOf(fsys FS, path string) (Kind, error) {
 	}
 	index, err := ReadIndex(f, info.Size())
 	if err != nil {
-		return KindUnknown, fmt.Errorf("%s: %w", path, err)
+		return KindUnknown, err
 	}
 	return KindOf(index), nil
 }

@@ -37,10 +37,10 @@ func newImportCommand() *cobra.Command {
 apply the release for this agent, and say how the cluster stands. It is handed to the running agent if there is
 one. What breaks off goes on with the next import of the package.
 
-SOURCE is the package's file; its parts, in any order; a folder that holds it, or an unpacked one; or - for
-standard input. A folder may hold the file of "wherry hub export-ack" as well, under any name: the reports that
-the hub has acknowledged are then deleted, as reports ack does. With --reports FILE, all reports that wait are
-written to FILE at the end.
+SOURCE is the package's file; its parts, in any order; a folder with packages, of which the newest runs, or with
+an unpacked one; or - for standard input. A folder may hold the file of "wherry hub export-ack" as well, under any
+name: the reports that the hub has acknowledged are then deleted, as reports ack does. With --reports FILE, all
+reports that wait are written to FILE at the end.
 
 With --watch DIR the command waits for media at the mount point DIR, takes in the package of each, with
 acknowledgements and --reports as above, by the running agent, and prints one line for each. A bad medium does
@@ -98,6 +98,7 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 		cmd.PrintErrf("note: a release in %s had expired when it was written, with --allow-expired %q\n", n.name, why)
 	}
 	done, errs := f.takeMedium(cmd, c, n)
+	errs = append(errs, n.skipped...)
 	if errors.Is(errs[0], context.Canceled) && cmd.Context().Err() != nil {
 		cmd.PrintErrln("the next import of this package goes on from here")
 		return errs[0]
@@ -113,7 +114,7 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 
 // imported is what came of a medium.
 type imported struct {
-	name string // of the package; empty if there was none
+	name string // of the package, or of the folder of several; empty if there was none
 	// status is nil if the import did not come to an end.
 	status  *agent.Status
 	result  agent.ImportResult
@@ -161,12 +162,12 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	}
 	defer follow(ctx, client, progress)()
 	request := agent.ImportRequest{Paths: n.paths, Stdin: n.stdin, AllowExpired: string(f.allowExpired), Wait: f.wait}
-	if len(n.files) > 0 { // in an agent with mounts of its own, a folder may be another one
-		request.Paths = n.files
+	if len(n.packages) == 1 && len(n.packages[0].Files()) > 0 { // in an agent with mounts of its own, a folder may be another one
+		request.Paths = n.packages[0].Files()
 	}
 	r, err = client.Import(ctx, request)
-	if errors.Is(err, agent.ErrUnreadable) && n.opened != nil {
-		content := n.content()
+	if errors.Is(err, agent.ErrUnreadable) && len(n.packages) == 1 {
+		content := contentOf(n.packages[0])
 		defer content.Close()
 		cmd.PrintErrf("%v: it is sent to the agent\n", err)
 		request.Paths, request.Stdin = nil, content
@@ -176,7 +177,7 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	case errors.Is(err, control.ErrNotRunning) && f.watch != "":
 		err = controlError(c, err)
 	case errors.Is(err, control.ErrNotRunning):
-		request.Progress, request.Opened, request.Head = progress.Update, n.opened, n.head
+		request.Progress, request.Opened = progress.Update, n.packages
 		err = withAgent(cmd, c, func(a *agent.Agent) error {
 			r = a.Import(ctx, request)
 			return nil

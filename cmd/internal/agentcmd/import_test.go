@@ -147,14 +147,14 @@ func TestWhichMediaAreTriedAgain(t *testing.T) {
 		err   error
 		want  mountpoint.Outcome
 	}{
-		"taken":                    {mountpoint.Found{Content: "x"}, with(agent.Done, streamOf("a", intake.Taken)), nil, mountpoint.Taken},
-		"partly taken":             {mountpoint.Found{Content: "x"}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), failed, mountpoint.Taken},
-		"refused":                  {mountpoint.Found{Content: "x"}, with(agent.Refused, streamOf("a", intake.Refused)), failed, mountpoint.Declined},
-		"no room for some":         {mountpoint.Found{Content: "x"}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), failed, mountpoint.Failed},
-		"pulled out":               {mountpoint.Found{Content: "x"}, with(agent.Broken, streamOf("a", intake.Unfinished)), failed, mountpoint.Failed},
-		"the agent does not run":   {mountpoint.Found{Content: "x"}, imported{name: "site.tar"}, failed, mountpoint.Failed},
-		"acknowledgements":         {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, nil, mountpoint.Taken},
-		"acknowledgements refused": {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, failed, mountpoint.Declined},
+		"taken":                    {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken)), nil, mountpoint.Ended},
+		"partly taken":             {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.Refused)), failed, mountpoint.Ended},
+		"refused":                  {mountpoint.Found{Packages: 1}, with(agent.Refused, streamOf("a", intake.Refused)), failed, mountpoint.Ended},
+		"no room for some":         {mountpoint.Found{Packages: 1}, with(agent.Done, streamOf("a", intake.Taken), streamOf("b", intake.NoRoom)), failed, mountpoint.Failed},
+		"pulled out":               {mountpoint.Found{Packages: 1}, with(agent.Broken, streamOf("a", intake.Unfinished)), failed, mountpoint.Failed},
+		"the agent does not run":   {mountpoint.Found{Packages: 1}, imported{name: "site.tar"}, failed, mountpoint.Failed},
+		"acknowledgements":         {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, nil, mountpoint.Ended},
+		"acknowledgements refused": {mountpoint.Found{Acks: []string{"a"}}, imported{status: status}, failed, mountpoint.Ended},
 	} {
 		require.Equal(t, test.want, outcomeOf(test.found, test.done, []error{test.err, nil, nil}), name)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +28,10 @@ type importOutput struct {
 
 // importSummary is what came of a medium.
 type importSummary struct {
-	// Package is the name of the package; empty if the medium held none.
-	Package string `json:"package,omitempty"`
+	// Package is the name of the package, or that of the folder if several were of use; empty if the medium held none. Packages is
+	// the number of them.
+	Package  string `json:"package,omitempty"`
+	Packages int    `json:"packages,omitempty"`
 	// Outcomes counts the streams by their outcome, and Bytes is what was copied of them.
 	Outcomes map[intake.Outcome]int `json:"outcomes,omitempty"`
 	Bytes    int64                  `json:"bytes"`
@@ -46,12 +49,17 @@ var outcomes = []intake.Outcome{
 
 func summarize(done imported) importSummary {
 	s := importSummary{Package: done.name, Streams: slices.Clone(done.result.Streams), Acknowledged: done.acks, Reports: done.reports}
+	names := map[string]bool{}
 	for _, stream := range s.Streams {
 		if s.Outcomes == nil {
 			s.Outcomes = map[intake.Outcome]int{}
 		}
 		s.Outcomes[stream.Outcome]++
 		s.Bytes += stream.Bytes
+		names[stream.Package] = true
+	}
+	if s.Packages = len(names); s.Packages == 1 && s.Streams[0].Package != "" {
+		s.Package = filepath.Join(s.Package, s.Streams[0].Package)
 	}
 	slices.SortStableFunc(s.Streams, func(a, b intake.Stream) int {
 		if worse := rankOf(a.Outcome) - rankOf(b.Outcome); worse != 0 || a.Own == b.Own {
@@ -71,6 +79,9 @@ func rankOf(o intake.Outcome) int { return slices.Index(outcomes, o) }
 // totals returns how many streams had each outcome, the worst first, and what was copied.
 func (s importSummary) totals() string {
 	line := s.Package
+	if s.Packages > 1 {
+		line += ": " + show.Count(s.Packages, "package")
+	}
 	if len(s.Streams) == 1 {
 		line += ": " + string(s.Streams[0].Outcome)
 	} else if len(s.Streams) > 1 {
@@ -108,13 +119,18 @@ func writeImport(w io.Writer, s importSummary) {
 		cli.Row(w, "reports", s.Reports.String())
 	}
 	if len(s.Streams) > 0 {
-		fmt.Fprintf(w, "\nSTREAM\tRELEASE\tRESULT\tCOPIED\tREASON\n")
+		several := s.Streams[0].Package != ""
+		fmt.Fprintf(w, "\nSTREAM\t%sRELEASE\tRESULT\tCOPIED\tREASON\n", map[bool]string{true: "PACKAGE\t"}[several])
 		for _, stream := range s.Streams {
 			copied := ""
 			if stream.Bytes > 0 {
 				copied = show.Size(stream.Bytes)
 			}
-			cli.Row(w, stream.Name()+ownMark(stream), stream.Release, string(stream.Outcome), copied, reasonOf(string(stream.Reason), stream.Message))
+			cells := []string{stream.Name() + ownMark(stream)}
+			if several {
+				cells = append(cells, stream.Package)
+			}
+			cli.Row(w, append(cells, stream.Release, string(stream.Outcome), copied, reasonOf(string(stream.Reason), stream.Message))...)
 		}
 	}
 	fmt.Fprintln(w)
@@ -131,7 +147,16 @@ func ownMark(s intake.Stream) string {
 // importExit is the exit code of an import, with the reason for it: that of the pass, unless other streams were not taken.
 // Holds says what the package holds, and who is this agent by its configuration.
 func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bundle.ReportCluster) error {
+	err := verdictExit(cmd, r, holds, who)
+	if e := (*cli.Error)(nil); r.Parts != "" && errors.As(err, &e) && !strings.Contains(e.Error(), r.Parts) {
+		return cli.Fail(e.Code, fmt.Errorf("%w; %s", e.Err, r.Parts), e.Hint)
+	}
+	return err
+}
+
+func verdictExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bundle.ReportCluster) error {
 	own := slices.IndexFunc(r.Streams, func(s intake.Stream) bool { return s.Own && s.Outcome != intake.Foreign })
+	goodOwn := slices.ContainsFunc(r.Streams, func(s intake.Stream) bool { return s.Own && s.Outcome.Good() })
 	switch {
 	case r.Verdict == agent.Interrupted:
 		return interrupted(cmd, r.Result)
@@ -152,7 +177,7 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 	}
 	var bad []intake.Stream
 	for _, s := range summarize(imported{result: r}).Streams {
-		if !s.Own && !s.Outcome.Good() && s.Outcome != intake.Foreign && s.Outcome != intake.Older {
+		if (!s.Own || goodOwn) && !s.Outcome.Good() && s.Outcome != intake.Foreign && s.Outcome != intake.Older {
 			bad = append(bad, s)
 		}
 	}
@@ -160,7 +185,11 @@ func importExit(cmd *cobra.Command, r agent.ImportResult, holds string, who bund
 		return err
 	}
 	worst := bad[0]
-	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s: %s", len(bad), show.Count(len(r.Streams), "stream"), worst.Name(),
+	name := worst.Name()
+	if worst.Package != "" {
+		name += " of " + worst.Package
+	}
+	return cli.Fail(cli.No, fmt.Errorf("%d of %s not taken; %s: %s", len(bad), show.Count(len(r.Streams), "stream"), name,
 		string(worst.Outcome)+spaced(reasonOf(string(worst.Reason), worst.Message))), streamHint(worst))
 }
 

@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -30,14 +31,14 @@ import (
 
 // named is what a person has named to be imported.
 type named struct {
-	name  string    // of the package, for messages; empty if there is none
+	name  string    // of the package, or of the folder of several, for messages; empty if there is none
 	paths []string  // absolute, or "-" for stdin
 	stdin io.Reader // nil unless it is read
-	files []string  // of the package, in order; none for an unpacked one and for stdin
 	acks  []string  // files of acknowledgements
-	// opened is the package, and head what describe has taken from it; nil for stdin.
-	opened *medium.Source
-	head   *airgap.Reader
+	// packages are opened, the heads read; none for stdin.
+	packages []medium.Package
+	// skipped are the errors of packages that cannot be used, while others can.
+	skipped []error
 	// holds names the releases in the package, and allowedExpired is why it carries one that had expired. Neither is signed.
 	holds          string
 	allowedExpired string
@@ -45,10 +46,10 @@ type named struct {
 
 const exportHint = `"wherry airgap export" writes such a file`
 
-// close closes the package.
+// close closes the packages.
 func (n named) close() {
-	if n.opened != nil {
-		_ = n.opened.Close() // it was only read
+	for _, p := range n.packages {
+		_ = p.Close() // it was only read
 	}
 }
 
@@ -75,30 +76,57 @@ func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err erro
 	if folder {
 		n.acks = mountpoint.Acks(args[0])
 	}
-	src, err := medium.Open(medium.OS{}, nil, args...)
-	switch {
-	case folder && len(n.acks) > 0 && noPackage(err):
-		cmd.PrintErrf("note: %v\n", err)
+	packages, skipped, err := medium.OpenEach(medium.OS{}, nil, args...)
+	if errors.Is(err, archive.ErrDamaged) { // a part may be of another package
+		err = cmp.Or(damagedParts(cmd.Context(), args), err)
+	}
+	if err != nil && len(n.acks) == 0 {
+		return n, sourceError(err)
+	}
+	for _, item := range skipped {
+		if why := n.skip(item); f.watch == "" { // else the line of the medium names it
+			cmd.PrintErrf("note: %v\n", why)
+		}
+	}
+	if err != nil { // acknowledgements are taken all the same
+		if noPackage(err) {
+			cmd.PrintErrf("note: %v\n", err)
+		} else if len(skipped) == 0 {
+			n.skipped = append(n.skipped, sourceError(err))
+		}
 		return n, nil
-	case err != nil:
-		return n, sourceError(err)
 	}
-	defer func() {
-		if err != nil {
-			n.close()
-		}
-	}()
-	n.name, n.opened = src.Name(), src
-	for _, file := range src.Files() {
-		if file, err = filepath.Abs(file); err != nil {
-			return n, err
-		}
-		n.files = append(n.files, file)
+	if n.packages, n.name = packages, packages[0].Name(); len(packages) > 1 {
+		n.name = args[0]
 	}
-	if n.head, err = src.Reader(); err != nil {
-		return n, sourceError(err)
+	if err := n.describe(); err != nil {
+		n.close()
+		return n, err
 	}
-	return n, n.describe(n.head)
+	return n, nil
+}
+
+// damagedParts names the parts that are not as they were written; nil if none is, or the package is not in parts.
+func damagedParts(ctx context.Context, args []string) error {
+	src, err := medium.Open(medium.OS{}, nil, args...)
+	if err != nil {
+		return nil // which has been told
+	}
+	defer src.Close()
+	return src.Damaged(ctx)
+}
+
+// skip notes that a file on the medium is not used, and returns why. One that may have been a package is an error in the end.
+func (n *named) skip(item archive.Listed) error {
+	why := item.Err
+	if why == nil {
+		why = errors.New(string(item.Kind))
+	}
+	err := fmt.Errorf("%s is passed over: %w", item.Name, why)
+	if item.Err != nil && (errors.Is(why, archive.ErrDamaged) || !errors.Is(why, archive.ErrFormat)) {
+		n.skipped = append(n.skipped, sourceError(err))
+	}
+	return err
 }
 
 // openStdin reads the head of the package from stdin, and gives it back.
@@ -119,7 +147,10 @@ func openStdin(cmd *cobra.Command) (n named, err error) {
 		return n, sourceError(err)
 	}
 	n.stdin = io.MultiReader(&head, stdin)
-	return n, n.describe(r)
+	described := named{name: n.name, packages: []medium.Package{{Source: src, Head: r}}}
+	err = described.describe()
+	n.holds, n.allowedExpired = described.holds, described.allowedExpired
+	return n, err
 }
 
 // noPackage reports whether err says that a folder holds no package at all.
@@ -130,23 +161,30 @@ func noPackage(err error) bool {
 // sourceError adds an exit code and a hint to the error of a medium.
 func sourceError(err error) error {
 	var missing *archive.MissingPartsError
-	var several *archive.SeveralError
+	var none *archive.NoPackageError
+	var path *fs.PathError
+	_ = errors.As(err, &path)
 	switch {
 	case errors.As(err, &missing):
 		return cli.Fail(cli.Usage, err, "bring them to the same folder, or name them as well")
-	case errors.As(err, &several):
-		return cli.Fail(cli.Usage, err, "name one of them")
+	case errors.As(err, &none):
+		if none.Others {
+			return cli.Fail(cli.Usage, err, exportHint)
+		}
+		return cli.Fail(cli.Usage, err, "is it mounted? (findmnt "+none.Dir+")")
 	case errors.Is(err, airgap.ErrOrder):
 		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, archive.ErrDamaged):
 		return cli.Fail(cli.Failed, err, cli.DamagedHint)
+	case path != nil && errors.Is(err, fs.ErrNotExist):
+		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+filepath.Dir(path.Path)+")")
 	case errors.Is(err, archive.ErrFormat), errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, exportHint)
 	case errors.Is(err, fs.ErrPermission):
 		return cli.Fail(cli.Failed, err, "run the command as a user who may read it")
 	case errors.Is(err, syscall.EIO), errors.Is(err, syscall.ENODEV), errors.Is(err, syscall.ENXIO):
 		return cli.Fail(cli.Failed, err, "the medium cannot be read: put it in again, or export to another one")
-	case errors.As(err, new(*fs.PathError)):
+	case path != nil:
 		return err
 	}
 	return cli.Fail(cli.Usage, err, "") // such as parts of two files
@@ -160,25 +198,32 @@ var otherFiles = map[archive.Kind]string{
 	archive.KindOther:   exportHint,
 }
 
-// describe takes from the head of a package what people are told. It returns an error if r is no site package.
-func (n *named) describe(r *airgap.Reader) error {
-	kind := archive.KindOf(r.Index())
-	if hint, other := otherFiles[kind]; other {
-		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w: it holds no bundle, but %s", n.name, airgap.ErrFormat, kind), hint)
-	}
-	var streams []string
-	for _, d := range r.Index().Manifests {
-		parts := strings.Split(d.Annotations[ocispec.AnnotationRefName], "/")
-		if len(parts) == 4 && parts[0] == "bundles" {
-			streams = append(streams, oneLine(parts[1]+"/"+parts[2]))
+// describe takes from the heads of packages what people are told. It returns an error if the only one is no site package.
+func (n *named) describe() error {
+	var streams, platforms []string
+	for _, p := range n.packages {
+		index := p.Head.Index()
+		if hint, other := otherFiles[archive.KindOf(index)]; other {
+			return cli.Fail(cli.Usage, fmt.Errorf("%s: %w: it holds no bundle, but %s", p.Name(), airgap.ErrFormat, archive.KindOf(index)), hint)
 		}
+		for _, d := range index.Manifests {
+			parts := strings.Split(d.Annotations[ocispec.AnnotationRefName], "/")
+			if len(parts) == 4 && parts[0] == "bundles" {
+				streams = append(streams, oneLine(parts[1]+"/"+parts[2]))
+			}
+		}
+		allowed := oneLine(index.Annotations[airgap.AnnotationAllowExpired])
+		if c := p.Head.Contents(); c != nil {
+			platforms = append(platforms, fmt.Sprintf("%q", oneLine(c.Platform)))
+			allowed = cmp.Or(oneLine(c.AllowExpired), allowed)
+		}
+		n.allowedExpired = cmp.Or(n.allowedExpired, allowed)
 	}
 	slices.Sort(streams)
+	slices.Sort(platforms)
 	n.holds = show.List(slices.Compact(streams), maxNamedStreams)
-	n.allowedExpired = oneLine(r.Index().Annotations[airgap.AnnotationAllowExpired])
-	if c := r.Contents(); c != nil {
-		n.holds += fmt.Sprintf(" of the platform %q", oneLine(c.Platform))
-		n.allowedExpired = cmp.Or(oneLine(c.AllowExpired), n.allowedExpired)
+	if platforms = slices.Compact(platforms); len(platforms) > 0 {
+		n.holds += " of the platform " + show.List(platforms, maxNamedStreams)
 	}
 	return nil
 }
@@ -191,13 +236,13 @@ func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s
 
 func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 
-// content is the package as one stream, which the caller closes.
-func (n named) content() io.ReadCloser {
-	if !n.opened.Folder() {
-		return &concatenation{paths: n.files}
+// contentOf is a package as one stream, which the caller closes.
+func contentOf(p medium.Package) io.ReadCloser {
+	if !p.Folder() {
+		return &concatenation{paths: p.Files()}
 	}
 	r, w := io.Pipe()
-	go func() { w.CloseWithError(packed(w, n.opened)) }()
+	go func() { w.CloseWithError(packed(w, p.Source)) }()
 	return r
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/airgap/mountpoint"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -52,9 +53,13 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	say := func(format string, args ...any) {
 		cli.Row(cmd.OutOrStdout(), time.Now().UTC().Format(time.RFC3339)+" "+fmt.Sprintf(format, args...))
 	}
-	if found.Err != nil {
+	if found.Err != nil && len(found.Acks) == 0 {
 		say("%s: not taken: %v", dir, found.Err)
-		return mountpoint.Declined
+		return mountpoint.Ended
+	}
+	if found.Packages == 0 && len(found.Acks) == 0 && f.reports == "" {
+		say("%s: nothing to take: %s", dir, nothing(found))
+		return mountpoint.Ended
 	}
 	// A watch opens no state: the agent could not begin, or begin again, while it does.
 	if _, err := agent.NewClient(c.StateDir).Status(cmd.Context()); err != nil {
@@ -62,7 +67,7 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 		return mountpoint.Failed
 	}
 	n := named{acks: found.Acks}
-	if found.Content != "" && !found.Again {
+	if found.Packages > 0 {
 		var err error
 		if n, err = f.open(cmd, []string{dir}); err != nil { // it has gone meanwhile
 			say("%s: not taken: %v", dir, err)
@@ -82,14 +87,40 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	return outcomeOf(found, done, errs)
 }
 
+// nothing says that a medium has no package, and which files were looked at.
+func nothing(found mountpoint.Found) string {
+	text := "no *.tar or *.tar.001 on it"
+	if len(found.Skipped) > 0 {
+		text = "no package on it"
+	}
+	return text + passedOver(found)
+}
+
+// passedOver names the files that look like a package and cannot be used.
+func passedOver(found mountpoint.Found) string {
+	var names []string
+	for _, item := range found.Skipped {
+		why := string(item.Kind)
+		if item.Err != nil {
+			why = item.Err.Error()
+		}
+		names = append(names, fmt.Sprintf("%s (%s)", filepath.Base(item.Name), why))
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; passed over: " + show.List(names, maxNamedFiles)
+}
+
+// maxNamedFiles is how many files on a medium a line names.
+const maxNamedFiles = 8
+
 // line says in one line what came of a medium.
 func line(dir string, found mountpoint.Found, done imported, errs []error) string {
 	s := summarize(done)
 	var parts []string
 	if s.Package != "" {
 		parts = append(parts, s.totals())
-	} else if found.Again {
-		parts = append(parts, "its package was taken before")
 	}
 	if s.Acknowledged != nil {
 		parts = append(parts, ackLine(*s.Acknowledged))
@@ -97,35 +128,32 @@ func line(dir string, found mountpoint.Found, done imported, errs []error) strin
 	if s.Reports != nil {
 		parts = append(parts, s.Reports.String())
 	}
-	for _, err := range errs {
+	for _, err := range append(errs, found.Err) {
 		if err != nil {
 			parts = append(parts, err.Error())
 		}
 	}
-	if len(parts) == 0 {
+	switch {
+	case found.Packages == 0 && len(found.Acks) == 0:
+		parts = append([]string{"nothing to take: " + nothing(found)}, parts...)
+		found.Skipped = nil
+	case len(parts) == 0:
 		parts = append(parts, "nothing for this agent")
 	}
-	return dir + ": " + strings.Join(parts, "; ")
+	return dir + ": " + strings.Join(parts, "; ") + passedOver(found)
 }
 
 // outcomeOf says whether a medium is to be tried again: where this machine, or the medium, has failed.
 func outcomeOf(found mountpoint.Found, done imported, errs []error) mountpoint.Outcome {
 	switch {
-	case found.Content == "" || found.Again:
-		if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
-			return mountpoint.Declined
-		}
-		return mountpoint.Taken
+	case found.Packages == 0:
+		return mountpoint.Ended
 	case done.status == nil, done.result.Verdict == agent.Broken:
 		return mountpoint.Failed
 	}
-	good := slices.ContainsFunc(done.result.Streams, func(s intake.Stream) bool { return s.Outcome.Good() })
 	again := slices.ContainsFunc(done.result.Streams, func(s intake.Stream) bool { return s.Outcome == intake.Unfinished || s.Outcome == intake.NoRoom })
-	switch {
-	case again:
+	if again {
 		return mountpoint.Failed
-	case good || len(done.result.Streams) == 0 && errs[0] == nil:
-		return mountpoint.Taken
 	}
-	return mountpoint.Declined
+	return mountpoint.Ended
 }

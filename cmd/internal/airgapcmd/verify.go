@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
+	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -122,6 +123,8 @@ func verifiedTable(w io.Writer, v verified) {
 // mediumFailure gives an error of opening a package its exit code and a hint.
 func mediumFailure(err error, paths []string) error {
 	switch {
+	case errors.As(err, new(*archive.SeveralError)):
+		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+paths[0]+")")
 	case errors.Is(err, airgap.ErrFormat):

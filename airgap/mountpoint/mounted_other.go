@@ -1,0 +1,6 @@
+//go:build !linux
+
+package mountpoint
+
+// mounted is not known here.
+func mounted(string) bool { return false }
