@@ -370,7 +370,7 @@ func TestAPackageIsWrittenWholeOrNotAtAll(t *testing.T) {
 	opts.Check, opts.Split = nil, int64(len(want)/3)
 	files, err := p.WriteFile(t.Context(), path, opts)
 	require.NoError(t, err)
-	require.Len(t, files, 5)
+	require.Len(t, files, 6)
 	var joined []byte
 	for _, f := range files[:4] {
 		data, err := os.ReadFile(f)

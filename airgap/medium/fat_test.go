@@ -51,7 +51,7 @@ func TestAPackageTravelsOnFAT(t *testing.T) {
 	require.EqualValues(t, 10_000, s.Space(fattest.Dir).MaxFile)
 
 	require.NoError(t, write(s, "Site.tar", 10_000, data))
-	names := []string{"Site.tar.001", "Site.tar.002", "Site.tar.003", "Site.tar.004", "Site.tar.005", "Site.tar.parts.json"}
+	names := []string{"Site.tar.001", "Site.tar.002", "Site.tar.003", "Site.tar.004", "Site.tar.005", "Site.tar.parts.json", "Site.tar.sha256"}
 	require.Equal(t, names, s.Names())
 	s.Lose()
 	require.Equal(t, names, s.Names(), "all is on the stick once it is done")

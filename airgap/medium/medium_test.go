@@ -85,7 +85,7 @@ func TestAPackageIsOpenedInEveryForm(t *testing.T) {
 	}
 	writePackage(t, in("one", "site.tar"), 0, data)
 	parts := writePackage(t, in("parts", "site.tar"), 4096, data)
-	require.Len(t, parts, 6)
+	require.Len(t, parts, 7)
 	require.Equal(t, in("parts", "site.tar.parts.json"), parts[5])
 	for i, name := range parts { // two media
 		content, err := os.ReadFile(name)
@@ -105,8 +105,9 @@ func TestAPackageIsOpenedInEveryForm(t *testing.T) {
 		{"the file", []string{in("one", "site.tar")}},
 		{"its folder", []string{in("one")}},
 		{"the folder of the parts", []string{in("parts")}},
-		{"the manifest of the parts", parts[5:]},
+		{"the manifest of the parts", parts[5:6]},
 		{"one part", parts[2:3]},
+		{"all files, as site.tar.* names them", parts},
 		{"the name of the whole file", []string{in("parts", "site.tar")}},
 		{"all parts without the manifest, in another order", []string{parts[3], parts[0], parts[4], parts[1], parts[2]}},
 		{"parts of two media, with names in upper case", []string{in("a", "SITE.TAR.003"), in("b", "SITE.TAR.002")}},

@@ -327,7 +327,7 @@ type writerFunc func([]byte)
 
 func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
-// Commit brings everything to disk, and gives the files their names: the parts, and then the manifest of the parts. What
+// Commit brings everything to disk, and gives the files their names: the parts, their sums, and then their manifest. What
 // an earlier Output has left under this path goes, whether it was in parts or not. Afterwards the Output is closed.
 func (o *Output) Commit() (err error) {
 	defer func() { err = errors.Join(err, o.Close()) }()
@@ -337,7 +337,7 @@ func (o *Output) Commit() (err error) {
 	old := o.previous()
 	manifest := o.path + archive.PartsSuffix
 	// From here to the end there is no manifest, so that old parts are never joined with these.
-	if err := o.remove(manifest); err != nil {
+	if err := errors.Join(o.remove(manifest), o.remove(o.path+archive.SumsSuffix)); err != nil {
 		return err
 	}
 	dir := filepath.Dir(o.path)
@@ -361,7 +361,20 @@ func (o *Output) Commit() (err error) {
 	if o.split == 0 {
 		return nil
 	}
-	return o.writeManifest(manifest)
+	var sums strings.Builder
+	for _, p := range o.parts {
+		fmt.Fprintf(&sums, "%s  %s\n", p.Digest.Encoded(), p.Name)
+	}
+	if err := o.writeSmall(o.path+archive.SumsSuffix, []byte(sums.String())); err != nil {
+		return err
+	}
+	data, err := archive.Parts{
+		Name: filepath.Base(o.path), Bytes: o.size, Digest: digest.NewDigest(digest.SHA256, o.full), Parts: o.parts,
+	}.Marshal()
+	if err != nil {
+		return err
+	}
+	return o.writeSmall(manifest, data)
 }
 
 // previous lists what an earlier Output has left under this path: a file, or the parts in its manifest.
@@ -397,13 +410,8 @@ func (o *Output) remove(path string) error {
 	return nil
 }
 
-func (o *Output) writeManifest(path string) error {
-	data, err := archive.Parts{
-		Name: filepath.Base(o.path), Bytes: o.size, Digest: digest.NewDigest(digest.SHA256, o.full), Parts: o.parts,
-	}.Marshal()
-	if err != nil {
-		return err
-	}
+// writeSmall writes a file beside the parts.
+func (o *Output) writeSmall(path string, data []byte) error {
 	temporary := path + PartialSuffix
 	if err := o.remove(temporary); err != nil { // of a process that was killed
 		return err
@@ -425,13 +433,13 @@ func (o *Output) writeManifest(path string) error {
 	return o.fsys.SyncDir(filepath.Dir(path))
 }
 
-// Files lists the paths under which Commit has left the content: the file, or the parts and their manifest.
+// Files lists the paths under which Commit has left the content: the file, or the parts, their manifest and their sums.
 func (o *Output) Files() (all []string) {
 	for i := range o.files {
 		all = append(all, o.final(i+1))
 	}
 	if o.split > 0 {
-		all = append(all, o.path+archive.PartsSuffix)
+		all = append(all, o.path+archive.PartsSuffix, o.path+archive.SumsSuffix)
 	}
 	return all
 }

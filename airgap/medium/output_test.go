@@ -55,9 +55,9 @@ func TestWhatIsCommittedReplacesWhatWasThere(t *testing.T) {
 		want  []string
 	}{
 		{"one file", 0, sample, []string{"site.tar"}},
-		{"parts in its place", 7000, sample, []string{"site.tar.001", "site.tar.002", "site.tar.003", "site.tar.parts.json"}},
-		{"fewer parts", 7000, sample[:8000], []string{"site.tar.001", "site.tar.002", "site.tar.parts.json"}},
-		{"a part that is full", 7000, sample[:7000], []string{"site.tar.001", "site.tar.parts.json"}},
+		{"parts in its place", 7000, sample, []string{"site.tar.001", "site.tar.002", "site.tar.003", "site.tar.parts.json", "site.tar.sha256"}},
+		{"fewer parts", 7000, sample[:8000], []string{"site.tar.001", "site.tar.002", "site.tar.parts.json", "site.tar.sha256"}},
+		{"a part that is full", 7000, sample[:7000], []string{"site.tar.001", "site.tar.parts.json", "site.tar.sha256"}},
 		{"one file again", 0, sample[:10], []string{"site.tar"}},
 	} {
 		t.Run(step.name, func(t *testing.T) {

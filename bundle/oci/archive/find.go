@@ -46,6 +46,8 @@ func Find(fsys FS, names ...string) (*Found, error) {
 		}
 	}
 	if slices.ContainsFunc(names, isPart) {
+		// A pattern such as site.tar.* stands for the sums as well.
+		names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasSuffix(strings.ToLower(name), SumsSuffix) })
 		return findParts(fsys, names)
 	}
 	if len(names) > 1 {

@@ -14,6 +14,8 @@ import (
 const (
 	// PartsSuffix follows the name of a file, in the name of the manifest of its parts.
 	PartsSuffix = ".parts.json"
+	// SumsSuffix follows the name of a file, in the name of the file by which "sha256sum -c" compares its parts.
+	SumsSuffix = ".sha256"
 	// PartsSchema is the version of that manifest that this code writes.
 	PartsSchema = 1
 	// MaxParts bounds the parts of a file: their names end in .001 to .999.

@@ -87,7 +87,7 @@ func summary(cmd *cobra.Command, plan *export.Plan, path string, files []string)
 	}
 	parts := ""
 	if len(files) > 1 {
-		parts = fmt.Sprintf(" in %s", show.Count(len(files)-1, "part"))
+		parts = fmt.Sprintf(" in %s", show.Count(len(files)-2, "part"))
 	}
 	cmd.PrintErrf("wrote %s to %s%s (%d bytes)%s\n", what, path, parts, plan.Bytes, leftOut(leftOutBytes(c)))
 }
