@@ -40,7 +40,7 @@ one. What breaks off goes on with the next import of the package.
 SOURCE is the package's file; its parts, in any order; a folder with packages, of which the newest runs, or with
 an unpacked one; or - for standard input. A folder may hold the file of "wherry hub export-ack" as well, under any
 name: the reports that the hub has acknowledged are then deleted, as reports ack does. With --reports FILE, all
-reports that wait are written to FILE at the end.
+reports that wait are written to FILE at the end, and RESULT-CLUSTER.txt beside it says in words what came of it.
 
 With --watch DIR the command waits for media at the mount point DIR, takes in the package of each, with
 acknowledgements and --reports as above, by the running agent, and prints one line for each. A bad medium does
@@ -62,7 +62,7 @@ With other streams in the package: 1 if some were taken and others not; 4 if non
 	})
 	flags := cmd.Flags()
 	flags.Var(&f.allowExpired, "allow-expired", "take releases that have expired, and record and report `REASON`, one line; for this import alone")
-	flags.StringVar(&f.reports, "reports", "", "write all reports that wait to `FILE`, or to reports-CLUSTER.tar in this folder, at the end; with --watch, a name on the medium, or . for the medium itself")
+	flags.StringVar(&f.reports, "reports", "", "write all reports that wait to `FILE`, or to reports-CLUSTER.tar in this folder, at the end, and RESULT-CLUSTER.txt beside them; with --watch, a name on the medium, or . for the medium itself")
 	flags.StringVar(&f.watch, "watch", "", "wait for media at the mount point `DIR`")
 	cli.NotEmpty(cmd, "reports", "watch")
 	_ = cmd.MarkFlagDirname("watch")
@@ -91,7 +91,7 @@ func (r *reason) Set(s string) error {
 func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []string) error {
 	n, err := f.open(cmd, args)
 	if err != nil {
-		return err
+		return f.reportResult(cmd, c, imported{}, err)
 	}
 	defer n.close()
 	if why := n.allowedExpired; why != "" {
@@ -103,13 +103,14 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 		cmd.PrintErrln("the next import of this package goes on from here")
 		return errs[0]
 	}
+	failed := f.reportResult(cmd, c, done, joined(errs...))
 	if done.status == nil {
-		return joined(errs...)
+		return failed
 	}
 	if err := f.printImport(cmd, done); err != nil {
 		return err
 	}
-	return joined(errs...)
+	return failed
 }
 
 // imported is what came of a medium.

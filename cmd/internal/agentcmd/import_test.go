@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -53,6 +54,38 @@ dev/camera       -              here     -        -
 `, out.String())
 	require.Equal(t, map[intake.Outcome]int{intake.Refused: 1, intake.Foreign: 1, intake.Taken: 2, intake.Here: 1}, summarize(done).Outcomes)
 	require.Equal(t, "site.tar: here", summarize(imported{name: "site.tar", result: agent.ImportResult{Streams: []intake.Stream{streamOf("drone", intake.Here)}}}).totals())
+}
+
+func TestTheResultInPlainWords(t *testing.T) {
+	require.Equal(t, "RESULT-ship_8-tar.txt", resultName("Ship_8.tar"))
+	now := time.Date(2026, 11, 29, 1, 2, 3, 0, time.UTC)
+	own := streamOf("drone", intake.Refused)
+	own.Own, own.Reason, own.Message = true, bundle.Unsigned, "no signature"
+	done := imported{name: "site.tar", status: &agent.Status{State: bundle.Compliant, Cluster: agent.ClusterStatus{Name: "plant-7", Environment: "dev", Type: "drone"}}, result: agent.ImportResult{Streams: []intake.Stream{own}}}
+	var out bytes.Buffer
+	require.NoError(t, writeResult(&out, done, cli.Fail(cli.Denied, errors.New("release refused:\x1b[31m Unsigned"), "sign it"), now))
+	require.Equal(t, `Refused: nothing was changed for this, and what ran before keeps running.
+
+Why: release refused:\u001b[31m Unsigned
+What to do: sign it
+Written at 2026-11-29 01:02:03 UTC, by the clock of this machine.
+
+package  site.tar: refused
+
+STREAM           RELEASE  RESULT   COPIED  REASON
+dev/drone (own)  -        refused  -       Unsigned: no signature
+
+cluster  plant-7 (dev/drone)
+agent    not running; showing the last known state
+state    compliant
+queue    0 reports
+`, out.String())
+	for _, code := range []int{cli.OK, cli.No, cli.Usage, cli.Denied, cli.NotYet, cli.Interrupted} {
+		require.NotEmpty(t, inWords[code], code)
+	}
+	out.Reset()
+	require.NoError(t, writeResult(&out, done, nil, now))
+	require.Contains(t, out.String(), "All is well: the cluster has what this medium holds for it, and runs it.\n\nWritten at")
 }
 
 func TestEachOutcomeHasARank(t *testing.T) {

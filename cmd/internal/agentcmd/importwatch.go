@@ -27,7 +27,7 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 		if f.reports != filepath.Base(f.reports) || !filepath.IsLocal(f.reports) || strings.HasPrefix(f.reports, ".") && f.reports != "." {
 			return cli.Fail(cli.Usage, fmt.Errorf("--reports %s: it is not a name on the medium", f.reports), "with --watch give a name such as reports.tar, or . for the medium itself")
 		}
-		opts.Own = []string{f.reports, "reports-*.tar"}
+		opts.Own = []string{f.reports, "reports-*.tar", resultPattern}
 	}
 	dir, err := filepath.Abs(f.watch)
 	if err != nil {
@@ -53,7 +53,12 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	say := func(format string, args ...any) {
 		cli.Row(cmd.OutOrStdout(), time.Now().UTC().Format(time.RFC3339)+" "+fmt.Sprintf(format, args...))
 	}
+	one := *f
+	if one.reports != "" {
+		one.reports = filepath.Join(dir, f.reports)
+	}
 	if found.Err != nil && len(found.Acks) == 0 {
+		_ = one.reportResult(cmd, c, imported{}, sourceError(found.Err)) // the line has it, too
 		say("%s: not taken: %v", dir, found.Err)
 		return mountpoint.Ended
 	}
@@ -75,13 +80,15 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 		}
 		defer n.close()
 	}
-	one := *f
-	if one.reports != "" {
-		one.reports = filepath.Join(dir, f.reports)
-	}
 	done, errs := one.takeMedium(cmd, c, n)
 	if cmd.Context().Err() != nil {
 		return mountpoint.Failed
+	}
+	all := slices.Concat(errs, n.skipped, []error{found.Err})
+	if failed := joined(all...); failed == nil {
+		errs = append(errs, one.reportResult(cmd, c, done, nil))
+	} else {
+		_ = one.reportResult(cmd, c, done, failed)
 	}
 	say("%s", line(dir, found, done, errs))
 	return outcomeOf(found, done, errs)

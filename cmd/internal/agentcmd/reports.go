@@ -86,16 +86,18 @@ func (w writtenReports) String() string {
 	return fmt.Sprintf("wrote %s of %s to %s", show.Count(w.Reports, "report"), show.Count(w.Clusters, "cluster"), w.File)
 }
 
-// reportsName is the name of the file with a cluster's reports in a folder, which several clusters may share. Every file system takes
-// it, FAT32 too.
-func reportsName(cluster string) string {
+// reportsName is the name of the file with a cluster's reports in a folder, which several clusters may share.
+func reportsName(cluster string) string { return "reports-" + safeName(cluster) + ".tar" }
+
+// safeName is the name of a cluster in names of files, as every file system takes it, FAT32 too.
+func safeName(cluster string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_') {
 			return unicode.ToLower(r)
 		}
 		return '-'
 	}, cluster)
-	return "reports-" + safe[:min(len(safe), 100)] + ".tar"
+	return safe[:min(len(safe), 100)]
 }
 
 // keepsForeign returns an error if the file at path is there, and none of its reports is of one of these clusters: on a medium that
