@@ -183,6 +183,8 @@ func TestOnlyWhatTheIndexNamesIsServed(t *testing.T) {
 	s.name("bundles/dev/drone", "latest", mine)
 	s.name("ghcr.io/app/web", "", carried)
 	s.name("docker.io/library/nginx", "1", carried)
+	s.name("registry.plant:5000/app/web", "1", carried)
+	s.name("localhost:5000/web", "1", carried)
 	digestOf := func(b bundle.Blob) string { return b.Descriptor.Digest.String() }
 	for _, c := range []struct {
 		name, path string
@@ -193,6 +195,12 @@ func TestOnlyWhatTheIndexNamesIsServed(t *testing.T) {
 		{"a carried image by its host", "/v2/ghcr.io/app/web/manifests/" + digestOf(carried), 200, ""},
 		{"a carried image as a mirror", "/v2/app/web/manifests/" + digestOf(carried) + "?ns=ghcr.io", 200, ""},
 		{"an image of Docker Hub by its other name", "/v2/library/nginx/manifests/1?ns=registry-1.docker.io", 200, ""},
+		{"an image of a registry with a port", "/v2/registry.plant_5000/app/web/manifests/1", 200, ""},
+		{"a layer of such an image", "/v2/registry.plant_5000/app/web/blobs/" + digestOf(two), 200, ""},
+		{"the same by a colon", "/v2/registry.plant:5000/app/web/manifests/1", 200, ""},
+		{"the same as a mirror", "/v2/app/web/manifests/1?ns=registry.plant:5000", 200, ""},
+		{"a host without a domain", "/v2/localhost_5000/web/manifests/1", 200, ""},
+		{"a port that is none", "/v2/registry.plant_500000/app/web/manifests/1", 400, "NAME_INVALID"},
 		{"a layer of it", "/v2/app/web/blobs/" + digestOf(two) + "?ns=ghcr.io", 200, ""},
 		{"a manifest as a blob", "/v2/app/web/blobs/" + digestOf(carried) + "?ns=ghcr.io", 200, ""},
 		{"no tag", "/v2/app/web/manifests/latest?ns=ghcr.io", 404, "MANIFEST_UNKNOWN"},
@@ -434,7 +442,14 @@ func TestOtherClientsReadIt(t *testing.T) {
 	require.NoError(t, repo.Tags(t.Context(), "", func(page []string) error { tags = append(tags, page...); return nil }))
 	require.Equal(t, []string{"latest"}, tags)
 
-	ref, err := name.ParseReference(host+"/plant/bundles/dev/drone:latest", name.Insecure)
+	// As docker, skopeo and containerd write the name of an image of a registry with a port.
+	s.name("registry.plant:5000/app/web", "1", m)
+	ref, err := name.ParseReference(host+"/registry.plant_5000/app/web:1", name.Insecure)
+	require.NoError(t, err)
+	_, err = remote.Image(ref, remote.WithContext(t.Context()))
+	require.NoError(t, err)
+
+	ref, err = name.ParseReference(host+"/plant/bundles/dev/drone:latest", name.Insecure)
 	require.NoError(t, err)
 	image, err := remote.Image(ref, remote.WithContext(t.Context()))
 	require.NoError(t, err)

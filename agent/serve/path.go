@@ -113,7 +113,7 @@ var hostName = lazyregexp.New(`^[a-zA-Z0-9]([a-zA-Z0-9.-]*[a-zA-Z0-9])?(:[0-9]{1
 // isName reports whether name is one of a repository, whose first part may be a host with its port.
 func isName(name string) bool {
 	host, rest, ok := strings.Cut(name, "/")
-	if ok && isHost(host) {
+	if host = withPort(host); ok && isHost(host) {
 		return len(name) <= 255 && hostName.MatchString(host) && oci.CheckName(rest) == nil
 	}
 	return oci.CheckName(name) == nil
@@ -134,7 +134,19 @@ func inStore(name, ns, platform string) (string, bool) {
 		return own, !isHost(first)
 	}
 	first, rest, ok := strings.Cut(name, "/")
+	first = withPort(first)
 	return hubHost(first) + "/" + rest, ok && isHost(first)
+}
+
+// writtenPort matches a host whose port is written with '_', as in oci.MirrorName: clients take no name with a colon.
+var writtenPort = lazyregexp.New(`^[a-zA-Z0-9.-]+_[0-9]{1,5}$`)
+
+// withPort returns the host that the first part of a name stands for.
+func withPort(first string) string {
+	if writtenPort.MatchString(first) {
+		return strings.Replace(first, "_", ":", 1)
+	}
+	return first
 }
 
 // hubHost returns the one name that Docker Hub has in references, for the others that it answers to.
