@@ -23,3 +23,8 @@ var Hub string
 //
 //go:embed publish.md
 var Publish string
+
+// AirGap is air-gap.md, with what an import says.
+//
+//go:embed air-gap.md
+var AirGap string

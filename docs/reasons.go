@@ -3,6 +3,7 @@ package docs
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Reason is a row of a table of reasons.
@@ -12,16 +13,15 @@ type Reason struct {
 	Cells   [][2]string // the cells after the reason's own, each with the head of its column, in plain text
 }
 
-// reasonName is the form of the reasons that agents, adapters and hubs give.
-var reasonName = regexp.MustCompile(`^[A-Za-z]{3,}$`)
-
-// IsReason reports whether a word has the form of a reason.
-func IsReason(word string) bool { return reasonName.MatchString(word) }
+// IsReason reports whether a word has the form of the reasons that agents, adapters and hubs give.
+func IsReason(word string) bool {
+	return len(word) >= 3 && !strings.ContainsFunc(word, func(r rune) bool { return !('A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') })
+}
 
 // Reasons returns the rows about each reason.
 func Reasons() map[string][]Reason {
 	all := map[string][]Reason{}
-	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}, {"docs/publish.md", Publish}} {
+	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}, {"docs/publish.md", Publish}, {"docs/air-gap.md", AirGap}} {
 		section, heads := "", []string(nil)
 		for line := range strings.Lines(p.text) {
 			line = strings.TrimSpace(line)
@@ -40,15 +40,15 @@ func Reasons() map[string][]Reason {
 				heads = cells
 				continue
 			}
-			if !strings.HasSuffix(heads[0], "reason") {
+			if !strings.HasSuffix(heads[0], "reason") && heads[0] != "reason or message" {
 				continue
 			}
 			row := Reason{Section: section, Page: p.name}
 			for i := 1; i < min(len(cells), len(heads)); i++ {
 				row.Cells = append(row.Cells, [2]string{heads[i], plainMarkdown(cells[i])})
 			}
-			for _, name := range backticked.FindAllStringSubmatch(cells[0], -1) {
-				if reasonName.MatchString(name[1]) {
+			for _, name := range backticked().FindAllStringSubmatch(cells[0], -1) {
+				if IsReason(name[1]) {
 					all[name[1]] = append(all[name[1]], row)
 				}
 			}
@@ -58,11 +58,11 @@ func Reasons() map[string][]Reason {
 }
 
 var (
-	backticked   = regexp.MustCompile("`([^`]*)`")
-	markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	backticked   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile("`([^`]*)`") })
+	markdownLink = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`) })
 )
 
 // plainMarkdown is a cell without links and backticks.
 func plainMarkdown(s string) string {
-	return strings.ReplaceAll(markdownLink.ReplaceAllString(s, "$1"), "`", "")
+	return strings.ReplaceAll(markdownLink().ReplaceAllString(s, "$1"), "`", "")
 }

@@ -18,6 +18,7 @@ func Add(parent *cobra.Command, defaultConfig string) {
 	parent.AddCommand(
 		newDoctorCommand(),
 		newEnrollCommand(),
+		newExplainCommand(),
 		newImportCommand(),
 		newOnceCommand(),
 		newPauseCommand(),

@@ -2,7 +2,6 @@ package explaincmd
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,27 +25,10 @@ func printCode(cmd *cobra.Command, code string) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%s (%s): %s\n\n%s\n", c.Code, c.Severity(), c.Title, wrap(c.Text, 100))
+	fmt.Fprintf(out, "%s (%s): %s\n\n%s\n", c.Code, c.Severity(), c.Title, cli.Wrap(c.Text, 100))
 	if c.Example != "" {
-		fmt.Fprintf(out, "\nExample\n%s\n", indentLines(c.Example))
+		fmt.Fprintf(out, "\nExample\n%s\n", cli.IndentLines(c.Example))
 	}
-	_, err = fmt.Fprintf(out, "\nWhat to do\n%s\n", indentLines(wrap(c.Remedy, 98)))
+	_, err = fmt.Fprintf(out, "\nWhat to do\n%s\n", cli.IndentLines(cli.Wrap(c.Remedy, 98)))
 	return err
-}
-
-// wrap breaks a text into lines of at most width characters.
-func wrap(s string, width int) string {
-	var lines []string
-	current := ""
-	for word := range strings.FieldsSeq(s) {
-		if current != "" && len(current)+1+len(word) > width {
-			lines, current = append(lines, current), ""
-		}
-		current = strings.TrimSpace(current + " " + word)
-	}
-	return strings.Join(append(lines, current), "\n")
-}
-
-func indentLines(s string) string {
-	return "  " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ")
 }
