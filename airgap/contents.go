@@ -32,6 +32,8 @@ const AnnotationAllowExpired = "dev.wherry.allow-expired"
 type Contents struct {
 	Schema   int    `json:"schema"`
 	Platform string `json:"platform"`
+	// Site is the name of the site that the package was made for, for people; empty if none was named.
+	Site string `json:"site,omitempty"`
 	// Releases are sorted by environment, cluster type and ring.
 	Releases []ContentsRelease `json:"releases"`
 	// Artifacts are sorted by repository, tag and digest.

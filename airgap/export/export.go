@@ -51,6 +51,8 @@ type Request struct {
 	Environment string
 	// ClusterTypes are the cluster types, in any order. None means all of the environment.
 	ClusterTypes []string
+	// Site is the name of the site that the package is for, for people. Empty names none.
+	Site string
 	// Rings are those whose newest releases travel; the empty name stands for agents without a ring. None means that one.
 	Rings []string
 	// Release is the manifest of the release that travels in place of the newest. It needs one cluster type, and at most one ring.
@@ -138,7 +140,7 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Contents: airgap.Contents{ImagePlatforms: r.ImagePlatforms}}
+	p := &Plan{Contents: airgap.Contents{Site: r.Site, ImagePlatforms: r.ImagePlatforms}}
 	// The record comes first: a publication meanwhile must not lead to a record whose releases do not travel.
 	record, err := readRecord(ctx, store, r.Environment, p)
 	if err != nil {

@@ -97,6 +97,9 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 	if why := n.allowedExpired; why != "" {
 		cmd.PrintErrf("note: a release in %s had expired when it was written, with --allow-expired %q\n", n.name, why)
 	}
+	if other := n.otherSite(c); other != "" {
+		cmd.PrintErrf("note: %s\n", other)
+	}
 	done, errs := f.takeMedium(cmd, c, n)
 	errs = append(errs, n.skipped...)
 	if errors.Is(errs[0], context.Canceled) && cmd.Context().Err() != nil {
@@ -116,6 +119,7 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 // imported is what came of a medium.
 type imported struct {
 	name string // of the package, or of the folder of several; empty if there was none
+	sites []string
 	// status is nil if the import did not come to an end.
 	status  *agent.Status
 	result  agent.ImportResult
@@ -127,7 +131,7 @@ type imported struct {
 // one has failed, unless nobody could be asked. The errors are those of the steps, nil for those that went well.
 func (f *importFlags) takeMedium(cmd *cobra.Command, c *config.Config, n named) (done imported, errs []error) {
 	errs = make([]error, 3)
-	done.name = n.name
+	done.name, done.sites = n.name, n.sites
 	if n.name != "" {
 		done.result, errs[0] = f.take(cmd, c, n)
 		if errs[0] != nil {

@@ -32,6 +32,8 @@ type importSummary struct {
 	// the number of them.
 	Package  string `json:"package,omitempty"`
 	Packages int    `json:"packages,omitempty"`
+	// Sites are those that the packages say they were made for.
+	Sites []string `json:"sites,omitempty"`
 	// Outcomes counts the streams by their outcome, and Bytes is what was copied of them.
 	Outcomes map[intake.Outcome]int `json:"outcomes,omitempty"`
 	Bytes    int64                  `json:"bytes"`
@@ -48,7 +50,7 @@ var outcomes = []intake.Outcome{
 }
 
 func summarize(done imported) importSummary {
-	s := importSummary{Package: done.name, Streams: slices.Clone(done.result.Streams), Acknowledged: done.acks, Reports: done.reports}
+	s := importSummary{Package: done.name, Sites: done.sites, Streams: slices.Clone(done.result.Streams), Acknowledged: done.acks, Reports: done.reports}
 	names := map[string]bool{}
 	for _, stream := range s.Streams {
 		if s.Outcomes == nil {
@@ -111,6 +113,9 @@ func (f *importFlags) printImport(cmd *cobra.Command, done imported) error {
 func writeImport(w io.Writer, s importSummary) {
 	if s.Package != "" {
 		cli.Row(w, "package", s.totals())
+	}
+	if len(s.Sites) > 0 {
+		cli.Row(w, "made for", show.List(s.Sites, maxNamedStreams))
 	}
 	if s.Acknowledged != nil {
 		cli.Row(w, "acks", ackLine(*s.Acknowledged))

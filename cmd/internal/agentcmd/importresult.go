@@ -20,7 +20,7 @@ import (
 const resultPattern = "RESULT-*.txt"
 
 // resultName is the name of the file in which a cluster says what came of an import, on any file system.
-func resultName(cluster string) string { return "RESULT-" + safeName(cluster) + ".txt" }
+func resultName(cluster string) string { return "RESULT-" + cli.FileName(cluster) + ".txt" }
 
 // inWords are the exit codes of an import for whoever reads the medium at home.
 var inWords = map[int]string{

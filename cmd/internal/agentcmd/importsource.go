@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/airgap/mountpoint"
@@ -39,6 +40,8 @@ type named struct {
 	packages []medium.Package
 	// skipped are the errors of packages that cannot be used, while others can.
 	skipped []error
+	// sites are those that the packages were made for.
+	sites []string
 	// holds names the releases in the package, and allowedExpired is why it carries one that had expired. Neither is signed.
 	holds          string
 	allowedExpired string
@@ -149,7 +152,7 @@ func openStdin(cmd *cobra.Command) (n named, err error) {
 	n.stdin = io.MultiReader(&head, stdin)
 	described := named{name: n.name, packages: []medium.Package{{Source: src, Head: r}}}
 	err = described.describe()
-	n.holds, n.allowedExpired = described.holds, described.allowedExpired
+	n.sites, n.holds, n.allowedExpired = described.sites, described.holds, described.allowedExpired
 	return n, err
 }
 
@@ -200,7 +203,7 @@ var otherFiles = map[archive.Kind]string{
 
 // describe takes from the heads of packages what people are told. It returns an error if the only one is no site package.
 func (n *named) describe() error {
-	var streams, platforms []string
+	var streams, platforms, sites []string
 	for _, p := range n.packages {
 		index := p.Head.Index()
 		if hint, other := otherFiles[archive.KindOf(index)]; other {
@@ -215,6 +218,9 @@ func (n *named) describe() error {
 		allowed := oneLine(index.Annotations[airgap.AnnotationAllowExpired])
 		if c := p.Head.Contents(); c != nil {
 			platforms = append(platforms, fmt.Sprintf("%q", oneLine(c.Platform)))
+			if c.Site != "" {
+				sites = append(sites, oneLine(c.Site))
+			}
 			allowed = cmp.Or(oneLine(c.AllowExpired), allowed)
 		}
 		n.allowedExpired = cmp.Or(n.allowedExpired, allowed)
@@ -225,7 +231,19 @@ func (n *named) describe() error {
 	if platforms = slices.Compact(platforms); len(platforms) > 0 {
 		n.holds += " of the platform " + show.List(platforms, maxNamedStreams)
 	}
+	slices.Sort(sites)
+	n.sites = slices.Compact(sites)
 	return nil
+}
+
+// otherSite says that the packages were made for other sites than that of the agent's label; empty if they were not. It is a
+// hint: what is taken is judged by signatures alone.
+func (n *named) otherSite(c *config.Config) string {
+	own := c.Cluster.Labels["site"]
+	if own == "" || len(n.sites) == 0 || slices.Contains(n.sites, own) {
+		return ""
+	}
+	return fmt.Sprintf("%s was made for the site %s, and the label site of this agent is %s", n.name, show.List(n.sites, maxNamedStreams), show.Line(own))
 }
 
 // maxNamedStreams is how many streams of a package a message names.

@@ -9,8 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
-	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 
@@ -87,18 +85,7 @@ func (w writtenReports) String() string {
 }
 
 // reportsName is the name of the file with a cluster's reports in a folder, which several clusters may share.
-func reportsName(cluster string) string { return "reports-" + safeName(cluster) + ".tar" }
-
-// safeName is the name of a cluster in names of files, as every file system takes it, FAT32 too.
-func safeName(cluster string) string {
-	safe := strings.Map(func(r rune) rune {
-		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_') {
-			return unicode.ToLower(r)
-		}
-		return '-'
-	}, cluster)
-	return safe[:min(len(safe), 100)]
-}
+func reportsName(cluster string) string { return "reports-" + cli.FileName(cluster) + ".tar" }
 
 // keepsForeign returns an error if the file at path is there, and none of its reports is of one of these clusters: on a medium that
 // serves several clusters it is what another one has to say.

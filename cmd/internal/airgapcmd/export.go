@@ -40,6 +40,7 @@ type exporting struct {
 	artifacts                         string
 	skipUnpinned, dryRun              bool
 	since, site, siteLabel, roster    string
+	each                              string
 	split, check, nextTrip, allowPast string
 	verify                            bool
 	checkEnv                          []string
@@ -69,7 +70,9 @@ trust always travel. Without --roster, reports are not verified: a wrong one cos
 that lacks something, but no safety.
 
 The package is written as FILE.partial and gets its name once it is whole and on disk. After an interruption, the same
-command goes on where it stopped. --check runs a shell command on the finished file, whose path it gets as $1, with the list
+command goes on where it stopped. --each-site DIR writes DIR/SITE.tar for each site, by the label of its clusters, with their cluster types and the site's name.
+
+--check runs a shell command on the finished file, whose path it gets as $1, with the list
 of contents as JSON on standard input; a failure deletes the file, with exit code 4.
 
 A release that has expired is refused with exit code 4, since no agent takes it that does not have it yet. With
@@ -79,6 +82,7 @@ Exit codes: 0 written, 2 wrong usage, 3 it failed, 4 refused (unsigned, expired,
 address, or by the check), 130 interrupted.`,
 		Example: `  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar
   wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar --since hub --site plant-7 --split fat32
+  wherry airgap export --environment prod --from oci://registry.example.com/edge --each-site sticks --since hub
   wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar --dry-run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return x.run(cmd) },
@@ -102,10 +106,11 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
 	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
 	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone, and carry their cluster types unless --cluster-type names some")
-	f.StringVar(&x.siteLabel, "site-label", impact.SiteLabel, "with --site: the `LABEL` of clusters that names their site")
-	f.StringVar(&x.roster, "roster", "", "with --since: verify reports by the Cluster objects in `DIR`")
+	f.StringVar(&x.each, "each-site", "", "write a package for each site to `DIR`/SITE.tar: the sites of --since, or else of --roster or the hub")
+	f.StringVar(&x.siteLabel, "site-label", impact.SiteLabel, "with --site or --each-site: the `LABEL` of clusters that names their site")
+	f.StringVar(&x.roster, "roster", "", "with --since: verify reports by the Cluster objects in `DIR`; with --each-site alone, these are the clusters")
 	x.fleet.AddTo(cmd)
-	f.Lookup("hub").Usage = "with --since hub: the hub's `URL` (default that of the settings)"
+	f.Lookup("hub").Usage = "with --since hub or --each-site: the hub's `URL` (default that of the settings)"
 	f.StringVar(&x.split, "split", "", "write parts of at most `SIZE`, such as 2GiB, or fat32 for 4 GiB less one byte")
 	f.BoolVar(&x.dryRun, "dry-run", false, "print what would travel, and write nothing")
 	f.BoolVar(&x.verify, "verify", false, "read the written package again, as \"airgap verify\" does")
@@ -114,7 +119,11 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringVar(&x.nextTrip, "next-trip", "", "warn of releases that expire within this `TIME`, such as 30d")
 	f.StringVar(&x.allowPast, "allow-expired", "", "write releases that have expired, and `REASON` with them")
 	f.StringVar(&x.format, "format", "", "print the list of contents to standard output as `FORMAT`: table, json or yaml (default table with --dry-run)")
-	cli.NotEmpty(cmd, "output", "allow-expired", "since", "site", "site-label", "roster", "split", "check", "next-trip", "release", "format")
+	for _, other := range []string{"output", "site", "release"} {
+		cmd.MarkFlagsMutuallyExclusive("each-site", other)
+	}
+	_ = cmd.MarkFlagDirname("each-site")
+	cli.NotEmpty(cmd, "each-site", "output", "allow-expired", "since", "site", "site-label", "roster", "split", "check", "next-trip", "release", "format")
 	x.registry.AddTo(cmd)
 	for flag, values := range map[string][]string{"artifacts": {"all", "carried", "none"}, "format": {"table", "json", "yaml"}, "split": {"fat32"}} {
 		_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
@@ -139,6 +148,9 @@ func (x *exporting) run(cmd *cobra.Command) error {
 	if r.Since, err = x.base(cmd, s, &r); err != nil {
 		return err
 	}
+	if x.each != "" {
+		return x.runEach(cmd, s, r, split)
+	}
 	plan, err := export.Choose(ctx, r)
 	if err != nil {
 		return x.failure(ctx, err, r)
@@ -149,17 +161,9 @@ func (x *exporting) run(cmd *cobra.Command) error {
 	if x.dryRun {
 		return x.print(cmd, plan, nil)
 	}
-	files, err := x.write(cmd, plan, split)
+	files, err := x.writeAndVerify(cmd, plan, split)
 	if err != nil {
 		return x.failure(ctx, err, r)
-	}
-	summary(cmd, plan, x.path, files)
-	if x.verify {
-		v, err := readWhole(cmd, []string{x.path})
-		if err != nil {
-			return err
-		}
-		cmd.PrintErrf("read again: all %s are as they were written\n", show.Count(v.Blobs, "blob"))
 	}
 	if x.format == "" {
 		return nil
@@ -167,10 +171,27 @@ func (x *exporting) run(cmd *cobra.Command) error {
 	return x.print(cmd, plan, files)
 }
 
+// writeAndVerify writes the package and says so, and reads it again with --verify. It returns the paths of its files.
+func (x *exporting) writeAndVerify(cmd *cobra.Command, plan *export.Plan, split int64) ([]string, error) {
+	files, err := x.write(cmd, plan, split)
+	if err != nil {
+		return nil, err
+	}
+	summary(cmd, plan, x.path, files)
+	if x.verify {
+		v, err := readWhole(cmd, []string{x.path})
+		if err != nil {
+			return nil, err
+		}
+		cmd.PrintErrf("read again: all %s are as they were written\n", show.Count(v.Blobs, "blob"))
+	}
+	return files, nil
+}
+
 // request reads the flags.
 func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.Request, err error) {
-	if x.path == "" && !x.dryRun {
-		return r, cli.Fail(cli.Usage, errors.New("missing --output"), "-o site.tar writes the package; --dry-run only prints what it would hold")
+	if x.path == "" && x.each == "" && !x.dryRun {
+		return r, cli.Fail(cli.Usage, errors.New("missing --output"), "-o site.tar writes the package, --each-site DIR one for each site; --dry-run only prints what it would hold")
 	}
 	if x.path == "-" {
 		return r, cli.Fail(cli.Usage, errors.New("--output: a package is written to a file, not to standard output"), "-o site.tar writes the package; -o ./- a file of that name")
@@ -376,7 +397,7 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 	var artifact *export.ArtifactError
 	var refusal *bundle.Refusal
 	switch {
-	case errors.As(err, new(*cli.Error)):
+	case err == nil, errors.As(err, new(*cli.Error)):
 		return err
 	case errors.As(err, &none) && none.Ring == "":
 		return flags.ReferenceFailure(ctx, err, oci.Reference{Location: r.From, Repository: none.Stream.Repository()}, r.Registry)

@@ -34,9 +34,13 @@ func leftOutBytes(c airgap.Contents) (total int64) {
 	return total
 }
 
+func printedOf(plan *export.Plan, files []string) printed {
+	return printed{files, plan.Bytes, leftOutBytes(plan.Contents), plan.Contents, plan.Warnings}
+}
+
 // print prints the list of contents.
 func (x *exporting) print(cmd *cobra.Command, plan *export.Plan, files []string) error {
-	p := printed{files, plan.Bytes, leftOutBytes(plan.Contents), plan.Contents, plan.Warnings}
+	p := printedOf(plan, files)
 	return cli.Print(cmd.OutOrStdout(), cmp.Or(x.format, "table"), p, func(w io.Writer) {
 		fmt.Fprintf(w, "%s in all: %s, %s%s\n\n", show.Size(plan.Bytes), show.Count(len(p.Releases), "release"), artifactCount(p.Contents), leftOut(p.LeftOutBytes))
 		cli.Row(w, "RELEASE", "CLUSTER TYPE", "RING", "EXPIRES", "BUNDLE", "BASE")

@@ -26,35 +26,52 @@ const sinceHub = "hub"
 // base returns what the site has by --since; nil without it. It completes the cluster types of r by those of --site.
 func (x *exporting) base(cmd *cobra.Command, s *settings.Settings, r *export.Request) (*export.Base, error) {
 	for flag, value := range map[string]string{"site": x.site, "roster": x.roster} {
-		if value != "" && x.since == "" {
+		if value != "" && x.since == "" && x.each == "" {
 			return nil, cli.Usagef("--%s needs --since", flag)
 		}
 	}
 	switch {
-	case x.since == "":
+	case x.since == "", x.each != "":
 		return nil, nil
 	case x.since == sinceHub:
-		return x.baseOfHub(cmd, s, r)
+		fleet, err := x.fleetOfHub(cmd, s, r.Environment)
+		if err != nil {
+			return nil, err
+		}
+		return x.baseOf(fleet, "the hub", r)
 	}
+	b, packaged, err := x.open()
+	if err != nil || packaged {
+		return b, err
+	}
+	fleet, err := x.fleetOfReports(cmd, r.Environment)
+	if err != nil {
+		return nil, err
+	}
+	return x.baseOf(fleet, x.since, r)
+}
+
+// open looks at the file of --since: a package, which is a base, or reports.
+func (x *exporting) open() (b *export.Base, packaged bool, err error) {
 	src, err := medium.Open(medium.OS{}, nil, x.since)
 	if err != nil {
-		return nil, cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), `give a site package, a file of "wherry-agent reports export", or hub`)
+		return nil, false, cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), `give a site package, a file of "wherry-agent reports export", or hub`)
 	}
 	defer src.Close()
 	p, err := src.Reader()
 	if err != nil {
-		return nil, sinceFailure(err)
+		return nil, false, sinceFailure(err)
 	}
 	for _, d := range p.Index().Manifests {
 		if d.ArtifactType == bundle.PayloadTypeReport {
-			return x.baseOfReports(cmd, r)
+			return nil, false, nil
 		}
 	}
 	if x.site != "" || x.roster != "" {
-		return nil, cli.Usagef("--site and --roster are for reports and the hub, and %s is a package", x.since)
+		return nil, false, cli.Usagef("--site and --roster are for reports and the hub, and %s is a package", x.since)
 	}
-	b, err := export.Package(src.Name(), p)
-	return b, sinceFailure(err)
+	b, err = export.Package(src.Name(), p)
+	return b, true, sinceFailure(err)
 }
 
 func sinceFailure(err error) error {
@@ -69,39 +86,39 @@ func sinceFailure(err error) error {
 	return cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), "")
 }
 
-// baseOfHub asks the hub which releases the clusters have.
-func (x *exporting) baseOfHub(cmd *cobra.Command, s *settings.Settings, r *export.Request) (*export.Base, error) {
+// fleetOfHub asks the hub which clusters there are, and which releases they have.
+func (x *exporting) fleetOfHub(cmd *cobra.Command, s *settings.Settings, environment string) (impact.Fleet, error) {
 	if x.roster != "" {
-		return nil, cli.Usagef("--roster is for a file of reports: a hub has verified its own")
+		return impact.Fleet{}, cli.Usagef("--roster is for a file of reports: a hub has verified its own")
 	}
 	x.fleet.Default(s)
-	fleet, err := x.fleet.Clusters(cmd, "", r.Environment)
+	fleet, err := x.fleet.Clusters(cmd, "", environment)
 	if failed := (*cli.Error)(nil); errors.As(err, &failed) && failed.Code == cli.Failed {
-		return nil, cli.Fail(cli.Failed, failed.Err, "--since takes an earlier package, or a file of reports, as well")
+		return impact.Fleet{}, cli.Fail(cli.Failed, failed.Err, "--since takes an earlier package, or a file of reports, as well")
 	}
 	if err != nil {
-		return nil, err
+		return impact.Fleet{}, err
 	}
 	if fleet == nil {
-		return nil, cli.Fail(cli.Failed, errors.New("--since hub: no hub says what the clusters have"), "--hub URL names the hub; --since takes an earlier package as well")
+		return impact.Fleet{}, cli.Fail(cli.Failed, errors.New("--since hub: no hub says what the clusters have"), "--hub URL names the hub; --since takes an earlier package as well")
 	}
-	return x.baseOf(*fleet, "the hub", r)
+	return *fleet, nil
 }
 
-// baseOfReports reads which releases the clusters have from a file of reports.
-func (x *exporting) baseOfReports(cmd *cobra.Command, r *export.Request) (*export.Base, error) {
+// fleetOfReports reads which releases the clusters have from a file of reports.
+func (x *exporting) fleetOfReports(cmd *cobra.Command, environment string) (impact.Fleet, error) {
 	keys, err := x.keys(cmd)
 	if err != nil {
-		return nil, err
+		return impact.Fleet{}, err
 	}
 	reports, err := flags.ReadReports(x.since, keys)
 	if errors.Is(err, airgap.ErrFormat) {
-		return nil, sinceFailure(err)
+		return impact.Fleet{}, sinceFailure(err)
 	}
 	if err != nil {
-		return nil, cli.Fail(cli.Denied, fmt.Errorf("--since: %w", err), "an earlier package as --since needs no reports")
+		return impact.Fleet{}, cli.Fail(cli.Denied, fmt.Errorf("--since: %w", err), "an earlier package as --since needs no reports")
 	}
-	return x.baseOf(impact.OfReports(reports, "", r.Environment), x.since, r)
+	return impact.OfReports(reports, "", environment), nil
 }
 
 // keys returns the keys of the roster by the uids of clusters; nil, with a note, if reports are not verified.
@@ -129,7 +146,7 @@ func (x *exporting) baseOf(fleet impact.Fleet, name string, r *export.Request) (
 		var names []string
 		for _, s := range fleet.Sites(x.siteLabel) {
 			if names = append(names, s.Name); s.Name == x.site {
-				clusters = s.Clusters
+				clusters, r.Site = s.Clusters, s.Clusters[0].Labels[x.siteLabel]
 				if len(r.ClusterTypes) == 0 {
 					r.ClusterTypes = s.ClusterTypes()
 				}
