@@ -166,10 +166,10 @@ func TestPartsThatDoNotMakeAPackage(t *testing.T) {
 		}, []string{"site.tar.001"}, "2 of 5 parts of site.tar are missing: site.tar.002, site.tar.004"},
 		{"no manifest", func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "site.tar.parts.json")))
-		}, []string{"site.tar.001"}, "the manifest of the parts, site.tar.parts.json, lies beside none of them"},
+		}, []string{"site.tar.001"}, "site.tar.parts.json is missing: it names the parts of site.tar, and was written beside them"},
 		{"no manifest in a folder", func(t *testing.T, dir string) {
 			require.NoError(t, os.Remove(filepath.Join(dir, "site.tar.parts.json")))
-		}, []string{""}, "the manifest of the parts, site.tar.parts.json, lies beside none of them"},
+		}, []string{""}, "site.tar.parts.json is missing: it names the parts of site.tar, and was written beside them"},
 		{"a part that is cut short", func(t *testing.T, dir string) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, "site.tar.002"), 4000))
 		}, []string{""}, "site.tar.002 (4000 bytes in place of 4096) is not as it was exported: copy it again"},

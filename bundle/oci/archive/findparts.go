@@ -81,7 +81,7 @@ func findManifest(fsys FS, names []string) (string, Parts, error) {
 		}
 	}
 	if found == "" {
-		return "", p, fmt.Errorf("%w: the manifest of the parts, %s%s, lies beside none of them", fs.ErrNotExist, wholes[0], PartsSuffix)
+		return "", p, &MissingPartsError{Name: wholes[0], Missing: []string{wholes[0] + PartsSuffix}}
 	}
 	return found, p, nil
 }
@@ -155,11 +155,14 @@ func locateParts(fsys FS, manifest string, p Parts, names []string) ([]string, e
 // MissingPartsError is the error of a file of which parts are missing. It wraps fs.ErrNotExist.
 type MissingPartsError struct {
 	Name    string   // of the whole file
-	Missing []string // the names of the parts, in their order
-	Of      int      // the number of all parts
+	Missing []string // the names of the parts, in their order, or that of their manifest
+	Of      int      // the number of all parts; zero without the manifest
 }
 
 func (e *MissingPartsError) Error() string {
+	if e.Of == 0 {
+		return fmt.Sprintf("%s is missing: it names the parts of %s, and was written beside them", strings.Join(e.Missing, ""), e.Name)
+	}
 	names := e.Missing
 	if len(names) > 8 {
 		names = append(slices.Clone(names[:8]), "…")

@@ -69,7 +69,7 @@ func List(fsys FS, dir string) (all []Listed, err error) {
 			all = append(all, Listed{path, kind, err})
 		case part && strings.HasSuffix(whole, ".tar") && !manifests[whole+PartsSuffix] && !told[whole]:
 			told[whole] = true
-			all = append(all, Listed{path, KindUnknown, fmt.Errorf("the manifest of its parts, %s%s, is missing", whole, PartsSuffix)})
+			all = append(all, Listed{path, KindUnknown, &MissingPartsError{Name: whole, Missing: []string{whole + PartsSuffix}}})
 		case strings.HasSuffix(lower, ".tar.gz"), strings.HasSuffix(lower, ".tgz"), strings.HasSuffix(lower, ".tar.zst"):
 			all = append(all, Listed{path, KindUnknown, fmt.Errorf("%w: it is compressed", ErrFormat)})
 		}

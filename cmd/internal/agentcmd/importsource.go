@@ -170,6 +170,8 @@ func sourceError(err error) error {
 	switch {
 	case errors.As(err, &missing):
 		return cli.Fail(cli.Usage, err, "bring them to the same folder, or name them as well")
+	case errors.As(err, new(*archive.DamagedError)):
+		return cli.Fail(cli.Failed, err, `"sha256sum -c", with the file NAME.sha256 beside the parts, compares all of them`)
 	case errors.As(err, &none):
 		if none.Others {
 			return cli.Fail(cli.Usage, err, exportHint)
@@ -180,7 +182,7 @@ func sourceError(err error) error {
 	case errors.Is(err, archive.ErrDamaged):
 		return cli.Fail(cli.Failed, err, cli.DamagedHint)
 	case path != nil && errors.Is(err, fs.ErrNotExist):
-		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+filepath.Dir(path.Path)+")")
+		return cli.Fail(cli.Usage, err, absentHint(path.Path))
 	case errors.Is(err, archive.ErrFormat), errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, exportHint)
 	case errors.Is(err, fs.ErrPermission):
@@ -191,6 +193,17 @@ func sourceError(err error) error {
 		return err
 	}
 	return cli.Fail(cli.Usage, err, "") // such as parts of two files
+}
+
+// absentHint says what to do about a path that is not there: a folder, or a file such as site.tar in one.
+func absentHint(path string) string {
+	if filepath.Ext(path) != "" {
+		path = filepath.Dir(path)
+	}
+	if path == "." {
+		return exportHint
+	}
+	return "is the medium mounted? (findmnt " + path + ")"
 }
 
 // otherFiles says which command takes a file that is no package.

@@ -189,6 +189,9 @@ clusters alone is of use there.`,
 			if errors.Is(err, archive.ErrDamaged) {
 				return cli.Fail(cli.Failed, err, cli.DamagedHint)
 			}
+			if path := (*fs.PathError)(nil); errors.As(err, &path) && errors.Is(err, fs.ErrNotExist) && filepath.Dir(path.Path) != "." {
+				return cli.Fail(cli.Usage, err, absentHint(path.Path))
+			}
 			if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
 				return cli.Fail(cli.Usage, err, `"wherry hub export-ack" writes such a file`)
 			}
