@@ -22,7 +22,7 @@ import (
 func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
 	const api = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
 	for name, c := range map[string]struct{ file, says string }{
-		"a file that is not YAML":           {"kind: [", "a.yaml:1: did not find expected node content"},
+		"a file that is not YAML":           {"kind: [", "a.yaml:1: a value is missing, or a bracket is not closed or never opened"},
 		"a tab":                             {"a: b\n\tc: d\n", "a.yaml:2: line 2 has a tab; YAML is indented with spaces"},
 		"a label that is a boolean":         {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: true}\n", `a.yaml:5: metadata.labels.edge must be a string, and true is a boolean (write it in quotes: "true")`},
 		"a label that YAML 1.1 calls so":    {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: yes}\n", `a.yaml:5: metadata.labels.edge must be a string, and yes is a boolean (write it in quotes: "yes")`},
@@ -71,9 +71,9 @@ func TestAllMistakesOfAllFilesAreReportedInOrder(t *testing.T) {
 		"ignored.txt": {Data: []byte("kind: [")},
 	}
 	err := NewModel("dev").Load(context.Background(), Source{FS: files, Name: "https://example.com/platform#dev"})
-	require.EqualError(t, err, `https://example.com/platform#dev/a/one.yml:3: did not find expected node content
-https://example.com/platform#dev/b/two.yaml:1: did not find expected node content
-https://example.com/platform#dev/three.json:1: did not find expected node content`)
+	require.EqualError(t, err, `https://example.com/platform#dev/a/one.yml:3: a value is missing, or a bracket is not closed or never opened
+https://example.com/platform#dev/b/two.yaml:1: a value is missing, or a bracket is not closed or never opened
+https://example.com/platform#dev/three.json:1: a value is missing, or a bracket is not closed or never opened`)
 }
 
 func TestAThousandMistakesAreNotAThousandLines(t *testing.T) {

@@ -7,9 +7,29 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
-// Mistake returns the line of a parser's error about a text, and the error's message without the line. The line is zero if it
+// plain are words for messages of the parser that tell of its grammar.
+var plain = map[string]string{
+	"mapping values are not allowed in this context":         `there is a ": " too many: put the text in quotes, or correct the indentation`,
+	"did not find expected key":                              "the indentation differs from that of the lines above, or text follows a closing quote",
+	"could not find expected ':'":                            `a key has no ":" after it`,
+	"did not find expected ',' or ']'":                       "a list that begins with [ is not closed, or lacks a comma",
+	"did not find expected ',' or '}'":                       "a mapping that begins with { is not closed, or lacks a comma",
+	"found unexpected end of stream":                         "a text that begins with a quote is not closed",
+	"found unknown escape character":                         "a backslash in double quotes is followed by a character that YAML does not know: use single quotes",
+	"block sequence entries are not allowed in this context": `a list of "- " begins on a line of its own`,
+	"did not find expected '-' indicator":                    `an item of a list does not begin with "- "`,
+	"did not find expected comment or line break":            "a text after | or > begins on the next line",
+	"did not find expected node content":                     "a value is missing, or a bracket is not closed or never opened",
+}
+
+// unquoted finds the beginning of a value that needs quotes.
+var unquoted = lazyregexp.New("(?:^|[:\\-,\\[{?] *)([@`%*&])")
+
+// Mistake returns the line of a parser's error about a text, and what is wrong there in words for people. The line is zero if it
 // is not known. A tab that indents, for which parsers have many messages, has one of its own.
 func Mistake(data []byte, err error) (line int, message string) {
 	message = strings.TrimPrefix(err.Error(), "yaml: ")
@@ -27,10 +47,31 @@ func Mistake(data []byte, err error) (line int, message string) {
 			}
 		}
 	}
+	if strings.Contains(message, "cannot start any token") || strings.Contains(message, "alphabetic or numeric") {
+		for _, at := range []int{max(line, 1), line + 1} {
+			if m := unquoted.FindStringSubmatch(string(lineOf(data, at))); m != nil {
+				return at, fmt.Sprintf("a text that begins with %s needs quotes", m[1])
+			}
+		}
+	}
+	if words := plain[message]; words != "" {
+		return max(line, 1), words // a parser leaves out the first
+	}
 	if line == 0 {
 		line = lineOfNoText(data)
 	}
 	return line, message
+}
+
+// lineOf returns a line, which is counted from 1, without its break.
+func lineOf(data []byte, line int) []byte {
+	n := 0
+	for text := range bytes.Lines(data) {
+		if n++; n == line {
+			return bytes.TrimRight(text, "\r\n")
+		}
+	}
+	return nil
 }
 
 // isAboutTabs reports whether a parser's message may be about a line that a tab indents.
@@ -40,14 +81,8 @@ func isAboutTabs(message string) bool {
 
 // indentedByTab reports whether a tab is among the white space at the beginning of a line, which is counted from 1.
 func indentedByTab(data []byte, line int) bool {
-	n := 0
-	for text := range bytes.Lines(data) {
-		if n++; n == line {
-			indent := text[:len(text)-len(bytes.TrimLeft(text, " \t"))]
-			return bytes.ContainsRune(indent, '\t')
-		}
-	}
-	return false
+	text := lineOf(data, line)
+	return bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
 // lineOfNoText returns the line of the first invalid UTF-8 byte or control character, or zero.

@@ -285,7 +285,7 @@ func TestAnObjectGetsAnotherText(t *testing.T) {
 	require.Equal(t, change(t, with(nil), "workloads/own.yaml", "name: live", "name: open"), filesIn(t, p.Root))
 
 	_, err = p.Replace(t.Context(), found[0], []byte("a: [\n"))
-	require.ErrorContains(t, err, "workloads/own.yaml:1: did not find")
+	require.ErrorContains(t, err, "workloads/own.yaml:1: a value is missing")
 	_, err = p.Replace(t.Context(), found[0], []byte(strings.Replace(edited, "environment: dev", "environment: [dev]", 1)))
 	require.ErrorContains(t, err, "must be a string, not a list")
 }
