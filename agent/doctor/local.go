@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
@@ -248,7 +249,7 @@ func checkClock(_ context.Context, e *examination) Finding {
 	case e.skew != nil && e.skew.Abs() > maxSkew:
 		return failed(remedy, "it is %s the registry's", distance(*e.skew))
 	case e.behind > maxSkew:
-		return failed(remedy, "it is at least %s behind: a document that was verified here was issued later", e.behind.Round(time.Second))
+		return failed(remedy, "it is at least %s behind: a document that was verified here was issued later", duration.Text(e.behind))
 	case e.issuedAt.After(now.Add(maxSkew)):
 		return failed(remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
 	case e.skew != nil:
@@ -262,7 +263,7 @@ func checkClock(_ context.Context, e *examination) Finding {
 
 func distance(skew time.Duration) string {
 	if skew < 0 {
-		return fmt.Sprintf("%s behind", skew.Abs().Round(time.Second))
+		return fmt.Sprintf("%s behind", duration.Text(skew.Abs()))
 	}
-	return fmt.Sprintf("%s ahead of", skew.Round(time.Second))
+	return fmt.Sprintf("%s ahead of", duration.Text(skew))
 }

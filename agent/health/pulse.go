@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/metrics"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
 )
 
 // leastPatience is the least time for which a pass may show no sign of life before it counts as stuck: a stalled
@@ -81,9 +83,9 @@ func (p *Pulse) Stuck() string {
 	}
 	switch still, late := now.Sub(p.sign), now.Sub(due); {
 	case p.step != "" && still > p.patience:
-		return fmt.Sprintf("step %s has shown no sign of life for %s", p.step, still.Round(time.Second))
+		return fmt.Sprintf("step %s has shown no sign of life for %s", p.step, duration.Text(still))
 	case p.step == "" && !p.wakes.IsZero() && late > p.patience:
-		return fmt.Sprintf("the next pass was due %s ago and has not begun", late.Round(time.Second))
+		return fmt.Sprintf("the next pass was due %s ago and has not begun", duration.Text(late))
 	}
 	return ""
 }

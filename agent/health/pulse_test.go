@@ -21,11 +21,11 @@ func TestVitalsTellWhatIsStuckFromWhatTakesLong(t *testing.T) {
 	}{
 		"before the first pass":           {&Pulse{}, 0, 0, ""},
 		"in a step":                       {&Pulse{sign: began, step: "apply"}, 0, patience, ""},
-		"in a step for too long":          {&Pulse{sign: began, step: "apply"}, 0, 2 * patience, "step apply has shown no sign of life for 2m0s"},
+		"in a step for too long":          {&Pulse{sign: began, step: "apply"}, 0, 2 * patience, "step apply has shown no sign of life for 2m"},
 		"in a download that goes on":      {&Pulse{sign: began, step: "fetch"}, 1, 2 * patience, ""},
-		"in one that has stopped":         {&Pulse{sign: began, step: "fetch", received: 1}, 1, 2 * patience, "step fetch has shown no sign of life for 2m0s"},
+		"in one that has stopped":         {&Pulse{sign: began, step: "fetch", received: 1}, 1, 2 * patience, "step fetch has shown no sign of life for 2m"},
 		"asleep":                          {&Pulse{sign: began, wakes: after(time.Hour)}, 0, time.Hour, ""},
-		"asleep, and nobody wakes it":     {&Pulse{sign: began, wakes: after(time.Hour)}, 0, time.Hour + 2*patience, "the next pass was due 2m0s ago and has not begun"},
+		"asleep, and nobody wakes it":     {&Pulse{sign: began, wakes: after(time.Hour)}, 0, time.Hour + 2*patience, "the next pass was due 2m ago and has not begun"},
 		"woken for a pass by a person":    {&Pulse{sign: after(time.Hour), wakes: after(time.Minute), step: "observe"}, 0, time.Hour, ""},
 		"the traffic of a pass that ends": {&Pulse{sign: began, wakes: after(time.Hour), received: 1}, 7, 30 * time.Minute, ""},
 	} {

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -96,7 +97,7 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 			return rest, errors.Join(err, kept)
 		}
 		if err := s.sleep(ctx, rest); err != nil {
-			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", rest.Round(time.Second), err)
+			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", duration.Text(rest), err)
 		}
 		s.db.At("send: before")
 		receipt, err := s.post(ctx, batch)

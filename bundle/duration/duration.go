@@ -75,5 +75,11 @@ func (v *Value) String() string {
 	return days + s
 }
 
+// Text writes d in whole seconds, as [Value.String] does.
+func Text(d time.Duration) string {
+	v := Value(d.Round(time.Second))
+	return v.String()
+}
+
 // Type returns "duration", for help texts.
 func (v *Value) Type() string { return "duration" }

@@ -167,7 +167,7 @@ func (j *Journal) Same() { j.same = true }
 func (w *Watch) Run(cmd *cobra.Command, o Watched, step func(ctx context.Context, j *Journal) (next time.Time, err error)) error {
 	w.journal = &Journal{out: cmd.OutOrStdout(), talk: cmd.ErrOrStderr(), format: o.Format}
 	options := follow.Options{Sources: o.Sources, Changes: o.Changes, Interval: w.interval, Tell: w.tell}
-	about := fmt.Sprintf("watching, every %s", w.interval)
+	about := fmt.Sprintf("watching, every %s", duration.Text(w.interval))
 	if w.webhook != "" {
 		var err error
 		if options.Webhook, options.Listener, err = w.listen(cmd); err != nil {
