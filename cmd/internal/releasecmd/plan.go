@@ -196,8 +196,12 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 			return nil, err
 		}
 	}
-	if given := p.trust.Given(); given != (p.to != "") {
-		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
+	switch given := p.trust.Given(); {
+	case p.to != "" && !given:
+		return nil, cli.Fail(cli.Usage, errors.New("missing --key or --trust"),
+			fmt.Sprintf(`what is at %s counts as it is signed: give one, or set "trust" or "keys" in wherry.yaml; --against DIR compares with rendered files`, to))
+	case p.to == "" && given:
+		return nil, cli.Usagef("--key and --trust are for releases: leave them out with --against, whose files are not signed")
 	}
 	build := platform.Options{ToSign: true}
 	opts := p.options
