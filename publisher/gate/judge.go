@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Judge returns the verdict on a question. It reads nothing else: no clock, no file and no network.
@@ -241,7 +243,7 @@ func (j judge) failures() Rule {
 	}
 	r := unless(j.Cohort.Failures <= j.Gate.MaxFailures, Fail, RuleFailures,
 		fmt.Sprint(j.Cohort.Failures), fmt.Sprintf("at most %d since the record", j.Gate.MaxFailures), "find out what fails, and publish a commit that mends it")
-	r.text = fmt.Sprintf("assignments failed %d times since the record; %s", j.Cohort.Failures, may(j.Gate.MaxFailures))
+	r.text = fmt.Sprintf("%s of assignments since the record; at most %d permitted", show.Count(j.Cohort.Failures, "failure"), j.Gate.MaxFailures)
 	return r
 }
 

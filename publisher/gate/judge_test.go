@@ -574,13 +574,20 @@ func TestARuleAboutFailuresIsASentence(t *testing.T) {
 		"7 clusters failed (a, b, c, d, e and 2 more); none may": {Cohort: gate.Cohort{Clusters: 9, Failed: 7, Open: open("a", "b", "c", "d", "e", "f")}},
 		"1 cluster failed; none may":                             {Cohort: gate.Cohort{Clusters: 2, Failed: 1}},
 	} {
-		q.Policy = promotion.Policy{Environment: "prod", Chain: []string{"stage", "prod"}}
-		for _, r := range gate.Judge(q).Rules {
-			if r.Name == gate.RuleFailed {
-				require.Equal(t, want, r.String())
-			}
+		require.Equal(t, want, sentence(q, gate.RuleFailed))
+	}
+	require.Equal(t, "1 failure of assignments since the record; at most 0 permitted", sentence(gate.Question{Cohort: gate.Cohort{Failures: 1}}, gate.RuleFailures))
+}
+
+// sentence returns what a rule says in a question about prod.
+func sentence(q gate.Question, rule string) string {
+	q.Policy = promotion.Policy{Environment: "prod", Chain: []string{"stage", "prod"}}
+	for _, r := range gate.Judge(q).Rules {
+		if r.Name == rule {
+			return r.String()
 		}
 	}
+	return ""
 }
 
 // Without a hub, the registry's reports are all that is known.

@@ -109,7 +109,7 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 	add(true, "%g %% of those that have reported are compliant with it", g.MinCompliant)
 	add(true, "%s failed", atMost(g.MaxFailed))
 	add(g.MaxQuarantined >= 0, "%s put it into quarantine", atMost(g.MaxQuarantined))
-	add(g.MaxFailures >= 0, "assignments failed at most %d times since it was released", g.MaxFailures)
+	add(g.MaxFailures >= 0, "assignments failed at most %s since it was released", show.Count(g.MaxFailures, "time"))
 	if g.Required != nil {
 		add(true, "all clusters with %s are compliant", g.Required)
 	}
