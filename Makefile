@@ -249,6 +249,7 @@ bench-soak: build $(BENCH_PEERS) ## memory of an agent over SOAK, with releases 
 
 bench-embedded: build $(BENCH_PEERS) ## figures of bundles that contain what workloads are made of, and of Flux that pulls the same from git; three minutes once its tools are built
 	$(GO) test ./agent/serve -run '^$$' -bench '^BenchmarkServeBlob$$' -benchtime 1x
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkEmbeddedPublish$$' -benchtime 1x
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkEmbedded$$' -benchtime 1x -timeout 12m
 
 bench-wire: build $(BENCH_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built

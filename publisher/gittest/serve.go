@@ -23,7 +23,7 @@ import (
 )
 
 // WriteFiles writes files, by path, below a new folder, or below dir if there is one.
-func WriteFiles(t *testing.T, dir string, files map[string]string) string {
+func WriteFiles(t testing.TB, dir string, files map[string]string) string {
 	t.Helper()
 	if dir == "" {
 		dir = t.TempDir()

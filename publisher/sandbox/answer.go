@@ -47,7 +47,8 @@ func (a *answerer) find(q question) (reply answer, blobs [][]byte, err error) {
 		a.trees = append(a.trees, tree)
 		return answer{Tree: len(a.trees) - 1}, nil, err
 	case q.Read != nil:
-		data, err := a.read(*q.Read)
+		var data []byte
+		reply.Stat, data, err = a.read(*q.Read)
 		return reply, [][]byte{data}, err
 	case q.List != nil:
 		reply.Entries, err = a.list(*q.List)
@@ -66,21 +67,30 @@ func (a *answerer) tree(f file) (fs.FS, error) {
 	return a.trees[f.Tree], nil
 }
 
-func (a *answerer) read(f file) ([]byte, error) {
+// read returns a file with its content, or a folder.
+func (a *answerer) read(f file) (*entry, []byte, error) {
 	tree, err := a.tree(f)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	opened, err := tree.Open(f.Name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer opened.Close()
+	info, err := opened.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	is := &entry{info.Name(), info.Mode(), info.Size()}
+	if info.IsDir() {
+		return is, nil, nil
+	}
 	data, err := io.ReadAll(io.LimitReader(opened, maxFileBytes))
 	if a.bytes += len(data); a.bytes > maxReadBytes {
-		return nil, fmt.Errorf("files of more than %d bytes are read", maxReadBytes)
+		return nil, nil, fmt.Errorf("files of more than %d bytes are read", maxReadBytes)
 	}
-	return data, err
+	return is, data, err
 }
 
 func (a *answerer) list(f file) ([]entry, error) {

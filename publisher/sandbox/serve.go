@@ -166,11 +166,6 @@ type remoteFS struct {
 	tree int
 }
 
-func (t remoteFS) ReadFile(name string) ([]byte, error) {
-	_, data, err := t.of.ask(question{Read: &file{t.tree, name}})
-	return data, err
-}
-
 func (t remoteFS) Stat(name string) (fs.FileInfo, error) {
 	a, _, err := t.of.ask(question{Stat: &file{t.tree, name}})
 	if err != nil {
@@ -203,25 +198,29 @@ type dirEntry struct {
 
 func (e dirEntry) Info() (fs.FileInfo, error) { return e.of.Stat(e.path) }
 
-// Open returns a file, with all of its content.
+// Open returns a file with all of its content, or a folder.
 func (t remoteFS) Open(name string) (fs.File, error) {
-	info, err := t.Stat(name)
+	a, data, err := t.of.ask(question{Read: &file{t.tree, name}})
 	if err != nil {
 		return nil, err
 	}
-	if info.IsDir() {
-		return &openFile{info: info}, nil
+	if a.Stat == nil {
+		return nil, fmt.Errorf("%s: the parent does not answer", name)
 	}
-	data, err := t.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return &openFile{*bytes.NewReader(data), info}, nil
+	return &openFile{*bytes.NewReader(data), fileInfo{*a.Stat}}, nil
 }
 
 type openFile struct {
 	bytes.Reader
 	info fs.FileInfo
+}
+
+// Read reads from a file's content.
+func (f *openFile) Read(p []byte) (int, error) {
+	if f.info.IsDir() {
+		return 0, &fs.PathError{Op: "read", Path: f.info.Name(), Err: fs.ErrInvalid}
+	}
+	return f.Reader.Read(p)
 }
 
 func (f *openFile) Stat() (fs.FileInfo, error) { return f.info, nil }
