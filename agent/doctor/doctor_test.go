@@ -163,7 +163,7 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 		},
 		{
 			"a clock that is ahead of the registry's", func(f *fixture) {
-				f.subject.Now = func() time.Time { return time.Now().Add(20*24*time.Hour) }
+				f.subject.Now = func() time.Time { return time.Now().Add(20 * 24 * time.Hour) }
 			},
 			"clock", "(19d23h59m5.s|20d|20d.s) ahead of the registry's", "time service", // whose Date has seconds, and took its time
 		},

@@ -12,9 +12,11 @@ package egress
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -178,7 +180,30 @@ func (a *Access) Dial(ctx context.Context, network, addr string) (net.Conn, erro
 		}
 		return nil
 	}}
-	return dialer.DialContext(ctx, network, addr)
+	conn, err := dialer.DialContext(ctx, network, addr)
+	if h, ok := ctx.Value(handshakeKey{}).(*handshake); ok && err == nil {
+		h.stop = context.AfterFunc(h.request, func() { _ = conn.Close() })
+	}
+	return conn, err
+}
+
+// handshake is the one of TLS of a connection that a request has opened. It ends with the request: net/http by itself goes on with it, for
+// requests that may come later.
+type handshake struct {
+	request context.Context
+	stop    func() bool // nil until there is a connection
+}
+
+type handshakeKey struct{}
+
+// withHandshake returns a context for a request whose handshake ends with ctx.
+func withHandshake(ctx context.Context) context.Context {
+	h := &handshake{request: ctx}
+	return httptrace.WithClientTrace(context.WithValue(ctx, handshakeKey{}, h), &httptrace.ClientTrace{TLSHandshakeDone: func(tls.ConnectionState, error) {
+		if h.stop != nil {
+			h.stop()
+		}
+	}})
 }
 
 // toProxy is the key of contexts of requests by a proxy, for which connections are made to it.
@@ -310,11 +335,14 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if proxy != nil {
+	switch {
+	case proxy != nil:
 		if err := t.judgeName(req.URL); err != nil {
 			return nil, err
 		}
 		req = req.WithContext(context.WithValue(req.Context(), toProxy{}, true))
+	case origin.Scheme == "https":
+		req = req.WithContext(withHandshake(req.Context()))
 	}
 	return t.connections.RoundTrip(req)
 }
