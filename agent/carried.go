@@ -33,6 +33,7 @@ func (a *Agent) newKeeper() *intake.Keeper {
 		by := a.judge()
 		return by, a.vouched(by)
 	}
+	o.Back = a.goesBackTo
 	o.Prune = func() error {
 		a.busy.Lock()
 		defer a.busy.Unlock()

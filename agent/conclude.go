@@ -172,7 +172,7 @@ func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 // tidy deletes what no release in use needs: where others are in use than before, and once in a process, for what a
 // killed one has left.
 func (p *pass) tidy(target *state.Release, others bool) error {
-	settled, err := p.intake.Settle(p.accepted, p.running)
+	settled, err := p.intake.Settle(p.accepted, p.running, p.held.release())
 	if err != nil || p.tidied && !others && !settled && !p.media {
 		return err
 	}

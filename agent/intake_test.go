@@ -540,3 +540,48 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	c.n += n
 	return n, err
 }
+
+// Without a registry, a person goes back to any release that was accepted here before and is at hand on a medium.
+func TestARollbackTakesItsFilesFromAMedium(t *testing.T) {
+	s := newImageSite(t)
+	media := map[int64]*packagetest.Package{}
+	apps := map[int64]ocispec.Descriptor{}
+	bring := func(n int64, want string) ImportResult {
+		t.Helper()
+		r := s.takes(media[n])
+		require.Equal(t, []string{"dev/drone " + want}, outcomes(r))
+		require.NotEqual(t, Refused, r.Verdict, r.Error)
+		return r
+	}
+	for n := int64(1); n <= 4; n++ {
+		apps[n] = s.image("app", "linux/amd64", fmt.Sprint(n))
+		s.release(n, map[string]string{"web-x/f": fmt.Sprint(n)}, needs{"web-x": {"app:1": apps[n]}}, nil)
+		media[n] = s.packed(nil, bundleRefs(s), s.imageRefs(map[string]ocispec.Descriptor{"app:1": apps[n]}))
+		bring(n, "taken")
+	}
+	requireFile(t, s.site.host, "web-x/f", "4")
+	require.NotContains(t, s.blobsHere(), apps[1].Digest.Encoded(), "it is long gone")
+	bring(1, "older OlderRelease")
+
+	require.NoError(t, s.rollBack("1"))
+	bring(2, "older OlderRelease")
+	requireFile(t, s.site.host, "web-x/f", "4")
+	r := bring(1, "taken")
+	require.Equal(t, "HeldByOperator", r.Status.Reason, r.Status.Message)
+	require.Nil(t, r.Status.Release.Refused)
+	requireFile(t, s.site.host, "web-x/f", "1")
+	bring(1, "taken")
+	bring(4, "here")
+	requireFile(t, s.site.host, "web-x/f", "1")
+	require.Contains(t, s.blobsHere(), apps[1].Digest.Encoded(), "its images stay while it runs")
+	s.agent(func(a *Agent) {
+		highest, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 4, highest.Sequence, "the order never falls")
+		_, err = a.Resume(false)
+		require.NoError(t, err)
+	})
+	bring(4, "here")
+	requireFile(t, s.site.host, "web-x/f", "4")
+	bring(1, "older OlderRelease")
+}

@@ -210,6 +210,11 @@ func (p *pass) takeFrom(ctx context.Context, r source) (got pulled, out outcome)
 	if got.offer, out = p.resolve(ctx, r); out.Verdict != Done {
 		return got, out
 	}
+	if back := p.held.release(); p.media && back != nil && back.Digest() == got.offer.manifest.Digest { // judged when it was accepted
+		got.target = back
+		got.staged, out = p.fetchAndStage(ctx, []offer{got.offer}, verified{release: back})
+		return got, out
+	}
 	if p.saidOlder(got.offer) {
 		return got, older
 	}

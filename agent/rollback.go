@@ -98,7 +98,8 @@ type Wish struct {
 // RolledBack is what RollBack has written.
 type RolledBack struct {
 	Held HeldStatus `json:"held"`
-	// Here is true if the files are on this machine. Otherwise the next pass that reaches the registry fetches them.
+	// Here is true if the files are on this machine. Otherwise the next pass that reaches the registry fetches them, or an import
+	// of a medium that has the release brings them.
 	Here bool `json:"here"`
 }
 
@@ -170,11 +171,40 @@ func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err err
 	return true, errors.Join(err, state.Drop(tx, state.Meta, keyHeld))
 }
 
+// release is the one to run; nil without a hold.
+func (h *hold) release() *state.Release {
+	if h == nil {
+		return nil
+	}
+	return h.To
+}
+
+// void reports whether a hold is no longer valid; see voidHold.
+func (a *Agent) void(h *hold, running *state.Release) bool {
+	return h.To.Release.Stream() != a.stream() || h.To.Digest() != running.Digest() && h.To.Release.Epoch != a.judge().Epoch
+}
+
+// goesBackTo returns the release that a person has gone back to; nil if there is none.
+func (a *Agent) goesBackTo() (back *state.Release, err error) {
+	err = a.state.db.View(func(tx *bbolt.Tx) error {
+		h, err1 := state.Load[*hold](tx, state.Meta, keyHeld)
+		running, err2 := state.Load[*state.Release](tx, state.Meta, keyRunning)
+		if h != nil && !a.void(h, running) {
+			back = h.To
+		}
+		return errors.Join(err1, err2)
+	})
+	if err != nil {
+		err = state.Local("read state: %w", err)
+	}
+	return back, err
+}
+
 // voidHold ends a hold that is no longer valid: the agent was bound to another stream, or a new epoch has
 // begun before the release came to run. A new epoch never stops a running release.
 func (p *pass) voidHold() error {
 	h := p.held
-	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.Digest() == p.running.Digest() || h.To.Release.Epoch == p.judge().Epoch) {
+	if h == nil || !p.void(h, p.running) {
 		return nil
 	}
 	p.opts.Log.Warn("rollback ends: its release may not run here any more", "release", h.To.Name(), "digest", h.To.Digest(), "epoch", h.To.Release.Epoch)

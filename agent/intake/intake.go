@@ -44,6 +44,9 @@ type Options struct {
 	// refuses all of them.
 	Trust *trust.Store
 	Judge func() (trust.Judge, error)
+	// Back is the release of the own stream that a person goes back to, which was accepted before; nil if there is none. It is
+	// taken from a package although it is older.
+	Back func() (*state.Release, error)
 	// Prune deletes what Named does not list any more.
 	Prune func() error
 	// Space is oci.SpaceIn, but for tests.
@@ -73,6 +76,9 @@ func New(db *state.DB, opts Options) *Keeper {
 	usual := len(opts.Platforms) == 0
 	if usual {
 		opts.Platforms = graph.ThisMachine()
+	}
+	if opts.Back == nil {
+		opts.Back = func() (*state.Release, error) { return nil, nil }
 	}
 	if opts.Prune == nil {
 		opts.Prune = func() error { return nil }

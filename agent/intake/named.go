@@ -13,7 +13,7 @@ import (
 )
 
 // Named lists, for package content, what the store keeps of packages. The index names the stored releases of other streams
-// with their signatures, and the artifacts of all stored releases. What is arriving is kept without a name, as is the
+// with their signatures, and the artifacts of all releases that are whole. What is arriving is kept without a name, as is the
 // release of the own stream, which package content names once it was accepted.
 func (k *Keeper) Named(tx *bbolt.Tx) (all []content.Named, err error) {
 	err = each(tx, func(key string, r record) error {
@@ -21,7 +21,11 @@ func (k *Keeper) Named(tx *bbolt.Tx) (all []content.Named, err error) {
 			all = append(all, k.named(key, c)...)
 		}
 		for _, c := range []*kept{r.Arriving, r.Waiting} {
-			if c != nil {
+			switch {
+			case c == nil:
+			case c.Whole:
+				all = append(all, k.named(key, c)...)
+			default:
 				all = append(all, unnamed(c)...)
 			}
 		}

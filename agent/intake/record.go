@@ -48,7 +48,8 @@ type kept struct {
 	// Bytes is the size of all of it. Blobs that its artifacts share count once.
 	Bytes int64     `json:"bytes,omitempty"`
 	Since time.Time `json:"since"`
-	// Whole is true for the release of the agent's own stream of which all is here, until a pass has accepted it.
+	// Whole is true for the release of the agent's own stream of which all is here, until a pass has accepted it, or as long as a
+	// person has gone back to it.
 	Whole bool `json:"whole,omitempty"`
 }
 
@@ -198,19 +199,23 @@ func (k *Keeper) drop(all []*stream) error {
 func (k *Keeper) stamp() time.Time { return state.Stamp(k.opts.Now()) }
 
 // Settle forgets what nobody needs any more: of the own stream, releases that are neither the accepted nor the running one
-// of the agent, and what has arrived of older ones; and what has waited too long for the rest of its release. It reports
-// whether it has changed anything, so that the store can be cleaned up. Accepted and running may be nil.
-func (k *Keeper) Settle(accepted, running *state.Release) (settled bool, err error) {
+// of the agent, nor the one that a person goes back to, and what has arrived of older ones; and what has waited too long for the
+// rest of its release. It reports whether it has changed anything, so that the store can be cleaned up. Each may be nil.
+func (k *Keeper) Settle(accepted, running, back *state.Release) (settled bool, err error) {
 	none := false
 	if err := k.db.View(func(tx *bbolt.Tx) error { none = tx.Bucket([]byte(Bucket)) == nil; return nil }); err != nil || none {
 		return false, err
 	}
 	now := k.opts.Now()
+	// An older one that runs, or is to run, because a person has gone back to it.
+	broughtBack := func(a *kept) bool {
+		return a.Whole && (a.digest() == running.Digest() || a.digest() == back.Digest()) && a.digest() != accepted.Digest()
+	}
 	err = k.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		var err error
 		settled, err = change(tx, func(key string, r *record) (changed bool) {
 			for _, a := range []**kept{&r.Arriving, &r.Waiting} {
-				if *a != nil && now.Sub((*a).Since).Abs() > patience {
+				if *a != nil && !broughtBack(*a) && now.Sub((*a).Since).Abs() > patience {
 					*a, changed = nil, true
 				}
 			}
@@ -225,7 +230,7 @@ func (k *Keeper) Settle(accepted, running *state.Release) (settled bool, err err
 				r.Stored, r.Waiting, changed = a, nil, true
 			}
 			for _, a := range []**kept{&r.Arriving, &r.Waiting} {
-				if *a != nil && accepted != nil && (*a).Release.Order().Compare(accepted.Order()) < 0 {
+				if *a != nil && !broughtBack(*a) && accepted != nil && (*a).Release.Order().Compare(accepted.Order()) < 0 {
 					*a, changed = nil, true
 				}
 			}

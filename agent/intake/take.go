@@ -260,6 +260,11 @@ func (t *taking) judge(ctx context.Context, s *stream, by trust.Judge, untrusted
 	}
 	s.stored = before.Stored.digest() == s.Digest
 	s.seen = highest.Digest == s.Digest && (s.Own || s.stored) // acceptance is judged once
+	if s.Own && !s.seen {
+		if back, err := t.opts.Back(); err != nil || back != nil && back.Digest() == s.Digest {
+			return errors.Join(err, t.bringBack(ctx, s, back, before))
+		}
+	}
 	read := func() (*bundle.Verified, error) { return bundle.Verify(ctx, documents, s.offer.manifest, by.Trust) }
 	if s.seen {
 		read = func() (*bundle.Verified, error) { return bundle.Read(ctx, documents, s.offer.manifest) }
@@ -301,6 +306,24 @@ func (t *taking) judge(ctx context.Context, s *stream, by trust.Judge, untrusted
 		s.content.Release.AllowExpired = t.AllowExpired
 	}
 	if s.stored { // the package may bring more artifacts of it
+		s.content = *before.Stored
+	}
+	err = t.listDocuments(ctx, s, v, documents)
+	s.flawed = err != nil
+	return err
+}
+
+// bringBack prepares the stream for the release that a person goes back to. It was judged when it was accepted, and is named by its
+// digest.
+func (t *taking) bringBack(ctx context.Context, s *stream, back *state.Release, before record) error {
+	documents := s.offer.source(t.head)
+	v, err := bundle.Read(ctx, documents, s.offer.manifest)
+	if err != nil {
+		return err
+	}
+	s.Release = v.Name()
+	s.content = kept{Release: back, Signature: s.offer.signature, Since: t.stamp()}
+	if s.stored {
 		s.content = *before.Stored
 	}
 	err = t.listDocuments(ctx, s, v, documents)

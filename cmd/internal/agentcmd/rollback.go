@@ -28,7 +28,7 @@ func newRollbackCommand() *cobra.Command {
 		Long: `Have a release run again that was accepted here before, in the epoch in force. It holds until resume, or until a
 newer release comes whose content is not what was left. The running agent begins with it at once; without one, the
 next does. The release that ran well before the last one is on this machine; others are fetched again by their
-digests. Older releases are refused as ever: going back lowers no protection.
+digests, or taken from a medium that is imported then. Older releases are refused as ever: going back lowers no protection.
 
 --to takes what --list shows: the number, as in 11, at least the first 6 digits of the digest, the tag or the sequence.
 A text that several releases are called by is refused, and the error lists them.
@@ -115,7 +115,7 @@ func whoAmI() string {
 func writeRolledBack(w io.Writer, b agent.RolledBack) {
 	fmt.Fprintf(w, "release %s is to run, until resume or a newer release\n", b.Held.To.Name())
 	if !b.Here {
-		fmt.Fprintln(w, "its files are not on this machine: the next pass that reaches the registry fetches them")
+		fmt.Fprintln(w, "its files are not on this machine: the next pass that reaches the registry fetches them, or import a medium that has the release")
 	}
 }
 
