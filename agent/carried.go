@@ -101,7 +101,7 @@ func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignment
 			return carry.List{}, false
 		}
 		l := known[i]
-		l.Running = false
+		l.Running, l.Platforms = false, r.Release.Platforms
 		return l, true
 	}
 	has := func(r *state.Release) bool {
@@ -163,7 +163,9 @@ func (p *pass) readCarried(r *state.Release) (carry.List, error) {
 		return carry.List{}, err
 	}
 	artifacts, err := bundle.ParseArtifacts(data)
-	return carry.ListOf(r.Release.Content.DiffID, list, artifacts), err
+	l := carry.ListOf(r.Release.Content.DiffID, list, artifacts)
+	l.Platforms = r.Release.Platforms
+	return l, err
 }
 
 // prune deletes what no release in use needs.

@@ -29,9 +29,10 @@ import (
 // imageSite is a site whose assignments carry images of a registry of their own.
 type imageSite struct {
 	*site
-	images *testRegistry
-	host   string
-	sizes  map[digest.Digest]int64 // of all blobs and manifests
+	images    *testRegistry
+	host      string
+	sizes     map[digest.Digest]int64 // of all blobs and manifests
+	platforms []string                // that releases name
 }
 
 func newImageSite(t *testing.T) *imageSite { return newSite(t).withImages() }
@@ -126,7 +127,7 @@ func (s *imageSite) release(n int64, files map[string]string, images needs, chan
 	require.NoError(s.t, err)
 	files[bundle.ArtifactsPath] = string(data)
 	d := s.draft(n, files)
-	d.Release.Artifacts = sum
+	d.Release.Artifacts, d.Release.Platforms = sum, s.platforms
 	d.ChangeList = func(as []bundle.Assignment) {
 		for i := range as {
 			if images[as[i].Name] != nil {

@@ -194,6 +194,17 @@ func TestAPackageForOtherPlatformsIsRefused(t *testing.T) {
 	require.Contains(t, s.blobsHere(), digest.FromBytes(layer("arm64", 1000)).Encoded())
 	require.NotContains(t, s.blobsHere(), digest.FromBytes(layer("amd64", 1000)).Encoded())
 
+	// Without a word of the site's, the cluster type says it in the release.
+	s = newImageSite(t)
+	s.opts.Carry.Platforms, s.platforms = nil, []string{"linux/arm64"}
+	app = s.index("app", s.image("app", "linux/amd64", "amd64"), s.image("app", "linux/arm64", "arm64"))
+	s.release(1, map[string]string{"web-x/f": "1"}, needs{"web-x": {"app:1": app}}, nil)
+	amd64, arm64 = with("linux/amd64"), with("linux/arm64")
+	r = s.takes(amd64)
+	require.Equal(t, []string{"dev/drone refused LacksPlatform"}, outcomes(r))
+	require.Equal(t, s.host+"/app:1 is here for linux/amd64, and the site needs linux/arm64", r.Streams[0].Message)
+	require.Equal(t, []string{"dev/drone taken"}, outcomes(s.takes(arm64)))
+
 	s = newImageSite(t)
 	s.opts.Carry.Platforms = graph.Platforms{"linux/arm64"}
 	s.release(1, map[string]string{"web-x/f": "1"}, nil, nil)

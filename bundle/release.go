@@ -39,6 +39,9 @@ type Release struct {
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
 	Content           Content   `json:"content"`
 	Artifacts         Artifacts `json:"artifacts"`
+	// Platforms are those of the type's clusters, sorted, for which their images are brought: at most MaxPlatforms. Empty means that
+	// the publisher does not say.
+	Platforms []string `json:"platforms,omitempty"`
 }
 
 // Content identifies a tree. It is a function of the input alone, and does not depend on the compressor.
@@ -77,9 +80,9 @@ func (s Stream) Repository() string { return "bundles/" + s.Environment + "/" + 
 // Tag returns the release's own tag, which never moves.
 func (r Release) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
 
-// SameContent reports whether r and o have the same tree and need the same artifacts.
+// SameContent reports whether r and o have the same tree and need the same artifacts, for the same platforms.
 func (r Release) SameContent(o Release) bool {
-	return r.Content == o.Content && r.Artifacts == o.Artifacts
+	return r.Content == o.Content && r.Artifacts == o.Artifacts && slices.Equal(r.Platforms, o.Platforms)
 }
 
 // Marshal returns the document's bytes. It returns an error if they exceed MaxReleaseBytes.
@@ -118,6 +121,8 @@ func ParseRelease(data []byte) (Release, error) {
 		return Release{}, refuse(BadContent, "release document has epoch %d and sequence %d", r.Epoch, r.Sequence)
 	case r.IssuedAt.IsZero() || r.ExpiresAt.Before(r.IssuedAt):
 		return Release{}, refuse(BadContent, "release document has issuedAt %s and expiresAt %s", r.IssuedAt, r.ExpiresAt)
+	case len(r.Platforms) > MaxPlatforms || slices.ContainsFunc(r.Platforms, func(p string) bool { return CheckPlatform(p) != nil }):
+		return Release{}, refuse(BadContent, "release document has platforms %.200q", r.Platforms)
 	case r.Content.DiffID.Validate() != nil || r.Content.Size < 0 || r.Content.Files < 0:
 		return Release{}, refuse(BadContent, "release document has no valid content")
 	case r.Content.Size > MaxTreeBytes || r.Content.Files > MaxFiles:

@@ -96,11 +96,12 @@ type plan struct {
 type content struct {
 	tree      *bundle.Packed // nil where there is none: the plan failed before
 	artifacts bundle.Artifacts
+	platforms []string // of the type's clusters
 }
 
 // isOf reports whether a release, which may be nil, has this content.
 func (c content) isOf(v *bundle.Verified) bool {
-	return v != nil && c.tree != nil && v.Release.Content == c.tree.Content && v.Release.Artifacts == c.artifacts
+	return v != nil && c.tree != nil && v.Release.Content == c.tree.Content && v.Release.Artifacts == c.artifacts && slices.Equal(v.Release.Platforms, c.platforms)
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
@@ -195,9 +196,12 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	if err := artifacts.CheckPinned(ct); err != nil {
 		return c, err
 	}
+	if c.platforms, err = scheduler.ParsePlatforms(ct.Annotations[scheduler.PlatformsAnnotation]); err != nil {
+		return c, fmt.Errorf("annotation %s: %w", scheduler.PlatformsAnnotation, err)
+	}
 	if known, ok := n.packer.Of(ct.Name); ok {
 		if len(k.held) == 0 && len(k.rendered) == len(ct.Assignments) {
-			return content{known.Tree, known.Artifacts}, nil
+			return content{known.Tree, known.Artifacts, c.platforms}, nil
 		}
 		if k.rendered, err = n.packer.Restore(ct.Name, k.rendered); err != nil {
 			return c, err

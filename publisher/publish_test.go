@@ -178,6 +178,29 @@ func TestAReleaseIsRenewedInTheLastThirdOfItsLife(t *testing.T) {
 	})
 }
 
+// The platforms of a cluster type travel in its release, and others make a new one.
+func TestPlatformsOfAClusterTypeAreReleased(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		require.Empty(t, w.verified("drone", "latest").Release.Platforms)
+		for _, c := range []struct {
+			value string
+			want  releases.Outcome
+		}{{"linux/arm64,linux/amd64", releases.OutcomePublished}, {"linux/amd64,linux/arm64", releases.OutcomeUnchanged}, {"linux/arm64", releases.OutcomePublished}, {"", releases.OutcomePublished}} {
+			for i := range w.result.ClusterTypes {
+				if w.result.ClusterTypes[i].Name == "drone" {
+					w.result.ClusterTypes[i].Annotations = map[string]string{"wherry.dev/platforms": c.value}
+				}
+			}
+			outcomes, _ := w.mustPublish()
+			require.Equal(t, c.want, outcomes["drone"], c.value)
+			if c.value == "linux/amd64,linux/arm64" {
+				require.Equal(t, []string{"linux/amd64", "linux/arm64"}, w.verified("drone", "latest").Release.Platforms)
+			}
+		}
+	})
+}
+
 func TestTheMomentOfTheNextRenewal(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		day := func(n int) time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).AddDate(0, 0, n) }

@@ -170,7 +170,7 @@ func (ps *pusher) plannedRelease(pl *plan) bundle.Release {
 	r := bundle.Release{
 		Schema: bundle.ReleaseSchema, Platform: ps.Platform, Environment: ps.Environment, ClusterType: pl.Name,
 		Epoch: ps.Trust.Epoch, IssuedAt: ps.IssuedAt, ExpiresAt: ps.IssuedAt.Add(pl.validFor),
-		BaseCommit: ps.commits.base, EnvironmentCommit: ps.commits.environment, Artifacts: pl.artifacts,
+		BaseCommit: ps.commits.base, EnvironmentCommit: ps.commits.environment, Artifacts: pl.artifacts, Platforms: pl.platforms,
 	}
 	if pl.tree != nil {
 		r.Content = pl.tree.Content

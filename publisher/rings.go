@@ -100,7 +100,7 @@ func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
 	r := ps.plannedRelease(pl)
 	if i.from != nil {
 		from := i.from.Release
-		r.BaseCommit, r.EnvironmentCommit, r.Content, r.Artifacts = from.BaseCommit, from.EnvironmentCommit, from.Content, from.Artifacts
+		r.BaseCommit, r.EnvironmentCommit, r.Content, r.Artifacts, r.Platforms = from.BaseCommit, from.EnvironmentCommit, from.Content, from.Artifacts, from.Platforms
 		if pl.validFor == 0 {
 			r.ExpiresAt = ps.IssuedAt.Add(from.ExpiresAt.Sub(from.IssuedAt))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/health"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -89,6 +90,9 @@ func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 		}
 		s.Wave = int(wave)
 	}
+	if _, err := platformsOf(ct); err != nil {
+		return s, err
+	}
 	return s, checkPin(ct)
 }
 
@@ -138,6 +142,37 @@ func checkPin(ct *kinds.ClusterType) error {
 		return nil
 	}
 	return finding.Errorf(finding.CodeAnnotationValue, ct.Position(v.Line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
+}
+
+// PlatformsAnnotation is the annotation of a ClusterType with the platforms of its clusters; see ParsePlatforms.
+const PlatformsAnnotation = kinds.AnnotationPrefix + "platforms"
+
+// ParsePlatforms reads the value of PlatformsAnnotation: OS/ARCHITECTURE, separated by commas. The result is sorted, and nil for an
+// empty value.
+func ParsePlatforms(value string) (list []string, err error) {
+	if value == "" {
+		return nil, nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		if err := bundle.CheckPlatform(name); err != nil {
+			return nil, err
+		}
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	if list = slices.Compact(list); len(list) > bundle.MaxPlatforms {
+		return nil, fmt.Errorf("%d platforms: at most %d are allowed", len(list), bundle.MaxPlatforms)
+	}
+	return list, nil
+}
+
+func platformsOf(ct *kinds.ClusterType) ([]string, error) {
+	v := ct.Metadata.Annotations[PlatformsAnnotation]
+	list, err := ParsePlatforms(v.Value)
+	if err != nil {
+		return nil, finding.Errorf(finding.CodeAnnotationValue, ct.Position(v.Line), "give such as linux/amd64,linux/arm64", "annotation %s: %v", PlatformsAnnotation, err)
+	}
+	return list, nil
 }
 
 // hintOf returns a hint for a value that is not allowed.

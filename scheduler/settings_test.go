@@ -92,6 +92,8 @@ func TestAnnotationsWithMistakesFailTheAssignmentsTheyAreFor(t *testing.T) {
 			require.Contains(t, got, want)
 		})
 	}
+	require.Equal(t, `platform.yaml:25: annotation wherry.dev/platforms: "arm64" is not OS/ARCHITECTURE, such as linux/arm64 (give such as linux/amd64,linux/arm64)`,
+		failure(t, render(t, annotate(basics, "edge", "wherry.dev/platforms: 'linux/amd64,arm64'"), oneTarget)))
 	require.Equal(t, `platform.yaml:25: annotation wherry.dev/pin: unknown value "tag" (known: commit)`,
 		failure(t, render(t, annotate(basics, "edge", "wherry.dev/pin: tag"), oneTarget)))
 }

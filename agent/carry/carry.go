@@ -42,7 +42,7 @@ type Options struct {
 	// Sources returns the places to ask for a repository, HOST/NAME, in order. It makes no request but to find out what
 	// kind of registry a place is.
 	Sources func(ctx context.Context, repository string) ([]Source, error)
-	// Platforms are the platforms of the cluster. Empty means Linux on this machine's architecture.
+	// Platforms are the platforms of the cluster. Empty means those of the releases, or else Linux on this machine's architecture.
 	Platforms graph.Platforms
 	// Budget bounds the bytes of carried content in the store. Zero means what leaves the larger of a tenth of the disk and
 	// 1 GiB free.
@@ -73,12 +73,13 @@ type Carrier struct {
 	// documents is held while a manifest is written, and while unused blobs are deleted; see Guard.
 	documents sync.Mutex
 
-	mu       sync.Mutex
-	graphs   map[digest.Digest]graph.Graph
-	view     view
-	failures map[key]failure
-	job      *job // the transfer that runs
-	closed   bool
+	mu        sync.Mutex
+	graphs    map[digest.Digest]graph.Graph // on platforms
+	platforms graph.Platforms
+	view      view
+	failures  map[key]failure
+	job       *job // the transfer that runs
+	closed    bool
 	// stale means that the disk has more than the last Look found.
 	stale bool
 }
@@ -95,9 +96,6 @@ func New(db *state.DB, opts Options) *Carrier {
 }
 
 func (o Options) withDefaults() Options {
-	if len(o.Platforms) == 0 {
-		o.Platforms = graph.ThisMachine()
-	}
 	if o.Sources == nil {
 		o.Sources = func(context.Context, string) ([]Source, error) { return nil, nil }
 	}
@@ -126,6 +124,8 @@ type List struct {
 	// Running is true for the release whose content the assignments are to have. Its tags are the store's.
 	Running   bool     `json:"running,omitempty"`
 	Artifacts []Wanted `json:"artifacts"`
+	// Platforms are those that the release names.
+	Platforms graph.Platforms `json:"platforms,omitempty"`
 }
 
 // Wanted is an artifact that assignments need.

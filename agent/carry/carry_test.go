@@ -484,3 +484,20 @@ func TestTheListOfARelease(t *testing.T) {
 		{Repository: "reg.example:5000/p", Digest: digest.Digest(d), UsedBy: []string{"e"}},
 	}}, got)
 }
+
+// Where the agent is not told, the release says for which platforms its clusters need images.
+func TestThePlatformsAreThoseOfTheRelease(t *testing.T) {
+	s := newSource(t)
+	m := s.image(10, "a")
+	m.Platform = &ocispec.Platform{OS: "linux", Architecture: "riscv64"}
+	index := s.json(ocispec.MediaTypeImageIndex, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{m}})
+	o := options(nil, 0)
+	o.Platforms = nil
+	k, list := newCarrier(t, o), s.wants(index.Digest)
+	require.NoError(t, bring(k, list))
+	require.Equal(t, ReasonInvalidArtifact, k.wait().Reason, "it is for other machines than this one")
+	k = newCarrier(t, o)
+	list.Platforms = graph.Platforms{"linux/riscv64"}
+	require.NoError(t, bring(k, list))
+	require.Empty(t, k.wait().Message)
+}

@@ -136,6 +136,7 @@ func (v view) namesAs(before view) bool {
 // survey compares the disk with the lists. It returns the result, and the lists that stay.
 func (c *Carrier) survey(lists []List, wanted int) (view, []List) {
 	v := view{artifacts: map[key]*standing{}, assignments: map[string][]key{}, budget: -1}
+	c.choosePlatforms(lists)
 	here := c.disk()
 	for i, l := range lists {
 		for _, w := range l.Artifacts {
@@ -157,6 +158,25 @@ func (c *Carrier) survey(lists []List, wanted int) (view, []List) {
 	}
 	lists = c.makeRoom(&v, lists, wanted, here)
 	return v, lists
+}
+
+// choosePlatforms sets the platforms for which artifacts are brought: those of the configuration, else of the releases, else of this
+// machine.
+func (c *Carrier) choosePlatforms(lists []List) {
+	all := slices.Clone(c.opts.Platforms)
+	if len(all) == 0 {
+		for _, l := range lists {
+			all = append(all, l.Platforms...)
+		}
+	}
+	slices.Sort(all)
+	if all = slices.Compact(all); len(all) == 0 {
+		all = graph.ThisMachine()
+	}
+	if !slices.Equal(all, c.platforms) {
+		c.platforms = all
+		clear(c.graphs)
+	}
 }
 
 // disk remembers which blobs are on the disk.
@@ -204,7 +224,7 @@ func (c *Carrier) graph(root digest.Digest) (graph.Graph, bool) {
 	if err != nil {
 		return graph.Graph{}, false
 	}
-	g, err := graph.Walk(desc, c.opts.Platforms, func(d ocispec.Descriptor) ([]byte, error) {
+	g, err := graph.Walk(desc, c.platforms, func(d ocispec.Descriptor) ([]byte, error) {
 		return bundle.ReadBlob(ctx, c.blobs, d, graph.MaxManifestBytes)
 	})
 	if err != nil {

@@ -312,13 +312,14 @@ func (b *bringing) each(ctx context.Context, sources []Source, f func(Source) er
 func (b *bringing) manifests(ctx context.Context, sources []Source, w Wanted) (graph.Graph, error) {
 	b.mu.Lock()
 	g, ok := b.graph(w.Digest)
+	platforms := b.platforms
 	b.mu.Unlock()
 	here := b.disk()
 	if ok && !missingAny(g.Manifests, here) {
 		return g, nil
 	}
 	root := ocispec.Descriptor{Digest: w.Digest}
-	g, err := graph.Walk(root, b.opts.Platforms, func(d ocispec.Descriptor) (data []byte, err error) {
+	g, err := graph.Walk(root, platforms, func(d ocispec.Descriptor) (data []byte, err error) {
 		if data, err = b.stored(ctx, d); err == nil {
 			return data, nil
 		}

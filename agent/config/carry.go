@@ -65,7 +65,7 @@ func storeSize(s string) (int64, error) {
 
 func setCarryPlatform(c *Config, s string) error {
 	for name := range strings.SplitSeq(s, ",") {
-		if err := graph.CheckPlatform(name); err != nil {
+		if err := bundle.CheckPlatform(name); err != nil {
 			return err
 		}
 		c.Carry.Platforms = append(c.Carry.Platforms, name)

@@ -149,6 +149,7 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 		return err
 	}
 	before := s.content.Artifacts
+	stored, needed := t.platformsOf(s)
 	s.content.Artifacts, s.manifests = nil, nil
 	for _, a := range list {
 		repository, tag := a.InRegistry()
@@ -159,10 +160,10 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 		if oci.CheckTag(tag) != nil {
 			tag = ""
 		}
-		if err := t.runsHere(ctx, d); err != nil {
+		if err := t.runsHere(ctx, d, needed); err != nil {
 			return &bundle.Refusal{Reason: ReasonLacksPlatform, Message: bundle.Clip(a.Reference + " " + err.Error())}
 		}
-		g, err := t.walk(ctx, d, t.platforms)
+		g, err := t.walk(ctx, d, stored)
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.Reference, err)
 		}
@@ -176,15 +177,15 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 
 // runsHere returns an error if the package has an artifact for other platforms than the site's alone, or lacks one of these.
 // What a package lacks of the platforms that it names is found later.
-func (t *taking) runsHere(ctx context.Context, root digest.Digest) error {
+func (t *taking) runsHere(ctx context.Context, root digest.Digest, needed graph.Platforms) error {
 	if t.contents == nil || len(t.contents.ImagePlatforms) == 0 {
 		return nil
 	}
-	for _, p := range t.opts.Platforms {
+	for _, p := range needed {
 		var missing *missingError
 		_, err := t.walk(ctx, root, graph.Platforms{p})
 		if errors.As(err, &missing) && missing.Digest != root && !slices.Contains(t.contents.ImagePlatforms, p) {
-			return fmt.Errorf("is here for %s, and the site needs %s", strings.Join(t.contents.ImagePlatforms, " and "), strings.Join(t.opts.Platforms, " and "))
+			return fmt.Errorf("is here for %s, and the site needs %s", strings.Join(t.contents.ImagePlatforms, " and "), strings.Join(needed, " and "))
 		}
 	}
 	return nil

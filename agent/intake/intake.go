@@ -37,7 +37,7 @@ type Options struct {
 	// Budget bounds the release of each other stream with its artifacts, in bytes. Zero means what leaves the larger of a
 	// tenth of the disk and 1 GiB free.
 	Budget int64
-	// Platforms are those that the site needs. Empty means Linux on this machine's architecture; then packages of several platforms
+	// Platforms are those that the site needs. Empty means those of the release, or else Linux on this machine's architecture; then packages of several platforms
 	// are stored whole.
 	Platforms graph.Platforms
 	// Trust holds the trust documents, which a package may add to. Judge returns what releases are judged by; its error

@@ -21,11 +21,12 @@ func (t *taking) expected(ctx context.Context, s *stream) (all, unknown []ocispe
 	if t.contents == nil {
 		return all, nil
 	}
+	stored, _ := t.platformsOf(s)
 	for _, a := range t.contents.Artifacts {
 		if !slices.Contains(a.UsedBy, s.Name()) || a.Digest.Validate() != nil {
 			continue
 		}
-		g, err := t.walk(ctx, a.Digest, t.platforms)
+		g, err := t.walk(ctx, a.Digest, stored)
 		var missing *missingError
 		switch {
 		case errors.As(err, &missing):

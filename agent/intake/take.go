@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -184,6 +185,16 @@ func (t *taking) choose() {
 	if t.contents != nil && len(t.contents.ImagePlatforms) > 0 && t.usual {
 		t.platforms = t.contents.ImagePlatforms
 	}
+}
+
+// platformsOf returns the platforms that a stream's artifacts are stored for, and those that it must have: what the configuration
+// says, else the release, else this machine's; a package of several platforms is then stored whole.
+func (t *taking) platformsOf(s *stream) (stored, needed graph.Platforms) {
+	if t.usual && s.content.Release != nil && len(s.content.Release.Release.Platforms) > 0 {
+		named := s.content.Release.Release.Platforms
+		return named, named
+	}
+	return t.platforms, t.opts.Platforms
 }
 
 // left lists the streams that may still be taken, the own one first.

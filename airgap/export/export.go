@@ -61,7 +61,8 @@ type Request struct {
 	Artifacts Mode
 	// SkipUnpinned leaves out artifacts without a digest, with a warning. Otherwise they are an *UnpinnedError.
 	SkipUnpinned bool
-	// ImagePlatforms are the platforms of artifacts that have several. None means DefaultPlatforms.
+	// ImagePlatforms are the platforms of artifacts that have several. None means those that the releases name, and
+	// DefaultPlatforms for releases that name none.
 	ImagePlatforms graph.Platforms
 	// Mirrors are asked for artifacts before the artifacts' own registries.
 	Mirrors []Mirror
@@ -132,15 +133,11 @@ func plain(d ocispec.Descriptor) ocispec.Descriptor {
 // for artifacts without a digest, and a *bundle.Refusal, maybe within others, for releases that no site would take. An *ArtifactError
 // is about an artifact. Other errors are those of package oci.
 func Choose(ctx context.Context, r Request) (*Plan, error) {
-	if len(r.ImagePlatforms) == 0 {
-		r.ImagePlatforms = DefaultPlatforms()
-	}
-	r.ImagePlatforms = slices.Compact(slices.Sorted(slices.Values(r.ImagePlatforms)))
 	store, err := r.From.Open(r.Registry)
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Contents: airgap.Contents{Site: r.Site, ImagePlatforms: r.ImagePlatforms}}
+	p := &Plan{Contents: airgap.Contents{Site: r.Site}}
 	// The record comes first: a publication meanwhile must not lead to a record whose releases do not travel.
 	record, err := readRecord(ctx, store, r.Environment, p)
 	if err != nil {
@@ -150,6 +147,11 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(r.ImagePlatforms) == 0 {
+		r.ImagePlatforms = platformsOf(releases)
+	}
+	r.ImagePlatforms = slices.Compact(slices.Sorted(slices.Values(r.ImagePlatforms)))
+	p.Contents.ImagePlatforms = r.ImagePlatforms
 	if err := checkExpiry(r, releases, p); err != nil {
 		return nil, err
 	}
@@ -171,6 +173,17 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 		return nil, err
 	}
 	return p, p.assemble(parts{trust, releases, record, artifacts, has}, f)
+}
+
+// platformsOf returns the platforms of the clusters that releases are for.
+func platformsOf(releases []chosen) (all graph.Platforms) {
+	for _, c := range releases {
+		if len(c.Platforms) == 0 {
+			all = append(all, DefaultPlatforms()...)
+		}
+		all = append(all, c.Platforms...)
+	}
+	return all
 }
 
 // document is a manifest with its content, all of it small.

@@ -198,6 +198,26 @@ func TestWhatCannotBeExported(t *testing.T) {
 	require.Empty(t, p.Warnings)
 }
 
+// Releases name the platforms of their clusters.
+func TestPlatformsAreThoseOfTheClusterTypes(t *testing.T) {
+	w := newWorld(t)
+	named := func(platforms ...string) func(*agenttest.Draft) {
+		return func(d *agenttest.Draft) {
+			d.ChangeRelease = func(r *bundle.Release) { r.Platforms = platforms }
+		}
+	}
+	w.releaseAt(w.from, "drone", 1, named("linux/arm64"))
+	w.releaseAt(w.from, "tower", 1, named("linux/riscv64"))
+	w.release("robot", 1)
+	r := w.request()
+	r.ImagePlatforms, r.ClusterTypes = nil, []string{"drone", "tower"}
+	require.Equal(t, graph.Platforms{"linux/arm64", "linux/riscv64"}, w.choose(r).Contents.ImagePlatforms)
+	r.ClusterTypes = []string{"drone", "robot"}
+	require.Subset(t, w.choose(r).Contents.ImagePlatforms, append(DefaultPlatforms(), "linux/arm64"), "robot does not say")
+	r.ImagePlatforms = graph.Platforms{"linux/s390x"}
+	require.Equal(t, r.ImagePlatforms, w.choose(r).Contents.ImagePlatforms, "a person has the last word")
+}
+
 // Artifacts come from a mirror first, and from a folder that has the bundles.
 func TestArtifactsComeFromWhereTheyAre(t *testing.T) {
 	w := newWorld(t)

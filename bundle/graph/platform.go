@@ -1,27 +1,14 @@
 package graph
 
 import (
-	"fmt"
 	"runtime"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Platforms are platforms as OCI writes them: linux/amd64, linux/arm/v7.
 type Platforms []string
-
-var platformPattern = lazyregexp.New(`^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?$`)
-
-// CheckPlatform returns an error unless s is OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT.
-func CheckPlatform(s string) error {
-	if !platformPattern.MatchString(s) {
-		return fmt.Errorf("%q is not OS/ARCHITECTURE, such as linux/arm64", s)
-	}
-	return nil
-}
 
 // ThisMachine returns Linux on this machine's architecture: containers run on Linux, wherever their agent does.
 func ThisMachine() Platforms { return Platforms{"linux/" + runtime.GOARCH} }

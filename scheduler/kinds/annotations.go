@@ -12,7 +12,7 @@ const AnnotationPrefix = "wherry.dev/"
 
 // The known annotations, without their prefix.
 var (
-	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config", "carry", "chart-values", "kube-version", "api-versions", "site-values"}
+	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config", "carry", "chart-values", "kube-version", "api-versions", "site-values", "platforms"}
 	PolicyAnnotations      = []string{"under"}
 	TemplateAnnotations    = []string{"missing-keys"}
 	WorkloadAnnotations    = []string{"adapter", "carry", "chart-values", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "uses-site-values", "wave"}

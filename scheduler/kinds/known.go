@@ -63,6 +63,10 @@ var KnownAnnotations = map[string]KnownAnnotation{
 		Text:   "commit: branches and tags are resolved when the environment is published, and written as commits and digests.",
 		Values: []string{"commit"},
 	},
+	"platforms": {
+		Text:    "The platforms of the type's clusters, such as linux/amd64,linux/arm64: site packages and agents bring images for these.",
+		Pattern: `^[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?(,[a-z0-9]+/[a-z0-9_]+(/[a-z0-9.]+)?)*$`,
+	},
 	"restart-on-config": {
 		Text:   `Whether workloads restart when their configuration changes. Write "true" in quotes.`,
 		Values: []string{"false", "true"},

@@ -99,7 +99,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringVar(&x.release, "release", "", "carry this release of the one cluster type, `NAME` as its number, tag or digest (default the newest)")
 	f.StringVar(&x.from, "from", "", "where the bundles are, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	f.StringVarP(&x.path, "output", "o", "", "write to `FILE`, which is replaced")
-	f.StringSliceVar(&x.platforms, "image-platform", nil, "take artifacts for this `OS/ARCHITECTURE`; may be given several times (default "+strings.Join(export.DefaultPlatforms(), " and ")+")")
+	f.StringSliceVar(&x.platforms, "image-platform", nil, "take artifacts for this `OS/ARCHITECTURE`; may be given several times (default those that wherry.dev/platforms gives the cluster types, else "+strings.Join(export.DefaultPlatforms(), " and ")+")")
 	f.StringVar(&x.artifacts, "artifacts", string(export.All), "which artifacts travel, `MODE`: all, carried (those of assignments with wherry.dev/carry) or none")
 	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
 	f.StringSliceVar(&x.allowPrivate, "allow-private", nil, "ask registries of artifacts at this private `HOST`, HOST:PORT or network, too; may be given several times (default spec.sources.allowPrivate of the Platform)")
@@ -243,7 +243,7 @@ func (x *exporting) complete(ctx context.Context, s *settings.Settings, r *expor
 		return cli.Usagef("--artifacts: %q must be all, carried or none", x.artifacts)
 	}
 	for _, p := range x.platforms {
-		if err := graph.CheckPlatform(p); err != nil {
+		if err := bundle.CheckPlatform(p); err != nil {
 			return cli.Usagef("--image-platform: %w", err)
 		}
 	}
