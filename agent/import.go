@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/wherry-dev/wherry/agent/intake"
+	"github.com/wherry-dev/wherry/agent/state"
 	sitemedium "github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
@@ -123,6 +126,7 @@ func (a *Agent) importSite(ctx, asked context.Context, request ImportRequest, la
 			ask: true, media: true, all: true, force: true, last: last,
 		})
 	}
+	a.noteOlderMedium(taken.streams)
 	out = a.weigh(out, taken.streams, importOutcome(asked, err))
 	spoiled := errors.Is(err, archive.ErrDamaged) || slices.ContainsFunc(taken.streams, damaged)
 	result := ImportResult{Result: a.result(out), Streams: taken.streams, Damaged: spoiled}
@@ -168,6 +172,35 @@ func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (siteTaken,
 		}
 	}()
 	return a.takePackages(ctx, packages, request)
+}
+
+// sameMedium is the time in which an older release that comes again is the same event.
+const sameMedium = time.Hour
+
+// noteOlderMedium records and reports an older release of the own stream, which changes no state.
+func (a *Agent) noteOlderMedium(streams []intake.Stream) {
+	i := slices.IndexFunc(streams, func(s intake.Stream) bool { return s.Own && s.Outcome == intake.Older })
+	if i < 0 {
+		return
+	}
+	next := bundle.OlderMedium{Digest: streams[i].Digest, At: state.Stamp(a.opts.Now())}
+	noted := false
+	err := a.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		old, err := state.Load[*bundle.OlderMedium](tx, state.Meta, keyOlderMedium)
+		if err != nil || old != nil && old.Digest == next.Digest && next.At.Sub(old.At).Abs() < sameMedium {
+			return false, err
+		}
+		noted = true
+		return true, state.Save(tx, state.Meta, keyOlderMedium, next)
+	})
+	if err == nil && noted {
+		a.busy.Lock()
+		defer a.busy.Unlock()
+		err = a.report(a.opts.Now())
+	}
+	if err != nil {
+		a.opts.Log.Warn("an older release on a medium is not recorded", "release", streams[i].Release, "err", err)
+	}
 }
 
 func damaged(s intake.Stream) bool { return s.Reason == bundle.DigestMismatch }

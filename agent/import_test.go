@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -88,6 +89,34 @@ func TestAnAgentWhoseStateWasMovedAwayTakesNothingOlderThanItsStore(t *testing.T
 		r = a.Import(t.Context(), ImportRequest{Paths: []string{older}})
 	})
 	require.Equal(t, Done, r.Verdict, r.Error)
+}
+
+func TestAnOlderMediumIsReportedAndChangesNothing(t *testing.T) {
+	s := newSite(t)
+	first := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	older := s.export(s.stream)
+	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	require.Equal(t, Done, s.imported(s.export(s.stream)).Verdict)
+	before := s.lastReport()
+	require.Nil(t, before.OlderMedium)
+
+	r := s.imported(older)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	want := &bundle.OlderMedium{Digest: first.Digest, At: state.Stamp(s.now)}
+	require.Equal(t, want, r.Status.OlderMedium)
+	after := s.lastReport()
+	require.Equal(t, bundle.Event, after.Kind)
+	require.Equal(t, want, after.OlderMedium)
+	require.Equal(t, before.State, after.State)
+	require.Equal(t, before.Observed, after.Observed)
+
+	s.imported(older)
+	require.Equal(t, after.Agent.Seq, s.lastReport().Agent.Seq, "the same medium again is no other event")
+	s.now = s.now.Add(2 * sameMedium)
+	s.imported(older)
+	require.Equal(t, state.Stamp(s.now), s.lastReport().OlderMedium.At)
+	s.publish(s.draft(3, map[string]string{"a-x/f": "3"}))
+	require.Nil(t, s.imported(s.export(s.stream)).Status.OlderMedium, "it is over with a newer release")
 }
 
 func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {

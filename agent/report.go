@@ -111,6 +111,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		}
 		return r
 	}
+	r.OlderMedium = s.OlderMedium
 	r.Desired, r.Observed = named(s.Release.Desired), named(s.Release.Running)
 	r.SiteValues, err = a.state.reportedValues(tx)
 	return r, err

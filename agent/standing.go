@@ -110,6 +110,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if st.Streams, err = intake.ReadStatus(tx); err != nil {
 		return st, err
 	}
+	if st.OlderMedium, err = state.Load[*bundle.OlderMedium](tx, state.Meta, keyOlderMedium); err != nil {
+		return st, err
+	}
 	own, err := values.Load(tx)
 	st.remark(k.floor, own.Broken)
 	return st, err

@@ -41,6 +41,8 @@ const (
 	keyBinding  = "binding"  // Binding
 	keyHeld     = "held"     // hold: a person's rollback
 
+	keyOlderMedium = "olderMedium" // bundle.OlderMedium, since the accepted release was
+
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has

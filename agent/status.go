@@ -52,6 +52,8 @@ type Status struct {
 	Carry *carry.Status `json:"carry,omitempty"`
 	// Streams are those that site packages have brought to the content store, sorted by environment and cluster type.
 	Streams []intake.StreamStatus `json:"streams,omitempty"`
+	// OlderMedium is the last release on a medium that was older than the accepted one; nil if none came since.
+	OlderMedium *bundle.OlderMedium `json:"olderMedium,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`

@@ -165,6 +165,7 @@ func (p *pass) accept(r *state.Release, by trust.Judge) error {
 			trust.RaiseFloor(tx, r.Release.Epoch, r.Release.IssuedAt),
 			state.Save(tx, state.Meta, keyAccepted, r),
 			state.Drop(tx, state.Meta, keyRefused),
+			state.Drop(tx, state.Meta, keyOlderMedium),
 			p.begin(tx, "fetch", r.Digest()),
 		)
 	})

@@ -45,6 +45,15 @@ type Report struct {
 	// SiteValues are the site values that assignments use, sorted by key, and those that have none; at most
 	// MaxReportValues.
 	SiteValues []SiteValue `json:"siteValues,omitempty"`
+	// OlderMedium is the last release on a medium that was older than the accepted one, which it has not changed; nil if none came
+	// since that was accepted.
+	OlderMedium *OlderMedium `json:"olderMedium,omitempty"`
+}
+
+// OlderMedium is a release that somebody has brought on a medium, and that was older than the accepted one.
+type OlderMedium struct {
+	Digest digest.Digest `json:"digest"` // of the manifest
+	At     time.Time     `json:"at"`     // by the agent's clock
 }
 
 // MaxReportValues bounds Report.SiteValues.

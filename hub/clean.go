@@ -53,6 +53,9 @@ func clean(r *bundle.Report) error {
 		release.BaseCommit, release.EnvironmentCommit = store.Plain(store.Clip(release.BaseCommit)), store.Plain(store.Clip(release.EnvironmentCommit))
 		release.AllowExpired = store.Plain(store.Clip(release.AllowExpired))
 	}
+	if m := r.OlderMedium; m != nil && m.Digest.Validate() != nil {
+		return fmt.Errorf("digest %q of an older medium is none", store.Clip(string(m.Digest)))
+	}
 	r.Message = store.Plain(store.Clip(r.Message))
 	return cleanItems(r.Items)
 }

@@ -53,6 +53,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	if r := s.Release.Refused; r != nil {
 		row("refused", bundle.ReleaseName(0, r.Digest), " ", r.Reason, ", first ", ago(r.At, now), runsStill(s))
 	}
+	if m := s.OlderMedium; m != nil {
+		row("old medium", bundle.ReleaseName(0, m.Digest), ", ", ago(m.At, now), ": it is older than what was accepted, and changed nothing")
+	}
 	if h := s.Release.Held; h != nil {
 		row("rollback", rollbackLine(s, now))
 	}
