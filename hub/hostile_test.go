@@ -26,6 +26,7 @@ func TestKindsAndStatesThatThisVersionDoesNotKnow(t *testing.T) {
 		{"no kind", func(r *bundle.Report) { r.Kind = "" }, hubapi.CodeBadReport},
 		{"a kind that is no word", func(r *bundle.Report) { r.Kind = "<script>" }, hubapi.CodeBadReport},
 		{"a kind without end", func(r *bundle.Report) { r.Kind = bundle.ReportKind(strings.Repeat("k", 1000)) }, hubapi.CodeBadReport},
+		{"an older medium without a digest", func(r *bundle.Report) { r.OlderMedium = &bundle.OlderMedium{Digest: "<script>"} }, hubapi.CodeBadReport},
 		{"a state that is no word", func(r *bundle.Report) { r.Items[0].State = "Compliant\x1b[2J" }, hubapi.CodeBadReport},
 		{"a newer schema", func(r *bundle.Report) { r.Schema = 2 }, hubapi.CodeBadReport},
 	}
