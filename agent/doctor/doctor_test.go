@@ -275,7 +275,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	found := f.examine()
 	require.Equal(t, OK, found["state"].Result, "%+v", found["state"])
-	require.Equal(t, OK, found["agent"].Result, "%+v", found["agent"])
+	require.NotEqual(t, Failed, found["agent"].Result, "%+v", found["agent"]) // it has no engine, which may have shown by now
 	require.Contains(t, found["agent"].Message, "running; state ")
 
 	require.Eventually(t, func() bool {
