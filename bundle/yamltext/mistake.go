@@ -15,7 +15,7 @@ import (
 var plain = map[string]string{
 	"mapping values are not allowed in this context":         `there is a ": " too many: put the text in quotes, or correct the indentation`,
 	"did not find expected key":                              "the indentation differs from that of the lines above, or text follows a closing quote",
-	"could not find expected ':'":                            `a key has no ":" after it`,
+	"could not find expected ':'":                            `a key has no ":" after it, or more than 1024 characters`,
 	"did not find expected ',' or ']'":                       "a list that begins with [ is not closed, or lacks a comma",
 	"did not find expected ',' or '}'":                       "a mapping that begins with { is not closed, or lacks a comma",
 	"found unexpected end of stream":                         "a text that begins with a quote is not closed",

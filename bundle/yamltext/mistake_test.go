@@ -27,7 +27,7 @@ func TestMistake(t *testing.T) {
 		"a line that is too far in":   {"a: 1\n  b: 2\n", `there is a ": " too many: put the text in quotes, or correct the indentation`, 2},
 		"a line between two columns":  {"a:\n  b: 1\n c: 2\n", "the indentation differs from that of the lines above, or text follows a closing quote", 2},
 		"text after a quote":          {"a: 'it's'\n", "the indentation differs from that of the lines above, or text follows a closing quote", 1},
-		"a key alone":                 {"a: 1\nb\nc: 2\n", `a key has no ":" after it`, 2},
+		"a key alone":                 {"a: 1\nb\nc: 2\n", `a key has no ":" after it, or more than 1024 characters`, 2},
 		"an open list":                {"a: [1, 2\nb: 3\n", "a list that begins with [ is not closed, or lacks a comma", 1},
 		"an open mapping":             {"a: {x: 1\nb: 3\n", "a mapping that begins with { is not closed, or lacks a comma", 1},
 		"an open quote":               {"a: \"x\nb: 1\n", "a text that begins with a quote is not closed", 3},

@@ -47,7 +47,7 @@ var hostileFiles = map[string]struct {
 	"a byte order mark":                    {"\ufeff" + templateYAML("t", "x"), `Template "t" is used by no ClusterType`},
 	"line ends of Windows":                 {strings.ReplaceAll(templateYAML("t", "x"), "\n", "\r\n"), `Template "t" is used by no ClusterType`},
 	"a thousand documents":                 {strings.Repeat("---\na: 1\n", 1000), "no object"},
-	"a key of a megabyte":                  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" + strings.Repeat("k", 1<<20) + ": x", "could not find expected ':'"},
+	"a key of a megabyte":                  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n" + strings.Repeat("k", 1<<20) + ": x", "a key has no \":\" after it, or more than 1024 characters"},
 	"a field of a thousand letters":        {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: x}\nspec: {reconciler: rec, namespaceService: ns}\n" + strings.Repeat("k", 1000) + ": x", "W1007"},
 	"a name of a megabyte":                 {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: " + strings.Repeat("x", 1<<20) + "}", "ClusterType cannot be called"},
 }
