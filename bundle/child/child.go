@@ -66,7 +66,7 @@ func Verdict(state *os.ProcessState, stderr string) error {
 	case code == exitMemory:
 		return fmt.Errorf("%w: %s", ErrMemory, first)
 	case code == 2 && outOfMemory(stderr):
-		return fmt.Errorf("%w: %d MiB in use, and more were asked for", ErrMemory, peak(state)>>20)
+		return fmt.Errorf("%w: more was asked for at once than there was left", ErrMemory) // how much, the runtime does not tell
 	case code < 0:
 		return fmt.Errorf("%w: %s", ErrKilled, state)
 	}

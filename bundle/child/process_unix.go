@@ -3,9 +3,7 @@
 package child
 
 import (
-	"os"
 	"os/exec"
-	"runtime"
 	"syscall"
 	"time"
 )
@@ -24,16 +22,4 @@ func ProcessorTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// peak returns the largest number of bytes that a process had in memory.
-func peak(state *os.ProcessState) int64 {
-	u, ok := state.SysUsage().(*syscall.Rusage)
-	switch {
-	case !ok:
-		return 0
-	case runtime.GOOS == "darwin":
-		return int64(u.Maxrss)
-	}
-	return int64(u.Maxrss) << 10
 }
