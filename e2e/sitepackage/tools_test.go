@@ -45,7 +45,8 @@ const programTime = 5 * time.Minute
 type trip struct {
 	t   *testing.T
 	dir string
-	// images is the registry of the image, as HOST:PORT, and index the image there.
+	// home is the registry of the image, images its HOST:PORT, and index the image there.
+	home   *httptest.Server
 	images string
 	index  v1.ImageIndex
 	// bundle is the ref name of the newest release, and image that of the image.
@@ -106,15 +107,21 @@ func (s *trip) path(elements ...string) string {
 
 // serveRegistry serves the registry of go-containerregistry.
 func serveRegistry(t *testing.T) string {
+	server := startRegistry(t)
+	return server.Listener.Addr().String()
+}
+
+func startRegistry(t *testing.T) *httptest.Server {
 	server := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
-	return server.Listener.Addr().String()
+	return server
 }
 
 // newTrip publishes a release that runs an image of two platforms, and exports it for these.
 func newTrip(t *testing.T, platforms ...string) *trip {
 	t.Helper()
-	s := &trip{t: t, dir: t.TempDir(), images: serveRegistry(t), index: twoPlatforms(t)}
+	s := &trip{t: t, dir: t.TempDir(), home: startRegistry(t), index: twoPlatforms(t)}
+	s.images = s.home.Listener.Addr().String()
 	digest, err := s.index.Digest()
 	require.NoError(t, err)
 	ref, err := name.ParseReference(s.images + "/shop/app:1.0")

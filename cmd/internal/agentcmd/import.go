@@ -118,7 +118,7 @@ func (f *importFlags) importOnce(cmd *cobra.Command, c *config.Config, args []st
 
 // imported is what came of a medium.
 type imported struct {
-	name string // of the package, or of the folder of several; empty if there was none
+	name  string // of the package, or of the folder of several; empty if there was none
 	sites []string
 	// status is nil if the import did not come to an end.
 	status  *agent.Status
@@ -238,7 +238,7 @@ func takeAcks(cmd *cobra.Command, c *config.Config, paths []string) (*outbox.Ack
 	}
 	done, err := acknowledge(cmd, c, envelopes)
 	if errors.Is(err, outbox.ErrForeignAck) {
-		cmd.PrintErrf("note: %s: %v\n", strings.Join(paths, ", "), err)
+		cmd.PrintErrf("note: %s: no acknowledgement for this cluster\n", strings.Join(paths, ", "))
 		return nil, nil
 	}
 	if err != nil {
