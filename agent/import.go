@@ -24,6 +24,9 @@ import (
 type ImportRequest struct {
 	// Paths are those of one package: its file, or its parts in any order; or a folder with packages; or "-" alone for Stdin.
 	Paths []string `json:"paths"`
+	// Each has the paths of several packages, of each as Paths has them of one, which are taken together in place of Paths. So an
+	// agent with mounts of its own does not take another folder of that name.
+	Each [][]string `json:"each,omitempty"`
 	// Stdin is the package itself, read once from front to back; nil is the process's standard input.
 	Stdin io.Reader `json:"-"`
 	// Opened are the packages themselves if this process has opened them before; nil opens Paths. The caller closes them.
@@ -78,7 +81,7 @@ func (a *Agent) importProgress() ImportProgress {
 // and the next import goes on; a pass that has begun goes on by itself.
 func (a *Agent) importFor(ctx, asked context.Context, request ImportRequest) (ImportResult, error) {
 	if request.Stdin == nil {
-		if err := canOpen(request.Paths); err != nil {
+		if err := canOpen(slices.Concat(append(request.Each, request.Paths)...)); err != nil {
 			return ImportResult{}, err
 		}
 	}
@@ -159,18 +162,26 @@ func (a *Agent) takeSite(ctx context.Context, request ImportRequest) (siteTaken,
 	if in == nil {
 		in = os.Stdin
 	}
-	packages, skipped, err := sitemedium.OpenEach(sitemedium.OS{}, in, request.Paths...)
-	for _, s := range skipped {
-		a.opts.Log.Warn("a file on the medium is not used", "file", s.Name, "kind", s.Kind, "err", s.Err)
-	}
-	if err != nil {
-		return siteTaken{}, err
-	}
+	var packages []sitemedium.Package
 	defer func() {
 		for _, p := range packages {
 			_ = p.Close() // it was only read
 		}
 	}()
+	sources := request.Each
+	if len(sources) == 0 {
+		sources = [][]string{request.Paths}
+	}
+	for _, paths := range sources {
+		opened, skipped, err := sitemedium.OpenEach(sitemedium.OS{}, in, paths...)
+		for _, s := range skipped {
+			a.opts.Log.Warn("a file on the medium is not used", "file", s.Name, "kind", s.Kind, "err", s.Err)
+		}
+		if err != nil {
+			return siteTaken{}, err
+		}
+		packages = append(packages, opened...)
+	}
 	return a.takePackages(ctx, packages, request)
 }
 

@@ -78,4 +78,9 @@ func TestARunningAgentTakesAPackageThroughItsSocket(t *testing.T) {
 	r, err = c.Import(t.Context(), ImportRequest{Paths: []string{path}})
 	require.NoError(t, err)
 	require.Equal(t, Idle, r.Verdict, "once more")
+	r, err = c.Import(t.Context(), ImportRequest{Each: [][]string{{path}, {path}}})
+	require.NoError(t, err)
+	require.Equal(t, Idle, r.Verdict, "by the files of several packages")
+	_, err = c.Import(t.Context(), ImportRequest{Each: [][]string{{path}, {filepath.Join(t.TempDir(), "nowhere.tar")}}})
+	require.ErrorIs(t, err, ErrUnreadable)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -167,16 +170,14 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 	}
 	defer follow(ctx, client, progress)()
 	request := agent.ImportRequest{Paths: n.paths, Stdin: n.stdin, AllowExpired: string(f.allowExpired), Wait: f.wait}
-	if len(n.packages) == 1 && len(n.packages[0].Files()) > 0 { // in an agent with mounts of its own, a folder may be another one
-		request.Paths = n.packages[0].Files()
+	if files := n.files(); len(files) > 0 { // in an agent with mounts of its own, a folder may be another one
+		request.Paths, request.Each = nil, files
 	}
 	r, err = client.Import(ctx, request)
-	if errors.Is(err, agent.ErrUnreadable) && len(n.packages) == 1 {
-		content := contentOf(n.packages[0])
-		defer content.Close()
+	if errors.Is(err, agent.ErrUnreadable) && len(n.packages) > 0 {
 		cmd.PrintErrf("%v: it is sent to the agent\n", err)
-		request.Paths, request.Stdin = nil, content
-		r, err = client.Import(ctx, request)
+		request.Paths, request.Each = nil, nil
+		r, err = send(ctx, client, request, n.packages)
 	}
 	switch {
 	case errors.Is(err, control.ErrNotRunning) && f.watch != "":
@@ -193,6 +194,28 @@ func (f *importFlags) take(cmd *cobra.Command, c *config.Config, n named) (r age
 		err = cli.Fail(cli.Failed, err, "give it the rights, copy the package to a folder that it may read, or send it: import - <site.tar")
 	}
 	return r, err
+}
+
+// send sends packages to the agent one after the other, by their names, and returns what came of all of them.
+func send(ctx context.Context, client agent.Client, request agent.ImportRequest, packages []medium.Package) (all agent.ImportResult, err error) {
+	var streams []intake.Stream
+	for _, p := range packages {
+		content := contentOf(p)
+		request.Stdin = content
+		all, err = client.Import(ctx, request)
+		err = errors.Join(err, content.Close())
+		for _, s := range all.Streams {
+			if len(packages) > 1 {
+				s.Package = filepath.Base(p.Name())
+			}
+			streams = append(streams, s)
+		}
+		if err != nil || all.Verdict == agent.Interrupted {
+			break
+		}
+	}
+	all.Streams = streams
+	return all, err
 }
 
 // followEvery is the time between two questions how far a running agent is.

@@ -56,6 +56,25 @@ func (n named) close() {
 	}
 }
 
+// files are the absolute paths of each package; nil if one of them is not in files.
+func (n named) files() (all [][]string) {
+	for _, p := range n.packages {
+		var files []string
+		for _, file := range p.Files() {
+			file, err := filepath.Abs(file)
+			if err != nil {
+				return nil
+			}
+			files = append(files, file)
+		}
+		if len(files) == 0 {
+			return nil
+		}
+		all = append(all, files)
+	}
+	return all
+}
+
 // open looks at what args name: what is no package is found out here, rather than in the running agent. The caller closes it
 // unless there is an error.
 func (f *importFlags) open(cmd *cobra.Command, args []string) (n named, err error) {
