@@ -224,7 +224,7 @@ func (g *gap) agent(clusterType string, args ...string) ran {
 // export writes what the site is to have to a medium.
 func (g *gap) export(to string, more ...string) ran {
 	g.t.Helper()
-	r := g.wherry(append([]string{"airgap", "export", "--from", "oci://" + g.prefix, "--environment", "dev", "-o", to}, more...)...)
+	r := g.wherry(append([]string{"airgap", "export", "--from", "oci://" + g.prefix, "--environment", "dev", "-o", to, "--allow-private", "127.0.0.1"}, more...)...)
 	require.Zero(g.t, r.code, r.stderr)
 	return r
 }
