@@ -107,7 +107,7 @@ func (f *fleet) requireRuns(name, version string) {
 
 func (f *fleet) export(file string, more ...string) {
 	f.t.Helper()
-	f.good(append([]string{"airgap", "export", "--environment", "dev", "--from", "oci-layout:out", "-o", file, "--verify"}, more...)...)
+	f.good(append([]string{"airgap", "export", "--environment", "dev", "--from", "oci-layout:out", "-o", file, "--verify", "--allow-private", "127.0.0.1"}, more...)...)
 }
 
 // read returns a file on the stick.
