@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -37,6 +39,11 @@ var carrying = strings.Replace(platform, "metadata: {name: edge}", `metadata: {n
 // release publishes a new version of the image, and of the release that runs it.
 func (f *fleet) release(version string) {
 	f.t.Helper()
+	f.releaseBy(version, f.wherry)
+}
+
+func (f *fleet) releaseBy(version string, wherry func(args ...string) ran) {
+	f.t.Helper()
 	f.index = f.grown()
 	ref, err := name.ParseReference(f.images + "/shop/app:" + version)
 	require.NoError(f.t, err)
@@ -44,7 +51,8 @@ func (f *fleet) release(version string) {
 	digest, err := f.index.Digest()
 	require.NoError(f.t, err)
 	require.NoError(f.t, os.WriteFile(f.path("platform", "all.yaml"), fmt.Appendf(nil, carrying, ref.Name()+"@"+digest.String()), 0o644))
-	f.good("publish", "platform", "--environment", "dev", "--to", "oci-layout:out", "--key", "cosign.key")
+	r := wherry("publish", "platform", "--environment", "dev", "--to", "oci-layout:out", "--key", "cosign.key")
+	require.Zero(f.t, r.code, r.stderr)
 }
 
 // grown is the image with one more layer.
@@ -162,7 +170,7 @@ func newFleet(t *testing.T) *fleet {
 
 // Two ships share a stick, on which releases gather beside files of others. It carries images of a registry with a port to them, and
 // their reports home. An old stick, one for other machines and a damaged one do no harm. A boat follows a ship while its first
-// registry is dead.
+// registry is dead. An agent that hangs holds nobody up, and a wrong clock cuts nobody off.
 func TestTwoShipsShareAStick(t *testing.T) {
 	f := newFleet(t)
 	f.release("1.1")
@@ -212,9 +220,12 @@ func TestTwoShipsShareAStick(t *testing.T) {
 
 	f.otherMachines()
 	f.damaged()
+	later := f.later()
 	f.home.Close()
-	f.boat()
+	nordlys := f.boat()
 	f.emptyStick()
+	f.hangs(nordlys)
+	f.wrongClock(later)
 }
 
 // otherMachines tries a package for machines that the ships do not have.
@@ -255,15 +266,11 @@ func (f *fleet) damaged() {
 }
 
 // boat follows the ship Nordlys while its first registry is dead, and other programs pull from the ship.
-func (f *fleet) boat() {
+func (f *fleet) boat() (nordlys *exec.Cmd) {
 	f.t.Helper()
 	address, err := harness.FreeAddress()
 	require.NoError(f.t, err)
-	f.start(append([]string{"agent", "run", "--interval", "24h", "--serve", address, "--serve-plain-http"}, f.flags("Nordlys")...)...)
-	require.Eventually(f.t, func() bool {
-		c, err := net.Dial("tcp", address)
-		return err == nil && c.Close() == nil
-	}, programTime, 50*time.Millisecond)
+	nordlys = f.serve(address, "--serve-plain-http")
 	dead, err := harness.FreeAddress()
 	require.NoError(f.t, err)
 	r := f.ship("Boat", "once", "--registry", "oci://"+dead+"/default", "--registry", "oci://"+address+"/default", "--wait", programTime.String())
@@ -277,6 +284,87 @@ func (f *fleet) boat() {
 	require.NoError(f.t, err)
 	f.requireSame(pulled)
 	f.tool("skopeo", "--insecure-policy", "--override-os", "linux", "--override-arch", "arm64", "copy", "--src-tls-verify=false", "docker://"+image, "dir:pulled")
+	return nordlys
+}
+
+// serve starts the agent of the ship Nordlys, and returns once its endpoint answers.
+func (f *fleet) serve(address string, more ...string) *exec.Cmd {
+	f.t.Helper()
+	cmd := f.start(slices.Concat([]string{"agent", "run", "--interval", "24h", "--serve", address}, more, f.flags("Nordlys"))...)
+	require.Eventually(f.t, func() bool {
+		c, err := net.Dial("tcp", address)
+		return err == nil && c.Close() == nil
+	}, programTime, 50*time.Millisecond)
+	return cmd
+}
+
+// end ends an agent in order.
+func (f *fleet) end(cmd *exec.Cmd) {
+	f.t.Helper()
+	require.NoError(f.t, cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(f.t, cmd.Wait())
+}
+
+// hangs stops the process of the ship's agent for a while: no command waits for it, and what was given up is not done later. Then
+// it ends.
+func (f *fleet) hangs(nordlys *exec.Cmd) {
+	f.t.Helper()
+	require.NoError(f.t, nordlys.Process.Signal(syscall.SIGSTOP))
+	for _, args := range [][]string{{"pause", "--reason", "nobody waits for it"}, {"import", "stick"}} {
+		r := f.ship("Nordlys", args...)
+		require.Equal(f.t, 3, r.code, r.stderr)
+		require.Contains(f.t, r.stderr, "the agent is running, but does not answer")
+	}
+	require.NoError(f.t, nordlys.Process.Signal(syscall.SIGCONT))
+	r := f.ship("Nordlys", "import", "stick")
+	require.Zero(f.t, r.code, r.stderr)
+	require.Regexp(f.t, `(?m)^state +compliant$`, r.stdout, "it is not paused")
+	f.end(nordlys)
+}
+
+// later exports a release that was issued years from now, as one finds it whose clock is wrong.
+func (f *fleet) later() string {
+	f.t.Helper()
+	years := time.Now().AddDate(3, 0, 0).UTC().Format(time.RFC3339)
+	build := exec.CommandContext(f.t.Context(), "go", "build", "-trimpath", "-ldflags", "-X github.com/wherry-dev/wherry/cmd/internal/cli.fixedTime="+years, "-o", f.path("wherry-later"), "../../cmd/wherry")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(f.t, err, string(out))
+	running := f.index
+	defer func() { f.index = running }()
+	f.releaseBy("1.4", func(args ...string) ran { return f.try(f.path("wherry-later"), args...) })
+	r := f.try(f.path("wherry-later"), "airgap", "export", "--environment", "dev", "--from", "oci-layout:out", "-o", "later.tar", "--allow-private", "127.0.0.1", "--image-platform", "linux/arm64")
+	require.Zero(f.t, r.code, r.stderr)
+	return "later.tar"
+}
+
+// wrongClock brings that release to the ship, whose endpoint a boat trusts by its first certificate all the time.
+func (f *fleet) wrongClock(later string) {
+	f.t.Helper()
+	address, err := harness.FreeAddress()
+	require.NoError(f.t, err)
+	machine, err := os.Hostname() // loopback addresses are asked without TLS
+	require.NoError(f.t, err)
+	f.t.Setenv("NO_PROXY", machine) // what else is outside is behind a dead proxy
+	host := machine + address[strings.LastIndexByte(address, ':'):]
+	boat := func(version string) {
+		r := f.ship("Boat", "once", "--registry", "oci://"+host+"/default", "--tls-host-ca", host+"=first.pem", "--wait", programTime.String())
+		require.Zero(f.t, r.code, r.stderr)
+		f.requireRuns("Boat", version)
+	}
+	https := []string{"--serve-url", "https://" + host}
+	nordlys := f.serve(address, https...)
+	require.NoError(f.t, os.WriteFile(f.path("first.pem"), []byte(f.ship("Nordlys", "serve", "ca").stdout), 0o644))
+	boat("1.3")
+	r := f.ship("Nordlys", "import", later)
+	require.Zero(f.t, r.code, r.stderr)
+	require.Regexp(f.t, `(?m)^clock +behind by at least `, r.stdout)
+	f.requireRuns("Nordlys", "1.4")
+	f.end(nordlys)
+	nordlys = f.serve(address, https...) // with certificates by the later time
+	boat("1.4")
+	boat("1.4") // which judges certificates by that time, too
+	f.end(nordlys)
 }
 
 // emptyStick mounts a stick without a package where the ship Nordlys watches, which takes its reports home.
