@@ -179,7 +179,7 @@ func (x *exporting) writeAndVerify(cmd *cobra.Command, plan *export.Plan, split 
 	}
 	summary(cmd, plan, x.path, files)
 	if x.verify {
-		v, err := readWhole(cmd, []string{x.path})
+		v, err := readWhole(cmd, x.path)
 		if err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,7 @@ func newVerify() *cobra.Command {
 		Use:   "verify MEDIUM…",
 		Short: "Read a site package as a whole, and compare each byte of it",
 		Long: `Read a site package as a whole, and compare every stream, blob and part with its digest, as the site will. MEDIUM is
-the package's file, its parts in any order, a folder that holds it, or an unpacked one. What the package says to leave out
+the package's file, its parts in any order, a folder with packages, or an unpacked one. What the package says to leave out
 is not missed. Who has signed the releases is not asked: "wherry verify" does that, and so does each agent.
 
 Exit codes: 0 whole, 1 damaged or incomplete, 2 wrong usage, 3 it cannot be read, 130 interrupted.`,
@@ -36,7 +37,7 @@ Exit codes: 0 whole, 1 damaged or incomplete, 2 wrong usage, 3 it cannot be read
 	return cmd
 }
 
-// verified is what -o json prints.
+// verified is what -o json prints of each package.
 type verified struct {
 	Package string `json:"package"`
 	Whole   bool   `json:"whole"`
@@ -46,28 +47,67 @@ type verified struct {
 }
 
 func verify(cmd *cobra.Command, paths []string, format string) error {
-	result, err := readWhole(cmd, paths)
-	if result.Package == "" {
-		return err
+	packages, skipped, err := medium.OpenEach(medium.OS{}, os.Stdin, paths...)
+	if err != nil {
+		return mediumFailure(err, paths)
 	}
-	if failed := cli.Print(cmd.OutOrStdout(), format, result, func(w io.Writer) { verifiedTable(w, result) }); failed != nil {
+	all := []verified{}
+	var errs []error
+	for _, p := range packages {
+		result, err := readPackage(cmd, p, paths)
+		errs = append(errs, err, p.Close())
+		if cmd.Context().Err() != nil {
+			return cmd.Context().Err()
+		}
+		if result.Package != "" {
+			all = append(all, result)
+		}
+	}
+	for _, item := range skipped {
+		if item.Err != nil && (errors.Is(item.Err, archive.ErrDamaged) || !errors.Is(item.Err, airgap.ErrFormat)) {
+			errs = append(errs, cli.Fail(cli.No, fmt.Errorf("%s: %w", item.Name, item.Err), "copy it again, or delete it"))
+			continue
+		}
+		cmd.PrintErrf("note: %s is no package\n", item.Name)
+	}
+	if failed := cli.Print(cmd.OutOrStdout(), format, all, func(w io.Writer) {
+		for _, v := range all {
+			verifiedTable(w, v)
+		}
+	}); failed != nil {
 		return failed
 	}
-	return err
+	return firstOf(errs)
 }
 
-// readWhole reads a package as a whole. The result names the package unless it could not be opened. The error is that of one that is not
-// as it was written, too.
-func readWhole(cmd *cobra.Command, paths []string) (result verified, err error) {
-	src, err := medium.Open(medium.OS{}, os.Stdin, paths...)
+// firstOf returns all errors as one, with the exit code and the hint of the first; nil if there are none.
+func firstOf(errs []error) error {
+	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+	if len(errs) < 2 {
+		return errors.Join(errs...)
+	}
+	e := &cli.Error{Code: cli.Failed}
+	_ = errors.As(errs[0], &e)
+	return cli.Fail(e.Code, errors.Join(errs...), e.Hint)
+}
+
+// readWhole reads a package as a whole. The error is that of one that is not as it was written, too.
+func readWhole(cmd *cobra.Command, path string) (result verified, err error) {
+	src, err := medium.Open(medium.OS{}, os.Stdin, path)
 	if err != nil {
-		return result, mediumFailure(err, paths)
+		return result, mediumFailure(err, []string{path})
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	r, err := src.Reader()
 	if err != nil {
-		return result, mediumFailure(err, paths)
+		return result, mediumFailure(err, []string{path})
 	}
+	return readPackage(cmd, medium.Package{Source: src, Head: r}, []string{path})
+}
+
+// readPackage reads an opened package to its end.
+func readPackage(cmd *cobra.Command, src medium.Package, paths []string) (result verified, err error) {
+	r := src.Head
 	progress := cli.NewProgress("reading " + src.Name())
 	checked, err := airgap.Check(cmd.Context(), r, func(done int64) {
 		total := int64(0)
@@ -123,8 +163,6 @@ func verifiedTable(w io.Writer, v verified) {
 // mediumFailure gives an error of opening a package its exit code and a hint.
 func mediumFailure(err error, paths []string) error {
 	switch {
-	case errors.As(err, new(*archive.SeveralError)):
-		return cli.Fail(cli.Usage, err, "")
 	case errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+paths[0]+")")
 	case errors.Is(err, airgap.ErrFormat):
