@@ -126,7 +126,7 @@ func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, c, schema()); err != nil {
+	if err := migrate(ctx, c, schema); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

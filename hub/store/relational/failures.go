@@ -84,5 +84,5 @@ func failuresBetween(before sql.NullInt64, now int64) int64 {
 	if now < had {
 		return max(now, 1)
 	}
-	return max(now-had, 1) // agents of before did not count
+	return max(now-had, 1) // it is failed, whatever the agent counts
 }

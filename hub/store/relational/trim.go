@@ -262,9 +262,6 @@ func compareCluster(ctx context.Context, db querier, id int64) (found []differen
 		if !known {
 			past = timeline.Gone
 		}
-		if past.Since == 0 { // of a version before
-			past.Since, past.SiteValues = present.Since, present.SiteValues
-		}
 		if past.About == "" {
 			past.About = present.About
 		}

@@ -78,7 +78,7 @@ func (d *DB) connect(ctx context.Context) (*sql.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := migrate(ctx, c, schema()); err != nil {
+	if err := migrate(ctx, c, schema); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	d.conn = c
@@ -147,32 +147,12 @@ func damage(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// The steps of the schema. Step n leads to version n.
-var (
-	//go:embed schema.sql
-	schema1 string
-	//go:embed schema2.sql
-	schema2 string
-	//go:embed schema3.sql
-	schema3 string
-	//go:embed schema4.sql
-	schema4 string
-	//go:embed schema5.sql
-	schema5 string
-	//go:embed schema6.sql
-	schema6 string
-	//go:embed schema7.sql
-	schema7 string
-	//go:embed schema8.sql
-	schema8 string
-	//go:embed schema9.sql
-	schema9 string
-)
+// schema has the steps of the schema; step n leads to version n. From the first release on a change is a step of its own, and what
+// came before stays.
+var schema = []string{tables}
 
-// schema returns the steps of the schema.
-func schema() []string {
-	return []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8, schema9}
-}
+//go:embed schema.sql
+var tables string
 
 // Settings of the connection that writes. Pages that change often are copied to the database once for each 32 MiB of the
 // journal, and not for each 4; and 32 MiB of pages stay in memory.
