@@ -86,7 +86,7 @@ scripts: ## the scripts of cmd/wherry with a process for each command; make test
 DIGESTS = dist/digests
 digests: ## digests of what a program makes of all examples, cases and scripts; PROGRAM=… is another one, such as dist/digests/wherry of another work tree
 	@rm -rf $(DIGESTS).txt; mkdir -p $(DIGESTS)
-	@$(GO) build -ldflags '$(LDFLAGS) -X github.com/wherry-dev/wherry/cmd/internal/cli.fixedTime=2026-01-01T00:00:00Z' -o $(DIGESTS)/ ./cmd/wherry
+	@$(GO) build -ldflags '$(LDFLAGS) -X github.com/wherry-dev/wherry/cmd/internal/cli.fixedTime=2026-01-01T00:00:00Z' -o $(DIGESTS)/ ./cmd/...
 	@$(GO) test ./cmd/wherry -count=1 -run '^(TestDigests|TestScripts)$$' -args -program $(abspath $(or $(PROGRAM),$(DIGESTS)/wherry)) -digests $(CURDIR)/$(DIGESTS).txt >&2
 	@cat $(DIGESTS).txt
 

@@ -213,7 +213,7 @@ func TestTheExamplesOfContinuousIntegration(t *testing.T) {
 // takesArguments parses the arguments of wherry as the program does, and returns the name of the command.
 func takesArguments(t *testing.T, args []string) string {
 	t.Helper()
-	cmd, rest, err := newRootCommand("").Find(args)
+	cmd, rest, err := newRootCommand().Find(args)
 	require.NoError(t, err, "%q", args)
 	require.True(t, cmd.Runnable(), "%q", args)
 	require.NoError(t, cmd.ParseFlags(rest), "%q", args)

@@ -114,5 +114,5 @@ func sayWhereToLook(w io.Writer, result *demo.Result, dir string, keep bool) {
 		fmt.Fprintf(w, "  %s  # what %s keeps in place\n", filepath.Join(dir, "sites", a.Name, "applied"), a.Name)
 	}
 	fmt.Fprintf(w, "  wherry get clusters --data %s\n", filepath.Join(dir, "hub"))
-	fmt.Fprintf(w, "  wherry agent status --state-dir %s\n", filepath.Join(dir, "sites", result.Agents[0].Name, "state"))
+	fmt.Fprintf(w, "  wherry-agent status --state-dir %s\n", filepath.Join(dir, "sites", result.Agents[0].Name, "state"))
 }

@@ -30,7 +30,7 @@ import (
 )
 
 var (
-	digestsOf  = flag.String("program", "", "take the digests of what this `PROGRAM` makes, which is linked with a fixed time: see make digests")
+	digestsOf  = flag.String("program", "", "take the digests of what this `PROGRAM`, and the wherry-agent beside it, make, which are linked with a fixed time: see make digests")
 	digestsOut = flag.String("digests", "", "write the digests to this `FILE` and compare nothing")
 )
 
@@ -246,16 +246,20 @@ func newDigester(t testing.TB) *digester {
 	return d
 }
 
-// run runs the program in dir and returns its exit code.
+// run runs wherry in dir and returns its exit code, and runProgram does so with either program.
 func (d *digester) run(dir string, env []string, args ...string) (stderr string, code int, err error) {
+	return d.runProgram(program, dir, env, args...)
+}
+
+func (d *digester) runProgram(name, dir string, env []string, args ...string) (stderr string, code int, err error) {
 	env = append(slices.Clone(env), "COSIGN_PASSWORD="+scriptPassword, clockVariable+"="+digestsTime)
 	if *digestsOf == "" && *inProcess {
-		_, stderr, code, err := d.ws.command(dir, append([]string{program}, args...), env)
+		_, stderr, code, err := d.ws.command(dir, append([]string{name}, args...), env)
 		return stderr, code, err
 	}
-	cmd := exec.Command(filepath.Join(programs, program), args...)
+	cmd := exec.Command(filepath.Join(programs, name), args...)
 	if *digestsOf != "" {
-		cmd.Path = *digestsOf
+		cmd.Path = filepath.Join(filepath.Dir(*digestsOf), name)
 	}
 	var said bytes.Buffer
 	cmd.Dir, cmd.Env, cmd.Stderr = dir, env, &said
@@ -315,7 +319,7 @@ func (d *digester) digests(dir string, env, source []string) ([]string, error) {
 	if err := line("package", code, func() (string, error) { return sumOfFile(site) }); err != nil {
 		return lines, err
 	}
-	if _, code, err = d.run(out, env, "agent", "once", "--registry", "oci-layout:"+layout, "--key", d.public, "--platform", first.Platform,
+	if _, code, err = d.runProgram(agentProgram, out, env, "once", "--registry", "oci-layout:"+layout, "--key", d.public, "--platform", first.Platform,
 		"--environment", string(first.Environment), "--cluster-type", string(first.ClusterType), "--cluster-name", "site",
 		"--adapter", "directory", "--directory-root", "applied", "--state-dir", "state", "--config", ""); err != nil {
 		return nil, err
@@ -323,7 +327,7 @@ func (d *digester) digests(dir string, env, source []string) ([]string, error) {
 	if lines = append(lines, fmt.Sprintf("agent %s exit %d", first.ClusterType, code)); code > 1 {
 		return lines, nil // it waits for something, and is at no particular point
 	}
-	if _, code, err = d.run(out, env, "agent", "reports", "export", "--state-dir", "state", "-o", "reports.tar", "--config", ""); err != nil {
+	if _, code, err = d.runProgram(agentProgram, out, env, "reports", "export", "--state-dir", "state", "-o", "reports.tar", "--config", ""); err != nil {
 		return nil, err
 	}
 	return lines, line("report", code, func() (string, error) { return sumOfReports(filepath.Join(out, "reports.tar")) })
@@ -475,7 +479,7 @@ func sourceArguments(args []string, workdir string) (source []string, ok bool) {
 	default:
 		return nil, false
 	}
-	cmd, rest, err := newRootCommand("").Find(args)
+	cmd, rest, err := newRootCommand().Find(args)
 	if err != nil || cmd.ParseFlags(rest) != nil {
 		return nil, false
 	}

@@ -8,10 +8,19 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// eachCommand visits all commands of wherry; the agent's own program has none that is not among them.
+// rootOf is the command of the program with this name: wherry, if it is neither.
+func rootOf(name string) *cobra.Command {
+	if name == agentProgram {
+		return agentcmd.Program("")
+	}
+	return newRootCommand()
+}
+
+// eachCommand visits all commands of both programs.
 func eachCommand(visit func(cmd *cobra.Command)) {
 	var down func(cmd *cobra.Command)
 	down = func(cmd *cobra.Command) {
@@ -20,7 +29,8 @@ func eachCommand(visit func(cmd *cobra.Command)) {
 		}
 		visit(cmd)
 	}
-	down(newRootCommand(""))
+	down(rootOf(program))
+	down(rootOf(agentProgram))
 }
 
 func TestHelpNamesTheValuesOfAllFlags(t *testing.T) {
@@ -37,7 +47,8 @@ func TestHelpNamesTheValuesOfAllFlags(t *testing.T) {
 
 func TestShellsCompleteTheFlagsOfAllCommandsInPlainWords(t *testing.T) {
 	eachCommand(func(cmd *cobra.Command) {
-		root, path := newRootCommand(""), strings.Fields(cmd.CommandPath())
+		path := strings.Fields(cmd.CommandPath())
+		root := rootOf(path[0])
 		var out strings.Builder
 		root.SetOut(&out)
 		root.SetErr(&out)

@@ -51,7 +51,7 @@ func TestNoFieldOfAPlatformCommandsATerminal(t *testing.T) {
 	}
 	wherry := func(args ...string) (string, int) {
 		var out bytes.Buffer
-		root := newRootCommand("")
+		root := newRootCommand()
 		root.SetOut(&out)
 		root.SetErr(&out)
 		root.SetArgs(args)

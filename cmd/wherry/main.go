@@ -1,5 +1,5 @@
 // Command wherry brings workloads to fleets of clusters: it schedules, renders, signs and publishes
-// them, and holds the agent and the hub.
+// them, and holds the hub.
 package main
 
 import (
@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/delta"
-	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/airgapcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/authorcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
@@ -30,14 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
-func main() { os.Exit(run(os.Args[1:], agentcmd.DefaultConfig)) }
-
-// run is main with a path for the agent's configuration.
-func run(args []string, agentConfig string) int {
-	root := newRootCommand(agentConfig)
-	root.SetArgs(args)
-	return cli.Main(root)
-}
+func main() { os.Exit(cli.Main(newRootCommand())) }
 
 // How long commands may go on after an interrupt, so that those that only read end within a second, and a publisher
 // within ten.
@@ -46,7 +38,7 @@ const (
 	stopPublishing = 9 * time.Second
 )
 
-func newRootCommand(agentConfig string) *cobra.Command {
+func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wherry",
 		Short: "Bring workloads to fleets of clusters that are often offline",
@@ -54,7 +46,6 @@ func newRootCommand(agentConfig string) *cobra.Command {
 	}
 	root.AddCommand(
 		// One line per command, sorted.
-		newAgentCommand(agentConfig),
 		airgapcmd.New(),
 		bundlecmd.Command(),
 		newCodeownersCommand(),

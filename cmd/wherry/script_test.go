@@ -16,6 +16,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/e2e/hubload"
@@ -29,11 +30,13 @@ func TestMain(m *testing.M) {
 		cli.SetTime(at)
 	}
 	command := func(args ...string) int {
-		if args[0] == agentProgram { // the same commands
-			args = append([]string{program, "agent"}, args[1:]...)
+		root := newRootCommand()
+		if args[0] == agentProgram {
+			root = agentcmd.Program(config)
 		}
+		root.SetArgs(args[1:])
 		flags.OpenKey = openScriptKey
-		return profiled(func() int { return run(args[1:], config) })
+		return profiled(func() int { return cli.Main(root) })
 	}
 	switch name := filepath.Base(os.Args[0]); {
 	case os.Getenv(workerVariable) == "misbehaving":

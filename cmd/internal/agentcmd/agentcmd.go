@@ -1,21 +1,29 @@
-// Package agentcmd holds the agent's commands, which the binary wherry-agent and the command wherry
-// agent share. Begin with Add.
+// Package agentcmd holds the command wherry-agent and its subcommands. Begin with Program.
 package agentcmd
 
 import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
 // DefaultConfig is the configuration file of agents that were installed as docs/install.md says.
 const DefaultConfig = "/etc/wherry/agent.yaml"
 
-// Add gives parent the agent's commands, and the flags that they share. They read their configuration from the file
-// defaultConfig if it exists and nothing names another.
-func Add(parent *cobra.Command, defaultConfig string) {
-	addFlags(parent, defaultConfig)
-	parent.AddCommand(
+// Program is the command wherry-agent with all of its commands. They read their configuration from the file defaultConfig if it
+// exists and nothing names another.
+func Program(defaultConfig string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "wherry-agent",
+		Short: "Keep one cluster at the newest release that is meant for it",
+		Long:  long,
+		Args:  cobra.NoArgs,
+	}
+	addFlags(root, defaultConfig)
+	root.AddCommand(
 		newDoctorCommand(),
 		newEnrollCommand(),
 		newExplainCommand(),
@@ -33,12 +41,13 @@ func Add(parent *cobra.Command, defaultConfig string) {
 		newTrustCommand(),
 		newValuesCommand(),
 	)
-	shortenHelp(parent)
-	explain(parent)
+	shortenHelp(root)
+	explain(root)
+	root.AddCommand(cli.NewVersionCommand(), deltacmd.New(nil))
+	return root
 }
 
-// Long is the help that parent commands begin with.
-const Long = `The agent keeps one cluster, or one host, at the newest release that is meant for it.
+const long = `The agent keeps one cluster, or one host, at the newest release that is meant for it.
 
 It is told what to do by flags, by WHERRY_* variables named as the flags (WHERRY_STATE_DIR for
 --state-dir) and by the YAML file that --config names. Flags override variables, which override the file.

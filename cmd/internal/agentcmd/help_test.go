@@ -22,8 +22,7 @@ func helpOf(t *testing.T, root *cobra.Command, args ...string) string {
 }
 
 func TestHelpListsTheSettingsThatMatter(t *testing.T) {
-	root := &cobra.Command{Use: "wherry-agent"}
-	Add(root, "")
+	root := Program("")
 	const more = "\nAll settings of the agent: wherry-agent run --help\n"
 
 	for _, command := range []string{"", "status", "doctor", "trust show", "reports dead list"} {
@@ -44,8 +43,7 @@ func TestHelpListsTheSettingsThatMatter(t *testing.T) {
 }
 
 func TestHelpNamesSettingsThatThereAre(t *testing.T) {
-	root := &cobra.Command{}
-	Add(root, "")
+	root := Program("")
 	for _, command := range append(root.Commands(), root) {
 		for _, name := range settingsOf(command.Name()) {
 			require.NotNil(t, root.PersistentFlags().Lookup(name), name)

@@ -34,10 +34,10 @@ $5
 cluster: {name: $1, uid: uid-$1}
 END
     pass $1
-    wherry agent status --state-dir state/$1 -o json >$1.json
+    wherry-agent status --state-dir state/$1 -o json >$1.json
     wherry hub clusters add --from $1.json --label region=$3 --expected-interval $4
 }
-pass() { wherry agent once --wait 0 --config $1.yaml || true; }
+pass() { wherry-agent once --wait 0 --config $1.yaml || true; }
 
 hub="hub: $(cat first-url)"
 agent bench dev east 1h "$hub"
@@ -45,7 +45,7 @@ agent plant-1 prod east 1h "$hub"
 agent plant-2 prod east 1h "$hub"
 agent plant-3 prod west 1h "$hub"
 agent island prod west 1ms ""
-wherry agent reports export --state-dir state/island -o island.tar
+wherry-agent reports export --state-dir state/island -o island.tar
 wherry hub import island.tar
 wherry get reports island -o name >report
 for a in bench plant-1 plant-2 plant-3; do pass $a; done
