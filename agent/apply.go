@@ -16,9 +16,6 @@ import (
 // apply gives engines the assignments that they do not have yet, by wave and dependency, each one independently, and
 // removes those that a newer verified release no longer lists.
 func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did applied, err error) {
-	if err = p.engines.Claim(ctx, p.records); err != nil {
-		return did, err
-	}
 	if did.switched, err = p.choose(ctx, got, g); err != nil {
 		return did, err
 	}

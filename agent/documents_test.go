@@ -44,7 +44,7 @@ func TestADocumentIsReadAsItWasUnpackedOrUnpackedAgain(t *testing.T) {
 	require.Empty(t, s.once().Error)
 	require.Contains(t, rows(), "one")
 
-	s.agent(func(a *Agent) { // as an older agent has left it
+	s.agent(func(a *Agent) { // as a damaged state has it
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
 			return state.Drop(tx, content.BucketTrees, filepath.Base(filepath.Dir(filepath.Dir(found[0])))+"/documents")
 		}))

@@ -132,7 +132,6 @@ func (s *State) Floor() (floor time.Time, err error) {
 func (k known) items() []bundle.Item {
 	items := make([]bundle.Item, 0, len(k.records))
 	for _, r := range k.records {
-		r.Item.Application = r.Spec.Application // so that records of older versions have it too
 		items = append(items, r.Item)
 	}
 	return items

@@ -83,10 +83,7 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 	if now == nil {
 		now = time.Now
 	}
-	if err = s.init(now()); err == nil {
-		err = s.db.UpdateIf(outbox.Recount)
-	}
-	if err != nil {
+	if err := s.init(now()); err != nil {
 		return nil, errors.Join(fmt.Errorf("state %s: %w", db.Path(), err), s.Close())
 	}
 	return s, nil
@@ -141,7 +138,7 @@ func (s *State) Close() error { return s.db.Close() }
 // Dir is the state folder.
 func (s *State) Dir() string { return s.db.Dir() }
 
-// init makes what a new file lacks, and one that an older agent has made.
+// init makes what a new file lacks.
 func (s *State) init(now time.Time) error {
 	return s.db.Init(s.load, func(tx *bbolt.Tx) error {
 		if err := identity.Create(tx, now); err != nil {

@@ -32,7 +32,7 @@ import (
 // How the fixtures below testdata/state are made: by the binary of an agent of that time, against a registry of
 // this test. See testdata/state/README.md.
 var (
-	fixtureName  = flag.String("state-fixture", "", "make the fixture of this `NAME`, such as 6, before the fixtures are tested")
+	fixtureName  = flag.String("state-fixture", "", "make the fixture of this `NAME`, such as 2, before the fixtures are tested")
 	fixtureAgent = flag.String("state-agent", "", "the wherry-agent, a `PROGRAM`, that leaves it")
 )
 
@@ -42,8 +42,6 @@ const stateFixtures = "testdata/state"
 type stateFixture struct {
 	// At is when the agent was at rest.
 	At time.Time `json:"at"`
-	// Trust is true where it had trust documents, of which version 2 was in force.
-	Trust bool `json:"trust,omitempty"`
 
 	name string
 }
@@ -126,10 +124,9 @@ func makeStateFixture(t *testing.T, name, program string) {
 	first := agenttest.NewTrust(s.stream.Platform, s.now, fixtureKey(t, 2), s.key)
 	envelope, err := first.Envelope()
 	require.NoError(t, err)
-	if f.Trust = command("trust", "install", s.file(envelope)).Run() == nil; f.Trust {
-		s.offerTrust(first, first.Next(s.now))
-		s.epoch = 1
-	}
+	exits(0, "trust", "install", s.file(envelope))
+	s.offerTrust(first, first.Next(s.now))
+	s.epoch = 1
 	s.publish(s.fixtureDraft(1))
 	exits(0, "once", "--wait", "0s")
 	s.publish(s.fixtureDraft(2))
@@ -247,9 +244,7 @@ func (f stateFixture) site(t *testing.T, name string) *site {
 	dir := t.TempDir()
 	s.dir, s.host, s.key, s.now = filepath.Join(dir, "state"), filepath.Join(dir, "host"), fixtureKey(t, 1), f.At.Add(time.Hour)
 	s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
-	if f.Trust {
-		s.epoch = 1
-	}
+	s.epoch = 1
 	file, err := os.Open(filepath.Join(stateFixtures, f.name, name+".tar.gz"))
 	require.NoError(t, err)
 	defer file.Close()

@@ -49,10 +49,6 @@ func (c *counted) Remove(ctx context.Context, a reconcilers.Assignment) reconcil
 	return c.Reconciler.Remove(ctx, a)
 }
 
-func (c *counted) Claim(ctx context.Context, assignments []string) []string {
-	return c.Reconciler.(reconcilers.Claimer).Claim(ctx, assignments)
-}
-
 // begin forgets the recorded calls.
 func (c *counted) begin() { c.applied, c.removed = nil, nil }
 
@@ -64,7 +60,7 @@ func (s *site) counted() *counted {
 
 // What an agent of each format of the state file has left is gone on with: nothing is lost, forgotten or done
 // again for no reason.
-func TestTheStateOfEveryFormatThatEverLandedIsGoneOnWith(t *testing.T) {
+func TestTheStateOfEveryFormatIsGoneOnWith(t *testing.T) {
 	if *fixtureName != "" {
 		makeStateFixture(t, *fixtureName, *fixtureAgent)
 	}
@@ -146,10 +142,7 @@ func (f stateFixture) requireRest(t *testing.T, st Status) {
 		require.WithinDuration(t, f.At, item.Since, time.Minute)
 	}
 	require.GreaterOrEqual(t, st.Queue.Length, 3)
-	require.Equal(t, f.Trust, st.Trust != nil)
-	if f.Trust {
-		require.EqualValues(t, 2, st.Trust.Version)
-	}
+	require.EqualValues(t, 2, st.Trust.Version)
 	require.WithinDuration(t, f.At, *st.LastContact, time.Minute)
 }
 

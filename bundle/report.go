@@ -89,19 +89,18 @@ type ReportAgent struct {
 	// acknowledgement need not name any before it.
 	Oldest string `json:"oldest,omitempty"`
 	// Instance is made anew by each process of an agent and never stored. No agent returns to an earlier instance,
-	// so instances that alternate belong to two agents. It is empty in reports of older agents.
+	// so instances that alternate belong to two agents.
 	Instance string `json:"instance,omitempty"`
 }
 
 // ReportRelease names a release.
 type ReportRelease struct {
-	Digest     digest.Digest `json:"digest"` // of the manifest
-	Epoch      int64         `json:"epoch"`
-	Sequence   int64         `json:"sequence"`
-	Number     int64         `json:"number,omitempty"` // see Release.Number
-	BaseCommit string        `json:"baseCommit,omitempty"`
-	// EnvironmentCommit is absent in reports of older agents.
-	EnvironmentCommit string `json:"environmentCommit,omitempty"`
+	Digest            digest.Digest `json:"digest"` // of the manifest
+	Epoch             int64         `json:"epoch"`
+	Sequence          int64         `json:"sequence"`
+	Number            int64         `json:"number,omitempty"` // see Release.Number
+	BaseCommit        string        `json:"baseCommit,omitempty"`
+	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
 	// IssuedAt is the release's time of issue; zero if unknown.
 	IssuedAt time.Time `json:"issuedAt,omitzero"`
 	Expired  bool      `json:"expired,omitempty"`
@@ -111,9 +110,8 @@ type ReportRelease struct {
 
 // Item is the state of one assignment.
 type Item struct {
-	Assignment string `json:"assignment"`
-	Workspace  string `json:"workspace,omitempty"`
-	// Application is absent in reports of older agents.
+	Assignment  string `json:"assignment"`
+	Workspace   string `json:"workspace,omitempty"`
 	Application string `json:"application,omitempty"`
 	Workload    string `json:"workload"`
 	Target      string `json:"target"`

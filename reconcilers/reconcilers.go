@@ -21,7 +21,7 @@ import (
 // error is part of the result: the state tells whether another call can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
-// A Reconciler may also be a Releaser, a Claimer, a Foreteller, a Settler, a Runner and a Fetcher. If it is an io.Closer, it runs
+// A Reconciler may also be a Releaser, a Foreteller, a Settler, a Runner and a Fetcher. If it is an io.Closer, it runs
 // work between calls: Close, after the last call, ends that work, so that the Reconciler of a later process can
 // continue it.
 type Reconciler interface {
@@ -41,14 +41,6 @@ type Releaser interface {
 	// It deletes the ledger's entry, and ends running work. State Removed means that
 	// the assignment owns nothing any more. Only a.Name is sure to be set.
 	Release(ctx context.Context, a Assignment) Result
-}
-
-// Claimer is a Reconciler that marks the result of an apply as wherry's, which its earlier versions did not.
-type Claimer interface {
-	// Claim gets the names of assignments that an agent of such a version has applied with this engine, before a
-	// pass begins its work. It sets the missing marks, changes nothing else, and returns the assignments that it could
-	// not mark: each pass passes them again.
-	Claim(ctx context.Context, assignments []string) (left []string)
 }
 
 // Foreteller is a Reconciler that can predict the objects of an Apply. The agent stores the prediction off this machine,

@@ -97,7 +97,7 @@ func digestDocuments(root *os.Root) (map[string]digest.Digest, error) {
 	return found, nil
 }
 
-// documentsKey is the key, in BucketTrees, of the documents of a tree. A file of an older agent has none.
+// documentsKey is the key, in BucketTrees, of the documents of a tree.
 func documentsKey(diffID digest.Digest) string { return diffID.Encoded() + "/documents" }
 
 func (c *Store) knownDocuments(diffID digest.Digest) (known map[string]digest.Digest, err error) {
@@ -111,17 +111,13 @@ func (c *Store) knownDocuments(diffID digest.Digest) (known map[string]digest.Di
 	return known, nil
 }
 
-// wholeDocuments returns an error unless the documents of a tree are those that were unpacked. An older agent has kept no
-// digests: such a tree is whole for all that older releases can need.
+// wholeDocuments returns an error unless the documents of a tree are those that were unpacked.
 func (c *Store) wholeDocuments(root *os.Root, diffID digest.Digest) error {
 	known, err := c.knownDocuments(diffID)
 	if err != nil {
 		return err
 	}
 	found, err := digestDocuments(root)
-	if known == nil && found[sitevalues.DocumentPath] == "" && found[sitevalues.RowsPath] == "" {
-		return err
-	}
 	if err != nil || !maps.Equal(found, known) {
 		return errors.Join(ErrNotStaged, err)
 	}

@@ -48,5 +48,5 @@ func TestDeadLettersAreBoundedAndNothingIsLostForIt(t *testing.T) {
 	require.Equal(t, 50, n)
 	require.Equal(t, Status{}, statusOf(t, o))
 	require.NoError(t, o.db.Close())
-	require.Equal(t, Status{}, statusOf(t, openBox(t, o.db.Dir())), "counted again")
+	require.Equal(t, Status{}, statusOf(t, openBox(t, o.db.Dir())), "as it was kept")
 }

@@ -113,8 +113,6 @@ type Last struct {
 	// Shown identifies its content, without times, numbers and messages.
 	Shown string    `json:"shown,omitempty"`
 	At    time.Time `json:"at,omitzero"`
-	// Dropped is the count of versions before totals.
-	Dropped int64 `json:"dropped,omitempty"`
 }
 
 // LoadLast returns the memory of the last report; the zero Last before the first.

@@ -26,13 +26,10 @@ type queued struct {
 	// Begins and Ends are the failures whose first and last report it is; see coalesce.go.
 	Begins []string `json:"begins,omitempty"`
 	Ends   []string `json:"ends,omitempty"`
-	// Failure is what versions before those two have noted of a report that tells of any.
-	Failure bool `json:"failure,omitempty"`
 	// Rejected is why the hub will not take it, and RetryAt when it is offered again; see dead.go.
 	Rejected string    `json:"rejected,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
-	// Tag is where it lies in a registry; empty before it was pushed. Incarnation is the agent's when it was made;
-	// versions before that never changed theirs, and have not noted it.
+	// Tag is where it lies in a registry; empty before it was pushed. Incarnation is the agent's when it was made.
 	Tag         string `json:"tag,omitempty"`
 	Incarnation int64  `json:"incarnation,omitempty"`
 
@@ -42,7 +39,7 @@ type queued struct {
 }
 
 // pinned reports whether the report has information about a failure that no other report has.
-func (q queued) pinned() bool { return q.Failure || len(q.Begins)+len(q.Ends) > 0 }
+func (q queued) pinned() bool { return len(q.Begins)+len(q.Ends) > 0 }
 
 // totals are what the queue comes to, kept beside it so that nobody has to count. The zero value is that of an
 // empty queue.
@@ -75,33 +72,9 @@ func openQueue(tx *bbolt.Tx) (*queue, error) {
 		return q, nil
 	}
 	var err error
-	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyTotals)) == nil {
-		q.totals, err = q.count()
-		return q, err
-	}
 	q.totals, err = state.Load[totals](tx, state.Meta, keyTotals)
 	q.before = q.totals
 	return q, err
-}
-
-// count finds out what the queue comes to where nobody has kept count.
-func (q *queue) count() (t totals, err error) {
-	last, err := LoadLast(q.tx)
-	if err != nil {
-		return t, err
-	}
-	t.Dropped = last.Dropped
-	letters, err := q.letters()
-	for _, l := range letters {
-		t.Rejected, t.Dead, t.DeadBytes = t.Rejected+1, t.Dead+1, t.DeadBytes+int64(l.Size)
-	}
-	return t, errors.Join(err, q.each(0, func(e queued) (bool, error) {
-		t.Length, t.Bytes = t.Length+1, t.Bytes+int64(e.Size)
-		if e.Rejected != "" {
-			t.Rejected, t.LastRejection = t.Rejected+1, e.Rejected
-		}
-		return true, nil
-	}))
 }
 
 // close keeps the totals. It says whether they have changed.
@@ -199,22 +172,6 @@ func enqueue(tx *bbolt.Tx, e queued, failures []string, limits Limits) error {
 	}
 	_, err = q.close()
 	return err
-}
-
-// Recount puts right what the queue comes to where an earlier version of the agent has changed it. It reports whether
-// there was anything to change.
-func Recount(tx *bbolt.Tx) (bool, error) {
-	q, err := openQueue(tx)
-	if err != nil || q.index == nil {
-		return false, err
-	}
-	t, err := q.count()
-	if err != nil {
-		return false, err
-	}
-	q.totals.Length, q.totals.Bytes = t.Length, t.Bytes
-	q.totals.Rejected, q.totals.Dead, q.totals.DeadBytes = t.Rejected, t.Dead, t.DeadBytes
-	return q.close()
 }
 
 // OldestTag names the oldest report that the agent keeps beside the one of that incarnation and seq.

@@ -27,7 +27,6 @@ func openBox(t testing.TB, dir string) *Outbox {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Init(state.CheckSchema, func(*bbolt.Tx) error { return nil }))
-	require.NoError(t, db.UpdateIf(Recount))
 	return New(db)
 }
 
@@ -156,26 +155,4 @@ func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ahead, "the newest report is the whole present")
 	require.EqualValues(t, 6, newest[0].seq)
-}
-
-func TestAQueueOfAnEarlierVersionIsCountedAndThinned(t *testing.T) {
-	dir := t.TempDir()
-	o := openBox(t, dir)
-	require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error {
-		for i := range uint64(300) {
-			value := fmt.Sprintf(`{"id":%q,"size":10,"at":"2026-03-01T12:00:00Z","failure":%t}`, testID(int(i)), i == 7)
-			require.NoError(t, tx.Bucket([]byte(bucketIndex)).Put(seqKey(i+1), []byte(value)))
-			require.NoError(t, tx.Bucket([]byte(bucketReports)).Put(seqKey(i+1), []byte("{}")))
-		}
-		return Last{Seq: 300, Dropped: 4}.Save(tx)
-	}))
-	require.NoError(t, o.db.Close())
-	o = openBox(t, dir)
-	st := statusOf(t, o)
-	require.Equal(t, Status{Length: 300, Bytes: 3000, Dropped: 4, Oldest: st.Oldest}, st)
-
-	fill(t, o, Limits{}, 10, "-")
-
-	require.Equal(t, 101, statusOf(t, o).Length)
-	require.EqualValues(t, []uint64{8, 202}, seqs(t, o)[:2])
 }

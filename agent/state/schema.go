@@ -8,14 +8,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// Schema is the number of the state file's format, which the file has in its meta bucket. Additions that an older agent
-// may ignore need no new number: a bucket, a key, or a field of a record, whose zero value
-// has to mean the state before the addition. An older agent keeps unknown buckets and keys, and
-// loses unknown fields when it writes the record again.
+// Schema is the number of the state file's format, which the file has in its meta bucket. From the first release on, additions
+// that an older agent may ignore need no new number: a bucket, a key, or a field of a record, whose zero value has to mean the
+// state before the addition. An older agent keeps unknown buckets and keys, and loses unknown fields when it writes the record
+// again.
 //
 // The number rises if an agent without the change would do harm: misread newer data under an old name, or ignore data
 // that it must not ignore. An agent opens files with every number up to its own, and
-// then writes its own number. The agent's testdata/state has a file of each format that ever landed.
+// then writes its own number. The agent's testdata/state has a file of each format that was released, and of today's.
 const Schema = 1
 
 // The keys of Meta with the versions of the file and of its writer.

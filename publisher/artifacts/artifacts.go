@@ -50,11 +50,11 @@ func (f *Finder) Find(assignments []scheduler.Assignment) ([]bundle.Artifact, []
 		return nil, nil
 	}
 	found, inputs := make([]needs, len(assignments)), make([]memo.ID, len(assignments))
-	kept := memo.Open(f.Cache, "needs 2 "+f.Scope+"/"+assignments[0].ClusterType)
+	kept := memo.Open(f.Cache, "needs "+f.Scope+"/"+assignments[0].ClusterType)
 	defer kept.Close()
 	inParallel(len(assignments), func(i int) {
 		inputs[i] = inputOf(&assignments[i])
-		if data, known := kept.Find(inputs[i]); !known || json.Unmarshal(data, &found[i]) != nil { // a list is of older versions
+		if data, known := kept.Find(inputs[i]); !known || json.Unmarshal(data, &found[i]) != nil {
 			found[i] = needed(&assignments[i])
 		}
 	})

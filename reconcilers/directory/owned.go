@@ -1,7 +1,6 @@
 package directory
 
 import (
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -76,24 +75,23 @@ func (v *survey) strange() bool {
 // owned are the folders that this process knows to be ours. It may be used by several goroutines.
 type owned struct {
 	mu      sync.Mutex
-	folders map[string]bool // true where the mark is durable
+	folders map[string]bool
 }
 
-// has reports whether the folder is known to be ours, and whether the mark beside it is durable.
-func (o *owned) has(name string) (durable, known bool) {
+// has reports whether the folder is known to be ours: then the mark beside it is durable.
+func (o *owned) has(name string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	durable, known = o.folders[name]
-	return durable, known
+	return o.folders[name]
 }
 
-func (o *owned) add(name string, durable bool) {
+func (o *owned) add(name string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.folders == nil {
 		o.folders = map[string]bool{}
 	}
-	o.folders[name] = durable
+	o.folders[name] = true
 }
 
 func (o *owned) forget(name string) {
@@ -104,7 +102,7 @@ func (o *owned) forget(name string) {
 
 // holds reports whether the folder is the assignment's. The ledger's entry is no proof: it may be about another root.
 func (o *owned) holds(s *site) (bool, error) {
-	if _, known := o.has(s.live); known {
+	if o.has(s.live) {
 		return true, nil
 	}
 	return s.marked()
@@ -129,56 +127,12 @@ func (o *owned) check(s *site, root string, v *survey) error {
 // take makes it durable that the folder is ours.
 func (o *owned) take(s *site) error {
 	marked, err := s.marked()
-	if durable, _ := o.has(s.live); err != nil || marked && durable {
+	if err != nil || marked && o.has(s.live) {
 		return err
 	}
 	if err := errors.Join(s.mark(), s.sync()); err != nil {
 		return err
 	}
-	o.add(s.live, true)
+	o.add(s.live)
 	return nil
-}
-
-var _ reconcilers.Claimer = (*Reconciler)(nil)
-
-// Claim marks the folders that an earlier version has created without a mark, and returns the assignments whose folders it
-// could not mark, for example because the disk is not mounted yet. Apply marks a folder that it reaches first.
-func (r *Reconciler) Claim(ctx context.Context, assignments []string) (left []string) {
-	if len(assignments) == 0 {
-		return nil
-	}
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	left, err := r.claim(assignments)
-	if err != nil {
-		r.log.DebugContext(ctx, "folders are not marked as ours yet", "root", r.root, "err", err)
-		left = assignments
-	}
-	for _, name := range assignments {
-		r.owned.add(name, !slices.Contains(left, name))
-	}
-	return left
-}
-
-func (r *Reconciler) claim(names []string) (left []string, err error) {
-	root, err := os.OpenRoot(r.root)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	for _, name := range names {
-		if err := checkName(name); err != nil {
-			return nil, err
-		}
-		s := siteIn(root, name)
-		if info, err := root.Lstat(name); err != nil || !info.IsDir() {
-			left = append(left, name)
-		} else if err := s.mark(); err != nil {
-			return nil, err
-		}
-	}
-	if len(left) == len(names) {
-		return left, nil
-	}
-	return left, siteIn(root, names[0]).sync()
 }

@@ -136,32 +136,6 @@ func TestTheMarkGoesWithTheFolder(t *testing.T) {
 	}
 }
 
-func TestAnAgentClaimsWhatAnEarlierVersionHadApplied(t *testing.T) {
-	root := t.TempDir()
-	write(t, root, map[string]string{"drone/a": "1", "gone/a": "1", "nginx/conf": "theirs"})
-	r := directory.New(root, directory.Options{})
-	require.Equal(t, []string{"absent"}, r.Claim(t.Context(), []string{"drone", "gone", "absent"}))
-	requireMarksOnly(t, root, "drone", "gone")
-	r = directory.New(root, directory.Options{}) // which has no state any more
-	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), assignment(t, "drone", map[string]string{"a": "2"})).State)
-	require.Equal(t, directory.NotOurs, r.Apply(t.Context(), assignment(t, "nginx", map[string]string{"a": "2"})).Reason)
-	require.Len(t, r.Remove(t.Context(), assignment(t, "gone", nil)).Changes, 1)
-	require.Equal(t, map[string]string{"drone/a": "2", "nginx/conf": "theirs"}, contents(t, root))
-}
-
-func TestWhatCannotBeClaimedYetIsNotRefused(t *testing.T) {
-	root := filepath.Join(t.TempDir(), "root")
-	r, claim := directory.New(root, directory.Options{}), []string{"drone"}
-	require.Equal(t, claim, r.Claim(t.Context(), claim))
-	require.NoDirExists(t, root, "a root is made by Apply alone")
-	write(t, root, map[string]string{"drone/a": "1", ".wherry": "theirs"})
-	require.Equal(t, claim, r.Claim(t.Context(), claim))
-	require.NoError(t, os.Remove(filepath.Join(root, ".wherry")))
-	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), assignment(t, "drone", map[string]string{"a": "2"})).State)
-	requireMarksOnly(t, root, "drone")
-	require.Empty(t, r.Claim(t.Context(), claim))
-}
-
 // Somebody tidies up, and the agent runs on.
 func TestAMarkThatIsDeletedComesBack(t *testing.T) {
 	root := t.TempDir()
