@@ -132,6 +132,7 @@ func (s *State) Floor() (floor time.Time, err error) {
 func (k known) items() []bundle.Item {
 	items := make([]bundle.Item, 0, len(k.records))
 	for _, r := range k.records {
+		r.Item.Application = r.Spec.Application
 		items = append(items, r.Item)
 	}
 	return items

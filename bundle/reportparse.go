@@ -186,9 +186,28 @@ func (p *reportParser) report(r *Report) {
 				p.siteValue(&r.SiteValues[len(r.SiteValues)-1])
 			})
 			return 1 << 11
+		case "olderMedium":
+			r.OlderMedium = p.olderMedium()
+			return 1 << 12
 		}
 		return 0
 	})
+}
+
+func (p *reportParser) olderMedium() *OlderMedium {
+	o := new(OlderMedium)
+	p.object(func(name []byte) uint32 {
+		switch string(name) {
+		case "digest":
+			o.Digest = digest.Digest(p.text())
+			return 1 << 0
+		case "at":
+			o.At = p.time()
+			return 1 << 1
+		}
+		return 0
+	})
+	return o
 }
 
 func (p *reportParser) cluster(c *ReportCluster) {
