@@ -1,10 +1,12 @@
 // Package textdiff compares texts line by line and writes their difference as diff -u does. Begin with Unified. It does no
-// I/O, and the time and memory that it takes are bounded: texts that differ in very many lines are shown as replaced.
+// I/O. In texts that differ in many lines, the difference is not the shortest one.
 package textdiff
 
 import (
 	"fmt"
 	"strings"
+
+	"github.com/aymanbagabas/go-udiff/lcs"
 )
 
 // Line is a line of a text.
@@ -49,14 +51,10 @@ func Lines(text string) []Line {
 // context is the number of unchanged lines around changed ones.
 const context = 3
 
-// maxEdits bounds the added and removed lines that are searched for. The search takes memory for the square of it.
-const maxEdits = 1000
-
 // Unified returns the difference of two texts as hunks, each of which begins with a line such as "@@ -1,3 +1,4 @@". It is
 // empty if all keys are equal. Of a longer difference, the first most lines are returned, and left is the number of the
 // others.
 func Unified(old, now []Line, most int) (text string, left int) {
-	edits := compare(old, now)
 	var b strings.Builder
 	written := 0
 	line := func(mark, text string) {
@@ -66,147 +64,44 @@ func Unified(old, now []Line, most int) (text string, left int) {
 		}
 		b.WriteString(mark + text + "\n")
 	}
-	for _, h := range hunks(edits) {
-		line("", h.head())
-		for _, e := range h.edits {
-			switch e.kind {
-			case removed:
-				line("-", old[e.old].shown())
-			case added:
-				line("+", now[e.now].shown())
-			default:
-				line(" ", now[e.now].shown())
+	diffs := lcs.DiffLines(keys(old), keys(now))
+	for len(diffs) > 0 {
+		n := 1 // those of this hunk
+		for n < len(diffs) && diffs[n].Start-diffs[n-1].End <= 2*context {
+			n++
+		}
+		first, last := diffs[0], diffs[n-1]
+		at := max(first.Start-context, 0)
+		end := min(last.End+context, len(old))
+		nowAt, nowEnd := first.ReplStart-(first.Start-at), last.ReplEnd+end-last.End
+		line("", fmt.Sprintf("@@ -%s +%s @@", place(at, end-at), place(nowAt, nowEnd-nowAt)))
+		unchanged := func(stop int) {
+			for ; at < stop; at++ {
+				line(" ", now[nowAt].shown())
+				nowAt++
 			}
 		}
+		for _, d := range diffs[:n] {
+			unchanged(d.Start)
+			for ; at < d.End; at++ {
+				line("-", old[at].shown())
+			}
+			for ; nowAt < d.ReplEnd; nowAt++ {
+				line("+", now[nowAt].shown())
+			}
+		}
+		unchanged(end)
+		diffs = diffs[n:]
 	}
 	return b.String(), left
 }
 
-type kind int
-
-const (
-	same kind = iota
-	removed
-	added
-)
-
-// edit is one line of the difference: at old and now, of which a removed line has only the first and an added one only the
-// second.
-type edit struct {
-	kind     kind
-	old, now int
-}
-
-// compare returns the edits that lead from old to now, all lines that are the same included.
-func compare(old, now []Line) []edit {
-	head := 0
-	for head < len(old) && head < len(now) && old[head].key() == now[head].key() {
-		head++
+func keys(lines []Line) []string {
+	all := make([]string, len(lines))
+	for i, l := range lines {
+		all[i] = l.key()
 	}
-	tail := 0
-	for tail < len(old)-head && tail < len(now)-head && old[len(old)-1-tail].key() == now[len(now)-1-tail].key() {
-		tail++
-	}
-	var edits []edit
-	for i := range head {
-		edits = append(edits, edit{same, i, i})
-	}
-	for _, e := range between(old[head:len(old)-tail], now[head:len(now)-tail]) {
-		edits = append(edits, edit{e.kind, e.old + head, e.now + head})
-	}
-	for i := range tail {
-		edits = append(edits, edit{same, len(old) - tail + i, len(now) - tail + i})
-	}
-	return edits
-}
-
-// between finds a shortest list of edits, as E. W. Myers describes in "An O(ND) Difference Algorithm and Its Variations"
-// (1986). Beyond maxEdits, everything is replaced.
-func between(old, now []Line) []edit {
-	n, m := len(old), len(now)
-	var trace [][]int // the furthest place in old on each diagonal, before each number of edits
-	v := map[int]int{1: 0}
-	for d := 0; d <= min(n+m, maxEdits); d++ {
-		row := make([]int, 2*d+3)
-		for k := -d - 1; k <= d+1; k++ {
-			row[k+d+1] = v[k]
-		}
-		trace = append(trace, row)
-		for k := -d; k <= d; k += 2 {
-			x := v[k-1] + 1
-			if k == -d || k != d && v[k-1] < v[k+1] {
-				x = v[k+1]
-			}
-			for x < n && x-k < m && old[x].key() == now[x-k].key() {
-				x++
-			}
-			v[k] = x
-			if x >= n && x-k >= m {
-				return walkBack(trace, n, m)
-			}
-		}
-	}
-	var edits []edit
-	for i := range old {
-		edits = append(edits, edit{removed, i, 0})
-	}
-	for i := range now {
-		edits = append(edits, edit{added, n, i})
-	}
-	return edits
-}
-
-// walkBack reads the edits from a search that has reached the ends n and m.
-func walkBack(trace [][]int, n, m int) []edit {
-	var backwards []edit
-	x, y := n, m
-	for d := len(trace) - 1; d >= 0; d-- {
-		v := func(k int) int { return trace[d][k+d+1] }
-		k := x - y
-		from := k - 1
-		if k == -d || k != d && v(k-1) < v(k+1) {
-			from = k + 1
-		}
-		fromX := v(from)
-		fromY := fromX - from
-		for x > fromX && y > fromY && x > 0 && y > 0 {
-			x, y = x-1, y-1
-			backwards = append(backwards, edit{same, x, y})
-		}
-		if d == 0 {
-			break
-		}
-		if from == k+1 {
-			backwards = append(backwards, edit{added, x, y - 1})
-		} else {
-			backwards = append(backwards, edit{removed, x - 1, y})
-		}
-		x, y = fromX, fromY
-	}
-	edits := make([]edit, 0, len(backwards))
-	for i := len(backwards) - 1; i >= 0; i-- {
-		edits = append(edits, backwards[i])
-	}
-	return edits
-}
-
-// hunk is changed lines and those around them.
-type hunk struct {
-	edits []edit
-}
-
-// head is the first line of a hunk, with the numbers of its lines in both texts.
-func (h hunk) head() string {
-	old, now := 0, 0
-	for _, e := range h.edits {
-		if e.kind != added {
-			old++
-		}
-		if e.kind != removed {
-			now++
-		}
-	}
-	return fmt.Sprintf("@@ -%s +%s @@", place(h.edits[0].old, old), place(h.edits[0].now, now))
+	return all
 }
 
 // place writes the lines of a hunk as diff does, which names the line before where there is none.
@@ -218,28 +113,4 @@ func place(first, count int) string {
 		return fmt.Sprint(first + 1)
 	}
 	return fmt.Sprintf("%d,%d", first+1, count)
-}
-
-// hunks groups the changed lines that are near each other.
-func hunks(edits []edit) []hunk {
-	var all []hunk
-	end := 0 // of the last hunk
-	for i, e := range edits {
-		if e.kind == same {
-			continue
-		}
-		begin := max(i-context, 0)
-		if len(all) == 0 || begin > end {
-			all = append(all, hunk{})
-		} else {
-			begin = end
-		}
-		last := &all[len(all)-1]
-		stop := min(i+context+1, len(edits))
-		if stop > begin {
-			last.edits = append(last.edits, edits[begin:stop]...)
-			end = stop
-		}
-	}
-	return all
 }
