@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -25,12 +26,9 @@ type budget struct {
 // maxSizes bounds the folders whose size is known. Measuring again costs little.
 const maxSizes = 10_000
 
-// copying are the adapters that put files in place and decode none, or only within bounds of their own.
-var copying = map[string]bool{"directory": true, "ansible": true}
-
 // check returns an error if the manifests of an assignment are more than the agent decodes.
 func (b *budget) check(_ context.Context, _ assignments.Record, a *reconcilers.Assignment) error {
-	if copying[a.Adapter] || a.Dir == "" {
+	if bundle.CopiesFiles(a.Adapter) || a.Dir == "" {
 		return nil
 	}
 	b.mu.Lock()

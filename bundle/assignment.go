@@ -23,6 +23,10 @@ const (
 	ArtifactsPath   = MetaDir + "/artifacts.ndjson"
 )
 
+// CopiesFiles reports whether an adapter puts the files of an assignment in place and decodes none, or only within bounds of its
+// own. The manifests of all others are bounded in sum before anything decodes them.
+func CopiesFiles(adapter string) bool { return adapter == "ansible" || adapter == "directory" }
+
 // Assignment is a line of .wherry/assignments.ndjson: one deployment target on the bundle's cluster
 // type. Its files are in the tree's folder Name.
 type Assignment struct {

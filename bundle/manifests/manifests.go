@@ -30,7 +30,7 @@ const (
 	MaxFileBytes = 32 << 20
 	// MaxDocumentBytes bounds one document of a file by yamlvalues.Size, which counts aliases as what they stand for.
 	MaxDocumentBytes = 16 << 20
-	// DefaultBudget bounds the Size of the files of one assignment.
+	// DefaultBudget bounds the Size of the files of one assignment; see bundle.CopiesFiles.
 	DefaultBudget = yamlvalues.MaxBytes
 )
 

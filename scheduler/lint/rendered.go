@@ -190,9 +190,6 @@ func inspectFiles(ct *scheduler.ClusterTypeResult, files [][]inspected, kept *me
 	return all
 }
 
-// copyingAdapters are those of whose manifests agents decode none, and so bound none.
-var copyingAdapters = []string{"ansible", "directory"}
-
 // mostForByte is the largest size that yamlvalues.Size counts for a byte of a text without aliases.
 const mostForByte = 1 + 4*32
 
@@ -203,7 +200,7 @@ func tooMany(a *scheduler.Assignment, files []inspected) string {
 		length += len(f.Data)
 		aliases = aliases || bytes.IndexByte(f.Data, '*') >= 0 && bytes.IndexByte(f.Data, '&') >= 0
 	}
-	if slices.Contains(copyingAdapters, a.Adapter) || length*mostForByte <= manifests.DefaultBudget && !aliases {
+	if bundle.CopiesFiles(a.Adapter) || length*mostForByte <= manifests.DefaultBudget && !aliases {
 		return ""
 	}
 	left := int64(manifests.DefaultBudget)
