@@ -52,7 +52,18 @@ func (f *fleetSite) path(name string) string { return filepath.Join(f.dir, name)
 // wherry runs a command, which has to exit with a code, and returns its output.
 func (f *fleetSite) wherry(code int, args ...string) string {
 	f.t.Helper()
-	r := program(f.t, f.dir, "wherry", args...)
+	return f.run(code, "wherry", args...)
+}
+
+// agent is wherry for a command of the agent.
+func (f *fleetSite) agent(code int, args ...string) string {
+	f.t.Helper()
+	return f.run(code, "wherry-agent", args...)
+}
+
+func (f *fleetSite) run(code int, name string, args ...string) string {
+	f.t.Helper()
+	r := program(f.t, f.dir, name, args...)
 	require.Equal(f.t, code, r.code, r.stderr)
 	return r.stdout
 }
@@ -101,14 +112,14 @@ func (f *fleetSite) enroll(name, hub string) {
 	require.NoError(f.t, os.WriteFile(f.path(name+".yaml"), []byte(config), 0o600))
 	token := strings.TrimSpace(f.wherry(0, "hub", "tokens", "create", "--data", "hub", "--cluster-type", "shop"))
 	require.NoError(f.t, os.WriteFile(f.path("token"), []byte(token), 0o600))
-	f.wherry(0, "agent", "enroll", "--config", name+".yaml", "--hub", hub, "--token-file", "token")
+	f.agent(0, "enroll", "--config", name+".yaml", "--hub", hub, "--token-file", "token")
 	f.once(name)
 }
 
 // once has an agent make a pass and bring its report to the hub.
 func (f *fleetSite) once(name string, more ...string) {
 	f.t.Helper()
-	f.wherry(0, append([]string{"agent", "once", "--config", name + ".yaml"}, more...)...)
+	f.agent(0, append([]string{"once", "--config", name + ".yaml"}, more...)...)
 }
 
 // until asks the hub until an answer is as it has to be. The hub looks at the registry each second.
@@ -173,7 +184,7 @@ func TestAHubKnowsWhatItsFleetIsMeantToRun(t *testing.T) {
 	require.Equal(t, answers.Behind, f.relation("stopped"))
 	require.True(t, f.rollout(0, first).Done, "both have the first commit, or a later one")
 
-	status := f.wherry(0, "agent", "status", "--state-dir", "stopped", "-o", "json")
+	status := f.agent(0, "status", "--state-dir", "stopped", "-o", "json")
 	require.NoError(t, os.WriteFile(f.path("stopped.json"), []byte(status), 0o600))
 	f.wherry(0, "hub", "clusters", "add", "--data", "hub", "--from", "stopped.json", "--expected-interval", "1s", "--replace")
 	var silent answers.Rollout

@@ -82,7 +82,7 @@ func (f *fleet) good(args ...string) ran {
 // ship runs a command of the agent of a ship.
 func (f *fleet) ship(name string, args ...string) ran {
 	f.t.Helper()
-	return f.wherry(append(append([]string{"agent"}, args...), f.flags(name)...)...)
+	return f.try(f.program("wherry-agent"), append(slices.Clone(args), f.flags(name)...)...)
 }
 
 func (f *fleet) flags(name string) []string {
@@ -126,10 +126,10 @@ func (f *fleet) read(name string) string {
 	return string(data)
 }
 
-// start runs wherry until the test ends.
+// start runs wherry-agent until the test ends.
 func (f *fleet) start(args ...string) *exec.Cmd {
 	f.t.Helper()
-	cmd := exec.Command(f.program(), args...)
+	cmd := exec.Command(f.program("wherry-agent"), args...)
 	cmd.Dir = f.dir
 	require.NoError(f.t, cmd.Start())
 	f.t.Cleanup(func() {
@@ -142,7 +142,7 @@ func (f *fleet) start(args ...string) *exec.Cmd {
 // makeHub makes the hub at home, and writes down its key.
 func (f *fleet) makeHub() {
 	f.t.Helper()
-	cmd := exec.Command(f.program(), "hub", "serve", "--data", "hub", "--addr", "127.0.0.1:0")
+	cmd := exec.Command(f.program("wherry"), "hub", "serve", "--data", "hub", "--addr", "127.0.0.1:0")
 	cmd.Dir = f.dir
 	out, err := cmd.StdoutPipe()
 	require.NoError(f.t, err)
@@ -153,8 +153,6 @@ func (f *fleet) makeHub() {
 	require.NoError(f.t, cmd.Wait())
 	require.NoError(f.t, os.WriteFile(f.path("hub.pub"), []byte(f.good("hub", "keys", "show", "--data", "hub").stdout), 0o644))
 }
-
-func (f *fleet) program() string { return filepath.Join(os.Getenv(harness.ProgramsEnv), "wherry") }
 
 // newFleet has a first release on the stick, beside files of others.
 func newFleet(t *testing.T) *fleet {
@@ -237,7 +235,7 @@ func (f *fleet) otherMachines() {
 	require.Equal(f.t, 4, r.code, r.stderr)
 	require.Contains(f.t, r.stderr, "is here for linux/amd64, and the site needs linux/arm64")
 	require.Contains(f.t, f.read("RESULT-nordlys.txt"), "LacksPlatform")
-	require.Contains(f.t, f.good("agent", "explain", "LacksPlatform").stdout, "--image-platform")
+	require.Contains(f.t, f.try(f.program("wherry-agent"), "explain", "LacksPlatform").stdout, "--image-platform")
 	f.requireRuns("Nordlys", "1.2")
 }
 
@@ -290,7 +288,7 @@ func (f *fleet) boat() (nordlys *exec.Cmd) {
 // serve starts the agent of the ship Nordlys, and returns once its endpoint answers.
 func (f *fleet) serve(address string, more ...string) *exec.Cmd {
 	f.t.Helper()
-	cmd := f.start(slices.Concat([]string{"agent", "run", "--interval", "24h", "--serve", address}, more, f.flags("Nordlys"))...)
+	cmd := f.start(slices.Concat([]string{"run", "--interval", "24h", "--serve", address}, more, f.flags("Nordlys"))...)
 	require.Eventually(f.t, func() bool {
 		c, err := net.Dial("tcp", address)
 		return err == nil && c.Close() == nil
@@ -375,7 +373,7 @@ func (f *fleet) emptyStick() {
 	require.NoError(f.t, err)
 	defer said.Close()
 	script := `mount -t tmpfs none mount && exec "$@" >watch.log`
-	cmd := exec.Command("unshare", append([]string{"--map-root-user", "--mount", "sh", "-c", script, "sh", f.program(), "agent", "import", "--watch", "mount", "--reports", "."}, f.flags("Nordlys")...)...)
+	cmd := exec.Command("unshare", append([]string{"--map-root-user", "--mount", "sh", "-c", script, "sh", f.program("wherry-agent"), "import", "--watch", "mount", "--reports", "."}, f.flags("Nordlys")...)...)
 	cmd.Dir = f.dir
 	require.NoError(f.t, cmd.Start())
 	defer func() {

@@ -83,9 +83,15 @@ func (s *trip) try(path string, args ...string) ran {
 
 func (s *trip) wherry(args ...string) ran {
 	s.t.Helper()
+	return s.try(s.program("wherry"), args...)
+}
+
+// program is the path of wherry or wherry-agent.
+func (s *trip) program(name string) string {
+	s.t.Helper()
 	programs := os.Getenv(harness.ProgramsEnv)
 	require.NotEmpty(s.t, programs, `%s is not set: run "make e2e"`, harness.ProgramsEnv)
-	return s.try(filepath.Join(programs, "wherry"), args...)
+	return filepath.Join(programs, name)
 }
 
 // tool runs a program that has to succeed, and returns its standard output.
