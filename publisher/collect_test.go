@@ -346,7 +346,8 @@ func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.
 				require.NoError(t, w.complete(), "operation %d", k)
 			}
 		}}
-		done, err := p.untilSettled(t.Context(), w.result)
+		so := newProgress()
+		done, err := p.untilSettled(func(p *publication) (Published, error) { return p.run(t.Context(), w.result, so) })
 		require.NoError(t, err, "operation %d", k)
 		require.NoError(t, w.complete(), "operation %d", k)
 		require.Equal(t, done.ClusterTypes[0].Digest, w.verified("drone", "latest").Descriptor.Digest)

@@ -88,17 +88,12 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 	if tag := pl.Foreign; tag != "" {
 		return nil, foreign(tag + " is not a release " + p.Trust.SignedText())
 	}
-	if len(pl.Lanes) > 0 {
-		return c.rings(ctx, p, pl)
-	}
 	s := &shipment{publication: p, plan: pl}
-	d, err := c.against(ctx, s, pl.Verified)
-	if err == nil && d.Result == diff.StandingUnchanged && pl.tree != nil {
-		if d.Renewed = p.renewal().why(pl.Verified.Release, pl.Current) != ""; d.Renewed {
-			d.Fetch, err = s.to(ctx, pl.Verified)
-		}
+	if pl.refused != "" {
+		d, err := c.against(ctx, s, pl.Verified)
+		return blocked(d, pl), err
 	}
-	return blocked(d, pl), err
+	return c.rings(ctx, s)
 }
 
 // against compares what pl would have with one of its releases, or with nothing where that is nil.

@@ -8,13 +8,13 @@ import (
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// rings compares what pl would have with what each of its rings has.
-func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.TypeDifference, error) {
-	issues, err := p.issues(ctx, pl)
+// rings compares what a plan would have with what each of its rings has.
+func (c comparing) rings(ctx context.Context, s *shipment) (*diff.TypeDifference, error) {
+	pl := s.plan
+	issues, err := s.issues(ctx, pl)
 	if err != nil {
 		return nil, err
 	}
-	s := &shipment{publication: p, plan: pl}
 	main, err := c.against(ctx, s, pl.base().Release)
 	if err != nil {
 		return nil, err
@@ -28,10 +28,14 @@ func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.T
 		if main.Result == diff.StandingUnchanged && row.Result != diff.StandingKept && d.Result != diff.StandingUnchanged {
 			main = d
 		}
-		main.Renewed = main.Renewed || row.Renewed != "" && main.Result == diff.StandingUnchanged
+		if row.Renewed != "" && main.Result == diff.StandingUnchanged {
+			main.Renewed, main.Fetch = true, row.Fetch
+		}
 		rows = append(rows, *row)
 	}
-	main.ByRing = rows
+	if pl.hasRings() {
+		main.ByRing = rows
+	}
 	return blocked(main, pl), nil
 }
 

@@ -175,8 +175,5 @@ func (n *planner) openLast(ctx context.Context, at found, record standing.Record
 
 // last returns the release that failed assignments keep their content from; nil where there never was one.
 func (n *planner) last(ctx context.Context, at found, record standing.Record) (*bundle.Verified, error) {
-	if len(at.aim) > 0 {
-		return n.LastOf(ctx, at.Type, at.base(), record)
-	}
-	return n.Last(ctx, at.Type, record)
+	return n.Last(ctx, at.Type, at.base(), record)
 }

@@ -29,6 +29,11 @@ func chooseAim(all standing.Lanes, rings, wanted []string, recorded bool) standi
 // base returns the widest lane that is published to: what fails is held from its release.
 func (f found) base() *standing.Lane { return f.aim[len(f.aim)-1] }
 
+// hasRings reports whether the platform names rings, or did so for the newest release.
+func (f found) hasRings() bool {
+	return len(f.named) > 0 || f.Verified != nil && len(f.Verified.Release.Rings) > 0
+}
+
 // issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
 type issue struct {
 	lanes standing.Lanes
@@ -147,8 +152,11 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 		i.why = ps.renewal().why(i.from.Release, i.current)
 	}
 	for _, l := range i.lanes {
-		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.isOf(v) {
-			i.why = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
+		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) {
+			i.why = "release " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence) + " waits for signatures"
+			if !pl.isOf(v) {
+				i.why = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
+			}
 		}
 	}
 	there, err := pl.Repo.Exists(ctx, i.from.Tree)

@@ -134,7 +134,8 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 						other.mustPublish()
 					}
 				}}
-				done, err := p.untilSettled(t.Context(), w.result)
+				so := newProgress()
+				done, err := p.untilSettled(func(p *publication) (Published, error) { return p.run(t.Context(), w.result, so) })
 				require.NoError(t, err)
 				require.True(t, acted)
 				require.NoError(t, w.complete())

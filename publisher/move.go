@@ -46,32 +46,12 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if _, err := bundle.ParseReleaseQuery(move.Above); err != nil && move.Above != "" {
 		return nil, &usage.Error{Err: err}
 	}
-	signers := opts.Trust
-	if !signers.Documented() {
-		signers = trust.PinnedBy(keys)
-	}
-	p, err := newPublication(&scheduler.Result{Environment: move.Environment}, to, keys, signers, opts)
-	if err == nil {
-		err = signers.CheckKeys(keys)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if p.Platform, err = platformOf(ctx, p.Reader); err == nil {
-		err = p.mayPublish(ctx)
-	}
-	done := p.nothingDone()
-	for round := 1; err == nil && round <= releases.MaxRaces; round++ {
-		if done, err = p.move(ctx, move); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
-			break
+	return settled("move at "+to.String(), &scheduler.Result{Environment: move.Environment}, to, keys, opts, func(p *publication) (Published, error) {
+		if err := p.ofRecord(ctx); err != nil {
+			return p.nothingDone(), err
 		}
-		err = nil
-	}
-	done.Warnings = p.warnings.list
-	if err != nil {
-		err = fmt.Errorf("move at %s: %w", to, err)
-	}
-	return &done, err
+		return p.move(ctx, move)
+	})
 }
 
 // PlatformOf returns the platform's name that the newest record of an environment has. It verifies nothing.
@@ -126,7 +106,7 @@ func (p *publication) move(ctx context.Context, move MoveOptions) (Published, er
 	if cmp.Or(cmp.Compare(own.Epoch, above.Epoch), cmp.Compare(own.Sequence, above.Sequence)) < 0 {
 		pl.forced = "clusters were moved to its ring"
 	}
-	row, err := p.attemptRings(ctx, pl)
+	row, err := p.attempt(ctx, pl)
 	if err != nil {
 		return done, err
 	}

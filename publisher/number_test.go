@@ -60,10 +60,10 @@ func TestANumberDecidesNothing(t *testing.T) {
 		q.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
 		p, err = q.publish(q.anna)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, row(t, p, "drone").Number, "no release stands before either of the two that wait")
+		require.EqualValues(t, 2, row(t, p, "drone").Number, "the one that waits has its number, and may be signed yet")
 		e := q.sign(q.bob)
 		require.True(t, e.Complete())
-		require.EqualValues(t, 1, q.released("drone").Release.Number)
+		require.EqualValues(t, 2, q.released("drone").Release.Number)
 
 		q.now = q.now.Add(time.Hour)
 		q.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v3")
@@ -72,9 +72,9 @@ func TestANumberDecidesNothing(t *testing.T) {
 		e, err = q.open()
 		require.NoError(t, err)
 		drone := e.ClusterTypes[0]
-		require.EqualValues(t, 2, drone.Number)
-		require.EqualValues(t, 1, drone.PreviousNumber)
+		require.EqualValues(t, 3, drone.Number)
+		require.EqualValues(t, 2, drone.PreviousNumber)
 		require.Equal(t, q.released("drone").Descriptor.Digest, drone.PreviousDigest)
-		require.Equal(t, bundle.ReleaseName(1, drone.PreviousDigest), q.released("drone").Name())
+		require.Equal(t, bundle.ReleaseName(2, drone.PreviousDigest), q.released("drone").Name())
 	})
 }

@@ -53,14 +53,8 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 	p = &again
 	done := p.nothingDone()
 	kept := make([]*plan, len(plans))
-	err = p.each(len(plans), func(p *publication, i int) (err error) {
-		kept[i], err = p.keep(ctx, plans[i], record)
-		return err
-	})
-	if err != nil {
-		return done, err
-	}
-	for _, pl := range plans {
+	for i, pl := range plans {
+		kept[i] = pl.keep()
 		if pl.wouldChange() {
 			done.Refused = append(done.Refused, pl.Name)
 		}
@@ -80,7 +74,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 			rows[i].Result = releases.OutcomeSkipped
 			return nil
 		}
-		rows[i], err = p.attemptRings(ctx, kept[i])
+		rows[i], err = p.attempt(ctx, kept[i])
 		return err
 	})
 	if err != nil {
@@ -92,9 +86,6 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 		if kept[i] != nil && record.Has(row.ClusterType) {
 			kept[i].recordIn(&next, row)
 		}
-		if len(p.rings) == 0 {
-			row.Releases = nil
-		}
 		done.ClusterTypes = append(done.ClusterTypes, row)
 	}
 	done.RenewAt = p.renewal().next(slices.DeleteFunc(kept, func(pl *plan) bool { return pl == nil }))
@@ -103,30 +94,20 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 }
 
 // keep plans what the rings of a cluster type have already; nil if nothing was ever published.
-func (p *publication) keep(ctx context.Context, pl *plan, record standing.Record) (*plan, error) {
+func (pl *plan) keep() *plan {
 	if pl.refused != "" || pl.Verified == nil {
-		return nil, nil
-	}
-	t := pl.Type
-	if len(t.Lanes) == 0 {
-		var err error
-		if t, err = p.Rings(ctx, t, nil, record); err != nil {
-			return nil, err
-		}
+		return nil
 	}
 	// The lane to publish to is none of those that are there: no release takes the place of another.
-	kept := &plan{asked: pl.asked, found: found{Type: t, aim: standing.Lanes{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
+	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: standing.Lanes{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
 	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites
-	return kept, nil
+	return kept
 }
 
 // wouldChange reports whether pl would release other content than there is.
 func (pl *plan) wouldChange() bool {
 	if pl.row.Result == releases.OutcomeFailed {
 		return false // it would release nothing
-	}
-	if len(pl.Lanes) == 0 {
-		return !pl.isOf(pl.Verified)
 	}
 	return slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) })
 }

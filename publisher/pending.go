@@ -200,8 +200,9 @@ func chooseRecord(ctx context.Context, at *standing.Reader, last standing.Record
 	return nil, err
 }
 
-// pendingTypes reads and judges the releases of one cluster type that the record r names, or, where that names none because
-// the cluster type leaves the environment, the one that waits there. Last is the record that stands.
+// pendingTypes reads and judges the releases of one cluster type that the record r names, the newest first, or, where that
+// names none because the cluster type leaves the environment, those that wait there. Each is compared with what the widest
+// of its rings has. Last is the record that stands.
 func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundle.EnvironmentRecord, last standing.Record) ([]PendingType, error) {
 	if err := oci.CheckName(name); err != nil {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: err.Error()}
@@ -210,34 +211,25 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 	if err != nil {
 		return nil, err
 	}
-	if rings := r.Rings[name]; len(rings) > 0 {
-		if t, err = at.Rings(ctx, t, slices.Sorted(maps.Keys(rings)), last); err != nil {
-			return nil, err
+	if t, err = at.Rings(ctx, t, slices.Sorted(maps.Keys(r.Rings[name])), last); err != nil {
+		return nil, err
+	}
+	lanesOf := map[digest.Digest]standing.Lanes{}
+	for _, l := range t.Lanes {
+		d := r.ReleaseOf(name, l.Ring)
+		switch {
+		case len(r.ReleasesOf(name)) == 0 && l.Waiting != nil: // the cluster type leaves
+			d = l.Waiting.Descriptor.Digest
+		case len(r.Rings[name]) == 0: // rings that were given up get it, too
+			d = r.ReleaseOf(name, "")
 		}
-		return pendingRings(ctx, at, &t, r)
+		if d != "" {
+			lanesOf[d] = append(lanesOf[d], l)
+		}
 	}
-	d := r.ClusterTypes[name]
-	if d == "" && t.Pending == nil {
-		return nil, nil // it has left
-	} else if d == "" {
-		d = t.Pending.Descriptor.Digest
-	}
-	row, err := pendingRelease(ctx, at, &t, d, t.Verified, nil)
-	return []PendingType{row}, err
-}
-
-// pendingRings returns the releases that the record r names for the rings of a cluster type, the newest first: each of them
-// is compared with what the widest of its rings has.
-func pendingRings(ctx context.Context, at *standing.Reader, t *standing.Type, r bundle.EnvironmentRecord) ([]PendingType, error) {
-	name := t.Stream.ClusterType
 	var rows []PendingType
-	for _, d := range r.ReleasesOf(name) {
-		var lanes standing.Lanes
-		for _, l := range t.Lanes {
-			if r.ReleaseOf(name, l.Ring) == d {
-				lanes = append(lanes, l)
-			}
-		}
+	for _, d := range slices.Sorted(maps.Keys(lanesOf)) {
+		lanes := lanesOf[d]
 		last, moving := lanes.Newest(), lanes.MovingTags()
 		if slices.ContainsFunc(moving, func(tag string) bool { return t.Moving[tag] == d }) {
 			v, _, err := at.Release(ctx, t.Repo, d.String())
@@ -248,7 +240,7 @@ func pendingRings(ctx context.Context, at *standing.Reader, t *standing.Type, r 
 				last = v // it stands, also where one for all rings has been released meanwhile
 			}
 		}
-		row, err := pendingRelease(ctx, at, t, d, last, moving)
+		row, err := pendingRelease(ctx, at, &t, d, last, moving)
 		if err != nil {
 			return nil, err
 		}
@@ -260,8 +252,7 @@ func pendingRings(ctx context.Context, at *standing.Reader, t *standing.Type, r 
 	return rows, nil
 }
 
-// pendingRelease returns the release with manifest d, which is to stand in the place of last and under the moving tags;
-// without any these follow from the rings that it names.
+// pendingRelease returns the release with manifest d, which is to stand in the place of last and under the moving tags.
 func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, d digest.Digest, last *bundle.Verified, moving []string) (PendingType, error) {
 	row, v, err := PendingType{ClusterType: t.Stream.ClusterType, Result: releases.OutcomePending}, last, error(nil)
 	if last != nil && last.Descriptor.Digest == d {
@@ -270,9 +261,6 @@ func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, 
 		return row, err
 	}
 	r := v.Release
-	if moving == nil {
-		moving = movingTags(r.Rings, t.Tags)
-	}
 	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, at.Trust.NamesOf(v.KeyIDs)
 	row.Message, row.part = bundle.MessageOf(v.Manifest), pendingPart{t, v, moving}
 	if row.Result != releases.OutcomePending {

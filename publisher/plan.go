@@ -65,8 +65,10 @@ func askedOf(result *scheduler.Result, record standing.Record) []asked {
 // found is the published state of one cluster type, and the lanes to publish to.
 type found struct {
 	standing.Type
-	// aim are the lanes to publish to, narrowest first; empty if the platform names no rings, and the newest release is for all.
+	// aim are the lanes to publish to, narrowest first.
 	aim standing.Lanes
+	// named are the rings that the platform names.
+	named []string
 	// refused is the reason why the cluster type cannot be published; empty if it can.
 	refused string
 }
@@ -166,13 +168,11 @@ func (n *planner) find(ctx context.Context, name string, record standing.Record)
 			n.Location.Name(f.Stream.Repository()), last.Release.Platform, n.Platform)
 		return f, nil
 	}
-	if last := f.Verified; len(n.rings) == 0 && (last == nil || len(last.Release.Rings) == 0) {
-		return f, nil
-	}
 	if f.Type, err = n.Rings(ctx, f.Type, n.rings, record); err != nil {
 		return f, err
 	}
-	if f.aim = f.Lanes; len(n.rings) > 0 { // else it has given them up, and what each has is replaced
+	f.named = n.rings
+	if f.aim = f.Lanes; len(n.rings) > 0 { // else rings that have a tag were given up, and what each has is replaced
 		f.aim = chooseAim(f.Lanes, n.rings, n.opts.Rings, record.Has(name))
 	}
 	return f, nil
@@ -221,11 +221,8 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 // none, somebody's agents may run what the moving tags name, which counts as having some unless it says itself that it
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
 func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, error) {
-	if len(f.Lanes) > 0 && f.Verified != nil {
+	if f.Verified != nil {
 		return slices.ContainsFunc(f.aim, func(l *standing.Lane) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
-	}
-	if last := f.Verified; last != nil {
-		return last.Release.Content.DiffID != empty, nil
 	}
 	for tag := range f.Moving {
 		desc, err := f.Repo.Resolve(ctx, tag)

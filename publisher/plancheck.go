@@ -57,9 +57,9 @@ func (pl *plan) facts(clusters []impact.Cluster) check.PlannedType {
 // those without one.
 func (pl *plan) changes() (any bool, ofRing func(string) bool) {
 	differs := func(v *bundle.Verified) bool { return v == nil || v.Release.Content != pl.tree.Content }
-	if len(pl.Lanes) == 0 {
-		any = differs(pl.Verified)
-		return any, func(string) bool { return any }
+	if !pl.hasRings() {
+		any = differs(pl.base().Release)
+		return any, func(string) bool { return any } // clusters of a ring take it, too
 	}
 	changed := map[string]bool{}
 	for _, l := range pl.aim {

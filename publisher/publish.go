@@ -125,6 +125,23 @@ type PublishOptions struct {
 // on anything incomplete, so that it can be killed and repeated at any time. The error means that
 // Publish stopped as a whole; errors of one cluster type are in the result, which is never nil.
 func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*keys.Key, opts PublishOptions) (*Published, error) {
+	so := newProgress()
+	done, err := settled("publish to "+to.String(), result, to, keys, opts, func(p *publication) (Published, error) {
+		if err := p.mayPublish(ctx); err != nil {
+			return p.nothingDone(), err
+		}
+		return p.run(ctx, result, so)
+	})
+	if len(result.Rings) == 0 { // the one release is the cluster type's own
+		for i := range done.ClusterTypes {
+			done.ClusterTypes[i].Releases = nil
+		}
+	}
+	return done, err
+}
+
+// settled opens a publication of result and has it written. The result is never nil; errors begin with what.
+func settled(what string, result *scheduler.Result, to oci.Location, keys []*keys.Key, opts PublishOptions, write func(*publication) (Published, error)) (*Published, error) {
 	signers := opts.Trust
 	if !signers.Documented() {
 		signers = trust.PinnedBy(keys)
@@ -136,15 +153,30 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
 	}
-	done := p.nothingDone()
-	if err = p.mayPublish(ctx); err == nil {
-		done, err = p.untilSettled(ctx, result)
-	}
+	done, err := p.untilSettled(write)
 	done.Warnings = p.warnings.list
 	if err != nil {
-		err = fmt.Errorf("publish to %s: %w", to, err)
+		err = fmt.Errorf("%s: %w", what, err)
 	}
 	return &done, err
+}
+
+// untilSettled calls write again where another publisher was at work at the same time.
+func (p *publication) untilSettled(write func(*publication) (Published, error)) (Published, error) {
+	done, err := write(p)
+	for round := 1; errors.Is(err, releases.ErrRace) && round < releases.MaxRaces; round++ {
+		done, err = write(p)
+	}
+	return done, err
+}
+
+// ofRecord takes the platform from the environment's record, whose signature is checked later, and returns an error if
+// agents would not accept the releases.
+func (p *publication) ofRecord(ctx context.Context) (err error) {
+	if p.Platform, err = platformOf(ctx, p.Reader); err != nil {
+		return err
+	}
+	return p.mayPublish(ctx)
 }
 
 // mayPublish returns an error if agents would not accept the releases.
@@ -307,17 +339,6 @@ func (so *progress) note(row PublishedType) PublishedType {
 		row.Result = releases.OutcomePublished
 	}
 	return row
-}
-
-// untilSettled runs again where another publisher was at work at the same time.
-func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result) (Published, error) {
-	so := newProgress()
-	for round := 1; ; round++ {
-		done, err := p.run(ctx, result, so)
-		if !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
-			return done, err
-		}
-	}
 }
 
 // run plans all cluster types before it pushes the first. It returns an error wrapping releases.ErrRace when another publisher wrote

@@ -29,10 +29,7 @@ func (d *Published) recorded(result *scheduler.Result) map[string]digest.Digest 
 	types := map[string]digest.Digest{}
 	for _, ct := range d.ClusterTypes {
 		left := !slices.ContainsFunc(result.ClusterTypes, func(r scheduler.ClusterTypeResult) bool { return r.Name == ct.ClusterType })
-		newest := ct.Digest
-		if len(result.Rings) > 0 {
-			newest = ct.releaseOf("").Digest
-		}
+		newest := ct.releaseOf("").Digest
 		if newest != "" && (!left || ct.Result == releases.OutcomeFailed || ct.assigns) {
 			types[ct.ClusterType] = newest
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -53,33 +52,13 @@ type Given struct {
 // nil, nothing is done. Of PublishOptions, Reissue uses Trust, OCI, Parallel and Now. Like Publish it may be killed and repeated
 // at any time, and leaves releases pending if more keys have to sign. The result's Assignments are not counted.
 func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, error), opts PublishOptions) (*Published, error) {
-	signers := opts.Trust
-	if !signers.Documented() {
-		signers = trust.PinnedBy(keys)
-	}
-	p, err := newPublication(&scheduler.Result{Environment: environment}, to, keys, signers, opts)
-	if err == nil {
-		err = signers.CheckKeys(keys)
-	}
-	if err != nil {
-		return nil, err
-	}
-	p.Remember() // what choose reads is what is planned with
-	if p.Platform, err = platformOf(ctx, p.Reader); err == nil {
-		err = p.mayPublish(ctx)
-	}
-	done := p.nothingDone()
-	for round := 1; err == nil; round++ {
-		if done, err = p.reissue(ctx, choose); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
-			break
+	return settled(environment+" at "+to.String(), &scheduler.Result{Environment: environment}, to, keys, opts, func(p *publication) (Published, error) {
+		p.Remember() // what choose reads is what is planned with
+		if err := p.ofRecord(ctx); err != nil {
+			return p.nothingDone(), err
 		}
-		err = nil
-	}
-	done.Warnings = p.warnings.list
-	if err != nil {
-		err = fmt.Errorf("%s at %s: %w", environment, to, err)
-	}
-	return &done, err
+		return p.reissue(ctx, choose)
+	})
 }
 
 func (p *publication) reissue(ctx context.Context, choose func(context.Context, *standing.Reader, standing.Record) (*Given, error)) (Published, error) {
@@ -112,7 +91,7 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	}
 	rows := make([]*PublishedType, len(names))
 	err = p.each(len(names), func(p *publication, i int) error {
-		row, err := p.attemptRings(ctx, plans[i])
+		row, err := p.attempt(ctx, plans[i])
 		rows[i] = &row
 		return err
 	})

@@ -31,9 +31,6 @@ type loss struct {
 
 // loss returns what pl takes away from the clusters to publish to; of several rings, from those that lose most.
 func (n *planner) loss(ctx context.Context, pl *plan) (most loss, err error) {
-	if pl.isOf(pl.Pending) { // somebody has agreed to it before signing it
-		return loss{}, nil
-	}
 	has := map[string]bool{}
 	for _, a := range pl.rendered {
 		has[a.Name] = true
@@ -69,18 +66,12 @@ func (n *planner) loss(ctx context.Context, pl *plan) (most loss, err error) {
 
 // replaced lists the releases with other content that the one of pl takes the place of.
 func (pl *plan) replaced() []*bundle.Verified {
-	all := []*bundle.Verified{pl.Verified}
-	if len(pl.Lanes) > 0 {
-		all = nil
-		for _, l := range pl.aim {
-			if !pl.isOf(l.Waiting) {
-				all = append(all, l.Release)
-			}
-		}
-	}
 	var differing []*bundle.Verified
-	for _, v := range all {
-		if v != nil && v.Release.Content != pl.tree.Content && !slices.ContainsFunc(differing, func(o *bundle.Verified) bool { return o.Release.Content == v.Release.Content }) {
+	for _, l := range pl.aim {
+		if pl.isOf(l.Waiting) { // somebody has agreed to it before signing it
+			continue
+		}
+		if v := l.Release; v != nil && v.Release.Content != pl.tree.Content && !slices.ContainsFunc(differing, func(o *bundle.Verified) bool { return o.Release.Content == v.Release.Content }) {
 			differing = append(differing, v)
 		}
 	}

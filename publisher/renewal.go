@@ -63,9 +63,6 @@ func (n renewal) next(plans []*plan) (earliest time.Time) {
 		if pl.validFor > 0 {
 			consider(n.due(n.now, n.now.Add(pl.validFor)))
 		}
-		if pl.Verified != nil {
-			consider(n.due(pl.Verified.Release.IssuedAt, pl.Verified.Release.ExpiresAt))
-		}
 		for _, l := range pl.Lanes {
 			if l.Release != nil {
 				consider(n.due(l.Release.Release.IssuedAt, l.Release.Release.ExpiresAt))

@@ -10,9 +10,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// attemptRings pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
+// attempt pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
 // each moment the newest release for a ring is the one that the ring is to have.
-func (ps *pusher) attemptRings(ctx context.Context, pl *plan) (PublishedType, error) {
+func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) {
 	row := pl.row
 	all, err := ps.issues(ctx, pl)
 	if err != nil {
@@ -74,7 +74,7 @@ func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 
 // lastOf is the highest sequence that releases have in an epoch, those that wait among them.
 func (f found) lastOf(epoch int64) int64 {
-	last := max(standing.LastSequence(f.Verified, epoch), standing.LastSequence(f.Pending, epoch))
+	last := standing.LastSequence(f.Verified, epoch)
 	for _, l := range f.Lanes {
 		last = max(last, standing.LastSequence(l.Release, epoch), standing.LastSequence(l.Waiting, epoch))
 	}

@@ -73,9 +73,7 @@ func (s *shipment) make(ctx context.Context) error {
 		return err
 	}
 	r := s.plannedRelease(pl)
-	if len(pl.Lanes) > 0 {
-		r.Rings = pl.aim.Rings()
-	}
+	r.Rings = pl.aim.Rings()
 	s.deltas, s.full = map[digest.Digest]int64{}, layers[0].Size
 	for _, l := range layers[1:] {
 		s.deltas[digest.Digest(l.Annotations[delta.AnnotationFrom])] = l.Size

@@ -101,7 +101,7 @@ func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Steps: []Step{}}
 		return choose(ctx, at, record.Verified.Record, o, judge, done)
 	}, opts)
-	if done == nil || published == nil {
+	if done == nil {
 		return done, err
 	}
 	done.Warnings = published.Warnings

@@ -32,15 +32,8 @@ func LostIfRefused(err error, what string, args ...any) error {
 	return err
 }
 
-// Last returns the newest release of t; nil if there never was one. The record is the environment's.
-func (rd *Reader) Last(ctx context.Context, t Type, record Record) (*bundle.Verified, error) {
-	all := func(bundle.Release) bool { return true }
-	return rd.newest(ctx, t, t.Verified, all, record.ReleaseOf(t.Stream.ClusterType, ""))
-}
-
-// LastOf returns the newest release of t that is for lane, where the platform names rings; nil where there never was a
-// release. The record is the environment's.
-func (rd *Reader) LastOf(ctx context.Context, t Type, lane *Lane, record Record) (*bundle.Verified, error) {
+// Last returns the newest release of t that is for lane; nil if there never was one. The record is the environment's.
+func (rd *Reader) Last(ctx context.Context, t Type, lane *Lane, record Record) (*bundle.Verified, error) {
 	return rd.newest(ctx, t, lane.Release, lane.IsFor, cmp.Or(lane.Recorded, record.ReleaseOf(t.Stream.ClusterType, "")))
 }
 

@@ -11,8 +11,8 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
-// Where a platform names its rings, each of them has the newest release that is for it, and so has latest, which the
-// last ring shares. A publication makes one release for the rings that it is for, and renews what the others have. As long
+// Each ring that a platform names has the newest release that is for it, and so has latest, which the last ring
+// shares. A platform without rings has latest alone. A publication makes one release for the rings that it is for, and renews what the others have. As long
 // as every release moves the tags of all rings that it names, and one that is renewed for all is followed by those of
 // narrower rings, the newest release for a ring is the one that its tag should name: whoever was cut off is put right by
 // the next publication.

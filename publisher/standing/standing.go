@@ -82,13 +82,11 @@ type Type struct {
 	// Verified is the newest trusted release, or nil; Current is true if it meets the trust in force.
 	Verified *bundle.Verified
 	Current  bool
-	// Pending is the newest release after it that waits for signatures, or nil.
-	Pending *bundle.Verified
 	// Foreign is the newest tag, newer than Verified, of an untrusted release, or "".
 	Foreign string
 	// Taken means that Verified's own tag names another release: a publisher overwrote it and went no further.
 	Taken bool
-	// Lanes are the rings and latest; see Reader.Rings. Empty where the platform names no rings.
+	// Lanes are the rings and latest; see Reader.Rings. A platform without rings has latest alone.
 	Lanes Lanes
 }
 
@@ -141,8 +139,7 @@ func (rd *Reader) Type(ctx context.Context, clusterType string) (t Type, err err
 	if v := t.Verified; v != last {
 		t.Taken = slices.Contains(t.All, v.Release.Tag())
 	}
-	t.Pending, err = rd.pendingRelease(ctx, t)
-	return t, err
+	return t, nil
 }
 
 // OrderOf returns the place of a release among those of its stream.

@@ -25,19 +25,6 @@ func credible(o bundle.Order, last int64, now time.Time) bool {
 	return !o.IssuedAt.After(now.Add(maxAhead)) && o.Sequence-maxTaken <= max(last, o.IssuedAt.Unix())
 }
 
-// pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
-// one that stands; nil where there is none.
-func (rd *Reader) pendingRelease(ctx context.Context, t Type) (*bundle.Verified, error) {
-	var newest *bundle.Verified
-	err := rd.eachPending(ctx, t, func(v *bundle.Verified) bool {
-		if last := t.Verified; last == nil || OrderOf(v).Compare(OrderOf(last)) > 0 {
-			newest = v
-		}
-		return newest == nil
-	})
-	return newest, err
-}
-
 // eachPending calls yield with each release of a stream that waits for signatures and is credible, newest first, as
 // long as it returns true.
 func (rd *Reader) eachPending(ctx context.Context, t Type, yield func(*bundle.Verified) bool) error {

@@ -184,7 +184,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		}
 		return f.given, nil
 	}, opts)
-	if done == nil || published == nil {
+	if done == nil {
 		return done, err
 	}
 	done.Pause, done.Warnings = pause, published.Warnings
