@@ -144,8 +144,6 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	case i.given:
 	case !first.IsFor(i.from.Release):
 		i.why = fmt.Sprintf("ring %s is new", first.Ring)
-	case pl.forced != "" && i.covers(pl.force):
-		i.why = pl.forced
 	case i.taken:
 		i.why = "another publisher took its tag"
 	default:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -20,7 +21,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // MoveOptions selects the release that Move makes anew. Of PublishOptions, Move uses Trust, OCI and Now.
@@ -46,12 +46,15 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if _, err := bundle.ParseReleaseQuery(move.Above); err != nil && move.Above != "" {
 		return nil, &usage.Error{Err: err}
 	}
-	return settled("move at "+to.String(), &scheduler.Result{Environment: move.Environment}, to, keys, opts, func(p *publication) (Published, error) {
-		if err := p.ofRecord(ctx); err != nil {
-			return p.nothingDone(), err
-		}
-		return p.move(ctx, move)
-	})
+	assignments := 0
+	done, err := Reissue(ctx, to, keys, move.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (given *Given, err error) {
+		given, assignments, err = move.choose(ctx, at, record)
+		return given, err
+	}, opts)
+	for i := range done.ClusterTypes {
+		done.ClusterTypes[i].Assignments = assignments
+	}
+	return done, err
 }
 
 // PlatformOf returns the platform's name that the newest record of an environment has. It verifies nothing.
@@ -84,98 +87,66 @@ func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
 	return r.Platform, nil
 }
 
-func (p *publication) move(ctx context.Context, move MoveOptions) (Published, error) {
-	record, err := p.recordToMove(ctx, move)
+// choose returns what Move gives to the ring and to those that have the same release, and counts its assignments.
+func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, int, error) {
+	r := record.Verified.Record
+	if len(r.Rings[m.ClusterType]) == 0 {
+		return nil, 0, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", m.ClusterType, m.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(r.Rings)), ", "), "none"))
+	}
+	t, err := at.Type(ctx, m.ClusterType)
 	if err != nil {
-		return p.nothingDone(), err
+		return nil, 0, err
 	}
-	next := record.Verified.Record
-	again := *p
-	again.commits = commits{next.BaseCommit, next.EnvironmentCommit}
-	p = &again
-	done := p.nothingDone()
-	pl, err := p.planMove(ctx, move, record)
+	rings := slices.Sorted(maps.Keys(r.Rings[m.ClusterType]))
+	if t, err = at.Rings(ctx, t, rings, record); err != nil {
+		return nil, 0, err
+	}
+	n := slices.IndexFunc(t.Lanes, func(l *standing.Lane) bool { return l.Ring == m.Ring })
+	if n < 0 {
+		return nil, 0, usage.Errorf("unknown ring %q: cluster type %s has %s", m.Ring, m.ClusterType, strings.Join(rings, ", "))
+	}
+	has := t.Lanes[n].Release
+	if has == nil {
+		return nil, 0, standing.Lost("the release of %s is not there", t.Lanes[n:n+1])
+	}
+	assignments, err := releases.ReadTree(ctx, t.Repo, has.Tree, has.Release.Content)
 	if err != nil {
-		return done, err
+		return nil, 0, err
 	}
-	above, err := p.accepted(ctx, pl.Type, move)
+	accepted, err := m.accepted(ctx, at, t)
 	if err != nil {
-		return done, err
+		return nil, 0, err
 	}
-	own := standing.OrderOf(pl.force.Release)
-	if cmp.Or(cmp.Compare(own.Epoch, above.Epoch), cmp.Compare(own.Sequence, above.Sequence)) < 0 {
-		pl.forced = "clusters were moved to its ring"
+	given := &Given{
+		Why: "clusters were moved to its ring", BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Incomplete: r.Incomplete, Former: r.Former,
+		Releases: map[string]map[string]digest.Digest{m.ClusterType: {}},
 	}
-	row, err := p.attempt(ctx, pl)
-	if err != nil {
-		return done, err
+	own := standing.OrderOf(has)
+	given.Anew = cmp.Or(cmp.Compare(own.Epoch, accepted.Epoch), cmp.Compare(own.Sequence, accepted.Sequence)) < 0
+	for _, l := range t.Lanes {
+		if sameRelease(l.Release, has) {
+			given.Releases[m.ClusterType][l.Ring] = has.Descriptor.Digest
+		}
 	}
-	done.ClusterTypes = append(done.ClusterTypes, row)
-	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
-	next.ClusterTypes[move.ClusterType] = row.releaseOf("").Digest
-	next.Rings[move.ClusterType] = row.byRing()
-	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
-	return done, err
-}
-
-// recordToMove returns the environment's record, which names rings of the cluster type.
-func (p *publication) recordToMove(ctx context.Context, move MoveOptions) (standing.Record, error) {
-	record, err := p.Record(ctx)
-	if err != nil {
-		return record, err
-	}
-	if record.Verified == nil {
-		return record, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.Trust.SignedText())}
-	}
-	if named := record.Verified.Record.Rings; len(named[move.ClusterType]) == 0 {
-		return record, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))
-	}
-	return record, nil
-}
-
-// planMove finds the releases of the rings, of which that of the ring to move to is forced.
-func (p *publication) planMove(ctx context.Context, move MoveOptions, record standing.Record) (*plan, error) {
-	t, err := p.Type(ctx, move.ClusterType)
-	if err != nil {
-		return nil, err
-	}
-	rings := slices.Sorted(maps.Keys(record.Verified.Record.Rings[move.ClusterType]))
-	if t, err = p.Rings(ctx, t, rings, record); err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(t.Lanes, func(l *standing.Lane) bool { return l.Ring == move.Ring })
-	if at < 0 {
-		return nil, usage.Errorf("unknown ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))
-	}
-	pl := &plan{
-		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: move.ClusterType}},
-		found: found{Type: t, aim: t.Lanes[at : at+1]},
-		force: t.Lanes[at], row: PublishedType{ClusterType: move.ClusterType},
-	}
-	if pl.force.Release == nil {
-		return nil, standing.Lost("the release of %s is not there", pl.aim)
-	}
-	assignments, err := releases.ReadTree(ctx, t.Repo, pl.force.Release.Tree, pl.force.Release.Release.Content)
-	pl.row.Assignments = len(assignments)
-	return pl, err
+	return given, len(assignments), nil
 }
 
 // accepted returns the place of the release that clusters have accepted.
-func (p *publication) accepted(ctx context.Context, at standing.Type, move MoveOptions) (bundle.Order, error) {
-	if move.Above == "" {
-		return standing.OrderOf(at.Lanes.Newest()), nil
+func (m MoveOptions) accepted(ctx context.Context, at *standing.Reader, t standing.Type) (bundle.Order, error) {
+	if m.Above == "" {
+		return standing.OrderOf(t.Lanes.Newest()), nil
 	}
-	if place, ok := releases.PlaceOf("s", move.Above); ok {
+	if place, ok := releases.PlaceOf("s", m.Above); ok {
 		return place, nil
 	}
-	ref := oci.Reference{Location: p.Location, Repository: at.Stream.Repository(), Tag: move.Above}
-	desc, err := catalog.FindRelease(ctx, at.Repo, ref, errdef.ErrNotFound)
+	ref := oci.Reference{Location: at.Location, Repository: t.Stream.Repository(), Tag: m.Above}
+	desc, err := catalog.FindRelease(ctx, t.Repo, ref, errdef.ErrNotFound)
 	if err != nil {
 		return bundle.Order{}, err
 	}
-	v, _, err := p.Release(ctx, at.Repo, desc.Digest.String())
+	v, _, err := at.Release(ctx, t.Repo, desc.Digest.String())
 	if v == nil && err == nil {
-		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", move.Above, p.Trust.SignedText())}
+		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", m.Above, at.Trust.SignedText())}
 	}
 	if err != nil {
 		return bundle.Order{}, err

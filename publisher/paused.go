@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -52,9 +51,11 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 	}
 	p = &again
 	done := p.nothingDone()
-	kept := make([]*plan, len(plans))
-	for i, pl := range plans {
-		kept[i] = pl.keep()
+	var kept []*plan
+	for _, pl := range plans {
+		if pl.refused == "" && pl.Verified != nil && record.Has(pl.Name) {
+			kept = append(kept, pl.keep())
+		}
 		if pl.wouldChange() {
 			done.Refused = append(done.Refused, pl.Name)
 		}
@@ -67,37 +68,23 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeUnchanged)
 		return done, nil
 	}
-	rows := make([]PublishedType, len(kept))
-	err = p.each(len(kept), func(p *publication, i int) (err error) {
-		if kept[i] == nil {
-			rows[i] = plans[i].row
-			rows[i].Result = releases.OutcomeSkipped
-			return nil
-		}
-		rows[i], err = p.attempt(ctx, kept[i])
-		return err
-	})
-	if err != nil {
-		return done, err
-	}
-	next := record.Verified.Record
-	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
-	for i, row := range rows {
-		if kept[i] != nil && record.Has(row.ClusterType) {
-			kept[i].recordIn(&next, row)
+	done.RenewAt = p.renewal().next(kept)
+	err = p.writeAll(ctx, kept, record, record.Verified.Record, &done)
+	written := done.ClusterTypes
+	done.ClusterTypes = []PublishedType{}
+	for _, pl := range plans {
+		row := pl.row
+		row.Result = releases.OutcomeSkipped
+		if n := slices.IndexFunc(written, func(w PublishedType) bool { return w.ClusterType == pl.Name }); n >= 0 {
+			row = written[n]
 		}
 		done.ClusterTypes = append(done.ClusterTypes, row)
 	}
-	done.RenewAt = p.renewal().next(slices.DeleteFunc(kept, func(pl *plan) bool { return pl == nil }))
-	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
 	return done, err
 }
 
-// keep plans what the rings of a cluster type have already; nil if nothing was ever published.
+// keep plans what the rings of a cluster type have already.
 func (pl *plan) keep() *plan {
-	if pl.refused != "" || pl.Verified == nil {
-		return nil
-	}
 	// The lane to publish to is none of those that are there: no release takes the place of another.
 	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: standing.Lanes{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
 	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites

@@ -82,12 +82,10 @@ type plan struct {
 	loses    loss
 	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
 	validFor time.Duration            // zero is that of the release which is made anew
-	// force is the ring whose release is made anew in any case, for the reason forced; nil if there is none.
-	force  *standing.Lane
-	forced string
 	// given has the release whose content a lane is to have, for the reason why; nil unless content is given; see Reissue.
 	given map[*standing.Lane]*bundle.Verified
 	why   string
+	anew  bool // see Given
 	// seen are the trees that were found in the repository when the issues were judged.
 	seen []digest.Digest
 	// row is what the result says before anything was done.

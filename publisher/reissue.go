@@ -39,6 +39,8 @@ type Given struct {
 	// Undone is what the new record lists as undone; nil is what the record lists already. Reissue gives the last its time, and adds what
 	// the rings have and no record names. If that is nothing, it leaves the last out.
 	Undone []bundle.Undone
+	// Anew makes a release also for rings that have the content already. Those of narrower rings stay unless it is for all.
+	Anew bool
 	// Recorded refuses rings of these cluster types that have other content than the record names, unless that is what they
 	// are to have; see ErrUnfinished.
 	Recorded bool
@@ -89,29 +91,34 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	if err != nil {
 		return done, err
 	}
-	rows := make([]*PublishedType, len(names))
-	err = p.each(len(names), func(p *publication, i int) error {
-		row, err := p.attempt(ctx, plans[i])
-		rows[i] = &row
-		return err
-	})
 	next := record.Verified.Record
-	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
 	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = given.BaseCommit, given.EnvironmentCommit, given.Incomplete, given.Former
 	if given.Undone != nil {
 		next.Undone = p.undoneBy(plans, given.Undone)
 	}
+	err = p.writeAll(ctx, plans, record, next, &done)
+	return done, err
+}
+
+// writeAll pushes what the rings of plans are to have, and a record like next that names it. It adds to done.
+func (p *publication) writeAll(ctx context.Context, plans []*plan, record standing.Record, next bundle.EnvironmentRecord, done *Published) error {
+	rows := make([]*PublishedType, len(plans))
+	err := p.each(len(plans), func(p *publication, i int) error {
+		row, err := p.attempt(ctx, plans[i])
+		rows[i] = &row
+		return err
+	})
+	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
 	for i, row := range rows {
 		if row != nil {
 			done.ClusterTypes = append(done.ClusterTypes, *row)
 			plans[i].recordIn(&next, *row)
 		}
 	}
-	if err != nil {
-		return done, err
+	if err == nil {
+		done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
 	}
-	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
-	return done, err
+	return err
 }
 
 // undoneBy completes the last of what is undone by plans.
@@ -185,7 +192,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 	}
 	pl := &plan{
 		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
-		given: map[*standing.Lane]*bundle.Verified{}, why: given.Why, row: PublishedType{ClusterType: name},
+		given: map[*standing.Lane]*bundle.Verified{}, why: given.Why, anew: given.Anew, row: PublishedType{ClusterType: name},
 	}
 	read := p.releaseReader(t)
 	for _, l := range t.Lanes {
@@ -290,7 +297,7 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 		groups[at].lanes = append(groups[at].lanes, l)
 	}
 	for _, i := range groups {
-		for n := len(i.lanes); n > 0 && hasContent(i.lanes[n-1], i.from); n-- {
+		for n := len(i.lanes); n > 0 && !pl.anew && hasContent(i.lanes[n-1], i.from); n-- {
 			i.lanes = i.lanes[:n-1] // wider rings that have it need no new release
 		}
 		if len(i.lanes) > 0 {
@@ -301,7 +308,8 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 }
 
 // keepOrder sorts issues, that of the widest ring first, and has those of narrower rings made anew above one that is due: a
-// cluster may move to a narrower ring at any time.
+// cluster may move to a narrower ring at any time. With content that clusters have already this is so below a release for all
+// rings alone.
 func (pl *plan) keepOrder(all []*issue) {
 	widest := func(i *issue) (at int) {
 		for n, l := range pl.Lanes {
@@ -317,7 +325,7 @@ func (pl *plan) keepOrder(all []*issue) {
 		if due && i.why == "" && i.from != nil {
 			i.why = "the release of a wider ring is made anew, and this one stays above it"
 		}
-		due = due || i.due()
+		due = due || i.due() && (i.forAll() || !pl.anew)
 	}
 }
 
