@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 )
 
 func TestAnArgoCDThatIsSilentIsNamed(t *testing.T) {
@@ -17,18 +19,18 @@ func TestAnArgoCDThatIsSilentIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		applications []unstructured.Unstructured
 		silence      time.Duration
-		result       Result
+		result       diagnosis.Result
 		message      string
 	}{
-		{nil, time.Minute, OK, "it has no Application yet"},
-		{[]unstructured.Unstructured{looked(time.Hour), looked(time.Second)}, time.Minute, OK, "is at work in namespace argocd"},
-		{[]unstructured.Unstructured{looked(time.Hour), {Object: map[string]any{}}}, time.Minute, Failed, "has looked at none of the 2 Applications in namespace argocd for 1m0s"},
-		{[]unstructured.Unstructured{looked(time.Hour)}, 0, OK, "is at work"},
+		{nil, time.Minute, diagnosis.OK, "it has no Application yet"},
+		{[]unstructured.Unstructured{looked(time.Hour), looked(time.Second)}, time.Minute, diagnosis.OK, "is at work in namespace argocd"},
+		{[]unstructured.Unstructured{looked(time.Hour), {Object: map[string]any{}}}, time.Minute, diagnosis.Failed, "has looked at none of the 2 Applications in namespace argocd for 1m0s"},
+		{[]unstructured.Unstructured{looked(time.Hour)}, 0, diagnosis.OK, "is at work"},
 	} {
 		e := &examination{Subject: Subject{Now: func() time.Time { return now }}}
 		got := judgeArgo(e, "argocd", c.applications, c.silence)
 		require.Equal(t, c.result, got.Result, c.message)
 		require.Contains(t, got.Message, c.message)
-		require.Equal(t, c.result == Failed, got.Remedy != "")
+		require.Equal(t, c.result == diagnosis.Failed, got.Remedy != "")
 	}
 }

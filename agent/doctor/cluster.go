@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 )
 
 // maxNamespaces bounds for how many namespaces permissions are asked one by one.
@@ -27,15 +29,15 @@ type resource struct {
 	versions   []string
 }
 
-func checkCluster(ctx context.Context, e *examination) Finding {
+func checkCluster(ctx context.Context, e *examination) diagnosis.Finding {
 	if e.Kubernetes == nil {
-		return skipped("no cluster is configured")
+		return diagnosis.Skipf("no cluster is configured")
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.Timeout = checkTime
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return failed("mend the kubeconfig", "%v", err)
+		return diagnosis.Failf("mend the kubeconfig", "%v", err)
 	}
 	version, err := d.ServerVersionWithContext(ctx)
 	if err == nil {
@@ -43,11 +45,11 @@ func checkCluster(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
-		return failed("give the agent a token or a certificate that is valid", "%s: %v", config.Host, err)
+		return diagnosis.Failf("give the agent a token or a certificate that is valid", "%s: %v", config.Host, err)
 	case err != nil:
-		return failed("is this the API server's address, and is it running?", "%s: %v", config.Host, err)
+		return diagnosis.Failf("is this the API server's address, and is it running?", "%s: %v", config.Host, err)
 	default:
-		return ok("%s answers, version %s", config.Host, version.GitVersion)
+		return diagnosis.Okf("%s answers, version %s", config.Host, version.GitVersion)
 	}
 }
 
@@ -75,9 +77,9 @@ func discover(ctx context.Context, d *discovery.DiscoveryClient) (*served, error
 	return s, nil
 }
 
-func checkKinds(_ context.Context, e *examination) Finding {
+func checkKinds(_ context.Context, e *examination) diagnosis.Finding {
 	if e.served == nil || e.content == nil {
-		return skipped("%s", e.whyNot())
+		return diagnosis.Skipf("%s", e.whyNot())
 	}
 	var engines, missing, remedies []string
 	objects, assignments := e.onCluster()
@@ -96,13 +98,13 @@ func checkKinds(_ context.Context, e *examination) Finding {
 		}
 	}
 	if len(missing) > 0 {
-		return failed(strings.Join(unique(remedies), "; "), "the cluster does not serve %s", strings.Join(unique(missing), "; "))
+		return diagnosis.Failf(strings.Join(unique(remedies), "; "), "the cluster does not serve %s", strings.Join(unique(missing), "; "))
 	}
 	message := fmt.Sprintf("the cluster serves all that %d assignments have", assignments)
 	if len(engines) > 0 {
 		message += "; Flux serves " + strings.Join(unique(engines), ", ")
 	}
-	return ok("%s", message)
+	return diagnosis.Okf("%s", message)
 }
 
 func (e *examination) whyNot() string {

@@ -8,7 +8,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -23,34 +22,9 @@ import (
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
-
-// Result is how a check ended.
-type Result string
-
-// The results.
-const (
-	OK      Result = "ok"
-	Failed  Result = "failed"
-	Warning Result = "warning" // nothing is missing yet
-	Skipped Result = "skipped" // not configured, or a check that it builds on has failed
-)
-
-// Finding is the result of one check.
-type Finding struct {
-	Check   string `json:"check"`
-	Result  Result `json:"result"`
-	Message string `json:"message"`
-	// Remedy is a hint for a check that has failed, or warns.
-	Remedy string `json:"remedy,omitempty"`
-}
-
-// Report is the findings of Examine, in the order of the checks.
-type Report struct {
-	OK     bool      `json:"ok"`
-	Checks []Finding `json:"checks"`
-}
 
 // Subject is the agent to examine, as it is configured.
 type Subject struct {
@@ -128,66 +102,45 @@ const (
 )
 
 // Examine makes all checks. Its error is that of ctx.
-func Examine(ctx context.Context, s Subject) (Report, error) {
+func Examine(ctx context.Context, s Subject) (diagnosis.Report, error) {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	e := &examination{Subject: s}
-	r := Report{OK: true}
-	for _, c := range checks() {
-		bounded, cancel := context.WithTimeout(ctx, c.limit)
-		f := c.run(bounded, e)
-		cancel()
-		if ctx.Err() != nil {
-			return Report{}, ctx.Err()
-		}
-		if f.Result == "" {
-			continue
-		}
-		f.Check = c.name
-		r.Checks, r.OK = append(r.Checks, f), r.OK && f.Result != Failed
-	}
-	return r, nil
-}
-
-// check is one question about a site.
-type check struct {
-	name  string
-	limit time.Duration
-	// run answers it, and may keep in e what later checks need. The zero Finding is left out of the report: the
-	// question does not arise, or another check answers it.
-	run func(ctx context.Context, e *examination) Finding
+	return diagnosis.Run(ctx, checks(&examination{Subject: s}))
 }
 
 // checks lists all checks. Each may need what those before it have learned.
-func checks() []check {
-	return []check{
-		{"state", checkTime, checkState},
-		{"store", checkTime, checkStore},
-		{"agent", checkTime, checkAgent},
-		{"carry", checkTime, checkCarry},
-		{"packages", checkTime, checkPackages},
-		{"registry", checkTime, checkRegistry},
-		{"trust", checkTime, checkTrust},
-		{"release", releaseTime, checkRelease},
-		{"clock", checkTime, checkClock},
-		{"adapters", checkTime, checkAdapters},
-		{"directory", checkTime, checkDirectory},
-		{"ansible", checkTime, checkAnsible},
-		{"kubernetes", checkTime, checkCluster},
-		{"kinds", checkTime, checkKinds},
-		{"zarf", checkTime, checkZarf},
-		{"permissions", checkTime, checkPermissions},
-		{"argo", checkTime, checkArgo},
-		{"memory", checkTime, checkMemory},
-		{"veto", checkTime, checkVeto},
-		{"values", checkTime, checkSiteValues},
-		{"hub", checkTime, checkHub},
-		{"reports", checkTime, checkReports},
-		{"queue", checkTime, checkQueue},
-		{"listen", checkTime, checkListen},
-		{"serve", checkTime, checkServe},
-		{"identity", checkTime, checkIdentity},
+func checks(e *examination) []diagnosis.Check {
+	check := func(name string, limit time.Duration, run func(context.Context, *examination) diagnosis.Finding) diagnosis.Check {
+		return diagnosis.Check{Name: name, Limit: limit, Run: func(ctx context.Context) diagnosis.Finding { return run(ctx, e) }}
+	}
+	return []diagnosis.Check{
+		check("state", checkTime, checkState),
+		check("store", checkTime, checkStore),
+		check("agent", checkTime, checkAgent),
+		check("carry", checkTime, checkCarry),
+		check("packages", checkTime, checkPackages),
+		check("registry", checkTime, checkRegistry),
+		check("trust", checkTime, checkTrust),
+		check("release", releaseTime, checkRelease),
+		check("clock", checkTime, checkClock),
+		check("adapters", checkTime, checkAdapters),
+		check("directory", checkTime, checkDirectory),
+		check("ansible", checkTime, checkAnsible),
+		check("kubernetes", checkTime, checkCluster),
+		check("kinds", checkTime, checkKinds),
+		check("zarf", checkTime, checkZarf),
+		check("permissions", checkTime, checkPermissions),
+		check("argo", checkTime, checkArgo),
+		check("memory", checkTime, checkMemory),
+		check("veto", checkTime, checkVeto),
+		check("values", checkTime, checkSiteValues),
+		check("hub", checkTime, checkHub),
+		check("reports", checkTime, checkReports),
+		check("queue", checkTime, checkQueue),
+		check("listen", checkTime, checkListen),
+		check("serve", checkTime, checkServe),
+		check("identity", checkTime, checkIdentity),
 	}
 }
 
@@ -210,20 +163,4 @@ type examination struct {
 	skew      *time.Duration        // of this machine's clock against the registry's; nil where no answer had a date
 	issuedAt  time.Time
 	served    *served // nil where the cluster does not answer
-}
-
-func ok(format string, args ...any) Finding {
-	return Finding{Result: OK, Message: fmt.Sprintf(format, args...)}
-}
-
-func failed(remedy, format string, args ...any) Finding {
-	return Finding{Result: Failed, Message: fmt.Sprintf(format, args...), Remedy: remedy}
-}
-
-func warned(remedy, format string, args ...any) Finding {
-	return Finding{Result: Warning, Message: fmt.Sprintf(format, args...), Remedy: remedy}
-}
-
-func skipped(format string, args ...any) Finding {
-	return Finding{Result: Skipped, Message: fmt.Sprintf(format, args...)}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/relay"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -79,15 +80,15 @@ func (f *fixture) publish(at time.Time, change func(*agenttest.Draft)) {
 	require.NoError(f.t, err)
 }
 
-func (f *fixture) examine() map[string]Finding {
+func (f *fixture) examine() map[string]diagnosis.Finding {
 	f.t.Helper()
 	r, err := Examine(f.t.Context(), f.subject)
 	require.NoError(f.t, err)
-	found, ok := map[string]Finding{}, true
+	found, ok := map[string]diagnosis.Finding{}, true
 	for _, c := range r.Checks {
 		found[c.Check] = c
-		ok = ok && c.Result != Failed
-		require.Equal(f.t, c.Result == Failed || c.Result == Warning, c.Remedy != "", "what fails or warns, and nothing else, has a remedy: %+v", c)
+		ok = ok && c.Result != diagnosis.Failed
+		require.Equal(f.t, c.Result == diagnosis.Failed || c.Result == diagnosis.Warning, c.Remedy != "", "what fails or warns, and nothing else, has a remedy: %+v", c)
 	}
 	require.Equal(f.t, ok, r.OK)
 	return found
@@ -98,10 +99,10 @@ func (f *fixture) requireOnly(check, message, remedy string) {
 	f.t.Helper()
 	for name, c := range f.examine() {
 		if name != check {
-			require.NotEqual(f.t, Failed, c.Result, "%+v", c)
+			require.NotEqual(f.t, diagnosis.Failed, c.Result, "%+v", c)
 			continue
 		}
-		require.Equal(f.t, Failed, c.Result, "%+v", c)
+		require.Equal(f.t, diagnosis.Failed, c.Result, "%+v", c)
 		require.Regexp(f.t, message, c.Message)
 		require.Contains(f.t, c.Remedy, remedy)
 	}
@@ -111,10 +112,10 @@ func TestNothingIsMissing(t *testing.T) {
 	f := newFixture(t)
 	found := f.examine()
 	for _, check := range []string{"state", "registry", "release", "clock", "adapters"} {
-		require.Equal(t, OK, found[check].Result, "%+v", found[check])
+		require.Equal(t, diagnosis.OK, found[check].Result, "%+v", found[check])
 	}
 	for _, check := range []string{"agent", "kubernetes", "kinds", "permissions", "hub"} {
-		require.Equal(t, Skipped, found[check].Result, "%+v", found[check])
+		require.Equal(t, diagnosis.Skipped, found[check].Result, "%+v", found[check])
 	}
 	require.NoDirExists(t, f.subject.StateDir, "an examination makes nothing")
 }
@@ -236,7 +237,7 @@ func TestTheFirstBoxOfASiteTakesReportsOrNot(t *testing.T) {
 		if accepts {
 			r, err := Examine(ctx, f.subject)
 			require.NoError(t, err)
-			require.Contains(t, r.Checks, Finding{Check: "hub", Result: OK, Message: "it answers"})
+			require.Contains(t, r.Checks, diagnosis.Finding{Check: "hub", Result: diagnosis.OK, Message: "it answers"})
 		} else {
 			f.requireOnly("hub", "another agent's endpoint, which takes no reports", "serve.acceptReports")
 		}
@@ -274,8 +275,8 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	found := f.examine()
-	require.Equal(t, OK, found["state"].Result, "%+v", found["state"])
-	require.NotEqual(t, Failed, found["agent"].Result, "%+v", found["agent"]) // it has no engine, which may have shown by now
+	require.Equal(t, diagnosis.OK, found["state"].Result, "%+v", found["state"])
+	require.NotEqual(t, diagnosis.Failed, found["agent"].Result, "%+v", found["agent"]) // it has no engine, which may have shown by now
 	require.Contains(t, found["agent"].Message, "running; state ")
 
 	require.Eventually(t, func() bool {
@@ -284,7 +285,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	f.subject.Pinned.Epoch = 1 // as after a change of trust that this agent has seen, and its release has not
 	release := f.examine()["release"]
-	require.Equal(t, Warning, release.Result, "%+v", release)
+	require.Equal(t, diagnosis.Warning, release.Result, "%+v", release)
 	require.Contains(t, release.Message, "it runs here, and stays; an agent that begins now would refuse it: OldEpoch")
 	stop()
 	require.NoError(t, <-ended)
@@ -321,7 +322,7 @@ func TestWithheldCredentialsAreNamed(t *testing.T) {
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	running := f.examine()["agent"]
-	require.Equal(t, Failed, running.Result, "%+v", running)
+	require.Equal(t, diagnosis.Failed, running.Result, "%+v", running)
 	require.Regexp(t, "CredentialsWithheld: .*"+message, running.Message)
 	require.Contains(t, running.Remedy, "then restart the agent")
 	stop()
@@ -350,23 +351,23 @@ func TestTheTrustDocumentIsExamined(t *testing.T) {
 		change          func(*agenttest.Trust) // version 2, in the registry
 		release         func(*agenttest.Draft)
 		check           string
-		result          Result
+		result          diagnosis.Result
 		message, remedy string
 	}{
-		{"in order", nil, nil, "trust", OK, "version 2, epoch 1, valid until ", ""},
-		{"signed by others", func(tr *agenttest.Trust) { tr.Signers = []crypto.Signer{stranger} }, nil, "trust", Failed, "signed by 0 of", "find out who has put it there"},
-		{"expired", valid(-time.Hour), nil, "trust", Failed, "no new release is accepted", "have the roots sign"},
-		{"that expires today", valid(time.Hour), nil, "trust", Warning, "expires in less than a day", "have the roots sign"},
-		{"that expires soon", valid(10*24*time.Hour + time.Hour), nil, "trust", Warning, "expires in 10 days", "have the roots sign"},
-		{"of another epoch than the release", func(tr *agenttest.Trust) { tr.Document.Epoch = 2 }, nil, "release", Failed, "release has epoch 1, the trust in force has 2", "publish again"},
+		{"in order", nil, nil, "trust", diagnosis.OK, "version 2, epoch 1, valid until ", ""},
+		{"signed by others", func(tr *agenttest.Trust) { tr.Signers = []crypto.Signer{stranger} }, nil, "trust", diagnosis.Failed, "signed by 0 of", "find out who has put it there"},
+		{"expired", valid(-time.Hour), nil, "trust", diagnosis.Failed, "no new release is accepted", "have the roots sign"},
+		{"that expires today", valid(time.Hour), nil, "trust", diagnosis.Warning, "expires in less than a day", "have the roots sign"},
+		{"that expires soon", valid(10*24*time.Hour + time.Hour), nil, "trust", diagnosis.Warning, "expires in 10 days", "have the roots sign"},
+		{"of another epoch than the release", func(tr *agenttest.Trust) { tr.Document.Epoch = 2 }, nil, "release", diagnosis.Failed, "release has epoch 1, the trust in force has 2", "publish again"},
 		{
 			"that asks for more signatures", func(tr *agenttest.Trust) {
 				tr.Document.Release.Keys = append(tr.Document.Release.Keys, agenttest.Role(1, stranger).Keys...)
 				tr.Document.Release.Threshold = 2
 			},
-			nil, "release", Failed, "signed by 1 of", "wherry sign",
+			nil, "release", diagnosis.Failed, "signed by 1 of", "wherry sign",
 		},
-		{"in front of a release of a pinned key", nil, func(d *agenttest.Draft) { d.Release.Epoch = 0 }, "release", Failed, "release has epoch 0, the trust in force has 1", "publish again"},
+		{"in front of a release of a pinned key", nil, func(d *agenttest.Draft) { d.Release.Epoch = 0 }, "release", diagnosis.Failed, "release has epoch 0, the trust in force has 1", "publish again"},
 	} {
 		t.Run("a trust document "+tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -418,11 +419,11 @@ func TestWhatTheStoreHolds(t *testing.T) {
 	store := filepath.Join(f.subject.StateDir, "store")
 	require.NoError(t, os.WriteFile(filepath.Join(store, "parts", "sha256-x"), make([]byte, 20<<10), 0o600))
 	found := f.examine()["store"]
-	require.Equal(t, OK, found.Result)
+	require.Equal(t, diagnosis.OK, found.Result)
 	require.Regexp(t, `^bundles/\S+/s\d+-\d+, \d+ (bytes|KiB), and \d+ (bytes|KiB) unpacked; 20 KiB have arrived of what is being fetched$`, found.Message)
 
 	require.NoError(t, os.Truncate(filepath.Join(store, "index.json"), 5))
 	found = f.examine()["store"]
-	require.Equal(t, Warning, found.Result)
+	require.Equal(t, diagnosis.Warning, found.Result)
 	require.Contains(t, found.Message, "its index is damaged")
 }

@@ -5,32 +5,33 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 )
 
 // checkIdentity reports a hub's objection to this agent's identity, and requests that no hub has answered.
-func checkIdentity(ctx context.Context, e *examination) Finding {
+func checkIdentity(ctx context.Context, e *examination) diagnosis.Finding {
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	if err != nil {
 		state, err := agent.ReadState(e.StateDir)
 		if err != nil {
-			return skipped("no agent has run here, or its state cannot be read")
+			return diagnosis.Skipf("no agent has run here, or its state cannot be read")
 		}
 		s, err = state.Status(e.Now())
 		_ = state.Close() // it was only read
 		if err != nil {
-			return skipped("the state cannot be read")
+			return diagnosis.Skipf("the state cannot be read")
 		}
 	}
 	id := s.Identity
 	switch {
 	case id.Reason != "":
-		return failed(identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
+		return diagnosis.Failf(identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
 	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != enroll.AsIs): // an enrolled agent needs no second answer
-		return warned(waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
+		return diagnosis.Warnf(waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
-		return skipped("no hub has enrolled this agent; key %s", id.KeyID)
+		return diagnosis.Skipf("no hub has enrolled this agent; key %s", id.KeyID)
 	default:
-		return ok("enrolled by the hub with key %s; key %s", id.HubKeyID, id.KeyID)
+		return diagnosis.Okf("enrolled by the hub with key %s; key %s", id.HubKeyID, id.KeyID)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -24,7 +25,7 @@ import (
 // probeBytes is the size of the file that the state folder has to take, so that a full disk shows.
 const probeBytes = 256 << 10
 
-func checkState(ctx context.Context, e *examination) Finding {
+func checkState(ctx context.Context, e *examination) diagnosis.Finding {
 	if !errors.Is(e.Mute, control.ErrSilent) {
 		_, e.Mute = agent.NewClient(e.StateDir).Status(ctx)
 	}
@@ -33,13 +34,13 @@ func checkState(ctx context.Context, e *examination) Finding {
 		switch {
 		case errors.Is(err, state.ErrNoState):
 		case errors.Is(err, state.ErrBusy):
-			return failed("end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
+			return diagnosis.Failf("end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
 		case errors.Is(err, state.ErrDamaged):
-			return failed("move agent.db away to begin anew: the next pass adopts what is applied, no older release is taken than the signed ones in store/, and the hub has to be given the new report key and uid, which \"status -o json\" shows", "%v", err)
+			return diagnosis.Failf("move agent.db away to begin anew: the next pass adopts what is applied, no older release is taken than the signed ones in store/, and the hub has to be given the new report key and uid, which \"status -o json\" shows", "%v", err)
 		case errors.Is(err, state.ErrNewer):
-			return failed("use the agent that wrote it, or a newer one", "%v", err)
+			return diagnosis.Failf("use the agent that wrote it, or a newer one", "%v", err)
 		case err != nil:
-			return failed("let this user read and write the folder, or name another with --state-dir", "%v", err)
+			return diagnosis.Failf("let this user read and write the folder, or name another with --state-dir", "%v", err)
 		default:
 			if s, err := st.Status(e.Now()); err == nil {
 				e.know(s)
@@ -48,9 +49,9 @@ func checkState(ctx context.Context, e *examination) Finding {
 		}
 	}
 	if err := probe(e.StateDir); err != nil {
-		return failed("let this user write there, make room on the disk, or name another folder with --state-dir", "%s: %v", e.StateDir, err)
+		return diagnosis.Failf("let this user write there, make room on the disk, or name another folder with --state-dir", "%s: %v", e.StateDir, err)
 	}
-	return ok("%s can be written", e.StateDir)
+	return diagnosis.Okf("%s can be written", e.StateDir)
 }
 
 // know keeps what other checks need of an agent's status.
@@ -81,13 +82,13 @@ func existing(dir string) (string, error) {
 
 // checkDirectory checks whether the folder of the adapter directory has room for a release of the present size. It
 // writes nothing: other programs watch that folder.
-func checkDirectory(_ context.Context, e *examination) Finding {
+func checkDirectory(_ context.Context, e *examination) diagnosis.Finding {
 	if e.Adapters.DirectoryRoot == "" {
-		return Finding{}
+		return diagnosis.Finding{}
 	}
 	dir, err := existing(e.Adapters.DirectoryRoot)
 	if err != nil {
-		return failed("let this user read and write the folder, or name another with --directory-root", "%s: %v", e.Adapters.DirectoryRoot, err)
+		return diagnosis.Failf("let this user read and write the folder, or name another with --directory-root", "%s: %v", e.Adapters.DirectoryRoot, err)
 	}
 	need, why := int64(probeBytes), ""
 	if e.offered != nil && e.offered.Release.Content.Size > need {
@@ -96,11 +97,11 @@ func checkDirectory(_ context.Context, e *examination) Finding {
 	free, known := oci.RoomIn(dir)
 	switch {
 	case !known:
-		return skipped("the file system of %s does not say how much room it has", e.Adapters.DirectoryRoot)
+		return diagnosis.Skipf("the file system of %s does not say how much room it has", e.Adapters.DirectoryRoot)
 	case free < need:
-		return failed("make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.Adapters.DirectoryRoot, size(free), size(need), why)
+		return diagnosis.Failf("make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.Adapters.DirectoryRoot, size(free), size(need), why)
 	default:
-		return ok("%s has %s free", e.Adapters.DirectoryRoot, size(free))
+		return diagnosis.Okf("%s has %s free", e.Adapters.DirectoryRoot, size(free))
 	}
 }
 
@@ -121,24 +122,24 @@ func probe(dir string) (err error) {
 }
 
 // checkStore lists what the agent has on its disk.
-func checkStore(_ context.Context, e *examination) Finding {
+func checkStore(_ context.Context, e *examination) diagnosis.Finding {
 	s, err := content.ReadStatus(e.StateDir)
 	switch {
 	case err != nil:
-		return skipped("the state folder cannot be read")
+		return diagnosis.Skipf("the state folder cannot be read")
 	case s.Damaged != nil:
-		return warned("the agent makes it again with the next release", "its index is damaged: %v", s.Damaged)
+		return diagnosis.Warnf("the agent makes it again with the next release", "its index is damaged: %v", s.Damaged)
 	case len(s.Releases) == 0:
-		return ok("no release is in it yet%s", parts(s.Parts))
+		return diagnosis.Okf("no release is in it yet%s", parts(s.Parts))
 	}
-	return ok("%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
+	return diagnosis.Okf("%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
 }
 
 // checkCarry compares the budget of carried artifacts with what releases list.
-func checkCarry(_ context.Context, e *examination) Finding {
+func checkCarry(_ context.Context, e *examination) diagnosis.Finding {
 	c := e.carry
 	if c == nil {
-		return Finding{}
+		return diagnosis.Finding{}
 	}
 	var held []string
 	for _, a := range c.Assignments {
@@ -148,21 +149,21 @@ func checkCarry(_ context.Context, e *examination) Finding {
 	}
 	switch {
 	case len(held) > 0:
-		return failed("raise --carry-budget, make room on the disk, or carry less", "there is no room for the artifacts of %s: %s are missing, and the budget is %s",
+		return diagnosis.Failf("raise --carry-budget, make room on the disk, or carry less", "there is no room for the artifacts of %s: %s are missing, and the budget is %s",
 			strings.Join(held, ", "), size(c.MissingBytes), size(c.BudgetBytes))
 	case c.Missing > 0:
 		most := ""
 		if c.MissingAtMost {
 			most = "at most "
 		}
-		return warned("status shows why for each assignment, and sync asks for them now; without a link a site package brings them", "%d of %d artifacts are missing, %s%s", c.Missing, c.Artifacts, most, size(c.MissingBytes))
+		return diagnosis.Warnf("status shows why for each assignment, and sync asks for them now; without a link a site package brings them", "%d of %d artifacts are missing, %s%s", c.Missing, c.Artifacts, most, size(c.MissingBytes))
 	}
-	return ok("all %d artifacts are in the store, which has %s of them", c.Artifacts, size(c.StoredBytes))
+	return diagnosis.Okf("all %d artifacts are in the store, which has %s of them", c.Artifacts, size(c.StoredBytes))
 }
 
 // checkPackages looks at what site packages have brought: whether something of it is missing, and whether there is room for
 // as much again, since a release goes only once the next one is whole.
-func checkPackages(_ context.Context, e *examination) Finding {
+func checkPackages(_ context.Context, e *examination) diagnosis.Finding {
 	var arriving []string
 	var bytes int64
 	for _, s := range e.streams {
@@ -174,13 +175,13 @@ func checkPackages(_ context.Context, e *examination) Finding {
 	free, _, known := oci.SpaceIn(e.StateDir)
 	switch {
 	case len(e.streams) == 0:
-		return Finding{}
+		return diagnosis.Finding{}
 	case len(arriving) > 0:
-		return warned("import the same package again: it goes on", "a part of these releases may be here: %s", strings.Join(arriving, ", "))
+		return diagnosis.Warnf("import the same package again: it goes on", "a part of these releases may be here: %s", strings.Join(arriving, ", "))
 	case known && free < bytes:
-		return warned("make room on the disk", "site packages have brought %s, and %s are free: the next one may not fit if much of it is new", size(bytes), size(free))
+		return diagnosis.Warnf("make room on the disk", "site packages have brought %s, and %s are free: the next one may not fit if much of it is new", size(bytes), size(free))
 	}
-	return ok("%d streams of site packages are in the store, %s", len(e.streams), size(bytes))
+	return diagnosis.Okf("%d streams of site packages are in the store, %s", len(e.streams), size(bytes))
 }
 
 func parts(bytes int64) string {
@@ -201,7 +202,7 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-func checkAgent(ctx context.Context, e *examination) Finding {
+func checkAgent(ctx context.Context, e *examination) diagnosis.Finding {
 	var s agent.Status
 	err := e.Mute
 	if !errors.Is(err, control.ErrSilent) {
@@ -209,13 +210,13 @@ func checkAgent(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case errors.Is(err, control.ErrNotRunning):
-		return skipped("no agent is running with this state folder")
+		return diagnosis.Skipf("no agent is running with this state folder")
 	case errors.Is(err, control.ErrForbidden):
-		return failed("use sudo, or run the command as that user", "%v", err)
+		return diagnosis.Failf("use sudo, or run the command as that user", "%v", err)
 	case errors.Is(err, control.ErrSilent):
-		return failed("its process is stopped, or hangs: restart it, such as with systemctl restart wherry-agent; it goes on where it was", "%v", err)
+		return diagnosis.Failf("its process is stopped, or hangs: restart it, such as with systemctl restart wherry-agent; it goes on where it was", "%v", err)
 	case err != nil:
-		return failed("look at the agent's log; it may be restarted at any time", "%v", err)
+		return diagnosis.Failf("look at the agent's log; it may be restarted at any time", "%v", err)
 	default:
 		contact := "never"
 		if s.LastContact != nil {
@@ -228,36 +229,36 @@ func checkAgent(ctx context.Context, e *examination) Finding {
 			stands += ", " + s.Reason // status has the message
 		}
 		if e.withheld != "" {
-			return failed(withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
+			return diagnosis.Failf(withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
 		}
 		return stated(s.State, fmt.Sprintf("running; state %s; last contact %s; %s queued", stands, contact, show.Count(s.Queue.Length, "report")))
 	}
 }
 
 // stated is the finding about an agent in a state: what is wrong with that is no fault of the machine.
-func stated(s bundle.State, says string) Finding {
+func stated(s bundle.State, says string) diagnosis.Finding {
 	if s == bundle.Failed || s == bundle.Rejected {
-		return warned("status shows what is wrong, and why", "%s", says)
+		return diagnosis.Warnf("status shows what is wrong, and why", "%s", says)
 	}
-	return ok("%s", says)
+	return diagnosis.Okf("%s", says)
 }
 
-func checkClock(_ context.Context, e *examination) Finding {
+func checkClock(_ context.Context, e *examination) diagnosis.Finding {
 	const remedy = "set this machine's clock, best by a time service such as chrony or systemd-timesyncd"
 	now := e.Now()
 	switch {
 	case e.skew != nil && e.skew.Abs() > maxSkew:
-		return failed(remedy, "it is %s the registry's", distance(*e.skew))
+		return diagnosis.Failf(remedy, "it is %s the registry's", distance(*e.skew))
 	case e.behind > maxSkew:
-		return failed(remedy, "it is at least %s behind: a document that was verified here was issued later", duration.Text(e.behind))
+		return diagnosis.Failf(remedy, "it is at least %s behind: a document that was verified here was issued later", duration.Text(e.behind))
 	case e.issuedAt.After(now.Add(maxSkew)):
-		return failed(remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
+		return diagnosis.Failf(remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
 	case e.skew != nil:
-		return ok("it agrees with the registry's: %s", now.UTC().Format(time.RFC3339))
+		return diagnosis.Okf("it agrees with the registry's: %s", now.UTC().Format(time.RFC3339))
 	case !e.issuedAt.IsZero():
-		return ok("it is %s, later than the newest release was issued", now.UTC().Format(time.RFC3339))
+		return diagnosis.Okf("it is %s, later than the newest release was issued", now.UTC().Format(time.RFC3339))
 	default:
-		return skipped("there is nothing to compare it with")
+		return diagnosis.Skipf("there is nothing to compare it with")
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 )
 
 var (
@@ -17,20 +19,20 @@ var (
 
 // checkMemory asks whether the agent may keep in the cluster what has to outlive its machine. It works without, and
 // this is a warning.
-func checkMemory(ctx context.Context, e *examination) Finding {
+func checkMemory(ctx context.Context, e *examination) diagnosis.Finding {
 	switch {
 	case e.Kubernetes == nil:
-		return skipped("no cluster is configured")
+		return diagnosis.Skipf("no cluster is configured")
 	case e.Memory.Name == "":
-		return skipped("switched off: a machine that is set up anew will not know what it did, and nobody notices a second agent")
+		return diagnosis.Skipf("switched off: a machine that is set up anew will not know what it did, and nobody notices a second agent")
 	case e.served == nil:
-		return skipped("no cluster answers")
+		return diagnosis.Skipf("no cluster answers")
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.QPS, config.Timeout = -1, checkTime
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		return warned("mend the kubeconfig", "%v", err)
+		return diagnosis.Warnf("mend the kubeconfig", "%v", err)
 	}
 	r := &reviewer{c: c}
 	var missing []string
@@ -47,11 +49,11 @@ func checkMemory(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case r.err != nil:
-		return warned("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", r.err)
+		return diagnosis.Warnf("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", r.err)
 	case len(missing) > 0:
-		return warned(`bind the Role wherry-agent-memory that "wherry install agent" prints, or one like it`,
+		return diagnosis.Warnf(`bind the Role wherry-agent-memory that "wherry install agent" prints, or one like it`,
 			"not allowed for %s: %s: a machine that is set up anew may not know what it did, and nobody notices a second agent", e.Memory, strings.Join(missing, ", "))
 	default:
-		return ok("Secret and Lease %s may be kept", e.Memory)
+		return diagnosis.Okf("Secret and Lease %s may be kept", e.Memory)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -49,9 +50,9 @@ func (e *examination) uses(adapter string) bool {
 	return e.content != nil && slices.ContainsFunc(e.content.Assignments, func(a bundle.Assignment) bool { return e.adapterOf(a) == adapter })
 }
 
-func checkAdapters(_ context.Context, e *examination) Finding {
+func checkAdapters(_ context.Context, e *examination) diagnosis.Finding {
 	if e.content == nil {
-		return skipped("no release could be read")
+		return diagnosis.Skipf("no release could be read")
 	}
 	count, missing := map[string]int{}, []string{}
 	for _, a := range e.content.Assignments {
@@ -64,7 +65,7 @@ func checkAdapters(_ context.Context, e *examination) Finding {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		return failed("ansible needs --ansible-playbook, directory --directory-root, zarf --zarf, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
+		return diagnosis.Failf("ansible needs --ansible-playbook, directory --directory-root, zarf --zarf, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
 	}
-	return ok("all %d assignments have one", len(e.content.Assignments))
+	return diagnosis.Okf("all %d assignments have one", len(e.content.Assignments))
 }

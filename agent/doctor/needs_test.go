@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -38,7 +39,7 @@ func withNeeds(t *testing.T, known map[schema.GroupKind]resource) *examination {
 	e := &examination{Subject: f.subject, source: f.repo, served: &served{kinds: known}}
 	e.Now, e.Kubernetes = time.Now, &rest.Config{}
 	found := checkRelease(t.Context(), e)
-	require.Equal(t, OK, found.Result, "%+v", found)
+	require.Equal(t, diagnosis.OK, found.Result, "%+v", found)
 	return e
 }
 
@@ -66,19 +67,19 @@ func TestKindsThatAClusterServes(t *testing.T) {
 	tests := []struct {
 		name   string
 		change func(map[schema.GroupKind]resource)
-		want   Finding
+		want   diagnosis.Finding
 	}{
 		{
 			"Flux in another version, and a kind that the release brings",
 			func(k map[schema.GroupKind]resource) {
 				k[kustomization] = resource{"kustomizations", true, []string{"v1"}}
 			},
-			Finding{Result: OK, Message: "the cluster serves all that 1 assignments have; Flux serves Kustomization as v1", Remedy: ""},
+			diagnosis.Finding{Result: diagnosis.OK, Message: "the cluster serves all that 1 assignments have; Flux serves Kustomization as v1", Remedy: ""},
 		},
 		{
 			"no Flux",
 			func(map[schema.GroupKind]resource) {},
-			Finding{Result: Failed, Message: "the cluster does not serve Kustomization of kustomize.toolkit.fluxcd.io/v1beta2", Remedy: `install Flux and its CustomResourceDefinitions, such as with "flux install"`},
+			diagnosis.Finding{Result: diagnosis.Failed, Message: "the cluster does not serve Kustomization of kustomize.toolkit.fluxcd.io/v1beta2", Remedy: `install Flux and its CustomResourceDefinitions, such as with "flux install"`},
 		},
 		{
 			"a kind in another version only",
@@ -86,7 +87,7 @@ func TestKindsThatAClusterServes(t *testing.T) {
 				k[kustomization] = resource{"kustomizations", true, []string{"v1"}}
 				k[schema.GroupKind{Kind: "ConfigMap"}] = resource{"configmaps", true, []string{"v2"}}
 			},
-			Finding{Result: Failed, Message: "the cluster does not serve ConfigMap of v1 (served: v2)", Remedy: "write the templates for a version that is served"},
+			diagnosis.Finding{Result: diagnosis.Failed, Message: "the cluster does not serve ConfigMap of v1 (served: v2)", Remedy: "write the templates for a version that is served"},
 		},
 	}
 	for _, test := range tests {

@@ -12,29 +12,30 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-func checkPermissions(ctx context.Context, e *examination) Finding {
+func checkPermissions(ctx context.Context, e *examination) diagnosis.Finding {
 	if e.served == nil || e.content == nil {
-		return skipped("%s", e.whyNot())
+		return diagnosis.Skipf("%s", e.whyNot())
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.QPS, config.Timeout = -1, checkTime
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		return failed("mend the kubeconfig", "%v", err)
+		return diagnosis.Failf("mend the kubeconfig", "%v", err)
 	}
 	missing, err := e.missingPermissions(ctx, &reviewer{c: c})
 	switch {
 	case err != nil:
-		return failed("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
+		return diagnosis.Failf("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
 	case len(missing) > 0:
-		return failed(`bind a ClusterRole with them to the agent's user or service account, or what "wherry install agent … --rbac bundle --print" prints`,
+		return diagnosis.Failf(`bind a ClusterRole with them to the agent's user or service account, or what "wherry install agent … --rbac bundle --print" prints`,
 			"not allowed: %s", strings.Join(missing, "; "))
 	default:
 		_, assignments := e.onCluster()
-		return ok("all that %d assignments need is allowed", assignments)
+		return diagnosis.Okf("all that %d assignments need is allowed", assignments)
 	}
 }
 

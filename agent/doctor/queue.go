@@ -11,6 +11,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
 
@@ -19,26 +20,26 @@ import (
 const oldQueue = 8 * 24 * time.Hour
 
 // checkReports checks whether the registry for reports answers, and that something will delete them. It pushes nothing.
-func checkReports(ctx context.Context, e *examination) Finding {
+func checkReports(ctx context.Context, e *examination) diagnosis.Finding {
 	if e.Reports.Repository == nil {
-		return Finding{}
+		return diagnosis.Finding{}
 	}
 	_, err := e.Reports.Repository.Resolve(ctx, bundle.AckTag)
 	switch {
 	case err != nil && !errors.Is(err, errdef.ErrNotFound): // the first push makes the repository
-		return failed(registryRemedy(err), "%v", err)
+		return diagnosis.Failf(registryRemedy(err), "%v", err)
 	case !e.Hub.HasKey && !e.Reports.AckStored:
-		return failed(`pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.Reports.Place)
+		return diagnosis.Failf(`pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.Reports.Place)
 	default:
-		return ok("%s answers", e.Reports.Place)
+		return diagnosis.Okf("%s answers", e.Reports.Place)
 	}
 }
 
 // checkQueue checks whether reports arrive anywhere.
-func checkQueue(_ context.Context, e *examination) Finding {
+func checkQueue(_ context.Context, e *examination) diagnosis.Finding {
 	q := e.waiting
 	if q == nil {
-		return Finding{} // the state has been spoken of
+		return diagnosis.Finding{} // the state has been spoken of
 	}
 	waiting := show.Count(q.Length, "report") + " waiting"
 	var age time.Duration
@@ -48,31 +49,31 @@ func checkQueue(_ context.Context, e *examination) Finding {
 	}
 	switch {
 	case q.Rejected > 0:
-		return warned("reports dead shows them with the hub's reason; see to that, and then reports dead retry, or reports dead drop", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
+		return diagnosis.Warnf("reports dead shows them with the hub's reason; see to that, and then reports dead retry, or reports dead drop", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
 	case e.Hub.URL != "" && age > oldQueue:
-		return warned("see the check of the hub; reports export takes them out by media", "%s", waiting)
+		return diagnosis.Warnf("see the check of the hub; reports export takes them out by media", "%s", waiting)
 	case len(q.Unsent) > 0:
 		to := slices.Sorted(maps.Keys(q.Unsent))[0]
-		return warned("a hub that does not know this agent: enroll it, or wherry hub clusters add; one that is out of reach: nothing, they wait", "%s; not taken by %s: %s", waiting, to, q.Unsent[to])
+		return diagnosis.Warnf("a hub that does not know this agent: enroll it, or wherry hub clusters add; one that is out of reach: nothing, they wait", "%s; not taken by %s: %s", waiting, to, q.Unsent[to])
 	case q.Dropped > 0:
-		return warned("have the hub take reports, or export them, before the queue is full", "%s; %d were given up since the state was made, because there was no room", waiting, q.Dropped)
+		return diagnosis.Warnf("have the hub take reports, or export them, before the queue is full", "%s; %d were given up since the state was made, because there was no room", waiting, q.Dropped)
 	default:
-		return ok("%s", waiting)
+		return diagnosis.Okf("%s", waiting)
 	}
 }
 
 // checkListen checks whether an agent that starts now can have the address for health and metrics.
-func checkListen(_ context.Context, e *examination) Finding {
+func checkListen(_ context.Context, e *examination) diagnosis.Finding {
 	if e.Listen == "" {
-		return Finding{}
+		return diagnosis.Finding{}
 	}
 	if e.live {
-		return ok("the running agent has %s", e.Listen)
+		return diagnosis.Okf("the running agent has %s", e.Listen)
 	}
 	l, err := net.Listen("tcp", e.Listen)
 	if err != nil {
-		return failed("end what has the address, or name another with --listen", "%v", err)
+		return diagnosis.Failf("end what has the address, or name another with --listen", "%v", err)
 	}
 	_ = l.Close() // nobody has connected
-	return ok("%s is free", e.Listen)
+	return diagnosis.Okf("%s is free", e.Listen)
 }

@@ -19,13 +19,14 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-func checkRegistry(ctx context.Context, e *examination) Finding {
+func checkRegistry(ctx context.Context, e *examination) diagnosis.Finding {
 	if e.Registry.Bundles == nil {
-		return skipped("none is configured: bundles come by import")
+		return diagnosis.Skipf("none is configured: bundles come by import")
 	}
 	if len(e.Further) > 0 {
 		return checkRegistries(ctx, e)
@@ -33,11 +34,11 @@ func checkRegistry(ctx context.Context, e *examination) Finding {
 	err := e.ask(ctx, e.Registry)
 	switch {
 	case err != nil && e.withheld != "" && !errors.As(err, new(*oci.WithheldError)):
-		return failed(registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
+		return diagnosis.Failf(registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
 	case err != nil:
-		return failed(registryRemedy(err), "%v", err)
+		return diagnosis.Failf(registryRemedy(err), "%v", err)
 	}
-	return ok("it answers, and has a release for this cluster type")
+	return diagnosis.Okf("it answers, and has a release for this cluster type")
 }
 
 // ask asks a registry for the agent's newest release. The first one that has any is used by later checks.
@@ -53,7 +54,7 @@ func (e *examination) ask(ctx context.Context, r Registry) error {
 }
 
 // checkRegistries asks each of several registries. One that does not answer is a warning while another one does.
-func checkRegistries(ctx context.Context, e *examination) Finding {
+func checkRegistries(ctx context.Context, e *examination) diagnosis.Finding {
 	all := append([]Registry{e.Registry}, e.Further...)
 	var wrong []string
 	var first error
@@ -65,11 +66,11 @@ func checkRegistries(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case first == nil:
-		return ok("all %d answer, and have a release for this cluster type", len(all))
+		return diagnosis.Okf("all %d answer, and have a release for this cluster type", len(all))
 	case e.source == nil:
-		return failed(registryRemedy(first), "none of %d has a release for this cluster type: %s", len(all), strings.Join(wrong, "; "))
+		return diagnosis.Failf(registryRemedy(first), "none of %d has a release for this cluster type: %s", len(all), strings.Join(wrong, "; "))
 	}
-	return warned(registryRemedy(first), "%d of %d have a release for this cluster type: %s", len(all)-len(wrong), len(all), strings.Join(wrong, "; "))
+	return diagnosis.Warnf(registryRemedy(first), "%d of %d have a release for this cluster type: %s", len(all)-len(wrong), len(all), strings.Join(wrong, "; "))
 }
 
 func registryRemedy(err error) string {
@@ -117,11 +118,11 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func checkRelease(ctx context.Context, e *examination) Finding {
+func checkRelease(ctx context.Context, e *examination) diagnosis.Finding {
 	switch {
 	case e.source != nil:
 	case e.Registry.Bundles != nil && e.running == "":
-		return skipped("there is none to judge")
+		return diagnosis.Skipf("there is none to judge")
 	default: // no registry, or one that is out of reach
 		return checkStoredRelease(ctx, e)
 	}
@@ -129,28 +130,28 @@ func checkRelease(ctx context.Context, e *examination) Finding {
 	var refusal *bundle.Refusal
 	switch {
 	case errors.As(err, &refusal) && offered != "" && offered == e.running && agesInto(refusal.Reason):
-		return warned(e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
+		return diagnosis.Warnf(e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
 	case errors.As(err, &refusal):
-		return failed(e.refusalRemedy(refusal.Reason), "%v", err)
+		return diagnosis.Failf(e.refusalRemedy(refusal.Reason), "%v", err)
 	case err != nil:
-		return failed(registryRemedy(err), "%v", err)
+		return diagnosis.Failf(registryRemedy(err), "%v", err)
 	}
 	e.offered = v
 	if e.content, err = needs.Read(ctx, e.source, v); err != nil {
-		return failed("publish it again, or mend the registry's storage", "its files: %v", err)
+		return diagnosis.Failf("publish it again, or mend the registry's storage", "its files: %v", err)
 	}
 	by := "a trusted key"
 	if len(v.KeyIDs) > 1 {
 		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
 	}
-	return ok("release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
+	return diagnosis.Okf("release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
 // checkStoredRelease judges the release that runs by the state folder alone, if there is no registry.
-func checkStoredRelease(ctx context.Context, e *examination) Finding {
+func checkStoredRelease(ctx context.Context, e *examination) diagnosis.Finding {
 	const remedy = "bring it once more with import"
 	if e.running == "" {
-		return skipped("none runs here yet: bring one with import")
+		return diagnosis.Skipf("none runs here yet: bring one with import")
 	}
 	src, err := content.Source(e.StateDir, e.expect().Stream)
 	var desc ocispec.Descriptor
@@ -158,25 +159,25 @@ func checkStoredRelease(ctx context.Context, e *examination) Finding {
 		desc, err = src.Resolve(ctx, e.running.String())
 	}
 	if err != nil {
-		return failed(remedy, "what runs is not in the state folder: %v", err)
+		return diagnosis.Failf(remedy, "what runs is not in the state folder: %v", err)
 	}
 	v, err := bundle.Read(ctx, src, desc)
 	if err != nil {
-		return failed(remedy, "what runs is damaged in the state folder: %v", err)
+		return diagnosis.Failf(remedy, "what runs is damaged in the state folder: %v", err)
 	}
 	e.offered, e.issuedAt = v, v.Release.IssuedAt
 	// A tree that a delta has made lies there in another form, which the agent checks.
 	if e.content, err = needs.Read(ctx, src, v); err != nil && !errors.Is(err, errdef.ErrNotFound) {
-		return failed(remedy, "its files are damaged in the state folder: %v", err)
+		return diagnosis.Failf(remedy, "its files are damaged in the state folder: %v", err)
 	}
 	var refusal *bundle.Refusal
 	switch err := e.expect().Check(v.Release, desc.Digest); {
 	case errors.As(err, &refusal) && agesInto(refusal.Reason):
-		return warned("bring a newer release with import", "release %s runs, and stays; an agent that begins now would refuse it: %v", v.Name(), err)
+		return diagnosis.Warnf("bring a newer release with import", "release %s runs, and stays; an agent that begins now would refuse it: %v", v.Name(), err)
 	case err != nil:
-		return failed("compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
+		return diagnosis.Failf("compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
 	default:
-		return ok("release %s runs, is whole in the state folder, and is meant for this agent, until %s", v.Name(), v.Release.ExpiresAt.Format(time.RFC3339))
+		return diagnosis.Okf("release %s runs, is whole in the state folder, and is meant for this agent, until %s", v.Name(), v.Release.ExpiresAt.Format(time.RFC3339))
 	}
 }
 
@@ -240,12 +241,12 @@ func (e *examination) refusalRemedy(reason bundle.Reason) string {
 	return "publish again; somebody may have changed what lies in the registry"
 }
 
-func checkHub(ctx context.Context, e *examination) Finding {
+func checkHub(ctx context.Context, e *examination) diagnosis.Finding {
 	switch {
 	case e.Hub.URL == "" && e.Reports.Repository != nil:
-		return skipped("none is configured: reports go to %s", e.Reports.Place)
+		return diagnosis.Skipf("none is configured: reports go to %s", e.Reports.Place)
 	case e.Hub.URL == "":
-		return skipped("none is configured: reports wait for reports export")
+		return diagnosis.Skipf("none is configured: reports wait for reports export")
 	}
 	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.Hub.URL); err != nil {
 		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
@@ -255,12 +256,12 @@ func checkHub(ctx context.Context, e *examination) Finding {
 		if errors.Is(err, errNoRelay) {
 			remedy = "give that agent serve.acceptReports: true (--serve-accept-reports), or name the hub itself with --hub"
 		}
-		return failed(remedy, "%v", err)
+		return diagnosis.Failf(remedy, "%v", err)
 	}
 	if !e.Hub.HasKey {
-		return failed(`pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
+		return diagnosis.Failf(`pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
 	}
-	return ok("it answers")
+	return diagnosis.Okf("it answers")
 }
 
 // errNoRelay means that reports go to an endpoint that does not take them.

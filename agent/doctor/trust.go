@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
 
@@ -17,20 +18,20 @@ const renew = `have the roots sign the next version and publish it; "wherry trus
 
 // checkTrust looks for the newest trust document, as the agent would before a new release, and keeps it for the
 // check of the release.
-func checkTrust(ctx context.Context, e *examination) Finding {
+func checkTrust(ctx context.Context, e *examination) diagnosis.Finding {
 	if len(e.Trust) == 0 {
 		return checkPinned(e)
 	}
 	if d := e.Trust.Current(); d.Platform != e.Cluster.Platform {
-		return failed("compare --platform with the trust document that the agent was given", "the trust document is for platform %q, this agent belongs to %q", d.Platform, e.Cluster.Platform)
+		return diagnosis.Failf("compare --platform with the trust document that the agent was given", "the trust document is for platform %q, this agent belongs to %q", d.Platform, e.Cluster.Platform)
 	}
 	newest := "no newer one was looked for"
 	if e.source != nil {
 		newest = "the registry has no newer one"
 		if err := e.newest(ctx); errors.As(err, new(*bundle.Refusal)) {
-			return failed("find out who has put it there, and publish the one that the roots have signed; until then no new release is accepted", "%v", err)
+			return diagnosis.Failf("find out who has put it there, and publish the one that the roots have signed; until then no new release is accepted", "%v", err)
 		} else if err != nil {
-			return failed(registryRemedy(err), "%v", err)
+			return diagnosis.Failf(registryRemedy(err), "%v", err)
 		}
 	}
 	d := e.Trust.Current()
@@ -42,28 +43,28 @@ func checkTrust(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case status.Expired:
-		return failed(renew, "%s; it has expired: no new release is accepted", message)
+		return diagnosis.Failf(renew, "%s; it has expired: no new release is accepted", message)
 	case status.Soon():
-		return warned(renew, "%s; it expires in %s", message, show.Days(status.DaysLeft))
+		return diagnosis.Warnf(renew, "%s; it expires in %s", message, show.Days(status.DaysLeft))
 	default:
-		return ok("%s", message)
+		return diagnosis.Okf("%s", message)
 	}
 }
 
 // checkPinned lists the keys that count if there is no trust document.
-func checkPinned(e *examination) Finding {
+func checkPinned(e *examination) diagnosis.Finding {
 	var ids []string
 	for _, k := range e.Pinned.Keys {
 		id, err := bundle.KeyID(k)
 		if err != nil {
-			return failed("name another file with --key", "%v", err)
+			return diagnosis.Failf("name another file with --key", "%v", err)
 		}
 		ids = append(ids, id[:shownKeyID])
 	}
 	if len(ids) == 0 {
-		return failed("name a public key with --key, or a trust document with --trust", "no key is trusted: no release is accepted")
+		return diagnosis.Failf("name a public key with --key, or a trust document with --trust", "no key is trusted: no release is accepted")
 	}
-	return ok("%s pinned, and no trust document: %s", show.Count(len(ids), "key"), strings.Join(ids, ", "))
+	return diagnosis.Okf("%s pinned, and no trust document: %s", show.Count(len(ids), "key"), strings.Join(ids, ", "))
 }
 
 // shownKeyID is how much of a key's id is shown, in hex digits.

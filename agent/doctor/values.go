@@ -8,11 +8,12 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 )
 
 // checkSiteValues reads the values that the site itself sets, and looks for values that assignments use or the cluster type
 // requires, and that are missing. It says nothing where nobody has anything to do with site values.
-func checkSiteValues(ctx context.Context, e *examination) Finding {
+func checkSiteValues(ctx context.Context, e *examination) diagnosis.Finding {
 	const remedy = `mend it: "wherry-agent values" shows all of them, and "wherry-agent values check FILE" judges a file before it is put in place`
 	var own sitevalues.Own
 	gone := false
@@ -22,22 +23,22 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 		own, err = e.SiteValues.Read(ctx)
 		switch {
 		case errors.As(err, &m):
-			return failed(remedy, "%s: %v", e.SiteValues, err)
+			return diagnosis.Failf(remedy, "%s: %v", e.SiteValues, err)
 		case errors.Is(err, fs.ErrNotExist): // the status below says whether values were lost
 			gone = true
 		case err != nil:
-			return failed("make it readable to the agent, or name another place with --site-values", "%v", err)
+			return diagnosis.Failf("make it readable to the agent, or name another place with --site-values", "%v", err)
 		}
 	}
 	status, err := agent.NewClient(e.StateDir).SiteValues(ctx)
 	if err != nil {
 		st, err := agent.ReadState(e.StateDir)
 		if err != nil {
-			return Finding{} // the check of the state says so
+			return diagnosis.Finding{} // the check of the state says so
 		}
 		status, err = st.SiteValues()
 		if _ = st.Close(); err != nil { // it was only read
-			return Finding{}
+			return diagnosis.Finding{}
 		}
 	}
 	var missing []string
@@ -52,11 +53,11 @@ func checkSiteValues(ctx context.Context, e *examination) Finding {
 	}
 	switch {
 	case len(missing) > 0:
-		return warned(remedy, "%s", strings.Join(missing, "; "))
+		return diagnosis.Warnf(remedy, "%s", strings.Join(missing, "; "))
 	case gone && status.Broken != "":
-		return warned("bring it back, or leave an empty one in its place if the site is to set nothing", "%s; the last valid values stay", status.Broken)
+		return diagnosis.Warnf("bring it back, or leave an empty one in its place if the site is to set nothing", "%s; the last valid values stay", status.Broken)
 	case used == 0 && len(own.Values) == 0:
-		return Finding{}
+		return diagnosis.Finding{}
 	}
-	return ok("%d keys are used, and all have a value; the site itself sets %d", used, len(own.Values))
+	return diagnosis.Okf("%d keys are used, and all have a value; the site itself sets %d", used, len(own.Values))
 }

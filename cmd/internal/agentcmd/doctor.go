@@ -1,14 +1,9 @@
 package agentcmd
 
 import (
-	"errors"
-	"fmt"
-	"io"
-
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent/doctor"
-	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -42,33 +37,9 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 			if err != nil {
 				return err
 			}
-			err = cli.Print(cmd.OutOrStdout(), output, report, func(w io.Writer) { writeFindings(w, report) })
-			if err != nil || report.OK {
-				return err
-			}
-			return cli.Fail(cli.No, errors.New(failures(report)), "")
+			return cli.PrintFindings(cmd, output, report)
 		},
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
-}
-
-func writeFindings(w io.Writer, r doctor.Report) {
-	fmt.Fprintf(w, "CHECK\tRESULT\tMESSAGE\n")
-	for _, f := range r.Checks {
-		cli.Row(w, f.Check, string(f.Result), f.Message)
-		if f.Remedy != "" {
-			fmt.Fprintf(w, "\t\tremedy: %s\n", show.Line(f.Remedy))
-		}
-	}
-}
-
-func failures(r doctor.Report) string {
-	n := 0
-	for _, f := range r.Checks {
-		if f.Result == doctor.Failed {
-			n++
-		}
-	}
-	return fmt.Sprintf("%d of %s failed", n, show.Count(len(r.Checks), "check"))
 }
