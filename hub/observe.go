@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -45,12 +47,18 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // getMetrics answers Prometheus.
 func (h *Hub) getMetrics(w http.ResponseWriter, r *http.Request) {
-	s, err := h.snapshot(r.Context())
+	page, err := h.Metrics(r.Context())
 	if err != nil {
 		h.log.Error("metrics are not complete", "err", err)
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)
-	_, _ = w.Write(h.counters.Page(s)) // the client may have gone
+	_, _ = w.Write(page) // the client may have gone
+}
+
+// Metrics returns the page of metrics. With an error it lacks some.
+func (h *Hub) Metrics(ctx context.Context) ([]byte, error) {
+	s, err := h.snapshot(ctx)
+	return h.counters.Page(s), err
 }
 
 // snapshot returns how the hub stands. What the database does not say is left out: metrics are needed most when it is away.
@@ -70,20 +78,68 @@ func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 			s.Upstream.BehindSeconds = max(0, h.enroller.sign.now().Sub(u.Behind).Seconds())
 		}
 	}
-	counted, countErr := h.countClusters(ctx, "environment")
-	s.Environments = counted
-	if countErr == nil {
-		s.Types, countErr = h.countClusters(ctx, "type")
+	s.Trust = h.published.follower.TrustEnds()
+	s.DiskFree, s.DiskSize, _ = oci.SpaceIn(h.dir)
+	var tokensErr error
+	s.Tokens, tokensErr = h.endingTokens(ctx)
+	return s, errors.Join(err, tokensErr, h.measureFleet(ctx, &s))
+}
+
+// measureFleet adds what the fleet runs and is meant to run.
+func (h *Hub) measureFleet(ctx context.Context, s *metrics.Snapshot) error {
+	view, err := h.Answers(ctx, store.AccessScope{})
+	if err != nil {
+		return err
 	}
-	return s, errors.Join(err, countErr)
+	if s.Environments, err = countClusters(ctx, view, "environment"); err != nil {
+		return err
+	}
+	if s.Types, err = countClusters(ctx, view, "type"); err != nil {
+		return err
+	}
+	list, err := view.Releases(ctx, fleet.Query{})
+	if err != nil {
+		return err
+	}
+	for _, r := range list.Releases {
+		if r.Current {
+			s.Releases = append(s.Releases, metrics.Release{
+				Platform: r.Platform, Environment: r.Environment, Type: r.Type, Name: bundle.ReleaseName(r.Number, r.Digest), Commit: r.BaseCommit[:min(len(r.BaseCommit), 8)],
+				IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt,
+				Compliant: r.Compliant, Progressing: r.Progressing, Failed: r.Failed, Waiting: r.Waiting, Unknown: r.Unknown,
+			})
+		}
+	}
+	for i, e := range s.Environments {
+		if i > 0 && s.Environments[i-1].Name == e.Name || len(s.Deployments) > metrics.MaxNames {
+			continue
+		}
+		counts, err := view.Count(ctx, "deployments", []string{"workload", "version"}, fleet.Query{Environments: []string{e.Name}})
+		if err != nil {
+			return err
+		}
+		for _, r := range counts.Rows {
+			if r.Values[1] != "" {
+				s.Deployments = append(s.Deployments, metrics.Deployments{Environment: e.Name, Workload: r.Values[0], Version: r.Values[1], Count: r.Count})
+			}
+		}
+	}
+	return nil
+}
+
+// endingTokens returns the access tokens that end and are not revoked.
+func (h *Hub) endingTokens(ctx context.Context) (all []metrics.Token, err error) {
+	tokens, err := h.store.AccessTokens(ctx)
+	for _, t := range tokens {
+		if t.RevokedAt.IsZero() && !t.ExpiresAt.IsZero() {
+			all = append(all, metrics.Token{Name: t.Name, Role: t.Role, ExpiresAt: t.ExpiresAt})
+		}
+	}
+	return all, err
 }
 
 // countClusters counts the clusters by one of their values and by state.
-func (h *Hub) countClusters(ctx context.Context, by string) (all []metrics.Clusters, err error) {
-	view, err := h.Answers(ctx, store.AccessScope{})
-	if err != nil {
-		return nil, err
-	}
+func countClusters(ctx context.Context, view *fleet.View, by string) (all []metrics.Clusters, err error) {
 	counts, err := view.Count(ctx, "clusters", []string{by, "state"}, fleet.Query{})
 	for _, r := range counts.Rows {
 		all = append(all, metrics.Clusters{Name: r.Values[0], State: r.Values[1], Count: r.Count})

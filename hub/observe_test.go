@@ -43,6 +43,7 @@ func TestMetricsCountWhatTheHubHasDone(t *testing.T) {
 		require.Contains(t, w.Body.String(), "\n"+line+"\n")
 	}
 	require.Contains(t, w.Body.String(), "\nwherry_hub_database_bytes ")
+	require.Contains(t, w.Body.String(), "\nwherry_hub_disk_size_bytes ")
 	require.Contains(t, w.Body.String(), "\nwherry_hub_feed_position ")
 	require.Contains(t, w.Body.String(), "\nwherry_hub_feed_lag 0\n")
 	require.NotContains(t, w.Body.String(), "plant-7")

@@ -232,6 +232,28 @@ func (f *Follower) follow(ctx context.Context, at *location) {
 	}
 }
 
+// Reach asks each location for a record, and returns how many there are. The error is that of the first that does not answer.
+func (f *Follower) Reach(ctx context.Context) (int, error) {
+	names, err := f.environments(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range f.opts.Locations {
+		at, err := f.open(l)
+		if err != nil {
+			return 0, err
+		}
+		repo, err := at.place.(inStore).Store.Repository(bundle.EnvironmentRepository(append(names, "any")[0]))
+		if err == nil {
+			_, err = repo.Resolve(ctx, bundle.LatestTag)
+		}
+		if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+			return 0, err
+		}
+	}
+	return len(f.opts.Locations), nil
+}
+
 // jitter returns a time near d, so that several hubs do not ask at the same moments.
 func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
 

@@ -3,6 +3,7 @@ package desired
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -189,6 +190,17 @@ func (k *known) chain(platform string) (bundle.TrustChain, bool) {
 	defer k.mu.Unlock()
 	c, ok := k.chains[platform]
 	return c, ok
+}
+
+// TrustEnds returns when the trust document in force of each platform expires.
+func (f *Follower) TrustEnds() map[string]time.Time {
+	f.known.mu.Lock()
+	defer f.known.mu.Unlock()
+	ends := map[string]time.Time{}
+	for platform, chain := range f.known.chains {
+		ends[platform] = chain.Current().ExpiresAt
+	}
+	return ends
 }
 
 // grow replaces the chain of a platform by a longer one. It returns the version before and the longest chain.

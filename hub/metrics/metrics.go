@@ -1,11 +1,11 @@
 // Package metrics renders the page of metrics that a hub serves to Prometheus, and keeps its counters.
 //
 // Counters count while the hub works; a Snapshot adds how the hub stands, and Page renders both. No metric has a label for a
-// cluster or a workload: the number of lines depends on the number of environments and cluster types, up to a bound, and on
-// nothing that agents say. docs/hub.md lists the metrics.
+// cluster, and MaxNames bounds the lines of each metric, whatever agents and publishers say. docs/hub.md lists the metrics.
 package metrics
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -19,7 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// MaxNames bounds the environments, and the cluster types, that a page names. The others are counted together, as Others.
+// MaxNames bounds the environments, cluster types, releases, versions, platforms and access tokens that a page names. Those
+// that are counted are counted together beyond it, as Others.
 const MaxNames = 500
 
 // Others is the name of what is beyond MaxNames.
@@ -113,16 +114,47 @@ type Clusters struct {
 	Count       int
 }
 
+// Release is one that an environment's newest record names, with the clusters that are meant to run it by verdict.
+type Release struct {
+	Platform, Environment, Type string
+	Name, Commit                string // as people call it, and the platform's commit
+	IssuedAt, ExpiresAt         time.Time
+
+	Compliant, Progressing, Failed, Waiting, Unknown int
+}
+
+// worse orders releases: those that fail first, then those that clusters have yet to take, then those that end soon.
+func worse(a, b Release) int {
+	return cmp.Or(cmp.Compare(b.Failed, a.Failed), cmp.Compare(b.Waiting+b.Progressing, a.Waiting+a.Progressing), a.ExpiresAt.Compare(b.ExpiresAt))
+}
+
+// Deployments is how many deployments of a workload have a version.
+type Deployments struct {
+	Environment, Workload, Version string
+	Count                          int
+}
+
+// Token is an access token that ends.
+type Token struct {
+	Name, Role string
+	ExpiresAt  time.Time
+}
+
 // Snapshot is how a hub stands. What is nil, or negative, is not shown.
 type Snapshot struct {
 	Version string
 	// Environments and Types count clusters.
 	Environments, Types []Clusters
+	Releases            []Release
+	Deployments         []Deployments
+	// Trust has the end of the trust document in force by platform.
+	Trust  map[string]time.Time
+	Tokens []Token
 	// End is the position of the newest change in the database, and Applied that of the newest that this process shows.
 	End, Applied store.Position
 	Upstream     *Upstream
-	// DatabaseBytes is the size of the database.
-	DatabaseBytes int64
+	// DatabaseBytes is the size of the database, and DiskFree and DiskSize are of the file system of the hub's folder.
+	DatabaseBytes, DiskFree, DiskSize int64
 }
 
 // Upstream is how forwarding to another hub stands.
@@ -141,6 +173,8 @@ func (c *Counters) Page(s Snapshot) []byte {
 	p.write("wherry_hub_build_info", gauge, "1, with the versions of the hub and of Go.", sample{value: 1, labels: []string{"version", s.Version, "go", runtime.Version()}})
 	p.write("wherry_hub_clusters", gauge, "Registered clusters, by environment and state.", clusters("environment", s.Environments)...)
 	p.write("wherry_hub_clusters_by_type", gauge, "Registered clusters, by cluster type and state.", clusters("type", s.Types)...)
+	s.writeReleases(&p)
+	s.writeEnds(&p)
 	c.write(&p)
 	if s.End >= 0 {
 		p.write("wherry_hub_feed_position", gauge, "Position of the newest change in the database.", one(float64(s.End)))
@@ -152,8 +186,73 @@ func (c *Counters) Page(s Snapshot) []byte {
 	if s.DatabaseBytes >= 0 {
 		p.write("wherry_hub_database_bytes", gauge, "Size of the database.", one(float64(s.DatabaseBytes)))
 	}
+	if s.DiskSize > 0 {
+		p.write("wherry_hub_disk_free_bytes", gauge, "Bytes that the hub may still write to the file system of its folder.", one(float64(s.DiskFree)))
+		p.write("wherry_hub_disk_size_bytes", gauge, "Size of that file system.", one(float64(s.DiskSize)))
+	}
 	process(&p)
 	return p.Bytes()
+}
+
+// writeReleases writes the releases and the versions, each up to MaxNames.
+func (s Snapshot) writeReleases(p *page) {
+	all := slices.SortedStableFunc(slices.Values(s.Releases), worse)
+	var counted, issued, expires []sample
+	others := Release{Platform: Others, Environment: Others, Type: Others, Name: Others, Commit: Others}
+	count := func(r Release) {
+		labels := []string{"platform", r.Platform, "environment", r.Environment, "type", r.Type, "release", r.Name, "commit", r.Commit, "verdict"}
+		for _, v := range []struct {
+			verdict string
+			count   int
+		}{{"compliant", r.Compliant}, {"failed", r.Failed}, {"progressing", r.Progressing}, {"unknown", r.Unknown}, {"waiting", r.Waiting}} {
+			counted = append(counted, sample{value: float64(v.count), labels: append(slices.Clone(labels), v.verdict)})
+		}
+	}
+	for i, r := range all {
+		if i >= MaxNames {
+			others.Compliant, others.Failed, others.Progressing = others.Compliant+r.Compliant, others.Failed+r.Failed, others.Progressing+r.Progressing
+			others.Unknown, others.Waiting = others.Unknown+r.Unknown, others.Waiting+r.Waiting
+			continue
+		}
+		count(r)
+		if labels := []string{"platform", r.Platform, "environment", r.Environment, "type", r.Type, "release", r.Name}; !r.ExpiresAt.IsZero() {
+			issued = append(issued, sample{value: float64(r.IssuedAt.Unix()), labels: labels})
+			expires = append(expires, sample{value: float64(r.ExpiresAt.Unix()), labels: labels})
+		}
+	}
+	if len(all) > MaxNames {
+		count(others)
+	}
+	p.write("wherry_hub_release_clusters", gauge, "Clusters that are meant to run a release, by the verdict on them.", counted...)
+	p.write("wherry_hub_release_issued_timestamp_seconds", gauge, "When the release was issued.", issued...)
+	p.write("wherry_hub_release_expires_timestamp_seconds", gauge, "Until when clusters that do not have it may take it.", expires...)
+
+	var deployments []sample
+	beyond := 0
+	for i, d := range s.Deployments {
+		if i >= MaxNames {
+			beyond += d.Count
+			continue
+		}
+		deployments = append(deployments, sample{value: float64(d.Count), labels: []string{"environment", d.Environment, "workload", d.Workload, "version", d.Version}})
+	}
+	if beyond > 0 {
+		deployments = append(deployments, sample{value: float64(beyond), labels: []string{"environment", Others, "workload", Others, "version", Others}})
+	}
+	p.write("wherry_hub_deployments", gauge, "Deployments of workloads with a version, by version.", deployments...)
+}
+
+// writeEnds writes when trust documents and access tokens end.
+func (s Snapshot) writeEnds(p *page) {
+	var trust, tokens []sample
+	for _, platform := range slices.Sorted(maps.Keys(s.Trust))[:min(len(s.Trust), MaxNames)] {
+		trust = append(trust, sample{value: float64(s.Trust[platform].Unix()), labels: []string{"platform", platform}})
+	}
+	for _, t := range slices.SortedFunc(slices.Values(s.Tokens), func(a, b Token) int { return a.ExpiresAt.Compare(b.ExpiresAt) })[:min(len(s.Tokens), MaxNames)] {
+		tokens = append(tokens, sample{value: float64(t.ExpiresAt.Unix()), labels: []string{"name", t.Name, "role", t.Role}})
+	}
+	p.write("wherry_hub_trust_expires_timestamp_seconds", gauge, "When the trust document of a platform expires.", trust...)
+	p.write("wherry_hub_access_token_expires_timestamp_seconds", gauge, "When an access token expires that is not revoked.", tokens...)
 }
 
 // write writes the counters.
@@ -166,8 +265,8 @@ func (c *Counters) write(p *page) {
 	}
 	p.write("wherry_hub_reports_stored_total", counter, "Reports that were stored, by the way by which they came.", stored...)
 	p.write("wherry_hub_reports_duplicate_total", counter, "Reports that came again.", one(float64(c.duplicates)))
-	p.write("wherry_hub_reports_rejected_total", counter, "Reports that were refused, by the reason.", codes(c.rejected)...)
-	p.write("wherry_hub_requests_refused_total", counter, "Requests that were refused as a whole, by the code.", codes(c.refused)...)
+	p.write("wherry_hub_reports_rejected_total", counter, "Reports that were refused, by the reason.", codes(withZeros(c.rejected, reportCodes...))...)
+	p.write("wherry_hub_requests_refused_total", counter, "Requests that were refused as a whole, by the code.", codes(withZeros(c.refused, requestCodes...))...)
 	p.write("wherry_hub_request_duration_seconds", histogram, "How long requests took, by their route and the class of their status.", durationsOf(c.requests)...)
 	p.write("wherry_hub_trimmed_envelopes_total", counter, "Envelopes that retention has removed.", one(float64(c.trimmed.Envelopes)))
 	p.write("wherry_hub_trimmed_changes_total", counter, "Changes of the history that retention has removed.", one(float64(c.trimmed.Transitions)))
@@ -195,6 +294,28 @@ func (u *Upstream) write(p *page) {
 }
 
 func one(value float64) sample { return sample{value: value} }
+
+// The codes whose counters are there from the beginning: Prometheus does not see a counter begin with the first refusal.
+var (
+	reportCodes = []hubapi.Code{
+		hubapi.CodeUnknownKey, hubapi.CodeBadSignature, hubapi.CodeWrongCluster, hubapi.CodeBadReport, hubapi.CodeTooLarge, hubapi.CodeConflict,
+		hubapi.CodeKeyReplaced, hubapi.CodeRetired,
+	}
+	requestCodes = append([]hubapi.Code{
+		hubapi.CodeUnknownCluster, hubapi.CodeBadRequest, hubapi.CodeBusy, hubapi.CodeOverQuota, hubapi.CodeTooSlow, hubapi.CodeUnavailable,
+		hubapi.CodeUnauthenticated, hubapi.CodeUntrusted,
+	}, reportCodes...)
+)
+
+// withZeros returns the counts, with zero for codes that were not counted.
+func withZeros(counts map[hubapi.Code]int64, of ...hubapi.Code) map[hubapi.Code]int64 {
+	all := map[hubapi.Code]int64{}
+	for _, code := range of {
+		all[code] = 0
+	}
+	maps.Copy(all, counts)
+	return all
+}
 
 // codes returns a sample for each code.
 func codes(counts map[hubapi.Code]int64) (all []sample) {

@@ -26,11 +26,31 @@ func TestPage(t *testing.T) {
 		Version: "v1", End: 12, Applied: 10, DatabaseBytes: 4096,
 		Environments: []Clusters{{"pr\"od", "compliant", 5}, {"stage", "failed", 1}},
 		Types:        []Clusters{{"drone", "compliant", 6}},
-		Upstream:     &Upstream{Position: 9, BehindSeconds: 1.5, Forwarded: 8, Waiting: map[hubapi.Code]int{hubapi.CodeUnknownCluster: 2}, Failing: true},
+		Releases: []Release{
+			{Platform: "shop", Environment: "prod", Type: "drone", Name: "2 (ab)", Commit: "c0ffee", IssuedAt: time.Unix(10, 0), ExpiresAt: time.Unix(20, 0), Compliant: 4, Failed: 1},
+			{Platform: "shop", Environment: "dev", Type: "drone", Name: "3 (cd)"},
+		},
+		Deployments: []Deployments{{"prod", "web", "1.4.2", 5}},
+		Trust:       map[string]time.Time{"shop": time.Unix(30, 0)},
+		Tokens:      []Token{{"ci", "publisher", time.Unix(40, 0)}},
+		DiskFree:    0, DiskSize: 100,
+		Upstream: &Upstream{Position: 9, BehindSeconds: 1.5, Forwarded: 8, Waiting: map[hubapi.Code]int{hubapi.CodeUnknownCluster: 2}, Failing: true},
 	}))
 	for _, line := range []string{
 		`wherry_hub_clusters{environment="pr\"od",state="compliant"} 5`,
 		`wherry_hub_clusters_by_type{type="drone",state="compliant"} 6`,
+		`wherry_hub_release_clusters{platform="shop",environment="prod",type="drone",release="2 (ab)",commit="c0ffee",verdict="compliant"} 4`,
+		`wherry_hub_release_clusters{platform="shop",environment="prod",type="drone",release="2 (ab)",commit="c0ffee",verdict="failed"} 1`,
+		`wherry_hub_release_clusters{platform="shop",environment="dev",type="drone",release="3 (cd)",commit="",verdict="failed"} 0`,
+		`wherry_hub_release_issued_timestamp_seconds{platform="shop",environment="prod",type="drone",release="2 (ab)"} 10`,
+		`wherry_hub_release_expires_timestamp_seconds{platform="shop",environment="prod",type="drone",release="2 (ab)"} 20`,
+		`wherry_hub_deployments{environment="prod",workload="web",version="1.4.2"} 5`,
+		`wherry_hub_trust_expires_timestamp_seconds{platform="shop"} 30`,
+		`wherry_hub_access_token_expires_timestamp_seconds{name="ci",role="publisher"} 40`,
+		`wherry_hub_disk_free_bytes 0`,
+		`wherry_hub_disk_size_bytes 100`,
+		`wherry_hub_reports_rejected_total{code="BadSignature"} 0`,
+		`wherry_hub_requests_refused_total{code="Unavailable"} 0`,
 		`wherry_hub_reports_stored_total{via="http"} 3`,
 		`wherry_hub_reports_stored_total{via="media"} 0`,
 		`wherry_hub_reports_duplicate_total 1`,
@@ -58,7 +78,24 @@ func TestALargeFleetHasAPageOfBoundedSize(t *testing.T) {
 			many = append(many, Clusters{fmt.Sprintf("type-%05d", i), string(state), 2})
 		}
 	}
-	page := string((&Counters{}).Page(Snapshot{Types: many, DatabaseBytes: -1, End: -1}))
+	s := Snapshot{Types: many, DatabaseBytes: -1, End: -1, Trust: map[string]time.Time{}}
+	for i := range 2 * MaxNames {
+		name := fmt.Sprint(i)
+		s.Releases = append(s.Releases, Release{Type: name, Waiting: 1, Failed: i / (2*MaxNames - 1), ExpiresAt: time.Unix(1, 0)})
+		s.Deployments = append(s.Deployments, Deployments{Version: name, Count: 1})
+		s.Tokens = append(s.Tokens, Token{Name: name, ExpiresAt: time.Unix(int64(i), 0)})
+		s.Trust[name] = time.Unix(1, 0)
+	}
+	page := string((&Counters{}).Page(s))
+	for metric, most := range map[string]int{
+		"wherry_hub_release_clusters": 5 * (MaxNames + 1), "wherry_hub_release_expires_timestamp_seconds": MaxNames, "wherry_hub_deployments": MaxNames + 1,
+		"wherry_hub_access_token_expires_timestamp_seconds": MaxNames, "wherry_hub_trust_expires_timestamp_seconds": MaxNames,
+	} {
+		require.Equal(t, most, strings.Count(page, metric+"{"), metric)
+	}
+	require.Contains(t, page, `type="999",release="",commit="",verdict="failed"} 1`, "what fails is named")
+	require.Contains(t, page, fmt.Sprintf(`type="(others)",release="(others)",commit="(others)",verdict="waiting"} %d`, MaxNames))
+	require.Contains(t, page, fmt.Sprintf(`workload="(others)",version="(others)"} %d`, MaxNames))
 	require.LessOrEqual(t, strings.Count(page, "wherry_hub_clusters_by_type{"), (MaxNames+1)*len(store.States()))
 	require.Contains(t, page, fmt.Sprintf(`wherry_hub_clusters_by_type{type="(others)",state="failed"} %d`, 9*MaxNames*2))
 	require.NotContains(t, page, "wherry_hub_database_bytes")
