@@ -59,7 +59,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test scripts digests lint lint-others vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check clean
+.PHONY: help build test scripts digests lint lint-others vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check prometheus-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -96,6 +96,7 @@ lint: ## go vet, of what differs also for macOS and Windows, staticcheck, gofump
 	GOOS=windows $(GO) vet ./bundle/child
 	$(GO) vet -tags e2e,pods,zarf ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
+	$(GO) vet -C tools/prometheus ./...
 	$(TOOL) staticcheck -tags e2e,pods,zarf ./...
 	$(TOOL) actionlint examples/ci/github/*.yml
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
@@ -264,6 +265,9 @@ fuzz: ## each fuzz test for FUZZTIME
 
 demo: ## the whole line on this machine, without cluster or network
 	$(GO) run ./cmd/wherry demo
+
+prometheus-check: build ## alert rules and dashboards, by Prometheus' own library, on the metrics of programs that run; compiles that library once
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/prometheus -count=1 ./...
 
 install-check: ## "go install …@latest" from a module proxy that holds this checkout
 	$(GO) run -C tools ./installcheck $(CURDIR)
