@@ -9,7 +9,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -330,18 +329,7 @@ func (r *remoteRepository) Delete(ctx context.Context, manifest ocispec.Descript
 func (r *remoteRepository) remove(ctx context.Context, reference string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	ref := r.repo.Reference
-	ref.Reference = reference
-	ctx = auth.AppendRepositoryScope(ctx, ref, auth.ActionPull, auth.ActionDelete)
-	at := url.URL{Scheme: "https", Host: ref.Host(), Path: "/v2/" + ref.Repository + "/manifests/" + reference}
-	if r.repo.PlainHTTP {
-		at.Scheme = "http"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, at.String(), nil)
-	if err != nil {
-		return err
-	}
-	resp, err := r.repo.Client.Do(req)
+	resp, err := r.send(ctx, http.MethodDelete, "/manifests/"+reference, auth.ActionPull, auth.ActionDelete)
 	if err != nil {
 		return explain("delete", r.ref(reference), err)
 	}

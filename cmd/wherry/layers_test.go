@@ -92,7 +92,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/gatefacts", "internal/prompt"},
 			"internal/rolloutcmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/prompt", "internal/releasecmd"},
-			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
+			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd", "internal/sandboxcmd"},
 			"internal/gatefacts":  {"internal/cli", "internal/flags"},
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 

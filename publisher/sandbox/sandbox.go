@@ -120,6 +120,16 @@ func (s *Sandbox) Kustomization(ctx context.Context, registration string, from S
 	return m.Outcome.Kustomization, nil
 }
 
+// Confinement starts a child and returns by which means it is confined: "process", and those of child.Confine.
+func (s *Sandbox) Confinement() ([]string, error) {
+	p, err := s.start("")
+	if err != nil {
+		return nil, err
+	}
+	defer p.end()
+	return p.confined, nil
+}
+
 // Release ends the child of a registration, if one waits for a job.
 func (s *Sandbox) Release(registration string) {
 	s.mu.Lock()
@@ -221,6 +231,8 @@ type process struct {
 	stderr *bytes.Buffer
 	errs   []error // those of the answers to the job, by number
 
+	confined []string // by which means
+
 	meter   *meter.Meter
 	began   time.Time
 	counted time.Duration // by the meter
@@ -269,6 +281,7 @@ func (s *Sandbox) start(registration string) (*process, error) {
 	if err != nil {
 		return nil, p.verdict(err)
 	}
+	p.confined = m.Ready
 	s.opts.Log.Debug("sandbox started", "registration", registration, "confined", strings.Join(m.Ready, ", "), "after", time.Since(p.began))
 	return p, nil
 }
