@@ -89,6 +89,7 @@ func newRootCommand() *cobra.Command {
 		newSchemaCommand(),
 		releasecmd.Sign(),
 		newSimulateCommand(),
+		promotecmd.Support(),
 		trustcmd.Command(),
 		bundlecmd.Verify(),
 		cli.NewVersionCommand(),
@@ -117,7 +118,7 @@ func newRolloutCommand() *cobra.Command {
 // groups are the sections of the list of commands. Commands of none of them are listed at the end.
 var groups = []struct{ id, title, commands string }{
 	{"author", "Define and review a platform:", "codeowners config diff edit explain fmt import init lint new plan rename render rm schedule schema"},
-	{"publish", "Publish:", "airgap bundle doctor gate promote publish registry releases rollout sign verify"},
+	{"publish", "Publish:", "airgap bundle doctor gate promote publish registry releases rollout sign support-bundle verify"},
 	{"fleet", "Install agents and watch the fleet:", "compare describe drift events get history hub install roster simulate"},
 	{"access", "Keys and access:", "context keys login logout trust"},
 }

@@ -121,17 +121,6 @@ func Redact(s string) string {
 	return u.String()
 }
 
-// credentials finds those of URLs within a text.
-var credentials = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://)[^\s"'/?#]*@`)
-
-// query finds the queries of URLs within a text, which may hold tokens too.
-var query = lazyregexp.New(`([A-Za-z][A-Za-z0-9+.-]*://[^\s"'?#]*)\?[^\s"'#]*`)
-
-// RedactText returns a text without the credentials and queries of the URLs in it.
-func RedactText(s string) string {
-	return query.ReplaceAllString(credentials.ReplaceAllString(s, "$1"), "$1")
-}
-
 // BranchPlace returns the place of a folder in a branch of the repository at a path of this machine, as
 // REPOSITORY#BRANCH:FOLDER.
 func BranchPlace(repo, branch, folder string) string {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
-	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // Context names the registry, the hub and the rest that a person works with, for commands outside a repository and for
@@ -105,7 +105,7 @@ func ReadContexts(file string) (*Contexts, error) {
 	d.KnownFields(true)
 	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
 		text := strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), " in type settings.Context", "")
-		return nil, &Error{Text: gitrepo.RedactText(file + ": " + text), Hint: "correct the file, or remove it and make the contexts again", Err: err}
+		return nil, &Error{Text: show.Redact(file + ": " + text), Hint: "correct the file, or remove it and make the contexts again", Err: err}
 	}
 	return c, nil
 }

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -161,7 +162,7 @@ func parse(name string, data []byte) (kinds.Settings, error) {
 		err = fmt.Errorf("%s has more than one document", name)
 	}
 	if err != nil {
-		return k, &Error{Text: gitrepo.RedactText(err.Error()), Hint: "docs/configuration.md lists the settings", Err: err}
+		return k, &Error{Text: show.Redact(err.Error()), Hint: "docs/configuration.md lists the settings", Err: err}
 	}
 	return k, nil
 }
@@ -176,7 +177,7 @@ func excluding(name string, k kinds.Settings) error {
 
 func syntaxError(name string, data []byte, err error) error {
 	line, text := yamltext.Mistake(data, err)
-	return &Error{Text: gitrepo.RedactText(fmt.Sprintf("%s: %s", finding.Position{File: name, Line: line}, text)), Err: err}
+	return &Error{Text: show.Redact(fmt.Sprintf("%s: %s", finding.Position{File: name, Line: line}, text)), Err: err}
 }
 
 // sharedSettings returns what the Platform object gives, the one of the platform's folder, else that of the default branch.

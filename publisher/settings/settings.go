@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -270,7 +271,7 @@ func (s *Settings) check() error {
 }
 
 func (v Value) wrong(key string, err error) error {
-	return &Error{Text: gitrepo.RedactText(fmt.Sprintf("%s: %s: %v", v.Origin, key, err)), Err: err}
+	return &Error{Text: show.Redact(fmt.Sprintf("%s: %s: %v", v.Origin, key, err)), Err: err}
 }
 
 // Error is a mistake in settings. Its text names the file and line, or the variable.

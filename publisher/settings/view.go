@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
@@ -54,5 +55,5 @@ func Public(value string) string {
 	if strings.HasPrefix(value, CosignPrefix) {
 		value, _, _ = strings.Cut(value, "?")
 	}
-	return gitrepo.Redact(gitrepo.RedactText(value))
+	return gitrepo.Redact(show.Redact(value))
 }

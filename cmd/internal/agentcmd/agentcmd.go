@@ -37,6 +37,7 @@ func Program(defaultConfig string) *cobra.Command {
 		newRunCommand(),
 		newServeCommand(),
 		newStatusCommand(),
+		newSupportCommand(),
 		newSyncCommand(),
 		newTrustCommand(),
 		newValuesCommand(),
