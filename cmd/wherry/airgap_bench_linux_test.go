@@ -50,7 +50,7 @@ func BenchmarkAirgap(b *testing.B) {
 		a.pushImage(i, 0)
 	}
 	a.publish("0")
-	var export, imports []float64
+	var export, imports, rebuilt []float64
 	var exportPeak, importPeak int64
 	var space float64
 	first := a.path("first.tar")
@@ -66,6 +66,7 @@ func BenchmarkAirgap(b *testing.B) {
 		after := a.copy(first)
 		export = append(export, before.wall.Seconds()/wrote.wall.Seconds())
 		imports = append(imports, (before.wall+after.wall).Seconds()/2/took.wall.Seconds())
+		rebuilt = append(rebuilt, float64(took.wall.Milliseconds())) // its state folder was empty
 		exportPeak, importPeak = max(exportPeak, wrote.peak), max(importPeak, took.peak)
 		space = max(space, float64(took.written)/float64(size))
 		fmt.Printf("round %d: %d bytes; export %.1f s (%.1f s CPU), import %.1f s (%.1f s CPU), cp and sync %.1f s and %.1f s\n", round+1, size,
@@ -76,6 +77,8 @@ func BenchmarkAirgap(b *testing.B) {
 	fmt.Printf("figure export-peak-rss-bytes %d bytes\n", exportPeak)
 	fmt.Printf("figure import-peak-rss-bytes %d bytes\n", importPeak)
 	ratio("import-space-ratio", space)
+	fmt.Printf("figure rebuild-medium-ms %d ms\n", int64(median(rebuilt)))
+	fmt.Printf("figure rebuild-registry-ms %d ms\n", a.rebuilt().wall.Milliseconds())
 	fmt.Printf("figure refuse-bytes-read %d bytes\n", a.refused())
 	a.followUps(first, state)
 }
@@ -277,6 +280,14 @@ func (a *airgapBench) importing(state, medium string) []string {
 		"--state-dir", state, "--adapter", "directory", "--directory-root", state + "-applied", "--wait", "2m",
 		"--carry-budget", "8GiB", // however full the disk is
 	}
+}
+
+// rebuilt brings a site that has nothing to the release of the registry, with its images.
+func (a *airgapBench) rebuilt() cost {
+	a.Helper()
+	state := a.path("state-rebuilt")
+	defer a.dropState(state)
+	return a.timed(a.agent, append([]string{"once", "--registry", a.registry}, a.importing(state, "")[2:]...)...)
 }
 
 // dropState deletes a state folder and its applied files.

@@ -22,7 +22,8 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 		quiet []string
 	}{
 		"WherryHubGone": {
-			time.Hour, `wherry_hub_build_info{instance="a"} 1x10`, []string{`{}`},
+			time.Hour, `wherry_hub_build_info{instance="a"} 1x10`,
+			[]string{`{}`},
 			[]string{`wherry_hub_build_info{instance="a"} 1x60`, "wherry_hub_build_info{instance=\"a\"} 1x10\nwherry_hub_build_info{instance=\"b\"} _x9 1x60", `other 1`},
 		},
 		"WherryClustersSilent": {
@@ -45,7 +46,8 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			[]string{`wherry_hub_release_clusters{environment="prod",verdict="failed"} 0x50 1x10`, `wherry_hub_release_clusters{environment="prod",verdict="waiting"} 4x60`},
 		},
 		"WherryRolloutStuck": {
-			2 * day, `wherry_hub_release_clusters{environment="prod",release="2 (ab)",verdict="waiting"} 3x2880`, []string{`{environment="prod", release="2 (ab)"}`},
+			2 * day, `wherry_hub_release_clusters{environment="prod",release="2 (ab)",verdict="waiting"} 3x2880`,
+			[]string{`{environment="prod", release="2 (ab)"}`},
 			[]string{`wherry_hub_release_clusters{environment="prod",verdict="compliant"} 3x2880`, `wherry_hub_release_clusters{environment="prod",verdict="waiting"} 3x2000 0x880`},
 		},
 		"WherryReleaseExpires": { // issued at the epoch, for 60 days: at day 51 less than a sixth is left
@@ -56,11 +58,13 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 				wherry_hub_release_expires_timestamp_seconds{environment="prod"} 7776000x75000`},
 		},
 		"WherryTrustExpires": {
-			2 * time.Hour, `wherry_hub_trust_expires_timestamp_seconds{platform="p"} 2000000x120`, []string{`{platform="p"}`},
+			2 * time.Hour, `wherry_hub_trust_expires_timestamp_seconds{platform="p"} 2000000x120`,
+			[]string{`{platform="p"}`},
 			[]string{`wherry_hub_trust_expires_timestamp_seconds{platform="p"} 3000000x120`},
 		},
 		"WherryTokenExpires": {
-			2 * time.Hour, `wherry_hub_access_token_expires_timestamp_seconds{name="ci",role="publisher"} 1000000x120`, []string{`{name="ci", role="publisher"}`},
+			2 * time.Hour, `wherry_hub_access_token_expires_timestamp_seconds{name="ci",role="publisher"} 1000000x120`,
+			[]string{`{name="ci", role="publisher"}`},
 			[]string{
 				`wherry_hub_access_token_expires_timestamp_seconds{name="ci",role="publisher"} 2000000x120`,
 				`wherry_hub_access_token_expires_timestamp_seconds{name="gone",role="viewer"} -1000000x120`,
@@ -84,22 +88,26 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 			[]string{`wherry_hub_reports_rejected_total{code="Conflict"} 1x120`, `wherry_hub_requests_refused_total{code="Unauthenticated"} 0+1x120`},
 		},
 		"WherryHubBusy": {
-			time.Hour, `wherry_hub_requests_refused_total{code="Unavailable"} 0+1x60`, []string{`{code="Unavailable"}`},
+			time.Hour, `wherry_hub_requests_refused_total{code="Unavailable"} 0+1x60`,
+			[]string{`{code="Unavailable"}`},
 			[]string{`wherry_hub_requests_refused_total{code="Busy"} 0x10 5x50`, `wherry_hub_requests_refused_total{code="Retired"} 0+1x60`},
 		},
 		"WherryPromoterDead": {
-			4 * time.Hour, `wherry_follow_last_success_timestamp_seconds{instance="a"} 3600x240`, []string{`{}`},
+			4 * time.Hour, `wherry_follow_last_success_timestamp_seconds{instance="a"} 3600x240`,
+			[]string{`{}`},
 			[]string{
 				"wherry_follow_last_success_timestamp_seconds 12000x240\nwherry_follow_steps_total 1x240\nwherry_follow_steps_failed_total 0x240",
 				`other 1x240`,
 			},
 		},
 		"WherryAgentFailing": {
-			time.Hour, "wherry_agent_state{instance=\"a\",state=\"rejected\"} 1x60\nwherry_agent_state{instance=\"a\",state=\"failed\"} 0x60", []string{`{instance="a", state="rejected"}`},
+			time.Hour, "wherry_agent_state{instance=\"a\",state=\"rejected\"} 1x60\nwherry_agent_state{instance=\"a\",state=\"failed\"} 0x60",
+			[]string{`{instance="a", state="rejected"}`},
 			[]string{"wherry_agent_state{instance=\"a\",state=\"compliant\"} 1x60\nwherry_agent_state{instance=\"a\",state=\"failed\"} 0x60"},
 		},
 		"WherryAgentOffline": {
-			time.Hour, `wherry_agent_last_contact_age_seconds{instance="a"} 90000x60`, []string{`{instance="a"}`},
+			time.Hour, `wherry_agent_last_contact_age_seconds{instance="a"} 90000x60`,
+			[]string{`{instance="a"}`},
 			[]string{`wherry_agent_last_contact_age_seconds{instance="a"} 80000x60`},
 		},
 		"WherryAgentTrustExpires": {
