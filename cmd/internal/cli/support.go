@@ -29,12 +29,12 @@ type Support struct {
 }
 
 // maxSupportFile bounds a file of a bundle, in bytes; of a longer one the end is kept.
-const maxSupportFile = 4 << 20
+const maxSupportFile = 1 << 20
 
 // secretNames are parts of the names of environment variables whose values are secret, and secrets are secrets by their form:
 // tokens of hubs, private keys, and PINs in the URIs of keys.
 var (
-	secretNames = []string{"TOKEN", "PASSWORD", "SECRET", "PIN", "CREDENTIAL", "AUTH", "DATABASE"}
+	secretNames = []string{"TOKEN", "PASSWORD", "SECRET", "PIN", "CREDENTIAL", "API_KEY", "ACCESS_KEY", "DATABASE"}
 	secrets     = lazyregexp.New(`wh[at]_[0-9a-f]{12}_[A-Za-z0-9_-]+|-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(-----END [A-Z ]*PRIVATE KEY-----)?|pin-(value|source)=[^&;\s"]*`)
 )
 
@@ -68,11 +68,19 @@ func (s *Support) AddText(name string, text []byte) {
 
 // redacted returns a text without secrets.
 func redacted(text []byte) []byte {
-	out := show.Redact(string(text))
+	var lines strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "://") { // the search is slow
+			line = show.Redact(line)
+		}
+		lines.WriteString(line)
+	}
+	out := lines.String()
 	for _, v := range os.Environ() {
 		name, value, _ := strings.Cut(v, "=")
 		if isSecret(name) && len(value) > 3 {
-			out = strings.ReplaceAll(out, value, "REDACTED")
+			quoted, _ := json.Marshal(value) // which cannot fail
+			out = strings.NewReplacer(value, "REDACTED", string(quoted[1:len(quoted)-1]), "REDACTED").Replace(out)
 		}
 	}
 	return []byte(secrets.ReplaceAllString(out, "REDACTED"))
