@@ -27,7 +27,7 @@ func (a *Agent) newCarrier() *carry.Carrier {
 // newKeeper returns the keeper of site packages, which shares store, trust and clock with the rest.
 func (a *Agent) newKeeper() *intake.Keeper {
 	o := a.opts.Intake
-	o.Own, o.Ring, o.Platforms = a.stream(), a.cluster.Ring, a.opts.Carry.Platforms
+	o.Own, o.Ring, o.Platforms, o.WithoutReferrers = a.stream(), a.cluster.Ring, a.opts.Carry.Platforms, a.opts.Carry.WithoutReferrers
 	o.Trust, o.Now, o.Log = a.state.trust, a.opts.Now, a.opts.Log
 	o.Judge = func() (trust.Judge, error) {
 		by := a.judge()

@@ -82,6 +82,10 @@ type ContentsArtifact struct {
 	Digest     digest.Digest       `json:"digest"`
 	// Bytes is the size of its manifests and blobs, whether they are in the package or left out.
 	Bytes int64 `json:"bytes"`
+	// ReferrerCount counts its signatures, attestations, SBOMs and other referrers in the package, and ReferrerBytes is their size, which
+	// Bytes does not have.
+	ReferrerCount int   `json:"referrers,omitempty"`
+	ReferrerBytes int64 `json:"referrerBytes,omitempty"`
 	// UsedBy names the releases that need it, as ENVIRONMENT/CLUSTER-TYPE, sorted.
 	UsedBy []string `json:"usedBy"`
 }
@@ -129,7 +133,7 @@ func ParseContents(data []byte) (Contents, error) {
 	}
 	for _, a := range c.Artifacts {
 		digests = append(digests, a.Digest)
-		if a.Repository == "" || a.Bytes < 0 {
+		if a.Repository == "" || a.Bytes < 0 || a.ReferrerCount < 0 || a.ReferrerBytes < 0 {
 			return bad("an artifact needs a repository and no negative size")
 		}
 	}

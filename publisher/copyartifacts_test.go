@@ -4,11 +4,16 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"io"
 	"io/fs"
+	"log"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	ggcr "github.com/google/go-containerregistry/pkg/registry"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -17,13 +22,17 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/oci/referrertest"
 	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // image is an index of two platforms, with the manifest of the first, its config and its layer.
-type image struct{ index, manifest, config, layer bundle.Blob }
+type image struct {
+	index, manifest, config, layer bundle.Blob
+	other                          bundle.Blob // the manifest of the second platform, which the package lacks
+}
 
 func (i image) parts() []bundle.Blob { return []bundle.Blob{i.config, i.layer, i.manifest, i.index} }
 
@@ -39,7 +48,10 @@ func newImage(t *testing.T, text string) (i image) {
 	i.manifest = marshal(ocispec.MediaTypeImageManifest, ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: i.config.Descriptor, Layers: []ocispec.Descriptor{i.layer.Descriptor},
 	})
-	this, other := i.manifest.Descriptor, bundle.NewBlob(ocispec.MediaTypeImageManifest, []byte(`{"schemaVersion":2,"other":"`+text+`"}`)).Descriptor
+	i.other = marshal(ocispec.MediaTypeImageManifest, ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: i.config.Descriptor, Annotations: map[string]string{"other": text},
+	})
+	this, other := i.manifest.Descriptor, i.other.Descriptor
 	this.Platform = &ocispec.Platform{OS: "linux", Architecture: "arm64"}
 	other.Platform = &ocispec.Platform{OS: "linux", Architecture: "amd64"}
 	i.index = marshal(ocispec.MediaTypeImageIndex, ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{this, other}})
@@ -235,4 +247,101 @@ func TestAnArchiveIsOnlyRead(t *testing.T) {
 	require.NoError(t, err)
 	_, err = missing.Repositories(t.Context())
 	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+// signs adds a signature, an attestation and an SBOM of an image to the folder, as a site package has them.
+func (w *world) signs(repository string, i image, text string) (sig, sbom ocispec.Descriptor) {
+	w.t.Helper()
+	repo, err := oci.NewLayout(w.dir).Repository(repository)
+	require.NoError(w.t, err)
+	sig, err = referrertest.Tag(w.t.Context(), repo, i.index.Descriptor, ".sig", text)
+	require.NoError(w.t, err)
+	_, err = referrertest.Tag(w.t.Context(), repo, i.manifest.Descriptor, ".att", "attestation "+text)
+	require.NoError(w.t, err)
+	sbom, err = referrertest.Refer(w.t.Context(), repo, i.index.Descriptor, "application/spdx+json", "sbom "+text)
+	require.NoError(w.t, err)
+	return sig, sbom
+}
+
+// layersUnder returns the digests of the layers of what a tag names.
+func (w *world) layersUnder(repository, tag string) (all []digest.Digest) {
+	w.t.Helper()
+	repo := w.repository(repository)
+	d, err := repo.Resolve(w.t.Context(), tag)
+	require.NoError(w.t, err)
+	data, err := bundle.ReadBlob(w.t.Context(), repo, d, 1<<20)
+	require.NoError(w.t, err)
+	var m ocispec.Manifest
+	require.NoError(w.t, json.Unmarshal(data, &m))
+	for _, l := range m.Layers {
+		_, err := bundle.ReadBlob(w.t.Context(), repo, l, 1<<20)
+		require.NoError(w.t, err)
+		all = append(all, l.Digest)
+	}
+	return all
+}
+
+// The signatures of images go along, to a registry with the referrers API and to one without, and those that the site has made stay.
+func TestTheReferrersOfArtifactsAreCopied(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"embedded", "layout", "embedded with the referrers API"} {
+		t.Run(to, func(t *testing.T) {
+			t.Parallel()
+			w, app, model := siteWorld(t)
+			_, sbom := w.signs(appRepository, app, "publisher")
+			w.signs("other.example/app", app, "of another repository")
+			from := w.archived()
+			appAt := "images.example_5000/shop/app"
+			var m *world
+			switch to {
+			case "layout":
+				m, appAt = w.mirror(to), appRepository
+			case "embedded":
+				m = w.mirror(to)
+			default: // which takes no index without all of its manifests
+				m = w.mirrorWithReferrers()
+				for at, i := range map[string]image{appAt: app, modelRepository: model} {
+					for _, b := range []bundle.Blob{i.config, i.other} {
+						_, err := oci.CopyBlob(t.Context(), nil, m.repository(at), withData(b))
+						require.NoError(t, err)
+					}
+				}
+			}
+			sigTag := bundle.SignatureTag(app.index.Descriptor.Digest)
+
+			done := from.mustCopyTo(m, copier.Options{WithoutReferrers: true})
+			require.Empty(t, done.Warnings)
+			_, err := m.repository(appAt).Resolve(t.Context(), sigTag)
+			require.ErrorIs(t, err, errdef.ErrNotFound)
+			_, err = referrertest.Tag(t.Context(), m.repository(appAt), app.index.Descriptor, ".sig", "the site's")
+			require.NoError(t, err)
+
+			done = from.mustCopyTo(m, copier.Options{})
+			require.Empty(t, done.Warnings)
+			require.Equal(t, copier.OutcomeUpdated, done.Items[0].Result)
+			require.Equal(t, 3, done.Items[0].Referrers)
+			require.Positive(t, done.Items[0].ReferrerSent)
+			require.Zero(t, done.Items[0].Sent, "their size is apart")
+			require.Equal(t, []digest.Digest{digest.FromString("publisher"), digest.FromString("the site's")}, m.layersUnder(appAt, sigTag))
+			require.Equal(t, []digest.Digest{digest.FromString("attestation publisher")},
+				m.layersUnder(appAt, strings.TrimSuffix(bundle.SignatureTag(app.manifest.Descriptor.Digest), ".sig")+".att"))
+			found, err := m.repository(appAt).Referrers(t.Context(), app.index.Descriptor)
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+			require.Equal(t, sbom.Digest, found[0].Digest)
+
+			done = from.mustCopyTo(m, copier.Options{})
+			require.Equal(t, resultsAs(done, releases.OutcomeUnchanged), results(done))
+			require.Zero(t, done.Items[0].ReferrerSent)
+		})
+	}
+}
+
+// mirrorWithReferrers is an empty registry that has the referrers API.
+func (w *world) mirrorWithReferrers() *world {
+	server := httptest.NewServer(ggcr.New(ggcr.Logger(log.New(io.Discard, "", 0)), ggcr.WithReferrersSupport(true)))
+	w.t.Cleanup(server.Close)
+	m := w.mirror("embedded")
+	m.loc = oci.Location{Host: strings.TrimPrefix(server.URL, "http://"), Prefix: "mirror"}
+	return m
 }

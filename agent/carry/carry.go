@@ -8,7 +8,10 @@
 // An artifact counts only once it is whole: the manifest that a release lists, the manifests of the cluster's platforms
 // below it, and all blobs that these name. Each is compared with its digest on arrival. An interrupted transfer continues
 // from its last byte, also after a restart. An assignment whose artifacts cannot be carried keeps its old content and delays
-// no other assignment. Signatures and other referrers of images are not carried.
+// no other assignment.
+//
+// The signatures, attestations and SBOMs of an artifact come with it. They are looked for when it is brought, are not verified, and
+// it does not wait for those that cannot be had.
 package carry
 
 import (
@@ -47,6 +50,8 @@ type Options struct {
 	// Budget bounds the bytes of carried content in the store. Zero means what leaves the larger of a tenth of the disk and
 	// 1 GiB free.
 	Budget int64
+	// WithoutReferrers leaves the signatures and other referrers of artifacts where they are.
+	WithoutReferrers bool
 	// Download and Window are those of content.Options.
 	Download oci.DownloadOptions
 	Window   func(context.Context) (context.Context, func(error) error, error)
@@ -76,6 +81,7 @@ type Carrier struct {
 	mu        sync.Mutex
 	graphs    map[digest.Digest]graph.Graph // on platforms
 	platforms graph.Platforms
+	referrers map[digest.Digest][]referrer // by artifact; nil before they were read
 	view      view
 	failures  map[key]failure
 	job       *job // the transfer that runs
@@ -207,6 +213,8 @@ const keyRecord = "carried"
 type record struct {
 	Lists  []List `json:"lists"`
 	Status Status `json:"status,omitzero"`
+	// Referrers are those of artifacts, by the digest of the artifact.
+	Referrers map[digest.Digest][]referrer `json:"referrers,omitempty"`
 }
 
 func load(tx *bbolt.Tx) (record, error) { return state.Load[record](tx, state.Meta, keyRecord) }

@@ -63,6 +63,9 @@ type standing struct {
 func (c *Carrier) Look(lists []List, wanted int) (Change, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err := c.loadReferrers(); err != nil {
+		return Change{}, err
+	}
 	c.stale = false
 	before := c.view
 	next, kept := c.survey(lists, wanted)
@@ -84,7 +87,8 @@ func (c *Carrier) Look(lists []List, wanted int) (Change, error) {
 		if err != nil {
 			return false, err
 		}
-		r := record{kept, next.status()}
+		c.referrers = c.referrersOf(kept)
+		r := record{kept, next.status(), c.referrers}
 		if sameJSON(old, r) {
 			return false, nil
 		}
@@ -201,6 +205,7 @@ func (c *Carrier) standing(w Wanted, here disk) *standing {
 	if !ok {
 		return s
 	}
+	g = c.withReferrers(w.Digest, g)
 	s.graph, s.missing, s.lacks = &g, 0, map[digest.Digest]int64{}
 	for _, d := range g.All() {
 		if !here(d) {
@@ -216,22 +221,27 @@ func (c *Carrier) graph(root digest.Digest) (graph.Graph, bool) {
 	if g, ok := c.graphs[root]; ok {
 		return g, true
 	}
-	ctx := context.Background() // of the disk
 	if root.Validate() != nil {
 		return graph.Graph{}, false
 	}
-	desc, err := c.blobs.Resolve(ctx, root.String())
+	desc, err := c.blobs.Resolve(context.Background(), root.String())
 	if err != nil {
 		return graph.Graph{}, false
 	}
-	g, err := graph.Walk(desc, c.platforms, func(d ocispec.Descriptor) ([]byte, error) {
-		return bundle.ReadBlob(ctx, c.blobs, d, graph.MaxManifestBytes)
-	})
+	g, err := c.walk(desc, c.platforms)
 	if err != nil {
 		return graph.Graph{}, false
 	}
 	c.graphs[root] = g
 	return g, true
+}
+
+// walk reads the manifests of an artifact from the disk.
+func (c *Carrier) walk(root ocispec.Descriptor, platforms graph.Platforms) (graph.Graph, error) {
+	ctx := context.Background() // of the disk
+	return graph.Walk(root, platforms, func(d ocispec.Descriptor) ([]byte, error) {
+		return bundle.ReadBlob(ctx, c.blobs, d, graph.MaxManifestBytes)
+	})
 }
 
 // makeRoom decides which of the wanted artifacts are brought, and returns the lists that stay.
@@ -342,6 +352,9 @@ func (c *Carrier) Named(tx *bbolt.Tx) ([]content.Named, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.referrers == nil {
+		c.referrers = r.Referrers
+	}
 	here := c.disk()
 	var all []content.Named
 	seen := map[key]bool{}
@@ -352,6 +365,7 @@ func (c *Carrier) Named(tx *bbolt.Tx) ([]content.Named, error) {
 			}
 			seen[w.key()] = true
 			s := c.standing(w, here)
+			all = append(all, c.namedReferrers(w, s.whole)...)
 			if !s.whole {
 				all = append(all, content.Named{Manifest: ocispec.Descriptor{Digest: w.Digest}})
 				continue

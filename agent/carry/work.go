@@ -265,7 +265,16 @@ func (b *bringing) artifact(ctx context.Context, w Wanted) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := b.claim(w, g); err != nil {
+	if err := b.bringReferrers(ctx, sources, w, g); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	whole := b.withReferrers(w.Digest, g)
+	b.mu.Unlock()
+	if err := b.claim(w, whole); err != nil {
+		return err
+	}
+	if err := b.referrerBlobs(ctx, sources, w); err != nil {
 		return err
 	}
 	for _, d := range g.Blobs {
@@ -385,9 +394,6 @@ func (b *bringing) claim(w Wanted, g graph.Graph) error {
 	s := b.view.artifacts[w.key()]
 	if s == nil {
 		return errNoRoom // it is not wanted any more
-	}
-	if s.graph != nil {
-		return nil // it was counted
 	}
 	here, need := b.disk(), int64(0)
 	for _, d := range g.All() {

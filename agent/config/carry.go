@@ -30,6 +30,8 @@ type Carry struct {
 	Budget int64
 	// Platforms are those of the cluster; empty is this machine's.
 	Platforms graph.Platforms
+	// WithoutReferrers leaves out their signatures, attestations and SBOMs.
+	WithoutReferrers bool
 }
 
 // storePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
@@ -76,7 +78,7 @@ func setCarryPlatform(c *Config, s string) error {
 // carryOptions are those of the agent's carrier.
 func (r *remote) carryOptions() carry.Options {
 	e := &endpoints{client: r.options.HTTPClient, known: map[string]verdict{}}
-	return carry.Options{Budget: r.c.Carry.Budget, Platforms: r.c.Carry.Platforms, Sources: func(ctx context.Context, repository string) ([]carry.Source, error) {
+	return carry.Options{Budget: r.c.Carry.Budget, Platforms: r.c.Carry.Platforms, WithoutReferrers: r.c.Carry.WithoutReferrers, Sources: func(ctx context.Context, repository string) ([]carry.Source, error) {
 		return r.carriers(ctx, e, repository)
 	}}
 }

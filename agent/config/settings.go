@@ -129,6 +129,7 @@ func Settings() []Setting {
 		{Field: "veto.timeout", Flag: "veto-timeout", Allowed: "a duration of at least 1s, such as 10s", Usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: durationFrom(time.Second, func(c *Config) *time.Duration { return &c.Passes.Veto.Timeout })},
 		{Field: "carryBudget", Flag: "carry-budget", Allowed: "a size of at least 1MB, such as 500MB or 20GiB", Usage: "keep at most this `SIZE` of images and other artifacts of workloads in the store, such as 20GiB (default: what leaves the larger of a tenth of the disk and 1 GiB free)", set: setCarryBudget},
 		{Field: "carryPlatforms", Flag: "carry-platforms", List: true, Allowed: "OS/ARCHITECTURE, such as linux/arm64", Usage: "`PLATFORM` of the cluster, such as linux/arm64, for which images are brought to the store; may be given several times (default: those that the release names, else Linux on this machine's architecture)", set: setCarryPlatform},
+		{Field: "noReferrers", Flag: "no-referrers", Toggle: true, Allowed: "true or false", Usage: "leave signatures, attestations and SBOMs of carried and imported artifacts where they are", set: setNoReferrers},
 		{Field: "import.streams", Flag: "import-streams", Values: importStreams, Allowed: anyOf(importStreams), Usage: "store the releases of site packages for `WHICH` cluster types: own, that of this agent, or platform, all of its platform (default \"platform\" with --serve, else \"own\")", set: oneOf(func(c *Config) *string { return &c.Import.Streams }, importStreams...)},
 		{Field: "import.budget", Flag: "import-budget", Allowed: "a size of at least 1MB, such as 500MB or 20GiB", Usage: "store at most this `SIZE` of a site package for each other cluster type, such as 20GiB (default: what leaves the larger of a tenth of the disk and 1 GiB free)", set: setImportBudget},
 		{Field: "listen", Flag: "listen", Allowed: "an address such as :8081 or 127.0.0.1:8081", Usage: "serve /healthz, /readyz and /metrics at this `ADDRESS`, such as :8081 (default: nowhere)", set: setListen},
@@ -378,6 +379,14 @@ func setServe(c *Config, s string) error {
 
 func setServePlain(c *Config, s string) (err error) {
 	c.Serve.Plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setNoReferrers(c *Config, s string) (err error) {
+	c.Carry.WithoutReferrers, err = strconv.ParseBool(s)
 	if err != nil {
 		return fmt.Errorf("%q is neither", s)
 	}

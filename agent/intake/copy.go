@@ -2,6 +2,7 @@ package intake
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,22 +25,25 @@ import (
 // walk returns what an artifact consists of, by its manifests in the package or in the store. The error is a *missingError
 // if one is in neither.
 func (t *taking) walk(ctx context.Context, root digest.Digest, platforms graph.Platforms) (graph.Graph, error) {
-	return graph.Walk(ocispec.Descriptor{Digest: root}, platforms, func(d ocispec.Descriptor) ([]byte, error) {
-		if data, ok := t.held[d.Digest]; ok {
-			if digest.FromBytes(data) != d.Digest {
-				return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("manifest %s has another digest", d.Digest)}
-			}
-			return data, nil
+	return graph.Walk(ocispec.Descriptor{Digest: root}, platforms, func(d ocispec.Descriptor) ([]byte, error) { return t.manifest(ctx, d) })
+}
+
+// manifest returns a manifest in the package or in the store. The error is a *missingError if neither has it.
+func (t *taking) manifest(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	if data, ok := t.held[d.Digest]; ok {
+		if digest.FromBytes(data) != d.Digest {
+			return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("manifest %s has another digest", d.Digest)}
 		}
-		desc, err := t.blobs.Resolve(ctx, d.Digest.String())
-		if errors.Is(err, errdef.ErrNotFound) {
-			return nil, &missingError{d}
-		}
-		if err != nil {
-			return nil, state.Local("store: %w", err)
-		}
-		return bundle.ReadBlob(ctx, t.blobs, desc, graph.MaxManifestBytes)
-	})
+		return data, nil
+	}
+	desc, err := t.blobs.Resolve(ctx, d.Digest.String())
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, &missingError{d}
+	}
+	if err != nil {
+		return nil, state.Local("store: %w", err)
+	}
+	return bundle.ReadBlob(ctx, t.blobs, desc, graph.MaxManifestBytes)
 }
 
 // passOver ends the streams whose release is stored with everything that the package carries of it.
@@ -167,11 +171,53 @@ func (t *taking) list(ctx context.Context, s *stream) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", a.Reference, err)
 		}
-		s.content.Artifacts = append(s.content.Artifacts, artifact{repository, tag, g.Manifests[0]})
+		s.content.Artifacts = append(s.content.Artifacts, artifact{Repository: repository, Tag: tag, Manifest: g.Manifests[0]})
 		s.manifests, s.blobs = append(s.manifests, g.Manifests...), append(s.blobs, g.All()...)
+		if err := t.listReferrers(ctx, s, repository, g, before); err != nil {
+			return err
+		}
 	}
 	s.manifests, s.blobs = once(s.manifests), once(s.blobs)
 	s.content.Bytes = sum(once(s.documents)) + sum(s.blobs)
+	return nil
+}
+
+// listReferrers adds the referrers of an artifact that the package has, and those that are here. They are signed by others, or by nobody:
+// the agent verifies none of them, and serves them to those of the site that do.
+func (t *taking) listReferrers(ctx context.Context, s *stream, repository string, g graph.Graph, before []artifact) error {
+	if t.opts.WithoutReferrers {
+		return nil
+	}
+	subjects := map[digest.Digest]digest.Digest{}
+	all, leftOut, err := graph.WalkReferrers(g, func(of ocispec.Descriptor) (list []oci.Referrer, _ error) {
+		list = slices.Clone(t.referrers[repository+"@"+of.Digest.String()])
+		for _, a := range before {
+			if a.Subject == of.Digest && a.Repository == repository {
+				list = append(list, oci.Referrer{Tag: a.Tag, Descriptor: a.Manifest})
+			}
+		}
+		slices.SortFunc(list, func(a, b oci.Referrer) int { return cmp.Or(cmp.Compare(a.Tag, b.Tag), cmp.Compare(a.Digest, b.Digest)) })
+		for _, r := range list {
+			subjects[r.Digest] = of.Digest
+		}
+		return slices.CompactFunc(list, func(a, b oci.Referrer) bool { return a.Tag == b.Tag && (a.Tag != "" || a.Digest == b.Digest) }), nil
+	}, func(d ocispec.Descriptor) ([]byte, error) {
+		data, err := t.manifest(ctx, d)
+		if errors.As(err, new(*missingError)) {
+			err = errdef.ErrNotFound
+		}
+		return data, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, text := range leftOut {
+		t.opts.Log.Warn("a referrer of an artifact is left out", "repository", repository, "err", bundle.Clip(text))
+	}
+	for _, r := range all {
+		s.content.Artifacts = append(s.content.Artifacts, artifact{repository, r.Tag, r.Manifests[0], subjects[r.Manifests[0].Digest]})
+		s.manifests, s.blobs = append(s.manifests, r.Manifests...), append(s.blobs, r.All()...)
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // maxHeadBytes bounds the documents and manifests of a package that are in memory at a time.
@@ -32,6 +33,9 @@ type head struct {
 	offers    []offer
 	trust     map[string]ocispec.Descriptor          // documents by tag
 	artifacts map[digest.Digest][]ocispec.Descriptor // what the index names otherwise, by digest
+
+	// referrers are what the index names about manifests, by HOST/NAME@DIGEST of these.
+	referrers map[string][]oci.Referrer
 
 	held  map[digest.Digest][]byte // documents and manifests, unverified
 	bytes int
@@ -225,7 +229,7 @@ func (h *head) readManifests(ctx context.Context) error {
 	for d := range h.artifacts {
 		wanted[d] = true
 	}
-	return h.read(ctx, wanted, func(_ digest.Digest, data []byte) {
+	err := h.read(ctx, wanted, func(_ digest.Digest, data []byte) {
 		r := referencesOf(data)
 		for _, m := range r.Manifests {
 			if _, had := h.held[m.Digest]; !had {
@@ -239,6 +243,29 @@ func (h *head) readManifests(ctx context.Context) error {
 			h.parts[layer.Digest] = true
 		}
 	}, func(e airgap.Entry) bool { return h.layers[e.Digest] || h.parts[e.Digest] })
+	h.findReferrers()
+	return err
+}
+
+// findReferrers finds the referrers among what the index names, by cosign's tags and by the subjects in the manifests.
+func (h *head) findReferrers() {
+	h.referrers = map[string][]oci.Referrer{}
+	for d, names := range h.artifacts {
+		subject := oci.SubjectOf(h.held[d])
+		for _, n := range names {
+			repository, _, byDigest := strings.Cut(n.Annotations[ocispec.AnnotationRefName], "@")
+			tag := ""
+			if !byDigest {
+				repository, tag = path.Split(repository)
+				repository = strings.TrimSuffix(repository, "/")
+			}
+			if of := oci.SubjectOfTag(tag); of != "" {
+				h.referrers[repository+"@"+of.String()] = append(h.referrers[repository+"@"+of.String()], oci.Referrer{Tag: tag, Descriptor: plain(n)})
+			} else if subject != "" {
+				h.referrers[repository+"@"+subject.String()] = append(h.referrers[repository+"@"+subject.String()], oci.Referrer{Descriptor: plain(n)})
+			}
+		}
+	}
 }
 
 // source is a repository of the package, as far as it was read.

@@ -40,6 +40,8 @@ type Options struct {
 	// Platforms are those that the site needs. Empty means those of the release, or else Linux on this machine's architecture; then packages of several platforms
 	// are stored whole.
 	Platforms graph.Platforms
+	// WithoutReferrers leaves the signatures and other referrers of artifacts on the medium.
+	WithoutReferrers bool
 	// Trust holds the trust documents, which a package may add to. Judge returns what releases are judged by; its error
 	// refuses all of them.
 	Trust *trust.Store

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -10,27 +11,39 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Named lists, for package content, what the store keeps of packages. The index names the stored releases of other streams
 // with their signatures, and the artifacts of all releases that are whole. What is arriving is kept without a name, as is the
 // release of the own stream, which package content names once it was accepted.
+//
+// They are in the order in which they have come: see Unambiguous.
 func (k *Keeper) Named(tx *bbolt.Tx) (all []content.Named, err error) {
+	type since struct {
+		time.Time
+		named []content.Named
+	}
+	var lists []since
 	err = each(tx, func(key string, r record) error {
 		if c := r.Stored; c != nil {
-			all = append(all, k.named(key, c)...)
+			lists = append(lists, since{c.Since, k.named(key, c)})
 		}
 		for _, c := range []*kept{r.Arriving, r.Waiting} {
 			switch {
 			case c == nil:
 			case c.Whole:
-				all = append(all, k.named(key, c)...)
+				lists = append(lists, since{c.Since, k.named(key, c)})
 			default:
-				all = append(all, unnamed(c)...)
+				lists = append(lists, since{c.Since, unnamed(c)})
 			}
 		}
 		return nil
 	})
+	slices.SortStableFunc(lists, func(a, b since) int { return a.Compare(b.Time) })
+	for _, l := range lists {
+		all = append(all, l.named...)
+	}
 	return all, err
 }
 
@@ -63,6 +76,16 @@ func (k *Keeper) named(key string, c *kept) []content.Named {
 	return all
 }
 
+// artifacts counts the artifacts without their referrers.
+func (c *kept) artifacts() (n int) {
+	for _, a := range c.Artifacts {
+		if a.Subject == "" {
+			n++
+		}
+	}
+	return n
+}
+
 // unnamed keeps a release and its artifacts without any name.
 func unnamed(c *kept) []content.Named {
 	all := []content.Named{{Manifest: c.Release.Manifest}}
@@ -76,20 +99,20 @@ func unnamed(c *kept) []content.Named {
 }
 
 // Unambiguous returns list without the tags that stand for several manifests there: two streams may mean different things
-// by the tag of one image.
+// by the tag of one image. Of the signatures of one manifest, under cosign's tag, the last in list keep the tag.
 func Unambiguous(list []content.Named) []content.Named {
 	type name struct{ repository, tag string }
 	means, several := map[name]digest.Digest{}, map[name]bool{}
 	for _, n := range list {
 		at := name{n.Repository, n.Tag}
 		if d, known := means[at]; n.Tag != "" && n.Repository != "" && known && d != n.Manifest.Digest {
-			several[at] = true
+			several[at] = oci.SubjectOfTag(n.Tag) == ""
 		}
 		means[at] = n.Manifest.Digest
 	}
 	kept := make([]content.Named, 0, len(list))
 	for _, n := range list {
-		if several[name{n.Repository, n.Tag}] {
+		if at := (name{n.Repository, n.Tag}); several[at] || n.Tag != "" && n.Repository != "" && means[at] != n.Manifest.Digest {
 			n.Tag = ""
 		}
 		kept = append(kept, n)
@@ -131,7 +154,7 @@ func ReadStatus(tx *bbolt.Tx) (all []StreamStatus, err error) {
 		}
 		if c := r.Stored; c != nil {
 			s.Environment, s.ClusterType = c.Release.Release.Environment, c.Release.Release.ClusterType
-			s.Release, s.Digest, s.Bytes, s.Artifacts = c.Release.Name(), c.digest(), c.Bytes, len(c.Artifacts)
+			s.Release, s.Digest, s.Bytes, s.Artifacts = c.Release.Name(), c.digest(), c.Bytes, c.artifacts()
 			s.Since, s.AllowExpired = &c.Since, c.Release.AllowExpired
 		}
 		all = append(all, s)

@@ -43,7 +43,7 @@ type kept struct {
 	Signature ocispec.Descriptor `json:"signature"`
 	// Tags are the moving tags of the release.
 	Tags []string `json:"tags"`
-	// Artifacts are those that the package carries, as the release names them. There is none before the tree is here.
+	// Artifacts are those that the package carries, as the release names them, and their referrers. There is none before the tree is here.
 	Artifacts []artifact `json:"artifacts,omitempty"`
 	// Bytes is the size of all of it. Blobs that its artifacts share count once.
 	Bytes int64     `json:"bytes,omitempty"`
@@ -61,11 +61,13 @@ func (c *kept) digest() digest.Digest {
 	return c.Release.Digest()
 }
 
-// artifact is an image or another artifact of a registry.
+// artifact is an image or another artifact of a registry, or a referrer of one.
 type artifact struct {
 	Repository string             `json:"repository"` // HOST/NAME
 	Tag        string             `json:"tag,omitempty"`
 	Manifest   ocispec.Descriptor `json:"manifest"`
+	// Subject is what a referrer is about. It is empty for an artifact that the release names.
+	Subject digest.Digest `json:"subject,omitempty"`
 }
 
 func load(tx *bbolt.Tx, s bundle.Stream) (record, error) {

@@ -15,15 +15,13 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/graph"
 )
 
-const (
-	maxIndexBytes    = 64 << 20 // of the layout's index
-	maxManifestBytes = 4 << 20  // of a manifest that is read for its references
-	maxDepth         = 4        // of indexes that name indexes
-)
+const maxIndexBytes = 64 << 20 // of the layout's index
 
 // catalog is what the index of a layout names. It may be used by several goroutines.
 type catalog struct {
@@ -176,45 +174,44 @@ func (r *repository) all() *contents {
 	}
 	c := &contents{manifests: map[digest.Digest]manifest{}, blobs: map[digest.Digest]int64{}}
 	for _, d := range r.named {
-		c.add(r.blobs, d, 0)
+		c.add(r.blobs, d)
 	}
 	r.contents = c
 	return c
 }
 
-// add adds a manifest and everything that it refers to.
-func (c *contents) add(from *blobs, desc ocispec.Descriptor, depth int) {
-	if _, ok := c.manifests[desc.Digest]; ok || depth > maxDepth || desc.Digest.Validate() != nil {
+// add adds a manifest and everything that it refers to. Of one that is not valid, what comes before the mistake is served.
+func (c *contents) add(from *blobs, root ocispec.Descriptor) {
+	if _, ok := c.manifests[root.Digest]; ok {
 		return
 	}
-	m := manifest{desc: ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}}
-	if !m.read(from) {
-		c.missing = append(c.missing, desc.Digest)
-		return
-	}
-	c.manifests[desc.Digest] = m
-	for _, child := range m.refs.Manifests {
-		c.add(from, child, depth+1)
-	}
-	if m.refs.Config != nil {
-		c.blobs[m.refs.Config.Digest] = m.refs.Config.Size
-	}
-	for _, layer := range m.refs.Layers {
-		c.blobs[layer.Digest] = layer.Size
+	g, _ := graph.Walk(root, nil, func(d ocispec.Descriptor) ([]byte, error) {
+		m := manifest{desc: d}
+		data, ok := m.read(from)
+		if !ok {
+			c.missing = append(c.missing, d.Digest)
+			return nil, errdef.ErrNotFound
+		}
+		c.manifests[d.Digest] = m
+		return data, nil
+	})
+	for _, b := range g.Blobs {
+		c.blobs[b.Digest] = b.Size
 	}
 }
 
 // read reads the manifest, and reports whether it is here and as its descriptor says.
-func (m *manifest) read(from *blobs) bool {
+func (m *manifest) read(from *blobs) ([]byte, bool) {
 	f, info, err := from.open(m.desc.Digest)
 	if err != nil {
-		return false
+		return nil, false
 	}
 	defer f.Close()
-	if info.Size() != m.desc.Size || info.Size() > maxManifestBytes {
-		return false
+	if info.Size() != m.desc.Size || info.Size() > graph.MaxManifestBytes {
+		return nil, false
 	}
-	return json.NewDecoder(f).Decode(&m.refs) == nil
+	data, err := io.ReadAll(f)
+	return data, err == nil && json.Unmarshal(data, &m.refs) == nil
 }
 
 // resolve returns the manifest of a tag, or with that digest, if everything is here that has to be.

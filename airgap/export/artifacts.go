@@ -212,6 +212,13 @@ type artifact struct {
 	need
 	graph.Graph
 	manifests [][]byte // of Graph.Manifests
+	referrers []referrer
+}
+
+// referrer is a referrer of an artifact.
+type referrer struct {
+	graph.Referrer
+	manifests [][]byte
 }
 
 // finder asks for artifacts.
@@ -242,7 +249,7 @@ func newFinder(r Request, _ oci.Store) *finder {
 // source is a place that may have an artifact.
 type source struct {
 	name string // of its host or folder
-	bundle.Source
+	oci.Target
 }
 
 // sources returns the places to ask for an artifact, its own registry last.
@@ -262,10 +269,12 @@ func (f *finder) sources(repository string) (all []source, err error) {
 		return err
 	}
 	for _, m := range f.mirrors {
-		at := m.At
+		at, name := m.At, name
 		switch {
 		case m.Host != "" && m.Host != host:
 			continue
+		case m.Host == "" && at.Host == "": // a folder names them so
+			name = repository
 		case m.Host == "" && at.Host != "":
 			// Copies are below a name without a colon, and agents answer to the host with its port.
 			if copied, err := oci.MirrorName(repository); err == nil && strings.Contains(host, ":") {
@@ -354,6 +363,48 @@ func (f *finder) walk(ctx context.Context, needs []need, platforms graph.Platfor
 		return err
 	})
 	return all, err
+}
+
+// addReferrers finds the referrers of artifacts, with a warning for each that does not travel.
+func (f *finder) addReferrers(ctx context.Context, all []artifact, p *Plan) error {
+	leftOut := make([][]string, len(all))
+	err := inParallel(ctx, len(all), func(ctx context.Context, i int) (err error) {
+		leftOut[i], err = f.addReferrersOf(ctx, &all[i])
+		return err
+	})
+	for i, list := range leftOut {
+		for _, text := range list {
+			p.warn("%s: left out: %s", all[i].name(), text)
+		}
+	}
+	return err
+}
+
+func (f *finder) addReferrersOf(ctx context.Context, a *artifact) (leftOut []string, err error) {
+	read := map[digest.Digest][]byte{}
+	found, leftOut, err := graph.WalkReferrers(a.Graph, func(subject ocispec.Descriptor) (list []oci.Referrer, err error) {
+		err = f.each(ctx, a.Repository, func(s source) (err error) {
+			list, err = oci.Referrers(ctx, s.Target, subject)
+			return err
+		})
+		return list, err
+	}, func(d ocispec.Descriptor) ([]byte, error) {
+		data, err := f.manifest(ctx, a.Repository, d)
+		read[d.Digest] = data
+		return data, err
+	})
+	if err != nil {
+		return nil, &ArtifactError{a.Repository, a.name(), a.users, fmt.Errorf("its signatures and other referrers: %w", err)}
+	}
+	for _, r := range found {
+		one := referrer{Referrer: r}
+		for _, d := range r.Manifests {
+			one.manifests = append(one.manifests, read[d.Digest])
+		}
+		a.referrers = append(a.referrers, one)
+		a.ReferrerCount, a.ReferrerBytes = a.ReferrerCount+1, a.ReferrerBytes+r.Bytes()
+	}
+	return leftOut, nil
 }
 
 func (f *finder) walkOne(ctx context.Context, n need, platforms graph.Platforms) (artifact, error) {

@@ -43,6 +43,11 @@ func (p *Plan) assemble(all parts, f *finder) error {
 				a.add(blob{d, func(ctx context.Context) (io.ReadCloser, error) { return f.open(ctx, one.need, d) }})
 			}
 		}
+		for _, r := range one.referrers {
+			for _, d := range r.Blobs {
+				a.add(blob{d, func(ctx context.Context) (io.ReadCloser, error) { return f.open(ctx, one.need, d) }})
+			}
+		}
 	}
 	for _, b := range leftOut {
 		if !a.seen[b.Digest] { // else it is small, and part of a bundle
@@ -180,6 +185,15 @@ func (a *assembly) addArtifacts(artifacts []artifact) {
 		a.artifact(one.Manifests[0], byDigest, byDigest, image)
 		for i, d := range one.Manifests {
 			a.add(inMemory(d, one.manifests[i]))
+		}
+		for _, r := range one.referrers {
+			if r.Tag != "" {
+				a.name(r.Manifests[0], one.Repository+"/"+r.Tag)
+			}
+			a.name(r.Manifests[0], one.Repository+"@"+r.Manifests[0].Digest.String())
+			for i, d := range r.Manifests {
+				a.add(inMemory(d, r.manifests[i]))
+			}
 		}
 	}
 }

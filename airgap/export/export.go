@@ -61,6 +61,8 @@ type Request struct {
 	Artifacts Mode
 	// SkipUnpinned leaves out artifacts without a digest, with a warning. Otherwise they are an *UnpinnedError.
 	SkipUnpinned bool
+	// WithoutReferrers leaves out the signatures, attestations and SBOMs of artifacts.
+	WithoutReferrers bool
 	// ImagePlatforms are the platforms of artifacts that have several. None means those that the releases name, and
 	// DefaultPlatforms for releases that name none.
 	ImagePlatforms graph.Platforms
@@ -167,6 +169,11 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 	artifacts, err := f.walk(ctx, needs, r.ImagePlatforms)
 	if err != nil {
 		return nil, err
+	}
+	if !r.WithoutReferrers {
+		if err := f.addReferrers(ctx, artifacts, p); err != nil {
+			return nil, err
+		}
 	}
 	has, err := r.Since.of(ctx, r, store, f, releases, p)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/oci/referrertest"
 )
 
 func TestAllOfAnEnvironmentTravels(t *testing.T) {
@@ -464,4 +465,55 @@ func TestAnExportGoesOnAfterABrokenLink(t *testing.T) {
 	got, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// The signature, the attestation and the SBOM of an image travel with it, beside those of others that lie in its repository.
+func TestReferrersTravelWithTheirArtifact(t *testing.T) {
+	w := newWorld(t)
+	web, other := w.image("app/web", "1.2", "base", "web"), w.image("app/web", "1.1", "base", "old")
+	repo := w.target(oci.Location{Host: w.host}, "app/web")
+	subject, err := repo.Resolve(t.Context(), web.Digest)
+	require.NoError(t, err)
+	old, err := repo.Resolve(t.Context(), other.Digest)
+	require.NoError(t, err)
+	sig, err := referrertest.Tag(t.Context(), repo, subject, ".sig", "signature")
+	require.NoError(t, err)
+	sbom, err := referrertest.Refer(t.Context(), repo, subject, "application/spdx+json", "sbom")
+	require.NoError(t, err)
+	_, err = referrertest.Tag(t.Context(), repo, old, ".sig", "signature of another image")
+	require.NoError(t, err)
+	w.release("drone", 3, web)
+
+	p := w.choose(w.request())
+	require.Empty(t, p.Warnings)
+	data := w.bytes(p)
+	require.Equal(t, data, w.bytes(w.choose(w.request())), "the same input, the same bytes")
+	r := reader(t, data)
+	require.Equal(t, []string{
+		w.host + "/app/web/1.2", w.host + "/app/web@" + web.Digest, w.host + "/app/web@" + sbom.Digest.String(),
+		w.host + "/app/web/" + bundle.SignatureTag(digest.Digest(web.Digest)), w.host + "/app/web@" + sig.Digest.String(),
+	}, names(r)[len(names(r))-5:])
+	require.Equal(t, 2, r.Contents().Artifacts[0].ReferrerCount)
+	require.Equal(t, sig.Size+sbom.Size+2*int64(len("{}"))+int64(len("signature")+len("sbom")), r.Contents().Artifacts[0].ReferrerBytes)
+	all := digests(t, data)
+	for _, d := range []digest.Digest{sig.Digest, sbom.Digest, digest.FromString("signature"), digest.FromString("sbom")} {
+		require.Contains(t, all, d)
+	}
+	require.NotContains(t, all, digest.FromString("signature of another image"))
+	require.Less(t, slices.Index(all, sig.Digest), slices.Index(all, layer("baselinuxarm64")), "it is part of the head")
+
+	bare := w.request()
+	bare.WithoutReferrers = true
+	p = w.choose(bare)
+	require.Zero(t, p.Contents.Artifacts[0].ReferrerCount)
+	require.NotContains(t, digests(t, w.bytes(p)), sig.Digest)
+
+	// A package is a source of artifacts as well, and passes them on.
+	file := filepath.Join(t.TempDir(), "site.tar")
+	require.NoError(t, os.WriteFile(file, data, 0o644))
+	again := w.request()
+	again.From = oci.Location{Archive: file}
+	passed := w.choose(again)
+	require.Equal(t, r.Contents().Artifacts, passed.Contents.Artifacts)
+	require.Equal(t, names(r), names(reader(t, w.bytes(passed))))
 }

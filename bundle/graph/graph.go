@@ -6,12 +6,14 @@ package graph
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -32,6 +34,8 @@ type Graph struct {
 	Manifests []ocispec.Descriptor
 	// Blobs are the configs and layers, each once, in the order in which the manifests name them.
 	Blobs []ocispec.Descriptor
+	// Absent counts the manifests of an index that get did not find; see Walk.
+	Absent int
 }
 
 // All returns the manifests, and then the blobs.
@@ -47,8 +51,8 @@ func Invalid(format string, args ...any) error { return &InvalidError{fmt.Sprint
 
 func invalid(format string, args ...any) error { return Invalid(format, args...) }
 
-// Walk reads the manifests below root by get, in the order of Graph.Manifests, at most MaxManifestBytes of each. The error
-// is an *InvalidError, or that of get.
+// Walk reads the manifests below root by get, in the order of Graph.Manifests, at most MaxManifestBytes of each. Without
+// platforms it takes the manifests of an index that get finds, whatever they are for. The error is an *InvalidError, or that of get.
 func Walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descriptor) ([]byte, error)) (g Graph, err error) {
 	type level struct {
 		ocispec.Descriptor
@@ -61,6 +65,10 @@ func Walk(root ocispec.Descriptor, platforms Platforms, get func(ocispec.Descrip
 			return g, invalid("it has more than %d manifests, or more than %d indexes in one another", maxManifests, maxDepth)
 		}
 		data, err := get(at.Descriptor)
+		if platforms == nil && at.depth > 0 && errors.Is(err, errdef.ErrNotFound) {
+			g.Absent++
+			continue
+		}
 		if err != nil {
 			return g, err
 		}
@@ -154,10 +162,10 @@ func (m manifest) blobs() (all []ocispec.Descriptor) {
 func (m manifest) children(platforms Platforms) (all []ocispec.Descriptor, err error) {
 	var others []string
 	for _, d := range m.Manifests {
-		if d.Annotations["vnd.docker.reference.type"] != "" { // an attestation
+		if platforms != nil && d.Annotations["vnd.docker.reference.type"] != "" { // an attestation
 			continue
 		}
-		if !platforms.has(d.Platform) {
+		if platforms != nil && !platforms.has(d.Platform) {
 			if name := nameOf(d.Platform); !slices.Contains(others, name) {
 				others = append(others, name)
 			}
@@ -168,7 +176,7 @@ func (m manifest) children(platforms Platforms) (all []ocispec.Descriptor, err e
 		}
 		all = append(all, ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size})
 	}
-	if len(all) == 0 && m.Config == nil {
+	if len(all) == 0 && m.Config == nil && platforms != nil {
 		return nil, invalid("it is not for %s, but for %s", strings.Join(platforms, " or "), bundle.Clip(strings.Join(others, ", ")))
 	}
 	return all, nil

@@ -208,16 +208,20 @@ func (r *archivedRepository) Delete(context.Context, ocispec.Descriptor) error {
 func repositoriesOf(index ocispec.Index) []string {
 	var names []string
 	for _, d := range index.Manifests {
-		name, _, _ := strings.Cut(nameOf(d), "@")
-		if name == nameOf(d) {
-			name = path.Dir(name)
-		}
-		if name != "." {
+		if name := repositoryOf(d); name != "." {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// repositoryOf returns the repository in which an index names a manifest, by tag or by digest; "." is none.
+func repositoryOf(d ocispec.Descriptor) string {
+	if name, _, byDigest := strings.Cut(nameOf(d), "@"); byDigest {
+		return name
+	}
+	return path.Dir(nameOf(d))
 }
 
 // tagsOf lists the tags that an index has for a repository, sorted.

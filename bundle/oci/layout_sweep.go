@@ -13,8 +13,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
-
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // Swept counts the blobs that no tag of a layout needs, and their bytes.
@@ -71,14 +69,11 @@ func (l *Layout) sweep(ctx context.Context, before time.Time, without map[string
 	return s, err
 }
 
-// signatureTag matches the tag under which cosign stores the signatures of a manifest.
-var signatureTag = lazyregexp.New(`/sha256-([0-9a-f]{64})\.sig$`)
-
 // subject returns the manifest that d signs, if d is a signature. That manifest is needed as long as the signature is
 // tagged: a publisher tags the signature before the release.
 func subject(d ocispec.Descriptor) []digest.Digest {
-	if m := signatureTag.FindStringSubmatch(nameOf(d)); m != nil {
-		return []digest.Digest{digest.NewDigestFromEncoded(digest.SHA256, m[1])}
+	if of := SubjectOfTag(path.Base(nameOf(d))); of != "" {
+		return []digest.Digest{of}
 	}
 	return nil
 }

@@ -73,6 +73,8 @@ type Target interface {
 	content.TagResolver
 	// Tags lists the repository's tags, sorted. A missing repository has none.
 	Tags(ctx context.Context) ([]string, error)
+	// Referrers lists the manifests that name subject as theirs. Function Referrers has those under cosign's tags as well.
+	Referrers(ctx context.Context, subject ocispec.Descriptor) ([]ocispec.Descriptor, error)
 	// Untag removes a tag and keeps its manifest. Its error wraps errors.ErrUnsupported if the registry cannot
 	// delete tags, as many cannot: there, Delete removes a manifest with its tags.
 	Untag(ctx context.Context, tag string) error

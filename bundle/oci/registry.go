@@ -64,7 +64,9 @@ func (s *remoteStore) Repository(name string) (Target, error) {
 			Reference: registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
 			PlainHTTP: s.plainHTTP,
 			// Pages have the registry's own size: some refuse a larger one.
-			MaxMetadataBytes: maxMetadataBytes,
+			MaxMetadataBytes:     maxMetadataBytes,
+			ReferrerListMaxPages: maxReferrerPages,
+			SkipReferrersGC:      true, // many registries delete nothing
 		},
 	}, nil
 }

@@ -1,8 +1,8 @@
 package copier
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -18,9 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
-
-// maxIndexDepth bounds indexes in indexes.
-const maxIndexDepth = 3
 
 // SparseError means that a registry refuses the index of an artifact of which some manifests are missing, since the
 // package has it for some platforms only.
@@ -188,7 +184,14 @@ func (c *copier) copyArtifact(ctx context.Context, a *artifact) error {
 		return err
 	}
 	w := writer{from: src, to: dst, sent: &a.done.Sent}
-	if err := w.artifact(ctx, root, 0); err != nil {
+	g, err := graph.Walk(root, nil, func(d ocispec.Descriptor) ([]byte, error) { return w.readManifest(ctx, d) })
+	if errors.As(err, new(*graph.InvalidError)) {
+		err = refusal(bundle.BadContent, "%v", err)
+	}
+	if err == nil {
+		err = w.artifact(ctx, g)
+	}
+	if err != nil {
 		var sparse *SparseError
 		if errors.As(err, &sparse) {
 			sparse.Repository, sparse.Name = dst.fullName(), a.name
@@ -197,6 +200,11 @@ func (c *copier) copyArtifact(ctx context.Context, a *artifact) error {
 	}
 	if err := w.artifactTags(ctx, root, a); err != nil {
 		return err
+	}
+	if !c.opts.WithoutReferrers {
+		if err := c.copyReferrers(ctx, &w, a, g); err != nil {
+			return err
+		}
 	}
 	switch {
 	case !there:
@@ -220,9 +228,12 @@ func (r placedRepository) content(ctx context.Context, d digest.Digest) (ocispec
 	return desc, err
 }
 
+// staysTag returns the tag that keeps a manifest in a registry that deletes those without one.
+func staysTag(d digest.Digest) string { return "wherry-" + d.Encoded() }
+
 // artifactTags sets the tags of the references, and one that stays, since many registries delete manifests without a tag.
 func (w *writer) artifactTags(ctx context.Context, root ocispec.Descriptor, a *artifact) error {
-	stays := "wherry-" + a.digest.Encoded()
+	stays := staysTag(a.digest)
 	a.done.Tag = stays
 	for _, tag := range append([]string{stays}, a.tags...) {
 		if tag != stays {
@@ -244,43 +255,92 @@ func (w *writer) artifactTags(ctx context.Context, root ocispec.Descriptor, a *a
 }
 
 // artifact writes a manifest or an index after its parts. Of an index, the manifests that neither place has are left out.
-func (w *writer) artifact(ctx context.Context, d ocispec.Descriptor, depth int) error {
-	if depth > maxIndexDepth {
-		return refusal(bundle.BadContent, "%s has more than %d indexes in one another", d.Digest, maxIndexDepth)
-	}
-	data, m, err := w.readArtifact(ctx, d)
-	if err != nil {
-		return err
-	}
-	if m.MediaType != "" {
-		d.MediaType = m.MediaType
-	}
-	missing := 0
-	for _, child := range m.Manifests {
-		child = plain(child)
-		there, err := w.somewhere(ctx, child)
-		if err != nil {
-			return err
-		}
-		if !there {
-			missing++
-			continue
-		}
-		if err := w.artifact(ctx, child, depth+1); err != nil {
-			return err
-		}
-	}
-	for _, b := range m.blobs() {
+func (w *writer) artifact(ctx context.Context, g graph.Graph) error {
+	for _, b := range g.Blobs {
 		if err := w.blob(ctx, b); err != nil {
 			return w.lacking(err)
 		}
 	}
-	d.Data = data
-	err = w.blob(ctx, d)
-	if err != nil && missing > 0 && oci.Refused(err) {
-		return &SparseError{Digest: d.Digest, Missing: missing, Err: err}
+	for _, d := range slices.Backward(g.Manifests) {
+		var err error
+		if d.Data, err = w.readManifest(ctx, d); err == nil {
+			err = w.blob(ctx, d)
+		}
+		if err != nil && g.Absent > 0 && oci.Refused(err) {
+			return &SparseError{Digest: d.Digest, Missing: g.Absent, Err: err}
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// copyReferrers copies the signatures, attestations and SBOMs of an artifact that the source has. They are as anybody has made them.
+func (c *copier) copyReferrers(ctx context.Context, w *writer, a *artifact, g graph.Graph) error {
+	all, leftOut, err := graph.WalkReferrers(g, func(subject ocispec.Descriptor) ([]oci.Referrer, error) {
+		return oci.Referrers(ctx, w.from, subject)
+	}, func(d ocispec.Descriptor) ([]byte, error) {
+		return bundle.ReadBlob(ctx, w.from, d, graph.MaxManifestBytes)
+	})
+	if err != nil {
+		return err
+	}
+	for _, text := range leftOut {
+		c.warn("%s: left out: %s", a.name, text)
+	}
+	before := *w.sent
+	for _, r := range all {
+		if err := w.referrer(ctx, r); err != nil {
+			return fmt.Errorf("referrer %s: %w", r.Manifests[0].Digest, err)
+		}
+	}
+	a.done.Referrers, a.done.ReferrerSent = len(all), *w.sent-before
+	*w.sent = before
+	return nil
+}
+
+// referrer writes one referrer. Of the signatures under cosign's tag, those that the destination alone has stay.
+func (w *writer) referrer(ctx context.Context, r graph.Referrer) error {
+	root := r.Manifests[0]
+	if strings.HasSuffix(r.Tag, ".sig") {
+		if s, err := readSignatures(ctx, w.from, root.Digest.String()); err == nil && s != nil {
+			return w.signature(ctx, s, r.Tag)
+		} else if err := releases.UnlessRefused(err); err != nil { // else it is copied as it is
+			return err
+		}
+	}
+	if err := w.artifact(ctx, r.Graph); err != nil {
+		return err
+	}
+	tag := r.Tag
+	if tag == "" {
+		tag = staysTag(root.Digest)
+		if err := w.list(ctx, root); err != nil {
+			return err
+		}
+	}
+	now, err := releases.Current(ctx, w.to, tag)
+	if err != nil || now == root.Digest {
+		return err
+	}
+	w.changed = true
+	return w.to.Tag(ctx, root, tag)
+}
+
+// list has the destination list a manifest among the referrers of its subject. A registry without the referrers API keeps such a list under
+// a tag, which an interrupted copy has not written.
+func (w *writer) list(ctx context.Context, d ocispec.Descriptor) error {
+	data, err := w.readManifest(ctx, d)
+	if err != nil || w.to.place.at.Host == "" {
+		return err
+	}
+	listed, err := w.to.Referrers(ctx, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: oci.SubjectOf(data)})
+	if err != nil || slices.ContainsFunc(listed, func(l ocispec.Descriptor) bool { return l.Digest == d.Digest }) {
+		return err
+	}
+	w.changed = true
+	return w.to.Push(ctx, d, bytes.NewReader(data))
 }
 
 // lacking explains the error of content that neither place has.
@@ -292,52 +352,13 @@ func (w *writer) lacking(err error) error {
 	return err
 }
 
-// somewhere reports whether one of the places has a manifest.
-func (w *writer) somewhere(ctx context.Context, d ocispec.Descriptor) (bool, error) {
-	if there, err := w.from.Exists(ctx, d); err != nil || there {
-		return there, err
-	}
-	return w.to.Exists(ctx, d)
-}
-
-// artifactManifest is a manifest or an index of an artifact.
-type artifactManifest struct {
-	MediaType string               `json:"mediaType"`
-	Config    *ocispec.Descriptor  `json:"config"`
-	Layers    []ocispec.Descriptor `json:"layers"`
-	Manifests []ocispec.Descriptor `json:"manifests"`
-}
-
-// blobs returns the config and the layers, without those that no registry may pass on.
-func (m artifactManifest) blobs() (all []ocispec.Descriptor) {
-	if m.Config != nil {
-		all = append(all, plain(*m.Config))
-	}
-	for _, l := range m.Layers {
-		if !strings.Contains(l.MediaType, ".foreign.") && !strings.Contains(l.MediaType, ".nondistributable.") {
-			all = append(all, plain(l))
-		}
-	}
-	return all
-}
-
-func plain(d ocispec.Descriptor) ocispec.Descriptor {
-	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
-}
-
-// readArtifact reads a manifest from the source, or from the destination where the source leaves it out.
-func (w *writer) readArtifact(ctx context.Context, d ocispec.Descriptor) (data []byte, m artifactManifest, err error) {
-	if d.Size > graph.MaxManifestBytes {
-		return nil, m, refusal(bundle.TooLarge, "manifest %s has %d bytes, at most %d are allowed", d.Digest, d.Size, graph.MaxManifestBytes)
-	}
-	data, err = content.FetchAll(ctx, w.from, d)
+// readManifest reads a manifest from the source, or from the destination where the source leaves it out.
+func (w *writer) readManifest(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	data, err := bundle.ReadBlob(ctx, w.from, d, graph.MaxManifestBytes)
 	if errors.Is(err, errdef.ErrNotFound) {
-		data, err = content.FetchAll(ctx, w.to, d)
+		data, err = bundle.ReadBlob(ctx, w.to, d, graph.MaxManifestBytes)
 	}
-	if err == nil && json.Unmarshal(data, &m) != nil {
-		err = refusal(bundle.BadContent, "manifest %s is not JSON", d.Digest)
-	}
-	return data, m, err
+	return data, err
 }
 
 // artifacts opens the repository that holds copies of another registry's.

@@ -1,7 +1,7 @@
 // Package copier brings releases with their signatures to another location.
 //
 // [Bundle] copies one bundle and [Environment] all that make up an environment. From a site package, the images and other
-// artifacts that the bundles need go along, to HOST/REPOSITORY below the destination. Newer releases never give way to older
+// artifacts that the bundles need go along with their referrers, to HOST/REPOSITORY below the destination. Newer releases never give way to older
 // ones, unless that is asked for. Nothing here signs.
 package copier
 
@@ -42,6 +42,8 @@ type Options struct {
 	Force bool
 	// WithoutArtifacts leaves out the images and other artifacts that a site package holds.
 	WithoutArtifacts bool
+	// WithoutReferrers leaves out the signatures, attestations and SBOMs of these.
+	WithoutReferrers bool
 	// From and To configure the access to the two registries.
 	From, To oci.Options
 }

@@ -69,6 +69,11 @@ func (r placedRepository) Tags(ctx context.Context) ([]string, error) {
 	return tags, r.place.blame(err)
 }
 
+func (r placedRepository) Referrers(ctx context.Context, subject ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+	all, err := r.Target.Referrers(ctx, subject)
+	return all, r.place.blame(err)
+}
+
 func (r placedRepository) Exists(ctx context.Context, target ocispec.Descriptor) (bool, error) {
 	there, err := r.Target.Exists(ctx, target)
 	return there, r.place.blame(err)

@@ -46,8 +46,11 @@ type Item struct {
 	Moving []string `json:"moving,omitempty"`
 	// Kept lists the tags that name it where it was copied from, and stay with something newer at the destination.
 	Kept []KeptTag `json:"kept,omitempty"`
-	// Sent counts the bytes of the blobs and manifests that were written.
-	Sent int64 `json:"sentBytes"`
+	// Sent counts the bytes of the blobs and manifests that were written, and ReferrerSent those of the signatures and other referrers of
+	// an artifact, of which the source has as many as Referrers.
+	Sent         int64 `json:"sentBytes"`
+	Referrers    int   `json:"referrers,omitempty"`
+	ReferrerSent int64 `json:"referrerSentBytes,omitempty"`
 }
 
 // KeptTag is a tag that was not moved, because it names something newer.

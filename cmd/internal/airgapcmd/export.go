@@ -38,7 +38,7 @@ type exporting struct {
 	types, rings, platforms, mirrors  []string
 	allowPrivate                      []string
 	artifacts                         string
-	skipUnpinned, dryRun              bool
+	skipUnpinned, dryRun, noReferrers bool
 	since, site, siteLabel, roster    string
 	each                              string
 	split, check, nextTrip, allowPast string
@@ -56,7 +56,8 @@ func newExport() *cobra.Command {
 		Short: "Write a site package: releases with all that they need, in one file",
 		Long: `Write a site package for "wherry-agent import": the newest release of each cluster type of an environment, its
 signatures, the trust documents, the record of the environment, and the artifacts that the releases list: images, charts,
-sets of manifests and Zarf packages. The file is an OCI layout in a tar, and the same each time for the same input.
+sets of manifests and Zarf packages, with their own signatures, attestations and SBOMs. The file is an OCI layout in a tar,
+and the same each time for the same input.
 
 Artifacts come from their own registries, by digest; from the location itself if that is a folder; and first from a place
 that --artifact-from names: HOST=LOCATION for one registry, or LOCATION for a place that has them as HOST/REPOSITORY, such
@@ -103,6 +104,7 @@ func (x *exporting) addFlags(cmd *cobra.Command) {
 	f.StringVar(&x.artifacts, "artifacts", string(export.All), "which artifacts travel, `MODE`: all, carried (those of assignments with wherry.dev/carry) or none")
 	f.StringSliceVar(&x.mirrors, "artifact-from", nil, "ask here for artifacts first, `[HOST=]LOCATION`; may be given several times")
 	f.StringSliceVar(&x.allowPrivate, "allow-private", nil, "ask registries of artifacts at this private `HOST`, HOST:PORT or network, too; may be given several times (default spec.sources.allowPrivate of the Platform)")
+	f.BoolVar(&x.noReferrers, "no-referrers", false, "leave out signatures, attestations and SBOMs of artifacts")
 	f.BoolVar(&x.skipUnpinned, "skip-unpinned", false, "leave out artifacts without a digest, with a warning")
 	f.StringVar(&x.since, "since", "", "leave out what the site has by `BASE`: an earlier package, a file of reports, or hub")
 	f.StringVar(&x.site, "site", "", "with --since reports or hub: count the clusters of the site `NAME` alone, and carry their cluster types unless --cluster-type names some")
@@ -206,7 +208,7 @@ func (x *exporting) request(cmd *cobra.Command, s *settings.Settings) (r export.
 		return r, cli.Usagef("--format: must be table, json or yaml")
 	}
 	r = export.Request{
-		ClusterTypes: x.types, Artifacts: export.Mode(x.artifacts), SkipUnpinned: x.skipUnpinned, ImagePlatforms: x.platforms,
+		ClusterTypes: x.types, Artifacts: export.Mode(x.artifacts), SkipUnpinned: x.skipUnpinned, WithoutReferrers: x.noReferrers, ImagePlatforms: x.platforms,
 		Now: cli.Now(), AllowExpired: x.allowPast,
 	}
 	if r.From, err = flags.Location(s, "from", x.from); err != nil {

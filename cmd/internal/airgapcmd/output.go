@@ -51,13 +51,17 @@ func (x *exporting) print(cmd *cobra.Command, plan *export.Plan, files []string)
 			return
 		}
 		fmt.Fprintln(w)
-		cli.Row(w, "ARTIFACT", "TYPE", "SIZE", "FOR")
+		cli.Row(w, "ARTIFACT", "TYPE", "SIZE", "REFERRERS", "FOR")
 		for _, a := range p.Artifacts {
 			name := a.Repository + ":" + a.Tag
 			if a.Tag == "" {
 				name = a.Repository + "@" + a.Digest.String()
 			}
-			cli.Row(w, name, string(a.Type), show.Size(a.Bytes), strings.Join(a.UsedBy, ", "))
+			referrers := ""
+			if a.ReferrerCount > 0 {
+				referrers = fmt.Sprintf("%d, %s", a.ReferrerCount, show.Size(a.ReferrerBytes))
+			}
+			cli.Row(w, name, string(a.Type), show.Size(a.Bytes), referrers, strings.Join(a.UsedBy, ", "))
 		}
 	})
 }
@@ -68,7 +72,22 @@ func artifactCount(c airgap.Contents) string {
 	if len(c.Artifacts) > 0 {
 		text += " for " + strings.Join(c.ImagePlatforms, " and ")
 	}
+	if n, bytes := referrers(c); n > 0 {
+		text += fmt.Sprintf(" with %s (%s)", show.Count(n, "signature or other referrer"), show.Size(bytes))
+	}
 	return text
+}
+
+// referrers counts the referrers of artifacts, each once for an artifact that has several names.
+func referrers(c airgap.Contents) (n int, bytes int64) {
+	counted := map[string]bool{}
+	for _, a := range c.Artifacts {
+		if name := a.Repository + "@" + a.Digest.String(); !counted[name] {
+			counted[name] = true
+			n, bytes = n+a.ReferrerCount, bytes+a.ReferrerBytes
+		}
+	}
+	return n, bytes
 }
 
 func leftOut(bytes int64) string {

@@ -45,10 +45,10 @@ and with --environment a LOCATION: oci://HOST/PREFIX, oci-layout:DIR or oci-arch
 folder. Copies keep their names below it.
 
 From a site package, which "wherry airgap export" has written, the images and other artifacts that the releases
-need go along, to TO/HOST/REPOSITORY, with '_' before a port. Agents that have TO as their registry find them
-there, and container engines that have it as mirror. Name the package as oci-archive:site.tar, with the folder
+need go along with their signatures, attestations and SBOMs, to TO/HOST/REPOSITORY, with '_' before a port. Agents that have TO as their
+registry find them there, and container engines that have it as mirror. Name the package as oci-archive:site.tar, with the folder
 that holds it, or with its parts, as oci-archive:site.tar.001,site.tar.002. Images are copied for the platforms
-that the package has. --without-artifacts copies the bundles alone.
+that the package has. --without-artifacts copies the bundles alone, --no-referrers the artifacts alone.
 
 What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
 up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
@@ -69,6 +69,7 @@ whose it is: that is for those who read the copy.`,
 	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	f.BoolVar(&c.options.WithoutArtifacts, "without-artifacts", false, "leave out the images and other artifacts of a site package")
+	f.BoolVar(&c.options.WithoutReferrers, "no-referrers", false, "leave out signatures, attestations and SBOMs of artifacts")
 	f.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
 	f.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
 	c.registry.AddAuthHosts(cmd)
@@ -212,9 +213,13 @@ func copyFailure(err error, to oci.Location) error {
 }
 
 func copiedTable(w io.Writer, done *copier.Copied) {
-	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tDIGEST")
+	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tREFERRERS\tDIGEST")
 	for _, i := range done.Items {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, show.Cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
+		referrers := ""
+		if i.Referrers > 0 {
+			referrers = fmt.Sprintf("%d, %d bytes", i.Referrers, i.ReferrerSent)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", i.Repository, i.Tag, i.Result, show.Cell(strings.Join(i.Moving, ",")), i.Sent, show.Cell(referrers), i.Digest)
 	}
 }
 
