@@ -5,9 +5,11 @@
 package catalog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,8 +31,10 @@ type Trusted struct {
 	Reference string        `json:"reference"`
 	Digest    digest.Digest `json:"digest"`
 	// Keys names the keys that signed; see bundle.KeyID. It is empty where Identity says who did.
-	Keys     []string       `json:"keys"`
-	Identity *keys.Identity `json:"identity,omitempty"`
+	Keys []string `json:"keys"`
+	// SigstoreBundle is true if these signatures are enough only with those in Sigstore bundles, which agents do not read.
+	SigstoreBundle bool           `json:"sigstoreBundle,omitempty"`
+	Identity       *keys.Identity `json:"identity,omitempty"`
 	Signed
 	TrustedBundle
 	TrustedRecord
@@ -116,8 +120,8 @@ func heldCount(m *ocispec.Manifest) int {
 // Verify fetches what ref names in full and checks it as an agent would, except for what only an
 // agent knows. The error is a *bundle.Refusal where it is not to be trusted.
 func Verify(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
-	t, err := verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
-		t.Keys, err = bundle.VerifySignature(ctx, src, d, trust)
+	t, err := verifyReference(ctx, ref, now, opts, func(src oci.Target, d ocispec.Descriptor, t *Trusted) (err error) {
+		t.Keys, t.SigstoreBundle, err = verifyKeyed(ctx, src, d, trust)
 		return err
 	})
 	if err == nil && t.Epoch != trust.Epoch {
@@ -128,23 +132,47 @@ func Verify(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time
 
 // VerifyKeyless does what Verify does, where an identity has signed and no key.
 func VerifyKeyless(ctx context.Context, ref oci.Reference, trust *keys.Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
-	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
+	return verifyReference(ctx, ref, now, opts, func(src oci.Target, d ocispec.Descriptor, t *Trusted) (err error) {
 		t.Keys = []string{}
-		t.Identity, err = trust.Verify(ctx, src, d)
+		t.Identity, err = trust.Verify(ctx, src, d.Digest)
 		return err
 	})
 }
 
+// verifyKeyed returns the ids of trust's keys that have signed a manifest, and whether they are enough only together with Sigstore
+// bundles, which agents do not read.
+func verifyKeyed(ctx context.Context, src oci.Target, d ocispec.Descriptor, trust bundle.Trust) (ids []string, byBundle bool, err error) {
+	ids, err = bundle.VerifySignature(ctx, src, d.Digest, trust)
+	var refusal *bundle.Refusal
+	if !errors.As(err, &refusal) {
+		return ids, false, err
+	}
+	more, failed := keys.SignersOf(ctx, src, d, trust.Keys)
+	if failed != nil || len(more) == 0 {
+		return nil, false, cmp.Or(failed, err)
+	}
+	anyOf := trust
+	anyOf.Threshold = 1
+	if ids, failed = bundle.VerifySignature(ctx, src, d.Digest, anyOf); failed != nil && !errors.As(failed, &refusal) {
+		return nil, false, failed
+	}
+	ids = slices.Compact(slices.Sorted(slices.Values(append(ids, more...))))
+	if len(ids) < trust.Threshold {
+		return nil, false, &bundle.Refusal{Reason: bundle.BelowThreshold, Message: fmt.Sprintf("manifest %s is signed by %d of the keys that are trusted here, %d are needed", d.Digest, len(ids), trust.Threshold)}
+	}
+	return ids, true, nil
+}
+
 // verifyReference calls judge to verify the signatures before it reads the content.
 func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
-	judge func(src bundle.Source, d digest.Digest, t *Trusted) error,
+	judge func(src oci.Target, d ocispec.Descriptor, t *Trusted) error,
 ) (*Trusted, error) {
 	repo, desc, err := Resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
 	t := &Trusted{Reference: ref.String(), Digest: desc.Digest}
-	if err := judge(repo, desc.Digest, t); err != nil {
+	if err := judge(repo, desc, t); err != nil {
 		return nil, err
 	}
 	m, err := releases.ReadManifest(ctx, repo, desc)

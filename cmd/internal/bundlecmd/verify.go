@@ -45,7 +45,8 @@ one cluster type. Registry, environment and keys are then those of flags, variab
 
 Who has signed is a key, or an identity that a certificate was issued to: its subject and its issuer, exactly as
 they are in the certificate. Nobody is asked over the network about certificates and logs; whom to believe is in
-Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only.
+Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only, and signatures
+in cosign's own format: this command also reads a key's signature in a Sigstore bundle, as cosign 3 writes it, and says so.
 
 The exit code is 4 when it is not to be trusted.`,
 		Example: `  wherry verify -e dev
@@ -202,4 +203,7 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 		return
 	}
 	row("KEYS", "%s", strings.Join(t.Keys, " "))
+	if t.SigstoreBundle {
+		row("FORMAT", "Sigstore bundle, which agents refuse: sign with cosign sign --new-bundle-format=false too")
+	}
 }
