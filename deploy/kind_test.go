@@ -5,6 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +33,7 @@ func kindRun(t *testing.T, path string, command ...string) (output string, code 
 	bash, err := exec.LookPath("bash")
 	require.NoError(t, err)
 	cmd := exec.Command(bash, append([]string{"kind/run"}, command...)...)
-	cmd.Env = []string{"PATH=" + path, "KIND=kind-of-the-test", "TMPDIR=" + t.TempDir()}
+	cmd.Env = []string{"PATH=" + path, "KIND=kind-of-the-test", "WHERRY=wherry", "TMPDIR=" + t.TempDir()}
 	out, _ := cmd.CombinedOutput()
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -56,14 +59,50 @@ func TestWhatWasStartedInContainersEndsWithTheCommand(t *testing.T) {
 	}
 	out, code := kindRun(t, commands(t, scripts, "dirname", "mktemp", "rm"), "tests")
 	require.Equal(t, 7, code)
-	require.Equal(t, `podman run
+	require.Equal(t, `kind create by podman
+podman run
 podman port
-kind create by podman
 curl http://127.0.0.1:50123/v2/
-tests on 127.0.0.1:50123 and kubeconfig
+tests on 127.0.0.1:50123 and e2e.kubeconfig
 kind delete by podman
 podman rm
 `, out)
+}
+
+// The platform of the sample fleet is made here as there. The other programs say what they are asked for, and take what is piped to them.
+func TestTheSampleFleetIsMadeAndTakenAway(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	const say = "echo ${0##*/} \"$@\" >&2\n"
+	const take = "case \"$*\" in *' -f -'* | 'exec -i'*) cat >/dev/null ;; esac\n"
+	path := commands(t, map[string]string{
+		"podman":           say + take + "[ $1 != port ] || echo 127.0.0.1:50123",
+		"kind-of-the-test": say,
+		"curl":             "exit 0",
+		"make":             say,
+		"kubectl":          "case \"$*\" in *port-forward*) exec sleep 60 ;; *nodePort*) echo 30080 ;; *jsonpath*token*) echo dG9rZW4= ;; *) " + say + take + ";; esac",
+		"wherry":           "case \"$*\" in keys*) echo key >$4.key; echo key >$4.pub ;; *--watch*) exec sleep 60 ;; *) " + say + ";; esac",
+		"tests":            "w=${KUBECONFIG%%/dev.kubeconfig*}; echo tests as $WHERRY_HUB_TOKEN >&2; git -C $w/platform.git log --format=%s main >&2; cat $w/platform/base/workloads.yaml | grep -c registry.k8s.io/pause >&2; exit 7",
+	}, "dirname", "mktemp", "rm", "cp", "sed", "git", "base64", "sleep", "cat", "bash", "grep")
+	out, code := kindRun(t, path, "--fleet", "tests")
+	require.Equal(t, 7, code, out)
+	root, err := filepath.Abs("..")
+	require.NoError(t, err)
+	for _, r := range [][2]string{{`wherry-fleet-[0-9]+`, "FLEET"}, {`/\S*/tmp\.\w+`, "WORK"}, {regexp.QuoteMeta(root) + `/deploy/kind/\.\./\.\.`, "ROOT"}, {regexp.QuoteMeta(root) + `/deploy/kind`, "KIND"}} {
+		out = regexp.MustCompile(r[0]).ReplaceAllString(out, r[1])
+	}
+	lines := slices.Collect(strings.Lines(out)) // the two ends of a pipe speak in any order
+	slices.Sort(lines)
+	out = strings.Join(lines, "")
+	want, err := os.ReadFile("testdata/fleet.txt")
+	if os.Getenv("WHERRY_UPDATE") != "" {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile("testdata/fleet.txt", []byte(out), 0o644))
+		return
+	}
+	require.NoError(t, err)
+	require.Equal(t, string(want), out, "WHERRY_UPDATE=1 writes it")
 }
 
 func TestTheConfigurationOfZot(t *testing.T) {
@@ -77,4 +116,29 @@ func TestTheConfigurationOfZot(t *testing.T) {
 	require.NotEmpty(t, config.Storage.RootDirectory)
 	require.Equal(t, "5000", config.HTTP.Port, "which kind/run publishes")
 	require.Equal(t, "0.0.0.0", config.HTTP.Address, "loopback inside of the container is nobody's")
+}
+
+// WHERRY_E2E_ZOT names a zot, which CI has not.
+func TestARealZotAcceptsItsConfigurations(t *testing.T) {
+	zot := os.Getenv("WHERRY_E2E_ZOT")
+	if zot == "" {
+		t.Skip("WHERRY_E2E_ZOT names no zot")
+	}
+	page, err := os.ReadFile("../docs/registry.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1)
+	require.Len(t, blocks, 2, "the configuration, and the keepTags of its first policy")
+	whole := strings.Replace(string(blocks[0][1]), `"deleteUntagged": true}`, `"deleteUntagged": true, `+string(blocks[1][1])+"}", 1)
+	ours, err := os.ReadFile("zot/config.json")
+	require.NoError(t, err)
+	for _, text := range []string{string(ours), string(blocks[0][1]), whole} {
+		file := filepath.Join(t.TempDir(), "config.json")
+		require.NoError(t, os.WriteFile(file, []byte(strings.ReplaceAll(text, "/var/lib/registry", t.TempDir())), 0o644))
+		out, err := exec.Command(zot, "verify", file).CombinedOutput()
+		require.NoError(t, err, "%s\n%s", text, out)
+	}
+	// What a registry under it answers is the matter of "deploy/zot/run $WHERRY_E2E_ZOT make e2e".
+	out, err := exec.Command("zot/run", zot, "sh", "-c", "curl --silent --fail http://$WHERRY_E2E_REGISTRY/v2/_catalog").CombinedOutput()
+	require.NoError(t, err, string(out))
+	require.Contains(t, string(out), `{"repositories":[]}`)
 }
