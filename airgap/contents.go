@@ -90,6 +90,18 @@ type ContentsArtifact struct {
 	UsedBy []string `json:"usedBy"`
 }
 
+// Referrers counts the referrers of the artifacts, and their bytes. Those of an artifact that has several names count once.
+func (c Contents) Referrers() (n int, bytes int64) {
+	counted := map[string]bool{}
+	for _, a := range c.Artifacts {
+		if name := a.Repository + "@" + a.Digest.String(); !counted[name] {
+			counted[name] = true
+			n, bytes = n+a.ReferrerCount, bytes+a.ReferrerBytes
+		}
+	}
+	return n, bytes
+}
+
 // ContentsBlob is a blob that is left out.
 type ContentsBlob struct {
 	Digest digest.Digest `json:"digest"`

@@ -72,6 +72,8 @@ type Site struct {
 	Releases *int64 `json:"releasesBehind"`
 	// Bytes is the length of the package; zero if the site is not behind.
 	Bytes int64 `json:"bytes"`
+	// ReferrerBytes is the part of Bytes that signatures and other referrers of artifacts take; zero in an estimate, which does not know them.
+	ReferrerBytes int64 `json:"referrerBytes,omitempty"`
 	// About is true if Bytes is an estimate: see Request, and docs/plan.md.
 	About bool `json:"about,omitempty"`
 	// Seconds is the time that Bytes take on the link, rounded up.
@@ -158,8 +160,8 @@ type looking struct {
 }
 
 type size struct {
-	bytes int64
-	about bool
+	bytes, referrers int64
+	about            bool
 }
 
 func (l *looking) warn(format string, args ...any) {
@@ -196,7 +198,7 @@ func (l *looking) site(ctx context.Context, from impact.Site) (s Site, err error
 		s.DaysLeft = &days
 	}
 	need, err := l.need(ctx, s.Streams, impact.Common(from.Clusters))
-	s.Bytes, s.About, s.Seconds = need.bytes, need.about, l.Link.Seconds(need.bytes)
+	s.Bytes, s.ReferrerBytes, s.About, s.Seconds = need.bytes, need.referrers, need.about, l.Link.Seconds(need.bytes)
 	return s, err
 }
 
@@ -305,7 +307,7 @@ func (l *looking) need(ctx context.Context, all []Stream, has map[string][]diges
 		if err != nil {
 			return total, err
 		}
-		total.bytes, total.about = total.bytes+one.bytes, total.about || one.about || len(rings) > 1 // rings may share blobs
+		total.bytes, total.referrers, total.about = total.bytes+one.bytes, total.referrers+one.referrers, total.about || one.about || len(rings) > 1 // rings may share blobs
 	}
 	return total, nil
 }
@@ -331,13 +333,14 @@ func (l *looking) packaged(ctx context.Context, ring string, types []string, has
 	switch {
 	case err == nil:
 		found.bytes = p.Bytes
+		_, found.referrers = p.Contents.Referrers()
 	case errors.As(err, &artifact) && ctx.Err() == nil:
 		l.warn("sizes of %s are estimates: %v", strings.Join(types, ", "), err)
 		var e export.Estimate
 		if e, err = export.EstimateSize(ctx, r); err != nil {
 			return found, err
 		}
-		if found = (size{e.Bytes, true}); e.Unknown > 0 {
+		if found = (size{bytes: e.Bytes, about: true}); e.Unknown > 0 {
 			left := "they are not counted"
 			if e.Unknown == 1 {
 				left = "it is not counted"

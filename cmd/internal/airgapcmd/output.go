@@ -72,22 +72,10 @@ func artifactCount(c airgap.Contents) string {
 	if len(c.Artifacts) > 0 {
 		text += " for " + strings.Join(c.ImagePlatforms, " and ")
 	}
-	if n, bytes := referrers(c); n > 0 {
+	if n, bytes := c.Referrers(); n > 0 {
 		text += fmt.Sprintf(" with %s (%s)", show.Count(n, "signature or other referrer"), show.Size(bytes))
 	}
 	return text
-}
-
-// referrers counts the referrers of artifacts, each once for an artifact that has several names.
-func referrers(c airgap.Contents) (n int, bytes int64) {
-	counted := map[string]bool{}
-	for _, a := range c.Artifacts {
-		if name := a.Repository + "@" + a.Digest.String(); !counted[name] {
-			counted[name] = true
-			n, bytes = n+a.ReferrerCount, bytes+a.ReferrerBytes
-		}
-	}
-	return n, bytes
 }
 
 func leftOut(bytes int64) string {
