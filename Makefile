@@ -59,7 +59,8 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test scripts digests lint lint-others vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile bench-soak soak fuzz demo install-check prometheus-check clean
+# Each target that "make help" lists, and one that it does not.
+.PHONY: e2e-machine $(shell awk -F: '/^[a-z0-9-]+:.*## / { print $$1 }' Makefile)
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -207,6 +208,13 @@ e2e-zarf: build e2e-tools ## the suite of the adapter zarf with a real one, ZARF
 	$(E2E_ENV) WHERRY_E2E_ZARF=$(abspath $(ZARF)) WHERRY_CONFORMANCE=write \
 		$(GO) test -tags e2e,zarf -count=1 -timeout 60m -run '^(TestConformance|TestARealZarf.*)$$' -v ./reconcilers/zarf
 	@cat dist/e2e/zarf-conformance.txt
+
+e2e-helm-controller: build e2e-tools ## HelmReleases with a real one, HELM_CONTROLLER=PATH with crds/ beside it and its HELM_VERSION
+	@test -x "$(HELM_CONTROLLER)" -a -n "$(HELM_VERSION)" || { echo 'e2e-helm-controller: name the program, as HELM_CONTROLLER=/opt/flux/helm-controller HELM_VERSION=v1.6.3' >&2; exit 2; }
+	$(E2E_ENV) WHERRY_E2E_TOOLS=$(E2E_TOOLS):$(abspath $(dir $(HELM_CONTROLLER))) WHERRY_E2E_HELM_CONTROLLER=$(abspath $(HELM_CONTROLLER)) \
+		WHERRY_E2E_HELM_CONTROLLER_VERSION=$(HELM_VERSION) \
+		$(GO) test -tags e2e,helm -count=1 -timeout 30m -run '^TestARealHelmController$$' -v ./reconcilers/flux
+	@cat dist/e2e/helm-controller.txt
 
 image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG
 	@set -e; for p in $(IMAGE_PLATFORMS); do \

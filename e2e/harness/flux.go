@@ -45,6 +45,9 @@ func (c *Cluster) StartFlux(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// HelmController is the program that StartFlux starts too if a folder of ToolsEnv has it, with its resource definitions in the folder crds beside it.
+const HelmController = "helm-controller"
+
 // Controller is one of Flux's processes.
 type Controller struct {
 	PID     int
@@ -174,7 +177,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 			err = errors.Join(err, p.stop())
 		}
 	}()
-	ports, err := freePorts(5)
+	ports, err := freePorts(7)
 	if err != nil {
 		return nil, err
 	}
@@ -187,11 +190,15 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 		"KUBECONFIG=" + c.Kubeconfig, "RUNTIME_NAMESPACE=" + namespace, "TUF_ROOT=" + filepath.Join(dir, "tuf"),
 		"TMPDIR=" + filepath.Join(dir, "tmp"), // kustomize-controller begins by deleting what others like it have there
 	}
-	storage := fmt.Sprintf("127.0.0.1:%d", ports[4])
-	for i, args := range [][]string{
+	storage := fmt.Sprintf("127.0.0.1:%d", ports[6])
+	controllers := [][]string{
 		{"source-controller", "--storage-path=" + filepath.Join(dir, "storage"), "--storage-addr=" + storage, "--storage-adv-addr=" + storage},
 		{"kustomize-controller", "--requeue-dependency=1s", "--no-remote-bases=true"},
-	} {
+	}
+	if _, err := find(tools, HelmController); err == nil { // it is not built here; see "make e2e-helm-controller"
+		controllers = append(controllers, []string{HelmController, "--requeue-dependency=1s", "--no-cross-namespace-refs=true"})
+	}
+	for i, args := range controllers {
 		path, err := find(tools, args[0])
 		if err != nil {
 			return started, err

@@ -47,16 +47,22 @@ spec:
 
 func TestAHelmReleaseIsFollowed(t *testing.T) {
 	s := newSite(t)
-	_, err := git.Commit(t.Context(), s.Name, "dev", map[string]string{
-		"chart/Chart.yaml":              "apiVersion: v2\nname: shop\nversion: 6.1.0\n",
-		"chart/templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: {{ .Values.version }}}\n",
-	})
-	require.NoError(t, err)
+	s.commitChart(t)
 	if s.hasHelm(t) {
 		s.followHelm(t)
 	} else {
 		s.playHelm(t)
 	}
+}
+
+// commitChart puts the chart into the site's repository.
+func (s *site) commitChart(t *testing.T) {
+	t.Helper()
+	_, err := git.Commit(t.Context(), s.Name, "dev", map[string]string{
+		"chart/Chart.yaml":              "apiVersion: v2\nname: shop\nversion: 6.1.0\n",
+		"chart/templates/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {version: {{ .Values.version }}}\n",
+	})
+	require.NoError(t, err)
 }
 
 // hasHelm reports whether the cluster serves HelmReleases and somebody takes them up.

@@ -1,8 +1,11 @@
 package reconcilertest
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,6 +49,27 @@ func TestTheTableIsThatOfTheRecords(t *testing.T) {
 		return
 	}
 	require.Equal(t, table(columns), old, "%s=write writes it", recordVariable)
+}
+
+// CI has no zarf. The record of a run of "make e2e-zarf" is kept as real.txt, and docs/tested.md claims the suite only by a record of this one.
+func TestTheRecordOfARealZarfIsOfThisSuite(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tested.md")
+	require.NoError(t, err)
+	row := regexp.MustCompile(`(?m)^\| Zarf \|.*$`).FindString(string(page))
+	data, err := os.ReadFile("../zarf/testdata/real.txt")
+	if errors.Is(err, fs.ErrNotExist) {
+		require.Contains(t, row, "the conformance suite of then", "no record is kept")
+		return
+	}
+	require.NoError(t, err)
+	c, err := parseColumn(string(data))
+	require.NoError(t, err)
+	require.Len(t, c.Cells, len(cases), "the suite has changed: run make e2e-zarf, and keep dist/e2e/zarf-conformance.txt")
+	for i, cell := range c.Cells {
+		require.Equal(t, cases[i].name, cell.Case)
+	}
+	require.NotContains(t, row, "of then")
+	require.Contains(t, row, strings.Fields(strings.TrimPrefix(c.On, "zarf "))[0])
 }
 
 func TestAColumnIsReadAsItWasWritten(t *testing.T) {

@@ -73,7 +73,7 @@ func artifactCount(c airgap.Contents) string {
 		text += " for " + strings.Join(c.ImagePlatforms, " and ")
 	}
 	if n, bytes := c.Referrers(); n > 0 {
-		text += fmt.Sprintf(" with %s (%s)", show.Count(n, "signature or other referrer"), show.Size(bytes))
+		text += fmt.Sprintf(" with %s (%s)", show.Count(n, "referrer"), show.Size(bytes))
 	}
 	return text
 }
