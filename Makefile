@@ -55,6 +55,7 @@ E2E_AT_ONCE ?= 3
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
+COSIGN   ?= cosign
 FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
@@ -216,14 +217,21 @@ e2e-helm-controller: build e2e-tools ## HelmReleases with a real one, HELM_CONTR
 		$(GO) test -tags e2e,helm -count=1 -timeout 30m -run '^TestARealHelmController$$' -v ./reconcilers/flux
 	@cat dist/e2e/helm-controller.txt
 
-image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG
+programs: ## the programs of IMAGE_PLATFORMS in dist/programs
 	@set -e; for p in $(IMAGE_PLATFORMS); do \
-		(set -x; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -ldflags '$(LDFLAGS)' -o dist/programs/$$p/ ./cmd/wherry-agent); \
+		(set -x; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -ldflags '$(LDFLAGS)' -o dist/programs/$$p/ ./cmd/...); \
 	done
-	$(GO) run -C tools ./image -o $(CURDIR)/dist/image -tag $(IMAGE_TAG) $(if $(IMAGE_PUSH),-push $(IMAGE_PUSH)) \
-		-created "$$(git log -1 --format=%cI)" -revision "$$(git rev-parse HEAD)" \
-		-zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
-		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
+
+# Of the commit that is checked out, without a clock.
+CREATED = $(shell git log -1 --format=%cI)
+
+image: programs ## the images wherry-agent and wherry as OCI layouts in dist/image, with SBOM and provenance; in a registry with IMAGE_PUSH=HOST/PREFIX; signed by cosign with IMAGE_KEY=FILE
+	@set -e; for name in wherry-agent wherry; do \
+		(set -x; $(GO) run -C tools ./image -name $$name -o $(CURDIR)/dist/image/$$name -tag $(IMAGE_TAG) $(IMAGE_FLAGS) \
+		$(if $(IMAGE_PUSH),-push $(IMAGE_PUSH)/$$name:$(IMAGE_TAG)) $(if $(IMAGE_KEY),-key $(if $(findstring :,$(IMAGE_KEY)),$(IMAGE_KEY),$(abspath $(IMAGE_KEY))) -cosign $(COSIGN)) \
+		-created $(CREATED) -revision "$$(git rev-parse HEAD)" -zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
+		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/$$name)); \
+	done
 
 bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 
