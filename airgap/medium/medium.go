@@ -156,6 +156,14 @@ func (s *Source) Size() int64 {
 	return s.found.File().Size()
 }
 
+// Content is the file, or all its parts joined; nil for standard input and for an unpacked layout.
+func (s *Source) Content() *io.SectionReader {
+	if s.stdin != nil {
+		return nil
+	}
+	return s.found.File()
+}
+
 // Files lists the paths of the file or of the parts, in their order. Standard input and folders have none.
 func (s *Source) Files() []string {
 	if s.stdin != nil {

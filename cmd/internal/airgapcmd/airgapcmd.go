@@ -14,6 +14,6 @@ func New() *cobra.Command {
 import" stores them; "airgap reports" shows them where there is no hub.`,
 		Args: cobra.NoArgs,
 	}
-	cmd.AddCommand(newExport(), newVerify(), newReports())
+	cmd.AddCommand(newExport(), newVerify(), newSplit(), newReports())
 	return cmd
 }
