@@ -54,7 +54,7 @@ func TestTheUnitThatPromotes(t *testing.T) {
 	data, err := os.ReadFile("systemd/wherry-promote.service")
 	require.NoError(t, err)
 	unit := directives(t, data)
-	require.Contains(t, unit["Service.ExecStart"], `exec /usr/local/bin/wherry promote "$PLATFORM" --watch`)
+	require.Contains(t, unit["Service.ExecStart"], `exec wherry promote "$PLATFORM" --watch`)
 	require.Equal(t, "always", unit["Service.Restart"])
 	require.Equal(t, "multi-user.target", unit["Install.WantedBy"])
 	require.Empty(t, unit["Service.CapabilityBoundingSet"])

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -35,7 +36,7 @@ func TestTheUnitOfSystemd(t *testing.T) {
 	data, err := os.ReadFile("systemd/wherry-agent.service")
 	require.NoError(t, err)
 	unit := directives(t, data)
-	require.Equal(t, "/usr/local/bin/wherry-agent run", unit["Service.ExecStart"])
+	require.Equal(t, "wherry-agent run", unit["Service.ExecStart"], "systemd looks in /usr/bin and /usr/local/bin")
 	require.Equal(t, "wherry-agent", unit["Service.StateDirectory"], "below /var/lib, where the agent looks for its state")
 	require.Equal(t, "strict", unit["Service.ProtectSystem"])
 	require.Equal(t, "notify", unit["Service.Type"])
@@ -59,7 +60,7 @@ func TestTheUnitOfSystemd(t *testing.T) {
 	if analyze, err := exec.LookPath("systemd-analyze"); err == nil {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "wherry-agent.service")
-		runnable := strings.Replace(string(data), "/usr/local/bin/wherry-agent run", analyze+" --version", 1)
+		runnable := strings.Replace(string(data), "wherry-agent run", analyze+" --version", 1)
 		require.NoError(t, os.WriteFile(file, []byte(runnable), 0o644))
 		require.NoError(t, os.Mkdir(file+".d", 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(file+".d", "host-changes.conf"), changes, 0o644))
@@ -82,7 +83,7 @@ func TestTheUnitsThatTakeInMedia(t *testing.T) {
 
 	require.Equal(t, "/media/wherry", path["Path.PathExists"])
 	require.NotContains(t, path, "Path.Unit", "it starts the service of its name")
-	require.Equal(t, "/usr/local/bin/wherry-agent import --watch /media/wherry --reports .", service["Service.ExecStart"])
+	require.Equal(t, "wherry-agent import --watch /media/wherry --reports .", service["Service.ExecStart"])
 	require.NotContains(t, service["Service.ExecStart"], "allow-expired", "only a person may allow that")
 	for _, unit := range []map[string]string{service, path} {
 		require.Equal(t, "wherry-agent.service", unit["Unit.PartOf"], "it ends with the agent, and does not begin it")
@@ -123,5 +124,72 @@ func TestTheUnitsThatTakeInMedia(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		require.NotContains(t, string(out), "Unknown", "%s", out)
+	}
+}
+
+// exposure is what "systemd-analyze security" says about a unit with drop-ins, from 0 for none to 10.
+func exposure(t *testing.T, unit string, dropIns ...string) string {
+	t.Helper()
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		require.NotContains(t, strings.Split(os.Getenv("WHERRY_REQUIRE"), ","), "systemd", "systemd-analyze is missing")
+		t.Skip("systemd-analyze is missing")
+	}
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "units"), os.DirFS("systemd")))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "units", unit+".d"), 0o755))
+	for _, name := range dropIns {
+		data, err := os.ReadFile("systemd/" + name)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "units", unit+".d", name), data, 0o644))
+	}
+	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", filepath.Join(dir, "units", unit)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	score := regexp.MustCompile(`Overall exposure level for .*: ([0-9.]+) `).FindSubmatch(out)
+	require.NotNil(t, score, "%s", out)
+	return string(score[1])
+}
+
+func TestUnitsAreConfined(t *testing.T) {
+	units, err := filepath.Glob("systemd/*.service")
+	require.NoError(t, err)
+	require.Len(t, units, 5)
+	for _, unit := range units {
+		t.Run(filepath.Base(unit), func(t *testing.T) {
+			require.Less(t, exposure(t, filepath.Base(unit)), "3")
+		})
+	}
+	// The drop-in that takes it back says what that costs.
+	changes, err := os.ReadFile("systemd/host-changes.conf")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(string(changes)), " "), fmt.Sprintf("gives the unit %s with it, and %s without",
+		exposure(t, "wherry-agent.service", "host-changes.conf"), exposure(t, "wherry-agent.service")))
+}
+
+// What mounts a medium does it where the agent looks for it, for those alone who have asked for that, and runs nothing on it.
+func TestAMediumIsMountedWhereItIsLookedFor(t *testing.T) {
+	data, err := os.ReadFile("systemd/media-wherry.mount")
+	require.NoError(t, err)
+	mount := directives(t, data)
+	require.Equal(t, "/media/wherry", mount["Mount.Where"])
+	require.Equal(t, "/dev/disk/by-label/WHERRY", mount["Mount.What"])
+	for _, option := range []string{"nodev", "noexec", "nosuid"} {
+		require.Contains(t, strings.Split(mount["Mount.Options"], ","), option)
+	}
+	rules, err := os.ReadFile("systemd/70-wherry-media.rules")
+	require.NoError(t, err)
+	for _, part := range []string{
+		`ENV{ID_FS_LABEL}=="WHERRY"`, `ENV{SYSTEMD_WANTS}+="media-wherry.mount"`,
+		`TEST=="/etc/systemd/system/wherry-agent.service.wants/wherry-agent-import.path"`,
+	} {
+		require.Contains(t, string(rules), part)
+	}
+	folders, err := os.ReadFile("systemd/wherry-agent.tmpfiles.conf")
+	require.NoError(t, err)
+	require.Contains(t, string(folders), "\nd /media/wherry ")
+	if analyze, err := exec.LookPath("systemd-analyze"); err == nil {
+		out, err := exec.Command(analyze, "verify", "systemd/media-wherry.mount").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.NotContains(t, string(out), "media-wherry.mount:", "%s", out)
 	}
 }

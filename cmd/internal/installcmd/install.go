@@ -22,8 +22,8 @@ import (
 
 // Command returns the command wherry install.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{Use: "install", Short: "Print the manifests that run wherry's parts"}
-	cmd.AddCommand(newAgentCommand())
+	cmd := &cobra.Command{Use: "install", Short: "Print what runs wherry's parts"}
+	cmd.AddCommand(newAgentCommand(), newHostCommand())
 	return cmd
 }
 
