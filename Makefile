@@ -55,6 +55,7 @@ E2E_AT_ONCE ?= 3
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
+VERSION  ?= v0.0.0-dev
 COSIGN   ?= cosign
 FUZZTIME ?= 1m
 SOAK     ?= 1h
@@ -99,6 +100,7 @@ lint: ## go vet, of what differs also for macOS and Windows, staticcheck, gofump
 	$(GO) vet -tags e2e,pods,zarf ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
 	$(GO) vet -C tools/prometheus ./...
+	$(GO) vet -C tools/nfpm ./...
 	$(TOOL) staticcheck -tags e2e,pods,zarf ./...
 	$(TOOL) actionlint examples/ci/github/*.yml
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
@@ -232,6 +234,13 @@ image: programs ## the images wherry-agent and wherry as OCI layouts in dist/ima
 		-created $(CREATED) -revision "$$(git rev-parse HEAD)" -zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/$$name)); \
 	done
+
+packages: build programs ## .deb and .rpm of wherry-agent and wherry-hub in dist/packages
+	$(GO) run -C tools/nfpm . -o dist/packages -version $(VERSION) -created $(CREATED) \
+		$(foreach p,$(IMAGE_PLATFORMS),$(notdir $(p))=dist/programs/$(p))
+
+test-packages: ## the packages, installed, upgraded and removed on a small root; as root on Debian
+	$(TEST_TMP) $(GO) test -C tools/nfpm ./...
 
 bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 

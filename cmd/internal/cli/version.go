@@ -35,12 +35,16 @@ func short(version string) string {
 // NewVersionCommand returns the version command of both binaries.
 func NewVersionCommand() *cobra.Command {
 	var format string
+	var commands bool
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  wherry version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if commands {
+				return printCommands(cmd.OutOrStdout(), cmd.Root())
+			}
 			v := struct {
 				Version  string `json:"version"`
 				Go       string `json:"go"`
@@ -52,5 +56,7 @@ func NewVersionCommand() *cobra.Command {
 		},
 	}
 	OutputFlag(cmd, &format)
+	cmd.Flags().BoolVar(&commands, "commands", false, "print all commands with their help as JSON, for manual pages")
+	_ = cmd.Flags().MarkHidden("commands")
 	return cmd
 }
