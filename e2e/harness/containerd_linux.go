@@ -2,12 +2,14 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -28,6 +30,7 @@ type Containerd struct {
 	Hosts string
 
 	dir, ctr string
+	mounted  []string
 	process  *process
 	release  func() error
 }
@@ -95,6 +98,65 @@ func (c *Containerd) Images(ctx context.Context) (map[string]string, error) {
 	return images, err
 }
 
+// Container is what a program is run in: a container with the machine's network and a file system that it may only read, but for an empty
+// /tmp.
+type Container struct {
+	// Root is the file system, as Mount has made it.
+	Root string
+	// UID is its user, whose group is 0.
+	UID uint32
+	// Env is its environment, as NAME=VALUE.
+	Env []string
+	// Mounts are folders of the machine that it may write, by their places in the container.
+	Mounts map[string]string
+}
+
+// Mount unpacks an image that was pulled, and returns the folder of its file system, which Stop removes.
+func (c *Containerd) Mount(ctx context.Context, reference string) (string, error) {
+	root, err := os.MkdirTemp(c.dir, "root-")
+	if err != nil {
+		return "", err
+	}
+	if _, err := c.run(ctx, "images", "mount", "--snapshotter=native", "--rw", reference, root); err != nil {
+		return "", err
+	}
+	c.mounted = append(c.mounted, root)
+	return root, nil
+}
+
+// Command returns a command that runs args in a container with a name that no other has.
+func (c *Containerd) Command(ctx context.Context, name string, in Container, args ...string) (*exec.Cmd, error) {
+	mount := func(at, kind, source string, options ...string) map[string]any {
+		return map[string]any{"destination": at, "type": kind, "source": source, "options": options}
+	}
+	mounts := []any{
+		mount("/proc", "proc", "proc"), mount("/dev", "tmpfs", "tmpfs", "nosuid", "mode=755"), mount("/tmp", "tmpfs", "tmpfs", "nosuid", "nodev", "mode=1777"),
+	}
+	for at, folder := range in.Mounts {
+		mounts = append(mounts, mount(at, "bind", folder, "rbind", "rw"))
+	}
+	var namespaces []any
+	for _, kind := range []string{"pid", "ipc", "uts", "mount"} {
+		namespaces = append(namespaces, map[string]any{"type": kind})
+	}
+	spec, err := json.Marshal(map[string]any{
+		"ociVersion": "1.0.2",
+		"process":    map[string]any{"user": map[string]any{"uid": in.UID, "gid": 0}, "args": args, "env": in.Env, "cwd": "/", "noNewPrivileges": true},
+		"root":       map[string]any{"path": in.Root, "readonly": true},
+		"mounts":     mounts,
+		"linux":      map[string]any{"namespaces": namespaces},
+	})
+	if err != nil {
+		return nil, err
+	}
+	config := filepath.Join(c.dir, name+".json")
+	if err := os.WriteFile(config, spec, 0o644); err != nil {
+		return nil, err
+	}
+	return exec.CommandContext(ctx, c.ctr, "--address="+filepath.Join(c.dir, "containerd.sock"), "run", "--rm",
+		"--runc-binary="+filepath.Join(filepath.Dir(c.ctr), "runc"), "--fifo-dir="+c.dir, "--config="+config, name), nil
+}
+
 func (c *Containerd) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.ctr, append([]string{"--address=" + filepath.Join(c.dir, "containerd.sock")}, args...)...)
 	out, err := cmd.CombinedOutput()
@@ -107,6 +169,9 @@ func (c *Containerd) run(ctx context.Context, args ...string) (string, error) {
 // Stop ends it and leaves nothing behind.
 func (c *Containerd) Stop() error {
 	var errs []error
+	for _, root := range c.mounted {
+		errs = append(errs, syscall.Unmount(root, 0))
+	}
 	if c.process != nil {
 		errs = append(errs, c.process.stop())
 	}
