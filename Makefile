@@ -242,6 +242,26 @@ packages: build programs ## .deb and .rpm of wherry-agent and wherry-hub in dist
 test-packages: ## the packages, installed, upgraded and removed on a small root; as root on Debian
 	$(TEST_TMP) $(GO) test -C tools/nfpm ./...
 
+# The same bytes for the same commit, but for the signatures and for newer packages of Debian's.
+TAR = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX
+release: ## all that a release of VERSION consists of, in dist/release: archives, packages, images, SBOMs and sums, which IMAGE_KEY=FILE signs
+	rm -rf dist/release dist/packages dist/image
+	$(MAKE) image packages IMAGE_TAG=$(VERSION) IMAGE_FLAGS='-refresh -sboms $(CURDIR)/dist/release'
+	mv dist/packages/* dist/release/
+	@set -e; for p in $(IMAGE_PLATFORMS); do \
+		(set -x; $(TAR) -czf dist/release/wherry-$(VERSION)-$${p%/*}-$${p#*/}.tar.gz -C $(CURDIR)/dist/programs/$$p wherry wherry-agent -C $(CURDIR) LICENSE README.md); \
+	done; for name in wherry-agent wherry; do \
+		(set -x; $(TAR) -cf dist/release/$$name-$(VERSION).oci.tar -C dist/image/$$name .); \
+	done
+	cd dist/release && sha256sum * >SHA256SUMS
+	$(if $(IMAGE_KEY),$(COSIGN) sign-blob --yes --tlog-upload=false --key $(IMAGE_KEY) --output-signature dist/release/SHA256SUMS.sig dist/release/SHA256SUMS)
+
+release-check: lint-others ## what a release has to pass beside .ci/run: wherry for other systems, and the same release when it is made twice
+	$(MAKE) release
+	cp dist/release/SHA256SUMS dist/first.sums
+	$(MAKE) release
+	diff dist/first.sums dist/release/SHA256SUMS
+
 bench: bench-render bench-authoring bench-agent bench-hub bench-promotion bench-wire bench-embedded bench-airgap bench-hostile ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
