@@ -244,7 +244,9 @@ test-packages: ## the packages, installed, upgraded and removed on a small root;
 
 # The same bytes for the same commit, but for the signatures and for newer packages of Debian's.
 TAR = tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX
-release: ## all that a release of VERSION consists of, in dist/release: archives, packages, images, SBOMs and sums, which IMAGE_KEY=FILE signs
+release: build ## all that a release of VERSION consists of, in dist/release: archives, packages, images, SBOMs and sums, which IMAGE_KEY=FILE signs
+	@test $(VERSION) = v0.0.0-dev || bin/wherry version | grep -q "^$(VERSION)[[:space:]]" || \
+		{ echo 'release: the programs are not of $(VERSION): check out its tag, without changes' >&2; exit 1; }
 	rm -rf dist/release dist/packages dist/image
 	$(MAKE) image packages IMAGE_TAG=$(VERSION) IMAGE_FLAGS='-refresh -sboms $(CURDIR)/dist/release'
 	mv dist/packages/* dist/release/
