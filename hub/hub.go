@@ -63,6 +63,9 @@ type Options struct {
 	Database string
 	// KeyFile is a file with the hub's private key; empty means KeyFile in the folder, which is made if the hub is new.
 	KeyFile string
+	// AdminTokenFile is a file with the first access token, of role admin; empty means access.AdminTokenFile in the folder,
+	// which is made if the hub is new.
+	AdminTokenFile string
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 	// Log is nil for silence.
@@ -100,6 +103,7 @@ type Hub struct {
 
 	published publications
 	dir       string
+	admin     string // Options.AdminTokenFile
 	guard     *access.Guard
 	tokens    access.Tokens
 	remember  *access.Memory
@@ -146,7 +150,7 @@ func Open(dir string, o Options) (*Hub, error) {
 		return nil, errors.Join(fmt.Errorf("hub: %w", err), db.Close())
 	}
 	h := join(db, key, o)
-	h.dir = dir
+	h.dir, h.admin = dir, o.AdminTokenFile
 	return h, nil
 }
 
@@ -245,17 +249,22 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 // Access returns the access tokens.
 func (h *Hub) Access() access.Tokens { return h.tokens }
 
-// FirstAccess makes the first access token of a hub that has none, of role admin, and keeps it in the hub's folder. It returns
-// its secret, or the zero Token if the hub has tokens already.
+// FirstAccess makes the first access token of a hub that has none, of role admin, and keeps it in the hub's folder, or takes it
+// from Options.AdminTokenFile. It returns its secret, or the zero Token if the hub has tokens already.
 func (h *Hub) FirstAccess(ctx context.Context) (access.Token, error) {
-	return h.tokens.First(ctx, filepath.Join(h.dir, access.AdminTokenFile), func(path string, data []byte) error {
+	return h.tokens.First(ctx, h.adminFile(), func(path string, data []byte) error {
+		if h.admin != "" {
+			return fs.ErrExist // it is not the hub's to write
+		}
 		return writeFile(path, data, 0o600, os.Link)
 	})
 }
 
-// AdminToken returns the token whose secret is in the hub's folder; the zero token if there is none that the hub knows.
+func (h *Hub) adminFile() string { return cmp.Or(h.admin, filepath.Join(h.dir, access.AdminTokenFile)) }
+
+// AdminToken returns the token whose secret is in the file of the first; the zero token if there is none that the hub knows.
 func (h *Hub) AdminToken(ctx context.Context) (store.AccessToken, error) {
-	kept, err := h.tokens.ReadFile(ctx, filepath.Join(h.dir, access.AdminTokenFile))
+	kept, err := h.tokens.ReadFile(ctx, h.adminFile())
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, access.ErrToken) || errors.Is(err, store.ErrUnknownAccess) {
 		return store.AccessToken{}, nil
 	}

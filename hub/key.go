@@ -56,18 +56,24 @@ func (o Options) loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	return key, writeFile(pub, public, 0o600, os.Rename)
 }
 
+// NewKey returns a new key of a hub, as PKCS #8 in PEM.
+func NewKey() ([]byte, error) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
+}
+
 // makeKey writes a new key, unless another process writes one first: linking, unlike renaming, never
 // replaces a file.
 func makeKey(path string) error {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	key, err := NewKey()
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	err = writeFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600, os.Link)
+	err = writeFile(path, key, 0o600, os.Link)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}

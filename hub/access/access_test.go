@@ -90,7 +90,7 @@ func TestScopesHaveBounds(t *testing.T) {
 }
 
 func TestTokensRoundTrip(t *testing.T) {
-	a, b := newToken(), newToken()
+	a, b := NewToken(), NewToken()
 	require.NotEqual(t, a.ID(), b.ID())
 	require.NotEqual(t, a.Hash(), b.Hash())
 	got, err := ParseToken(" " + a.Reveal() + "\n")

@@ -52,7 +52,7 @@ func TestTheFirstTokenIsMadeOnce(t *testing.T) {
 // A crash after the file was written, and before the store has the token, loses nothing.
 func TestAFirstTokenThatACrashHasLeftIsUsed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), AdminTokenFile)
-	left := newToken()
+	left := NewToken()
 	require.NoError(t, place(file, []byte(left.Reveal()+"\n")))
 	tokens := Tokens{Store: &memory{}}
 	first, err := tokens.First(t.Context(), file, place)

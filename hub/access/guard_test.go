@@ -66,7 +66,7 @@ func TestTokensAreAskedForAndChecked(t *testing.T) {
 	admin := g.create(t, Request{Name: "bob", Role: Admin})
 	forged := admin
 	forged.secret[31] ^= 1
-	stranger := newToken()
+	stranger := NewToken()
 	basic := func(user, password string) string {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.SetBasicAuth(user, password)
@@ -139,7 +139,7 @@ func TestAnonymousIsForRequestsWithoutCredentialsAlone(t *testing.T) {
 	g := newGate(t, Anonymous{})
 	require.Equal(t, "anonymous viewer", g.ask(Read, "GET").Body.String())
 	require.Equal(t, 403, g.ask(Operate, "POST").Code)
-	require.Equal(t, 401, g.ask(Read, "GET", bearer(newToken())).Code)
+	require.Equal(t, 401, g.ask(Read, "GET", bearer(NewToken())).Code)
 }
 
 func TestTokensAreMadeWithinBounds(t *testing.T) {
@@ -184,10 +184,10 @@ func TestWrongTokensOfAnAddressAreBounded(t *testing.T) {
 	late := g.create(t, Request{Name: "bob", Role: Viewer})
 	require.Equal(t, 200, g.ask(Read, "GET", bearer(good)).Code)
 	for range failuresPerMinute {
-		require.Equal(t, 401, g.ask(Read, "GET", bearer(newToken())).Code)
+		require.Equal(t, 401, g.ask(Read, "GET", bearer(NewToken())).Code)
 	}
 	asked := g.kept.asked
-	w := g.ask(Read, "GET", bearer(newToken()))
+	w := g.ask(Read, "GET", bearer(NewToken()))
 	require.Equal(t, 429, w.Code)
 	require.NotEmpty(t, w.Header().Get("Retry-After"))
 	require.Equal(t, asked, g.kept.asked, "the database is not asked")

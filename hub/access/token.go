@@ -26,8 +26,8 @@ type Token struct {
 	secret [secretBytes]byte
 }
 
-// newToken makes a token that nobody has.
-func newToken() Token {
+// NewToken returns a token that nobody has.
+func NewToken() Token {
 	var t Token
 	var id [6]byte
 	_, _ = rand.Read(id[:]) // which never fails

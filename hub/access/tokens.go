@@ -55,7 +55,7 @@ func (t Tokens) Create(ctx context.Context, r Request) (Token, store.AccessToken
 	if err := r.check(t.now()); err != nil {
 		return Token{}, store.AccessToken{}, err
 	}
-	secret := newToken()
+	secret := NewToken()
 	kept := store.AccessToken{
 		ID: secret.ID(), Hash: secret.Hash(), Name: r.Name, Role: string(r.Role), AccessScope: r.AccessScope,
 		CreatedAt: t.now().UTC(), ExpiresAt: r.ExpiresAt,
@@ -97,7 +97,7 @@ func (t Tokens) First(ctx context.Context, file string, place func(path string, 
 	if err != nil || len(all) > 0 {
 		return Token{}, err
 	}
-	secret := newToken()
+	secret := NewToken()
 	err = place(file, []byte(secret.Reveal()+"\n"))
 	if errors.Is(err, fs.ErrExist) {
 		var data []byte

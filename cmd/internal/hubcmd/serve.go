@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -28,6 +29,7 @@ import (
 // serving holds the flags of hub serve.
 type serving struct {
 	addr, certificate, key string
+	adminToken             string
 	insecure, anonymous    bool
 	perMinute, requests    int
 	quota                  admission.Quota
@@ -81,7 +83,7 @@ knows what each cluster is meant to run; "wherry publish --hub" sends that to a 
 			defer listener.Close()
 			options.Log = log
 			return withHub(*dir, options, func(h *hub.Hub) error {
-				if err := sayAdminToken(cmd, h, *dir); err != nil {
+				if err := sayAdminToken(cmd, h, *dir, s.adminToken); err != nil {
 					return err
 				}
 				background, err := s.background(h)
@@ -101,6 +103,7 @@ knows what each cluster is meant to run; "wherry publish --hub" sends that to a 
 	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the `ADDRESS` to listen on, HOST:PORT; port 0 takes a free one")
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
+	cmd.Flags().StringVar(&s.adminToken, "admin-token-file", "", "take the first access token, of role admin, from this `FILE` instead of making one in admin.token of the folder")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
 	cmd.Flags().BoolVar(&s.anonymous, "anonymous", false, "on a loopback address, let requests without an access token read")
 	cmd.Flags().IntVar(&s.requests, "requests-per-minute", access.DefaultRequestsPerMinute, "take at most this `NUMBER` of requests a minute with one access token, and from one address; those of agents do not count")
@@ -112,7 +115,7 @@ knows what each cluster is meant to run; "wherry publish --hub" sends that to a 
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
 	retentionFlags(cmd.Flags(), &s.retention)
 	s.upper.flags(cmd.Flags())
-	cli.NotEmpty(cmd, "upstream", "upstream-key", "upstream-tls-ca")
+	cli.NotEmpty(cmd, "admin-token-file", "upstream", "upstream-key", "upstream-tls-ca")
 	return cmd
 }
 
@@ -121,8 +124,11 @@ const renewBefore = 14 * 24 * time.Hour
 
 // sayAdminToken makes the first access token of a new hub, and says which file has it, until when it is good, and how to renew
 // it; and later once that is near. The token itself is in the file alone: standard error ends in a journal.
-func sayAdminToken(cmd *cobra.Command, h *hub.Hub, dir location) error {
+func sayAdminToken(cmd *cobra.Command, h *hub.Hub, dir location, given string) error {
 	first, err := h.FirstAccess(cmd.Context())
+	if given != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, access.ErrToken)) {
+		return cli.Fail(cli.Usage, fmt.Errorf("--admin-token-file: %w", err), "\"wherry install hub --secret\" makes one")
+	}
 	if err != nil {
 		return err
 	}
@@ -131,6 +137,10 @@ func sayAdminToken(cmd *cobra.Command, h *hub.Hub, dir location) error {
 		return err
 	}
 	if first.ID() == "" && time.Until(kept.ExpiresAt) > renewBefore {
+		return nil
+	}
+	if given != "" {
+		cmd.PrintErrf("admin token in %s, %s; before that, make another: wherry hub access create NAME --role admin --expires 90d\n", given, expiryText(kept))
 		return nil
 	}
 	file := filepath.Join(dir.folder, access.AdminTokenFile)
@@ -152,7 +162,7 @@ func (s serving) options() (hub.Options, error) {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, RequestsPerMinute: s.requests, Version: cli.Version()}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Version: cli.Version()}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
