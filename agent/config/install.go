@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"crypto"
 	"errors"
 	"fmt"
 	"net"
@@ -10,15 +11,12 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// Names of an installed agent's files; agent.yaml names the others.
+// Names of an installed agent's files.
 const (
-	configName = "agent.yaml"
 	hubKeyName = "hub.pub"
 	trustName  = "trust.json"
 )
@@ -28,10 +26,10 @@ const InstalledTokenPath = "/etc/wherry-enroll/token"
 
 // Installed is the configuration of an agent that is to be installed.
 type Installed struct {
-	// Files are agent.yaml and the public keys and trust document that it names, by name.
-	Files map[string][]byte
-	// ClusterName is the cluster's name; empty if not given.
-	ClusterName string
+	// Settings are the content of agent.yaml.
+	Settings map[string]any
+	// Files are the public keys and the trust document that Settings name, by name.
+	Files map[string]string
 	// Registries have the bundles, and are asked in this order. None is a folder.
 	Registries []oci.Location
 	// Cluster selects the agent's bundle. Version 1 of the trust document in Trust, or Pinned if Trust is nil, lists
@@ -44,13 +42,6 @@ type Installed struct {
 	PlainHTTP, Impersonate bool
 	PlainHosts, AuthHosts  []string
 	ArgoNamespace          string
-	// VetoFile is the setting of that name, an absolute path; empty if not given.
-	VetoFile string
-	// ServePort is the port of the agent's endpoint, and ServeURL the URL by which others reach it; zero and empty if not given.
-	ServePort int
-	ServeURL  string
-	// SiteValues is the ConfigMap with the values that the site itself sets, as NAMESPACE/NAME; empty if not given.
-	SiteValues string
 	// EnrollToken is the agent's token for enrollment, with its secret; empty if not given.
 	EnrollToken string
 }
@@ -97,18 +88,13 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 		return nil, err
 	}
 	in := &Installed{
-		Files: map[string][]byte{}, Registries: c.Registry.Locations, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, PlainHosts: c.Registry.PlainHosts, AuthHosts: c.Registry.AuthHosts,
-		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, VetoFile: c.Passes.Veto.File,
-		SiteValues: strings.TrimPrefix(c.SiteValues, ConfigMapPrefix),
+		Settings: map[string]any{}, Files: map[string]string{}, Registries: c.Registry.Locations, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, PlainHosts: c.Registry.PlainHosts, AuthHosts: c.Registry.AuthHosts,
+		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace,
 	}
 	if _, port, err := net.SplitHostPort(c.Serve.Address); err == nil {
-		if in.ServePort, err = strconv.Atoi(port); err != nil {
+		if _, err = strconv.Atoi(port); err != nil {
 			return nil, invalid(fmt.Errorf("--serve: %w", err), "")
 		}
-		in.ServeURL = c.Serve.URL
-	}
-	if given("cluster-name") {
-		in.ClusterName = c.Cluster.Name
 	}
 	if in.EnrollToken, err = c.installedToken(); err != nil {
 		return nil, err
@@ -136,7 +122,6 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 	if err := in.addTrust(ctx, c); err != nil {
 		return err
 	}
-	content := map[string]any{}
 	var names []string
 	for i, key := range keys {
 		name := "cosign.pub"
@@ -144,15 +129,16 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 			name = fmt.Sprintf("cosign-%d.pub", i+1)
 		}
 		names = append(names, name)
-		if in.Files[name], err = bundle.MarshalPublicKey(key); err != nil {
+		if err := in.addKey(name, key); err != nil {
 			return err
 		}
 	}
 	if hubKey != nil {
-		if in.Files[hubKeyName], err = bundle.MarshalPublicKey(hubKey); err != nil {
+		if err := in.addKey(hubKeyName, hubKey); err != nil {
 			return err
 		}
 	}
+	content := in.Settings
 	for _, s := range InstallSettings() {
 		values, _ := s.given(sources, configFile{})
 		switch {
@@ -164,14 +150,19 @@ func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) e
 			content[s.Field] = InstalledTokenPath
 		case s.Field == "hubKey" && hubKey != nil:
 			content[s.Field] = hubKeyName
-		case s.Field == "cluster.name" || len(values) == 0:
+		case len(values) == 0:
 		case s.List && !(s.Field == "registry" && len(values) == 1):
 			put(content, s.Field, values)
 		default:
 			put(content, s.Field, values[0])
 		}
 	}
-	in.Files[configName], err = yaml.Marshal(content)
+	return nil
+}
+
+func (in *Installed) addKey(name string, key crypto.PublicKey) error {
+	pem, err := bundle.MarshalPublicKey(key)
+	in.Files[name] = string(pem)
 	return err
 }
 
@@ -191,7 +182,7 @@ func (in *Installed) addTrust(ctx context.Context, c *Config) error {
 	if err != nil {
 		return refused(fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "")
 	}
-	in.Files[trustName] = envelope
+	in.Files[trustName] = string(envelope)
 	return nil
 }
 

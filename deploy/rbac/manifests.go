@@ -1,43 +1,26 @@
 package rbac
 
 import (
-	"bytes"
 	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // label is on all objects except Namespaces, which belong to others: "kubectl get role -A -l" finds the roles of an
 // earlier bundle.
 var label = map[string]any{"app.kubernetes.io/name": "wherry-agent"}
 
-// YAML returns the permissions as manifests, in an order in which they can be applied. The same
-// assignments give the same bytes.
-func (p *Permissions) YAML() ([]byte, error) {
-	var out bytes.Buffer
-	for i, o := range p.objects() {
-		data, err := yaml.Marshal(o)
-		if err != nil {
-			return nil, err
-		}
-		if i > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(data)
-	}
-	return out.Bytes(), nil
-}
-
-type manifest map[string]any
-
-func (p *Permissions) objects() []manifest {
-	var all []manifest
+// Objects returns the permissions as manifests, in an order in which they can be applied. The same
+// assignments give the same objects. Helm keeps the Namespaces when it removes the agent.
+func (p *Permissions) Objects() []map[string]any {
+	var all []map[string]any
 	for _, name := range slices.Sorted(maps.Keys(p.namespaces)) {
-		all = append(all, manifest{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+		all = append(all, map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{
+			"name": name, "annotations": map[string]any{"helm.sh/resource-policy": "keep"},
+		}})
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(p.accounts), compareSubjects) {
 		account := object("v1", "ServiceAccount", s.namespace, s.name)
@@ -59,12 +42,12 @@ func (p *Permissions) objects() []manifest {
 	return all
 }
 
-func object(apiVersion, kind, namespace, name string) manifest {
+func object(apiVersion, kind, namespace, name string) map[string]any {
 	metadata := map[string]any{"name": name, "labels": label}
 	if namespace != "" {
 		metadata["namespace"] = namespace
 	}
-	return manifest{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
+	return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
 }
 
 // roleName returns the name of a grant's role, unique among the subjects of one namespace. No ServiceAccount has a colon

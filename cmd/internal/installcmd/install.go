@@ -6,7 +6,6 @@ import (
 	"path"
 	"slices"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -23,47 +22,34 @@ import (
 // Command returns the command wherry install.
 func Command() *cobra.Command {
 	cmd := &cobra.Command{Use: "install", Short: "Print what runs wherry's parts"}
-	cmd.AddCommand(newAgentCommand(), newHostCommand())
+	cmd.AddCommand(newAgentCommand(), newHubCommand(), newPromoterCommand(), newHostCommand())
 	return cmd
 }
 
 func newAgentCommand() *cobra.Command {
-	var opts deploy.AgentOptions
+	c := chart{name: deploy.Agent}
 	var permissions permissions
+	var hostPath, tlsSecret string
 	cmd := &cobra.Command{
 		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE",
 		Short: "Print the manifests of an agent for one cluster",
-		Long: `Print the manifests of an agent for one cluster: a namespace that enforces Pod Security "restricted", a
-service account with the permissions that assignments of the usual kinds need, the configuration, a volume
-for the agent's state, and a Deployment. Nothing is sent to a cluster.
+		Long: `Print the manifests of an agent for one cluster, or with --values the values by which helm installs
+deploy/charts/wherry-agent. Nothing is sent to a cluster.
 
-With --host-path the state is in a folder of the node, for clusters that provide no volumes; the namespace
-then enforces "privileged", as Pod Security asks of such a volume.
+With --host-path the state is in a folder of the node, and with --veto-file the folder of that file is mounted
+from it; the namespace then enforces Pod Security "privileged" instead of "restricted".
 
-With --veto-file the folder of that file is mounted from the node; the namespace enforces "privileged" then, too.
-
-With --rbac bundle the agent may do what the newest bundle needs and no more: Roles in the namespaces of its
-assignments, which are printed too, and a ClusterRole for cluster-wide kinds alone. Where workspaces have
-ServiceAccounts, these are printed with Roles of their own, and the agent may assume them. The bundle's
-signature is checked. A bundle that holds other kinds or namespaces needs the command again. With
---rbac none others give the permissions.
-
-With --serve the manifests hold a Service, by which Flux, Argo CD and other agents reach the agent's endpoint.
-
---for takes other bundles, such as the one that runs and the one to come.
-
-With --site-values configmap:NAMESPACE/NAME a Role in that namespace, which has to exist, lets the agent read
-this ConfigMap.
+With --rbac bundle the agent may do what the newest bundle needs and no more. The bundle's signature is checked.
+A bundle that holds other kinds or namespaces needs the command again. --for takes other bundles, such as
+the one that runs and the one to come. With --rbac none others give the permissions.
 
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
-itself when it first starts. Delete the Secret afterwards.
+itself when it first starts. Delete the Secret afterwards. docs/install.md has more.
 ` + flags.ReferenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --key cosign.pub --rbac bundle > install.yaml
-  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --trust trust.v1.json > install.yaml`,
+      --key cosign.pub --rbac bundle --values > values.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := permissions.check(cmd); err != nil {
@@ -76,33 +62,42 @@ itself when it first starts. Delete the Secret afterwards.
 			if err != nil {
 				return err
 			}
-			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
-			opts.VetoFile, opts.SiteValues = in.VetoFile, in.SiteValues
-			opts.ServePort, opts.ServeURL = in.ServePort, in.ServeURL
-			opts.EnrollTokenPath = config.InstalledTokenPath
-			if opts.Image == "" {
-				opts.Image = defaultImage(in.Registries[0], cli.Version())
-			}
-			if err := checkInstall(opts); err != nil {
+			if err := checkInstall(hostPath, tlsSecret); err != nil {
 				return err
 			}
-			opts.NoRole = permissions.mode != rbacUsual
-			data, err := deploy.Agent(opts)
-			if err != nil {
-				return err
+			given := map[string]any{"config": in.Settings, "files": texts(in.Files)}
+			if hostPath != "" {
+				given["state"] = map[string]any{"hostPath": hostPath}
 			}
-			if permissions.mode == rbacBundle {
-				roles, err := permissions.manifests(cmd, in, opts.Namespace)
+			if tlsSecret != "" {
+				given["tlsSecret"] = tlsSecret
+			}
+			var comment string
+			switch {
+			case permissions.is(rbacUsual):
+				cmd.PrintErrln(usualNote)
+			case permissions.is(rbacBundle):
+				objects, of, err := permissions.ofBundles(cmd, in, c.namespace)
 				if err != nil {
 					return err
 				}
-				data = slices.Concat(data, []byte("---\n"), roles)
+				given["adapters"], given["objects"], comment = []any{}, list(objects), of
+			case permissions.is(rbacNone):
+				given["adapters"] = []any{}
+			default:
+				given["adapters"] = list(permissions.modes)
 			}
-			if permissions.mode == rbacUsual {
-				cmd.PrintErrln(usualNote)
+			values, err := c.compose(given, defaultImage(in.Registries[0], cli.Version()))
+			if err != nil {
+				return err
 			}
-			_, err = cmd.OutOrStdout().Write(data)
-			return err
+			if in.EnrollToken == "" {
+				return c.print(cmd, values, comment)
+			}
+			if c.values {
+				cmd.PrintErrf("note: the token is not among the values; make the Secret first: kubectl -n %s create secret generic %s --from-file %s=FILE\n", c.namespace, enrollSecret, path.Base(config.InstalledTokenPath))
+			}
+			return c.print(cmd, values, comment, secret(enrollSecret, c.namespace, map[string][]byte{path.Base(config.InstalledTokenPath): []byte(in.EnrollToken)}))
 		},
 	}
 	agentcmd.AddInstallFlags(cmd)
@@ -111,14 +106,37 @@ itself when it first starts. Delete the Secret afterwards.
 			cli.Rare(cmd, f.Name)
 		}
 	})
-	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
-	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
-	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
-	cmd.Flags().StringVar(&opts.ClientSecret, "tls-secret", "", "show registries and hub the certificate in this `SECRET` of type kubernetes.io/tls in the agent's namespace")
+	c.add(cmd, " (default: wherry-agent below the prefix of --registry)")
+	cmd.Flags().StringVar(&hostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
+	cmd.Flags().StringVar(&tlsSecret, "tls-secret", "", "show registries and hub the certificate in this `SECRET` of type kubernetes.io/tls in the agent's namespace")
 	permissions.add(cmd)
-	cmd.Flags().Bool("print", false, "print the manifests, as without this flag")
-	_ = cmd.Flags().MarkHidden("print") // of earlier versions
 	return cmd
+}
+
+// enrollSecret is the name of the Secret with a token to enroll with, as the chart mounts it.
+const enrollSecret = "wherry-agent-enroll"
+
+func secret(name, namespace string, data map[string][]byte) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "namespace": namespace}, "type": "Opaque", "data": data,
+	}
+}
+
+// list and texts return what the types of values can hold.
+func list[T any](items []T) []any {
+	all := []any{}
+	for _, item := range items {
+		all = append(all, item)
+	}
+	return all
+}
+
+func texts(files map[string]string) map[string]any {
+	all := map[string]any{}
+	for name, text := range files {
+		all[name] = text
+	}
+	return all
 }
 
 // usualNote says what --rbac bundle would save.
@@ -161,17 +179,11 @@ func fromSettings(cmd *cobra.Command) error {
 	return nil
 }
 
-func checkInstall(opts deploy.AgentOptions) error {
-	if problems := validation.IsDNS1123Label(opts.Namespace); len(problems) > 0 {
-		return cli.Usagef("--namespace %q: %s", opts.Namespace, problems[0])
+func checkInstall(hostPath, tlsSecret string) error {
+	if problems := validation.IsDNS1123Subdomain(tlsSecret); tlsSecret != "" && len(problems) > 0 {
+		return cli.Usagef("--tls-secret %q: %s", tlsSecret, problems[0])
 	}
-	if problems := validation.IsDNS1123Subdomain(opts.ClientSecret); opts.ClientSecret != "" && len(problems) > 0 {
-		return cli.Usagef("--tls-secret %q: %s", opts.ClientSecret, problems[0])
-	}
-	if _, err := name.ParseReference(opts.Image); err != nil {
-		return cli.Usagef("--image: %w", err)
-	}
-	if p := opts.HostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
+	if p := hostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
 		return cli.Usagef("--host-path %q is not the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
 	}
 	return nil

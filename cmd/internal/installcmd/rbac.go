@@ -23,26 +23,27 @@ import (
 // maxDefinitionBytes bounds a file of --crd. All of a large cluster's definitions together have some MiB.
 const maxDefinitionBytes = 64 << 20
 
-// The permissions that an agent is printed with.
+// The permissions that an agent gets, beside those for the adapters that --rbac may name.
 const (
 	rbacUsual  = "usual"
 	rbacBundle = "bundle"
 	rbacNone   = "none"
 )
 
-var rbacModes = []string{rbacUsual, rbacBundle, rbacNone}
+// adapters are those of whose kinds the chart knows which they are.
+var adapters = []string{"kubernetes", "flux", "argo"}
 
 // permissions holds the flags for the agent's permissions.
 type permissions struct {
-	mode        string
+	modes       []string
 	bundles     []string // in place of the newest
 	definitions []string // files
 }
 
 func (f *permissions) add(cmd *cobra.Command) {
 	set := cmd.Flags()
-	set.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
-	_ = cmd.RegisterFlagCompletionFunc("rbac", cobra.FixedCompletions(rbacModes, cobra.ShellCompDirectiveNoFileComp))
+	set.StringSliceVar(&f.modes, "rbac", []string{rbacUsual}, "print the permissions `WHICH`: usual for assignments of the usual kinds, those of adapters such as kubernetes,flux, bundle for what the newest bundle holds, or none")
+	_ = cmd.RegisterFlagCompletionFunc("rbac", cobra.FixedCompletions(slices.Concat([]string{rbacUsual, rbacBundle, rbacNone}, adapters), cobra.ShellCompDirectiveNoFileComp))
 	set.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
 	set.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
 }
@@ -50,30 +51,35 @@ func (f *permissions) add(cmd *cobra.Command) {
 // check completes the flags, and refuses wrong ones.
 func (f *permissions) check(cmd *cobra.Command) error {
 	if len(f.bundles) > 0 && !cmd.Flags().Changed("rbac") {
-		f.mode = rbacBundle
+		f.modes = []string{rbacBundle}
 	}
-	switch {
-	case !slices.Contains(rbacModes, f.mode):
-		return cli.Usagef("unknown --rbac %q (known: usual, bundle, none)", f.mode)
-	case f.mode != rbacBundle && len(f.bundles)+len(f.definitions) > 0:
-		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", f.mode)
+	alone := len(f.modes) == 1
+	for _, m := range f.modes {
+		if !slices.Contains(adapters, m) && (!alone || m != rbacUsual && m != rbacBundle && m != rbacNone) {
+			return cli.Usagef("unknown --rbac %q (known: usual, bundle, none, or some of kubernetes, flux, argo)", strings.Join(f.modes, ","))
+		}
+	}
+	if !f.is(rbacBundle) && len(f.bundles)+len(f.definitions) > 0 {
+		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", strings.Join(f.modes, ","))
 	}
 	return nil
 }
 
-// manifests returns the permissions that the agent's bundles need, below a comment that names the bundles. It prints
+func (f *permissions) is(mode string) bool { return slices.Equal(f.modes, []string{mode}) }
+
+// ofBundles returns the permissions that the agent's bundles need, and a comment that names the bundles. It prints
 // notes for the person.
-func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namespace string) ([]byte, error) {
+func (f *permissions) ofBundles(cmd *cobra.Command, in *config.Installed, namespace string) (objects []map[string]any, comment string, err error) {
 	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
 		data, err := regularfile.Read(name, maxDefinitionBytes)
 		if err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
+			return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
 		}
 		before := len(definitions.Defined)
 		if definitions.AddManifests("", data); len(definitions.Defined) == before {
-			return nil, cli.Usagef("--crd: %s holds no CustomResourceDefinition that can be read and is not in another file", name)
+			return nil, "", cli.Usagef("--crd: %s holds no CustomResourceDefinition that can be read and is not in another file", name)
 		}
 	}
 	opts.Known = definitions.Defined
@@ -82,7 +88,7 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 	if len(refs) == 0 {
 		first, err := newest(cmd.Context(), in, stream)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		refs = []string{first}
 	}
@@ -91,12 +97,12 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 	for _, s := range refs {
 		ref, err := flags.ParseReference(s)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		registry := registryOf(in, ref)
 		n, v, err := readBundle(cmd.Context(), ref, in, registry)
 		if err != nil {
-			return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry)
+			return nil, "", flags.ReferenceFailure(cmd.Context(), err, ref, registry)
 		}
 		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
 			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",
@@ -108,8 +114,7 @@ func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namesp
 	for _, note := range p.Notes {
 		cmd.PrintErrf("note: %s\n", note)
 	}
-	data, err := p.YAML()
-	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
+	return p.Objects(), "# Permissions for what these releases hold:\n" + strings.Join(names, ""), nil
 }
 
 // newest returns the reference of the newest release at the first of the agent's registries that has one. If none has, it

@@ -1,0 +1,3 @@
+{{- define "labels" -}}
+app.kubernetes.io/name: wherry-hub
+{{- end }}
