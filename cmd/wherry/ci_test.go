@@ -34,7 +34,7 @@ type gitLabRule struct {
 
 type gitLabJob struct {
 	Stage       string       `json:"stage"`
-	Image       string       `json:"image"`
+	Image       any          `json:"image"`
 	Services    []string     `json:"services"`
 	Rules       []gitLabRule `json:"rules"`
 	Timeout     string       `json:"timeout"`
@@ -76,7 +76,6 @@ type azurePipeline struct {
 		Job              string          `json:"job"`
 		DependsOn        string          `json:"dependsOn"`
 		Condition        string          `json:"condition"`
-		Container        string          `json:"container"`
 		TimeoutInMinutes int             `json:"timeoutInMinutes"`
 		Variables        []azureVariable `json:"variables"`
 		Steps            []struct {
@@ -122,7 +121,7 @@ func gitLabScripts(t *testing.T, data []byte) (scripts []string) {
 		case "stages":
 		case "default":
 			strictly(t, part, &struct {
-				Image string `json:"image"`
+				Image any `json:"image"`
 			}{})
 		case "variables":
 			strictly(t, part, &map[string]string{})
