@@ -300,6 +300,9 @@ bench-embedded: build $(BENCH_PEERS) ## figures of bundles that contain what wor
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test ./cmd/wherry -run '^$$' -bench '^BenchmarkEmbeddedPublish$$' -benchtime 1x
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkEmbedded$$' -benchtime 1x -timeout 12m
 
+bench-install: build e2e-machine e2e-tools $(E2E_DEB) ## time from the chart of hub and agent to the first compliant assignment, with real pods; a minute once its tools are built
+	$(E2E_ENV) $(GO) test -tags e2e,pods ./e2e -count=1 -run '^TestTheChartsAreInstalledAndUpgraded$$' -v | grep '^figure\|^---'
+
 bench-wire: build $(BENCH_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkWire$$' -benchtime 1x -timeout 12m
 

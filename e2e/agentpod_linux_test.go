@@ -98,13 +98,17 @@ func TestAVetoOnTheNodeReachesTheAgentsPod(t *testing.T) {
 }
 
 // pushAgent puts the image of the agent that is tested where "wherry install agent" expects it.
-func (s *site) pushAgent() {
+func (s *site) pushAgent() { s.t.Helper(); s.pushProgram("wherry-agent", "dev") }
+
+// pushProgram pushes the image of a program, as "make image" does, and returns its name.
+func (s *site) pushProgram(name, tag string) string {
 	s.t.Helper()
-	program := filepath.Join(os.Getenv(harness.ProgramsEnv), "wherry-agent")
-	image := exec.CommandContext(s.t.Context(), "go", "run", "-C", "../tools", "./image", // as "make image" does
-		"-o", s.path("image"), "-push", s.prefix+"/wherry-agent:dev", "linux/"+runtime.GOARCH+"="+program)
+	reference := s.prefix + "/" + name + ":" + tag
+	image := exec.CommandContext(s.t.Context(), "go", "run", "-C", "../tools", "./image", "-name", name,
+		"-o", s.path("image"), "-push", reference, "linux/"+runtime.GOARCH+"="+filepath.Join(os.Getenv(harness.ProgramsEnv), name))
 	out, err := image.CombinedOutput()
 	require.NoError(s.t, err, string(out))
+	return reference
 }
 
 // runAgent installs the agent, with its state in the folder that the other helpers expect it in, and
@@ -117,7 +121,7 @@ func (s *site) runAgent(node *harness.Node, more ...string) corev1.Pod {
 	if find[corev1.Namespace](s.t, printed, "Namespace").Labels["pod-security.kubernetes.io/enforce"] == "restricted" {
 		s.requireRestricted(namespace, find[appsv1.Deployment](s.t, objects, "Deployment"))
 	}
-	s.provideVolume(node, namespace)
+	s.provideVolume(node, namespace, "wherry-agent", "agent")
 	s.apply(objects)
 	var deployment *unstructured.Unstructured
 	for _, u := range objects {
@@ -188,18 +192,18 @@ func (s *site) requireRestricted(namespace string, deployment appsv1.Deployment)
 	require.Equal(s.t, `host namespaces (hostNetwork=true), hostPort (container "agent" uses hostPort 8081)`, rules, "%v", err)
 }
 
-// provideVolume is what a provisioner does: a folder for the agent's claim, on the node.
-func (s *site) provideVolume(node *harness.Node, namespace string) {
+// provideVolume is what a provisioner does: a folder for a claim, on the node.
+func (s *site) provideVolume(node *harness.Node, namespace, claim, folder string) {
 	s.t.Helper()
-	require.NoError(s.t, os.Mkdir(s.path("agent"), 0o700))
+	require.NoError(s.t, os.Mkdir(s.path(folder), 0o700))
 	only := corev1.NodeSelectorRequirement{Key: harness.NodeKey, Operator: corev1.NodeSelectorOpIn, Values: []string{node.Name}}
 	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: s.environment},
+		ObjectMeta: metav1.ObjectMeta{Name: s.environment + "-" + claim},
 		Spec: corev1.PersistentVolumeSpec{
-			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")},
 			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: "wherry-agent"},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: s.path("agent")}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: s.path(folder)}},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{only}}},
 			}},

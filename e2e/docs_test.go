@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,26 +24,30 @@ func TestThePageOnInstallingSaysWhatWorks(t *testing.T) {
 	s.publish()
 	page, err := os.ReadFile("../docs/install.md")
 	require.NoError(t, err)
+	namespace := s.environment + "-agent"
+	s.write("cosign.password", password)
+	s.write("webhook.secret", webhookSecret)
+	charts, err := filepath.Abs("../deploy/charts")
+	require.NoError(t, err)
 	names := strings.NewReplacer(
 		"registry.plant-7:5000/edge", s.prefix,
 		"--environment dev", "--environment "+s.environment,
 		"environment: dev", "environment: "+s.environment,
-		"--print", "--namespace "+s.environment+"-agent --print",
+		"wherry-system", namespace,
+		"--print", "--namespace "+namespace+" --print", "--values", "--namespace "+namespace+" --values", "--secret", "--namespace "+namespace+" --secret",
+		"deploy/charts", charts,
 		"directoryRoot: /srv/site", "directoryRoot: site\nstateDir: host-agent",
 	)
+	defer s.helm("uninstall", "wherry-agent", "--namespace", namespace) // with its ClusterRole
 	var ran int
 	for _, found := range block.FindAllStringSubmatch(string(page), -1) {
-		script := names.Replace(found[1])
-		if file, ok := strings.CutPrefix(strings.TrimSpace(script), "kubectl apply --server-side -f "); ok {
-			data, err := os.ReadFile(s.path(file))
-			require.NoError(t, err)
-			s.apply(objectsIn(string(data)))
-		} else {
-			s.shell(script)
-		}
+		s.shell(names.Replace(found[1]))
 		ran++
 	}
-	require.Equal(t, 4, ran)
+	require.Equal(t, 7, ran)
+	token, err := os.ReadFile(s.path("admin.token"))
+	require.NoError(t, err)
+	require.Regexp(t, `^wha_`, string(token))
 }
 
 // shell runs a script as a person would, with our programs in the path.
@@ -50,7 +55,10 @@ func (s *site) shell(script string) {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = s.dir
-	cmd.Env = []string{"PATH=" + os.Getenv(harness.ProgramsEnv) + ":" + os.Getenv("PATH"), "HOME=" + s.dir, "COSIGN_PASSWORD=" + password}
+	cmd.Env = []string{
+		"PATH=" + strings.Join([]string{os.Getenv(harness.ProgramsEnv), os.Getenv(harness.ToolsEnv), os.Getenv("PATH")}, ":"),
+		"HOME=" + s.dir, "COSIGN_PASSWORD=" + password, "KUBECONFIG=" + cluster.Kubeconfig,
+	}
 	out, err := cmd.CombinedOutput()
 	require.NoError(s.t, err, "%s\n%s", script, out)
 	s.t.Logf("%s\n%s", script, out)

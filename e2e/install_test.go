@@ -47,7 +47,9 @@ func objectsIn(manifests string) (objects []*unstructured.Unstructured) {
 		if decoder.Decode(&u.Object) != nil {
 			return objects
 		}
-		objects = append(objects, u)
+		if len(u.Object) > 0 { // a comment alone
+			objects = append(objects, u)
+		}
 	}
 }
 

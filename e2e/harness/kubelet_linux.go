@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/template"
@@ -114,6 +115,20 @@ func listens(socket string) bool {
 	}
 	_ = connection.Close() // nothing was sent
 	return true
+}
+
+// Pull pulls an image from a registry of this machine, so that no pod waits for it.
+func (n *Node) Pull(ctx context.Context, reference string) error {
+	ctr, err := Tool("ctr")
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, ctr, "--address="+filepath.Join(n.dir, "containerd.sock"), "--namespace=k8s.io",
+		"images", "pull", "--snapshotter=native", "--plain-http", reference).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("pull %s: %w: %s", reference, err, out)
+	}
+	return nil
 }
 
 // Mirror has the container runtime ask the mirror at a URL for the images of a registry, before the registry itself.
