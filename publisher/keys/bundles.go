@@ -44,7 +44,9 @@ func SignersOf(ctx context.Context, src referring, manifest ocispec.Descriptor, 
 	}
 	read := 0
 	for _, d := range all {
-		if d.ArtifactType != "" && d.ArtifactType != bundleType { // a folder does not say it
+		switch d.ArtifactType {
+		case bundleType, "", ocispec.MediaTypeEmptyJSON: // a folder does not say it, and cosign's own list says the config's
+		default:
 			continue
 		}
 		if read++; read > maxBundles {
