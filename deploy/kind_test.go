@@ -142,3 +142,34 @@ func TestARealZotAcceptsItsConfigurations(t *testing.T) {
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), `{"repositories":[]}`)
 }
+
+// CI has no zot. The record of a run by hand is kept, and is no record any more once the tests have others.
+func TestTheRecordOfZotIsOfTheseTests(t *testing.T) {
+	record, err := os.ReadFile("testdata/zot.txt")
+	require.NoError(t, err)
+	files, err := filepath.Glob("../e2e/*_test.go")
+	require.NoError(t, err)
+	var all []byte
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all = append(all, data...)
+	}
+	for _, ok := range regexp.MustCompile(`(?m)^ok: (.*)$`).FindAllSubmatch(record, -1) {
+		require.Contains(t, string(all), "func "+string(ok[1])+"(", "which has run on zot")
+	}
+	makefile, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	smoke := regexp.MustCompile(`(?m)^E2E_SMOKE = (.*)$`).FindSubmatch(makefile)
+	require.NotNil(t, smoke)
+	for name := range strings.SplitSeq(string(smoke[1]), "|") {
+		for _, f := range regexp.MustCompile(`(?m)^func (`+name+`\w*)\(`).FindAllSubmatch(all, -1) {
+			require.Contains(t, string(record), "ok: "+string(f[1])+"\n", "run deploy/zot/run ZOT make e2e, and bring docs/tested.md up to date")
+		}
+	}
+	require.Contains(t, string(record), "on: kube-apiserver "+string(regexp.MustCompile(`(?m)^KUBE += (\S+)$`).FindSubmatch(makefile)[1])+",")
+	page, err := os.ReadFile("../docs/tested.md")
+	require.NoError(t, err)
+	program := regexp.MustCompile(`(?m)^program: zot (\S+),`).FindSubmatch(record)
+	require.Regexp(t, `(?m)^\| zot \| run, `+regexp.QuoteMeta(strings.TrimPrefix(string(program[1]), "v")), string(page))
+}

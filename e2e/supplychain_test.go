@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	ggcrname "github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -21,7 +23,9 @@ import (
 // pushRandom pushes an image of linux/amd64, and returns its reference by digest.
 func (s *site) pushRandom(name string) string {
 	s.t.Helper()
-	image, err := random.Image(1000, 2)
+	layer, err := random.Layer(1000, types.OCILayer)
+	require.NoError(s.t, err)
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layer)
 	require.NoError(s.t, err)
 	config, err := image.ConfigFile()
 	require.NoError(s.t, err)
