@@ -8,7 +8,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
+	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 )
 
 // TestCommentScripts runs the scripts of testdata/forge at each kind of forge, in the environment of its CI system for change

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
+	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 )
 
 // forgeCommand returns the command forge of the scripts, which starts a forge and does what people do there:

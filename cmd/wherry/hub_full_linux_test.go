@@ -15,7 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/e2e/hubload"
+	"github.com/wherry-dev/wherry/e2e/load/hubload"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/sqlite"

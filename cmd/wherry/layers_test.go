@@ -111,9 +111,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"rbac": nil,
 		},
 		"examples": {
-			"demo":       {""},
-			"simulation": nil,
-			"":           nil,
+			"demo": {""},
+			"":     nil,
 		},
 		"hub": {
 			"": {"access", "admission", "api", "desired", "fleet", "manage", "metrics", "store", "store/postgres", "store/sqlite", "upkeep", "upstream", "web"},
@@ -204,8 +203,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"migrate":      nil,
 			"starter":      nil,
 
-			"forge/forgetest": {"gittest"},
-
 			"gittest":      nil,
 			"keytest":      {"keys"},
 			"registrytest": nil,
@@ -230,7 +227,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"reconcilertest":            {""},
 			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
-			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 		"scheduler": {
 			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},

@@ -17,7 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/e2e/hubload"
+	"github.com/wherry-dev/wherry/e2e/load/hubload"
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"

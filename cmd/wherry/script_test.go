@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/e2e/hubload"
+	"github.com/wherry-dev/wherry/e2e/load/hubload"
 	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )

@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/examples/simulation"
+	"github.com/wherry-dev/wherry/e2e/load/simulation"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/examples/simulation"
+	"github.com/wherry-dev/wherry/e2e/load/simulation"
 	"github.com/wherry-dev/wherry/publisher/gate"
 )
 

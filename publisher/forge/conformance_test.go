@@ -15,8 +15,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
 )
 
 var update = flag.Bool("update", false, "rewrite the forges' table of docs/git-output.md")

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/doubles/zarftest"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
-	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
 // site is a stand-in, a small API server, and a reconciler for both. A test with one runs beside others.

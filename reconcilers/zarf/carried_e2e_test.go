@@ -15,10 +15,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/e2e/doubles/zarftest"
 	"github.com/wherry-dev/wherry/e2e/harness"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
-	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
 // The stand-in shows the same without a real zarf; see TestACarriedPackageIsDeployedWithoutItsRegistry.

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/doubles/zarftest"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
-	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
 func prebuilt(ref string) map[string]string {

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/wherry-dev/wherry/e2e/doubles/zarftest"
 	"github.com/wherry-dev/wherry/e2e/harness"
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
-	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
 // realZarf names a program that is to be used instead of the stand-in; "make e2e-zarf" sets it.

@@ -9,8 +9,8 @@ import (
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/wherry-dev/wherry/e2e/doubles/zarftest"
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
-	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
+	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 )
 
 // Others look at the next poll, or at the next event, which may be hours later.

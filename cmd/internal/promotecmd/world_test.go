@@ -30,7 +30,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/promotecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/rolloutcmd"
-	"github.com/wherry-dev/wherry/publisher/forge/forgetest"
+	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
