@@ -56,7 +56,7 @@ func (s *site) shell(script string) {
 	cmd := exec.CommandContext(s.t.Context(), "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = s.dir
 	cmd.Env = []string{
-		"PATH=" + strings.Join([]string{os.Getenv(harness.ProgramsEnv), os.Getenv(harness.ToolsEnv), os.Getenv("PATH")}, ":"),
+		"PATH=" + strings.Join([]string{os.Getenv(harness.ProgramsEnv), os.Getenv("PATH"), os.Getenv(harness.ToolsEnv)}, ":"),
 		"HOME=" + s.dir, "COSIGN_PASSWORD=" + password, "KUBECONFIG=" + cluster.Kubeconfig,
 	}
 	out, err := cmd.CombinedOutput()
