@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,11 +15,15 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // Endpoint is an agent's endpoint without the agent, with a CA of its own.
 type Endpoint struct {
+	// Changed is the engine's reconcilers.Fetcher.EmbeddedFiles. Nil serves the files as they are.
+	Changed func(bundle.Assignment, fs.FS) (map[string][]byte, error)
+
 	db        *state.DB
 	files     *content.Store
 	artifacts *artifact.Store
@@ -76,7 +81,7 @@ func (e *Endpoint) start(dir string) error {
 func (e *Endpoint) Serve(ctx context.Context, a reconcilers.Assignment) (reconcilers.Assignment, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.wanted[a.Name] = artifact.Wanted{Assignment: a.Assignment, Dir: a.Dir, Folder: a.Content}
+	e.wanted[a.Name] = artifact.Wanted{Assignment: a.Assignment, Dir: a.Dir, Folder: a.Content, Changed: e.Changed}
 	var all []artifact.Wanted
 	for _, w := range e.wanted {
 		all = append(all, w)

@@ -66,6 +66,7 @@ func startEndpoint(t *testing.T) *harness.Endpoint {
 	t.Helper()
 	e, err := harness.StartEndpoint(t.TempDir())
 	require.NoError(t, err)
+	e.Changed = rewrite.Manifests
 	t.Cleanup(func() { require.NoError(t, e.Stop()) })
 	return e
 }
