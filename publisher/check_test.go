@@ -58,6 +58,11 @@ check: edge dev c0ffee: drone large small
 	where, err := os.ReadFile(filepath.Join(w.dir, "where"))
 	require.NoError(t, err)
 	require.NoDirExists(t, strings.TrimSpace(string(where)))
+
+	w.now = w.now.Add(80 * 24 * time.Hour)
+	out, err = w.seen("ls tree")
+	require.NoError(t, err)
+	require.Equal(t, "check: drone\ncheck: large\ncheck: small\n", out, "their expiry is new")
 }
 
 func TestWhatACheckRefusesIsNotPublished(t *testing.T) {

@@ -75,8 +75,8 @@ func (ps *pusher) isDue(ctx context.Context, pl *plan) (bool, error) {
 		return false, nil
 	}
 	all, err := ps.issues(ctx, pl)
-	// What is only made anew was judged when it was new.
-	return slices.ContainsFunc(all, func(i *issue) bool { return i.from == nil }), err
+	// What other rings have is only made anew: it was judged when it was new.
+	return slices.ContainsFunc(all, func(i *issue) bool { return i.from == nil || i.why != "" && pl.isOf(i.from) }), err
 }
 
 // plannedRelease returns the release that pl asks for, without its sequence and number.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -45,12 +46,13 @@ wherry-agent and wherry-hub bring them and the same files.`,
 				return printHost(cmd.OutOrStdout(), files)
 			}
 			if info, err := os.Stat(root); err != nil || !info.IsDir() {
-				return cli.Fail(cli.Usage, errors.Join(err, fmt.Errorf("--root %s is not a folder that exists", root)), "")
+				return cli.Fail(cli.Usage, fmt.Errorf("--root %s is not a folder", root), "make it first, or give / for this host")
 			}
 			if err := writeHost(cmd.OutOrStdout(), root, files); err != nil {
 				return cli.Fail(cli.Failed, err, "")
 			}
-			cmd.PrintErrf("next: edit %s, and run %s\n", files[len(files)-1].Path, start)
+			config := slices.IndexFunc(files, func(f deploy.HostFile) bool { return f.Config })
+			cmd.PrintErrf("next: edit %s, and run %s\n", files[config].Path, start)
 			return nil
 		},
 	}
