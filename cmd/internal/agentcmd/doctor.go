@@ -3,7 +3,9 @@ package agentcmd
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/doctor"
+	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -22,18 +24,7 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 		Example: example("doctor --config agent.yaml"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = c.Complete()
-			}
-			if err != nil {
-				return err
-			}
-			subject, err := c.Subject(cmd.Context())
-			if err != nil {
-				return err
-			}
-			report, err := doctor.Examine(cmd.Context(), subject)
+			_, report, err := examined(cmd)
 			if err != nil {
 				return err
 			}
@@ -42,4 +33,20 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
+}
+
+// examined returns the configuration of a command, and what the doctor says with it.
+func examined(cmd *cobra.Command) (c *config.Config, report diagnosis.Report, err error) {
+	if c, err = configOf(cmd); err == nil {
+		err = c.Complete()
+	}
+	if err != nil {
+		return nil, report, err
+	}
+	subject, err := c.Subject(cmd.Context())
+	if err != nil {
+		return nil, report, err
+	}
+	report, err = doctor.Examine(cmd.Context(), subject)
+	return c, report, err
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/agent/doctor"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -20,18 +19,7 @@ it: look through it before you send it.`,
 		Example: example("support-bundle --config agent.yaml -o support.tar.gz"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = c.Complete()
-			}
-			if err != nil {
-				return err
-			}
-			subject, err := c.Subject(cmd.Context())
-			if err != nil {
-				return err
-			}
-			report, err := doctor.Examine(cmd.Context(), subject)
+			c, report, err := examined(cmd)
 			if err != nil {
 				return err
 			}
