@@ -89,7 +89,7 @@ func TestTheSampleFleetIsMadeAndTakenAway(t *testing.T) {
 	require.Equal(t, 7, code, out)
 	root, err := filepath.Abs("..")
 	require.NoError(t, err)
-	for _, r := range [][2]string{{`wherry-fleet-[0-9]+`, "FLEET"}, {`/\S*/tmp\.\w+`, "WORK"}, {regexp.QuoteMeta(root) + `/deploy/kind/\.\./\.\.`, "ROOT"}, {regexp.QuoteMeta(root) + `/deploy/kind`, "KIND"}} {
+	for _, r := range [][2]string{{`wherry-fleet-[0-9]+`, "FLEET"}, {regexp.QuoteMeta(root) + `/deploy/kind/\.\./\.\.`, "ROOT"}, {regexp.QuoteMeta(root) + `/deploy/kind`, "KIND"}, {`/\S*/tmp\.\w+`, "WORK"}} {
 		out = regexp.MustCompile(r[0]).ReplaceAllString(out, r[1])
 	}
 	lines := slices.Collect(strings.Lines(out)) // the two ends of a pipe speak in any order
