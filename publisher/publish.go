@@ -390,7 +390,8 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result, record), done.Pending() > 0)
+	next := p.newRecord(done, result, record)
+	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
 	done.RenewAt = p.renewal().next(plans)
 	return done, err
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -99,39 +98,24 @@ func (p *publication) publishRecord(ctx context.Context, at standing.Record, nex
 		}
 		next.Sequence = last.Record.Sequence
 	}
-	if pending != nil && sameRecord(pending.Record, next) {
-		have, _, err := p.signer.Cosign(ctx, at.Repo, bundle.EnvironmentRepository(next.Environment), pending.Descriptor.Digest)
-		if err != nil {
+	out := outgoing{
+		repo: at.Repo, repository: bundle.EnvironmentRepository(next.Environment), seen: at.Tags, epoch: next.Epoch,
+		moving: []string{bundle.LatestTag}, withheld: waits,
+	}
+	switch {
+	case pending != nil && sameRecord(pending.Record, next):
+		out.waiting, next.Sequence = &pending.Descriptor, pending.Record.Sequence
+	default:
+		if pending != nil {
+			next.Sequence = pending.Record.Sequence
+		}
+		if next.Sequence, err = at.Next(next.Epoch, next.Sequence, p.IssuedAt); err != nil {
 			return PublishedRecord{}, err
 		}
-		return p.releaseRecord(ctx, at, pending.Descriptor, pending.Record, have, waits)
 	}
-	if pending != nil {
-		next.Sequence = pending.Record.Sequence
-	}
-	if next.Sequence, err = at.Next(next.Epoch, next.Sequence, p.IssuedAt); err != nil {
-		return PublishedRecord{}, err
-	}
-	a, err := p.maker().record(next)
-	if err != nil {
-		return PublishedRecord{}, err
-	}
-	if err := a.Push(ctx, at.Repo); err != nil {
-		return PublishedRecord{}, err
-	}
-	return p.releaseRecord(ctx, at, a.Manifest.WithData(), next, len(p.signer.Keys), waits)
-}
-
-// releaseRecord makes a record visible that is there in full: to all if as many keys have signed it as have to,
-// and no release that it names waits for signatures; else to those who are to sign it.
-func (p *publication) releaseRecord(ctx context.Context, at standing.Record, desc ocispec.Descriptor, r bundle.EnvironmentRecord, have int, waits bool) (PublishedRecord, error) {
-	done := PublishedRecord{Result: releases.OutcomePublished, Sequence: r.Sequence, Digest: desc.Digest}
-	if need := p.Trust.Need(); have < need || waits {
-		done.Result, done.Signatures = releases.OutcomePending, &SignatureCount{have, need}
-		return done, signing.Wait(ctx, at.Repo, desc, releases.PendingTag(r.Epoch, r.Sequence))
-	}
-	_, err := releases.Settle(ctx, at.Repo, desc, r.Tag(), []string{bundle.LatestTag}, at.Tags)
-	return done, err
+	out.sequence = next.Sequence
+	desc, result, count, err := p.put(ctx, out, func() (signing.Artifact, error) { return p.maker().record(next) })
+	return PublishedRecord{Result: result, Sequence: next.Sequence, Digest: desc.Digest, Signatures: count}, err
 }
 
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.

@@ -8,6 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/standing"
@@ -45,28 +46,40 @@ func (s slots) enter() (leave func()) {
 // commits are those that a publication is of; empty where they are not known.
 type commits struct{ base, environment string }
 
-// push has a release signed that is waiting, or where that is nil makes it, anew from the release from unless that is nil,
-// and pushes it. It returns the release's manifest, with its data if it is new, and how many keys have signed that.
-func (ps *pusher) push(ctx context.Context, pl *plan, r bundle.Release, waiting, from *bundle.Verified) (desc ocispec.Descriptor, have int, err error) {
-	if waiting != nil {
-		have, _, err = ps.signer.Cosign(ctx, pl.Repo, r.Stream().Repository(), waiting.Descriptor.Digest)
-		return waiting.Descriptor, have, err
-	}
-	a, err := ps.maker().bundle(ctx, pl, r, from)
-	if err != nil {
-		return desc, 0, err
-	}
-	return a.Manifest.WithData(), len(ps.signer.Keys), a.Push(ctx, pl.Repo)
+// outgoing is a release or record on its way out, which gets its own tag and the moving ones.
+type outgoing struct {
+	repo            oci.Target
+	repository      string        // its name
+	seen            releases.Tags // before anything was written
+	epoch, sequence int64
+	moving          []string
+	// waiting is the manifest that waits for signatures under that place; nil where there is none.
+	waiting *ocispec.Descriptor
+	// withheld keeps it from agents: a release that it names waits for signatures.
+	withheld bool
 }
 
-// makeVisible makes a release visible that is there in full: to agents if as many keys have signed it as have to, else to
-// those who are to sign it.
-func (ps *pusher) makeVisible(ctx context.Context, at standing.Type, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) (releases.Outcome, *SignatureCount, error) {
-	if need := ps.Trust.Need(); have < need {
-		return releases.OutcomePending, &SignatureCount{have, need}, signing.Wait(ctx, at.Repo, desc, releases.PendingTag(r.Epoch, r.Sequence))
+// put has what waits signed, or pushes the artifact that build makes where nothing waits. It makes that visible: to agents if as
+// many keys have signed it as have to, else to those who are to sign it. It returns the manifest, with its data if it is new.
+func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Artifact, error)) (desc ocispec.Descriptor, result releases.Outcome, count *SignatureCount, err error) {
+	have := len(ps.signer.Keys)
+	if o.waiting != nil {
+		desc = *o.waiting
+		have, _, err = ps.signer.Cosign(ctx, o.repo, o.repository, desc.Digest)
+	} else {
+		var a signing.Artifact
+		if a, err = build(); err == nil {
+			desc, err = a.Manifest.WithData(), a.Push(ctx, o.repo)
+		}
 	}
-	_, err := releases.Settle(ctx, at.Repo, desc, r.Tag(), moving, at.Tags)
-	return releases.OutcomePublished, nil, err
+	if err != nil {
+		return desc, "", nil, err
+	}
+	if need := ps.Trust.Need(); have < need || o.withheld {
+		return desc, releases.OutcomePending, &SignatureCount{have, need}, releases.Wait(ctx, o.repo, desc, releases.PendingTag(o.epoch, o.sequence))
+	}
+	_, err = releases.Settle(ctx, o.repo, desc, releases.ReleaseTag(o.epoch, o.sequence), o.moving, o.seen)
+	return desc, releases.OutcomePublished, nil, err
 }
 
 // isDue reports whether pl would be released.

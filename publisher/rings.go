@@ -7,6 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
@@ -124,12 +125,14 @@ func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *m
 		return done, err
 	}
 	done.Renewed = i.why
-	desc, have, err := ps.push(ctx, pl, made.release, made.waiting, i.from)
-	if err != nil {
-		return done, err
+	r := made.release
+	out := outgoing{repo: pl.Repo, repository: r.Stream().Repository(), seen: pl.Tags, epoch: r.Epoch, sequence: r.Sequence, moving: i.lanes.MovingTags()}
+	if made.waiting != nil {
+		out.waiting = &made.waiting.Descriptor
 	}
-	done.Sequence, done.Number, done.Digest, done.content = made.release.Sequence, made.release.Number, desc.Digest, made.release.Content.DiffID
-	done.Result, done.Signatures, err = ps.makeVisible(ctx, pl.Type, desc, made.release, i.lanes.MovingTags(), have)
+	desc, result, count, err := ps.put(ctx, out, func() (signing.Artifact, error) { return ps.maker().bundle(ctx, pl, r, i.from) })
+	done.Sequence, done.Number, done.Digest, done.content = r.Sequence, r.Number, desc.Digest, r.Content.DiffID
+	done.Result, done.Signatures = result, count
 	return done, err
 }
 

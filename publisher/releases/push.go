@@ -117,6 +117,20 @@ func noneAbove(ctx context.Context, repo oci.Target, own string, seen Tags) erro
 	return nil
 }
 
+// Wait makes a complete artifact visible to those who are to sign it, and to nobody else.
+func Wait(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
+	now, err := Current(ctx, repo, tag)
+	if err != nil {
+		return err
+	}
+	if now == "" {
+		if err := PutTag(ctx, repo, desc, tag); err != nil {
+			return err
+		}
+	}
+	return ReadBack(ctx, repo, tag, desc.Digest)
+}
+
 // Current returns what tag points at, or nothing.
 func Current(ctx context.Context, repo oci.Target, tag string) (digest.Digest, error) {
 	desc, err := repo.Resolve(ctx, tag)

@@ -1,7 +1,7 @@
 // Package signing signs manifests and pushes them with their signatures.
 //
 // [Signer.Sign] makes the [Artifact] of a manifest, which [Artifact.Push] sends; nothing of it is visible until it gets a
-// tag. Where several keys have to sign, [Wait] shows it to those who are to sign it, and [Signer.Cosign] adds their
+// tag. Where several keys have to sign, [releases.Wait] shows it to those who are to sign it, and [Signer.Cosign] adds their
 // signatures, also where several sign at the same time.
 package signing
 
@@ -172,18 +172,4 @@ func pushSignatures(ctx context.Context, repo oci.Target, s *bundle.Signed, tag 
 		}
 	}
 	return releases.PutTag(ctx, repo, s.Manifest.WithData(), tag)
-}
-
-// Wait makes a complete artifact visible to those who are to sign it, and to nobody else.
-func Wait(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
-	now, err := releases.Current(ctx, repo, tag)
-	if err != nil {
-		return err
-	}
-	if now == "" {
-		if err := releases.PutTag(ctx, repo, desc, tag); err != nil {
-			return err
-		}
-	}
-	return releases.ReadBack(ctx, repo, tag, desc.Digest)
 }
