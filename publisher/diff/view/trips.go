@@ -104,7 +104,7 @@ func tripRows(t *trips.Trips) [][]string {
 	rows := [][]string{{"site", "clusters", "types", "behind", "bytes", "valid", "last heard"}}
 	for _, s := range t.Sites {
 		rows = append(rows, []string{
-			s.Name, strconv.Itoa(s.Clusters), show.List(s.ClusterTypes, maxNames), tripBehind(s), tripSize(s.Bytes, s.About), tripValid(s), tripHeard(s),
+			s.Name, strconv.Itoa(s.Clusters), show.List(s.ClusterTypes, maxNames), tripBehind(s), tripContent(s), tripValid(s), tripHeard(s),
 		})
 	}
 	if t.Link == 0 {
@@ -128,6 +128,14 @@ func tripBehind(s trips.Site) string {
 		return "unknown"
 	}
 	return show.Count(int(*s.Releases), "release")
+}
+
+// tripContent returns the size of a site's package, and how much of it signatures and other referrers take.
+func tripContent(s trips.Site) string {
+	if s.ReferrerBytes == 0 {
+		return tripSize(s.Bytes, s.About)
+	}
+	return fmt.Sprintf("%s (referrers %s)", tripSize(s.Bytes, s.About), show.Size(s.ReferrerBytes))
 }
 
 func tripSize(bytes int64, about bool) string {

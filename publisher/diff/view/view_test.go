@@ -1,6 +1,7 @@
 package view
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/trips"
 )
 
 func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
@@ -37,4 +39,15 @@ func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
 			require.NotContains(t, line, "@everyone")
 		}
 	}
+}
+
+func TestTripsShowWhatReferrersTake(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, Trips(&b, &trips.Trips{Environment: "prod", Behind: 1, Bytes: 3 << 20, Sites: []trips.Site{
+		{Name: "dock", Clusters: 1, ClusterTypes: []string{"shop"}, Behind: true, Bytes: 3 << 20, ReferrerBytes: 1 << 20},
+		{Name: "quay", Clusters: 1, ClusterTypes: []string{"shop"}, Releases: new(int64)},
+	}}))
+	lines := strings.Split(b.String(), "\n")
+	require.Contains(t, lines[3], "3072 KiB (referrers 1024 KiB)")
+	require.NotContains(t, lines[4], "referrers")
 }
