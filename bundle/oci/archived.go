@@ -13,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
@@ -131,12 +132,7 @@ func (r *archivedRepository) describe(ctx context.Context, l *archive.Layout, d 
 	if desc.Size > maxManifestBytes {
 		return ocispec.Descriptor{}, fmt.Errorf("%s in %s has %d bytes and is no manifest", d, r.archived.location, desc.Size)
 	}
-	body, err := r.Fetch(ctx, desc)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	defer body.Close()
-	data, err := io.ReadAll(body)
+	data, err := content.FetchAll(ctx, r, desc)
 	if err == nil {
 		err = json.Unmarshal(data, &struct {
 			MediaType *string `json:"mediaType"`

@@ -4,18 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
-const (
-	// authRecordName is wherry's own file beside docker's config.json.
-	authRecordName = "wherry-auth-hosts.json"
-	// maxAuthRecordBytes bounds that file.
-	maxAuthRecordBytes = 1 << 20
-)
+// authRecordName is wherry's own file beside docker's config.json.
+const authRecordName = "wherry-auth-hosts.json"
 
 // AuthRecord returns the path of the file in which Login records the hosts of token services, for Options.AuthRecord. It
 // is in the folder of credentials, the path of the file with the credentials.
@@ -34,22 +31,10 @@ func readAuthRecord(file string) (r authRecord, err error) {
 	if file == "" {
 		return r, nil
 	}
-	info, err := os.Stat(file)
+	data, err := regularfile.Read(file, maxSettingBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", file)
-	}
-	if err != nil {
-		return r, err
-	}
-	f, err := os.Open(file)
-	if err != nil {
-		return r, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxAuthRecordBytes))
 	if err != nil {
 		return r, err
 	}

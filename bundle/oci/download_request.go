@@ -50,8 +50,7 @@ func (d *download) request(ctx context.Context) error {
 }
 
 func (d *download) send(ctx context.Context) (*http.Response, error) {
-	ctx = auth.AppendRepositoryScope(ctx, d.repo.repo.Reference, auth.ActionPull)
-	req, err := d.repo.newRequest(ctx, http.MethodGet, "blobs/"+d.blob.Digest.String())
+	req, err := d.repo.newRequest(ctx, http.MethodGet, "blobs/"+d.blob.Digest.String(), auth.ActionPull)
 	if err != nil {
 		return nil, err
 	}

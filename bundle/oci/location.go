@@ -6,8 +6,6 @@ import (
 	"strings"
 
 	"oras.land/oras-go/v2/registry"
-
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // The schemes of a location.
@@ -78,34 +76,25 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// name and component are the distribution specification's grammar of repository names.
-var (
-	component = lazyregexp.New(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
-	tagName   = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
-)
-
 // CheckName returns an error unless name is a valid name of a repository, or of one component of it. See OCI
 // distribution-spec v1.1, "Pulling manifests".
 func CheckName(name string) error {
 	if len(name) > 255 {
 		return fmt.Errorf("repository name of %d characters, at most 255 are allowed", len(name))
 	}
-	for c := range strings.SplitSeq(name, "/") {
-		switch {
-		case component.MatchString(c):
-		case component.MatchString(strings.ToLower(c)):
-			return fmt.Errorf("%q is not a repository name: registries allow lower case only", name)
-		default:
-			return fmt.Errorf("%q is not a repository name: each part is lower-case letters and digits, joined by single '.', '_' or by '-'", name)
-		}
+	switch {
+	case (registry.Reference{Repository: name}).ValidateRepository() == nil:
+		return nil
+	case (registry.Reference{Repository: strings.ToLower(name)}).ValidateRepository() == nil:
+		return fmt.Errorf("%q is not a repository name: registries allow lower case only", name)
 	}
-	return nil
+	return fmt.Errorf("%q is not a repository name: each part is lower-case letters and digits, joined by single '.', '_' or by '-'", name)
 }
 
 // CheckTag returns an error unless tag is valid: up to 128 letters, digits, '.', '_' and '-', of which the first is
 // neither '.' nor '-'.
 func CheckTag(tag string) error {
-	if !tagName.MatchString(tag) {
+	if (registry.Reference{Reference: tag}).ValidateReferenceAsTag() != nil {
 		return fmt.Errorf("%q is not a tag: up to 128 letters, digits, '.', '_' and '-'", tag)
 	}
 	return nil

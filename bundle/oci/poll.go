@@ -189,7 +189,7 @@ func (r *remoteRepository) key(tag string) string {
 
 // manifest sends a request for a tag's manifest.
 func (r *remoteRepository) manifest(ctx context.Context, method, tag, unless string) (*http.Response, error) {
-	req, err := r.newRequest(auth.AppendRepositoryScope(ctx, r.repo.Reference, auth.ActionPull), method, "manifests/"+tag)
+	req, err := r.newRequest(ctx, method, "manifests/"+tag, auth.ActionPull)
 	if err != nil {
 		return nil, err
 	}
@@ -200,14 +200,14 @@ func (r *remoteRepository) manifest(ctx context.Context, method, tag, unless str
 	return r.repo.Client.Do(req)
 }
 
-// newRequest makes a request for something in the repository.
-func (r *remoteRepository) newRequest(ctx context.Context, method, what string) (*http.Request, error) {
+// newRequest makes a request for something in the repository, which takes a token for these actions.
+func (r *remoteRepository) newRequest(ctx context.Context, method, what string, actions ...string) (*http.Request, error) {
 	scheme := "https"
 	if r.repo.PlainHTTP {
 		scheme = "http"
 	}
 	url := fmt.Sprintf("%s://%s/v2/%s/%s", scheme, r.repo.Reference.Host(), r.repo.Reference.Repository, what)
-	return http.NewRequestWithContext(ctx, method, url, nil)
+	return http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, r.repo.Reference, actions...), method, url, nil)
 }
 
 func readManifest(resp *http.Response, limit int64) (ocispec.Descriptor, []byte, error) {

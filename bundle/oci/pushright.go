@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -52,7 +51,7 @@ func mayWrite(dir string) error {
 func (r *remoteRepository) mayPush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	resp, err := r.send(ctx, http.MethodPost, "/blobs/uploads/", auth.ActionPull, auth.ActionPush)
+	resp, err := r.send(ctx, http.MethodPost, "blobs/uploads/", auth.ActionPull, auth.ActionPush)
 	if err != nil {
 		return explain("push to", r.name, err)
 	}
@@ -75,13 +74,9 @@ func (r *remoteRepository) mayPush(ctx context.Context) error {
 	return nil
 }
 
-// send sends a request without a body for a path below the repository's.
-func (r *remoteRepository) send(ctx context.Context, method, path string, actions ...string) (*http.Response, error) {
-	at := url.URL{Scheme: "https", Host: r.repo.Reference.Host(), Path: "/v2/" + r.repo.Reference.Repository + path}
-	if r.repo.PlainHTTP {
-		at.Scheme = "http"
-	}
-	req, err := http.NewRequestWithContext(auth.AppendRepositoryScope(ctx, r.repo.Reference, actions...), method, at.String(), nil)
+// send sends a request of newRequest.
+func (r *remoteRepository) send(ctx context.Context, method, what string, actions ...string) (*http.Response, error) {
+	req, err := r.newRequest(ctx, method, what, actions...)
 	if err != nil {
 		return nil, err
 	}

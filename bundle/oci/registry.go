@@ -167,7 +167,7 @@ var manifestTypes = []string{
 // verifies, or else that of the content. A manifest that is larger than manifests may be has no content.
 func (r *remoteRepository) get(ctx context.Context, reference string) (ocispec.Descriptor, []byte, error) {
 	var none ocispec.Descriptor
-	req, err := r.newRequest(auth.AppendRepositoryScope(ctx, r.repo.Reference, auth.ActionPull), http.MethodGet, "manifests/"+reference)
+	req, err := r.newRequest(ctx, http.MethodGet, "manifests/"+reference, auth.ActionPull)
 	if err != nil {
 		return none, nil, err
 	}
@@ -243,7 +243,7 @@ func (r *remoteRepository) existsByGet(ctx context.Context, target ocispec.Descr
 	if slices.Contains(manifestTypes, target.MediaType) {
 		what = "manifests/"
 	}
-	req, err := r.newRequest(auth.AppendRepositoryScope(ctx, r.repo.Reference, auth.ActionPull), http.MethodGet, what+target.Digest.String())
+	req, err := r.newRequest(ctx, http.MethodGet, what+target.Digest.String(), auth.ActionPull)
 	if err != nil {
 		return false, err
 	}
@@ -331,7 +331,7 @@ func (r *remoteRepository) Delete(ctx context.Context, manifest ocispec.Descript
 func (r *remoteRepository) remove(ctx context.Context, reference string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
-	resp, err := r.send(ctx, http.MethodDelete, "/manifests/"+reference, auth.ActionPull, auth.ActionDelete)
+	resp, err := r.send(ctx, http.MethodDelete, "manifests/"+reference, auth.ActionPull, auth.ActionDelete)
 	if err != nil {
 		return explain("delete", r.ref(reference), err)
 	}
