@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
+	"github.com/wherry-dev/wherry/scheduler/memo"
 	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
@@ -23,7 +24,7 @@ type assigner struct {
 	schemaCandidates []candidate
 	evaluator        *template.Evaluator
 	checks           *check.Objects
-	kept             *typeCache // nil without cache
+	kept             *memo.Memo // nil without cache
 	ofType           identity
 	missing          missingFindings
 
@@ -42,7 +43,7 @@ func newAssigner(r *renderer, ct *kinds.ClusterType) *assigner {
 		checks:           r.checks.For(ct.Metadata.Labels),
 	}
 	if r.cache != nil {
-		a.kept = openTypeCache(r.cache, r.model.environment+"\x00"+r.model.platform, ct.Metadata.Name)
+		a.kept = memo.Open(r.cache, "rendered "+r.model.environment+"\x00"+r.model.platform+"\x00"+ct.Metadata.Name)
 		a.ofType = r.ids.ofType(r, ct, a.checks)
 	}
 	return a
@@ -57,13 +58,17 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
 	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
 	id := a.identity(i, a.layerKey, a.schemaKey)
-	if known := a.kept.find(id); known != nil {
-		known.Config = a.sources(a.layerKey) // their positions may have changed
-		return known, nil
+	if data, ok := a.kept.Find(id); ok {
+		known := a.outline(i)
+		if known.unpack(data) {
+			known.Config = a.sources(a.layerKey)
+			a.kept.Keep(id, data)
+			return known, nil
+		}
 	}
 	made, complete, err := a.render(ctx, i)
 	if err == nil && complete {
-		a.kept.add(id, *made)
+		a.kept.Keep(id, made.pack())
 	}
 	return made, err
 }
@@ -111,24 +116,31 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 	if err != nil {
 		return nil, false, because(BadAnnotation, err)
 	}
-	made = &Assignment{
-		Name:         t.Name,
-		ClusterType:  a.ct.Metadata.Name,
-		Workspace:    t.Workspace,
-		Workload:     t.Workload.Metadata.Name,
-		Target:       t.Spec.Name,
-		Namespace:    in.Namespace,
-		Config:       in.config.sources,
-		ConfigDigest: in.config.digest,
-		Adapter:      adapter,
-		Files:        files,
-	}
+	made = a.outline(i)
+	made.Config, made.ConfigDigest, made.Adapter, made.Files = in.config.sources, in.config.digest, adapter, files
 	warnings, err := a.check(made, t)
 	if err != nil {
 		return nil, false, because(CheckFailed, err)
 	}
 	a.missing.add(a.ct.Metadata.Name+"/"+t.Name, warnings)
 	return made, len(in.Missing)+len(warnings) == 0, nil
+}
+
+// outline returns an assignment with what is known before it is rendered.
+func (a *assigner) outline(i int) *Assignment {
+	t := a.targets[i]
+	return &Assignment{
+		Name:        t.Name,
+		ClusterType: a.ct.Metadata.Name,
+		Workspace:   t.Workspace,
+		Workload:    t.Workload.Metadata.Name,
+		Target:      t.Spec.Name,
+		Namespace:   a.namespace(t),
+	}
+}
+
+func (a *assigner) namespace(t *target) string {
+	return a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.Name
 }
 
 // input is the input of rendering one assignment.
@@ -145,7 +157,7 @@ func (a *assigner) input(i int) (*input, error) {
 	in.Config = &in.config.view
 	d := template.WithTenant(template.Data{
 		DeploymentTargetName: t.Name,
-		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.Name,
+		Namespace:            a.namespace(t),
 		Environment:          a.model.environment,
 		Workspace:            t.Workspace,
 		Workload:             t.Workload.Metadata.Name,

@@ -2,10 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // memoryCache is a Cache in memory.
@@ -40,18 +39,28 @@ func (c *memoryCache) Put(key string, data []byte) {
 	c.puts++
 }
 
-// identities are those that the indexes know.
+// identities are those of the assignments that are kept.
 func (c *memoryCache) identities(t *testing.T) map[identity]bool {
 	t.Helper()
 	all := map[identity]bool{}
 	for key, data := range c.entries {
-		if strings.HasPrefix(key, "index-") {
-			ix, ok := decodeIndex(data)
-			require.True(t, ok)
-			for _, k := range ix.kept {
-				all[k.id] = true
-			}
+		for id := range keptIn(t, key, data) {
+			all[id] = true
 		}
+	}
+	return all
+}
+
+// keptIn reads an entry of a memo.
+func keptIn(t *testing.T, key string, data []byte) map[identity][]byte {
+	t.Helper()
+	all := map[identity][]byte{}
+	for strings.HasPrefix(key, "memo-rendered ") && len(data) > 0 {
+		id := identity(data[:len(identity{})])
+		n, size := binary.Uvarint(data[len(id):])
+		require.Positive(t, size)
+		from := len(id) + size
+		all[id], data = data[from:from+int(n)], data[from+int(n):]
 	}
 	return all
 }
@@ -95,12 +104,6 @@ spec:
       manifests: {repo: "https://example.com/odd"}
 `, i, i%2 == 0)
 	}
-	return files
-}
-
-// large makes files too large for an index to hold them itself.
-func large(files map[string]string) map[string]string {
-	files["large"] = configMapYAML("large", "  LARGE: "+strings.Repeat("x", maxInline))
 	return files
 }
 
@@ -257,34 +260,32 @@ func TestRandomEditsRenderAsFromScratch(t *testing.T) {
 }
 
 func TestCacheThatForgetsOrLies(t *testing.T) {
-	files, cache := large(cachePlatform()), newMemoryCache()
+	files, cache := cachePlatform(), newMemoryCache()
 	_, ok := renderBoth(t, files, cache)
 	require.True(t, ok)
 	sound := maps.Clone(cache.entries)
-	for name, damage := range map[string]func([]byte) []byte{
-		"lost":      func([]byte) []byte { return nil },
-		"cut":       func(data []byte) []byte { return data[:len(data)/2] },
-		"continued": func(data []byte) []byte { return append(slices.Clone(data), 0) },
-	} {
-		for _, kind := range []string{"index-", "pack-"} {
-			if kind == "pack-" && name == "continued" {
-				continue // is as good as it was
+	for name, damage := range map[string]func(key string, data []byte) []byte{
+		"lost": func(string, []byte) []byte { return nil },
+		"cut":  func(_ string, data []byte) []byte { return data[:len(data)/2] },
+		"foreign": func(key string, data []byte) (foreign []byte) {
+			for id := range keptIn(t, key, data) {
+				foreign = append(append(foreign, id[:]...), 1, 255)
 			}
-			t.Run(kind+name, func(t *testing.T) {
-				cache.entries = maps.Clone(sound)
-				for key, data := range sound {
-					if strings.HasPrefix(key, kind) {
-						cache.entries[key] = damage(data)
-					}
-				}
-				for _, written := range []bool{true, false} {
-					puts := cache.puts
-					_, ok := renderBoth(t, files, cache)
-					require.True(t, ok)
-					require.Equal(t, written, cache.puts > puts, "what is damaged is written again, once")
-				}
-			})
-		}
+			return foreign
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache.entries = maps.Clone(sound)
+			for key, data := range sound {
+				cache.entries[key] = damage(key, data)
+			}
+			for _, written := range []bool{true, false} {
+				puts := cache.puts
+				_, ok := renderBoth(t, files, cache)
+				require.True(t, ok)
+				require.Equal(t, written, cache.puts > puts, "what is damaged is written again, once")
+			}
+		})
 	}
 }
 
@@ -303,32 +304,6 @@ func TestCacheAfterAnInterrupt(t *testing.T) {
 	require.True(t, maps.EqualFunc(before, cache.entries, slices.Equal))
 }
 
-func TestPacksAreFew(t *testing.T) {
-	files, cache, most := large(cachePlatform()), newMemoryCache(), 0
-	for i := range 4 {
-		delete(files, fmt.Sprintf("type-%d", i+1))
-	}
-	for i := range maxPacks + 2 {
-		files[fmt.Sprintf("workload/app-%d", i)] = strings.ReplaceAll(files["workload/app-0"], "app-0", fmt.Sprintf("app-%d", i))
-	}
-	for i := range 2 * maxPacks {
-		app := fmt.Sprintf("workload/app-%d", i%(maxPacks+2))
-		files[app] = strings.Replace(files[app], "example.com", fmt.Sprintf("%d.example.com", i), 1)
-		_, ok := renderBoth(t, files, cache)
-		require.True(t, ok)
-		for key, data := range cache.entries {
-			if strings.HasPrefix(key, "index-") {
-				ix, ok := decodeIndex(data)
-				require.True(t, ok)
-				require.LessOrEqual(t, len(ix.packs), maxPacks)
-				most = max(most, len(ix.packs))
-				require.LessOrEqual(t, len(ix.texts), 3*ix.fresh)
-			}
-		}
-	}
-	require.Equal(t, maxPacks, most)
-}
-
 func TestOneCacheForSeveralAtOnce(t *testing.T) {
 	cache := newMemoryCache()
 	var group sync.WaitGroup
@@ -344,71 +319,15 @@ func TestOneCacheForSeveralAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// An Assignment has no place but in Config, which is looked up each time: a place changes without the
-// assignment's being rendered again. And all its types can be kept.
-func TestAnAssignmentCanBeKept(t *testing.T) {
-	var visit func(reflect.Type) reflect.Value
-	visit = func(t reflect.Type) reflect.Value {
-		v := reflect.New(t).Elem()
-		switch t.Kind() {
-		case reflect.String:
-			v.SetString("text of " + t.Name())
-		case reflect.Bool:
-			v.SetBool(true)
-		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-			v.SetInt(-5)
-		case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-			v.SetUint(5)
-		case reflect.Pointer:
-			v.Set(reflect.New(t.Elem()))
-			v.Elem().Set(visit(t.Elem()))
-		case reflect.Slice:
-			v = reflect.Append(v, visit(t.Elem()), visit(t.Elem()))
-		case reflect.Map:
-			v.Set(reflect.MakeMap(t))
-			v.SetMapIndex(visit(t.Key()), visit(t.Elem()))
-		case reflect.Struct:
-			for i := range v.NumField() {
-				v.Field(i).Set(visit(t.Field(i).Type))
-			}
-		default:
-			panic(t.String())
-		}
-		return v
-	}
-	for _, a := range []Assignment{visit(reflect.TypeFor[Assignment]()).Interface().(Assignment), {}} {
-		data, sizes := appendBytes(nil, a)
-		ix := &index{packs: []string{"p"}, kept: []*keptAssignment{{id: identity{1}, pack: 2, offset: 3, assignment: a, files: sizes}}}
-		a.Config, a.Policies, a.Manifests = nil, nil, nil
-		for range 3 {
-			var ok bool
-			ix, ok = decodeIndex(ix.encode())
-			require.True(t, ok)
-			require.Equal(t, []string{"p"}, ix.packs)
-			k := ix.kept[0]
-			require.Equal(t, identity{1}, k.id)
-			require.Equal(t, []int{2, 3}, []int{k.pack, k.offset})
-			require.True(t, fillBytes(&k.assignment, k.files, data))
-			require.Equal(t, a, k.assignment)
-			ix.texts = append(ix.texts, make([]string, len(ix.texts))...) // the last time, too many
-		}
-	}
-	places := strings.Count(assignmentShape(), shapeOf(reflect.TypeFor[finding.Position]()))
-	require.Equal(t, 1, places, "of Config")
-}
-
-// FuzzIndex gives foreign bytes as an index: it is read or refused.
-func FuzzIndex(f *testing.F) {
-	a := Assignment{Name: "a", Policies: []string{"p"}, Files: []File{{Path: "x", Data: []byte("y")}}}
-	f.Add((&index{packs: []string{"p"}, kept: []*keptAssignment{{assignment: a, files: []int{1}}}}).encode())
+// FuzzKept gives foreign bytes as an assignment that was kept: it is read or refused.
+func FuzzKept(f *testing.F) {
+	f.Add((&Assignment{Adapter: "flux", ConfigDigest: "sha256:x", Files: []File{{Path: "x", Data: []byte("y")}, {Path: "z"}}}).pack())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if ix, ok := decodeIndex(data); ok {
-			for _, k := range ix.kept {
-				fillBytes(&k.assignment, k.files, data)
-			}
-			_, ok = decodeIndex(ix.encode())
-			require.True(t, ok)
+		var a, again Assignment
+		if a.unpack(data) {
+			require.True(t, again.unpack(a.pack()))
+			require.Equal(t, a, again)
 		}
 	})
 }

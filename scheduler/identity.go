@@ -13,7 +13,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/check"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
+	"github.com/wherry-dev/wherry/scheduler/memo"
 )
+
+// identity is a digest of the input of an assignment.
+type identity = memo.ID
 
 // identities makes digests of the inputs of assignments: of each target and layer and schema once, so that
 // the identity of an assignment is composed of few parts. Positions are not included, since no cached

@@ -401,8 +401,8 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 		use.addFiles(assignment)
 		result.Assignments = append(result.Assignments, *assignment)
 	}
-	if ctx.Err() == nil { // otherwise the cache would lose the assignments that were not reached
-		a.kept.close()
+	if a.kept != nil && ctx.Err() == nil { // otherwise the cache would lose the assignments that were not reached
+		a.kept.Close()
 	}
 	selected.subtract(names.taken)
 	r.annotate(ct, selected, names.released, &result)

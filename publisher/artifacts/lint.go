@@ -51,7 +51,7 @@ func (l *Linter) Take(ct *scheduler.ClusterTypeResult) {
 	}
 	kept := memo.Open(l.Cache, "unresolved 2 "+l.Scope+"/"+ct.Name)
 	defer kept.Close()
-	texts, ok := memo.Texts(kept.Of(inputOfAll(ct.Assignments), func() []byte { return memo.AppendTexts(nil, l.unresolved(ct)...) }))
+	texts, ok := memo.Texts[string](kept.Of(inputOfAll(ct.Assignments), func() []byte { return memo.AppendTexts(nil, l.unresolved(ct)...) }))
 	if !ok || len(texts)%3 != 0 { // of a damaged entry
 		texts = l.unresolved(ct)
 	}
@@ -81,7 +81,7 @@ func (l *Linter) takeUnpinned(ct *scheduler.ClusterTypeResult) {
 	for i := range pinned {
 		a := &pinned[i]
 		look := func() []string { return unpinnable(a) }
-		texts, ok := memo.Texts(kept.Of(inputOf(a), func() []byte { return memo.AppendTexts(nil, look()...) }))
+		texts, ok := memo.Texts[string](kept.Of(inputOf(a), func() []byte { return memo.AppendTexts(nil, look()...) }))
 		if !ok || len(texts)%2 != 0 { // of a damaged entry
 			texts = look()
 		}

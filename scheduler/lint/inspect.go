@@ -63,7 +63,7 @@ func encodeSights(seen []sight) []byte {
 
 // decodeSights reads what encodeSights wrote; ok is false for anything else.
 func decodeSights(data []byte) (seen []sight, ok bool) {
-	texts, ok := memo.Texts(data)
+	texts, ok := memo.Texts[string](data)
 	for ; len(texts) >= sightTexts; texts = texts[sightTexts:] {
 		var s sight
 		for i, field := range s.fields() {
@@ -84,7 +84,7 @@ func encodeInspection(all inspection) []byte {
 
 // decodeInspection reads what encodeInspection wrote; ok is false for anything else.
 func decodeInspection(data []byte) (all inspection, ok bool) {
-	texts, ok := memo.Texts(data)
+	texts, ok := memo.Texts[string](data)
 	for ; ok && len(texts) >= 3; texts = texts[3:] {
 		i, err := strconv.Atoi(texts[0])
 		seen, whole := decodeSights([]byte(texts[2]))

@@ -16,9 +16,11 @@ import (
 // ID is the digest of what something was derived from.
 type ID [sha256.Size]byte
 
-// Cache is the part of scheduler.Cache that a Memo needs.
+// Cache keeps entries for the next run. They may vanish at any time and may come from another process.
 type Cache interface {
+	// Get returns the last data put under key, nil if there is none: complete, as it was put. The caller does not change it.
 	Get(key string) []byte
+	// Put stores data under key. The caller does not change data afterwards. Put may fail silently.
 	Put(key string, data []byte)
 }
 
@@ -36,6 +38,7 @@ func Open(cache Cache, key string) *Memo {
 	m := &Memo{cache: cache, key: "memo-" + key, used: map[ID][]byte{}}
 	if cache != nil {
 		m.known = decode(cache.Get(m.key))
+		m.used = make(map[ID][]byte, len(m.known))
 	}
 	return m
 }
@@ -53,6 +56,12 @@ func (m *Memo) Of(id ID, derive func() []byte) []byte {
 	return data
 }
 
+// Keep keeps data for id, in place of what was there.
+func (m *Memo) Keep(id ID, data []byte) {
+	m.used[id] = data
+	m.fresh = m.fresh || !bytes.Equal(data, m.known[id])
+}
+
 // Find returns what the last run had for id. It does not count as used.
 func (m *Memo) Find(id ID) (data []byte, ok bool) {
 	data, ok = m.known[id]
@@ -68,7 +77,11 @@ func (m *Memo) Close() {
 
 // encode writes each ID, and its data with its length.
 func encode(all map[ID][]byte) []byte {
-	var data []byte
+	size := 0
+	for _, data := range all {
+		size += len(ID{}) + binary.MaxVarintLen64 + len(data)
+	}
+	data := make([]byte, 0, size)
 	for _, id := range slices.SortedFunc(maps.Keys(all), func(a, b ID) int { return bytes.Compare(a[:], b[:]) }) {
 		data = append(data, id[:]...)
 		data = binary.AppendUvarint(data, uint64(len(all[id])))
@@ -93,22 +106,22 @@ func decode(data []byte) map[ID][]byte {
 }
 
 // AppendTexts appends texts to data, each with its length, for Texts to read.
-func AppendTexts(data []byte, texts ...string) []byte {
+func AppendTexts[T string | []byte](data []byte, texts ...T) []byte {
 	for _, s := range texts {
 		data = append(binary.AppendUvarint(data, uint64(len(s))), s...)
 	}
 	return data
 }
 
-// Texts returns the texts that AppendTexts has written; ok is false for anything else.
-func Texts(data []byte) (texts []string, ok bool) {
+// Texts returns the texts that AppendTexts has written; ok is false for anything else. As bytes they are parts of data.
+func Texts[T string | []byte](data []byte) (texts []T, ok bool) {
 	for len(data) > 0 {
 		n, size := binary.Uvarint(data)
 		if size <= 0 || n > uint64(len(data)-size) {
 			return nil, false
 		}
 		data = data[size:]
-		texts, data = append(texts, string(data[:n])), data[n:]
+		texts, data = append(texts, T(data[:n:n])), data[n:]
 	}
 	return texts, true
 }

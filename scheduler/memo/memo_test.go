@@ -48,13 +48,13 @@ func TestWhatWasDerivedIsKeptWhileItIsUsed(t *testing.T) {
 func TestTextsAreReadAsTheyWereWritten(t *testing.T) {
 	for _, texts := range [][]string{nil, {""}, {"a", "", "long\n"}} {
 		data := AppendTexts(nil, texts...)
-		got, ok := Texts(data)
+		got, ok := Texts[string](data)
 		require.True(t, ok)
 		require.Equal(t, texts, got)
 		for n := range data {
-			_, _ = Texts(data[:n])
+			_, _ = Texts[string](data[:n])
 		}
 	}
-	_, ok := Texts([]byte{5, 'a'})
+	_, ok := Texts[string]([]byte{5, 'a'})
 	require.False(t, ok)
 }
