@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -72,27 +71,6 @@ func decodeSights(data []byte) (seen []sight, ok bool) {
 		seen = append(seen, s)
 	}
 	return seen, ok && len(texts) == 0
-}
-
-func encodeInspection(all inspection) []byte {
-	var data []byte
-	for _, s := range all {
-		data = memo.AppendTexts(data, strconv.Itoa(s.assignment), s.path, string(encodeSights([]sight{s.sight})))
-	}
-	return data
-}
-
-// decodeInspection reads what encodeInspection wrote; ok is false for anything else.
-func decodeInspection(data []byte) (all inspection, ok bool) {
-	texts, ok := memo.Texts[string](data)
-	for ; ok && len(texts) >= 3; texts = texts[3:] {
-		i, err := strconv.Atoi(texts[0])
-		seen, whole := decodeSights([]byte(texts[2]))
-		if ok = err == nil && whole && len(seen) == 1; ok {
-			all = append(all, sighting{i, texts[1], seen[0]})
-		}
-	}
-	return all, ok && len(texts) == 0
 }
 
 // sightAt is a kind of place in the platform.

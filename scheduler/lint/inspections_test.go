@@ -61,19 +61,19 @@ func TestWithACacheTheFindingsAreTheSame(t *testing.T) {
 	require.NotEqual(t, before, check())
 }
 
-func TestInspectionsAreReadAsTheyWereWritten(t *testing.T) {
-	all := inspection{
-		{0, "a.yaml", sight{Place: "a.yaml, document 1", Kind: "ConfigMap", Name: "x"}},
-		{12, "b.yaml", sight{Place: "b.yaml, document 1", Code: "E1206", Message: "m", Hint: "h", Same: "k", At: atConfig, About: "k"}},
+func TestSightsAreReadAsTheyWereWritten(t *testing.T) {
+	all := []sight{
+		{Place: "a.yaml, document 1", Kind: "ConfigMap", Name: "x"},
+		{Place: "b.yaml, document 1", Code: "E1206", Message: "m", Hint: "h", Same: "k", At: atConfig, About: "k"},
 	}
-	data := encodeInspection(all)
-	got, ok := decodeInspection(data)
+	data := encodeSights(all)
+	got, ok := decodeSights(data)
 	require.True(t, ok)
 	require.Equal(t, all, got)
 	for n := range data { // a torn entry, or another's
-		_, _ = decodeInspection(data[:n])
+		_, _ = decodeSights(data[:n])
 		broken := slices.Clone(data)
 		broken[n] ^= 0xff
-		_, _ = decodeInspection(broken)
+		_, _ = decodeSights(broken)
 	}
 }

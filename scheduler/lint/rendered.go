@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -34,18 +33,9 @@ type sighting struct {
 // the files alone, not from where the platform's objects are.
 func (l *linter) inspect(ct *scheduler.ClusterTypeResult) inspection {
 	environment := l.model.EnvironmentName()
-	all := filesOf(ct, environment)
-	whole := memo.Open(l.cache, "inspection "+environment+"/"+ct.Name)
-	defer whole.Close()
-	data := whole.Of(wholeID(ct, all), func() []byte {
-		kept := memo.Open(l.cache, "inspected "+environment+"/"+ct.Name) // file by file
-		defer kept.Close()
-		return encodeInspection(inspectFiles(ct, all, kept))
-	})
-	if known, ok := decodeInspection(data); ok {
-		return known
-	}
-	return inspectFiles(ct, all, memo.Open(nil, "")) // of a damaged entry
+	kept := memo.Open(l.cache, "inspected "+environment+"/"+ct.Name)
+	defer kept.Close()
+	return inspectFiles(ct, filesOf(ct, environment), kept)
 }
 
 // inspected is a file that is inspected, and how.
@@ -101,26 +91,6 @@ func filesOf(ct *scheduler.ClusterTypeResult, environment string) [][]inspected 
 	}
 	return files
 }
-
-// wholeID identifies all of what inspectFiles reads.
-func wholeID(ct *scheduler.ClusterTypeResult, files [][]inspected) memo.ID {
-	sum, block := sha256.New(), make([]byte, 0, 2*hashedAtOnce)
-	for i, a := range ct.Assignments {
-		block = memo.AppendTexts(block, a.Name, a.Adapter, strings.Join(a.Health, "\n"))
-		for _, f := range files[i] {
-			block = memo.AppendTexts(block, f.how(), f.Path, strconv.Itoa(len(f.Data)))
-			if block = append(block, f.Data...); len(block) >= hashedAtOnce {
-				_, _ = sum.Write(block)
-				block = block[:0]
-			}
-		}
-	}
-	_, _ = sum.Write(block)
-	return memo.ID(sum.Sum(nil))
-}
-
-// hashedAtOnce is how many bytes are collected: many small pieces take longer.
-const hashedAtOnce = 32 << 10
 
 // embeddedPrefix begins the paths of embedded manifests.
 const embeddedPrefix = bundle.ManifestsDir + "/"
