@@ -31,7 +31,6 @@ type assigner struct {
 	// Reused from one assignment to the next.
 	layerKey, schemaKey, idParts []byte
 	uses                         []schemaUse
-	places                       []ConfigSource // see sources
 }
 
 func newAssigner(r *renderer, ct *kinds.ClusterType) *assigner {
@@ -73,21 +72,12 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	return made, err
 }
 
-// sources lists the ConfigMaps of the layers of key, as in the configuration composed of them. The lists share
-// pages, since many small allocations are slow.
-func (a *assigner) sources(key []byte) []ConfigSource {
-	const pageSize = 1024
-	if len(key) == 0 {
-		return nil
-	}
-	if len(a.places)+len(key) > cap(a.places) {
-		a.places = make([]ConfigSource, 0, max(pageSize, len(key)))
-	}
-	from := len(a.places)
+// sources lists the ConfigMaps of the layers of key, as in the configuration composed of them.
+func (a *assigner) sources(key []byte) (all []ConfigSource) {
 	for i := range members(key) {
-		a.places = addSource(a.places, from, a.composer.layers[i].source)
+		all = addSource(all, a.composer.layers[i].source)
 	}
-	return a.places[from:len(a.places):len(a.places)]
+	return all
 }
 
 // render composes, checks and renders one assignment. Complete is false if it prints missing keys, or a check

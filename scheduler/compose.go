@@ -27,7 +27,6 @@ type entry struct {
 	text  string
 	at    finding.Position
 
-	id   int    // of the entry among all; from 1 on
 	rank int    // of key among all keys
 	yaml string // the entry alone; empty where the writer cannot write it
 }
@@ -111,11 +110,9 @@ func newWriter(layers []layer) *yamlvalue.Writer {
 		}
 	})
 	others := map[string]int{} // ranks of keys that the writer does not know: any that differ
-	id := 1
 	for i := range layers {
 		for j := range layers[i].entries {
 			e := &layers[i].entries[j]
-			e.id, id = id, id+1
 			var ok bool
 			if e.rank, ok = w.Rank(e.key); !ok {
 				if others[e.key] == 0 {
@@ -164,7 +161,7 @@ func compose(layers []layer, w *yamlvalue.Writer) *config {
 	c.values = make([]value, 0, total)
 	for i := range layers {
 		l := &layers[i]
-		c.sources = addSource(c.sources, 0, l.source)
+		c.sources = addSource(c.sources, l.source)
 		for j := range l.entries {
 			entries = append(entries, &l.entries[j])
 		}
@@ -185,9 +182,9 @@ func compose(layers []layer, w *yamlvalue.Writer) *config {
 	return c
 }
 
-// addSource adds the source of the next layer to those from from on; an Azure ConfigMap has several layers.
-func addSource(all []ConfigSource, from int, source ConfigSource) []ConfigSource {
-	if n := len(all); n > from && all[n-1] == source {
+// addSource adds the source of the next layer; an Azure ConfigMap has several layers.
+func addSource(all []ConfigSource, source ConfigSource) []ConfigSource {
+	if n := len(all); n > 0 && all[n-1] == source {
 		return all
 	}
 	return append(all, source)

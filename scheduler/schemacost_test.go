@@ -165,11 +165,11 @@ func TestSchemasOfRealWorkloadsPass(t *testing.T) {
 	}
 }
 
-func TestOnlyAValueOfOneEntryIsKnownAgain(t *testing.T) {
+func TestSchemasSeeMergedValues(t *testing.T) {
 	list := entry{key: "LIST", value: yamlvalue.Parse("[1, 2]"), text: "[1, 2]"}
 	layers := []layer{{entries: []entry{{key: "PORT", value: "x"}}}, {entries: []entry{list}}, {entries: []entry{list}}}
 	w := newWriter(layers)
 	one, two := slices.Collect(compose(layers[:2], w).schemaValues), slices.Collect(compose(layers, w).schemaValues)
-	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2}, ID: 2}, {Key: "PORT", Value: "x", ID: 1}}, one)
-	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2, 1, 2}}, {Key: "PORT", Value: "x", ID: 1}}, two)
+	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2}}, {Key: "PORT", Value: "x"}}, one)
+	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2, 1, 2}}, {Key: "PORT", Value: "x"}}, two)
 }

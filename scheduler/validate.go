@@ -111,11 +111,7 @@ func (v *validator) check(c *config, text string, limit int) (schema.Outcome, er
 // schemaValues yields the values of a configuration in the form that schemas check.
 func (c *config) schemaValues(yield func(schema.Value) bool) {
 	for _, v := range c.values {
-		next := schema.Value{Key: v.key, Value: v.get(), ID: v.id}
-		if v.merged != nil {
-			next.ID = 0
-		}
-		if !yield(next) {
+		if !yield(schema.Value{Key: v.key, Value: v.get()}) {
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"encoding/binary"
 	"iter"
 	"reflect"
 	"slices"
@@ -46,45 +45,13 @@ func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 	return keys, false
 }
 
-// relevant returns the values that the schema may read, and a key for them; ok is false if one of them has no ID.
-func (s *Schema) relevant(all iter.Seq[Value]) (values []Value, key string, ok bool) {
-	if s.readsAll {
-		return slices.Collect(all), "", false
-	}
-	ids := make([]byte, 0, 64)
-	ok = true
-	for v := range all {
-		if s.reads[v.Key] {
-			values = append(values, v)
-			ids = binary.AppendUvarint(ids, uint64(v.ID))
-			ok = ok && v.ID != 0
-		}
-	}
-	return values, string(ids), ok
-}
-
-// maxShared bounds the results that a schema keeps for configurations to share.
-const maxShared = 1 << 16
-
 // Check returns the violations of the schema by a configuration, within limit steps. The error comes from the library.
 func (s *Schema) Check(all iter.Seq[Value], limit int) (Outcome, error) {
-	values, key, ok := s.relevant(all)
-	if !ok {
-		return s.checkValues(values, limit)
+	var values []Value // that it may read
+	for v := range all {
+		if s.readsAll || s.reads[v.Key] {
+			values = append(values, v)
+		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found, ok := s.shared[key]
-	if ok && found.Answers(limit) {
-		return found, nil
-	}
-	found, err := s.checkValues(values, limit)
-	if err != nil {
-		return found, err
-	}
-	if s.shared == nil || len(s.shared) > maxShared {
-		s.shared = map[string]Outcome{}
-	}
-	s.shared[key] = found
-	return found, nil
+	return s.checkValues(values, limit)
 }

@@ -42,8 +42,6 @@ type Schema struct {
 
 	reads    map[string]bool // keys; see readsOf
 	readsAll bool
-	mu       sync.Mutex
-	shared   map[string]Outcome // by the key of relevant
 }
 
 // Outcome is the result of a check. Steps are counted even if an earlier result is reused, so that the same
@@ -61,9 +59,6 @@ func (o Outcome) Answers(limit int) bool { return !o.gaveUp || o.Steps > limit }
 type Value struct {
 	Key   string
 	Value any // a string, or a structure as yaml.v2 reads it
-	// ID is the same for the same key and value: configurations with the same IDs share the outcome of a schema. Zero
-	// means that the value cannot be recognized.
-	ID int
 }
 
 // Violation is one rule of a schema that a configuration breaks.

@@ -94,8 +94,6 @@ type Evaluator struct {
 	// base and shielded hold the functions for texts that are parsed while rendering.
 	base, shielded func() *template.Template
 	out            output
-	file           []byte // reused
-	pages          []byte // where files are kept
 }
 
 // NewEvaluator returns an evaluator for the templates of l.
@@ -186,7 +184,7 @@ func (e *Evaluator) again(ctx context.Context, at finding.Position, in *Input) e
 
 // Render renders all manifests of a Template, joined as Kalypso joins them.
 func (e *Evaluator) Render(ctx context.Context, t *Template, in *Input) ([]byte, error) {
-	file := e.file[:0]
+	file := []byte{}
 	in.template = t
 	defer func() { in.template = nil }()
 	for _, m := range t.manifests {
@@ -204,19 +202,7 @@ func (e *Evaluator) Render(ctx context.Context, t *Template, in *Input) ([]byte,
 			return nil, fmt.Errorf("template %q: %w", t.name, ErrTooLong)
 		}
 	}
-	e.file = file
-	return e.keep(file), nil
-}
-
-// keep copies a file to a page shared with other files, since many small allocations are slow.
-func (e *Evaluator) keep(file []byte) []byte {
-	const pageBytes = 64 << 10
-	if len(e.pages)+len(file) > cap(e.pages) {
-		e.pages = make([]byte, 0, max(pageBytes, len(file)))
-	}
-	from := len(e.pages)
-	e.pages = append(e.pages, file...)
-	return e.pages[from:len(e.pages):len(e.pages)]
+	return file, nil
 }
 
 func (e *Evaluator) manifest(ctx context.Context, m part, in *Input) ([]byte, error) {

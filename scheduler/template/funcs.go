@@ -45,7 +45,8 @@ func functions() template.FuncMap {
 		delete(all, name)
 	}
 	asKalypso(all)
-	all["toYaml"], all["stringify"], all["hash"], all["unquote"] = yamlvalue.Marshal, stringify, hash, unquote
+	all["toYaml"] = func(v any) (string, error) { return checkLength(yamlvalue.Marshal(v)) }
+	all["stringify"], all["hash"], all["unquote"] = stringify, hash, unquote
 	all["keys"], all["values"] = keys, values
 	all["until"] = func(n int) ([]int, error) { return sequence(0, n, cmp.Compare(n, 0)) }
 	all["untilStep"] = sequence

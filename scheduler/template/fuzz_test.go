@@ -18,7 +18,7 @@ func FuzzTemplate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text, value string) {
 		shield := NewShield([]string{text, value})
-		l := NewLibrary(nil, shield)
+		l := NewLibrary(shield)
 		compiled := l.text("fuzz", text, finding.Position{File: "a.yaml", Line: 1})
 		config := configOf(map[string]any{"A": yamlvalue.Parse(value)})
 		hash(config.Values())

@@ -67,13 +67,9 @@ type Library struct {
 	shielded  template.FuncMap // nil if no target needs them
 }
 
-// NewLibrary returns a library with the pure functions. toYAML, if not nil, is a faster toYaml with the same result;
-// shield, if not nil, is the shield of some of the inputs.
-func NewLibrary(toYAML func(any) string, shield *Shield) *Library {
+// NewLibrary returns a library with the pure functions; shield, if not nil, is the shield of some of the inputs.
+func NewLibrary(shield *Shield) *Library {
 	l := &Library{functions: functions()}
-	if toYAML != nil {
-		l.functions["toYaml"] = func(v any) (string, error) { return checkLength(toYAML(v)) }
-	}
 	if shield != nil {
 		l.shielded = shield.functions(l.functions)
 	}
