@@ -175,7 +175,7 @@ func FuzzClaim(f *testing.F) {
 		layer := NewBlob(MediaTypeSimpleSigning, claim).Descriptor
 		layer.Annotations = map[string]string{annotationSignature: sig}
 		src := &hostile{data: map[digest.Digest][]byte{layer.Digest: claim}}
-		_, err := verifyLayers(t.Context(), src, []ocispec.Descriptor{layer}, digest.Digest(id), Pinned(Keys{pub}))
+		_, err := VerifyLayers(t.Context(), src, []ocispec.Descriptor{layer}, digest.Digest(id), Pinned(Keys{pub}))
 		if err == nil {
 			require.Equal(t, string(good), id, "nothing else was signed")
 		}

@@ -117,7 +117,7 @@ func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Tru
 	if err != nil {
 		return nil, err
 	}
-	return verifyLayers(ctx, src, layers, d, trust)
+	return VerifyLayers(ctx, src, layers, d, trust)
 }
 
 // SignatureLayers returns the layers that claim to sign manifest d in cosign's format, in their order: at least one layer,
@@ -150,9 +150,9 @@ func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispe
 	return m.Layers, nil
 }
 
-// verifyLayers requires valid signatures of as many distinct keys as trust's threshold. Other layers may be of keys that
+// VerifyLayers requires valid signatures of as many distinct keys as trust's threshold. Other layers may be of keys that
 // trust does not have.
-func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, trust Trust) ([]string, error) {
+func VerifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, trust Trust) ([]string, error) {
 	var ids []string
 	refusal := refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
 	for _, layer := range layers {

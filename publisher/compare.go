@@ -8,18 +8,18 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Compare returns the changes that publishing planned to a registry or layout would make. The published releases must meet
 // trust: otherwise the error is a *bundle.Refusal. Compare only reads, and fetches the files of a cluster type only if its
 // content digest differs, unless opts.Cache has them. It takes the trees in opts.Packed, which were packed during rendering.
-func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) (*diff.Difference, error) {
+func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust published.Signers, opts PublishOptions) (*diff.Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
 	if err != nil {

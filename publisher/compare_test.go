@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -346,7 +347,7 @@ func TestWhatCannotBeVerifiedIsNotComparedWith(t *testing.T) {
 	var refusal *bundle.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.UntrustedKey, refusal.Reason)
-	_, err = Compare(t.Context(), state.planned(), w.loc, trust.Signers{}, PublishOptions{})
+	_, err = Compare(t.Context(), state.planned(), w.loc, published.Signers{}, PublishOptions{})
 	require.ErrorAs(t, err, &refusal, "nobody is trusted")
 }
 
@@ -362,7 +363,7 @@ func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
 		{q.now, nil},
 		{q.chain.Current().ExpiresAt, []string{"publishing would be refused: Expired: version 1 of the trust document expired at 2029-08-17T12:00:00Z, and here it is 2029-08-17: nothing new is taken under it"}},
 	} {
-		d, err := Compare(t.Context(), plan, w.loc, trust.Of(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
+		d, err := Compare(t.Context(), plan, w.loc, published.Of(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
 		require.NoError(t, err)
 		require.Equal(t, tc.warnings, d.Warnings)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
@@ -77,7 +78,11 @@ func (w *world) release(version int, rings ...string) *bundle.Verified {
 // froms lists the trees that a bundle's deltas start from, and checks them.
 func (w *world) froms(v *bundle.Verified) []digest.Digest {
 	w.t.Helper()
-	list, err := catalog.ApplyDeltas(w.t.Context(), w.repository("bundles/dev/drone"), v)
+	at, err := published.Open(w.loc, w.opts.OCI, published.AsItLies())
+	require.NoError(w.t, err)
+	drone, err := at.Named("bundles/dev/drone")
+	require.NoError(w.t, err)
+	list, err := catalog.ApplyDeltas(w.t.Context(), drone, v)
 	require.NoError(w.t, err)
 	require.Len(w.t, v.Manifest.Layers, 1+len(list), "all are deltas")
 	require.NoError(w.t, releases.CheckLayers(v.Manifest))
@@ -275,7 +280,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	q := newQuorum(w, 2)
 	require.Equal(t, releases.OutcomePending, q.outcomes(q.anna)["drone"])
 	repo := w.repository("bundles/dev/drone")
-	tag := releases.PendingTag(1, w.now.Unix())
+	tag := published.PendingTag(1, w.now.Unix())
 	desc, err := repo.Resolve(t.Context(), tag)
 	require.NoError(t, err)
 	v, err := bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{q.anna.Public()}))
@@ -292,7 +297,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
 	require.NotEqual(t, a.Manifest.Descriptor.Digest, q.pendingDigest("drone"))
 	at := q.reader()
-	_, err = at.ReleaseThatWaits(t.Context(), standing.Type{Repo: repo, Stream: v.Release.Stream()}, a.Manifest.Descriptor.Digest, nil)
+	_, err = at.ReleaseThatWaits(t.Context(), standing.Type{Stream: v.Release.Stream()}, a.Manifest.Descriptor.Digest, nil)
 	require.ErrorContains(t, err, "1 of its 2 layers are neither its tree nor a delta")
 }
 
@@ -300,7 +305,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 func (q *quorum) pendingDigest(clusterType string) digest.Digest {
 	q.t.Helper()
 	repo := q.repository("bundles/dev/" + clusterType)
-	named, err := releases.ReadTags(q.t.Context(), repo)
+	named, err := published.ReadTags(q.t.Context(), repo)
 	require.NoError(q.t, err)
 	desc, err := repo.Resolve(q.t.Context(), named.Pending()[0])
 	require.NoError(q.t, err)

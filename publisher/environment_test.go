@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 )
 
@@ -15,7 +15,7 @@ func TestAMistypedEnvironmentIsNotCleanedUpInSilence(t *testing.T) {
 	w.publishes("one")
 	w.mustPublish()
 	_, err := garbage.Collect(t.Context(), w.loc, garbage.Options{Environment: "dve", OCI: w.opts.OCI})
-	var lack *catalog.NoEnvironmentError
+	var lack *published.NoEnvironmentError
 	require.ErrorAs(t, err, &lack)
 	require.Equal(t, []string{"dev"}, lack.Others)
 	require.NotEmpty(t, w.collect(garbage.Options{Environment: "dev"}).Repositories)

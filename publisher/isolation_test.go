@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/embed"
@@ -35,7 +36,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/sources"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -108,7 +108,7 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	}
 	opts := PublishOptions{Unread: loaded.Unread}
 	render := scheduler.Options{
-		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, trust.Signers{}, []*keys.Key{key}, opts),
+		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, published.Signers{}, []*keys.Key{key}, opts),
 	}
 	if len(loaded.Unread) == 0 {
 		opts.Packed = pack.NewPacker(nil, "dev")

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
@@ -84,7 +84,7 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 			}
 			return 1
 		case a.from != nil && b.from != nil:
-			return standing.OrderOf(a.from).Compare(standing.OrderOf(b.from))
+			return published.OrderOf(a.from).Compare(published.OrderOf(b.from))
 		case a.from != nil:
 			return -1
 		}
@@ -151,9 +151,9 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	}
 	for _, l := range i.lanes {
 		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) {
-			i.why = "release " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence) + " waits for signatures"
+			i.why = "release " + published.PendingTag(v.Release.Epoch, v.Release.Sequence) + " waits for signatures"
 			if !pl.isOf(v) {
-				i.why = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
+				i.why = "it takes the place of " + published.PendingTag(v.Release.Epoch, v.Release.Sequence)
 			}
 		}
 	}

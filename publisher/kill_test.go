@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -143,7 +144,7 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				require.Equal(t, done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
 				require.Equal(t, releases.OutcomePublished, done.ClusterTypes[0].Result)
 				require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
-				tags, err := releases.ReadTags(t.Context(), w.repository("bundles/dev/drone"))
+				tags, err := published.ReadTags(t.Context(), w.repository("bundles/dev/drone"))
 				require.NoError(t, err)
 				require.Equal(t, latest.Release.Tag(), tags.Releases()[0], "no release is newer than latest")
 			})
@@ -160,7 +161,7 @@ func TestATagThatIsTakenWhileMovingTheOthersIsNoticed(t *testing.T) {
 			require.NoError(t, repo.Tag(t.Context(), theirs.Descriptor, ours.Release.Tag()))
 		}
 	}}
-	_, err := releases.Settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, releases.Tags{})
+	_, err := releases.Settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, published.Tags{})
 	require.ErrorIs(t, err, releases.ErrRace)
 }
 
@@ -169,7 +170,7 @@ func TestAReleaseThatComesTooLateIsNotThere(t *testing.T) {
 	w := newWorld(t, "layout")
 	w.mustPublish()
 	repo := w.repository("bundles/dev/drone")
-	seen, err := releases.ReadTags(t.Context(), repo)
+	seen, err := published.ReadTags(t.Context(), repo)
 	require.NoError(t, err)
 	late := w.verified("drone", "latest").Descriptor
 	w.publishes("new")

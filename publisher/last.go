@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -20,7 +21,7 @@ import (
 // arguments render. It reads the releases at a registry or layout that are signed as signers asks; where that trusts
 // nobody, the public halves of keys are pinned, as in Publish. Of a release that cannot be verified it says nothing,
 // since Publish says it. Nothing is read before somebody asks.
-func LastReleases(loaded *platform.Loaded, to oci.Location, signers trust.Signers, keys []*keys.Key, opts PublishOptions) func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+func LastReleases(loaded *platform.Loaded, to oci.Location, signers published.Signers, keys []*keys.Key, opts PublishOptions) func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
 	if len(signers.Keys) == 0 {
 		signers = trust.PinnedBy(keys)
 	}

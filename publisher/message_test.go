@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -15,7 +16,7 @@ import (
 // messages returns those of drone's releases, the newest first.
 func (w *world) messages() []string {
 	w.t.Helper()
-	list, err := catalog.ListReleases(w.t.Context(), oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}, w.now, w.opts.OCI)
+	list, err := catalog.ListReleases(w.t.Context(), oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}, published.MaxListed, w.now, w.opts.OCI)
 	require.NoError(w.t, err)
 	var all []string
 	for _, l := range list {

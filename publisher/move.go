@@ -15,11 +15,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -63,28 +62,24 @@ func PlatformOf(ctx context.Context, to oci.Location, opts oci.Options, environm
 	if err != nil {
 		return "", err
 	}
-	at := standing.New(to, store, trust.Signers{}, time.Time{}, "", environment, func(string, ...any) {})
+	at := standing.New(to, store, published.Signers{}, time.Time{}, "", environment, func(string, ...any) {})
 	return platformOf(ctx, &at)
 }
 
 // platformOf returns the platform's name from the environment's record. Whether that is signed is judged later.
 func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
-	repo, err := at.Records()
+	e, err := at.By(published.AsItLies()).Environment(at.Environment)
 	if err != nil {
 		return "", err
 	}
-	desc, err := bundle.ResolveManifest(ctx, repo, bundle.LatestTag)
+	v, _, err := e.Record(ctx, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return "", at.NothingEver(ctx, fmt.Errorf("environment %s", at.Environment))
 	}
 	if err != nil {
 		return "", err
 	}
-	r, err := releases.ReadRecord(ctx, repo, desc)
-	if err != nil {
-		return "", err
-	}
-	return r.Platform, nil
+	return v.Record.Platform, nil
 }
 
 // choose returns what Move gives to the ring and to those that have the same release, and counts its assignments.
@@ -121,7 +116,7 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 		Why: "clusters were moved to its ring", BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Incomplete: r.Incomplete, Former: r.Former,
 		Releases: map[string]map[string]digest.Digest{m.ClusterType: {}},
 	}
-	own := standing.OrderOf(has)
+	own := published.OrderOf(has)
 	given.Anew = cmp.Or(cmp.Compare(own.Epoch, accepted.Epoch), cmp.Compare(own.Sequence, accepted.Sequence)) < 0
 	for _, l := range t.Lanes {
 		if sameRelease(l.Release, has) {
@@ -134,22 +129,21 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 // accepted returns the place of the release that clusters have accepted.
 func (m MoveOptions) accepted(ctx context.Context, at *standing.Reader, t standing.Type) (bundle.Order, error) {
 	if m.Above == "" {
-		return standing.OrderOf(t.Lanes.Newest()), nil
+		return published.OrderOf(t.Lanes.Newest()), nil
 	}
-	if place, ok := releases.PlaceOf("s", m.Above); ok {
-		return place, nil
+	if tag := published.ParseTag(m.Above); tag.Kind == published.Own {
+		return tag.Order(), nil
 	}
-	ref := oci.Reference{Location: at.Location, Repository: t.Stream.Repository(), Tag: m.Above}
-	desc, err := catalog.FindRelease(ctx, t.Repo, ref, errdef.ErrNotFound)
+	desc, err := t.Find(ctx, m.Above, errdef.ErrNotFound)
 	if err != nil {
 		return bundle.Order{}, err
 	}
-	v, _, err := at.Release(ctx, t.Repo, desc.Digest.String())
+	v, _, err := t.Release(ctx, desc.Digest.String())
 	if v == nil && err == nil {
 		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", m.Above, at.Trust.SignedText())}
 	}
 	if err != nil {
 		return bundle.Order{}, err
 	}
-	return standing.OrderOf(v), nil
+	return published.OrderOf(v), nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -27,7 +28,7 @@ func TestReleasesAreNumbered(t *testing.T) {
 		require.NotEmpty(t, row(t, p, "drone").Renewed)
 		require.EqualValues(t, 4, row(t, p, "drone").Number, "a renewed release is another one")
 
-		list, err := catalog.ListReleases(t.Context(), w.reference("bundles/dev/drone"), w.now, w.opts.OCI)
+		list, err := catalog.ListReleases(t.Context(), w.reference("bundles/dev/drone"), published.MaxListed, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		var numbers []int64
 		for _, l := range list {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
@@ -112,7 +113,7 @@ type pendingPart struct {
 // stands, reads it in full, and compares it with the releases that stand. It writes nothing. The error is a
 // *bundle.Refusal where something that waits should not be signed, wraps ErrNothingPending where nothing waits,
 // and is a *NoEnvironmentError where other environments alone are there.
-func OpenPending(ctx context.Context, loc oci.Location, environment string, trust trust.Signers, opts PendingOptions) (*Pending, error) {
+func OpenPending(ctx context.Context, loc oci.Location, environment string, trust published.Signers, opts PendingOptions) (*Pending, error) {
 	w := new(warnings)
 	at, err := pendingReader(loc, environment, trust, opts, w.add)
 	if err != nil {
@@ -127,15 +128,15 @@ func OpenPending(ctx context.Context, loc oci.Location, environment string, trus
 }
 
 // pendingReader returns a reader of what waits in an environment.
-func pendingReader(loc oci.Location, environment string, trust trust.Signers, opts PendingOptions, warn func(format string, args ...any)) (standing.Reader, error) {
+func pendingReader(loc oci.Location, environment string, trust published.Signers, opts PendingOptions, warn func(format string, args ...any)) (standing.Reader, error) {
 	if err := oci.CheckName(environment); err != nil {
 		return standing.Reader{}, usage.Errorf("environment: %w", err)
 	}
 	if !trust.Documented() {
 		return standing.Reader{}, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
-	if opts.Tag != "" && len(releases.Tags{All: []string{opts.Tag}}.Pending()) == 0 {
-		return standing.Reader{}, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
+	if opts.Tag != "" && published.ParseTag(opts.Tag).Kind != published.Pending {
+		return standing.Reader{}, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, published.PendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {
@@ -162,7 +163,7 @@ func openPending(ctx context.Context, at standing.Reader, tag string) (*Pending,
 	r := record.Record
 	pending := &Pending{
 		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: at.Trust.Need(), ClusterTypes: []PendingType{},
-		Record:     PendingRecord{releases.OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, at.Trust.NamesOf(record.KeyIDs)},
+		Record:     PendingRecord{releases.OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, trust.NamesOf(at.Trust, record.KeyIDs)},
 		Incomplete: r.Incomplete, at: at, record: last,
 	}
 	names := r.Types()
@@ -232,7 +233,7 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 		lanes := lanesOf[d]
 		last, moving := lanes.Newest(), lanes.MovingTags()
 		if slices.ContainsFunc(moving, func(tag string) bool { return t.Moving[tag] == d }) {
-			v, _, err := at.Release(ctx, t.Repo, d.String())
+			v, _, err := t.Release(ctx, d.String())
 			if err != nil {
 				return nil, err
 			}
@@ -247,7 +248,7 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b PendingType) int {
-		return standing.OrderOf(b.part.verified).Compare(standing.OrderOf(a.part.verified))
+		return published.OrderOf(b.part.verified).Compare(published.OrderOf(a.part.verified))
 	})
 	return rows, nil
 }
@@ -261,7 +262,7 @@ func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, 
 		return row, err
 	}
 	r := v.Release
-	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, at.Trust.NamesOf(v.KeyIDs)
+	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, trust.NamesOf(at.Trust, v.KeyIDs)
 	row.Message, row.part = bundle.MessageOf(v.Manifest), pendingPart{t, v, moving}
 	if row.Result != releases.OutcomePending {
 		return row, nil

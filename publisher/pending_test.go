@@ -11,13 +11,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -68,7 +68,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			b, err := thief.record(record)
 			require.NoError(t, err)
 			require.NoError(t, b.Push(t.Context(), records))
-			tag := releases.PendingTag(record.Epoch, record.Sequence)
+			tag := published.PendingTag(record.Epoch, record.Sequence)
 			require.NoError(t, records.Tag(t.Context(), b.Manifest.Descriptor, tag))
 
 			_, err = openPending(t.Context(), q.reader(), tag)
@@ -168,7 +168,7 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 		q.small("v1")
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		left := k
-		trust := trust.Of(q.chain)
+		trust := published.Of(q.chain)
 		p, err := newPublication(q.result, q.loc, []*keys.Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
 		require.NoError(t, err)
 		p.Store = cutStore{p.Store, &left}

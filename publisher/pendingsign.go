@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
@@ -43,7 +44,7 @@ func (e *Pending) Complete() bool { return e.Record.Result == releases.OutcomePu
 // are needed it releases them, the record last. It changes e to say what became of it. It can be repeated, also
 // after it was cut off; one more signature by a key that has signed already is none.
 func (e *Pending) Sign(ctx context.Context, keys []*keys.Key) error {
-	if err := e.at.Trust.CheckKeys(keys); err != nil {
+	if err := trust.CheckKeys(e.at.Trust, keys); err != nil {
 		return err
 	}
 	signer := signing.Signer{Keys: keys, Known: e.at.Trust.Keys, Location: e.at.Location}
@@ -77,8 +78,8 @@ func (e *Pending) addTo(ctx context.Context, signer signing.Signer, repo oci.Tar
 func (e *Pending) readSignatures(ctx context.Context) (complete bool, err error) {
 	complete = true
 	signed := func(repo oci.Target, d digest.Digest, by *[]trust.KeyName) error {
-		ids, err := bundle.VerifySignature(ctx, repo, d, e.at.Trust.AnyKey())
-		*by = e.at.Trust.NamesOf(ids)
+		ids, err := bundle.VerifySignature(ctx, repo, d, e.at.Trust.AnyKey().Trust)
+		*by = trust.NamesOf(e.at.Trust, ids)
 		complete = complete && len(ids) >= e.Need
 		return err
 	}
@@ -111,7 +112,7 @@ func (e *Pending) release(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err = releases.Settle(ctx, e.record.Repo, desc, releases.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, e.record.Tags); err == nil {
+	if _, err = releases.Settle(ctx, e.record.Repo, desc, published.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, e.record.Tags); err == nil {
 		e.Record.Result = releases.OutcomePublished
 	}
 	return err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -223,13 +224,9 @@ func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, e
 		return slices.ContainsFunc(f.aim, func(l *standing.Lane) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
 	}
 	for tag := range f.Moving {
-		desc, err := f.Repo.Resolve(ctx, tag)
-		var v *bundle.Verified
-		if err == nil {
-			v, err = bundle.Read(ctx, f.Repo, desc)
-		}
+		v, _, err := f.By(published.AsItLies()).Release(ctx, tag)
 		if err != nil || v.Release.Content.DiffID != empty {
-			return true, releases.UnlessRefused(err)
+			return true, published.IgnoreRefused(err)
 		}
 	}
 	return false, nil

@@ -24,6 +24,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -67,7 +68,7 @@ type PublishOptions struct {
 	RenewBefore time.Duration
 	// Trust is what the trust documents at the destination say; see trust.Walk. The zero value is that of
 	// those who pin the public halves of the keys that sign.
-	Trust trust.Signers
+	Trust published.Signers
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []platform.Unread
@@ -148,7 +149,7 @@ func settled(what string, result *scheduler.Result, to oci.Location, keys []*key
 	}
 	p, err := newPublication(result, to, keys, signers, opts)
 	if err == nil {
-		err = signers.CheckKeys(keys)
+		err = trust.CheckKeys(signers, keys)
 	}
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
@@ -212,7 +213,7 @@ func (w *warnings) add(format string, args ...any) {
 	}
 }
 
-func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, signers trust.Signers, opts PublishOptions) (*publication, error) {
+func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, signers published.Signers, opts PublishOptions) (*publication, error) {
 	if err := oci.CheckName(result.Environment); err != nil {
 		return nil, usage.Errorf("environment: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -55,7 +56,6 @@ type Given struct {
 // at any time, and leaves releases pending if more keys have to sign. The result's Assignments are not counted.
 func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, error), opts PublishOptions) (*Published, error) {
 	return settled(environment+" at "+to.String(), &scheduler.Result{Environment: environment}, to, keys, opts, func(p *publication) (Published, error) {
-		p.Remember() // what choose reads is what is planned with
 		if err := p.ofRecord(ctx); err != nil {
 			return p.nothingDone(), err
 		}
@@ -187,7 +187,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 			if a.Release == nil || b.Release == nil {
 				return 0
 			}
-			return standing.OrderOf(b.Release).Compare(standing.OrderOf(a.Release))
+			return published.OrderOf(b.Release).Compare(published.OrderOf(a.Release))
 		})
 	}
 	pl := &plan{
@@ -244,13 +244,13 @@ func (p *publication) releaseReader(t standing.Type) func(context.Context, diges
 		if v := known[d]; v != nil {
 			return v, nil
 		}
-		v, _, err := p.Release(ctx, t.Repo, d.String())
+		v, _, err := t.Release(ctx, d.String())
 		switch {
 		case err != nil:
 			return nil, err
 		case v == nil:
 			return nil, standing.Lost("release %s is not there, or not %s", d, p.Trust.SignedText())
-		case v.Release.Stream() != t.Stream || v.Release.Epoch > p.Trust.Epoch:
+		case v.Release.Stream() != t.Stream:
 			return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s is of %s", d, v.Release.Stream().Repository())}
 		}
 		known[d] = v

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/standing"
@@ -49,8 +50,8 @@ type commits struct{ base, environment string }
 // outgoing is a release or record on its way out, which gets its own tag and the moving ones.
 type outgoing struct {
 	repo            oci.Target
-	repository      string        // its name
-	seen            releases.Tags // before anything was written
+	repository      string         // its name
+	seen            published.Tags // before anything was written
 	epoch, sequence int64
 	moving          []string
 	// waiting is the manifest that waits for signatures under that place; nil where there is none.
@@ -76,9 +77,9 @@ func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Art
 		return desc, "", nil, err
 	}
 	if need := ps.Trust.Need(); have < need || o.withheld {
-		return desc, releases.OutcomePending, &SignatureCount{have, need}, releases.Wait(ctx, o.repo, desc, releases.PendingTag(o.epoch, o.sequence))
+		return desc, releases.OutcomePending, &SignatureCount{have, need}, releases.Wait(ctx, o.repo, desc, published.PendingTag(o.epoch, o.sequence))
 	}
-	_, err = releases.Settle(ctx, o.repo, desc, releases.ReleaseTag(o.epoch, o.sequence), o.moving, o.seen)
+	_, err = releases.Settle(ctx, o.repo, desc, published.ReleaseTag(o.epoch, o.sequence), o.moving, o.seen)
 	return desc, releases.OutcomePublished, nil, err
 }
 

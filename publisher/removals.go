@@ -10,10 +10,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/check"
 )
@@ -199,7 +199,7 @@ func someOf(names []string) string {
 
 // Removals returns why publishing planned to a registry or layout would need PublishOptions.AllowRemovals: it takes too many
 // assignments from cluster types, as the platform's own objects say. It only reads.
-func Removals(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) ([]check.Judgement, error) {
+func Removals(ctx context.Context, planned platform.Built, to oci.Location, trust published.Signers, opts PublishOptions) ([]check.Judgement, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
 	if err != nil {

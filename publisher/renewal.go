@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // renewal decides which releases are made anew although nothing in them is new.
 type renewal struct {
-	trust trust.Signers
+	trust published.Signers
 	now   time.Time
 	// before is how long before its end a release is made anew; zero is a third of its validity.
 	before time.Duration

@@ -15,13 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -59,7 +59,7 @@ func (w *world) says(text string) {
 func (w *world) texts() map[string]string {
 	w.t.Helper()
 	repo := w.repository("bundles/dev/drone")
-	named, err := releases.ReadTags(w.t.Context(), repo)
+	named, err := published.ReadTags(w.t.Context(), repo)
 	require.NoError(w.t, err)
 	texts := map[string]string{}
 	for tag := range named.Moving {
@@ -84,7 +84,7 @@ func running(canary, early, broad, latest string) map[string]string {
 }
 
 // place is the order of the release that a moving tag of drone names.
-func (w *world) place(tag string) bundle.Order { return standing.OrderOf(w.verified("drone", tag)) }
+func (w *world) place(tag string) bundle.Order { return published.OrderOf(w.verified("drone", tag)) }
 
 func inBothWithRings(t *testing.T, test func(*testing.T, *world)) {
 	inBoth(t, func(t *testing.T, w *world) {
@@ -214,7 +214,7 @@ func TestEachRingIsRenewedInItsOwnRight(t *testing.T) {
 		above := w.verified("drone", "ring-canary")
 		require.Equal(t, []string{"canary"}, above.Release.Rings)
 		require.Equal(t, canary.Release.Content, above.Release.Content)
-		require.Positive(t, standing.OrderOf(above).Compare(standing.OrderOf(renewed)), "a canary never accepts what is renewed for all in place of its own")
+		require.Positive(t, published.OrderOf(above).Compare(published.OrderOf(renewed)), "a canary never accepts what is renewed for all in place of its own")
 		require.Regexp(t, "it expires at", row(t, p, "drone").releaseOf("").Renewed)
 		outcomes, _ := w.to("")
 		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
@@ -343,7 +343,7 @@ func TestSignersReleaseWhatEachRingIsToHave(t *testing.T) {
 		require.Equal(t, []string{"[canary] 0", "[] 0"}, waiting, "the newest first")
 		require.True(t, q.sign(q.bob).Complete())
 		require.Equal(t, running("v2", "v1", "v1", "v1"), texts())
-		require.Positive(t, standing.OrderOf(q.tagged("drone", "ring-canary")).Compare(standing.OrderOf(q.tagged("drone", "latest"))))
+		require.Positive(t, published.OrderOf(q.tagged("drone", "ring-canary")).Compare(published.OrderOf(q.tagged("drone", "latest"))))
 
 		// A promotion that waits is not taken back by a publication to the first ring.
 		publishTo("broad")
@@ -447,7 +447,7 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		accepted := w.verified("drone", "ring-canary")
 		require.Equal(t, releases.OutcomePublished, outcomesOf(w.move("early", ""))["drone"])
 		early := w.verified("drone", "ring-early")
-		require.Positive(t, standing.OrderOf(early).Compare(standing.OrderOf(accepted)))
+		require.Positive(t, published.OrderOf(early).Compare(published.OrderOf(accepted)))
 		require.Equal(t, []string{"early"}, early.Release.Rings)
 		require.Equal(t, accepted.Descriptor, w.verified("drone", "ring-canary").Descriptor, "it is not for the canary, so that this one stays")
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
@@ -455,7 +455,7 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 
 		w.move("broad", bundle.ReleaseName(accepted.Release.Number, accepted.Descriptor.Digest))
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
-		require.Positive(t, w.place("ring-broad").Compare(standing.OrderOf(accepted)))
+		require.Positive(t, w.place("ring-broad").Compare(published.OrderOf(accepted)))
 		require.Equal(t, w.place("latest"), w.place("ring-broad"))
 		require.Positive(t, w.place("ring-canary").Compare(w.place("latest")), "what is for all must not be above the canary's own")
 		require.Positive(t, w.place("ring-early").Compare(w.place("latest")))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // newWiredRingWorld is an environment of one cluster type with rings, in which the canary is ahead and the release of all
@@ -46,7 +46,7 @@ func (f *ringFollowers) poll(at string) {
 		require.NoError(f.t, err, at)
 		expect := bundle.Expect{Stream: v.Release.Stream(), Ring: ring, Highest: f.highest[ring], Now: f.now.Add(-60 * 24 * time.Hour)}
 		require.NoError(f.t, expect.Check(v.Release, v.Descriptor.Digest), "%s: ring %q", at, ring)
-		f.highest[ring] = standing.OrderOf(v)
+		f.highest[ring] = published.OrderOf(v)
 	}
 }
 

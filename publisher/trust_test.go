@@ -14,7 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
@@ -55,7 +55,7 @@ func (q *quorum) rotate(changes ...trust.Change) {
 
 func (q *quorum) publish(keys ...*keys.Key) (*Published, error) {
 	opts := q.opts
-	opts.Trust, opts.Now = trust.Of(q.chain), func() time.Time { return q.now }
+	opts.Trust, opts.Now = published.Of(q.chain), func() time.Time { return q.now }
 	return Publish(q.t.Context(), q.result, q.loc, keys, opts)
 }
 
@@ -72,7 +72,7 @@ func everywhere(o releases.Outcome) map[string]releases.Outcome {
 }
 
 func (q *quorum) reader() standing.Reader {
-	at, err := pendingReader(q.loc, "dev", trust.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }}, new(warnings).add)
+	at, err := pendingReader(q.loc, "dev", published.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }}, new(warnings).add)
 	require.NoError(q.t, err)
 	return at
 }
@@ -85,7 +85,7 @@ func (q *quorum) maker(keys ...*keys.Key) maker {
 }
 
 func planOf(repo oci.Target, tree *bundle.Packed) *plan {
-	return &plan{found: found{Type: standing.Type{Repo: repo}}, content: content{tree: tree}}
+	return &plan{found: found{Type: standing.Type{Type: published.Type{Repository: published.Repository{Repo: repo}}}}, content: content{tree: tree}}
 }
 
 func (q *quorum) open() (*Pending, error) { return openPending(q.t.Context(), q.reader(), "") }
@@ -256,13 +256,13 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.Empty(t, e.ClusterTypes[0].Changed)
 	_, err = q.open()
 	require.ErrorIs(t, err, ErrNothingPending, "what was replaced is not offered again")
-	_, err = openPending(t.Context(), q.reader(), releases.PendingTag(1, wrong.Record.Sequence))
+	_, err = openPending(t.Context(), q.reader(), published.PendingTag(1, wrong.Record.Sequence))
 	require.ErrorContains(t, err, "a newer one stands already")
-	_, err = pendingReader(q.loc, "dev", trust.Of(q.chain), PendingOptions{Tag: "latest"}, new(warnings).add)
+	_, err = pendingReader(q.loc, "dev", published.Of(q.chain), PendingOptions{Tag: "latest"}, new(warnings).add)
 	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `"latest" is not a tag of what waits`)
-	_, err = OpenPending(t.Context(), q.loc, "mistyped", trust.Of(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
-	require.ErrorAs(t, err, new(*catalog.NoEnvironmentError))
+	_, err = OpenPending(t.Context(), q.loc, "mistyped", published.Of(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
+	require.ErrorAs(t, err, new(*published.NoEnvironmentError))
 	require.ErrorContains(t, err, "nothing was ever published in environment mistyped at "+q.loc.String()+": it has dev")
 }
 

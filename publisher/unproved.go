@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
@@ -118,7 +119,7 @@ func (p *publication) unproved(ctx context.Context, plans []*plan) ([]diff.Unpro
 
 // isLost reports whether err is about content that is lost, or that is not trusted.
 func isLost(err error) bool {
-	return errors.As(err, new(*standing.LostError)) || releases.UnlessRefused(err) == nil
+	return errors.As(err, new(*standing.LostError)) || published.IgnoreRefused(err) == nil
 }
 
 // unprovedOf describes a workload that runs all of its contents, of which some are missing below.

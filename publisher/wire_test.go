@@ -20,9 +20,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keytest"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -115,7 +114,7 @@ func (r *follower) poll() error {
 	var refusal *bundle.Refusal
 	switch err := expect.Check(v.Release, v.Descriptor.Digest); {
 	case err == nil:
-		r.highest = standing.OrderOf(v)
+		r.highest = published.OrderOf(v)
 	case !errors.As(err, &refusal) || refusal.Reason != bundle.OlderRelease:
 		return fmt.Errorf("latest: %w", err)
 	}
@@ -166,20 +165,20 @@ func (r *follower) requireSettled(msg ...any) {
 	r.t.Helper()
 	ctx := context.Background()
 	repo := r.repository("bundles/dev/drone")
-	tags, err := releases.ReadTags(ctx, repo)
+	tags, err := published.ReadTags(ctx, repo)
 	require.NoError(r.t, err)
 	var highest bundle.Order
 	for _, tag := range lastFew(tags) {
 		v, err := r.whole(ctx, repo, tag)
 		require.NoError(r.t, err, msg...)
 		require.Equal(r.t, tag, v.Release.Tag(), msg...)
-		if o := standing.OrderOf(v); o.Compare(highest) > 0 {
+		if o := published.OrderOf(v); o.Compare(highest) > 0 {
 			highest = o
 		}
 	}
 	require.Equal(r.t, map[string]digest.Digest{bundle.LatestTag: highest.Digest}, tags.Moving, msg...)
 	repo = r.repository("environments/dev")
-	tags, err = releases.ReadTags(ctx, repo)
+	tags, err = published.ReadTags(ctx, repo)
 	require.NoError(r.t, err)
 	for i, tag := range lastFew(tags) {
 		desc, err := repo.Resolve(ctx, tag)
@@ -197,7 +196,7 @@ func (r *follower) requireSettled(msg ...any) {
 }
 
 // lastFew are the tags that a few publications can have made.
-func lastFew(t releases.Tags) []string {
+func lastFew(t published.Tags) []string {
 	all := t.Releases()
 	return all[:min(len(all), 5)]
 }

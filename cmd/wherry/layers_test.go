@@ -17,13 +17,14 @@ import (
 func TestImportsPointDownTheLayers(t *testing.T) {
 	betweenFolders := map[string][]string{
 		"agent":       {"airgap", "bundle", "reconcilers"},
-		"airgap":      {"bundle"},
+		"airgap":      {"bundle", "published"},
 		"bundle":      nil,
 		"deploy":      {"bundle", "reconcilers"},
 		"docs":        nil,
 		"examples":    {"agent", "airgap", "bundle", "hub", "publisher", "reconcilers", "scheduler"}, // for the demo
-		"hub":         {"bundle"},
-		"publisher":   {"airgap", "bundle", "scheduler"},
+		"hub":         {"bundle", "published"},
+		"published":   {"bundle"},
+		"publisher":   {"airgap", "bundle", "published", "scheduler"},
 		"reconcilers": {"bundle"},
 		"scheduler":   {"bundle"},
 	}
@@ -152,9 +153,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "markdown", "outgit", "platform"},
 			"advance":   {"", "gate", "keys", "releases", "standing", "trust", "usage"},
-			"undo":      {"", "catalog", "decisions", "keys", "releases", "standing", "usage"},
-			"cohort":    {"gate", "releases", "roster", "trust"},
-			"decisions": {"gate", "keys", "releases", "trust"},
+			"undo":      {"", "decisions", "keys", "releases", "standing", "usage"},
+			"cohort":    {"gate", "roster"},
+			"decisions": {"gate", "releases", "trust"},
 			"gate":      nil,
 
 			"gate/check": {"checks", "gate", "program"},
@@ -164,10 +165,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"announce":     {"releases"},
 			"deltas":       {"pack", "releases", "scratch", "standing"},
 			"signing":      {"keys", "releases"},
-			"standing":     {"catalog", "releases", "trust", "usage"},
+			"standing":     {"releases", "usage"},
 			"codeowners":   {"gitrepo"},
-			"copier":       {"catalog", "decisions", "releases", "trust", "usage"},
-			"garbage":      {"catalog", "releases"},
+			"copier":       {"decisions", "releases", "trust", "usage"},
+			"garbage":      {"releases"},
 			"catalog":      {"diff", "keys", "releases"},
 			"findings":     {"artifacts", "embed", "platform", "sources"},
 			"diff/view":    {"diff", "impact", "markdown", "trips"},
@@ -175,7 +176,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"impact":       nil,
 			"trips":        {"catalog", "impact", "releases"},
 			"textdiff":     nil,
-			"history":      {"catalog", "diff", "impact", "releases", "trust"},
+			"history":      {"catalog", "diff", "impact"},
 			"settings":     {"gitrepo"},
 			"platform":     {"artifacts", "egress", "embed", "gitrepo", "meter", "pack", "sandbox", "sourceignore", "sources"},
 			"embed":        {"artifacts", "embed/chart", "embed/kustomization", "gitrepo", "meter", "sandbox", "sourceignore", "sources"},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/gate"
@@ -96,16 +97,16 @@ func (w *world) has() string {
 	rd := standing.New(w.loc, store, trust.PinnedBy(w.keys), w.now, "edge", "prod", func(string, ...any) {})
 	record, err := rd.Record(w.t.Context())
 	require.NoError(w.t, err)
-	repo, err := store.Repository("bundles/prod/drone")
+	drone, err := rd.Type(w.t.Context(), "drone")
 	require.NoError(w.t, err)
 	var commits []string
 	var last bundle.Order
 	for _, ring := range []string{"", "broad", "early", "canary"} {
-		v, _, err := rd.Release(w.t.Context(), repo, bundle.MovingTag(ring))
+		v, _, err := drone.Release(w.t.Context(), bundle.MovingTag(ring))
 		require.NoError(w.t, err)
 		require.Equal(w.t, record.ReleaseOf("drone", ring), v.Descriptor.Digest, "the record names what ring %q has", ring)
-		require.GreaterOrEqual(w.t, standing.OrderOf(v).Compare(last), 0, "ring %q is above the wider ones", ring)
-		last = standing.OrderOf(v)
+		require.GreaterOrEqual(w.t, published.OrderOf(v).Compare(last), 0, "ring %q is above the wider ones", ring)
+		last = published.OrderOf(v)
 		commits = append([]string{v.Release.BaseCommit}, commits...)
 	}
 	return strings.Join(commits, " ")

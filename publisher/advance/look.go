@@ -10,9 +10,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -52,7 +52,7 @@ type Release struct {
 
 // Look returns what the rings of an environment have, and what judge says of each that is behind. It changes nothing. Of o it
 // uses Environment, ClusterType and Rings.
-func Look(ctx context.Context, to oci.Location, opts oci.Options, signers trust.Signers, o Options, judge Gate, now time.Time) (*Seen, error) {
+func Look(ctx context.Context, to oci.Location, opts oci.Options, signers published.Signers, o Options, judge Gate, now time.Time) (*Seen, error) {
 	name, err := publisher.PlatformOf(ctx, to, opts, o.Environment)
 	if err != nil {
 		return nil, err
@@ -83,7 +83,6 @@ func Look(ctx context.Context, to oci.Location, opts oci.Options, signers trust.
 			return nil, usage.Errorf("the record of environment %s does not say the order of its rings: publish once", o.Environment)
 		}
 	}
-	at.Remember() // several rings may have the same release
 	for i, ring := range order {
 		r, err := has(ctx, &at, record, o, ring)
 		if err != nil {

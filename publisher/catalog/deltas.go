@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -30,9 +31,9 @@ type Delta struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// listDeltas lists a manifest's deltas with their base releases, which it searches among the newest of repo. It does not
+// listDeltas lists a manifest's deltas with their base releases, which it searches among the newest of at. It does not
 // verify the signatures of bases: a base with the wrong tree only makes the delta fail.
-func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
+func listDeltas(ctx context.Context, at published.Type, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
 	wanted := map[digest.Digest]bool{}
 	for _, layer := range releases.DeltasOf(m) {
 		d := Delta{Digest: layer.Digest, Size: layer.Size, From: digest.Digest(layer.Annotations[delta.AnnotationFrom])}
@@ -41,25 +42,21 @@ func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list 
 	if len(list) == 0 {
 		return nil, nil, nil
 	}
-	all, err := repo.Tags(ctx)
+	all, err := at.Repo.Tags(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	bases = map[digest.Digest]deltaBase{}
-	for _, tag := range (releases.Tags{All: all}).Releases() {
+	for _, tag := range (published.Tags{All: all}).Releases() {
 		if len(bases) == len(wanted) {
 			break
 		}
-		desc, err := repo.Resolve(ctx, tag)
-		if err == nil {
-			var m *ocispec.Manifest
-			var r *bundle.Release
-			if m, r, err = releases.ReadRelease(ctx, repo, desc); err == nil && wanted[r.Content.DiffID] && bases[r.Content.DiffID].tag == "" {
-				bases[r.Content.DiffID] = deltaBase{tag, m.Layers[0], r.Content}
-			}
-		}
-		if err := releases.UnlessRefused(err); err != nil {
+		v, _, err := at.Release(ctx, tag)
+		if err := published.IgnoreRefused(err); err != nil {
 			return nil, nil, err
+		}
+		if err == nil && wanted[v.Release.Content.DiffID] && bases[v.Release.Content.DiffID].tag == "" {
+			bases[v.Release.Content.DiffID] = deltaBase{tag, v.Tree, v.Release.Content}
 		}
 	}
 	for i := range list {
@@ -75,15 +72,15 @@ type deltaBase struct {
 	content bundle.Content
 }
 
-// ApplyDeltas fetches and applies each delta of a bundle whose base repo has, and returns the deltas with the outcome.
-func ApplyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]Delta, error) {
-	list, bases, err := listDeltas(ctx, repo, v.Manifest)
+// ApplyDeltas fetches and applies each delta of a bundle whose base at has, and returns the deltas with the outcome.
+func ApplyDeltas(ctx context.Context, at published.Type, v *bundle.Verified) ([]Delta, error) {
+	list, bases, err := listDeltas(ctx, at, v.Manifest)
 	if err != nil {
 		return nil, err
 	}
 	for i := range list {
 		d := &list[i]
-		err := applyDelta(ctx, repo, *d, bases[d.From], v.Release.Content)
+		err := applyDelta(ctx, at.Repo, *d, bases[d.From], v.Release.Content)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

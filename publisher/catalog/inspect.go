@@ -15,11 +15,11 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -167,22 +167,22 @@ func verifyKeyed(ctx context.Context, src oci.Target, d ocispec.Descriptor, trus
 func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
 	judge func(src oci.Target, d ocispec.Descriptor, t *Trusted) error,
 ) (*Trusted, error) {
-	repo, desc, err := Resolve(ctx, ref, opts)
+	at, desc, err := published.Resolve(ctx, ref, opts, published.AsItLies())
 	if err != nil {
 		return nil, err
 	}
 	t := &Trusted{Reference: ref.String(), Digest: desc.Digest}
-	if err := judge(repo, desc, t); err != nil {
+	if err := judge(at.Repo, desc, t); err != nil {
 		return nil, err
 	}
-	m, err := releases.ReadManifest(ctx, repo, desc)
+	m, err := releases.ReadManifest(ctx, at.Repo, desc)
 	if err != nil {
 		return nil, err
 	}
 	if m.ArtifactType == bundle.MediaTypeEnvironment {
-		err = t.readRecord(ctx, repo, desc)
+		err = t.readRecord(ctx, at.Repo, desc)
 	} else {
-		err = t.readBundle(ctx, repo, desc, now)
+		err = t.readBundle(ctx, at, desc, now)
 	}
 	if err != nil {
 		return nil, err
@@ -205,8 +205,8 @@ func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocisp
 	return nil
 }
 
-func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, now time.Time) error {
-	v, err := bundle.Read(ctx, repo, desc)
+func (t *Trusted) readBundle(ctx context.Context, at published.Type, desc ocispec.Descriptor, now time.Time) error {
+	v, _, err := at.ReleaseAt(ctx, desc)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	if !now.Before(r.ExpiresAt) {
 		return &bundle.Refusal{Reason: bundle.Expired, Message: "release " + bundle.ReleaseName(r.Number, desc.Digest) + " expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
-	tree, err := releases.OpenTree(ctx, repo, v.Tree, r.Content)
+	tree, err := releases.OpenTree(ctx, at.Repo, v.Tree, r.Content)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	if err = errors.Join(err, tree.Close()); err != nil {
 		return err
 	}
-	deltas, err := ApplyDeltas(ctx, repo, v)
+	deltas, err := ApplyDeltas(ctx, at, v)
 	if err != nil {
 		return err
 	}
@@ -253,23 +253,22 @@ type Inspected struct {
 
 // Inspect reads the bundle that ref names without verifying its signatures: the content may come from anybody.
 func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspected, error) {
-	repo, desc, err := Resolve(ctx, ref, opts)
+	at, desc, err := published.Resolve(ctx, ref, opts, published.AsItLies())
 	if err != nil {
 		return nil, err
 	}
-	i := &Inspected{Reference: ref.String(), Digest: desc.Digest}
-	m, release, err := releases.ReadRelease(ctx, repo, desc)
+	v, _, err := at.ReleaseAt(ctx, desc)
 	if err != nil {
 		return nil, err
 	}
-	i.Manifest, i.Release = *m, *release
-	if i.Signatures, err = countSignatures(ctx, repo, desc.Digest); err != nil {
+	i := &Inspected{Reference: ref.String(), Digest: desc.Digest, Manifest: v.Manifest, Release: v.Release}
+	if i.Signatures, err = countSignatures(ctx, at.Repo, desc.Digest); err != nil {
 		return nil, err
 	}
-	if i.Deltas, _, err = listDeltas(ctx, repo, *m); err != nil {
+	if i.Deltas, _, err = listDeltas(ctx, at, v.Manifest); err != nil {
 		return nil, err
 	}
-	tree, err := releases.OpenTree(ctx, repo, m.Layers[0], release.Content)
+	tree, err := releases.OpenTree(ctx, at.Repo, v.Tree, v.Release.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -278,16 +277,6 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 }
 
 func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (int, error) {
-	desc, err := src.Resolve(ctx, bundle.SignatureTag(d))
-	if errors.Is(err, errdef.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	m, err := releases.ReadManifest(ctx, src, desc)
-	if err != nil {
-		return 0, err
-	}
-	return len(m.Layers), nil
+	layers, _, err := bundle.Signatures(ctx, src, bundle.SignatureTag(d))
+	return len(layers), err
 }

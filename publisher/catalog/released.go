@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -32,26 +33,19 @@ type Released struct {
 	tree  *releases.Tree
 }
 
-// OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
-// may be anybody's. An old or expired one is as good as the newest.
-func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, opts oci.Options) (*Released, error) {
-	repo, desc, err := Resolve(ctx, ref, opts)
+// OpenReleased fetches the bundle that ref names, judged by signers. An old or expired one is as good as the newest. The caller
+// closes it.
+func OpenReleased(ctx context.Context, ref oci.Reference, signers published.Signers, opts oci.Options) (*Released, error) {
+	at, desc, err := published.Resolve(ctx, ref, opts, signers)
 	if err != nil {
 		return nil, err
 	}
-	r := &Released{Reference: ref.String(), Digest: desc.Digest}
-	m, release, err := releases.ReadRelease(ctx, repo, desc)
+	v, _, err := at.ReleaseAt(ctx, desc)
 	if err != nil {
 		return nil, err
 	}
-	if r.Release, r.Message = *release, bundle.MessageOf(*m); len(trust.Keys) > 0 {
-		v, err := bundle.Verify(ctx, repo, desc, trust)
-		if err != nil {
-			return nil, err
-		}
-		r.Keys = v.KeyIDs
-	}
-	if r.tree, err = releases.OpenTree(ctx, repo, m.Layers[0], release.Content); err != nil {
+	r := &Released{Reference: ref.String(), Digest: desc.Digest, Keys: v.KeyIDs, Release: v.Release, Message: bundle.MessageOf(v.Manifest)}
+	if r.tree, err = releases.OpenTree(ctx, at.Repo, v.Tree, v.Release.Content); err != nil {
 		return nil, err
 	}
 	r.Assignments = r.tree.Assignments

@@ -32,11 +32,11 @@ func (h *History) Assignments(ctx context.Context, clusterType string, d digest.
 	if found == nil {
 		return fail(fmt.Errorf("release %s is not there: publish again", d))
 	}
-	repo, err := h.reader.store.Repository(found.Stream().Repository())
+	repo, err := h.reader.Store.Repository(found.Release.Stream().Repository())
 	if err != nil {
 		return fail(err)
 	}
-	files, err := bundle.TreeFiles(ctx, repo, found.tree, bundle.AssignmentsPath)
+	files, err := bundle.TreeFiles(ctx, repo, found.Tree, bundle.AssignmentsPath)
 	if err != nil {
 		return fail(err)
 	}

@@ -20,17 +20,14 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
-	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/gate"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 const (
@@ -49,8 +46,8 @@ var ErrNoCommit = errors.New("no such commit")
 
 // Reader reads a location.
 type Reader struct {
-	store    oci.Store
-	signers  trust.Signers
+	*published.Place
+	asItLies *published.Place // for releases that a verified record names
 	platform string
 	now      time.Time
 	warn     func(format string, args ...any)
@@ -59,15 +56,15 @@ type Reader struct {
 
 // Open returns a reader of a location as of now, for a platform of that name; empty means whatever platform the newest record is of. The
 // signers are those whose records count. Warn may be nil. It makes no request.
-func Open(loc oci.Location, opts oci.Options, signers trust.Signers, platform string, now time.Time, warn func(format string, args ...any)) (*Reader, error) {
-	store, err := loc.Open(opts)
+func Open(loc oci.Location, opts oci.Options, signers published.Signers, platform string, now time.Time, warn func(format string, args ...any)) (*Reader, error) {
+	at, err := published.Open(loc, opts, signers)
 	if err != nil {
 		return nil, err
 	}
 	if warn == nil {
 		warn = func(string, ...any) {}
 	}
-	return &Reader{store: store, signers: signers, platform: platform, now: now.UTC(), warn: warn}, nil
+	return &Reader{Place: at, asItLies: at.By(published.AsItLies()), platform: platform, now: now.UTC(), warn: warn}, nil
 }
 
 // History are the verified records of an environment.
@@ -80,48 +77,30 @@ type History struct {
 
 	reader *Reader
 	mu     sync.Mutex
-	known  map[digest.Digest]*read // nil for one that is not there, or not trusted
-}
-
-// read is a release that was read, with the descriptor of its tree.
-type read struct {
-	bundle.Release
-	tree ocispec.Descriptor
+	known  map[digest.Digest]*bundle.Verified // nil for one that is not there, or not trusted
 }
 
 // History reads the newest records of an environment. Records that are broken, of another platform, or that the signers
 // have not signed are passed over.
 func (r *Reader) History(ctx context.Context, environment string) (*History, error) {
-	repo, err := r.store.Repository(bundle.EnvironmentRepository(environment))
+	at, err := r.Environment(environment)
 	if err != nil {
 		return nil, err
 	}
-	all, err := repo.Tags(ctx)
+	all, err := at.Repo.Tags(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tags := releases.Tags{All: all}.Newest(releases.ReleaseFormat, MaxRecords)
-	found := make([]*bundle.VerifiedEnvironment, len(tags))
-	g, reading := errgroup.WithContext(ctx)
-	g.SetLimit(parallel)
-	for i, tag := range tags {
-		g.Go(func() (err error) {
-			found[i], err = r.record(reading, repo, environment, tag)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	found, err := at.ReadAll(ctx, published.Tags{All: all}.Newest(published.Own, MaxRecords))
+	if err != nil {
 		return nil, err
 	}
-	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*read{}}
+	h := &History{Environment: environment, reader: r, known: map[digest.Digest]*bundle.Verified{}}
 	var others []string
-	for i, v := range found {
-		switch {
-		case v == nil:
-			others = append(others, tags[i])
-		case cmp.Or(r.platform, h.Platform, v.Record.Platform) != v.Record.Platform:
-			others = append(others, tags[i])
-		default:
+	for _, f := range found {
+		if v := f.Value; v == nil || cmp.Or(r.platform, h.Platform, v.Record.Platform) != v.Record.Platform {
+			others = append(others, f.Ref)
+		} else {
 			h.Platform = v.Record.Platform // that of the newest
 			h.Records = append(h.Records, *v)
 		}
@@ -134,30 +113,10 @@ func (r *Reader) History(ctx context.Context, environment string) (*History, err
 		r.warn("%s: %s %s not count, such as %s: signed by nobody who may, or of another platform",
 			bundle.EnvironmentRepository(environment), show.Count(len(others), "record"), verb, others[0])
 	}
-	slices.SortFunc(h.Records, func(a, b bundle.VerifiedEnvironment) int { return orderOf(a).Compare(orderOf(b)) })
+	slices.SortFunc(h.Records, func(a, b bundle.VerifiedEnvironment) int {
+		return published.OrderOfRecord(&a).Compare(published.OrderOfRecord(&b))
+	})
 	return h, nil
-}
-
-func orderOf(v bundle.VerifiedEnvironment) bundle.Order {
-	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
-}
-
-// record returns nil for a record that does not count.
-func (r *Reader) record(ctx context.Context, repo oci.Target, environment, tag string) (*bundle.VerifiedEnvironment, error) {
-	desc, err := bundle.ResolveManifest(ctx, repo, tag)
-	var v *bundle.VerifiedEnvironment
-	if err == nil {
-		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
-			return bundle.VerifyEnvironment(ctx, repo, desc, t)
-		})
-	}
-	if err := releases.UnlessRefused(err); err != nil {
-		return nil, err
-	}
-	if v == nil || v.Record.Tag() != tag || v.Record.Environment != environment || v.Record.Epoch > r.signers.Epoch {
-		return nil, nil
-	}
-	return v, nil
 }
 
 // Newest returns the newest record; nil if there is none.
@@ -391,36 +350,21 @@ func (h *History) load(ctx context.Context, wanted []typed) error {
 }
 
 // release returns nil for a release that is not there, or not trusted.
-func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (*read, error) {
+func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (*bundle.Verified, error) {
 	stream := bundle.Stream{Platform: h.Platform, Environment: h.Environment, ClusterType: w.clusterType}
-	repo, err := r.store.Repository(stream.Repository())
+	place := r.Place
+	if named {
+		place = r.asItLies
+	}
+	t, err := place.Type(stream)
 	if err != nil {
 		return nil, err
 	}
-	desc, err := bundle.ResolveManifest(ctx, repo, w.String())
-	var release *read
-	switch {
-	case err != nil:
-	case named:
-		var m *ocispec.Manifest
-		var found *bundle.Release
-		if m, found, err = releases.ReadRelease(ctx, repo, desc); err == nil {
-			release = &read{*found, m.Layers[0]}
-		}
-	default:
-		var v *bundle.Verified
-		v, _, err = trust.Recognise(r.signers, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
-		if err == nil {
-			release = &read{v.Release, v.Tree}
-		}
+	v, _, err := t.Release(ctx, w.String())
+	if err != nil || v.Release.Stream() != stream {
+		return nil, published.IgnoreRefused(err)
 	}
-	if err := releases.UnlessRefused(err); err != nil && !errors.Is(err, errdef.ErrNotFound) {
-		return nil, err
-	}
-	if release == nil || release.Stream() != stream {
-		return nil, nil
-	}
-	return release, nil
+	return v, nil
 }
 
 // addMoving reads the trees of releases that were loaded, by cluster type, for the assignments whose content is not pinned.
@@ -430,12 +374,12 @@ func (h *History) addMoving(ctx context.Context, c *gate.Candidate, trees map[st
 	g.SetLimit(parallel)
 	for typ, d := range trees {
 		g.Go(func() error {
-			repo, err := h.reader.store.Repository(bundle.Stream{Environment: h.Environment, ClusterType: typ}.Repository())
+			repo, err := h.reader.Store.Repository(bundle.Stream{Environment: h.Environment, ClusterType: typ}.Repository())
 			if err != nil {
 				return err
 			}
 			h.mu.Lock()
-			tree := h.known[d].tree
+			tree := h.known[d].Tree
 			h.mu.Unlock()
 			found, known := h.reader.memory.movingOf(tree.Digest)
 			if !known {

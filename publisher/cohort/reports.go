@@ -12,7 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -99,7 +99,7 @@ func (r *Reader) warnOfRefused(clusters []scheduler.Cluster, refused [][]roster.
 
 // collect adds the envelopes of the newest artifact of a cluster that has a report of its key.
 func (r *Reader) collect(ctx context.Context, uid string, review *roster.Review) error {
-	repo, err := r.store.Repository(bundle.ReportRepository(uid))
+	repo, err := r.Store.Repository(bundle.ReportRepository(uid))
 	if err != nil {
 		return err
 	}
@@ -161,5 +161,5 @@ func fetch(ctx context.Context, repo oci.Target, tag string) ([][]byte, error) {
 		return nil, err
 	}
 	envelopes, err := bundle.FetchReports(ctx, repo, manifest)
-	return envelopes, releases.UnlessRefused(err)
+	return envelopes, published.IgnoreRefused(err)
 }

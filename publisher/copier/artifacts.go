@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -306,7 +307,7 @@ func (w *writer) referrer(ctx context.Context, r graph.Referrer) error {
 	if strings.HasSuffix(r.Tag, ".sig") {
 		if s, err := readSignatures(ctx, w.from, root.Digest.String()); err == nil && s != nil {
 			return w.signature(ctx, s, r.Tag)
-		} else if err := releases.UnlessRefused(err); err != nil { // else it is copied as it is
+		} else if err := published.IgnoreRefused(err); err != nil { // else it is copied as it is
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -56,7 +56,7 @@ type Options struct {
 // that names a newer release stays, and is in the result. Signatures that only the destination has stay too.
 // The error wraps an *Error if a registry or folder failed, and a *bundle.Refusal if content is not trusted.
 func Bundle(ctx context.Context, from oci.Reference, to oci.Location, opts Options) (*Copied, error) {
-	from, err := catalog.BundleReference(from)
+	from, err := published.BundleReference(from)
 	if err != nil {
 		return nil, &usage.Error{Err: err}
 	}
@@ -179,12 +179,15 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	}
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
 	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
-		desc, err = catalog.FindRelease(ctx, repo, from, err)
+		var at published.Type
+		if at, err = published.At(c.from.at, c.from.store, published.AsItLies()).Named(from.Repository); err == nil {
+			desc, err = at.Find(ctx, from.Tag, errdef.ErrNotFound)
+		}
 	}
 	if err != nil {
 		return err
 	}
-	named, err := releases.ReadTags(ctx, repo)
+	named, err := published.ReadTags(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -240,7 +243,7 @@ func (c *copier) planRecord(ctx context.Context, environment string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	latest := releases.Tags{Moving: map[string]digest.Digest{bundle.LatestTag: desc.Digest}}
+	latest := published.Tags{Moving: map[string]digest.Digest{bundle.LatestTag: desc.Digest}}
 	if c.record, err = c.readOriginal(ctx, repo, desc.Digest, latest); err != nil {
 		return nil, err
 	}

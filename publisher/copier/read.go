@@ -14,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -57,7 +58,7 @@ func (c *copier) readRepository(ctx context.Context, name string, recorded diges
 	if err != nil {
 		return nil, &usage.Error{Err: err}
 	}
-	named, err := releases.ReadTags(ctx, repo)
+	named, err := published.ReadTags(ctx, repo)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,7 @@ func (c *copier) readRepository(ctx context.Context, name string, recorded diges
 }
 
 // readOriginal reads and judges a bundle or record of a repository that has the tags named.
-func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d digest.Digest, named releases.Tags) (*original, error) {
+func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d digest.Digest, named published.Tags) (*original, error) {
 	o, err := c.judge(ctx, repo, d)
 	if err != nil {
 		return nil, err
@@ -100,7 +101,7 @@ func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d dige
 }
 
 // refusePending refuses a release that still lacks signatures: its own tag would say that it is complete.
-func refusePending(ctx context.Context, o *original, named releases.Tags) error {
+func refusePending(ctx context.Context, o *original, named published.Tags) error {
 	pending := "pending-" + strings.TrimPrefix(o.own, "s")
 	if !slices.Contains(named.All, pending) || slices.Contains(named.All, o.own) {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -76,7 +77,7 @@ func (c *copier) standing(ctx context.Context, dst placedRepository, o *original
 	}
 	s, err := c.judge(ctx, dst, d)
 	if err != nil {
-		return nil, isReplaced, releases.UnlessRefused(err)
+		return nil, isReplaced, published.IgnoreRefused(err)
 	}
 	switch {
 	case s.kind != o.kind:
@@ -197,7 +198,7 @@ func (w *writer) signature(ctx context.Context, s *signature, tag string) error 
 // merge keeps the signatures that only the destination has. What cannot be read there is replaced.
 func (w *writer) merge(ctx context.Context, s *signature, standing digest.Digest) (*signature, error) {
 	theirs, err := readSignatures(ctx, w.to, standing.String())
-	if err := releases.UnlessRefused(err); err != nil {
+	if err := published.IgnoreRefused(err); err != nil {
 		return nil, err
 	}
 	if theirs == nil {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -170,7 +171,7 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 func current(ctx context.Context, repo oci.Target, tag, keyID string) (*bundle.Decision, []byte, error) {
 	envelope, err := bundle.FetchDecision(ctx, repo, tag)
 	if err != nil {
-		return nil, nil, releases.UnlessRefused(err)
+		return nil, nil, published.IgnoreRefused(err)
 	}
 	d, id, err := bundle.ReadDecision(envelope)
 	if err != nil || id != keyID || d.Tag(id) != tag {
@@ -248,7 +249,7 @@ func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, a
 			case err == nil:
 				found = append(found, Found{envelope, tag, loc.String()})
 			case errors.Is(err, errdef.ErrNotFound): // deleted meanwhile, or lost
-			case releases.UnlessRefused(err) != nil:
+			case published.IgnoreRefused(err) != nil:
 				return err
 			case warn != nil:
 				warn("%s:%s is passed over: %v", name, tag, err)

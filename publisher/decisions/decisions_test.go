@@ -20,12 +20,12 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -43,7 +43,7 @@ type world struct {
 	anna, ben, ci  *keys.Key // carla decides through the hub alone
 	hub, stranger  signature.Signer
 	policy         promotion.Policy
-	releaseSigners trust.Signers
+	releaseSigners published.Signers
 }
 
 func newWorld(t testing.TB) *world {
@@ -63,7 +63,7 @@ func newWorld(t testing.TB) *world {
 	w.policy = promotion.Policy{Environment: "prod", Chain: []string{"stage", "prod"}, Groups: []promotion.Group{leads}}
 	w.policy.Gate.Approvals = promotion.Approvals{Required: 2, Group: "leads", Members: leads.Members, Hubs: leads.Hubs}
 	w.policy.Gate.Override = promotion.Approvals{Required: 1, Group: "leads", Members: leads.Members[:1], Hubs: leads.Hubs}
-	w.releaseSigners = trust.Pinned(bundle.Keys{w.ci.Public()})
+	w.releaseSigners = published.Pinned(bundle.Keys{w.ci.Public()})
 	return w
 }
 
@@ -210,7 +210,7 @@ func TestAutomationPauses(t *testing.T) {
 	pause, paused = Paused(w.read(), w.trust(noon.Add(time.Minute)))
 	require.True(t, paused)
 	require.Equal(t, "carla", pause.By)
-	w.releaseSigners = trust.Signers{}
+	w.releaseSigners = published.Signers{}
 	resume.IssuedAt = noon.Add(2 * time.Minute)
 	w.write(resume, w.ci, noon.Add(2*time.Minute))
 	_, paused = Paused(w.read(), w.trust(noon.Add(2*time.Minute)))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -21,7 +22,7 @@ type Trust struct {
 	// Policy is that of the environment which the decisions are about, as it runs now.
 	Policy promotion.Policy
 	// Releases are the release keys in force. They may pause and resume; the zero value lets nobody.
-	Releases trust.Signers
+	Releases published.Signers
 	Now      time.Time
 }
 

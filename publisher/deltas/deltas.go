@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/scratch"
@@ -89,7 +90,7 @@ func findBases(ctx context.Context, rd *standing.Reader, t standing.Type, next b
 			break
 		}
 		var v *bundle.Verified
-		if v, err = s.look(ctx, tag); v != nil && v.Release.Tag() == tag {
+		if v, err = s.look(ctx, tag); v != nil {
 			s.take(v)
 		}
 	}
@@ -118,7 +119,7 @@ func (s *baseSearch) atRings(ctx context.Context) error {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b *bundle.Verified) int { return standing.OrderOf(b).Compare(standing.OrderOf(a)) })
+	slices.SortFunc(all, func(a, b *bundle.Verified) int { return published.OrderOf(b).Compare(published.OrderOf(a)) })
 	for _, v := range all {
 		s.take(v)
 	}
@@ -134,7 +135,7 @@ func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, er
 	if s.lookups++; s.lookups > maxBaseLookups {
 		return nil, nil
 	}
-	v, _, err := s.Release(ctx, s.of.Repo, tag)
+	v, _, err := s.of.Release(ctx, tag)
 	return v, err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -89,13 +90,13 @@ func (s *sorting) commitsOf(ctx context.Context, environment string) ([]string, 
 		return nil, err
 	}
 	commits := []string{}
-	for _, tag := range (releases.Tags{All: all}).Newest(releases.ReleaseFormat, decidedRecords) {
+	for _, tag := range (published.Tags{All: all}).Newest(published.Own, decidedRecords) {
 		desc, err := repo.Resolve(ctx, tag)
 		var r *bundle.EnvironmentRecord
 		if err == nil {
 			r, err = releases.ReadRecord(ctx, repo, desc)
 		}
-		if err := releases.UnlessRefused(err); err != nil {
+		if err := published.IgnoreRefused(err); err != nil {
 			return nil, err
 		}
 		if err == nil {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 )
 
 const (
@@ -129,7 +129,7 @@ func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, 
 	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
 		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
 	} else if err == nil && opts.Environment != "" {
-		err = catalog.CheckEnvironment(opts.Environment, loc, names)
+		err = published.CheckEnvironment(opts.Environment, loc, names)
 	}
 	if err != nil {
 		return nil, err
@@ -203,9 +203,6 @@ func (c *Collection) measure(ctx context.Context, layout *oci.Layout) error {
 	c.Blobs = &swept
 	return err
 }
-
-// pendingPrefix begins the tags of what waits for signatures.
-const pendingPrefix = "pending-"
 
 // newestFirst orders tags by the place they name.
 func newestFirst(a, b taggedPlace) int {

@@ -14,8 +14,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -79,8 +79,6 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 	return s, nil
 }
 
-var signatureTag = lazyregexp.New(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
-
 // readTags resolves all tags but those of signatures. Moving tags and foreign ones stay.
 func (s *sorting) readTags(ctx context.Context) error {
 	all, err := s.repo.Tags(ctx)
@@ -88,7 +86,8 @@ func (s *sorting) readTags(ctx context.Context) error {
 		return err
 	}
 	for _, tag := range all {
-		if signatureTag.MatchString(tag) {
+		parsed := published.ParseTag(tag)
+		if parsed.Kind == published.Signature {
 			s.signatures = append(s.signatures, tag)
 			continue
 		}
@@ -97,15 +96,16 @@ func (s *sorting) readTags(ctx context.Context) error {
 			return err
 		}
 		s.tagged[tag], s.found[desc.Digest] = desc.Digest, desc
-		if place, ok := releases.PlaceOf("s", tag); ok {
-			s.releases = append(s.releases, taggedPlace{tag, place})
-		} else if place, ok := releases.PlaceOf(pendingPrefix, tag); ok {
-			s.pending = append(s.pending, taggedPlace{tag, place})
-		} else if s.records && strings.HasPrefix(tag, bundle.DecisionTagPrefix) {
+		switch {
+		case parsed.Kind == published.Own:
+			s.releases = append(s.releases, taggedPlace{tag, parsed.Order()})
+		case parsed.Kind == published.Pending:
+			s.pending = append(s.pending, taggedPlace{tag, parsed.Order()})
+		case parsed.Kind == published.Decision && s.records:
 			s.decided = append(s.decided, tag)
-		} else {
+		default:
 			s.needed[desc.Digest] = true
-			if tag != bundle.LatestTag && !strings.HasPrefix(tag, bundle.RingTagPrefix) {
+			if parsed.Kind != published.Moving {
 				s.result.Foreign = append(s.result.Foreign, tag)
 			}
 		}
@@ -152,7 +152,7 @@ func (s *sorting) keepNewest(ctx context.Context) error {
 
 // isReleased reports whether what waited has a release's tag.
 func (s *sorting) isReleased(p taggedPlace) bool {
-	return s.tagged[releases.ReleaseTag(p.place.Epoch, p.place.Sequence)] == s.tagged[p.tag]
+	return s.tagged[published.ReleaseTag(p.place.Epoch, p.place.Sequence)] == s.tagged[p.tag]
 }
 
 // judge reads what a tag of a release names. It returns nil, and counts the tag among the foreign ones, where
@@ -173,7 +173,7 @@ func (s *sorting) judge(ctx context.Context, tag string) (*judged, error) {
 // read notes what a manifest is, if it is a release or record of this repository.
 func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
 	j, err := s.parse(ctx, manifest)
-	if err := releases.UnlessRefused(err); err != nil {
+	if err := published.IgnoreRefused(err); err != nil {
 		return err
 	}
 	if j != nil {
@@ -245,7 +245,7 @@ func (s *sorting) addUnfound(ctx context.Context) error {
 		tagged[d] = true
 	}
 	for _, tag := range s.signatures {
-		d := digest.NewDigestFromEncoded(digest.SHA256, signatureTag.FindStringSubmatch(tag)[1])
+		d := published.ParseTag(tag).Subject
 		if tagged[d] || s.needed[d] {
 			continue
 		}

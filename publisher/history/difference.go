@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,10 +12,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -124,7 +124,7 @@ type RecordedType struct {
 const Same diff.Change = "unchanged"
 
 // Environments compares the releases that two records name.
-func Environments(ctx context.Context, old, now oci.Reference, signers trust.Signers, opts oci.Options, patches bool) (*EnvironmentDifference, error) {
+func Environments(ctx context.Context, old, now oci.Reference, signers published.Signers, opts oci.Options, patches bool) (*EnvironmentDifference, error) {
 	d := &EnvironmentDifference{ClusterTypes: []RecordedType{}}
 	var err error
 	if d.Old, err = readRecord(ctx, old, signers, opts); err == nil {
@@ -145,7 +145,7 @@ func Environments(ctx context.Context, old, now oci.Reference, signers trust.Sig
 	return d, nil
 }
 
-func recordedType(ctx context.Context, name string, from, to oci.Location, d *EnvironmentDifference, signers trust.Signers, opts oci.Options, patches bool) (t RecordedType, err error) {
+func recordedType(ctx context.Context, name string, from, to oci.Location, d *EnvironmentDifference, signers published.Signers, opts oci.Options, patches bool) (t RecordedType, err error) {
 	t.ClusterType = name
 	open := func(loc oci.Location, s RecordSide) (*catalog.Released, *Side, error) {
 		of := s.record.ClusterTypes[name]
@@ -153,7 +153,7 @@ func recordedType(ctx context.Context, name string, from, to oci.Location, d *En
 			return nil, nil, nil
 		}
 		stream := bundle.Stream{Environment: s.Environment, ClusterType: name}
-		r, err := Open(ctx, oci.Reference{Location: loc, Repository: stream.Repository(), Digest: of}, signers, opts)
+		r, err := catalog.OpenReleased(ctx, oci.Reference{Location: loc, Repository: stream.Repository(), Digest: of}, signers, opts)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -189,26 +189,20 @@ func recordedType(ctx context.Context, name string, from, to oci.Location, d *En
 	return t, err
 }
 
-func readRecord(ctx context.Context, ref oci.Reference, signers trust.Signers, opts oci.Options) (RecordSide, error) {
-	repo, desc, err := ref.Resolve(ctx, opts)
+func readRecord(ctx context.Context, ref oci.Reference, signers published.Signers, opts oci.Options) (RecordSide, error) {
+	at, err := published.Open(ref.Location, opts, signers)
 	if err != nil {
 		return RecordSide{}, err
 	}
-	var r bundle.EnvironmentRecord
-	if len(signers.Keys) > 0 {
-		v, _, err := trust.Recognise(signers, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
-			return bundle.VerifyEnvironment(ctx, repo, desc, t)
-		})
-		if err != nil {
-			return RecordSide{}, err
-		}
-		r = v.Record
-	} else {
-		unverified, err := releases.ReadRecord(ctx, repo, desc)
-		if err != nil {
-			return RecordSide{}, err
-		}
-		r = *unverified
+	environment, _ := published.EnvironmentOf(ref.Repository)
+	e, err := at.Environment(environment)
+	if err != nil {
+		return RecordSide{}, err
 	}
+	v, _, err := e.Record(ctx, cmp.Or(ref.Digest.String(), ref.Tag, oci.DefaultTag))
+	if err != nil {
+		return RecordSide{}, err
+	}
+	r := v.Record
 	return RecordSide{Reference: ref.String(), Environment: r.Environment, IssuedAt: r.IssuedAt, BaseCommit: r.BaseCommit, record: r}, nil
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // Release is a release of the past or the present. Its JSON form is an interface.
@@ -36,9 +36,9 @@ type Release struct {
 }
 
 // Releases returns at most that many of the newest releases of the cluster type whose repository ref names, and those that
-// agents follow, the newest first. Trust is the zero value if signatures are not verified.
-func Releases(ctx context.Context, ref oci.Reference, most int, signers trust.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
-	list, err := catalog.ListNewest(ctx, ref, most, now, opts)
+// agents follow, the newest first.
+func Releases(ctx context.Context, ref oci.Reference, most int, signers published.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
+	list, err := catalog.ListReleases(ctx, ref, most, now, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Releases(ctx context.Context, ref oci.Reference, most int, signers trust.Si
 }
 
 // Followed returns the releases that agents follow at a location, of one environment.
-func Followed(ctx context.Context, loc oci.Location, environment string, signers trust.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
+func Followed(ctx context.Context, loc oci.Location, environment string, signers published.Signers, fleet impact.Fleet, now time.Time, opts oci.Options) ([]Release, error) {
 	list, err := catalog.List(ctx, loc, environment, now, opts)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func Followed(ctx context.Context, loc oci.Location, environment string, signers
 }
 
 // complete adds what a list of releases does not say.
-func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed) oci.Reference, signers trust.Signers, fleet impact.Fleet, opts oci.Options) ([]Release, error) {
+func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed) oci.Reference, signers published.Signers, fleet impact.Fleet, opts oci.Options) ([]Release, error) {
 	all := []Release{}
 	for i, l := range list {
 		r := Release{Listed: l, SameAs: sameAs(l, list[i+1:])}
@@ -66,8 +66,13 @@ func complete(ctx context.Context, list []catalog.Listed, of func(catalog.Listed
 			n := clustersOf(l, fleet)
 			r.Clusters, r.ClustersFrom = &n, fleet.From
 		}
-		if len(signers.Keys) > 0 {
-			if err := r.verify(ctx, of(l), signers, opts); err != nil {
+		if signers.Verify() {
+			ref := of(l)
+			repo, err := ref.Location.Repository(ref.Repository, opts)
+			if err == nil {
+				err = r.verify(ctx, repo, signers)
+			}
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -98,15 +103,8 @@ func clustersOf(l catalog.Listed, fleet impact.Fleet) int {
 }
 
 // verify asks who signed a release. Only an error of the registry is one.
-func (r *Release) verify(ctx context.Context, ref oci.Reference, signers trust.Signers, opts oci.Options) error {
-	ref.Tag, ref.Digest = "", r.Digest
-	repo, desc, err := ref.Resolve(ctx, opts)
-	if err != nil {
-		return err
-	}
-	_, _, err = trust.Recognise(signers, func(t bundle.Trust) ([]string, error) {
-		return bundle.VerifySignature(ctx, repo, desc.Digest, t)
-	})
+func (r *Release) verify(ctx context.Context, repo oci.Target, signers published.Signers) error {
+	_, _, err := signers.SignersOf(ctx, repo, r.Digest)
 	var refusal *bundle.Refusal
 	signed := err == nil
 	r.Signed = &signed
@@ -116,18 +114,9 @@ func (r *Release) verify(ctx context.Context, ref oci.Reference, signers trust.S
 	return err
 }
 
-// Open fetches a release with all its files, which the caller closes. With signers, it must be signed as they ask, or as an
-// earlier trust document of theirs asked.
-func Open(ctx context.Context, ref oci.Reference, signers trust.Signers, opts oci.Options) (*catalog.Released, error) {
-	r, _, err := trust.Recognise(signers, func(t bundle.Trust) (*catalog.Released, error) {
-		return catalog.OpenReleased(ctx, ref, t, opts)
-	})
-	return r, err
-}
-
 // Newest returns ref with the tag of the newest release of its cluster type, whatever ring that is for.
 func Newest(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options) (oci.Reference, error) {
-	list, err := catalog.ListNewest(ctx, ref, 1, now, opts)
+	list, err := catalog.ListReleases(ctx, ref, 1, now, opts)
 	if err != nil {
 		return ref, err
 	}

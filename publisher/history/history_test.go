@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/history"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -50,7 +52,7 @@ func (s *stream) publish(text, message string) digest.Digest {
 	return done.ClusterTypes[0].Digest
 }
 
-func (s *stream) list(signers trust.Signers, fleet impact.Fleet) []history.Release {
+func (s *stream) list(signers published.Signers, fleet impact.Fleet) []history.Release {
 	s.t.Helper()
 	list, err := history.Releases(s.t.Context(), s.ref, 10, signers, fleet, s.now, oci.Options{})
 	require.NoError(s.t, err)
@@ -63,7 +65,7 @@ func TestReleasesSayWhatTheyWereForAndWhoRunsThem(t *testing.T) {
 	first := s.publish("one", "First")
 	s.publish("two", "Second")
 	s.publish("one", "Back to the first")
-	list := s.list(trust.Signers{}, impact.Fleet{From: impact.FromHub, Clusters: []impact.Cluster{
+	list := s.list(published.AsItLies(), impact.Fleet{From: impact.FromHub, Clusters: []impact.Cluster{
 		{ClusterType: "drone", Release: first}, {ClusterType: "drone", Release: first}, {ClusterType: "drone"}, {ClusterType: "large", Release: first},
 	}})
 	var messages []string
@@ -77,9 +79,9 @@ func TestReleasesSayWhatTheyWereForAndWhoRunsThem(t *testing.T) {
 	require.Equal(t, int64(1), list[0].SameAs)
 	require.Zero(t, list[1].SameAs)
 
-	list = s.list(trust.Signers{}, impact.Fleet{From: impact.FromRoster, Clusters: []impact.Cluster{{ClusterType: "drone"}, {ClusterType: "drone", Ring: "canary"}}})
+	list = s.list(published.AsItLies(), impact.Fleet{From: impact.FromRoster, Clusters: []impact.Cluster{{ClusterType: "drone"}, {ClusterType: "drone", Ring: "canary"}}})
 	require.Equal(t, 1, *list[0].Clusters, "no release is under the tag of the other's ring")
-	require.Nil(t, s.list(trust.Signers{}, impact.Fleet{})[0].Clusters)
+	require.Nil(t, s.list(published.AsItLies(), impact.Fleet{})[0].Clusters)
 }
 
 func TestReleasesOfAnotherKeyAreMarked(t *testing.T) {
@@ -97,9 +99,9 @@ func TestReleasesOfAnotherKeyAreMarked(t *testing.T) {
 
 	ref := s.ref
 	ref.Digest = theirs
-	_, err := history.Open(t.Context(), ref, trust.PinnedBy([]*keys.Key{mine}), oci.Options{})
+	_, err := catalog.OpenReleased(t.Context(), ref, trust.PinnedBy([]*keys.Key{mine}), oci.Options{})
 	require.ErrorContains(t, err, "key")
-	r, err := history.Open(t.Context(), ref, trust.Signers{}, oci.Options{})
+	r, err := catalog.OpenReleased(t.Context(), ref, published.AsItLies(), oci.Options{})
 	require.NoError(t, err)
 	require.NoError(t, r.Close())
 }
@@ -110,11 +112,11 @@ func TestTwoReleasesAreCompared(t *testing.T) {
 	open := func(d digest.Digest) history.Side {
 		ref := s.ref
 		ref.Digest = d
-		old, err := history.Open(t.Context(), ref, trust.PinnedBy([]*keys.Key{s.key}), oci.Options{})
+		old, err := catalog.OpenReleased(t.Context(), ref, trust.PinnedBy([]*keys.Key{s.key}), oci.Options{})
 		require.NoError(t, err)
 		newest, err := history.Newest(t.Context(), s.ref, s.now, oci.Options{})
 		require.NoError(t, err)
-		now, err := history.Open(t.Context(), newest, trust.Signers{}, oci.Options{})
+		now, err := catalog.OpenReleased(t.Context(), newest, published.AsItLies(), oci.Options{})
 		require.NoError(t, err)
 		difference, err := history.Between(old, now, true)
 		require.NoError(t, err)

@@ -1,3 +1,8 @@
+// Package releases writes the releases and records of one repository of a registry or OCI layout, and reads their trees.
+//
+// Begin with [Settle], which makes a pushed release visible, and [OpenTree] for the files of a release. Registries have no
+// compare-and-swap, so writers read the tags before and after a write: [ErrRace] means that another writer interfered, and that
+// the caller has to plan anew, at most [MaxRaces] times. The package verifies no signature.
 package releases
 
 import (
@@ -13,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // ErrRace means that another publisher changed a repository at the same time.
@@ -49,7 +55,7 @@ func PushNew(ctx context.Context, repo oci.Target, b bundle.Blob) error {
 // come since, whose publisher may have moved the moving ones first. It looks at the moving tags before it sets own, so that
 // a publisher that was slower leaves no release of its own behind, with the number of the other's; two that come to this point
 // at the same moment still do.
-func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen Tags) (changed bool, err error) {
+func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen published.Tags) (changed bool, err error) {
 	now, err := Current(ctx, repo, own)
 	if err != nil {
 		return false, err
@@ -92,7 +98,7 @@ func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 }
 
 // isDue reports whether a moving tag is to be moved to desc. It returns ErrRace if the tag is not what seen says.
-func isDue(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string, seen Tags) (bool, error) {
+func isDue(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string, seen published.Tags) (bool, error) {
 	now, err := Current(ctx, repo, tag)
 	if err == nil && now != desc.Digest && now != seen.Moving[tag] {
 		err = fmt.Errorf("tag %s: %w", tag, ErrRace)
@@ -101,12 +107,12 @@ func isDue(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag st
 }
 
 // noneAbove returns ErrRace where repo has tags of newer releases than own's that are not among those seen.
-func noneAbove(ctx context.Context, repo oci.Target, own string, seen Tags) error {
+func noneAbove(ctx context.Context, repo oci.Target, own string, seen published.Tags) error {
 	all, err := repo.Tags(ctx)
 	if err != nil {
 		return err
 	}
-	for _, tag := range (Tags{All: all}).Releases() {
+	for _, tag := range (published.Tags{All: all}).Releases() {
 		if tag == own {
 			break
 		}

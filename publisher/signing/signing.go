@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -151,13 +152,13 @@ func collectSignatures(ctx context.Context, repo oci.Target, d digest.Digest) (l
 	if err != nil {
 		return nil, "", err
 	}
-	if layers, there, err = bundle.Signatures(ctx, repo, bundle.SignatureTag(d)); releases.UnlessRefused(err) != nil {
+	if layers, there, err = bundle.Signatures(ctx, repo, bundle.SignatureTag(d)); published.IgnoreRefused(err) != nil {
 		return nil, "", err
 	}
 	own := slices.DeleteFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, bundle.SignatureTag(d)+"-") })
 	for _, tag := range own[:min(len(own), maxSigners)] {
 		more, _, err := bundle.Signatures(ctx, repo, tag)
-		if releases.UnlessRefused(err) != nil {
+		if published.IgnoreRefused(err) != nil {
 			return nil, "", err
 		}
 		layers = append(layers, more...)

@@ -10,9 +10,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // LostError is the reason why the earlier content of failed assignments is unknown.
@@ -26,7 +24,7 @@ func Lost(format string, args ...any) error { return &LostError{fmt.Sprintf(form
 // LostIfRefused returns a *LostError for the error of content that is missing or differs from the signed one, and any
 // other err as it is.
 func LostIfRefused(err error, what string, args ...any) error {
-	if releases.UnlessRefused(err) == nil {
+	if published.IgnoreRefused(err) == nil {
 		return Lost(what+": %v", append(args, err)...)
 	}
 	return err
@@ -47,11 +45,11 @@ func (rd *Reader) newest(ctx context.Context, t Type, v *bundle.Verified, fits f
 	case recorded == "" && t.Foreign != "":
 		return nil, Lost("%s is not a release %s, and no record of the environment says what the last one is", t.Foreign, rd.Trust.SignedText())
 	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
-		r, err := rd.recordedRelease(ctx, t.Repo, recorded)
+		r, err := t.recordedRelease(ctx, recorded)
 		if err != nil {
 			return nil, err
 		}
-		if (v == nil || OrderOf(r).Compare(OrderOf(v)) > 0) && fits(r.Release) {
+		if (v == nil || published.OrderOf(r).Compare(published.OrderOf(v)) > 0) && fits(r.Release) {
 			v = r
 		}
 	}
@@ -62,15 +60,11 @@ func (rd *Reader) newest(ctx context.Context, t Type, v *bundle.Verified, fits f
 }
 
 // recordedRelease returns the release that the environment's record names.
-func (rd *Reader) recordedRelease(ctx context.Context, repo oci.Target, d digest.Digest) (*bundle.Verified, error) {
-	desc, err := bundle.ResolveManifest(ctx, repo, d.String())
+func (t Type) recordedRelease(ctx context.Context, d digest.Digest) (*bundle.Verified, error) {
+	v, _, err := t.Type.Release(ctx, d.String())
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, Lost("the last release, %s, is not there", d)
 	}
-	if err != nil {
-		return nil, err
-	}
-	v, _, err := trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
 	if err != nil {
 		return nil, LostIfRefused(err, "the last release, %s", d)
 	}

@@ -8,22 +8,15 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// Records returns the repository of the environment's records.
-func (rd *Reader) Records() (oci.Target, error) {
-	return rd.Store.Repository(bundle.EnvironmentRepository(rd.Environment))
-}
-
 // Record is the published state of an environment's record.
 type Record struct {
-	Repo oci.Target
+	published.Environment
 	// Tags are the tags before anything was written.
-	releases.Tags
+	published.Tags
 	// Verified is the newest trusted record, or nil; Current is true if it meets the trust in force.
 	Verified *bundle.VerifiedEnvironment
 	Current  bool
@@ -47,17 +40,15 @@ func (r Record) ReleaseOf(clusterType, ring string) digest.Digest {
 
 // Record reads the published state of the environment's record.
 func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
-	repo, err := rd.Records()
-	if err != nil {
+	if r.Environment, err = rd.Place.Environment(rd.Environment); err != nil {
 		return r, err
 	}
-	r.Repo = repo
-	if r.Tags, err = releases.ReadTags(ctx, repo); err != nil {
+	if r.Tags, err = r.Environment.Tags(ctx); err != nil {
 		return r, err
 	}
 	foreign := "" // the newest says it for all
 	for _, tag := range r.Releases() {
-		if r.Verified, r.Current, err = rd.verifyRecord(ctx, repo, tag); err != nil {
+		if r.Verified, r.Current, err = rd.verifyRecord(ctx, r.Environment, tag); err != nil {
 			return r, err
 		}
 		if r.Verified != nil {
@@ -69,14 +60,14 @@ func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
 	var v *bundle.VerifiedEnvironment
 	var current bool
 	if latest != "" && (r.Verified == nil || latest != r.Verified.Descriptor.Digest) {
-		if v, current, err = rd.verifyRecord(ctx, repo, bundle.LatestTag); v == nil {
+		if v, current, err = rd.verifyRecord(ctx, r.Environment, bundle.LatestTag); v == nil {
 			foreign = cmp.Or(foreign, bundle.LatestTag)
 		}
 	}
 	if foreign != "" && err == nil {
-		rd.Warn("%s:%s is not a record %s", rd.Location.Name(bundle.EnvironmentRepository(rd.Environment)), foreign, rd.Trust.SignedText())
+		rd.Warn("%s:%s is not a record %s", r.Environment, foreign, rd.Trust.SignedText())
 	}
-	if v != nil && (r.Verified == nil || OrderOfRecord(v).Compare(OrderOfRecord(r.Verified)) > 0) {
+	if v != nil && (r.Verified == nil || published.OrderOfRecord(v).Compare(published.OrderOfRecord(r.Verified)) > 0) {
 		r.Current, r.Verified, r.Taken = current, v, slices.Contains(r.All, v.Record.Tag())
 	}
 	return r, err
@@ -87,33 +78,18 @@ func (rd *Reader) RecordAt(ctx context.Context, record Record, tag string) (*bun
 	if v := record.Verified; v != nil && v.Record.Tag() == tag && !record.Taken {
 		return v, nil
 	}
-	v, _, err := rd.verifyRecord(ctx, record.Repo, tag)
+	v, _, err := rd.verifyRecord(ctx, record.Environment, tag)
 	return v, err
 }
 
-// verifyRecord returns nil for a record that is untrusted, incomplete, or of another environment.
-// For current see trust.Recognise.
-func (rd *Reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
-	desc, err := bundle.ResolveManifest(ctx, repo, tag)
-	if err == nil {
-		v, current, err = trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
-			return bundle.VerifyEnvironment(ctx, repo, desc, t)
-		})
-	}
-	if err := releases.UnlessRefused(err); err != nil {
-		return nil, false, err
-	}
-	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != rd.Environment || v.Record.Epoch > rd.Trust.Epoch {
-		return nil, false, nil
+// verifyRecord returns nil for a record that is not there or refused.
+func (rd *Reader) verifyRecord(ctx context.Context, at published.Environment, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
+	if v, current, err = at.Record(ctx, tag); err != nil {
+		return nil, false, published.IgnoreRefused(err)
 	}
 	if v.Record.Platform != rd.Platform {
 		return nil, false, usage.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
 			v.Record.Platform, rd.Platform)
 	}
 	return v, current, nil
-}
-
-// OrderOfRecord returns the place of a record among those of its environment.
-func OrderOfRecord(v *bundle.VerifiedEnvironment) bundle.Order {
-	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
 }

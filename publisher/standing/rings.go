@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -85,7 +86,7 @@ func (lanes Lanes) String() string {
 func (lanes Lanes) Newest() *bundle.Verified {
 	var newest *bundle.Verified
 	for _, l := range lanes {
-		if l.Release != nil && (newest == nil || OrderOf(l.Release).Compare(OrderOf(newest)) > 0) {
+		if l.Release != nil && (newest == nil || published.OrderOf(l.Release).Compare(published.OrderOf(newest)) > 0) {
 			newest = l.Release
 		}
 	}
@@ -129,7 +130,7 @@ type laneSearch struct {
 // consider gives v to the lanes that it is for and that have no newer release.
 func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
 	for _, l := range s.Lanes {
-		if l.IsFor(v.Release) && (l.Release == nil || OrderOf(v).Compare(OrderOf(l.Release)) > 0) {
+		if l.IsFor(v.Release) && (l.Release == nil || published.OrderOf(v).Compare(published.OrderOf(l.Release)) > 0) {
 			l.Release, l.Current, l.Taken = v, current, taken
 		}
 	}
@@ -140,8 +141,8 @@ func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified
 	if last := s.Verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.Taken) {
 		return last, s.Current, nil
 	}
-	v, current, err = s.Release(ctx, s.Repo, ref)
-	if v == nil || v.Release.Stream() != s.Stream || v.Release.Epoch > s.Trust.Epoch {
+	v, current, err = s.Type.Release(ctx, ref)
+	if v == nil || v.Release.Stream() != s.Stream {
 		return nil, false, err
 	}
 	return v, current, err
@@ -163,7 +164,7 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, v != s.Verified || s.Taken) // until its own tag was looked at, which Type has done for the newest
-			if o := OrderOf(v); o.Compare(s.floor) > 0 {
+			if o := published.OrderOf(v); o.Compare(s.floor) > 0 {
 				s.floor = o
 			}
 		}
@@ -185,7 +186,7 @@ func (s *laneSearch) moving(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, true)
-		} else if name := s.Location.Name(s.Stream.Repository()) + ":" + bundle.MovingTag(l.Ring); s.Foreign == "" {
+		} else if name := s.Type.String() + ":" + bundle.MovingTag(l.Ring); s.Foreign == "" {
 			s.Foreign = name
 			s.Warn("%s is not a release %s", name, s.Trust.SignedText())
 		}
@@ -197,14 +198,14 @@ func (s *laneSearch) moving(ctx context.Context) error {
 func (s *laneSearch) tagged(ctx context.Context) error {
 	open := slices.Clone(s.Lanes)
 	for _, tag := range s.Releases() {
-		if place, _ := releases.PlaceOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
+		if place := published.ParseTag(tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
 			return nil
 		}
 		v, current, err := s.verify(ctx, tag)
 		if err != nil {
 			return err
 		}
-		if v != nil && v.Release.Tag() == tag {
+		if v != nil {
 			s.consider(v, current, false)
 			open = slices.DeleteFunc(open, func(l *Lane) bool { return l.IsFor(v.Release) })
 		}
@@ -236,7 +237,7 @@ func (s *laneSearch) taken(ctx context.Context) error {
 // waiting finds the newest release for each ring that waits for signatures.
 func (s *laneSearch) waiting(ctx context.Context) error {
 	newer := func(v *bundle.Verified, l *Lane) bool {
-		return l.IsFor(v.Release) && (l.Release == nil || OrderOf(v).Compare(OrderOf(l.Release)) > 0)
+		return l.IsFor(v.Release) && (l.Release == nil || published.OrderOf(v).Compare(published.OrderOf(l.Release)) > 0)
 	}
 	return s.eachPending(ctx, s.Type, func(v *bundle.Verified) bool {
 		open := false

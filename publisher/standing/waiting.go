@@ -8,7 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -31,25 +31,20 @@ func (rd *Reader) eachPending(ctx context.Context, t Type, yield func(*bundle.Ve
 	if !rd.Trust.Documented() {
 		return nil
 	}
+	at, err := rd.By(rd.Trust.AnyKey()).Type(t.Stream)
+	if err != nil {
+		return err
+	}
 	for _, tag := range t.Tags.Pending() {
-		desc, err := bundle.ResolveManifest(ctx, t.Repo, tag)
-		if err == nil {
-			var v *bundle.Verified
-			if v, err = bundle.Verify(ctx, t.Repo, desc, rd.Trust.AnyKey()); err == nil && rd.waits(t, v, tag) && !yield(v) {
-				return nil
-			}
+		v, _, err := at.Release(ctx, tag)
+		if err == nil && v.Release.Epoch == rd.Trust.Epoch && credible(published.OrderOf(v), LastSequence(t.Verified, v.Release.Epoch), rd.IssuedAt) && !yield(v) {
+			return nil
 		}
-		if releases.UnlessRefused(err) != nil {
+		if err := published.IgnoreRefused(err); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (rd *Reader) waits(t Type, v *bundle.Verified, tag string) bool {
-	r := v.Release
-	return r.Stream() == t.Stream && r.Epoch == rd.Trust.Epoch && releases.PendingTag(r.Epoch, r.Sequence) == tag &&
-		credible(OrderOf(v), LastSequence(t.Verified, r.Epoch), rd.IssuedAt)
 }
 
 // PendingRecord returns the newest record that waits for signatures, is credible and above the one that stands; nil where
@@ -60,7 +55,7 @@ func (rd *Reader) PendingRecord(ctx context.Context, record Record) (*bundle.Ver
 	}
 	for _, tag := range record.Pending() {
 		v, err := rd.RecordThatWaits(ctx, record, tag)
-		if v != nil || releases.UnlessRefused(err) != nil {
+		if v != nil || published.IgnoreRefused(err) != nil {
 			return v, err
 		}
 	}
@@ -71,31 +66,29 @@ func (rd *Reader) PendingRecord(ctx context.Context, record Record) (*bundle.Ver
 // that does not wait for signatures.
 func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string) (*bundle.VerifiedEnvironment, error) {
 	last := record.Verified
-	desc, err := bundle.ResolveManifest(ctx, record.Repo, tag)
+	at, err := rd.By(rd.Trust.AnyKey()).Environment(rd.Environment)
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.VerifyEnvironment(ctx, record.Repo, desc, rd.Trust.AnyKey())
+	v, _, err := at.Record(ctx, tag)
 	if err != nil {
 		return nil, err
 	}
-	r, order, sequence := v.Record, OrderOfRecord(v), int64(0)
+	r, order, sequence := v.Record, published.OrderOfRecord(v), int64(0)
 	if last != nil && last.Record.Epoch == r.Epoch {
 		sequence = last.Record.Sequence
 	}
 	refused := func(reason bundle.Reason, what string) (*bundle.VerifiedEnvironment, error) {
-		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", rd.Location.Name(bundle.EnvironmentRepository(rd.Environment)), tag, what)}
+		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", at, tag, what)}
 	}
 	switch {
 	case r.Platform != rd.Platform:
 		return refused(bundle.WrongPlatform, fmt.Sprintf("it is of platform %q, the trust document is for %q", r.Platform, rd.Platform))
-	case r.Environment != rd.Environment:
-		return refused(bundle.WrongEnvironment, fmt.Sprintf("it is of environment %q", r.Environment))
 	case r.Epoch != rd.Trust.Epoch:
 		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, rd.Trust.Epoch))
-	case releases.PendingTag(r.Epoch, r.Sequence) != tag || !credible(order, sequence, rd.IssuedAt):
+	case !credible(order, sequence, rd.IssuedAt):
 		return refused(bundle.BadContent, fmt.Sprintf("it has sequence %d and was issued at %s, which no publisher would give it", r.Sequence, r.IssuedAt.Format(time.RFC3339)))
-	case last != nil && order.Compare(OrderOfRecord(last)) <= 0:
+	case last != nil && order.Compare(published.OrderOfRecord(last)) <= 0:
 		return refused(bundle.OlderRelease, "a newer one stands already")
 	}
 	return v, nil
@@ -105,7 +98,7 @@ func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string
 // lists its repositories to this user.
 func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 	if repositories, unlisted := rd.Store.Repositories(ctx); unlisted == nil {
-		if lack := catalog.CheckEnvironment(rd.Environment, rd.Location, repositories); lack != nil {
+		if lack := published.CheckEnvironment(rd.Environment, rd.Location, repositories); lack != nil {
 			return lack
 		}
 	}
@@ -115,11 +108,11 @@ func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 // ReleaseThatWaits returns the pending release of t with manifest d, if it may be signed and take the place of last, which
 // may be nil. Otherwise the error is a *bundle.Refusal.
 func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
-	desc, err := bundle.ResolveManifest(ctx, t.Repo, d.String())
+	at, err := rd.By(rd.Trust.AnyKey()).Type(t.Stream)
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, t.Repo, desc, rd.Trust.AnyKey())
+	v, _, err := at.Release(ctx, d.String())
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +122,7 @@ func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest,
 	r := v.Release
 	expect := bundle.Expect{Stream: t.Stream, Epoch: rd.Trust.Epoch, Now: rd.IssuedAt}
 	if last != nil {
-		expect.Highest = OrderOf(last)
+		expect.Highest = published.OrderOf(last)
 	}
 	if len(r.Rings) > 0 {
 		expect.Ring = r.Rings[0] // it is no ring's agent that asks
@@ -137,7 +130,7 @@ func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest,
 	if err := expect.Check(r, d); err != nil {
 		return nil, err
 	}
-	if !credible(OrderOf(v), LastSequence(t.Verified, r.Epoch), rd.IssuedAt) {
+	if !credible(published.OrderOf(v), LastSequence(t.Verified, r.Epoch), rd.IssuedAt) {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
 			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
 	}

@@ -201,7 +201,7 @@ func RemoveKey(role, id string) Change {
 		left := slices.DeleteFunc(slices.Clone(r.Keys), func(k bundle.TrustKey) bool { return strings.HasPrefix(k.ID, id) })
 		switch gone := len(r.Keys) - len(left); {
 		case gone == 0:
-			return fmt.Errorf("no %s key has the id %s; there are %s", role, id, listKeys(NamesOf(r.Keys)))
+			return fmt.Errorf("no %s key has the id %s; there are %s", role, id, listKeys(namesOf(r.Keys)))
 		case gone > 1:
 			return fmt.Errorf("%d %s keys have ids that begin with %s: give more of it", gone, role, id)
 		case len(left) < r.Threshold:

@@ -168,8 +168,8 @@ func (k KeyName) Cell() string {
 // ShortKeyID is enough of a key's id to tell it from others.
 func ShortKeyID(id string) string { return id[:min(len(id), 12)] }
 
-// NamesOf returns keys without the keys themselves.
-func NamesOf(keys []bundle.TrustKey) []KeyName {
+// namesOf returns keys without the keys themselves.
+func namesOf(keys []bundle.TrustKey) []KeyName {
 	names := []KeyName{}
 	for _, k := range keys {
 		names = append(names, KeyName{k.ID, k.Name})
@@ -229,7 +229,7 @@ func quorumOf(envelope []byte, role bundle.Role) (Quorum, error) {
 	q := Quorum{Need: role.Threshold, Signed: []KeyName{}, Missing: []KeyName{}}
 	ids, err := bundle.TrustSigners(envelope, role)
 	q.Have = len(ids)
-	for _, k := range NamesOf(role.Keys) {
+	for _, k := range namesOf(role.Keys) {
 		if slices.Contains(ids, k.ID) {
 			q.Signed = append(q.Signed, k)
 		} else {
@@ -251,7 +251,7 @@ func (s *Status) refuseKey(id string, previousKnown bool) error {
 	what := fmt.Sprintf("key %s is not a root key of version %d", ShortKeyID(id), s.Version)
 	switch {
 	case s.Version == 1:
-		return fmt.Errorf("%s; those are %s", what, listKeys(NamesOf(s.Root.Keys)))
+		return fmt.Errorf("%s; those are %s", what, listKeys(namesOf(s.Root.Keys)))
 	case previousKnown:
 		return fmt.Errorf("%s, nor of version %d", what, s.Version-1)
 	}

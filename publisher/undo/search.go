@@ -13,10 +13,8 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -64,7 +62,7 @@ func (s *search) checkScope() error {
 // former returns the newest complete record whose content differs and was not undone; nil if the present content was given back
 // already.
 func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
-	tags := s.record.Newest(releases.ReleaseFormat, MaxRecords)
+	tags := s.record.Newest(published.Own, MaxRecords)
 	own := slices.Index(tags, s.now.Tag())
 	for i := own; i < len(tags); i++ { // own is -1 if the record's tag was taken from it
 		v := s.record.Verified
@@ -73,7 +71,7 @@ func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error
 			if v, err = s.at.RecordAt(ctx, s.record, tags[i]); err != nil {
 				return nil, err
 			}
-			if v == nil || standing.OrderOfRecord(v).Compare(standing.OrderOfRecord(s.record.Verified)) > 0 {
+			if v == nil || published.OrderOfRecord(v).Compare(published.OrderOfRecord(s.record.Verified)) > 0 {
 				continue
 			}
 		}
@@ -193,7 +191,7 @@ func releaseOf(r bundle.EnvironmentRecord, name, ring string) digest.Digest {
 
 // undoTo goes back to what s.To names.
 func (s *search) undoTo(ctx context.Context) (found, error) {
-	tags, matched := s.record.Newest(releases.ReleaseFormat, MaxRecords), false
+	tags, matched := s.record.Newest(published.Own, MaxRecords), false
 	for _, tag := range tags {
 		v, err := s.at.RecordAt(ctx, s.record, tag)
 		if err != nil {
@@ -229,11 +227,11 @@ func (s *search) names(r bundle.EnvironmentRecord) bool {
 // undoToRelease gives the rings of a cluster type, as far as the release that s.To names was for them, its content.
 func (s *search) undoToRelease(ctx context.Context, tags []string) (found, error) {
 	stream := bundle.Stream{Platform: s.at.Platform, Environment: s.at.Environment, ClusterType: s.ClusterType}
-	repo, err := s.at.Store.Repository(stream.Repository())
+	t, err := s.at.Place.Type(stream)
 	if err != nil {
 		return found{}, err
 	}
-	desc, err := catalog.FindRelease(ctx, repo, oci.Reference{Location: s.at.Location, Repository: stream.Repository(), Tag: s.To}, errdef.ErrNotFound)
+	desc, err := t.Find(ctx, s.To, errdef.ErrNotFound)
 	if err != nil {
 		return found{}, err
 	}
@@ -424,7 +422,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 // Whole reports whether the other cluster types have there what they have now, too.
 func (s *search) recordOf(ctx context.Context, all map[string]map[string]digest.Digest) (_ *bundle.VerifiedEnvironment, whole bool, err error) {
 	var partly *bundle.VerifiedEnvironment
-	for _, tag := range s.record.Newest(releases.ReleaseFormat, MaxRecords) {
+	for _, tag := range s.record.Newest(published.Own, MaxRecords) {
 		v, err := s.at.RecordAt(ctx, s.record, tag)
 		if err != nil {
 			return nil, false, err

@@ -21,6 +21,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -169,7 +170,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		}
 		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.given.Former) { // not this undo itself
 			at.Warn("what waits for signatures (%s) has not reached any cluster, so it is not what is undone: that is %s, which stands",
-				releases.PendingTag(waits.Record.Epoch, waits.Record.Sequence), r.Tag())
+				published.PendingTag(waits.Record.Epoch, waits.Record.Sequence), r.Tag())
 		}
 		if done.Undone = true; f.former != nil {
 			done.Former = commitsOf(f.former.Record)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -150,7 +151,7 @@ func TestAnUndoSaysWhatItDidAndPauses(t *testing.T) {
 	require.Greater(t, release.Sequence, before.Verified.Release.Sequence)
 	require.EqualValues(t, 3, release.Number)
 	require.Equal(t, w.now.Add(90*24*time.Hour), release.ExpiresAt, "it is valid as long as a new one")
-	first, _, err := rd.Release(t.Context(), after.Repo, former.ClusterTypes["drone"].String())
+	first, _, err := after.Release(t.Context(), former.ClusterTypes["drone"].String())
 	require.NoError(t, err)
 	require.Equal(t, first.Tree, after.Verified.Tree, "the same blob")
 
@@ -226,7 +227,7 @@ func (a *agents) poll(at string) {
 			expect := bundle.Expect{Stream: v.Release.Stream(), Ring: ring, Highest: a.highest[name+ring], Now: a.now}
 			require.NoError(a.t, expect.Check(v.Release, v.Descriptor.Digest), "%s: %s of ring %q", at, name, ring)
 			a.highest[name+ring] = bundle.OrderOf(v.Release, v.Descriptor.Digest)
-			text := a.textOf(rd, repo, desc.Digest)
+			text := a.textOf(rd, name, desc.Digest)
 			if ring == "broad" || ring == "" {
 				require.Equal(a.t, "a", text, "%s: %s of ring %q", at, name, ring)
 			}
@@ -255,7 +256,7 @@ func TestAPublicationThatWasCutOffIsUndone(t *testing.T) {
 			require.NoError(t, err)
 			desc, err := repo.Resolve(t.Context(), "ring-canary")
 			require.NoError(t, err)
-			changed = changed || w.textOf(rd, repo, desc.Digest) == "b"
+			changed = changed || w.textOf(rd, name, desc.Digest) == "b"
 		}
 		require.NoError(t, w.do("undo"), at)
 		if changed || recorded {
@@ -278,7 +279,7 @@ func TestAnUndoWithSeveralSignersWaitsForTheOthers(t *testing.T) {
 		require.NoError(t, err)
 		chain, err := trust.Begin(signed)
 		require.NoError(t, err)
-		w.opts.Trust, w.keys = trust.Of(chain), []*keys.Key{anna, ben}
+		w.opts.Trust, w.keys = published.Of(chain), []*keys.Key{anna, ben}
 		for _, step := range []string{"a", "b"} {
 			require.NoError(t, w.do(step))
 		}

@@ -208,18 +208,19 @@ func (w *world) has() string {
 			desc, err := repo.Resolve(w.t.Context(), bundle.MovingTag(ring))
 			require.NoError(w.t, err)
 			require.Equal(w.t, d, desc.Digest, "%s: %q", name, ring)
-			texts = append(texts, w.textOf(rd, repo, d))
+			texts = append(texts, w.textOf(rd, name, d))
 		}
 		all = append(all, name+": "+strings.Join(texts, " "))
 	}
 	return strings.Join(all, ", ")
 }
 
-func (w *world) textOf(rd standing.Reader, repo oci.Target, d digest.Digest) string {
-	v, _, err := rd.Release(w.t.Context(), repo, d.String())
+func (w *world) textOf(rd standing.Reader, clusterType string, d digest.Digest) string {
+	t, err := rd.Place.Named("bundles/prod/" + clusterType)
 	require.NoError(w.t, err)
-	require.NotNil(w.t, v)
-	tree, err := releases.OpenTree(w.t.Context(), repo, v.Tree, v.Release.Content)
+	v, _, err := t.Release(w.t.Context(), d.String())
+	require.NoError(w.t, err)
+	tree, err := releases.OpenTree(w.t.Context(), t.Repo, v.Tree, v.Release.Content)
 	require.NoError(w.t, err)
 	defer tree.Close()
 	data, err := tree.ReadFile("web-live/config.yaml")

@@ -25,7 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/egress"
 	"github.com/wherry-dev/wherry/publisher/impact"
@@ -291,14 +291,7 @@ func (x *exporting) findRelease(ctx context.Context, r export.Request) (digest.D
 	}
 	stream := bundle.Stream{Environment: r.Environment, ClusterType: r.ClusterTypes[0]}
 	ref := oci.Reference{Location: r.From, Repository: stream.Repository(), Tag: x.release}
-	repo, err := r.From.Repository(ref.Repository, r.Registry)
-	if err != nil {
-		return "", flags.RegistryFailure(err, r.From)
-	}
-	d, err := repo.Resolve(ctx, x.release)
-	if errors.Is(err, errdef.ErrNotFound) {
-		d, err = catalog.FindRelease(ctx, repo, ref, err)
-	}
+	_, d, err := published.Resolve(ctx, ref, r.Registry, published.AsItLies())
 	if err != nil {
 		return "", flags.ReferenceFailure(ctx, err, ref, r.Registry)
 	}
@@ -409,7 +402,7 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 	case errors.As(err, &nothing) && nothing.Err != nil:
 		return cli.Fail(cli.Failed, err, "name them with --cluster-type")
 	case nothing != nil:
-		if other := catalog.CheckEnvironment(r.Environment, r.From, nothing.Repositories); other != nil {
+		if other := published.CheckEnvironment(r.Environment, r.From, nothing.Repositories); other != nil {
 			return flags.RegistryFailure(other, r.From)
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("%w at %s", err, r.From), `"wherry bundle ls LOCATION" lists what is there`)

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -121,7 +121,7 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copie
 	}
 	ref, err := oci.ParseReference(from)
 	if err == nil {
-		ref, err = catalog.BundleReference(ref)
+		ref, err = published.BundleReference(ref)
 	}
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "--environment NAME copies all of an environment from a LOCATION")
@@ -153,7 +153,7 @@ func above(to oci.Location, repository string) (oci.Location, error) {
 	} else {
 		to.Prefix = strings.TrimPrefix(strings.TrimSuffix("/"+to.Prefix, "/"+repository), "/")
 	}
-	if other, err := catalog.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
+	if other, err := published.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
 		return to, cli.Usagef("TO names %s, and what is copied keeps its name, %s", other.Repository, repository)
 	}
 	return to, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/history"
@@ -75,7 +76,7 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 	}
 	records := 0
 	for _, ref := range refs {
-		if isRecord(ref) {
+		if _, is := published.EnvironmentOf(ref.Repository); is {
 			records++
 		}
 	}
@@ -101,18 +102,13 @@ func (d *differing) run(cmd *cobra.Command, args []string) error {
 	return d.between(cmd, refs[0], newest)
 }
 
-// isRecord reports whether a reference names an environment's record.
-func isRecord(ref oci.Reference) bool {
-	return strings.HasPrefix(ref.Repository, "environments/") || strings.Contains(ref.Repository, "/environments/")
-}
-
 func (d *differing) between(cmd *cobra.Command, old, now oci.Reference) error {
 	return openReference(cmd, &d.from, old, func(a *catalog.Released) error {
 		signers, err := d.from.Again(cmd, now)
 		if err != nil {
 			return err
 		}
-		b, err := history.Open(cmd.Context(), now, signers, d.from.Registry.Options())
+		b, err := catalog.OpenReleased(cmd.Context(), now, signers, d.from.Registry.Options())
 		if err != nil {
 			return d.from.Failure(cmd.Context(), err, now)
 		}

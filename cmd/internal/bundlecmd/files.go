@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/history"
 )
 
 func newFilesCommand() *cobra.Command {
@@ -93,7 +92,7 @@ func openReference(cmd *cobra.Command, from *flags.Published, ref oci.Reference,
 	if err != nil {
 		return err
 	}
-	r, err := history.Open(cmd.Context(), ref, signers, from.Registry.Options())
+	r, err := catalog.OpenReleased(cmd.Context(), ref, signers, from.Registry.Options())
 	if err != nil {
 		return from.Failure(cmd.Context(), err, ref)
 	}

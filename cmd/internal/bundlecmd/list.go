@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
@@ -68,11 +69,11 @@ middle to fit 120 columns; -o json has them whole.`,
 // listOf lists the releases at a location, or those of one cluster type if text is a reference to that.
 func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry flags.Registry) ([]catalog.Listed, error) {
 	if ref, err := oci.ParseReference(text); err == nil {
-		if ref, err = catalog.BundleReference(ref); err == nil {
+		if ref, err = published.BundleReference(ref); err == nil {
 			if environment != "" || ref.Tag != "" || ref.Digest != "" {
 				return nil, cli.Usagef("%s names a cluster type's releases: give it without tag, digest and --environment", text)
 			}
-			list, err := catalog.ListReleases(cmd.Context(), ref, now, registry.Options())
+			list, err := catalog.ListReleases(cmd.Context(), ref, published.MaxListed, now, registry.Options())
 			if err != nil {
 				return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/history"
 	"github.com/wherry-dev/wherry/publisher/impact"
@@ -131,15 +132,15 @@ func (r *releasing) list(cmd *cobra.Command, args []string, now time.Time) ([]hi
 	if ref.Tag != "" || ref.Digest != "" {
 		return nil, cli.Usagef("%s names one release: give the cluster type alone", args[0])
 	}
-	part := strings.Split(ref.Repository, "/")
-	if len(part) != 3 || part[0] != "bundles" {
+	stream, ok := published.StreamOf(ref.Repository)
+	if !ok {
 		return nil, cli.Usagef("%s names no cluster type: write TYPE, ENVIRONMENT/TYPE or LOCATION/bundles/ENVIRONMENT/TYPE", args[0])
 	}
 	signers, err := r.from.Trust(cmd, ref)
 	if err != nil {
 		return nil, err
 	}
-	fleet, err := r.clusters(cmd, part[1])
+	fleet, err := r.clusters(cmd, stream.Environment)
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -134,7 +134,7 @@ func (x *question) released(cmd *cobra.Command, explain func(*cobra.Command, *ca
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
 	}
-	var trust trust.Signers
+	trust := published.AsItLies()
 	if x.trust.Given() {
 		if trust, err = x.trust.OpenFor(cmd.Context(), ref, x.registry.Options()); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (x *question) released(cmd *cobra.Command, explain func(*cobra.Command, *ca
 	} else {
 		cmd.PrintErrln("note: signature not verified; pass --key or --trust to verify it")
 	}
-	r, err := catalog.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.Options())
+	r, err := catalog.OpenReleased(cmd.Context(), ref, trust, x.registry.Options())
 	if err != nil {
 		return flags.ReferenceFailure(cmd.Context(), err, ref, x.registry.Options())
 	}

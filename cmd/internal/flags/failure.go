@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -29,8 +29,8 @@ import (
 func RegistryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *usage.Error
-	var unknown *catalog.UnknownReleaseError
-	var environment *catalog.NoEnvironmentError
+	var unknown *published.UnknownReleaseError
+	var environment *published.NoEnvironmentError
 	var answer *errcode.ErrorResponse
 	switch {
 	case errors.As(err, &environment):
@@ -89,8 +89,8 @@ func ReferenceFailure(ctx context.Context, err error, ref oci.Reference, opts oc
 	if errors.As(err, new(*bundle.Refusal)) {
 		err = fmt.Errorf("%s: %w", ref, err)
 	}
-	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) && !errors.As(err, new(*catalog.UnknownReleaseError)) {
-		if near, ok := catalog.NearestBundle(ctx, ref, opts); ok {
+	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) && !errors.As(err, new(*published.UnknownReleaseError)) {
+		if near, ok := published.NearestBundle(ctx, ref, opts); ok {
 			return cli.Fail(cli.Failed, err, fmt.Sprintf("did you mean %s?", near))
 		}
 	}

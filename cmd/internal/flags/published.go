@@ -11,9 +11,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/settings"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // PublishedHelp explains how a command that has Published names releases.
@@ -79,7 +78,7 @@ func (f *Published) Reference(cmd *cobra.Command, text string) (oci.Reference, e
 		if err != nil {
 			return ref, err
 		}
-		if own, err := catalog.BundleReference(ref); err == nil {
+		if own, ok := published.Split(ref); ok {
 			ref = own
 		}
 		return ref, nil
@@ -110,30 +109,19 @@ func (f *Published) Reference(cmd *cobra.Command, text string) (oci.Reference, e
 	return ref, nil
 }
 
-// Trust returns the trust for what ref names. It is the zero value, and a note is printed, if nothing says who must have
-// signed.
-func (f *Published) Trust(cmd *cobra.Command, ref oci.Reference) (trust.Signers, error) {
+// Trust returns the trust for what ref names. It is published.AsItLies, and a note is printed, if nothing says who must have signed.
+func (f *Published) Trust(cmd *cobra.Command, ref oci.Reference) (published.Signers, error) {
 	if !f.trust.Given() {
 		cmd.PrintErrln("note: signature not verified; pass --key or --trust to verify it")
-		return trust.Signers{}, nil
+		return published.AsItLies(), nil
 	}
-	if f.trust.First == "" {
-		return f.trust.OpenFor(cmd.Context(), ref, f.Registry.Options())
-	}
-	loc := ref.Location
-	if loc.Host != "" && loc.Prefix == "" {
-		var err error
-		if loc, err = LocationOf(ref); err != nil {
-			return trust.Signers{}, err
-		}
-	}
-	return f.trust.Open(cmd.Context(), loc, f.Registry.Options())
+	return f.trust.OpenFor(cmd.Context(), ref, f.Registry.Options())
 }
 
 // Again is Trust for a further release, without the note.
-func (f *Published) Again(cmd *cobra.Command, ref oci.Reference) (trust.Signers, error) {
+func (f *Published) Again(cmd *cobra.Command, ref oci.Reference) (published.Signers, error) {
 	if !f.trust.Given() {
-		return trust.Signers{}, nil
+		return published.AsItLies(), nil
 	}
 	return f.Trust(cmd, ref)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
@@ -56,16 +57,16 @@ func (f *Trust) Default(s *settings.Settings) {
 }
 
 // Open reads the key, or follows the trust documents at loc.
-func (f *Trust) Open(ctx context.Context, loc oci.Location, opts oci.Options) (trust.Signers, error) {
+func (f *Trust) Open(ctx context.Context, loc oci.Location, opts oci.Options) (published.Signers, error) {
 	if f.First != "" {
 		return OpenTrust(ctx, f.First, loc, opts)
 	}
 	keys, err := f.ReadKeys()
-	return trust.Pinned(keys), err
+	return published.Pinned(keys), err
 }
 
 // OpenFor is Open for the bundle or record at ref.
-func (f *Trust) OpenFor(ctx context.Context, ref oci.Reference, opts oci.Options) (trust trust.Signers, err error) {
+func (f *Trust) OpenFor(ctx context.Context, ref oci.Reference, opts oci.Options) (trust published.Signers, err error) {
 	var loc oci.Location
 	if f.First != "" {
 		if loc, err = LocationOf(ref); err != nil {
@@ -109,15 +110,15 @@ func readPublicKeys(name string) (bundle.Keys, error) {
 }
 
 // OpenTrust follows the trust documents at loc from version 1 in the file first.
-func OpenTrust(ctx context.Context, first string, loc oci.Location, opts oci.Options) (trust.Signers, error) {
+func OpenTrust(ctx context.Context, first string, loc oci.Location, opts oci.Options) (published.Signers, error) {
 	chain, err := BeginTrust(first)
 	if err != nil {
-		return trust.Signers{}, err
+		return published.Signers{}, err
 	}
 	if chain, err = trust.Walk(ctx, loc, chain, opts); err != nil {
-		return trust.Signers{}, RegistryFailure(err, loc)
+		return published.Signers{}, RegistryFailure(err, loc)
 	}
-	return trust.Of(chain), nil
+	return published.Of(chain), nil
 }
 
 // BeginTrust reads version 1 of a document, the file of --trust.
@@ -156,16 +157,8 @@ func ReadTrust(name string) ([]byte, error) {
 
 // LocationOf returns the location below which ref's repository lies.
 func LocationOf(ref oci.Reference) (oci.Location, error) {
-	parts := strings.Split(ref.Repository, "/")
-	for _, kind := range []struct {
-		name  string
-		parts int
-	}{{"bundles", 3}, {"environments", 2}} {
-		if n := len(parts) - kind.parts; n >= 0 && parts[n] == kind.name {
-			at := ref.Location
-			at.Prefix = strings.Join(parts[:n], "/")
-			return at, nil
-		}
+	if own, ok := published.Split(ref); ok {
+		return own.Location, nil
 	}
 	if ref.Location.Local() {
 		return ref.Location, nil

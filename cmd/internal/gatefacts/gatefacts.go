@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/decisions"
@@ -31,7 +32,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -44,7 +44,7 @@ type Facts struct {
 	// Location has the records, releases, decisions and, without a hub, the reports. Signers are those whose records count.
 	Location oci.Location
 	Options  oci.Options
-	Signers  trust.Signers
+	Signers  published.Signers
 	// Platform is the name of the platform; empty for the one that the records name.
 	Platform string
 	// Hub tells how far the clusters are; nil for the reports at Location and the clusters of Clusters.

@@ -28,6 +28,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/settings"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 const (
@@ -309,7 +310,7 @@ func (e *Examination) checkTrust(ctx context.Context) diagnosis.Finding {
 	d := signers.Document
 	may := 0
 	for _, key := range e.keys {
-		if id, err := bundle.KeyID(key.Public()); err == nil && len(signers.NamesOf([]string{id})) > 0 {
+		if id, err := bundle.KeyID(key.Public()); err == nil && len(trust.NamesOf(signers, []string{id})) > 0 {
 			may++
 		}
 	}

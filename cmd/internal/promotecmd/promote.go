@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
@@ -47,7 +48,7 @@ type promoting struct {
 	place    string // the platform, as promote.Remote returns it
 	to       oci.Location
 	keys     []*keys.Key
-	trusted  trust.Signers
+	trusted  published.Signers
 	facts    *gatefacts.Facts // what gates are judged by, of the newest pass
 	withheld map[string]bool  // the hosts of which a note says that no token is sent there
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.

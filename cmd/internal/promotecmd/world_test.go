@@ -31,6 +31,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/rolloutcmd"
 	"github.com/wherry-dev/wherry/e2e/doubles/forgetest"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -69,7 +70,7 @@ type world struct {
 	*forgetest.Server
 	to      oci.Location
 	key     *keys.Key
-	trusted trust.Signers
+	trusted published.Signers
 	reports int64 // that were left
 	// commits has the first digits of the commits that were pushed, by their content.
 	commits map[string]string
@@ -267,10 +268,10 @@ func (w *world) record(environment string) bundle.EnvironmentRecord {
 // release returns what a ring of an environment has; all clusters for an empty one.
 func (w *world) release(environment, ring string) *bundle.Verified {
 	w.t.Helper()
-	repo, err := w.to.Repository("bundles/"+environment+"/edge", oci.Options{})
-	require.NoError(w.t, err)
 	at := w.standing(environment)
-	v, _, err := at.Release(w.t.Context(), repo, bundle.MovingTag(ring))
+	edge, err := at.Type(w.t.Context(), "edge")
+	require.NoError(w.t, err)
+	v, _, err := edge.Release(w.t.Context(), bundle.MovingTag(ring))
 	require.NoError(w.t, err)
 	return v
 }
@@ -347,7 +348,7 @@ func (w *world) twoSigners() {
 	require.NoError(w.t, os.WriteFile(w.path("trust.json"), signed, 0o644))
 	chain, err := trust.Begin(signed)
 	require.NoError(w.t, err)
-	w.trusted = trust.Of(chain)
+	w.trusted = published.Of(chain)
 }
 
 // loop is a command that goes on.

@@ -8,16 +8,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // lastReleases lets rendering take failed assignments from the last releases at loc.
-func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
+func lastReleases(loc oci.Location, trust published.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
 	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
 		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
 		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
@@ -32,7 +32,7 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 }
 
 // Changes renders an environment, and returns what publishing it would change.
-func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) (*diff.Difference, error) {
+func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers published.Signers, opts publisher.PublishOptions) (*diff.Difference, error) {
 	source.Named = to.String()
 	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
 	if err != nil {
@@ -48,7 +48,7 @@ func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Loca
 }
 
 // Removals renders an environment, and returns what publishing it would remove beyond the platform's bound, for people.
-func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers trust.Signers, opts publisher.PublishOptions) ([]string, error) {
+func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, signers published.Signers, opts publisher.PublishOptions) ([]string, error) {
 	source.Named = to.String()
 	built, err := source.Build(cmd, place, to.Dir, platform.Options{Pack: true, ToSign: true, AfterLoad: lastReleases(to, signers, nil, opts)})
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
@@ -20,7 +21,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/settings"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // planning holds the flags of plan.
@@ -206,7 +206,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	build := platform.Options{ToSign: true}
 	opts := p.options
 	opts.OCI = p.registry.Options()
-	var trust trust.Signers
+	var trust published.Signers
 	if p.to != "" {
 		if trust, err = p.trust.Open(cmd.Context(), to, p.registry.Options()); err != nil {
 			return nil, err

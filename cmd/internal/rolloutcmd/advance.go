@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
@@ -41,7 +42,7 @@ type advancing struct {
 
 	loc     oci.Location
 	keys    []*keys.Key
-	trusted trust.Signers
+	trusted published.Signers
 	// followed is what the policy is read from, with --watch.
 	followed platform.Followed
 }

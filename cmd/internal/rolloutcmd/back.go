@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -40,7 +41,7 @@ type signing struct {
 	environment string
 	to          oci.Location
 	keys        []*keys.Key
-	trusted     trust.Signers
+	trusted     published.Signers
 }
 
 func (s *signing) addTo(cmd *cobra.Command) {

@@ -14,11 +14,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -205,7 +205,7 @@ func (p *pausing) pinned(cmd *cobra.Command, name string) (commit, at string) {
 }
 
 // recordAt returns the newest record of an environment, and the platform's name.
-func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci.Options, signers trust.Signers, environment string, now time.Time) (bundle.EnvironmentRecord, string, error) {
+func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci.Options, signers published.Signers, environment string, now time.Time) (bundle.EnvironmentRecord, string, error) {
 	var none bundle.EnvironmentRecord
 	name, err := publisher.PlatformOf(ctx, to, opts, environment)
 	if err != nil {
