@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // Estimate is the size of a package by what its releases say of their artifacts, for a place that does not reach the registries of
@@ -29,7 +30,7 @@ func EstimateSize(ctx context.Context, r Request) (e Estimate, err error) {
 		return e, err
 	}
 	e.Bytes = p.Bytes
-	store, err := r.From.Open(r.Registry)
+	at, err := published.Open(r.From, r.Registry, published.AsItLies())
 	if err != nil {
 		return e, err
 	}
@@ -38,7 +39,7 @@ func EstimateSize(ctx context.Context, r Request) (e Estimate, err error) {
 		stream := bundle.Stream{Environment: listed.Environment, ClusterType: listed.ClusterType}
 		needs := func(d digest.Digest) (map[digest.Digest]int64, error) {
 			c := chosen{stream: stream, ring: listed.Ring}
-			if err := c.read(ctx, store, d); err != nil {
+			if err := c.read(ctx, at, d); err != nil {
 				return nil, err
 			}
 			l, err := readList(ctx, c.repo, c.bundle.parts.Layers[0], c.Release, mode)

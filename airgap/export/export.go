@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // atOnce is how many repositories and artifacts are read at the same time.
@@ -135,17 +136,17 @@ func plain(d ocispec.Descriptor) ocispec.Descriptor {
 // for artifacts without a digest, and a *bundle.Refusal, maybe within others, for releases that no site would take. An *ArtifactError
 // is about an artifact. Other errors are those of package oci.
 func Choose(ctx context.Context, r Request) (*Plan, error) {
-	store, err := r.From.Open(r.Registry)
+	at, err := published.Open(r.From, r.Registry, published.AsItLies())
 	if err != nil {
 		return nil, err
 	}
 	p := &Plan{Contents: airgap.Contents{Site: r.Site}}
 	// The record comes first: a publication meanwhile must not lead to a record whose releases do not travel.
-	record, err := readRecord(ctx, store, r.Environment, p)
+	record, err := readRecord(ctx, at, r.Environment, p)
 	if err != nil {
 		return nil, err
 	}
-	releases, err := readReleases(ctx, store, r, record, p)
+	releases, err := readReleases(ctx, at, r, record, p)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +158,11 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 	if err := checkExpiry(r, releases, p); err != nil {
 		return nil, err
 	}
-	trust, err := readTrust(ctx, store, releases)
+	trust, err := readTrust(ctx, at, releases)
 	if err != nil {
 		return nil, err
 	}
-	f := newFinder(r, store)
+	f := newFinder(r, at.Store)
 	needs, err := readNeeds(ctx, r, releases, p)
 	if err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func Choose(ctx context.Context, r Request) (*Plan, error) {
 			return nil, err
 		}
 	}
-	has, err := r.Since.of(ctx, r, store, f, releases, p)
+	has, err := r.Since.of(ctx, r, at, f, releases, p)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // chosen is a release that travels.
@@ -42,7 +43,7 @@ type record struct {
 
 // readManifest reads a small manifest.
 func readManifest(ctx context.Context, src bundle.Source, d ocispec.Descriptor) (m ocispec.Manifest, data []byte, err error) {
-	if data, err = bundle.ReadBlob(ctx, src, plain(d), bundle.MaxManifestBytes); err != nil {
+	if data, err = bundle.ReadBlob(ctx, src, d, bundle.MaxManifestBytes); err != nil {
 		return m, nil, fmt.Errorf("manifest %s: %w", d.Digest, err)
 	}
 	if err := json.Unmarshal(data, &m); err != nil {
@@ -61,7 +62,7 @@ func missing(d ocispec.Descriptor, err error) error { return delta.Missing(d, er
 
 // readSignature reads the signatures of a manifest. The error is a *bundle.Refusal if there is none.
 func readSignature(ctx context.Context, src bundle.Source, signed digest.Digest) (document, error) {
-	d, err := src.Resolve(ctx, bundle.SignatureTag(signed))
+	d, err := bundle.ResolveManifest(ctx, src, bundle.SignatureTag(signed))
 	if errors.Is(err, errdef.ErrNotFound) {
 		return document{}, &bundle.Refusal{Reason: bundle.Unsigned, Message: fmt.Sprintf("manifest %s has no signature", signed)}
 	}
@@ -76,27 +77,27 @@ func readSignature(ctx context.Context, src bundle.Source, signed digest.Digest)
 }
 
 // readRecord returns the environment's record, or nil if there is none. A record without a signature does not travel.
-func readRecord(ctx context.Context, store oci.Store, environment string, p *Plan) (*record, error) {
-	repo, err := store.Repository(bundle.EnvironmentRepository(environment))
+func readRecord(ctx context.Context, at *published.Place, environment string, p *Plan) (*record, error) {
+	e, err := at.Environment(environment)
 	if err != nil {
 		return nil, err
 	}
-	d, err := repo.Resolve(ctx, bundle.LatestTag)
+	d, err := bundle.ResolveManifest(ctx, e.Repo, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.ReadEnvironment(ctx, repo, d)
+	v, _, err := e.RecordAt(ctx, d)
 	if err != nil {
 		return nil, err
 	}
 	r := &record{EnvironmentRecord: v.Record}
-	if r.manifest, err = readDocument(ctx, repo, d); err != nil {
+	if r.manifest, err = readDocument(ctx, e.Repo, d); err != nil {
 		return nil, err
 	}
-	r.signature, err = readSignature(ctx, repo, d.Digest)
+	r.signature, err = readSignature(ctx, e.Repo, d.Digest)
 	if refusal := (*bundle.Refusal)(nil); errors.As(err, &refusal) {
 		p.warn("the record of environment %s has no signature and does not travel", environment)
 		r.manifest, err = document{}, nil
@@ -105,14 +106,14 @@ func readRecord(ctx context.Context, store oci.Store, environment string, p *Pla
 }
 
 // clusterTypes returns the cluster types of the request, else those of the record, else those that the location lists.
-func clusterTypes(ctx context.Context, store oci.Store, r Request, rec *record) ([]string, error) {
+func clusterTypes(ctx context.Context, at *published.Place, r Request, rec *record) ([]string, error) {
 	switch {
 	case len(r.ClusterTypes) > 0:
 		return slices.Compact(slices.Sorted(slices.Values(r.ClusterTypes))), nil
 	case rec != nil && len(rec.Types()) > 0:
 		return rec.Types(), nil
 	}
-	repositories, err := store.Repositories(ctx)
+	repositories, err := at.Store.Repositories(ctx)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, &NoEnvironmentError{Environment: r.Environment, Err: err}
 	}
@@ -120,10 +121,8 @@ func clusterTypes(ctx context.Context, store oci.Store, r Request, rec *record) 
 		return nil, err
 	}
 	var types []string
-	for _, name := range repositories {
-		if ct, ok := strings.CutPrefix(name, "bundles/"+r.Environment+"/"); ok && !strings.Contains(ct, "/") {
-			types = append(types, ct)
-		}
+	for _, s := range published.StreamsOf(repositories, r.Environment) {
+		types = append(types, s.ClusterType)
 	}
 	if len(types) == 0 {
 		return nil, &NoEnvironmentError{Environment: r.Environment, Repositories: repositories}
@@ -132,8 +131,8 @@ func clusterTypes(ctx context.Context, store oci.Store, r Request, rec *record) 
 }
 
 // readReleases reads the releases that travel, sorted by repository and ring.
-func readReleases(ctx context.Context, store oci.Store, r Request, rec *record, p *Plan) ([]chosen, error) {
-	types, err := clusterTypes(ctx, store, r, rec)
+func readReleases(ctx context.Context, at *published.Place, r Request, rec *record, p *Plan) ([]chosen, error) {
+	types, err := clusterTypes(ctx, at, r, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +147,7 @@ func readReleases(ctx context.Context, store oci.Store, r Request, rec *record, 
 	}
 	none := make([]error, len(all))
 	err = inParallel(ctx, len(all), func(ctx context.Context, i int) error {
-		err := all[i].read(ctx, store, r.Release)
+		err := all[i].read(ctx, at, r.Release)
 		if errors.As(err, new(*NoReleaseError)) {
 			none[i], err = err, nil
 		}
@@ -184,8 +183,8 @@ func readReleases(ctx context.Context, store oci.Store, r Request, rec *record, 
 }
 
 // read reads the release with its signature: the newest for the ring, or the one with that digest.
-func (c *chosen) read(ctx context.Context, store oci.Store, wanted digest.Digest) error {
-	if err := c.readRelease(ctx, store, wanted); err != nil {
+func (c *chosen) read(ctx context.Context, at *published.Place, wanted digest.Digest) error {
+	if err := c.readRelease(ctx, at, wanted); err != nil {
 		return err
 	}
 	var err error
@@ -196,22 +195,24 @@ func (c *chosen) read(ctx context.Context, store oci.Store, wanted digest.Digest
 }
 
 // readRelease is read without the signature.
-func (c *chosen) readRelease(ctx context.Context, store oci.Store, wanted digest.Digest) (err error) {
-	if c.repo, err = store.Repository(c.stream.Repository()); err != nil {
+func (c *chosen) readRelease(ctx context.Context, at *published.Place, wanted digest.Digest) (err error) {
+	t, err := at.Type(c.stream)
+	if err != nil {
 		return err
 	}
+	c.repo = t.Repo
 	reference := bundle.MovingTag(c.ring)
 	if wanted != "" {
 		reference = wanted.String()
 	}
-	d, err := c.repo.Resolve(ctx, reference)
+	d, err := bundle.ResolveManifest(ctx, c.repo, reference)
 	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) {
 		return &NoReleaseError{c.stream, c.ring, err}
 	}
 	if err != nil {
 		return err
 	}
-	v, err := bundle.Read(ctx, c.repo, d)
+	v, _, err := t.ReleaseAt(ctx, d)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}
@@ -261,30 +262,26 @@ func (p *Plan) warnBeforeEnd(r Request, c chosen, x bundle.Expiry) {
 func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 
 // readTrust returns the versions of the trust document, from the first on; none for releases of epoch 0, which have none.
-func readTrust(ctx context.Context, store oci.Store, releases []chosen) (versions []document, err error) {
+func readTrust(ctx context.Context, at *published.Place, releases []chosen) (versions []document, err error) {
 	if !slices.ContainsFunc(releases, func(c chosen) bool { return c.Epoch > 0 }) {
 		return nil, nil
 	}
-	repo, err := store.Repository(bundle.TrustRepository)
+	documents, err := at.Documents()
 	if err != nil {
 		return nil, err
 	}
-	for version := int64(1); version <= bundle.MaxTrustVersions; version++ {
-		tag := bundle.TrustTag(version)
-		d, err := repo.Resolve(ctx, tag)
-		if errors.Is(err, errdef.ErrNotFound) {
-			return versions, nil
-		}
-		var doc document
-		if err == nil {
-			doc, err = readDocument(ctx, repo, d)
-		}
+	all, err := documents.Versions(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("trust document: %w", err)
+	}
+	for i, d := range all {
+		doc, err := readDocument(ctx, documents.Repo, d)
 		if err != nil {
-			return nil, fmt.Errorf("trust document %s: %w", tag, err)
+			return nil, fmt.Errorf("trust document %s: %w", bundle.TrustTag(int64(i)+1), err)
 		}
 		versions = append(versions, doc)
 	}
-	return nil, fmt.Errorf("trust document: more than %d versions", bundle.MaxTrustVersions)
+	return versions, nil
 }
 
 func (p *Plan) warn(format string, args ...any) {

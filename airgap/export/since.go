@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/graph"
-	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // Base says what the clusters of a site have already, so that it need not travel. A wrong Base costs a trip and no
@@ -147,7 +147,7 @@ func readManifests(p *airgap.Reader, c airgap.Contents) (map[digest.Digest][]byt
 }
 
 // of returns what is known of the streams of the chosen releases, with a warning for each that has no base.
-func (b *Base) of(ctx context.Context, r Request, store oci.Store, f *finder, releases []chosen, p *Plan) (known, error) {
+func (b *Base) of(ctx context.Context, r Request, at *published.Place, f *finder, releases []chosen, p *Plan) (known, error) {
 	if b == nil {
 		return nil, nil
 	}
@@ -160,7 +160,7 @@ func (b *Base) of(ctx context.Context, r Request, store oci.Store, f *finder, re
 		h, ok := b.packaged[repository]
 		if list := b.releases[repository]; !ok && len(list) > 0 {
 			var err error
-			if h, ok, err = b.read(ctx, r, store, f, c, list, p); err != nil {
+			if h, ok, err = b.read(ctx, r, at, f, c, list, p); err != nil {
 				return nil, err
 			}
 		} else if !ok {
@@ -174,12 +174,12 @@ func (b *Base) of(ctx context.Context, r Request, store oci.Store, f *finder, re
 }
 
 // read returns what all of the releases of a stream have in common. It returns false, with a warning, if one of them is gone.
-func (b *Base) read(ctx context.Context, r Request, store oci.Store, f *finder, c chosen, list []digest.Digest, p *Plan) (have, bool, error) {
+func (b *Base) read(ctx context.Context, r Request, at *published.Place, f *finder, c chosen, list []digest.Digest, p *Plan) (have, bool, error) {
 	var all []chosen
 	var blobs map[digest.Digest]bool
 	for _, d := range list {
 		base := chosen{stream: c.stream}
-		err := base.readRelease(ctx, store, d)
+		err := base.readRelease(ctx, at, d)
 		var own map[digest.Digest]bool
 		if err == nil {
 			own, err = base.artifactBlobs(ctx, r, f)

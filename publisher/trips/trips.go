@@ -21,9 +21,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/impact"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Request says what to look at.
@@ -113,7 +113,11 @@ func Look(ctx context.Context, r Request) (*Trips, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("environment %s has no releases at %s: %w", r.Environment, r.From, errdef.ErrNotFound)
 	}
-	l := looking{Request: r, newest: list, numbers: map[string]*int64{}, sizes: map[string]size{}}
+	at, err := published.Open(r.From, r.Registry, published.AsItLies())
+	if err != nil {
+		return nil, err
+	}
+	l := looking{Request: r, at: at, newest: list, numbers: map[string]*int64{}, sizes: map[string]size{}}
 	t := &Trips{Environment: r.Environment, From: r.From.String(), ClustersFrom: r.Fleet.From, SiteLabel: r.Label, Link: r.Link, Sites: []Site{}}
 	for _, s := range r.Fleet.Sites(r.Label) {
 		one, err := l.site(ctx, s)
@@ -153,6 +157,7 @@ func worst(a, b Site) int {
 // looking has what was read before, since many sites have the same releases.
 type looking struct {
 	Request
+	at       *published.Place
 	newest   []catalog.Listed
 	numbers  map[string]*int64 // of releases that run, by cluster type and digest; nil for one that is gone
 	sizes    map[string]size   // of packages
@@ -272,14 +277,14 @@ func (l *looking) number(ctx context.Context, clusterType string, d digest.Diges
 	if n, known := l.numbers[key]; known {
 		return n, nil
 	}
-	ref := oci.Reference{Location: l.From, Repository: bundle.Stream{Environment: l.Environment, ClusterType: clusterType}.Repository(), Digest: d}
-	repo, desc, err := ref.Resolve(ctx, l.Registry)
+	at, err := l.at.Type(bundle.Stream{Environment: l.Environment, ClusterType: clusterType})
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := at.Release(ctx, d.String())
 	if err == nil {
-		_, release, failed := releases.ReadRelease(ctx, repo, desc)
-		if err = failed; err == nil {
-			l.numbers[key] = &release.Number
-			return &release.Number, nil
-		}
+		l.numbers[key] = &v.Release.Number
+		return &v.Release.Number, nil
 	}
 	if errors.Is(err, errdef.ErrNotFound) {
 		l.warn("release %s, which clusters of %s run, is not at %s any more", d, clusterType, l.From)
