@@ -229,8 +229,9 @@ func (f *fleetSite) forgeRecord(key string) {
 	ctx := f.t.Context()
 	desc, err := repo.Resolve(ctx, bundle.LatestTag)
 	require.NoError(f.t, err)
-	record, err := releases.ReadRecord(ctx, repo, desc)
+	v, err := bundle.ReadEnvironment(ctx, repo, desc)
 	require.NoError(f.t, err)
+	record := v.Record
 	record.Sequence++
 	document, err := record.Marshal()
 	require.NoError(f.t, err)

@@ -9,6 +9,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Documents is the repository of trust documents.
@@ -38,15 +39,19 @@ func (d Documents) Versions(ctx context.Context) (all []ocispec.Descriptor, err 
 	}
 }
 
-// Follow returns chain with all versions that follow it here, in order. A nil chain begins with version 1 here, whatever it is,
-// which nobody vouches for. The error is a *bundle.Refusal if a version is not trusted; the chain then ends before that version.
-func (d Documents) Follow(ctx context.Context, chain bundle.TrustChain) (bundle.TrustChain, error) {
-	var err error
+// FollowTrust returns chain with all versions that follow it at a location, in order. A nil chain begins with version 1 there,
+// whatever it is, which nobody vouches for. The error is a *bundle.Refusal if a version is not trusted; the chain then ends before
+// that version.
+func FollowTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
+	repo, err := loc.Repository(bundle.TrustRepository, opts)
+	if err != nil {
+		return chain, err
+	}
 	for more := true; more && err == nil; {
-		chain, more, err = chain.Next(ctx, d.Repo)
+		chain, more, err = chain.Next(ctx, repo)
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w", d, err)
+		err = fmt.Errorf("%s: %w", loc.Name(bundle.TrustRepository), err)
 	}
 	return chain, err
 }

@@ -161,8 +161,9 @@ func TestDecisionsStayAsLongAsTheirCommit(t *testing.T) {
 		repo := w.repository(bundle.EnvironmentRepository("dev"))
 		desc, err := repo.Resolve(t.Context(), "latest")
 		require.NoError(t, err)
-		record, err := releases.ReadRecord(t.Context(), repo, desc)
+		v, err := bundle.ReadEnvironment(t.Context(), repo, desc)
 		require.NoError(t, err)
+		record := v.Record
 		decide := func(d bundle.Decision, at time.Time) string {
 			d.Platform, d.Environment = record.Platform, record.Environment
 			done, err := decisions.Write(t.Context(), w.loc, w.opts.OCI, d, person, at)

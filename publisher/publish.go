@@ -66,7 +66,7 @@ type PublishOptions struct {
 	ValidFor time.Duration
 	// RenewBefore is how long before a release expires it is published again. Zero is a third of its validity.
 	RenewBefore time.Duration
-	// Trust is what the trust documents at the destination say; see trust.Walk. The zero value is that of
+	// Trust is what the trust documents at the destination say; see published.FollowTrust. The zero value is that of
 	// those who pin the public halves of the keys that sign.
 	Trust published.Signers
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -53,7 +54,7 @@ func TestATrustDocumentIsPublishedOnceAndInOrder(t *testing.T) {
 		}
 		chain, err := trust.Begin(v1)
 		require.NoError(t, err)
-		chain, err = trust.Walk(ctx, w.loc, chain, opts)
+		chain, err = published.FollowTrust(ctx, w.loc, chain, opts)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, chain.Current().Version)
 		_, err = trust.Begin(v3)

@@ -20,7 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // Publication is an environment record with the releases that it names, their signatures, and the trust documents.
@@ -39,51 +39,41 @@ type layer struct {
 // Read reads the record of an environment with that digest, and what belongs to it. A release that is not there is left out;
 // the hub says so.
 func Read(ctx context.Context, from oci.Store, environment string, record digest.Digest) (*Publication, error) {
-	p := &Publication{layers: map[digest.Digest]layer{}}
-	name := bundle.EnvironmentRepository(environment)
-	repo, err := from.Repository(name)
+	p, at := &Publication{layers: map[digest.Digest]layer{}}, published.At(oci.Location{}, from, published.AsItLies())
+	e, err := at.Environment(environment)
 	if err != nil {
 		return nil, err
 	}
-	desc, err := repo.Resolve(ctx, record.String())
+	v, _, err := e.Record(ctx, record.String())
 	if err != nil {
 		return nil, err
 	}
-	r, err := releases.ReadRecord(ctx, repo, desc)
-	if err != nil {
+	if err := p.add(ctx, e.Repository, v.Descriptor, bundle.LatestTag, v.Record.Tag()); err != nil {
 		return nil, err
 	}
-	if err := p.add(ctx, repo, name, desc, bundle.LatestTag, r.Tag()); err != nil {
-		return nil, err
-	}
-	for _, typ := range r.Types() {
-		stream := bundle.Stream{Platform: r.Platform, Environment: environment, ClusterType: typ}
-		if err := p.addReleases(ctx, from, stream.Repository(), r.ReleasesOf(typ)); err != nil {
+	for _, typ := range v.Record.Types() {
+		if err := p.addReleases(ctx, at, bundle.Stream{Environment: environment, ClusterType: typ}, v.Record.ReleasesOf(typ)); err != nil {
 			return nil, err
 		}
 	}
-	return p, p.addTrust(ctx, from)
+	return p, p.addTrust(ctx, at)
 }
 
-func (p *Publication) addReleases(ctx context.Context, from oci.Store, name string, all []digest.Digest) error {
-	repo, err := from.Repository(name)
+func (p *Publication) addReleases(ctx context.Context, at *published.Place, of bundle.Stream, all []digest.Digest) error {
+	t, err := at.Type(of)
 	if err != nil {
 		return err
 	}
 	for _, d := range all {
-		desc, err := repo.Resolve(ctx, d.String())
+		v, _, err := t.Release(ctx, d.String())
 		if errors.Is(err, errdef.ErrNotFound) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
-		m, r, err := releases.ReadRelease(ctx, repo, desc)
-		if err != nil {
-			return err
-		}
-		p.layers[m.Layers[0].Digest] = layer{m.Layers[0], repo}
-		if err := p.add(ctx, repo, name, desc, r.Tag()); err != nil {
+		p.layers[v.Tree.Digest] = layer{v.Tree, t.Repo}
+		if err := p.add(ctx, t.Repository, v.Descriptor, v.Release.Tag()); err != nil {
 			return err
 		}
 	}
@@ -91,42 +81,39 @@ func (p *Publication) addReleases(ctx context.Context, from oci.Store, name stri
 }
 
 // addTrust adds all trust documents of the location.
-func (p *Publication) addTrust(ctx context.Context, from oci.Store) error {
-	repo, err := from.Repository(bundle.TrustRepository)
+func (p *Publication) addTrust(ctx context.Context, at *published.Place) error {
+	d, err := at.Documents()
 	if err != nil {
 		return err
 	}
-	for version := int64(1); version <= bundle.MaxTrustVersions; version++ {
-		desc, err := repo.Resolve(ctx, bundle.TrustTag(version))
-		if errors.Is(err, errdef.ErrNotFound) || errors.Is(err, oci.ErrUnauthorized) { // as some registries answer for missing content
-			return nil
-		}
+	versions, err := d.Versions(ctx)
+	if errors.Is(err, oci.ErrUnauthorized) { // as some registries answer for missing content
+		err = nil
+	}
+	for i, desc := range versions {
 		if err == nil {
-			err = p.addManifest(ctx, repo, bundle.TrustRepository, desc, bundle.TrustTag(version))
-		}
-		if err != nil {
-			return err
+			err = p.addManifest(ctx, d.Repository, desc, bundle.TrustTag(int64(i)+1))
 		}
 	}
-	return nil
+	return err
 }
 
 // add adds a manifest under tags, with its signature.
-func (p *Publication) add(ctx context.Context, repo oci.Target, name string, desc ocispec.Descriptor, tags ...string) error {
-	if err := p.addManifest(ctx, repo, name, desc, tags...); err != nil {
+func (p *Publication) add(ctx context.Context, repo published.Repository, desc ocispec.Descriptor, tags ...string) error {
+	if err := p.addManifest(ctx, repo, desc, tags...); err != nil {
 		return err
 	}
 	tag := bundle.SignatureTag(desc.Digest)
-	signature, err := repo.Resolve(ctx, tag)
+	signature, err := bundle.ResolveManifest(ctx, repo.Repo, tag)
 	if err != nil {
 		return err
 	}
-	return p.addManifest(ctx, repo, name, signature, tag)
+	return p.addManifest(ctx, repo, signature, tag)
 }
 
 // addManifest adds a manifest and what it names, but for trees.
-func (p *Publication) addManifest(ctx context.Context, repo oci.Target, name string, desc ocispec.Descriptor, tags ...string) error {
-	data, err := bundle.ReadBlob(ctx, repo, desc, bundle.MaxManifestBytes)
+func (p *Publication) addManifest(ctx context.Context, repo published.Repository, desc ocispec.Descriptor, tags ...string) error {
+	data, err := bundle.ReadBlob(ctx, repo.Repo, desc, bundle.MaxManifestBytes)
 	if err != nil {
 		return err
 	}
@@ -136,15 +123,16 @@ func (p *Publication) addManifest(ctx context.Context, repo oci.Target, name str
 	}
 	for _, tag := range tags {
 		named := ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}
-		named.Annotations = map[string]string{ocispec.AnnotationRefName: name + "/" + tag}
+		named.Annotations = map[string]string{ocispec.AnnotationRefName: repo.Name + "/" + tag}
 		p.named = append(p.named, named)
 	}
+	desc.Data = nil
 	p.blobs = append(p.blobs, bundle.Blob{Descriptor: desc, Data: data})
 	for _, part := range append([]ocispec.Descriptor{m.Config}, m.Layers...) {
 		if part.MediaType == bundle.MediaTypeTree || part.Size > bundle.MaxEnvironmentBytes || m.ArtifactType == bundle.MediaTypeBundle && part.Digest != m.Config.Digest {
 			continue // a tree, or a delta
 		}
-		data, err := bundle.ReadBlob(ctx, repo, part, bundle.MaxEnvironmentBytes)
+		data, err := bundle.ReadBlob(ctx, repo.Repo, part, bundle.MaxEnvironmentBytes)
 		if err != nil {
 			return err
 		}

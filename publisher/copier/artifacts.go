@@ -52,9 +52,9 @@ func (c *copier) planArtifacts(ctx context.Context) error {
 	if c.opts.WithoutArtifacts || !c.from.at.Local() {
 		return nil
 	}
-	names, err := c.from.store.Repositories(ctx)
+	names, err := c.from.Repositories(ctx)
 	if err != nil {
-		return c.from.blame(err)
+		return err
 	}
 	if !slices.ContainsFunc(names, isForeign) {
 		return nil

@@ -180,7 +180,7 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
 	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
 		var at published.Type
-		if at, err = published.At(c.from.at, c.from.store, published.AsItLies()).Named(from.Repository); err == nil {
+		if at, err = c.from.published().Named(from.Repository); err == nil {
 			desc, err = at.Find(ctx, from.Tag, errdef.ErrNotFound)
 		}
 	}
@@ -261,14 +261,12 @@ func (c *copier) bundleRepositories(ctx context.Context, environment string, typ
 	for name := range types {
 		names = append(names, name)
 	}
-	listed, err := c.from.store.Repositories(ctx)
+	listed, err := c.from.Repositories(ctx)
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return nil, c.from.blame(err)
+		return nil, err
 	}
-	for _, name := range listed {
-		if rest, ok := strings.CutPrefix(name, "bundles/"+environment+"/"); ok && !strings.Contains(rest, "/") {
-			names = append(names, name)
-		}
+	for _, s := range published.StreamsOf(listed, environment) {
+		names = append(names, s.Repository())
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // Error is an error of one of the two places of a copy.
@@ -22,7 +23,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
-// place is one of the two ends of a copy.
+// place is one of the two ends of a copy. It is a store whose errors are blamed on it.
 type place struct {
 	at    oci.Location
 	store oci.Store
@@ -40,6 +41,16 @@ func (p place) repository(name string) (placedRepository, error) {
 	repo, err := p.store.Repository(name)
 	return placedRepository{repo, p, name}, err
 }
+
+func (p place) Repository(name string) (oci.Target, error) { return p.repository(name) }
+
+func (p place) Repositories(ctx context.Context) ([]string, error) {
+	names, err := p.store.Repositories(ctx)
+	return names, p.blame(err)
+}
+
+// published reads what lies there, whoever signed it.
+func (p place) published() *published.Place { return published.At(p.at, p, published.AsItLies()) }
 
 // blame adds the place to err, unless err has one: a push also fails when the source of its content does, and then the
 // source is to blame.
@@ -61,6 +72,12 @@ func (r placedRepository) fullName() string { return r.place.at.Name(r.name) }
 
 func (r placedRepository) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
 	desc, err := r.Target.Resolve(ctx, reference)
+	return desc, r.place.blame(err)
+}
+
+// ResolveManifest is that of bundle.ResolveManifest.
+func (r placedRepository) ResolveManifest(ctx context.Context, reference string) (ocispec.Descriptor, error) {
+	desc, err := bundle.ResolveManifest(ctx, r.Target, reference)
 	return desc, r.place.blame(err)
 }
 

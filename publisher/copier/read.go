@@ -129,7 +129,7 @@ func (c *copier) judge(ctx context.Context, repo placedRepository, d digest.Dige
 
 func (o *original) read(ctx context.Context, d digest.Digest) error {
 	var err error
-	if o.desc, err = o.repo.Resolve(ctx, d.String()); err != nil {
+	if o.desc, err = o.repo.ResolveManifest(ctx, d.String()); err != nil {
 		return err
 	}
 	if o.desc.Data, err = bundle.ReadBlob(ctx, o.repo, o.desc, bundle.MaxManifestBytes); err != nil {
@@ -156,32 +156,29 @@ func (o *original) read(ctx context.Context, d digest.Digest) error {
 }
 
 func (o *original) readRelease(ctx context.Context) error {
-	_, r, err := releases.ReadRelease(ctx, o.repo, o.desc)
+	v, err := bundle.Read(ctx, o.repo, o.desc)
 	if err != nil {
 		return err
 	}
+	r := v.Release
 	if own := r.Stream().Repository(); own != o.repo.name {
 		return refusal(bundle.WrongClusterType, "its release document is for %s", own)
 	}
-	o.statement = statement{kind: kindBundle, platform: r.Platform, own: r.Tag(), order: bundle.OrderOf(*r, o.desc.Digest)}
+	o.statement = statement{kind: kindBundle, platform: r.Platform, own: r.Tag(), order: published.OrderOf(v)}
 	return nil
 }
 
 func (o *original) readRecord(ctx context.Context) error {
-	doc, err := bundle.ReadBlob(ctx, o.repo, o.manifest.Config, bundle.MaxEnvironmentBytes)
+	v, err := bundle.ReadEnvironment(ctx, o.repo, o.desc)
 	if err != nil {
 		return err
 	}
-	r, err := bundle.ParseEnvironmentRecord(doc)
-	if err != nil {
-		return err
-	}
+	r := v.Record
 	if own := bundle.EnvironmentRepository(r.Environment); own != o.repo.name {
 		return refusal(bundle.WrongEnvironment, "its record is for %s", own)
 	}
 	o.statement = statement{
-		kind: "environment", platform: r.Platform, own: r.Tag(), clusterTypes: r.ClusterTypes,
-		order: bundle.Order{Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, Digest: o.desc.Digest},
+		kind: "environment", platform: r.Platform, own: r.Tag(), clusterTypes: r.ClusterTypes, order: published.OrderOfRecord(v),
 	}
 	return nil
 }

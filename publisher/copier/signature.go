@@ -29,7 +29,7 @@ type signature struct {
 func readSignatures(ctx context.Context, repo placedRepository, reference string) (*signature, error) {
 	s := new(signature)
 	var err error
-	s.desc, err = repo.Resolve(ctx, reference)
+	s.desc, err = repo.ResolveManifest(ctx, reference)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, nil
 	}

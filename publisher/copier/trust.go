@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // readTrust reads a trust document, and who of its own root keys has signed it. Whether those are to be
@@ -37,19 +36,17 @@ func (c *copier) planTrust(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for version := int64(1); ; version++ {
-		tag := bundle.TrustTag(version)
-		d, err := releases.Current(ctx, repo, tag)
-		if err != nil {
-			return err
-		}
-		if d == "" {
-			break
-		}
-		if version > bundle.MaxTrustVersions {
-			return refusal(bundle.TrustDocumentRejected, "%s has more than %d versions", repo.fullName(), bundle.MaxTrustVersions)
-		}
-		o, err := c.judge(ctx, repo, d)
+	documents, err := c.from.published().Documents()
+	if err != nil {
+		return err
+	}
+	versions, err := documents.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	for i, desc := range versions {
+		tag := bundle.TrustTag(int64(i) + 1)
+		o, err := c.judge(ctx, repo, desc.Digest)
 		if err != nil {
 			return err
 		}

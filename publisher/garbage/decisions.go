@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // decidedRecords is of how many records of an environment the decisions are kept.
@@ -51,7 +50,7 @@ func (s *sorting) addDecisions(ctx context.Context) error {
 }
 
 func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decision, keep bool, err error) {
-	envelope, err := bundle.FetchDecision(ctx, s.repo, tag)
+	envelope, err := bundle.FetchDecision(ctx, s.Repo, tag)
 	var id string
 	if err == nil {
 		d, id, err = bundle.ReadDecision(envelope)
@@ -64,7 +63,7 @@ func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decis
 		return d, false, nil
 	case err != nil:
 		return d, false, err
-	case bundle.EnvironmentRepository(d.Environment) != s.name || !d.HasTag(tag, id, envelope):
+	case d.Environment != s.environment.Environment || !d.HasTag(tag, id, envelope):
 		return d, false, nil
 	case d.Action == bundle.Pause || d.Action == bundle.Resume, s.now.Sub(d.IssuedAt) < max(s.opts.KeepFor, grace):
 		return d, true, nil
@@ -81,26 +80,22 @@ func (s *sorting) commitsOf(ctx context.Context, environment string) ([]string, 
 	if oci.CheckName(environment) != nil {
 		return nil, nil
 	}
-	repo, err := s.store.Repository(bundle.EnvironmentRepository(environment))
+	at, err := s.place.Environment(environment)
 	if err != nil {
 		return nil, err
 	}
-	all, err := repo.Tags(ctx)
+	all, err := at.Repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := at.ReadAll(ctx, published.Tags{All: all}.Newest(published.Own, decidedRecords))
 	if err != nil {
 		return nil, err
 	}
 	commits := []string{}
-	for _, tag := range (published.Tags{All: all}).Newest(published.Own, decidedRecords) {
-		desc, err := repo.Resolve(ctx, tag)
-		var r *bundle.EnvironmentRecord
-		if err == nil {
-			r, err = releases.ReadRecord(ctx, repo, desc)
-		}
-		if err := published.IgnoreRefused(err); err != nil {
-			return nil, err
-		}
-		if err == nil {
-			commits = append(commits, r.BaseCommit)
+	for _, f := range found {
+		if f.Value != nil {
+			commits = append(commits, f.Value.Record.BaseCommit)
 		}
 	}
 	s.commits[environment] = commits

@@ -21,7 +21,7 @@ func (c *Collection) Delete(ctx context.Context) error {
 			return err
 		}
 	}
-	layout, ok := c.store.(*oci.Layout)
+	layout, ok := c.at.Store.(*oci.Layout)
 	if !ok {
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -93,8 +92,8 @@ type Collection struct {
 	// Blobs counts the blobs that a layout can free; nil for a registry, which frees space itself.
 	Blobs *oci.Swept `json:"blobs,omitempty"`
 
-	store oci.Store
-	now   time.Time
+	at  *published.Place
+	now time.Time
 }
 
 // Count returns the number of manifests that are not needed, and how many of them were deleted.
@@ -115,7 +114,7 @@ func (c *Collection) Count() (all, deleted int) {
 // be named; else the error wraps errors.ErrUnsupported. It is a *NoEnvironmentError where other
 // environments alone are there.
 func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, error) {
-	store, err := loc.Open(opts.OCI)
+	at, err := published.Open(loc, opts.OCI, published.AsItLies())
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +123,8 @@ func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, 
 		now = opts.Now
 	}
 	opts.Keep = max(opts.Keep, 1)
-	c := &Collection{Location: loc.String(), Repositories: []Repository{}, store: store, now: now()}
-	names, err := store.Repositories(ctx)
+	c := &Collection{Location: loc.String(), Repositories: []Repository{}, at: at, now: now()}
+	names, err := at.Store.Repositories(ctx)
 	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
 		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
 	} else if err == nil && opts.Environment != "" {
@@ -141,7 +140,7 @@ func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, 
 	if err := c.addReleases(ctx, append(names, types...), named, opts); err != nil {
 		return nil, err
 	}
-	if layout, ok := store.(*oci.Layout); ok {
+	if layout, ok := at.Store.(*oci.Layout); ok {
 		err = c.measure(ctx, layout)
 	}
 	return c, err
@@ -152,7 +151,7 @@ func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, 
 func (c *Collection) addRecords(ctx context.Context, names []string, opts Options) (named map[digest.Digest]bool, types []string, err error) {
 	named = map[digest.Digest]bool{}
 	for _, name := range slices.Sorted(slices.Values(names)) {
-		environment, ok := strings.CutPrefix(name, "environments/")
+		environment, ok := published.EnvironmentOf(name)
 		if !ok || opts.Environment != "" && environment != opts.Environment {
 			continue
 		}
@@ -175,12 +174,8 @@ func (c *Collection) addRecords(ctx context.Context, names []string, opts Option
 
 func (c *Collection) addReleases(ctx context.Context, names []string, named map[digest.Digest]bool, opts Options) error {
 	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
-		part := strings.Split(name, "/")
-		if len(part) != 3 || part[0] != "bundles" || opts.Environment != "" && part[1] != opts.Environment {
-			continue
-		}
-		s, err := c.sort(ctx, name, named, opts)
+	for _, of := range published.StreamsOf(slices.Compact(names), opts.Environment) {
+		s, err := c.sort(ctx, of.Repository(), named, opts)
 		if err != nil {
 			return err
 		}

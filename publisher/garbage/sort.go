@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -14,9 +13,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // taggedPlace is a tag that says which release it is.
@@ -34,17 +31,18 @@ type judged struct {
 
 // sorting is how one repository is gone through.
 type sorting struct {
-	repo    oci.Target
-	name    string
-	opts    Options
-	now     time.Time
-	result  Repository
-	records bool
+	published.Type
+	place  *published.Place
+	opts   Options
+	now    time.Time
+	result Repository
+	// records is true if the repository has the records of an environment.
+	records     bool
+	environment published.Environment
 	// releases are newest first, and stale are the pending ones that no longer wait for anything.
 	releases, pending, stale []taggedPlace
 	signatures               []string
 	// decided are the tags of decisions, and commits the base commits of environments, as far as they were read.
-	store   oci.Store
 	decided []string
 	commits map[string][]string
 	// tagged maps all tags but those of signatures to their manifests, found has the manifests' descriptors, and judged
@@ -58,14 +56,18 @@ type sorting struct {
 
 // sort separates a repository's needed manifests from its garbage. Named are manifests that a record names and that stay.
 func (c *Collection) sort(ctx context.Context, name string, named map[digest.Digest]bool, opts Options) (*sorting, error) {
-	repo, err := c.store.Repository(name)
+	at, err := c.at.Named(name)
 	if err != nil {
 		return nil, err
 	}
+	environment, records := published.EnvironmentOf(name)
+	of, err := c.at.Environment(environment)
+	if err != nil && records {
+		return nil, err
+	}
 	s := &sorting{
-		store: c.store, commits: map[string][]string{},
-		repo: repo, name: name, opts: opts, now: c.now, records: strings.HasPrefix(name, "environments/"),
-		result: Repository{Repository: name, Garbage: []Item{}, repo: repo},
+		Type: at, place: c.at, commits: map[string][]string{}, opts: opts, now: c.now, environment: of, records: records,
+		result: Repository{Repository: name, Garbage: []Item{}, repo: at.Repo},
 		tagged: map[string]digest.Digest{}, found: map[digest.Digest]ocispec.Descriptor{}, judged: map[digest.Digest]*judged{}, needed: maps.Clone(named),
 	}
 	if s.needed == nil {
@@ -81,7 +83,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 
 // readTags resolves all tags but those of signatures. Moving tags and foreign ones stay.
 func (s *sorting) readTags(ctx context.Context) error {
-	all, err := s.repo.Tags(ctx)
+	all, err := s.Repo.Tags(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,7 @@ func (s *sorting) readTags(ctx context.Context) error {
 			s.signatures = append(s.signatures, tag)
 			continue
 		}
-		desc, err := s.repo.Resolve(ctx, tag)
+		desc, err := s.Repo.Resolve(ctx, tag)
 		if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 			return err
 		}
@@ -184,17 +186,17 @@ func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
 
 func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, error) {
 	if s.records {
-		r, err := releases.ReadRecord(ctx, s.repo, desc)
-		if err != nil || bundle.EnvironmentRepository(r.Environment) != s.name {
+		v, _, err := s.environment.RecordAt(ctx, desc)
+		if err != nil || v.Record.Environment != s.environment.Environment {
 			return nil, err
 		}
-		return &judged{issuedAt: r.IssuedAt, names: *r}, nil
+		return &judged{issuedAt: v.Record.IssuedAt, names: v.Record}, nil
 	}
-	_, r, err := releases.ReadRelease(ctx, s.repo, desc)
-	if err != nil || r.Stream().Repository() != s.name {
+	v, _, err := s.ReleaseAt(ctx, desc)
+	if err != nil || v.Release.Stream().Repository() != s.Name {
 		return nil, err
 	}
-	return &judged{issuedAt: r.IssuedAt}, nil
+	return &judged{issuedAt: v.Release.IssuedAt}, nil
 }
 
 // addSuperseded turns into garbage the releases that nothing needs, and what waited in vain.
@@ -249,7 +251,7 @@ func (s *sorting) addUnfound(ctx context.Context) error {
 		if tagged[d] || s.needed[d] {
 			continue
 		}
-		desc, err := s.repo.Resolve(ctx, d.String())
+		desc, err := s.Repo.Resolve(ctx, d.String())
 		if errors.Is(err, errdef.ErrNotFound) {
 			s.result.Garbage = append(s.result.Garbage, Item{Kind: Signature, Tags: []string{}, signature: tag, subject: d})
 			continue

@@ -8,26 +8,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
-
-// Walk returns chain with all versions that follow it at loc, in order. A nil chain begins
-// with loc's version 1, whatever it is, which nobody vouches for. The error is a *bundle.Refusal if a
-// version is not trusted; the returned chain then ends before that version.
-func Walk(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
-	repo, err := loc.Repository(bundle.TrustRepository, opts)
-	if err != nil {
-		return chain, err
-	}
-	for more := true; more && err == nil; {
-		chain, more, err = chain.Next(ctx, repo)
-	}
-	if err != nil {
-		err = fmt.Errorf("%s: %w", loc.Name(bundle.TrustRepository), err)
-	}
-	return chain, err
-}
 
 // Begin returns the chain that begins with version 1 in envelope, which somebody vouches for.
 func Begin(envelope []byte) (bundle.TrustChain, error) {
@@ -59,7 +43,7 @@ func Publish(ctx context.Context, envelope []byte, loc oci.Location, opts oci.Op
 		return nil, err
 	}
 	done := &Published{Reference: fmt.Sprintf("%s/%s:%s", loc, bundle.TrustRepository, bundle.TrustTag(d.Version)), Version: d.Version, Result: releases.OutcomePublished}
-	chain, err := Walk(ctx, loc, nil, opts)
+	chain, err := published.FollowTrust(ctx, loc, nil, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Package trust writes, signs, publishes and follows trust documents, and checks who may sign a platform's releases.
 //
 // A document is made by [New], changed by [Edit], signed by [Sign] and put in place by [Publish]; versions are never
-// replaced. [Walk] follows those at a location, for [published.Of]. What a document means is said by [bundle.TrustDocument]; agents use
+// replaced. [published.FollowTrust] follows those at a location. What a document means is said by [bundle.TrustDocument]; agents use
 // that and nothing of this package.
 package trust
 

@@ -115,7 +115,7 @@ func OpenTrust(ctx context.Context, first string, loc oci.Location, opts oci.Opt
 	if err != nil {
 		return published.Signers{}, err
 	}
-	if chain, err = trust.Walk(ctx, loc, chain, opts); err != nil {
+	if chain, err = published.FollowTrust(ctx, loc, chain, opts); err != nil {
 		return published.Signers{}, RegistryFailure(err, loc)
 	}
 	return published.Of(chain), nil

@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/deploy"
 	"github.com/wherry-dev/wherry/deploy/rbac"
-	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -170,6 +170,6 @@ func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts 
 	if err != nil {
 		return bundle.Trust{}, err
 	}
-	chain, err := trust.Walk(ctx, loc, in.Trust, opts)
+	chain, err := published.FollowTrust(ctx, loc, in.Trust, opts)
 	return chain.Current().Trust(), err
 }

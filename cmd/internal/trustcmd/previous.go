@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/published"
 )
 
 func addPrevious(cmd *cobra.Command, previous *string) {
@@ -37,7 +37,7 @@ func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry fla
 	if err != nil {
 		return nil, err
 	}
-	chain, err := trust.Walk(cmd.Context(), loc, nil, registry.Options())
+	chain, err := published.FollowTrust(cmd.Context(), loc, nil, registry.Options())
 	if err != nil {
 		return nil, flags.RegistryFailure(err, loc)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -95,7 +96,7 @@ func showLocation(cmd *cobra.Command, location, first, format string, registry f
 	} else {
 		cmd.PrintErrln("note: nobody has asked whether version 1 is the right one: --trust FILE asks")
 	}
-	chain, refused := trust.Walk(cmd.Context(), loc, chain, registry.Options())
+	chain, refused := published.FollowTrust(cmd.Context(), loc, chain, registry.Options())
 	statuses, err := trust.Statuses(chain)
 	if err != nil {
 		return err
