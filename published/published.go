@@ -85,6 +85,12 @@ func (p *Place) Environment(name string) (Environment, error) {
 	return Environment{r, name}, err
 }
 
+// By returns the same repository with other signers.
+func (e Environment) By(signers Signers) Environment {
+	e.place = e.place.By(signers)
+	return e
+}
+
 // Record returns the record that a tag or a digest names. Current is true if it meets the trust in force.
 func (e Environment) Record(ctx context.Context, ref string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	return e.record(ctx, ref, ocispec.Descriptor{})

@@ -39,19 +39,28 @@ func (d Documents) Versions(ctx context.Context) (all []ocispec.Descriptor, err 
 	}
 }
 
-// FollowTrust returns chain with all versions that follow it at a location, in order. A nil chain begins with version 1 there,
-// whatever it is, which nobody vouches for. The error is a *bundle.Refusal if a version is not trusted; the chain then ends before
-// that version.
+// Follow returns chain with all versions that follow it here, in order. A nil chain begins with version 1, whatever it is, which
+// nobody vouches for. The error is a *bundle.Refusal if a version is not trusted; the chain then ends before that version.
+func (d Documents) Follow(ctx context.Context, chain bundle.TrustChain) (bundle.TrustChain, error) {
+	var err error
+	for more := true; more && err == nil; {
+		chain, more, err = chain.Next(ctx, d.Repo)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", d, err)
+	}
+	return chain, err
+}
+
+// FollowTrust is [Documents.Follow] at a location.
 func FollowTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
-	repo, err := loc.Repository(bundle.TrustRepository, opts)
+	at, err := Open(loc, opts, AsItLies())
 	if err != nil {
 		return chain, err
 	}
-	for more := true; more && err == nil; {
-		chain, more, err = chain.Next(ctx, repo)
-	}
+	documents, err := at.Documents()
 	if err != nil {
-		err = fmt.Errorf("%s: %w", loc.Name(bundle.TrustRepository), err)
+		return chain, err
 	}
-	return chain, err
+	return documents.Follow(ctx, chain)
 }

@@ -31,6 +31,13 @@ type archived struct {
 	err      error
 }
 
+// ArchiveOf returns the store of an archive that is open. Name is that of the archive in messages.
+func ArchiveOf(name string, layout *archive.Layout) Store {
+	a := &archived{location: Location{Archive: name}, layout: layout}
+	a.once.Do(func() {})
+	return a
+}
+
 func (a *archived) open() (*archive.Layout, error) {
 	a.once.Do(func() {
 		found, err := archive.Find(archive.OS{}, strings.Split(a.location.Archive, ",")...)

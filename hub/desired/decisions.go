@@ -17,7 +17,7 @@ import (
 const maxDecisions = 100
 
 // lookAtDecisions learns decisions, if it is time for that.
-func (f *Follower) lookAtDecisions(ctx context.Context, repo repository, environment string, l *look) error {
+func (f *Follower) lookAtDecisions(ctx context.Context, repo oci.Target, environment string, l *look) error {
 	now := f.opts.Now()
 	if !l.decided.IsZero() && now.Sub(l.decided) < decisionsEvery {
 		return nil
@@ -41,7 +41,7 @@ func (f *Follower) lookAtDecisions(ctx context.Context, repo repository, environ
 // learnDecisions stores the decisions in an environment's repository that are not known yet, for a platform of which a record is
 // stored. Their signatures are not verified: who may decide is in the platform's policy, which a hub does not read. Seen has the
 // manifests that were read, by tag.
-func (f *Follower) learnDecisions(ctx context.Context, repo repository, environment string, seen map[string]digest.Digest) error {
+func (f *Follower) learnDecisions(ctx context.Context, repo oci.Target, environment string, seen map[string]digest.Digest) error {
 	tags, err := repo.Tags(ctx)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func (f *Follower) learnDecisions(ctx context.Context, repo repository, environm
 }
 
 // learnDecision stores the decision under a tag. What is none, or of another place, is passed over.
-func (f *Follower) learnDecision(ctx context.Context, repo repository, environment, tag string) error {
+func (f *Follower) learnDecision(ctx context.Context, repo oci.Target, environment, tag string) error {
 	envelope, err := bundle.FetchDecision(ctx, repo, tag)
 	var d bundle.Decision
 	var id string

@@ -32,6 +32,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/published"
 )
 
 const (
@@ -148,12 +149,17 @@ func (f *Follower) Run(ctx context.Context) error {
 
 // location is a place that is followed, with what is known of it. One goroutine uses it.
 type location struct {
-	place
 	oci.Location
+	store  oci.Store
 	poller oci.Poller
 	wake   chan struct{}
 	// looked has the environments that were asked for.
 	looked map[string]*look
+}
+
+// place returns the location for one look.
+func (l *location) place() *published.Place {
+	return published.At(l.Location, l.store, published.AsItLies())
 }
 
 // look is the state of following an environment at a location.
@@ -196,7 +202,7 @@ func (f *Follower) open(l oci.Location) (*location, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", l, err)
 	}
-	return &location{place: inStore{s}, Location: l, looked: map[string]*look{}}, nil
+	return &location{Location: l, store: s, looked: map[string]*look{}}, nil
 }
 
 // follow looks at a location until ctx ends.
@@ -243,7 +249,7 @@ func (f *Follower) Reach(ctx context.Context) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		repo, err := at.place.(inStore).Store.Repository(bundle.EnvironmentRepository(append(names, "any")[0]))
+		repo, err := at.store.Repository(bundle.EnvironmentRepository(append(names, "any")[0]))
 		if err == nil {
 			_, err = repo.Resolve(ctx, bundle.LatestTag)
 		}
@@ -323,7 +329,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 		at.looked[environment] = l
 	}
 	subject := at.Name(bundle.EnvironmentRepository(environment))
-	repo, err := at.place.(inStore).Store.Repository(bundle.EnvironmentRepository(environment))
+	repo, err := at.store.Repository(bundle.EnvironmentRepository(environment))
 	if err != nil {
 		return err
 	}
@@ -346,13 +352,13 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	case err != nil:
 		return err
 	case data == nil:
-		return errors.Join(f.learnEarlier(ctx, at.place, l.todo), f.lookAtDecisions(ctx, repo, environment, l))
+		return errors.Join(f.learnEarlier(ctx, at.place(), l.todo), f.lookAtDecisions(ctx, repo, environment, l))
 	}
 	complete := false
 	if err == nil {
 		desc.Data = data
 		var done Learned
-		if done, err = f.learn(ctx, at.place, environment, desc, nil); err == nil {
+		if done, err = f.learn(ctx, at.place(), environment, desc, nil); err == nil {
 			complete = len(done.Refused) == 0
 			l.note(done)
 		}
@@ -371,7 +377,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	if l.seen = desc.Digest; !complete {
 		l.again = f.opts.Now().Add(againAfter)
 	}
-	return errors.Join(f.learnEarlier(ctx, at.place, l.todo), f.lookAtDecisions(ctx, repo, environment, l))
+	return errors.Join(f.learnEarlier(ctx, at.place(), l.todo), f.lookAtDecisions(ctx, repo, environment, l))
 }
 
 // said remembers what was logged, so that it is logged once.

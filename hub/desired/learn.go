@@ -1,12 +1,10 @@
 package desired
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -14,8 +12,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // Learned is what was learned from an environment record.
@@ -29,16 +27,16 @@ type Learned struct {
 // before anything is stored. The record is stored even if some of its releases are refused, since its signature covers their
 // digests; of an archive it is not stored as long as content of them is missing. The error is a *bundle.Refusal if the
 // record is refused.
-func (f *Follower) learn(ctx context.Context, at place, environment string, desc ocispec.Descriptor, may func(platform, environment string) error) (Learned, error) {
+func (f *Follower) learn(ctx context.Context, at *published.Place, environment string, desc ocispec.Descriptor, may func(platform, environment string) error) (Learned, error) {
 	done := Learned{Learned: hubapi.Learned{Environment: environment, Record: desc.Digest}}
 	if err := f.load(ctx); err != nil {
 		return done, err
 	}
-	repo, err := at.repository(bundle.EnvironmentRepository(environment))
+	e, err := at.Environment(environment)
 	if err != nil {
 		return done, err
 	}
-	claimed, err := bundle.ReadEnvironment(ctx, repo, desc) // to know the platform, by whose trust it is judged
+	claimed, _, err := e.RecordAt(ctx, desc) // to know the platform, by whose trust it is judged
 	if err != nil {
 		return done, err
 	}
@@ -57,20 +55,25 @@ func (f *Follower) learn(ctx context.Context, at place, environment string, desc
 		done.Stored, done.Newest = true, f.isNewest(r, desc.Digest)
 		return done, nil
 	}
-	j, err := f.judgeOf(ctx, at, done.Platform)
+	signers, err := f.signersOf(ctx, at, done.Platform)
 	if err != nil {
 		return done, err
 	}
-	record, err := f.readRecord(ctx, repo, desc, environmentOf(r), j, true)
+	v, _, err := e.By(signers.InForce()).RecordAt(ctx, desc)
 	if err != nil {
 		return done, err
 	}
+	record, err := f.recordOf(v, done.Platform, signers.Epoch)
+	if err != nil {
+		return done, err
+	}
+	at = at.By(signers)
 	for _, s := range done.streams {
-		if err := f.learnReleases(ctx, at, s, r.ReleasesOf(s.ClusterType), j, &done); err != nil {
+		if err := f.learnReleases(ctx, at, s, r.ReleasesOf(s.ClusterType), &done); err != nil {
 			return done, err
 		}
 	}
-	if _, sent := at.(inArchive); sent && len(done.MissingContent()) > 0 {
+	if at.Location.Archive != "" && len(done.MissingContent()) > 0 {
 		return done, nil
 	}
 	if done.New, err = f.storeRecord(ctx, record); err != nil {
@@ -128,21 +131,15 @@ func (f *Follower) logRefused(done Learned) {
 	}
 }
 
-// readRecord verifies a record of an environment. New says that the trust in force has to cover it.
-func (f *Follower) readRecord(ctx context.Context, repo repository, desc ocispec.Descriptor, of bundle.Stream, j judge, new bool) (store.PublishedRecord, error) {
-	v, err := verified(j, new, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
-		return bundle.VerifyEnvironment(ctx, repo, desc, t)
-	})
-	if err != nil {
-		return store.PublishedRecord{}, err
+// recordOf returns a record as it is stored. It refuses one of another platform, or of another epoch than that of the trust in force.
+func (f *Follower) recordOf(v *bundle.VerifiedEnvironment, platform string, epoch int64) (none store.PublishedRecord, err error) {
+	switch r := v.Record; {
+	case r.Platform != platform:
+		return none, refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", r.Environment, r.Platform)
+	case r.Epoch != epoch:
+		return none, refuse(bundle.OldEpoch, "record has epoch %d, the trust in force has %d", r.Epoch, epoch)
 	}
-	switch got := environmentOf(v.Record); {
-	case got != of:
-		return store.PublishedRecord{}, refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", got.Environment, got.Platform)
-	case v.Record.Epoch != j.force.Epoch:
-		return store.PublishedRecord{}, refuse(bundle.OldEpoch, "record has epoch %d, the trust in force has %d", v.Record.Epoch, j.force.Epoch)
-	}
-	return store.PublishedRecord{Digest: desc.Digest, EnvironmentRecord: v.Record, KeyIDs: v.KeyIDs, SeenAt: f.opts.Now().UTC()}, nil
+	return store.PublishedRecord{Digest: v.Descriptor.Digest, EnvironmentRecord: v.Record, KeyIDs: v.KeyIDs, SeenAt: f.opts.Now().UTC()}, nil
 }
 
 func (f *Follower) storeRecord(ctx context.Context, r store.PublishedRecord) (bool, error) {
@@ -155,19 +152,19 @@ func (f *Follower) storeRecord(ctx context.Context, r store.PublishedRecord) (bo
 }
 
 // learnReleases stores the releases of a stream that are not known yet.
-func (f *Follower) learnReleases(ctx context.Context, at place, s bundle.Stream, named []digest.Digest, j judge, done *Learned) error {
+func (f *Follower) learnReleases(ctx context.Context, at *published.Place, s bundle.Stream, named []digest.Digest, done *Learned) error {
 	named = slices.DeleteFunc(named, f.known.hasRelease)
 	if len(named) == 0 {
 		return nil
 	}
-	repo, err := at.repository(s.Repository())
+	t, err := at.Type(s)
 	if err != nil {
 		done.Refused = append(done.Refused, hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: named[0], Reason: string(bundle.BadContent), Message: bundle.Clip(err.Error())})
 		return nil
 	}
 	var all []store.PublishedRelease
 	for _, d := range named {
-		r, refused, err := f.readRelease(ctx, repo, s, d.String(), j)
+		r, refused, err := f.readRelease(ctx, t, d.String(), at.Trust.Epoch)
 		switch {
 		case err != nil:
 			return err
@@ -201,78 +198,61 @@ func (f *Follower) storeReleases(ctx context.Context, all []store.PublishedRelea
 
 // readRelease verifies the release that a tag or digest names, and reads what it has. Refused says why it is not to be
 // stored; the error is that of a place that does not answer, or of the store.
-func (f *Follower) readRelease(ctx context.Context, repo repository, s bundle.Stream, reference string, j judge) (r store.PublishedRelease, refused *hubapi.RefusedRelease, err error) {
-	var missing digest.Digest
-	desc, err := repo.Resolve(ctx, reference)
-	if err == nil {
-		r, missing, err = f.readResolved(ctx, repo, s, desc, j)
-	} else if d := digest.Digest(reference); d.Validate() == nil {
-		missing = d
+func (f *Follower) readRelease(ctx context.Context, t published.Type, reference string, epoch int64) (r store.PublishedRelease, refused *hubapi.RefusedRelease, err error) {
+	v, _, err := t.Release(ctx, reference)
+	missing := digest.Digest(reference)
+	if err == nil && v.Release.Epoch != epoch {
+		err = refuse(bundle.OldEpoch, "release has epoch %d, the trust in force has %d", v.Release.Epoch, epoch)
+	} else if err == nil {
+		missing = v.Tree.Digest
+		r, err = f.complete(ctx, t, v)
 	}
 	var refusal *bundle.Refusal
 	switch {
 	case err == nil:
 		return r, nil, nil
 	case errors.As(err, &refusal):
-		return r, &hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: desc.Digest, Reason: string(refusal.Reason), Message: refusal.Message}, nil
+		return r, &hubapi.RefusedRelease{ClusterType: t.Stream.ClusterType, Reason: string(refusal.Reason), Message: refusal.Message}, nil
 	case errors.Is(err, errdef.ErrNotFound):
-		return r, &hubapi.RefusedRelease{ClusterType: s.ClusterType, Digest: desc.Digest, Reason: hubapi.ReasonMissing, Message: bundle.Clip(err.Error()), Missing: missing}, nil
+		return r, &hubapi.RefusedRelease{ClusterType: t.Stream.ClusterType, Reason: hubapi.ReasonMissing, Message: bundle.Clip(err.Error()), Missing: missing}, nil
 	}
 	return r, nil, err
 }
 
-// readResolved is readRelease for a descriptor. With an error it returns the digest of the content that it was reading.
-func (f *Follower) readResolved(ctx context.Context, repo repository, s bundle.Stream, desc ocispec.Descriptor, j judge) (store.PublishedRelease, digest.Digest, error) {
-	none := store.PublishedRelease{}
-	v, err := verified(j, false, func(t bundle.Trust) (*bundle.Verified, error) {
-		return bundle.Verify(ctx, repo, desc, t)
-	})
-	switch {
-	case err != nil:
-		return none, desc.Digest, err
-	case v.Release.Stream() != s:
-		got := v.Release.Stream()
-		return none, desc.Digest, refuse(bundle.WrongClusterType, "release is for %s/%s/%s", got.Platform, got.Environment, got.ClusterType)
-	case v.Release.Epoch != j.force.Epoch:
-		return none, desc.Digest, refuse(bundle.OldEpoch, "release has epoch %d, the trust in force has %d", v.Release.Epoch, j.force.Epoch)
-	}
+// complete reads the assignments and artifacts of a release, or takes those of a stored one with the same tree.
+func (f *Follower) complete(ctx context.Context, t published.Type, v *bundle.Verified) (store.PublishedRelease, error) {
 	r := store.PublishedRelease{
-		Digest: desc.Digest, Release: v.Release, Message: bundle.MessageOf(v.Manifest), KeyIDs: v.KeyIDs, SeenAt: f.opts.Now().UTC(),
+		Digest: v.Descriptor.Digest, Release: v.Release, Message: bundle.MessageOf(v.Manifest), KeyIDs: v.KeyIDs, SeenAt: f.opts.Now().UTC(),
 	}
 	if other := f.known.withContent(v.Release.Content.DiffID); other != "" {
 		same, err := f.store.Release(ctx, other)
-		if err == nil {
-			r.Assignments, r.Artifacts = same.Assignments, same.Artifacts
-			return r, "", nil
-		}
 		if !errors.Is(err, store.ErrUnknownRelease) {
-			return none, desc.Digest, err
+			r.Assignments, r.Artifacts = same.Assignments, same.Artifacts
+			return r, err
 		}
 	}
-	r.Assignments, r.Artifacts, err = readLists(ctx, repo, v.Tree, v.Release.Content)
-	return r, v.Tree.Digest, err
+	var err error
+	r.Assignments, r.Artifacts, err = readLists(ctx, t.Repo, v.Tree, v.Release.Content)
+	return r, err
 }
 
 // maxEarlier bounds the earlier releases of all cluster types that one look reads.
 const maxEarlier = 1000
 
-// ownTag is the form of the own tags of releases and records.
-var ownTag = lazyregexp.New(`^s([0-9]{1,19})-([0-9]{1,19})$`)
-
 // learnEarlier stores releases, or records, that were published before those that the newest record names: of each stream
 // at most MaxBackfill, the newest. What cannot be verified is passed over. It takes the streams that are done out of todo.
-func (f *Follower) learnEarlier(ctx context.Context, at place, todo map[bundle.Stream]bool) error {
+func (f *Follower) learnEarlier(ctx context.Context, at *published.Place, todo map[bundle.Stream]bool) error {
 	if len(todo) == 0 {
 		return nil
 	}
 	most := max(1, min(MaxBackfill, maxEarlier/len(todo)))
 	for s := range todo {
-		j, err := f.judgeOf(ctx, at, s.Platform)
+		signers, err := f.signersOf(ctx, at, s.Platform)
 		if errors.As(err, new(*bundle.Refusal)) {
 			return nil
 		}
 		if err == nil {
-			err = f.learnEarlierOf(ctx, at, s, j, most)
+			err = f.learnEarlierOf(ctx, at.By(signers), s, most)
 		}
 		if err != nil {
 			return err
@@ -282,12 +262,13 @@ func (f *Follower) learnEarlier(ctx context.Context, at place, todo map[bundle.S
 	return nil
 }
 
-func (f *Follower) learnEarlierOf(ctx context.Context, at place, s bundle.Stream, j judge, most int) error {
-	name := s.Repository()
+func (f *Follower) learnEarlierOf(ctx context.Context, at *published.Place, s bundle.Stream, most int) error {
+	t, err := at.Type(s)
+	e, unnamed := at.Environment(s.Environment)
+	repo := t.Repo
 	if s.ClusterType == "" {
-		name = bundle.EnvironmentRepository(s.Environment)
+		repo, err = e.Repo, unnamed
 	}
-	repo, err := at.repository(name)
 	if err != nil {
 		return nil //nolint:nilerr // a name that no repository has
 	}
@@ -295,13 +276,13 @@ func (f *Follower) learnEarlierOf(ctx context.Context, at place, s bundle.Stream
 	if err != nil {
 		return err
 	}
-	for _, tag := range f.unknownTags(s, tags, j.force.Epoch, most) {
+	for _, tag := range f.unknownTags(s, tags, at.Trust.Epoch, most) {
 		if s.ClusterType == "" {
-			err = f.learnEarlierRecord(ctx, repo, s, tag, j)
+			err = f.learnEarlierRecord(ctx, e, s.Platform, tag, at.Trust.Epoch)
 		} else {
 			var r store.PublishedRelease
 			var refused *hubapi.RefusedRelease
-			if r, refused, err = f.readRelease(ctx, repo, s, tag, j); err == nil && refused == nil {
+			if r, refused, err = f.readRelease(ctx, t, tag, at.Trust.Epoch); err == nil && refused == nil {
 				_, err = f.storeReleases(ctx, []store.PublishedRelease{r})
 			}
 		}
@@ -312,33 +293,21 @@ func (f *Follower) learnEarlierOf(ctx context.Context, at place, s bundle.Stream
 	return nil
 }
 
-func (f *Follower) learnEarlierRecord(ctx context.Context, repo repository, s bundle.Stream, tag string, j judge) error {
-	desc, err := repo.Resolve(ctx, tag)
-	var r store.PublishedRecord
-	if err == nil {
-		r, err = f.readRecord(ctx, repo, desc, s, j, false)
+func (f *Follower) learnEarlierRecord(ctx context.Context, e published.Environment, platform, tag string, epoch int64) error {
+	v, _, err := e.Record(ctx, tag)
+	if err != nil {
+		return published.IgnoreRefused(err)
 	}
-	if err == nil {
-		_, err = f.storeRecord(ctx, r)
+	r, err := f.recordOf(v, platform, epoch)
+	if err != nil {
+		return nil //nolint:nilerr // it is passed over
 	}
-	if errors.As(err, new(*bundle.Refusal)) || errors.Is(err, errdef.ErrNotFound) {
-		return nil
-	}
+	_, err = f.storeRecord(ctx, r)
 	return err
 }
 
 // unknownTags returns the own tags of an epoch that name what is not stored, the newest first.
 func (f *Follower) unknownTags(s bundle.Stream, tags []string, epoch int64, most int) []string {
-	sequence := map[string]int64{}
-	own := slices.DeleteFunc(tags, func(tag string) bool {
-		m := ownTag.FindStringSubmatch(tag)
-		if m == nil || m[1] != strconv.FormatInt(epoch, 10) || f.known.hasTag(s, tag) {
-			return true
-		}
-		n, err := strconv.ParseInt(m[2], 10, 64)
-		sequence[tag] = n
-		return err != nil
-	})
-	slices.SortFunc(own, func(a, b string) int { return cmp.Compare(sequence[b], sequence[a]) })
-	return own[:min(most, len(own))]
+	unknown := slices.DeleteFunc(tags, func(tag string) bool { return published.ParseTag(tag).Epoch != epoch || f.known.hasTag(s, tag) })
+	return published.Tags{All: unknown}.Newest(published.Own, most)
 }

@@ -5,10 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // ErrNoTrust means that a follower trusts nobody.
@@ -24,18 +29,26 @@ func (f *Follower) Receive(ctx context.Context, from io.ReaderAt, size int64, ma
 	if !f.known.trusts() {
 		return Learned{}, ErrNoTrust
 	}
-	at, err := openArchive(from, size)
+	layout, err := archive.Open(from, size)
 	if errors.Is(err, archive.ErrFormat) {
 		return Learned{}, fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
 	if err != nil {
 		return Learned{}, err
 	}
-	names := at.environments()
+	var names []string
+	var record ocispec.Descriptor
+	for _, d := range layout.Index().Manifests {
+		repository, ok := strings.CutSuffix(d.Annotations[ocispec.AnnotationRefName], "/"+bundle.LatestTag)
+		if name, is := published.EnvironmentOf(repository); ok && is {
+			names, record = append(names, name), ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
+		}
+	}
 	if len(names) != 1 {
 		return Learned{}, fmt.Errorf("%w: the archive has %d environment records, and has to have one", store.ErrInvalid, len(names))
 	}
-	done, err := f.learn(ctx, at, names[0], at.named[bundle.EnvironmentRepository(names[0])+"/"+bundle.LatestTag], may)
+	loc := oci.Location{Archive: "what was sent"}
+	done, err := f.learn(ctx, published.At(loc, oci.ArchiveOf(loc.Archive, layout), published.AsItLies()), names[0], record, may)
 	if errors.Is(err, archive.ErrFormat) {
 		err = fmt.Errorf("%w: %w", store.ErrInvalid, err)
 	}
