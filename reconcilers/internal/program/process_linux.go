@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // endPoll is the time between two looks at whether processes have gone.
@@ -21,6 +23,11 @@ const endPoll = 10 * time.Millisecond
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
 func newMark() string { return "WHERRY_PROGRAM=" + rand.Text() }
+
+// free gives the space of the first n bytes of a file back to the disk. They read as zeros.
+func free(f *os.File, n int64) error {
+	return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, n)
+}
 
 // process is a line of the process table.
 type process struct {

@@ -4,6 +4,7 @@ package program
 
 import (
 	"errors"
+	"os"
 	"syscall"
 	"time"
 )
@@ -19,3 +20,5 @@ func identify(int, string) (identity, error) { return identity{}, errors.ErrUnsu
 func alive(identity) bool { return false }
 
 func endAll(identity, time.Duration) error { return errors.ErrUnsupported }
+
+func free(*os.File, int64) error { return errors.ErrUnsupported }

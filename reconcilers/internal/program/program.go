@@ -82,14 +82,15 @@ func (e Exit) String() string {
 
 // Run is a program that was started. Its methods may be called by several goroutines.
 type Run struct {
-	folder string
-	grace  time.Duration
-	cmd    *exec.Cmd
-	id     identity
-	log    *os.File
+	folder   string
+	grace    time.Duration
+	cmd      *exec.Cmd
+	id       identity
+	log      *os.File
+	logBytes int64
 
 	ending sync.Mutex // held while the program is being ended
-	mu     sync.Mutex
+	mu     sync.Mutex // guards exit, and what is done to the log
 	exit   Exit
 	done   chan struct{}
 }
@@ -118,12 +119,12 @@ func Start(folder string, c Command) (*Run, error) {
 	if c.Dir == "" {
 		c.Dir = folder
 	}
-	r := &Run{folder: folder, grace: orDefault(c.Grace, DefaultGrace), log: log, done: make(chan struct{})}
+	r := &Run{folder: folder, grace: orDefault(c.Grace, DefaultGrace), log: log, logBytes: orDefault(c.LogBytes, DefaultLogBytes), done: make(chan struct{})}
 	if err := r.begin(path, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", c.Path, err), log.Close())
 	}
 	go r.wait()
-	go r.watch(c.Deadline, orDefault(c.LogBytes, DefaultLogBytes))
+	go r.watch(c.Deadline)
 	return r, nil
 }
 
@@ -174,6 +175,7 @@ func (r *Run) wait() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.exit.Code = r.cmd.ProcessState.ExitCode()
+	_ = cut(r.log, r.logBytes) // a log that cannot be cut stays as long as it is
 	r.exit.Err = errors.Join(r.exit.Err, err, r.log.Close())
 	if r.exit.Err == nil { // otherwise the next Start looks for remaining processes
 		r.exit.Err = forget(r.folder)
@@ -182,7 +184,7 @@ func (r *Run) wait() {
 }
 
 // watch enforces the program's deadline and the bound of its log until it has ended.
-func (r *Run) watch(deadline time.Duration, logBytes int64) {
+func (r *Run) watch(deadline time.Duration) {
 	var late <-chan time.Time
 	if deadline > 0 {
 		timer := time.NewTimer(deadline)
@@ -198,7 +200,9 @@ func (r *Run) watch(deadline time.Duration, logBytes int64) {
 		case <-late:
 			r.end(ErrDeadline)
 		case <-ticks.C:
-			_ = trim(r.log, logBytes) // a log that cannot be cut is cut at the next look, or never
+			r.mu.Lock()
+			_ = trim(r.log, r.logBytes) // a log that cannot be cut is cut at the next look, or never
+			r.mu.Unlock()
 		}
 	}
 }

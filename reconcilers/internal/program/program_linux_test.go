@@ -178,6 +178,43 @@ func TestTheLogIsBounded(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
+func TestALogLosesNothingWhileItIsTrimmed(t *testing.T) {
+	folder := t.TempDir()
+	log, err := openLog(folder)
+	require.NoError(t, err)
+	defer log.Close()
+	const last, limit = 50_000, 10 << 10
+	written := make(chan error)
+	go func() {
+		for i := range last + 1 {
+			if _, err := fmt.Fprintln(log, i); err != nil {
+				written <- err
+				return
+			}
+		}
+		written <- nil
+	}()
+	for done := false; !done; {
+		select {
+		case err := <-written:
+			require.NoError(t, err)
+			done = true
+		default:
+		}
+		require.NoError(t, trim(log, limit))
+	}
+	info, err := log.Stat()
+	require.NoError(t, err)
+	require.Less(t, info.Sys().(*syscall.Stat_t).Blocks*512, int64(2*limit), "on the disk")
+	require.NoError(t, cut(log, limit))
+	text, err := os.ReadFile(log.Name())
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	for i, line := range lines[1:] { // a part of the first may be gone
+		require.Equal(t, strconv.Itoa(last-len(lines)+2+i), line)
+	}
+}
+
 func TestTheAgentIsKilledAndTheProgramIsFound(t *testing.T) {
 	folder := t.TempDir()
 	child := killedAgent(t, folder, `sleep 600 & echo $! child; echo $$ leader; wait`, func() { says(t, folder, "leader") })

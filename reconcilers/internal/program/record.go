@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -72,13 +73,27 @@ func openLog(folder string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(folder, logFile), os.O_RDWR|os.O_CREATE|os.O_APPEND|os.O_TRUNC, 0o600)
 }
 
-// trim cuts a log that is longer than limit to its last limit/2 bytes. Bytes that are written meanwhile may be lost.
+// trim gives the space of a log that is longer than limit back to the disk, but for its last limit/2 bytes. The log keeps its
+// length until its program has ended, so that no write meanwhile is lost: cut shortens it then.
 func trim(log *os.File, limit int64) error {
 	info, err := log.Stat()
 	if err != nil || info.Size() <= limit {
 		return err
 	}
-	data, err := io.ReadAll(io.NewSectionReader(log, info.Size()-limit/2, limit/2))
+	err = free(log, info.Size()-limit/2)
+	if errors.Is(err, errors.ErrUnsupported) { // by this file system: what is written during the cut may be lost
+		return cut(log, limit/2)
+	}
+	return err
+}
+
+// cut shortens a log to its last limit bytes.
+func cut(log *os.File, limit int64) error {
+	info, err := log.Stat()
+	if err != nil || info.Size() <= limit {
+		return err
+	}
+	data, err := tail(log, info.Size(), limit)
 	if err != nil {
 		return err
 	}
@@ -87,6 +102,12 @@ func trim(log *os.File, limit int64) error {
 	}
 	_, err = log.Write(data)
 	return err
+}
+
+// tail returns at most n bytes from the end of a log of size bytes, without what trim has freed.
+func tail(log *os.File, size, n int64) ([]byte, error) {
+	data, err := io.ReadAll(io.NewSectionReader(log, max(0, size-n), n))
+	return bytes.TrimLeft(data, "\x00"), err
 }
 
 // LogTail returns at most n bytes from the end of the log of folder's newest run. Without a run it is
@@ -104,7 +125,6 @@ func LogTail(folder string, n int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	from := max(0, info.Size()-n)
-	data, err := io.ReadAll(io.NewSectionReader(f, from, n))
+	data, err := tail(f, info.Size(), n)
 	return string(data), err
 }
