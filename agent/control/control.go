@@ -126,8 +126,12 @@ func Listen(stateDir string) (*Server, error) {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	var l net.Listener
-	err := throughShortPath(path, func(short string) (err error) {
-		l, err = net.Listen("unix", short)
+	err := throughShortPath(path, func(short string) error {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+		if err == nil {
+			listener.SetUnlinkOnClose(false) // short may name another agent's socket by then
+			l = listener
+		}
 		return err
 	})
 	if err == nil {

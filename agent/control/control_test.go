@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,20 @@ func TestACommandIsAnsweredAndItsErrorHasItsKind(t *testing.T) {
 	cancel()
 	<-ended
 	require.ErrorIs(t, c.Call(t.Context(), "POST add", nil, &sum), ErrNotRunning)
+}
+
+// A socket whose path is too long for an address is opened by the number of its folder, which another folder has later.
+func TestTheEndOfASocketLeavesAnothersAlone(t *testing.T) {
+	own, other := filepath.Join(t.TempDir(), strings.Repeat("a", maxSocketPath)), t.TempDir()
+	require.NoError(t, os.Mkdir(own, 0o700))
+	server, err := Listen(own)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(other, SocketFile), nil, 0o600))
+	folder, err := os.Open(other) // which has the number now
+	require.NoError(t, err)
+	defer folder.Close()
+	require.NoError(t, server.Close())
+	require.FileExists(t, filepath.Join(other, SocketFile))
 }
 
 // hanging is content that never ends, and says when it is read.
