@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
 	"io"
 	"net/http"
@@ -42,13 +41,12 @@ func endless(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// inflating says little and means much: a gzip of zeros, as the transfer's encoding.
+// inflating says little and means much: a gzip of zeros, one after another, as the transfer's encoding.
 func inflating(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 	w.Header().Set("Content-Encoding", "gzip")
-	zip := gzip.NewWriter(w)
-	for block := make([]byte, 1<<16); r.Method == http.MethodGet; {
-		if _, err := zip.Write(block); err != nil {
+	for r.Method == http.MethodGet {
+		if _, err := w.Write(gzipBomb()); err != nil {
 			return
 		}
 	}
