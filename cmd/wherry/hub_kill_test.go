@@ -24,7 +24,7 @@ import (
 )
 
 // hubKills is how often hubs are killed; "make soak" has 200.
-var hubKills = flag.Int("hub-kills", 20, "how often hubs, and their databases, are killed")
+var hubKills = flag.Int("hub-kills", 8, "how often hubs, and their databases, are killed")
 
 // A hub is killed while agents send, again and again. Each report that it has acknowledged is stored once, at each of its
 // ends, and its agents go on.

@@ -55,6 +55,8 @@ func TestMain(m *testing.M) {
 // workerVariable makes this program a worker, which runs one command after another for a script.
 const workerVariable = "WHERRY_TEST_WORKER"
 
+var leftBehind *os.File
+
 // misbehave is a command of a worker, for the test of workers, that leaves behind what its first argument says.
 func misbehave(args ...string) int {
 	dir, _ := os.Getwd()
@@ -64,7 +66,7 @@ func misbehave(args ...string) int {
 	case "goroutine":
 		go func() { select {} }()
 	case "file":
-		os.Pipe()
+		leftBehind, _, _ = os.Pipe()
 	case "environment":
 		os.Setenv("OTHER", "left")
 		os.Chdir("/")
@@ -107,6 +109,7 @@ func (p withPrograms) Run() int {
 		}
 	}
 	os.Setenv("PATH", programs+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	defer endWorkers()
 	return p.m.Run()
 }
 

@@ -23,8 +23,9 @@ import (
 // haveWorkers says that a script has one worker process for its commands: a start of wherry costs more than most of them.
 const haveWorkers = true
 
-// workerMemory is where a worker begins to collect garbage, in bytes: scripts turn that off, for the sake of short processes.
-const workerMemory = 512 << 20
+// workerGC is how much a worker allocates between two collections of garbage, in percent of what is in use: a page that the
+// kernel has to provide costs more than one that is used again. Scripts turn it off, for the sake of short processes.
+const workerGC = 200
 
 // maxRequest bounds a request to a worker, in bytes: arguments and environment, as far as a socket takes them at once.
 const maxRequest = 128 << 10
@@ -85,7 +86,7 @@ func readOnce(env []string) []string {
 	for _, v := range env {
 		name, _, _ := strings.Cut(v, "=")
 		switch upper := strings.ToUpper(name); {
-		case strings.HasSuffix(upper, "_PROXY"), strings.HasPrefix(upper, "SSL_CERT_"), upper == "TZ", strings.HasPrefix(upper, "GO"):
+		case strings.HasSuffix(upper, "_PROXY"), strings.HasPrefix(upper, "SSL_CERT_"), upper == "TZ", strings.HasPrefix(upper, "GO"), name == clockVariable:
 			last[name] = v
 		}
 	}
@@ -176,7 +177,7 @@ func (w *worker) end() (code int, err error) {
 // work runs the commands that come over the worker's connection, one at a time, until it is closed.
 func work(command func(args ...string) int) {
 	os.Unsetenv(workerVariable)
-	debug.SetMemoryLimit(workerMemory)
+	debug.SetGCPercent(workerGC)
 	file := os.NewFile(3, "worker")
 	unix.CloseOnExec(3)
 	c, err := net.FileConn(file)
@@ -262,16 +263,33 @@ func inUse() use {
 	return use{runtime.NumGoroutine(), len(open)}
 }
 
-// again reports whether the process uses no more than u. Goroutines that end on their own get a moment for it.
+// again reports whether the process uses no more than u. Goroutines that end on their own get a moment for it, and so do files
+// that go-git leaves to the collection of garbage.
 func (u use) again() bool {
+	collected := false
 	for range 50 {
-		if now := inUse(); now.goroutines <= u.goroutines && now.descriptors <= u.descriptors {
+		now := inUse()
+		switch {
+		case now.goroutines > u.goroutines:
+		case now.descriptors <= u.descriptors:
 			return true
+		case !collected:
+			runtime.GC()
+			collected = true
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return false
 }
+
+// idle are workers that wait for the next script. The oldest ends if there are more than maxIdle: it has variables that no
+// other script has.
+var (
+	idleMu sync.Mutex
+	idle   []*worker
+)
+
+const maxIdle = 8
 
 // workers keeps the worker of a script from one command to the next.
 type workers struct {
@@ -280,11 +298,14 @@ type workers struct {
 	w        *worker
 }
 
-// command runs a command in dir, in the script's worker: a new one for the first command, where the last one ended, or where a
+// command runs a command in dir, in the script's worker: another one for the first command, where the last one ended, or where a
 // variable differs that a process reads once.
 func (ws *workers) command(dir string, args, env []string) (stdout, stderr string, code int, err error) {
 	if ws.w != nil && !slices.Equal(ws.w.fixed, readOnce(env)) {
 		ws.close()
+	}
+	if ws.w == nil {
+		ws.w = takeIdle(readOnce(env))
 	}
 	if ws.w == nil {
 		if ws.w, err = startWorker(ws.program, env, ws.deadline); err != nil {
@@ -298,10 +319,42 @@ func (ws *workers) command(dir string, args, env []string) (stdout, stderr strin
 	return stdout, stderr, code, err
 }
 
-// close ends the worker, if there is one.
-func (ws *workers) close() {
-	if ws.w != nil {
-		ws.w.end()
-		ws.w = nil
+// takeIdle returns a worker for commands with these variables that a process reads once, or nil.
+func takeIdle(fixed []string) *worker {
+	idleMu.Lock()
+	defer idleMu.Unlock()
+	i := slices.IndexFunc(idle, func(w *worker) bool { return slices.Equal(w.fixed, fixed) })
+	if i < 0 {
+		return nil
 	}
+	w := idle[i]
+	idle = slices.Delete(idle, i, i+1)
+	return w
+}
+
+// close leaves the worker, if there is one, to another script.
+func (ws *workers) close() {
+	if ws.w == nil {
+		return
+	}
+	idleMu.Lock()
+	defer idleMu.Unlock()
+	idle = append(idle, ws.w)
+	ws.w = nil
+	endIdle(maxIdle)
+}
+
+// endIdle ends idle workers until no more than most are left.
+func endIdle(most int) {
+	for len(idle) > most {
+		idle[0].end()
+		idle = idle[1:]
+	}
+}
+
+// endWorkers ends all workers, when all scripts have run.
+func endWorkers() {
+	idleMu.Lock()
+	defer idleMu.Unlock()
+	endIdle(0)
 }

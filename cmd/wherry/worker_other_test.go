@@ -18,4 +18,6 @@ func (*workers) command(string, []string, []string) (stdout, stderr string, code
 
 func (*workers) close() {}
 
+func endWorkers() {}
+
 func work(func(args ...string) int) { panic("no workers") }
