@@ -2,7 +2,7 @@
 // trust documents.
 //
 // Begin with [Open], which returns a [Place], and name what to read: [Place.Environment] has the records of an environment, and
-// [Place.Type] the releases of a cluster type. What a tag or a digest names is judged by the place's [Signers]:
+// [Place.Type] the releases of a cluster type, with their trees. What a tag or a digest names is judged by the place's [Signers]:
 //
 //   - as it lies there ([AsItLies]): it is whole and of the right kind, and may be anybody's;
 //   - verified by a trust ([Pinned], [Of]): signed as the trust asks, of this environment and cluster type, under its own tag,

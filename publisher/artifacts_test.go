@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -27,9 +28,10 @@ func TestAReleaseSumsUpWhatItsWorkloadsNeed(t *testing.T) {
 		v := w.verified("drone", "latest")
 		require.Equal(t, bundle.Artifacts{Digest: digest.FromString(list), Count: 2, Bytes: 7}, v.Release.Artifacts)
 		require.Equal(t, bundle.Artifacts{}, w.verified("large", "latest").Release.Artifacts)
-		assignments, err := releases.ReadTree(t.Context(), w.repository("bundles/dev/drone"), v.Tree, v.Release.Content)
+		tree, err := published.OpenTree(t.Context(), w.repository("bundles/dev/drone"), v.Tree, v.Release.Content)
 		require.NoError(t, err)
-		web := assignments[slices.IndexFunc(assignments, func(a bundle.Assignment) bool { return a.Name == "web-live" })]
+		defer tree.Close()
+		web := tree.Assignments[slices.IndexFunc(tree.Assignments, func(a bundle.Assignment) bool { return a.Name == "web-live" })]
 		require.Equal(t, []string{"1.2.0", "shop", "orphan", "db-live"}, append([]string{web.Version, web.Application, web.OnRemove}, web.DependsOn...))
 
 		before := w.state()

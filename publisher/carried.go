@@ -5,20 +5,20 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // newlyCarried returns the bytes of the artifacts that a cluster brings to its store for pl, and did not for the release
 // with the earlier tree, which may be nil. Artifacts of unknown size count as nothing, those of an index for all platforms.
-func newlyCarried(pl *plan, earlier *releases.Tree) (total int64, err error) {
+func newlyCarried(pl *plan, earlier *published.Tree) (total int64, err error) {
 	carries := slices.ContainsFunc(pl.rendered, func(a scheduler.Assignment) bool { return a.Carry != "" }) ||
 		slices.ContainsFunc(pl.held, func(h pack.Held) bool { return h.Line.Carry != "" })
 	if pl.tree == nil || !carries {
 		return 0, nil
 	}
-	tree, err := releases.ReadLayer(bytes.NewReader(pl.tree.Gzip), pl.tree.Content)
+	tree, err := published.ReadLayer(bytes.NewReader(pl.tree.Gzip), pl.tree.Content)
 	if err != nil {
 		return 0, err
 	}
@@ -35,7 +35,7 @@ func newlyCarried(pl *plan, earlier *releases.Tree) (total int64, err error) {
 }
 
 // carriedSizes returns the sizes of what the assignments of a tree have carried, by digest.
-func carriedSizes(t *releases.Tree) map[string]int64 {
+func carriedSizes(t *published.Tree) map[string]int64 {
 	sizes := map[string]int64{}
 	for _, a := range t.Assignments {
 		if a.Carry == "" {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -27,8 +27,8 @@ func TestAPlanCountsTheArtifactsThatAreNewlyCarried(t *testing.T) {
 		require.NoError(t, err)
 		return &plan{kept: kept{rendered: as}, content: content{tree: tree}}
 	}
-	tree := func(p *plan) *releases.Tree {
-		opened, err := releases.ReadLayer(bytes.NewReader(p.tree.Gzip), p.tree.Content)
+	tree := func(p *plan) *published.Tree {
+		opened, err := published.ReadLayer(bytes.NewReader(p.tree.Gzip), p.tree.Content)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, opened.Close()) })
 		return opened
@@ -45,7 +45,7 @@ func TestAPlanCountsTheArtifactsThatAreNewlyCarried(t *testing.T) {
 		{"nothing is carried any more", planned(needs("a", "", one)), planned(needs("a", "images", one)), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var earlier *releases.Tree
+			var earlier *published.Tree
 			if c.earlier != nil {
 				earlier = tree(c.earlier)
 			}

@@ -144,15 +144,15 @@ func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verifi
 const maxKeptLayer = 1 << 20
 
 // openTree opens the tree of a release, from the cache if that has it. It is fetched once, unless it is large.
-func (pl *plan) openTree(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) (*releases.Tree, error) {
+func (pl *plan) openTree(ctx context.Context, v *bundle.Verified, cache scheduler.Cache) (*published.Tree, error) {
 	layer, err := pl.layer(ctx, v, cache)
 	if err != nil {
 		return nil, err
 	}
 	if layer == nil {
-		return releases.OpenTree(ctx, pl.Repo, v.Tree, v.Release.Content)
+		return pl.Type.Type.Tree(ctx, v)
 	}
-	return releases.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+	return published.ReadLayer(bytes.NewReader(layer), v.Release.Content)
 }
 
 // listAssignments returns the assignments of a release. It reads no more of the tree than it has to.
@@ -162,9 +162,9 @@ func (pl *plan) listAssignments(ctx context.Context, v *bundle.Verified, cache s
 		return nil, err
 	}
 	if layer == nil {
-		return releases.ReadTree(ctx, pl.Repo, v.Tree, v.Release.Content)
+		return pl.Type.Type.Assignments(ctx, v)
 	}
-	return releases.ListLayer(layer, v.Release.Content)
+	return published.ListLayer(layer, v.Release.Content)
 }
 
 // layer returns the compressed tree of a release with the digest that its manifest names, from the cache if that has it; nil for
@@ -187,7 +187,7 @@ func (pl *plan) layer(ctx context.Context, v *bundle.Verified, cache scheduler.C
 }
 
 // oldTree returns the tree of a release for a comparison.
-func oldTree(tree *releases.Tree) (*diff.Tree, error) {
+func oldTree(tree *published.Tree) (*diff.Tree, error) {
 	document, rows, err := tree.Sites()
 	return &diff.Tree{Listed: tree.Assignments, Sources: tree.Sources, Sites: diff.Sites{Document: document, Rows: rows}, Read: func(a bundle.Assignment) (map[string][]byte, error) {
 		list, err := tree.Files(a)

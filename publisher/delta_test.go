@@ -85,7 +85,7 @@ func (w *world) froms(v *bundle.Verified) []digest.Digest {
 	list, err := catalog.ApplyDeltas(w.t.Context(), drone, v)
 	require.NoError(w.t, err)
 	require.Len(w.t, v.Manifest.Layers, 1+len(list), "all are deltas")
-	require.NoError(w.t, releases.CheckLayers(v.Manifest))
+	require.NoError(w.t, published.CheckLayers(v.Manifest))
 	var froms []digest.Digest
 	for _, d := range list {
 		require.True(w.t, d.Applied, d.Problem)
@@ -230,11 +230,11 @@ func TestADeltaWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 			require.NoError(t, agent.poll(), "request %d", k)
 			w.mustPublish()
 			agent.requireSettled("request %d", k)
-			require.NoError(t, releases.CheckLayers(w.verified("drone", "latest").Manifest))
+			require.NoError(t, published.CheckLayers(w.verified("drone", "latest").Manifest))
 			require.Less(t, k, 100)
 		}
 		require.Equal(t, !kills, cost > 0)
-		require.NotEmpty(t, releases.DeltasOf(w.verified("drone", "latest").Manifest))
+		require.NotEmpty(t, published.DeltasOf(w.verified("drone", "latest").Manifest))
 	}
 }
 
@@ -365,8 +365,8 @@ func TestZstdReadsWhatIsPublished(t *testing.T) {
 	r1, r2 := w.release(1), w.release(2)
 	dir, repo := t.TempDir(), w.repository("bundles/dev/drone")
 	var base, next bytes.Buffer
-	require.NoError(t, releases.FetchTar(t.Context(), repo, r1.Tree, r1.Release.Content, &base))
-	require.NoError(t, releases.FetchTar(t.Context(), repo, r2.Tree, r2.Release.Content, &next))
+	require.NoError(t, published.FetchTar(t.Context(), repo, r1.Tree, r1.Release.Content, &base))
+	require.NoError(t, published.FetchTar(t.Context(), repo, r2.Tree, r2.Release.Content, &next))
 	data, err := bundle.ReadBlob(t.Context(), repo, r2.Manifest.Layers[1], delta.MaxBytes)
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{"base": base.Bytes(), "delta": data} {

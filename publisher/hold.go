@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -149,7 +149,7 @@ func (g typeGaps) keep(o outcome, last *lastRelease, accountOf func(workspace, n
 type lastRelease struct {
 	name    string
 	release bundle.Release
-	tree    *releases.Tree
+	tree    *published.Tree
 }
 
 // hold takes an assignment over. One that is held already names the release in which it was last rendered.
@@ -166,7 +166,7 @@ func (n *planner) openLast(ctx context.Context, at found, record standing.Record
 	if v == nil || err != nil {
 		return nil, err
 	}
-	tree, err := releases.OpenTree(ctx, at.Repo, v.Tree, v.Release.Content)
+	tree, err := at.Type.Type.Tree(ctx, v)
 	if err != nil {
 		return nil, standing.LostIfRefused(err, "release %s", v.Name())
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -63,7 +64,7 @@ func (w *world) clusterType(name string) *scheduler.ClusterTypeResult {
 func (w *world) content(clusterType, tag string) (map[string]bundle.Assignment, map[string]string) {
 	w.t.Helper()
 	v := w.verified(clusterType, tag)
-	tree, err := releases.OpenTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
+	tree, err := published.OpenTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, tree.Close()) }()
 	list, files := map[string]bundle.Assignment{}, map[string]string{}

@@ -167,7 +167,7 @@ func honestContent(t *testing.T, key *keys.Key, loc oci.Location) map[string]str
 		require.NoError(t, err)
 		v, err := bundle.Verify(t.Context(), repo, desc, trustIn(key))
 		require.NoError(t, err)
-		tree, err := releases.OpenTree(t.Context(), repo, v.Tree, v.Release.Content)
+		tree, err := published.OpenTree(t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(t, err)
 		list, err := tree.ReadFile(bundle.AssignmentsPath)
 		require.NoError(t, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -87,7 +86,7 @@ func (n *planner) lastAssignments(ctx context.Context, clusterType string, recor
 	if v == nil || err != nil {
 		return nil, err
 	}
-	list, err := releases.ReadTree(ctx, at.Repo, v.Tree, v.Release.Content)
+	list, err := at.Type.Type.Assignments(ctx, v)
 	if err != nil {
 		return nil, standing.LostIfRefused(err, "release %s", v.Release.Tag())
 	}

@@ -12,6 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -117,7 +118,7 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bun
 		}
 		return layers, blobs, err
 	}
-	for _, layer := range append([]ocispec.Descriptor{last.Tree}, releases.DeltasOf(last.Manifest)...) {
+	for _, layer := range append([]ocispec.Descriptor{last.Tree}, published.DeltasOf(last.Manifest)...) {
 		there, err := slices.Contains(pl.seen, layer.Digest), error(nil)
 		if !there {
 			there, err = pl.Repo.Exists(ctx, layer)

@@ -17,7 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -104,7 +103,7 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 	if has == nil {
 		return nil, 0, standing.Lost("the release of %s is not there", t.Lanes[n:n+1])
 	}
-	assignments, err := releases.ReadTree(ctx, t.Repo, has.Tree, has.Release.Content)
+	assignments, err := t.Assignments(ctx, has)
 	if err != nil {
 		return nil, 0, err
 	}

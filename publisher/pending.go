@@ -275,7 +275,7 @@ func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, 
 
 // readRelease reads all of a release, and returns its assignments and site values.
 func readRelease(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]bundle.Assignment, diff.Sites, error) {
-	tree, err := releases.OpenTree(ctx, repo, v.Tree, v.Release.Content)
+	tree, err := published.OpenTree(ctx, repo, v.Tree, v.Release.Content)
 	if err != nil {
 		return nil, diff.Sites{}, err
 	}

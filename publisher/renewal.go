@@ -7,7 +7,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // renewal decides which releases are made anew although nothing in them is new.
@@ -77,6 +76,6 @@ func (n renewal) waitsFor(v *bundle.Verified, r bundle.Release) bool {
 	w := v.Release
 	return w.SameContent(r) && slices.Equal(w.Rings, r.Rings) &&
 		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
-		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && releases.CheckLayers(v.Manifest) == nil &&
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && published.CheckLayers(v.Manifest) == nil &&
 		(n.message == "" || n.message == bundle.MessageOf(v.Manifest))
 }

@@ -64,7 +64,7 @@ func (w *world) texts() map[string]string {
 	texts := map[string]string{}
 	for tag := range named.Moving {
 		v := w.verified("drone", tag)
-		tree, err := releases.OpenTree(w.t.Context(), repo, v.Tree, v.Release.Content)
+		tree, err := published.OpenTree(w.t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(w.t, err)
 		data, err := tree.ReadFile("web-live/platform-config.yaml")
 		require.NoError(w.t, err)

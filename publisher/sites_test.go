@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/pack"
@@ -35,7 +36,7 @@ func dnsRow(uid, dns string) sitevalues.Row {
 func (w *world) sites(clusterType string) (*sitevalues.Document, []sitevalues.Row) {
 	w.t.Helper()
 	v := w.verified(clusterType, "latest")
-	tree, err := releases.OpenTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
+	tree, err := published.OpenTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
 	require.NoError(w.t, err)
 	document, rows, err := tree.Sites()
 	require.NoError(w.t, err)

@@ -12,7 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
@@ -23,7 +22,7 @@ type workload struct{ workspace, name string }
 type contents map[workload]map[string]bool
 
 // add adds a tree.
-func (c contents) add(t *releases.Tree) {
+func (c contents) add(t *published.Tree) {
 	for _, a := range t.Assignments {
 		w := workload{a.Workspace, a.Workload}
 		if c[w] == nil {
@@ -36,7 +35,7 @@ func (c contents) add(t *releases.Tree) {
 }
 
 // contentOf returns what an assignment runs, for people too. An artifact without a digest stands for what it follows.
-func contentOf(t *releases.Tree, a bundle.Assignment) (all []string) {
+func contentOf(t *published.Tree, a bundle.Assignment) (all []string) {
 	for _, x := range t.ArtifactsOf(a.Name) {
 		what := cmp.Or(x.Digest, x.Reference)
 		all = append(all, strings.Join([]string{string(x.Type), x.Name, what}, " "))
@@ -65,7 +64,7 @@ func (p *publication) unproved(ctx context.Context, plans []*plan) ([]diff.Unpro
 		if !pl.wouldChange() || pl.tree == nil {
 			continue
 		}
-		tree, err := releases.ReadLayer(bytes.NewReader(pl.tree.Gzip), pl.tree.Content)
+		tree, err := published.ReadLayer(bytes.NewReader(pl.tree.Gzip), pl.tree.Content)
 		if err != nil {
 			return nil, err
 		}
@@ -167,11 +166,11 @@ func (p *publication) contentsOf(ctx context.Context, environment string) (conte
 			if err != nil {
 				return nil, err
 			}
-			repo, err := p.Store.Repository(v.Release.Stream().Repository())
+			t, err := at.Place.Type(v.Release.Stream())
 			if err != nil {
 				return nil, err
 			}
-			tree, err := releases.OpenTree(ctx, repo, v.Tree, v.Release.Content)
+			tree, err := t.Tree(ctx, v)
 			if err != nil {
 				return nil, err
 			}

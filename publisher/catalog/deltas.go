@@ -14,7 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Delta is a layer that makes a bundle's tree of that of an earlier release. Agents believe nothing it says: one
@@ -35,7 +34,7 @@ type Delta struct {
 // verify the signatures of bases: a base with the wrong tree only makes the delta fail.
 func listDeltas(ctx context.Context, at published.Type, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
 	wanted := map[digest.Digest]bool{}
-	for _, layer := range releases.DeltasOf(m) {
+	for _, layer := range published.DeltasOf(m) {
 		d := Delta{Digest: layer.Digest, Size: layer.Size, From: digest.Digest(layer.Annotations[delta.AnnotationFrom])}
 		list, wanted[d.From] = append(list, d), true
 	}
@@ -106,7 +105,7 @@ func applyDelta(ctx context.Context, repo oci.Target, d Delta, from deltaBase, w
 	}
 	var tar bytes.Buffer
 	tar.Grow(int(from.content.Size))
-	if err := releases.FetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
+	if err := published.FetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
 		return fmt.Errorf("release %s: %w", from.tag, err)
 	}
 	_, err = delta.Apply(tar.Bytes(), data, want)

@@ -214,7 +214,7 @@ func (t *Trusted) readBundle(ctx context.Context, at published.Type, desc ocispe
 	if !now.Before(r.ExpiresAt) {
 		return &bundle.Refusal{Reason: bundle.Expired, Message: "release " + bundle.ReleaseName(r.Number, desc.Digest) + " expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
-	tree, err := releases.OpenTree(ctx, at.Repo, v.Tree, r.Content)
+	tree, err := at.Tree(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 	if i.Deltas, _, err = listDeltas(ctx, at, v.Manifest); err != nil {
 		return nil, err
 	}
-	tree, err := releases.OpenTree(ctx, at.Repo, v.Tree, v.Release.Content)
+	tree, err := at.Tree(ctx, v)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Released is a published bundle and its files, which Close removes.
@@ -30,7 +29,7 @@ type Released struct {
 	Assignments []bundle.Assignment
 	// Sites are the site values; zero if the cluster type declares none.
 	Sites diff.Sites
-	tree  *releases.Tree
+	tree  *published.Tree
 }
 
 // OpenReleased fetches the bundle that ref names, judged by signers. An old or expired one is as good as the newest. The caller
@@ -45,7 +44,7 @@ func OpenReleased(ctx context.Context, ref oci.Reference, signers published.Sign
 		return nil, err
 	}
 	r := &Released{Reference: ref.String(), Digest: desc.Digest, Keys: v.KeyIDs, Release: v.Release, Message: bundle.MessageOf(v.Manifest)}
-	if r.tree, err = releases.OpenTree(ctx, at.Repo, v.Tree, v.Release.Content); err != nil {
+	if r.tree, err = at.Tree(ctx, v); err != nil {
 		return nil, err
 	}
 	r.Assignments = r.tree.Assignments

@@ -18,10 +18,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/scratch"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -168,7 +167,7 @@ func newMaker(repo oci.Target, next *bundle.Packed, bases []*bundle.Verified, ca
 	if slices.ContainsFunc(bases, small) {
 		var tar bytes.Buffer
 		tar.Grow(int(m.next.Size))
-		if err := releases.Unzip(bytes.NewReader(next.Gzip), m.next, &tar); err != nil {
+		if err := published.Unzip(bytes.NewReader(next.Gzip), m.next, &tar); err != nil {
 			return nil, err
 		}
 		m.tar = tar.Bytes()
@@ -281,7 +280,7 @@ func (m *maker) outside(ctx context.Context, i int) ([]byte, error) {
 // fetchTar writes the tar of a release, and returns an error if it differs from the signed content.
 func fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache, to io.Writer) error {
 	if layer, ok := pack.Before(cache, v.Release.Content); ok {
-		return releases.Unzip(bytes.NewReader(layer), v.Release.Content, to)
+		return published.Unzip(bytes.NewReader(layer), v.Release.Content, to)
 	}
-	return releases.FetchTar(ctx, repo, v.Tree, v.Release.Content, to)
+	return published.FetchTar(ctx, repo, v.Tree, v.Release.Content, to)
 }

@@ -22,9 +22,9 @@ import (
 	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/program"
-	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 var (

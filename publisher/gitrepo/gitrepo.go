@@ -24,8 +24,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
+	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/egress"
-	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // ErrNoSuchRef is returned for a branch or commit that a reachable repository lacks.

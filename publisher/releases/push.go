@@ -1,7 +1,6 @@
-// Package releases writes the releases and records of one repository of a registry or OCI layout, and reads their trees.
+// Package releases writes the releases and records of one repository of a registry or OCI layout.
 //
-// Begin with [Settle], which makes a pushed release visible, and [OpenTree] for the files of a release. Registries have no
-// compare-and-swap, so writers read the tags before and after a write: [ErrRace] means that another writer interfered, and that
+// Begin with [Settle], which makes a pushed release visible. Registries have no compare-and-swap, so writers read the tags before and after a write: [ErrRace] means that another writer interfered, and that
 // the caller has to plan anew, at most [MaxRaces] times. The package verifies no signature.
 package releases
 

@@ -18,9 +18,9 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
-	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // Bounds on what an artifact may hold.

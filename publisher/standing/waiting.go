@@ -9,7 +9,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 const (
@@ -116,7 +115,7 @@ func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest,
 	if err != nil {
 		return nil, err
 	}
-	if err := releases.CheckLayers(v.Manifest); err != nil {
+	if err := published.CheckLayers(v.Manifest); err != nil {
 		return nil, err
 	}
 	r := v.Release

@@ -26,7 +26,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
@@ -220,7 +219,7 @@ func (w *world) textOf(rd standing.Reader, clusterType string, d digest.Digest) 
 	require.NoError(w.t, err)
 	v, _, err := t.Release(w.t.Context(), d.String())
 	require.NoError(w.t, err)
-	tree, err := releases.OpenTree(w.t.Context(), t.Repo, v.Tree, v.Release.Content)
+	tree, err := t.Tree(w.t.Context(), v)
 	require.NoError(w.t, err)
 	defer tree.Close()
 	data, err := tree.ReadFile("web-live/config.yaml")

@@ -1,4 +1,4 @@
-package releases
+package published
 
 import (
 	"compress/gzip"

@@ -1,4 +1,4 @@
-package releases
+package published
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 	"oras.land/oras-go/v2/content"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
-	"github.com/wherry-dev/wherry/publisher/scratch"
 )
 
 // maxInMemory bounds the trees that are held in memory, in bytes: a thousand assignments or so. Larger ones go to a
@@ -33,6 +33,21 @@ type Tree struct {
 	atRoot map[string][]byte        // in no folder
 	root   *os.Root                 // nil if files has them
 	folder *scratch.Folder          // of root
+}
+
+// Tree fetches the tree of a release and checks all of it. The error is a *bundle.Refusal if it differs from the signed content.
+// The caller closes the tree.
+func (t Type) Tree(ctx context.Context, v *bundle.Verified) (*Tree, error) {
+	return OpenTree(ctx, t.Repo, v.Tree, v.Release.Content)
+}
+
+// Assignments is Tree for the assignments alone.
+func (t Type) Assignments(ctx context.Context, v *bundle.Verified) ([]bundle.Assignment, error) {
+	tree, err := t.Tree(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	return tree.Assignments, tree.Close()
 }
 
 // OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal if the layer
@@ -281,13 +296,4 @@ func (t *Tree) Sites() (*sitevalues.Document, []sitevalues.Row, error) {
 	}
 	rows, err := sitevalues.ParseRows(data)
 	return document, rows, err
-}
-
-// ReadTree checks a layer and returns its assignments.
-func ReadTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
-	t, err := OpenTree(ctx, src, layer, want)
-	if err != nil {
-		return nil, err
-	}
-	return t.Assignments, t.Close()
 }
