@@ -50,8 +50,9 @@ E2E_TAGS ?= $(if $(WHERRY_E2E_KUBECONFIG),e2e,e2e$(COMMA)pods)
 E2E_PODS  = $(findstring pods,$(E2E_TAGS))
 E2E_LEAVE = "make e2e E2E_TAGS=e2e" leaves the tests with real pods out
 E2E_PACKAGES ?= ./e2e/... ./reconcilers/...
-# These tests wait more than they compute: three packages at once, each with a cluster of its own, keep two cores busy.
+# These tests wait more than they compute: three packages at once, each with a cluster of its own, and four tests of one.
 E2E_AT_ONCE ?= 3
+E2E_TESTS   ?= 4
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
@@ -118,7 +119,7 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	esac
 
 e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
-	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -p $(E2E_AT_ONCE) -timeout 90m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_PACKAGES)
+	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -p $(E2E_AT_ONCE) -parallel $(E2E_TESTS) -timeout 90m $(if $(E2E_RUN),-run '$(E2E_RUN)') $(E2E_PACKAGES)
 	$(if $(WHERRY_E2E_KUBECONFIG),,$(call KILL,1000,250,$(E2E_TAGS)))
 
 # Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.

@@ -32,6 +32,7 @@ import (
 // The agent's image, installed as docs/install.md describes, keeps a cluster at the published release: in a
 // pod of its own, with its service account and the permissions that come with it.
 func TestTheAgentsImageAppliesABundleAsAPod(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, node := s.runRealPods()
 	s.publish()
@@ -75,6 +76,7 @@ func TestTheAgentsImageAppliesABundleAsAPod(t *testing.T) {
 
 // A file on the node keeps the agent in its pod from changing anything.
 func TestAVetoOnTheNodeReachesTheAgentsPod(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, node := s.runRealPods()
 	busy := s.path("plc/busy")
@@ -86,7 +88,7 @@ func TestAVetoOnTheNodeReachesTheAgentsPod(t *testing.T) {
 	require.NoError(t, os.WriteFile(busy, []byte("the line is running\n"), 0o644)) // in the folder that the node has made
 	s.edit("platform/config.yaml", "north", "south")
 	s.publish()
-	r := program(t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", "90s")
+	r := s.program("wherry-agent", "sync", "--state-dir", "agent", "--wait", "90s")
 	require.Equal(t, 5, r.code, r.stderr)
 	require.Equal(t, "Vetoed", s.status().Reason)
 	require.Contains(t, s.status().Message, "the line is running")
@@ -219,7 +221,7 @@ func (s *site) provideVolume(node *harness.Node, namespace, claim, folder string
 func (s *site) sync() {
 	s.t.Helper()
 	s.eventually("a pass after which all is compliant", func(context.Context) bool {
-		return program(s.t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", patience.String()).code == 0
+		return s.program("wherry-agent", "sync", "--state-dir", "agent", "--wait", patience.String()).code == 0
 	})
 }
 

@@ -99,6 +99,7 @@ func argoApplication(name string) *unstructured.Unstructured {
 }
 
 func TestArgoCDBringsWhatThePlatformAssigns(t *testing.T) {
+	t.Parallel()
 	git, err := harness.StartGit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, git.Stop()) })
@@ -144,6 +145,7 @@ func TestArgoCDBringsWhatThePlatformAssigns(t *testing.T) {
 }
 
 func TestArgoCDBringsAnArtifactByItsDigest(t *testing.T) {
+	t.Parallel()
 	source := newSite(t)
 	source.publish()
 	published, err := source.repository(source.prefix, clusterType).Resolve(t.Context(), bundle.MovingTag(""))
@@ -181,11 +183,12 @@ func (s *site) doctor(more ...string) map[string]finding {
 		"doctor", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
 		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "-o", "json",
 	}
-	return findings(s.t, program(s.t, s.dir, "wherry-agent", append(args, more...)...))
+	return findings(s.t, s.program("wherry-agent", append(args, more...)...))
 }
 
 // Argo CD takes a bundle as it is, without an agent.
 func TestArgoCDConsumesABundle(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.startArgo()
 	s.grow()

@@ -140,6 +140,7 @@ func spots(path string, value any, found []spot) []spot {
 // nor to server-side apply: it may only break a rule about
 // values, lack a field, or have one that the API server's version does not know.
 func TestAnAPIServerAgreesWithTheChecksOfItsKinds(t *testing.T) {
+	t.Parallel()
 	const rounds = 600
 	config := rest.CopyConfig(cluster.Config)
 	config.QPS = -1 // without a limit

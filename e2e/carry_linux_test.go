@@ -20,6 +20,7 @@ import (
 
 // A pod starts from an image that the agent alone has: its registry is gone before anything is applied.
 func TestAPodStartsFromTheAgentsImage(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	_, node := s.runRealPods() // whose own image is that of the sandbox
 

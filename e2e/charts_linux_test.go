@@ -39,6 +39,7 @@ import (
 // All three charts, installed with helm on a cluster with real pods: the promoter publishes what is in git, the agent enrolls
 // with the hub by a token, and applies it. Then all are upgraded to another image while reports wait, and none is lost.
 func TestTheChartsAreInstalledAndUpgraded(t *testing.T) {
+	t.Parallel()
 	c := newChartSite(t)
 	c.installHub()
 	first := c.commit("one")
@@ -323,7 +324,7 @@ func (c *chartSite) published(commit string) {
 	c.t.Helper()
 	reference := "oci://" + c.prefix + "/" + bundle.Stream{Environment: c.environment, ClusterType: clusterType}.Repository()
 	c.eventually("a release", func(context.Context) bool {
-		r := program(c.t, c.dir, "wherry", "verify", reference, "--key", "cosign.pub", "-o", "json")
+		r := c.wherry("verify", reference, "--key", "cosign.pub", "-o", "json")
 		return r.code == 0 && strings.Contains(r.stdout, commit)
 	})
 }

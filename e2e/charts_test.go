@@ -18,9 +18,6 @@ import (
 // helm runs the real one, and kubectl too, on the site's cluster.
 func (s *site) helm(args ...string) ran {
 	s.t.Helper()
-	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
-		s.t.Setenv(name, s.path("helm"))
-	}
 	return s.onCluster("helm", args...)
 }
 
@@ -30,7 +27,11 @@ func (s *site) onCluster(name string, args ...string) ran {
 	s.t.Helper()
 	path, err := harness.Tool(name)
 	require.NoError(s.t, err)
-	r := execute(s.t, s.dir, path, append(args, "--kubeconfig", cluster.Kubeconfig)...)
+	env := slices.Clone(s.env)
+	for _, name := range []string{"HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"} {
+		env = append(env, name+"="+s.path("helm"))
+	}
+	r := executeWith(s.t, env, s.dir, path, append(args, "--kubeconfig", cluster.Kubeconfig)...)
 	require.Zero(s.t, r.code, r.stderr)
 	return r
 }
@@ -57,6 +58,7 @@ var foreignKinds = regexp.MustCompile(`(?m)^kind: (ServiceMonitor|PrometheusRule
 // What "wherry install" prints is what helm renders, byte for byte, and the API server takes it. It warns of what Pod Security
 // "restricted" forbids.
 func TestTheChartsRenderAsWithHelm(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	namespace := s.environment + "-charts"
 	agent := []string{"--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType, "--key", "cosign.pub"}

@@ -19,6 +19,7 @@ import (
 // cosign's own command line verifies our bundles, and we verify its signatures.
 
 func TestCosignAcceptsWhatWasPublished(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.grow()
 	s.publish()
@@ -46,6 +47,7 @@ func TestCosignAcceptsWhatWasPublished(t *testing.T) {
 }
 
 func TestCosignRefusesWhatAnAgentRefuses(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		says  string
@@ -69,6 +71,7 @@ func TestCosignRefusesWhatAnAgentRefuses(t *testing.T) {
 }
 
 func TestTheAgentAcceptsWhatCosignHasSigned(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	offered := s.offerUnsigned()
 	require.Contains(t, s.once(4).stderr, string(bundle.Unsigned))
@@ -95,11 +98,9 @@ func (s *site) bundle(d digest.Digest) string {
 // internet: it asks for Sigstore's roots there, says that it cannot have them, and needs none for a key.
 func (s *site) cosign(args ...string) ran {
 	s.t.Helper()
-	s.t.Setenv("HOME", s.path("home"))
-	s.t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
 	path, err := harness.Tool("cosign")
 	require.NoError(s.t, err)
-	return execute(s.t, s.dir, path, args...)
+	return executeWith(s.t, append([]string{"HOME=" + s.path("home"), "HTTPS_PROXY=http://127.0.0.1:1"}, s.env...), s.dir, path, args...)
 }
 
 func (s *site) cosignVerify(key, reference string) ran {
@@ -123,6 +124,7 @@ func (s *site) claim(verified ran) digest.Digest {
 }
 
 func TestCosignAndWherryAgreeOnIdentities(t *testing.T) {
+	t.Parallel()
 	const subject, issuer = "https://example.com/release.yaml@refs/heads/main", "https://issuer.example.com"
 	s := newSite(t)
 	s.publish()

@@ -162,6 +162,7 @@ func (f *fleetSite) relation(cluster string) answers.Relation {
 }
 
 func TestAHubKnowsWhatItsFleetIsMeantToRun(t *testing.T) {
+	t.Parallel()
 	const first, second, third = "1111111111111111", "2222222222222222", "3333333333333333"
 	f := newFleetSite(t)
 	f.publish(f.prefix, "ci.key", first, "info")

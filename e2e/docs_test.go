@@ -19,6 +19,7 @@ import (
 var block = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
 
 func TestThePageOnInstallingSaysWhatWorks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.edit("platform/cluster-types.yaml", "name: edge", "name: drone")
 	s.publish()

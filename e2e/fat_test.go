@@ -17,6 +17,7 @@ import (
 // A site package in parts is copied to a FAT32 file system and from there to a site, in another order and with names in
 // capitals, as some systems give them. The kernel need not know FAT: mtools fills and reads the file system.
 func TestASitePackageTravelsOnAFAT32Medium(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.grow()
 	s.publish()
@@ -47,20 +48,20 @@ func TestASitePackageTravelsOnAFAT32Medium(t *testing.T) {
 	agent := []string{
 		"--environment", s.environment, "--cluster-type", clusterType, "--key", "cosign.pub", "--adapter", "directory", "--directory-root", "applied", "--state-dir", "agent",
 	}
-	missing := program(t, s.dir, "wherry-agent", slices.Concat([]string{"import", parts[0]}, agent)...)
+	missing := s.program("wherry-agent", slices.Concat([]string{"import", parts[0]}, agent)...)
 	require.Zero(t, missing.code, "the other parts lie beside it: %s", missing.stderr)
 	require.NoError(t, os.RemoveAll(s.path("agent")))
 	require.NoError(t, os.RemoveAll(s.path("applied")))
 
 	lost := parts[1]
 	require.NoError(t, os.Rename(lost, s.path("lost")))
-	r = program(t, s.dir, "wherry-agent", slices.Concat([]string{"import", s.path("site")}, agent)...)
+	r = s.program("wherry-agent", slices.Concat([]string{"import", s.path("site")}, agent)...)
 	require.NotZero(t, r.code)
 	require.Contains(t, strings.ToUpper(r.stderr), filepath.Base(lost), "a missing part is named")
 	require.NoDirExists(t, s.path("applied"))
 	require.NoError(t, os.Rename(s.path("lost"), lost))
 
-	r = program(t, s.dir, "wherry-agent", slices.Concat([]string{"import"}, parts, agent)...)
+	r = s.program("wherry-agent", slices.Concat([]string{"import"}, parts, agent)...)
 	require.Zero(t, r.code, r.stderr)
 	require.DirExists(t, s.path("applied"))
 }
@@ -82,7 +83,7 @@ func (s *site) cut(name, to string, size int64) []string {
 func (s *site) mtools(name string, args ...string) string {
 	s.t.Helper()
 	path, _ := s.toolPath(name)
-	r := execute(s.t, s.dir, path, args...)
+	r := s.execute(path, args...)
 	require.Zero(s.t, r.code, "%s: %s", name, r.stderr)
 	return r.stdout
 }

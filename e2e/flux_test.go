@@ -134,6 +134,7 @@ func (s *site) item(assignment string, enough func(bundle.Item) bool) bundle.Ite
 }
 
 func TestFluxBringsWhatThePlatformAssigns(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, "flux")
 	first := s.release("1")
 	s.publish()
@@ -166,6 +167,7 @@ func TestFluxBringsWhatThePlatformAssigns(t *testing.T) {
 }
 
 func TestFluxFollowsWhatTheApplicationTeamPushes(t *testing.T) {
+	t.Parallel()
 	s := newShop(t, "flux")
 	s.release("1")
 	s.publish()
@@ -188,6 +190,7 @@ func TestFluxFollowsWhatTheApplicationTeamPushes(t *testing.T) {
 
 // Flux takes a bundle as it is, without an agent, and verifies it by the key that agents have.
 func TestFluxConsumesABundle(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	require.NoError(t, cluster.StartFlux(t.Context(), fluxNamespace))
 	t.Cleanup(s.clearFlux)

@@ -218,7 +218,7 @@ func (g *gap) with(readOnly bool, do func(dir string)) {
 // agent runs a command of the agent of a cluster type, in the site.
 func (g *gap) agent(clusterType string, args ...string) ran {
 	g.t.Helper()
-	return program(g.t, g.dir, "wherry-agent", append(args, "--state-dir", g.places[clusterType].state)...)
+	return g.program("wherry-agent", append(args, "--state-dir", g.places[clusterType].state)...)
 }
 
 // export writes what the site is to have to a medium.
@@ -289,6 +289,7 @@ func (g *gap) restart(clusterType string) {
 // One medium carries everything to a site that nothing else reaches: bundles, the image of a pod and a model, for a box with
 // an API server, pods and Flux, and for two others that follow the box. The same medium carries the reports of all of them home.
 func TestASiteBehindAGap(t *testing.T) {
+	t.Parallel()
 	g := newGap(t)
 	g.release("1", true)
 	g.with(false, func(dir string) { g.export(filepath.Join(dir, "site.tar")) })

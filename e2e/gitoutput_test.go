@@ -49,6 +49,7 @@ func (g gitOutput) render() string {
 
 // Stock Flux reads the branch that wherry commits to, without an agent.
 func TestFluxReadsTheRenderedBranch(t *testing.T) {
+	t.Parallel()
 	g := newGitOutput(t)
 	require.NoError(t, cluster.StartFlux(t.Context(), fluxNamespace))
 	t.Cleanup(g.clearFlux)
@@ -95,6 +96,7 @@ func (g gitOutput) awaitFlux(commit string) {
 
 // Stock Argo CD does so too.
 func TestArgoCDReadsTheRenderedBranch(t *testing.T) {
+	t.Parallel()
 	g := newGitOutput(t)
 	g.startArgo()
 	g.repositorySecret("git", map[string]string{"type": "git", "url": g.url(), "username": harness.GitUser, "password": harness.GitPassword})

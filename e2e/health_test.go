@@ -22,6 +22,7 @@ import (
 // An engine that no adapter is for: its objects are applied as all others are, and conditions say when they
 // are well.
 func TestAnEngineWithoutAnAdapterIsFollowedByConditions(t *testing.T) {
+	t.Parallel()
 	s := newFleet(t)
 	s.publish()
 	s.once(5, "--wait", "0s")

@@ -86,6 +86,7 @@ func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 }
 
 func TestTheInstalledAgentFitsPodSecurity(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, level string
 		flags       []string
@@ -121,6 +122,7 @@ func TestTheInstalledAgentFitsPodSecurity(t *testing.T) {
 // The agent is run here as the pod would run it: with the configuration that was installed and as its
 // service account.
 func TestTheInstalledAgentMayDoWhatItHasTo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	namespace, objects := s.install()
@@ -144,6 +146,7 @@ func TestTheInstalledAgentMayDoWhatItHasTo(t *testing.T) {
 }
 
 func TestTheDoctorNamesMissingPermissionsAndKinds(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	namespace, objects := s.install()
@@ -184,7 +187,7 @@ func (s *site) installed(namespace string, config corev1.ConfigMap) func(args ..
 	s.writeServiceAccount(namespace, kubeconfig)
 	return func(args ...string) ran {
 		args = append(args, "--config", "etc-agent.yaml", "--state-dir", "agent", "--kubeconfig", kubeconfig, "--memory", namespace+"/"+clustermemory.DefaultName) // as in its pod
-		return program(s.t, s.dir, "wherry-agent", args...)
+		return s.program("wherry-agent", args...)
 	}
 }
 

@@ -98,6 +98,7 @@ func TestRegistriesOfOthersKeepWhatAgentsNeed(t *testing.T) {
 type copying func(s *site, from, to, tag string)
 
 func TestCopiesByOtherTools(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		one  copying                  // copies one tag
@@ -169,6 +170,7 @@ func TestCopiesByOtherTools(t *testing.T) {
 }
 
 func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	published := s.newest()
@@ -176,8 +178,7 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 	for _, tag := range []string{"latest", bundle.SignatureTag(published)} {
 		s.tool("skopeo", "--insecure-policy", "copy", "--src-tls-verify=false", "docker://"+s.repositoryName(s.prefix)+":"+tag, "oci:medium:"+name+"/"+tag)
 	}
-	path, _ := s.toolPath("skopeo") // its library path is set by now
-	converted := execute(t, s.dir, path, "--insecure-policy", "copy", "--format", "v2s2", "oci:medium:"+name+"/latest", "dir:converted")
+	converted := s.runTool("skopeo", "--insecure-policy", "copy", "--format", "v2s2", "oci:medium:"+name+"/latest", "dir:converted")
 	require.NotZero(t, converted.code, "a bundle is not an image that could be converted")
 	s.prefix = startDistribution(t) + "/site"
 	copied := s.wherry("bundle", "copy", "oci-layout:medium/"+name, "oci://"+s.prefix, "--key", "cosign.pub")
@@ -194,6 +195,7 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 }
 
 func TestThePageOnOtherToolsSaysWhatWorks(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.edit("platform/cluster-types.yaml", "name: edge", "name: drone")
 	s.publish()
@@ -205,13 +207,12 @@ func TestThePageOnOtherToolsSaysWhatWorks(t *testing.T) {
 		script := "#!/bin/sh\nexec env " + env + " " + path + ` "$@"` + "\n"
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
 	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	page, err := os.ReadFile("../docs/interop.md")
 	require.NoError(t, err)
 	blocks := block.FindAllStringSubmatch(string(page), -1)
 	require.Len(t, blocks, 3)
 	for _, found := range blocks {
-		s.shell(strings.NewReplacer(
+		s.shell("PATH=" + bin + ":$PATH\n" + strings.NewReplacer(
 			"registry.example/edge", s.prefix,
 			"registry.plant-7:5000/edge", mirror,
 			"bundles/dev", "bundles/"+s.environment,
@@ -283,12 +284,14 @@ func (s *site) toolPath(name string) (path, env string) {
 // tool runs such a program, with an empty home.
 func (s *site) tool(name string, args ...string) {
 	s.t.Helper()
-	path, env := s.toolPath(name)
-	s.t.Setenv("HOME", s.path("home"))
-	variable, value, _ := strings.Cut(env, "=")
-	s.t.Setenv(variable, value)
-	r := execute(s.t, s.dir, path, args...)
+	r := s.runTool(name, args...)
 	require.Zero(s.t, r.code, r.stderr)
+}
+
+func (s *site) runTool(name string, args ...string) ran {
+	s.t.Helper()
+	path, env := s.toolPath(name)
+	return executeWith(s.t, append([]string{"HOME=" + s.path("home"), env}, s.env...), s.dir, path, args...)
 }
 
 func (s *site) crane(from, to, tag string) { s.tool("crane", "copy", from+":"+tag, to+":"+tag) }

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWhatIsPublishedReachesTheCluster(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	s.once(0)
@@ -36,6 +37,7 @@ func TestWhatIsPublishedReachesTheCluster(t *testing.T) {
 }
 
 func TestApplyingTwiceChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	s.once(0)
@@ -50,6 +52,7 @@ func TestApplyingTwiceChangesNothing(t *testing.T) {
 }
 
 func TestAChangedValueReachesWhatItIsFor(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	s.once(0)
@@ -67,6 +70,7 @@ func TestAChangedValueReachesWhatItIsFor(t *testing.T) {
 }
 
 func TestAPrunedAssignmentGoesWithItsNamespace(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	s.once(0)

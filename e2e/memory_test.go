@@ -47,6 +47,7 @@ func (s *site) start(state string, more ...string) *follower {
 }
 
 func TestAMachineSetUpAnewOnACluster(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	older, err := s.repository(s.prefix, clusterType).Resolve(t.Context(), "latest")
@@ -81,6 +82,7 @@ func TestAMachineSetUpAnewOnACluster(t *testing.T) {
 }
 
 func TestTwoAgentsOnOneCluster(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	first := s.start("first")
@@ -112,6 +114,7 @@ func TestTwoAgentsOnOneCluster(t *testing.T) {
 
 // What the memory and the Lease cost, beside what the objects do.
 func TestRequestsForTheMemoryAreFew(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	kubeconfig := s.path("proxied")
@@ -133,6 +136,7 @@ func TestRequestsForTheMemoryAreFew(t *testing.T) {
 }
 
 func TestAnAgentThatMayNotKeepAMemoryDoesWithout(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	namespace, objects := s.install()

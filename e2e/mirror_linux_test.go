@@ -25,6 +25,7 @@ import (
 
 // Debian's containerd takes images of registries that it cannot reach from an agent's endpoint, by tag and by digest.
 func TestContainerdPullsFromTheEndpointAsAMirror(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	layout := oci.NewLayout(filepath.Join(dir, "store"))
 	listed, next := pushRandomImage(t, layout), pushRandomImage(t, layout)

@@ -115,6 +115,7 @@ func (s *modelSite) holds(model string) {
 }
 
 func TestAModelReachesAHost(t *testing.T) {
+	t.Parallel()
 	s := newModelSite(t)
 	one, two := strings.Repeat("model one\n", 1<<20), strings.Repeat("model two\n", 1<<20)
 	first, second := s.push("1", one), s.push("2", two)
@@ -170,6 +171,7 @@ func (s *modelSite) entries() []os.DirEntry {
 }
 
 func TestATagIsNoModelButAPinFindsOne(t *testing.T) {
+	t.Parallel()
 	s := newModelSite(t)
 	s.push("1", "model one")
 	s.edit("digest: sha256:"+strings.Repeat("0", 64), "tag: \"1\"")

@@ -100,6 +100,7 @@ func podIn(namespace, name string) *corev1.Pod {
 // Two teams share a cluster. What the templates of the example promise is asked of the API server: by the rights of the teams'
 // groups, and by its answers to their requests. Nothing enforces network policies here, so it is only seen that they exist.
 func TestATeamHasItsNamespaceAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s, agent := newHarbour(t)
 	r := agent("once", "--wait", patience.String())
 	require.Zero(t, r.code, "%s%s", r.stdout, r.stderr)

@@ -120,6 +120,7 @@ func (w *walled) agent(command, password, certificate string, more ...string) ra
 
 // A site may have a proxy with a password in between, and a registry that requires client certificates.
 func TestAnAgentBehindAProxyShowsItsCertificate(t *testing.T) {
+	t.Parallel()
 	w := newWalled(t)
 	w.publish("first")
 	for _, c := range []struct{ name, password, certificate, says string }{

@@ -13,6 +13,7 @@ import (
 )
 
 func TestWhatOthersOwnSurvivesApplyChangeAndPrune(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	elsewhere := s.ownNamespace("elsewhere")
 	s.foreign(elsewhere, "platform-config") // the name that our own ConfigMaps have

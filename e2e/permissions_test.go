@@ -84,6 +84,7 @@ func (s *site) standing(assignment string) (found bundle.Item) {
 }
 
 func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	agent := s.permit()
@@ -131,6 +132,7 @@ func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
 }
 
 func TestTheInstalledAgentReadsItsSiteValues(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	own := s.environment + "-own"
@@ -156,6 +158,7 @@ func TestTheInstalledAgentReadsItsSiteValues(t *testing.T) {
 // Two workspaces share a cluster. The agent may assume a ServiceAccount of each in each of its namespaces,
 // and nothing else; one of the workspaces tries to reach into the home of the other.
 func TestAWorkspaceIsConfinedByTheAPIServer(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	const object = "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: WorkloadRegistration\nmetadata:\n  name: guest\nspec:\n  workspace: guests\n  workload: {repo: https://git.invalid/guest, branch: main, path: .}\n"
 	require.NoError(t, os.WriteFile(s.path("platform/guests.yaml"), []byte(object), 0o644))

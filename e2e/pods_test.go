@@ -19,6 +19,7 @@ import (
 )
 
 func TestADeploymentIsCompliantWhenItsPodsRun(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.runPods()
 	s.publish()
@@ -39,6 +40,7 @@ func TestADeploymentIsCompliantWhenItsPodsRun(t *testing.T) {
 }
 
 func TestADeploymentWhosePodsCrashIsReportedAndRecovers(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.runPods()
 	const workload = "workloads/shop/workload.yaml"
@@ -62,6 +64,7 @@ func TestADeploymentWhosePodsCrashIsReportedAndRecovers(t *testing.T) {
 }
 
 func TestAChangedConfigurationRestartsPodsWhereAsked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.runPods()
 	s.askForRestarts("web")

@@ -32,14 +32,26 @@ type ran struct {
 // program runs wherry or wherry-agent in dir, as a person at a terminal would.
 func program(t *testing.T, dir, name string, args ...string) ran {
 	t.Helper()
+	return execute(t, dir, ours(t, name), args...)
+}
+
+// ours is the path of wherry or wherry-agent.
+func ours(t *testing.T, name string) string {
+	t.Helper()
 	programs := os.Getenv(harness.ProgramsEnv)
 	require.NotEmpty(t, programs, `%s is not set: run "make e2e"`, harness.ProgramsEnv)
-	return execute(t, dir, filepath.Join(programs, name), args...)
+	return filepath.Join(programs, name)
 }
 
 // execute runs the program at path. It has the environment of the tests but for WHERRY_*, which would be
 // configuration.
 func execute(t *testing.T, dir, path string, args ...string) ran {
+	t.Helper()
+	return executeWith(t, nil, dir, path, args...)
+}
+
+// executeWith is execute with more variables in the environment.
+func executeWith(t *testing.T, env []string, dir, path string, args ...string) ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), programTime)
 	defer cancel()
@@ -51,7 +63,7 @@ func execute(t *testing.T, dir, path string, args ...string) ran {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, "COSIGN_PASSWORD="+password)
+	cmd.Env = append(append(cmd.Env, "COSIGN_PASSWORD="+password), env...)
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

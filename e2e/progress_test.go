@@ -16,6 +16,7 @@ import (
 )
 
 func TestADeploymentCountsWhenItsPodsAreReady(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.edit("workloads/shop/workload.yaml", "image: registry.invalid/shop/web:1\n        replicas: \"0\"", "image: registry.invalid/shop/web:1\n        replicas: \"1\"")
 	s.publish()

@@ -28,6 +28,7 @@ import (
 
 // A Deployment from a published platform, run by kubelet, containerd and runc.
 func TestADeploymentRunsAsRealPods(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	image, _ := s.runRealPods()
 	s.publish()

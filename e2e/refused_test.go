@@ -16,6 +16,7 @@ import (
 // Whoever can write to the registry can put anything under the tag that an agent follows. None of it
 // reaches the cluster.
 func TestRefusedWhileTheLastGoodStateStays(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		reason bundle.Reason

@@ -16,6 +16,7 @@ import (
 // A release whose Deployment never becomes ready gives way to the one before, of which only what differs is
 // applied again.
 func TestADeploymentThatNeverBecomesReadyIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	s.once(0)

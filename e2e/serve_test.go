@@ -13,6 +13,7 @@ import (
 
 // A second agent, cosign and wherry read from an agent what it has accepted.
 func TestAnAgentIsTheRegistryOfItsSite(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -36,6 +36,7 @@ type site struct {
 	environment string
 	prefix      string   // of its repositories
 	flags       []string // of its agent, beside what every agent is told
+	env         []string // of the programs that it runs, beside that of the tests
 }
 
 // newSite makes a platform from testdata and a key.
@@ -65,7 +66,18 @@ func (s *site) edit(name, from, to string) {
 
 func (s *site) wherry(args ...string) ran {
 	s.t.Helper()
-	return program(s.t, s.dir, "wherry", args...)
+	return s.program("wherry", args...)
+}
+
+// program runs wherry or wherry-agent in the site's folder.
+func (s *site) program(name string, args ...string) ran {
+	s.t.Helper()
+	return s.execute(ours(s.t, name), args...)
+}
+
+func (s *site) execute(path string, args ...string) ran {
+	s.t.Helper()
+	return executeWith(s.t, s.env, s.dir, path, args...)
 }
 
 // generateKey makes the pair name.key and name.pub.
@@ -146,13 +158,13 @@ func (s *site) pass(more ...string) ran {
 		"once", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
 		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "30s",
 	}
-	return program(s.t, s.dir, "wherry-agent", replaced(slices.Concat(args, s.flags), more)...)
+	return s.program("wherry-agent", replaced(slices.Concat(args, s.flags), more)...)
 }
 
 // status is what "wherry-agent status -o json" says.
 func (s *site) status() agent.Status {
 	s.t.Helper()
-	r := program(s.t, s.dir, "wherry-agent", "status", "--state-dir", "agent", "-o", "json")
+	r := s.program("wherry-agent", "status", "--state-dir", "agent", "-o", "json")
 	require.Zero(s.t, r.code, r.stderr)
 	var status agent.Status
 	require.NoError(s.t, json.Unmarshal([]byte(r.stdout), &status))

@@ -17,6 +17,7 @@ import (
 // Two clusters of one type get one bundle, and different hosts in their Ingress. Both agents work on the API server of the
 // tests, one after the other.
 func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	examples, err := filepath.Abs("../examples/site-values")
 	require.NoError(t, err)
@@ -33,7 +34,7 @@ func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 	places := map[string]string{"plant-7": "plant-7.yaml", "plant-8": "plant-8.yaml"}
 	once := func(want int, name, uid string) {
 		t.Helper()
-		r := program(t, s.dir, "wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "factory",
+		r := s.program("wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "factory",
 			"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--memory", "none", "--state-dir", "agent-"+name, "--cluster-name", name, "--cluster-uid", uid,
 			"--site-values", places[name], "--wait", "0s")
 		require.Equal(t, want, r.code, "%s\n%s", r.stdout, r.stderr)

@@ -84,6 +84,7 @@ func (s *site) requireAdmitted(own, bundled string) {
 
 // A site checks the signatures of the images that it runs. They come to it with the images, by each of the ways that images come.
 func TestSignaturesOfImagesReachTheSite(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	own, bundled := s.signedImages()
 	s.requireAdmitted(own, bundled)
@@ -137,7 +138,7 @@ func TestSignaturesOfImagesReachTheSite(t *testing.T) {
 		}
 		f := follow(t, place{registry: registry, clusterType: clusterType, key: s.path("cosign.pub"), state: s.path(way), more: more})
 		if way == "imports" {
-			r := program(t, s.dir, "wherry-agent", "import", "site.tar", "--state-dir", s.path(way))
+			r := s.program("wherry-agent", "import", "site.tar", "--state-dir", s.path(way))
 			require.Zero(t, r.code, r.stderr)
 		} else {
 			f.syncUntilDone()
@@ -148,6 +149,7 @@ func TestSignaturesOfImagesReachTheSite(t *testing.T) {
 
 // A release that is signed in cosign 3's form alone is known to wherry verify, which says that agents refuse it.
 func TestWherryVerifiesASigstoreBundle(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	offered := s.offerUnsigned()
 	signed := s.cosign("sign", "--yes", "--tlog-upload=false", "--new-bundle-format", "--key", "cosign.key", "--allow-http-registry", s.bundle(offered))

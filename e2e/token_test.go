@@ -28,6 +28,7 @@ const (
 )
 
 func TestAKeyInATokenSignsReleases(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	cosign, err := harness.Tool("cosign")
 	require.NoError(t, err)
@@ -56,7 +57,7 @@ func TestAKeyInATokenSignsReleases(t *testing.T) {
 	s.once(0)
 	require.Equal(t, bundle.Compliant, s.status().State)
 
-	s.t.Setenv("COSIGN_PKCS11_PIN", tokenPIN)
+	s.env = append(s.env, "COSIGN_PKCS11_PIN="+tokenPIN)
 	again := publish(signer)
 	require.Zero(t, again.code, again.stderr)
 	require.Contains(t, again.stderr, "unchanged, nothing was pushed", "it knows its own releases again")
@@ -74,7 +75,7 @@ func (s *site) tokenKey() string {
 	require.NoError(s.t, os.Mkdir(s.path("tokens"), 0o700))
 	configuration := s.path("softhsm2.conf")
 	require.NoError(s.t, os.WriteFile(configuration, fmt.Appendf(nil, "directories.tokendir = %s\n", s.path("tokens")), 0o600))
-	s.t.Setenv("SOFTHSM2_CONF", configuration)
+	s.env = append(s.env, "SOFTHSM2_CONF="+configuration)
 
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(s.t, err)
@@ -84,7 +85,7 @@ func (s *site) tokenKey() string {
 		{"--init-token", "--free", "--label", "release", "--so-pin", "a person's", "--pin", tokenPIN},
 		{"--import", "imported.pem", "--token", "release", "--label", "signing", "--id", "01", "--pin", tokenPIN},
 	} {
-		r := execute(s.t, s.dir, util, append([]string{"--module", module}, args...)...)
+		r := s.execute(util, append([]string{"--module", module}, args...)...)
 		require.Zero(s.t, r.code)
 	}
 	require.NoError(s.t, os.Remove(s.path("imported.pem")))

@@ -174,8 +174,8 @@ const (
 	lastPort  = 32_000
 )
 
-// freePorts returns n different ports of loopback that nobody listened on a moment ago, and that no other process of
-// tests gets while this one runs. Else two clusters that start at the same time could choose one port for their etcd, and
+// freePorts returns n different ports of loopback that nobody listened on a moment ago, and that no other test gets while
+// this process runs. Else two clusters that start at the same time could choose one port for their etcd, and
 // the second one would take the first one's for its own.
 func freePorts(n int) (ports []int, err error) {
 	const attempts = 1000
@@ -196,7 +196,7 @@ func freePorts(n int) (ports []int, err error) {
 		}
 		defer l.Close() // all stay open until all are chosen
 		lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: int64(port), Len: 1}
-		if err = syscall.FcntlFlock(uintptr(taken), syscall.F_SETLK, &lock); err == nil {
+		if err = syscall.FcntlFlock(uintptr(taken), setLock, &lock); err == nil {
 			ports = append(ports, port)
 		}
 	}
