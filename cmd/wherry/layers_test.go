@@ -231,7 +231,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"scheduler": {
 			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},
 
-			"":          {"check", "finding", "kinds", "promotion", "promotion/policy", "schema", "secret", "siteschema", "template", "yamlvalue"},
+			"":          {"check", "finding", "kinds", "memo", "promotion", "promotion/policy", "schema", "secret", "siteschema", "template", "yamlvalue"},
 			"promotion": nil,
 
 			"promotion/policy": {"finding", "kinds", "promotion"},
