@@ -112,6 +112,22 @@ func Lookup(n *yaml.Node, keys ...string) *yaml.Node {
 	return n
 }
 
+// Text returns the scalar that keys lead to, empty where there is none or null.
+func Text(n *yaml.Node, keys ...string) string {
+	if n = Resolve(Lookup(n, keys...)); n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+// Items returns the items of the list that keys lead to; none where there is none.
+func Items(n *yaml.Node, keys ...string) []*yaml.Node {
+	if n = Resolve(Lookup(n, keys...)); n == nil || n.Kind != yaml.SequenceNode {
+		return nil
+	}
+	return n.Content
+}
+
 const maxMerges = 16
 
 func lookup(n *yaml.Node, key string, depth int) *yaml.Node {

@@ -45,7 +45,7 @@ func Parse(data []byte) (*File, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the file is not UTF-8")
 	}
-	f := &File{data: data, starts: lineStarts(data), newline: "\n"}
+	f := &File{data: data, starts: LineStarts(data), newline: "\n"}
 	f.ascii = !bytes.ContainsFunc(data, func(r rune) bool { return r >= utf8.RuneSelf })
 	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
 		f.newline = "\r\n"
@@ -71,7 +71,8 @@ func Parse(data []byte) (*File, error) {
 // byteOrderMark may begin a file; YAML does not count it as a character.
 const byteOrderMark = "\ufeff"
 
-func lineStarts(data []byte) []int {
+// LineStarts returns where the lines of a file begin, as YAML 1.1 counts them.
+func LineStarts(data []byte) []int {
 	start := 0
 	if bytes.HasPrefix(data, []byte(byteOrderMark)) {
 		start = len(byteOrderMark)
@@ -138,23 +139,25 @@ func (f *File) lineOf(offset int) int {
 	return max(i, 1)
 }
 
-// offset returns where a node begins: YAML counts columns in characters.
+// offset returns where a node begins.
 func (f *File) offset(n *yaml.Node) (int, error) {
 	if n.Line < 1 || n.Line > len(f.starts) {
 		return 0, hard(n, "its place is not known")
 	}
-	at := f.starts[n.Line-1]
 	if f.ascii {
-		return min(at+n.Column-1, len(f.data)), nil
+		return min(f.starts[n.Line-1]+n.Column-1, len(f.data)), nil
 	}
-	for range n.Column - 1 {
-		if at >= len(f.data) {
-			break
-		}
-		_, size := utf8.DecodeRune(f.data[at:])
+	return Offset(f.data, f.starts, n), nil
+}
+
+// Offset returns where a node begins in data, whose LineStarts are starts and have its line. YAML counts columns in characters.
+func Offset(data []byte, starts []int, n *yaml.Node) int {
+	at := starts[n.Line-1]
+	for column := 1; at < len(data) && column < n.Column; column++ {
+		_, size := utf8.DecodeRune(data[at:])
 		at += size
 	}
-	return at, nil
+	return at
 }
 
 // start returns where the content of a node begins: after its anchor and tag.

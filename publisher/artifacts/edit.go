@@ -6,9 +6,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 )
 
 // edit is a place in a rendered file where something exact is written. All other bytes of the file stay
@@ -101,8 +102,11 @@ type splice struct {
 
 // spliceOf returns the bytes that a write replaces in data, whose lines begin at starts.
 func spliceOf(data []byte, starts []int, w write) (splice, error) {
-	from, ok := offset(data, starts, w.at)
-	if !ok {
+	if w.at.Line < 1 || w.at.Line > len(starts) {
+		return splice{}, errNotInPlace
+	}
+	from := yamltext.Offset(data, starts, w.at)
+	if from == len(data) {
 		return splice{}, errNotInPlace
 	}
 	s := splice{from, from, w.before + w.value + w.after}
@@ -122,7 +126,7 @@ func spliceOf(data []byte, starts []int, w write) (splice, error) {
 
 // applyWrites returns data with all writes done.
 func applyWrites(data []byte, writes []write) ([]byte, error) {
-	starts := lineStarts(data)
+	starts := yamltext.LineStarts(data)
 	splices := make([]splice, len(writes))
 	for i, w := range writes {
 		var err error
@@ -151,51 +155,4 @@ func applySplices(data []byte, splices []splice) ([]byte, error) {
 	}
 	out.Write(data[last:])
 	return out.Bytes(), nil
-}
-
-// byteOrderMark begins some files. YAML does not count it as a character.
-const byteOrderMark = "\ufeff"
-
-// lineStarts returns where the lines of a file begin, which break as in YAML 1.1.
-func lineStarts(data []byte) []int {
-	starts := []int{0}
-	if bytes.HasPrefix(data, []byte(byteOrderMark)) {
-		starts[0] = len(byteOrderMark)
-	}
-	for i := 0; i < len(data); i++ {
-		if n := lineBreak(data[i:]); n > 0 {
-			starts = append(starts, i+n)
-			i += n - 1
-		}
-	}
-	return starts
-}
-
-// lineBreak is the length of the line break that data begins with; zero if there is none.
-func lineBreak(data []byte) int {
-	if data[0] == '\n' {
-		return 1
-	}
-	if data[0] < 0x80 && data[0] != '\r' {
-		return 0
-	}
-	for _, one := range []string{"\r\n", "\r", "\u0085", "\u2028", "\u2029"} {
-		if bytes.HasPrefix(data, []byte(one)) {
-			return len(one)
-		}
-	}
-	return 0
-}
-
-// offset is where a node begins. YAML counts columns in characters.
-func offset(data []byte, starts []int, n *yaml.Node) (int, bool) {
-	if n.Line < 1 || n.Line > len(starts) {
-		return 0, false
-	}
-	at := starts[n.Line-1]
-	for column := 1; at < len(data) && column < n.Column; column++ {
-		_, size := utf8.DecodeRune(data[at:])
-		at += size
-	}
-	return at, at < len(data)
 }

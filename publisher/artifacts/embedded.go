@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -102,7 +103,7 @@ func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) 
 		}
 		data := files[n.file].Data
 		if starts[n.file] == nil {
-			starts[n.file] = lineStarts(data)
+			starts[n.file] = yamltext.LineStarts(data)
 		}
 		const mark = "\x00"
 		s, err := spliceOf(data, starts[n.file], write{n.edit, mark})

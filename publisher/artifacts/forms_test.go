@@ -47,7 +47,7 @@ func TestPinFindsImagesInAnyFormOfYAML(t *testing.T) {
 	t.Parallel()
 	const head, at = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - ", "@" + someDigest
 	for name, form := range forms {
-		for mark, where := range map[string]string{"": "", byteOrderMark: " behind a byte order mark"} {
+		for mark, where := range map[string]string{"": "", "\ufeff": " behind a byte order mark"} {
 			a := rendered(mark + head + form.container + "\n")
 			require.NoError(t, pinAll(&a), name+where)
 			want := mark + head + strings.ReplaceAll(form.want, "AT", at) + "\n"

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -199,7 +200,7 @@ func (n need) unwritable(a *scheduler.Assignment, starts map[int][]int) string {
 	}
 	data := a.Files[n.file].Data
 	if starts[n.file] == nil {
-		starts[n.file] = lineStarts(data)
+		starts[n.file] = yamltext.LineStarts(data)
 	}
 	if _, err := spliceOf(data, starts[n.file], write{n.edit, ""}); err != nil {
 		return n.notInPlace()

@@ -257,8 +257,8 @@ func (p *Platform) index(tree fs.FS) {
 		if o.Kind != "Environment" {
 			continue
 		}
-		e := Environment{Name: o.Name, Repo: text(o.node, "spec", "controlPlane", "repo"), Branch: text(o.node, "spec", "controlPlane", "branch"), Object: o}
-		if folder, err := gitrepo.CleanPath(text(o.node, "spec", "controlPlane", "path")); err == nil && folder != "." {
+		e := Environment{Name: o.Name, Repo: yamltext.Text(o.node, "spec", "controlPlane", "repo"), Branch: yamltext.Text(o.node, "spec", "controlPlane", "branch"), Object: o}
+		if folder, err := gitrepo.CleanPath(yamltext.Text(o.node, "spec", "controlPlane", "path")); err == nil && folder != "." {
 			if info, err := fs.Stat(tree, folder); err == nil && info.IsDir() {
 				e.Folder = folder
 			}
@@ -276,7 +276,7 @@ func (p *Platform) index(tree fs.FS) {
 }
 
 func (p *Platform) object(f *File, document int, n *yaml.Node, inList bool) {
-	apiVersion, kind := text(n, "apiVersion"), text(n, "kind")
+	apiVersion, kind := yamltext.Text(n, "apiVersion"), yamltext.Text(n, "kind")
 	if apiVersion == kinds.CoreAPI && kind == "List" && !inList {
 		if items := yamltext.Resolve(yamltext.Lookup(n, "items")); items != nil && items.Kind == yaml.SequenceNode {
 			for _, item := range items.Content {
@@ -285,7 +285,7 @@ func (p *Platform) object(f *File, document int, n *yaml.Node, inList bool) {
 		}
 		return
 	}
-	o := &Object{APIVersion: apiVersion, Kind: kind, Name: text(n, "metadata", "name"), File: f, document: document, inList: inList, node: n}
+	o := &Object{APIVersion: apiVersion, Kind: kind, Name: yamltext.Text(n, "metadata", "name"), File: f, document: document, inList: inList, node: n}
 	if kinds.New(apiVersion, kind) == nil || kind == "ConfigMap" && !o.isConfig() {
 		return
 	}
@@ -298,17 +298,9 @@ func (o *Object) isConfig() bool {
 	c.Metadata.Name = o.Name
 	c.Metadata.Labels = map[string]string{}
 	for _, label := range []string{kinds.PlatformConfig, kinds.SiteValues} {
-		c.Metadata.Labels[label] = text(o.node, "metadata", "labels", label)
+		c.Metadata.Labels[label] = yamltext.Text(o.node, "metadata", "labels", label)
 	}
 	return c.IsPlatform() || c.IsSiteValues()
-}
-
-// text returns the scalar that keys lead to, empty where there is none.
-func text(n *yaml.Node, keys ...string) string {
-	if n = yamltext.Resolve(yamltext.Lookup(n, keys...)); n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		return ""
-	}
-	return n.Value
 }
 
 // Named returns the objects of a kind and, if name is not empty, of that name.
@@ -442,4 +434,4 @@ func (o *Object) Source() []byte {
 }
 
 // Text returns the scalar that keys lead to in the object, empty where there is none.
-func (o *Object) Text(keys ...string) string { return text(o.node, keys...) }
+func (o *Object) Text(keys ...string) string { return yamltext.Text(o.node, keys...) }

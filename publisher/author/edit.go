@@ -152,9 +152,9 @@ func sameObject(data []byte, o *Object) error {
 		return syntaxError(o, data, err)
 	case len(f.Documents) != 1:
 		return wrong("\"wherry new\" and \"wherry rm\" add and remove objects", "the text has %s, not one", count(len(f.Documents), "document"))
-	case text(f.Documents[0], "apiVersion") != o.APIVersion || text(f.Documents[0], "kind") != o.Kind:
+	case yamltext.Text(f.Documents[0], "apiVersion") != o.APIVersion || yamltext.Text(f.Documents[0], "kind") != o.Kind:
 		return wrong("", "the object is no %s any more", o.Kind)
-	case text(f.Documents[0], "metadata", "name") != o.Name:
+	case yamltext.Text(f.Documents[0], "metadata", "name") != o.Name:
 		return wrong(fmt.Sprintf("\"wherry rename %s %s NEW\" changes what refers to it too", Word(o.Kind), o.Name), "the object is not called %q any more", o.Name)
 	}
 	return nil

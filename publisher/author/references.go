@@ -42,7 +42,7 @@ type search struct {
 func (p *Platform) references(kind, from, to string, targets []*Object) []reference {
 	s := &search{platform: p, kind: kind, from: from, to: to, targets: targets, seen: map[*yaml.Node]bool{}}
 	for _, o := range p.Named("ClusterType", "") {
-		s.otherType = s.otherType || !slices.Contains(targets, o) && text(o.node, "metadata", "labels", "cluster-type") == from
+		s.otherType = s.otherType || !slices.Contains(targets, o) && yamltext.Text(o.node, "metadata", "labels", "cluster-type") == from
 	}
 	for _, o := range p.Objects {
 		if s.visible(o) {
@@ -89,21 +89,14 @@ func (s *search) selector(o *Object, key, value, renamed string, keys ...string)
 	at := strings.Join(keys, ".")
 	n := yamltext.Resolve(yamltext.Lookup(o.node, append(slices.Clone(keys), "labelSelector")...))
 	s.addAs(o, yamltext.Lookup(n, "matchLabels", key), at+".labelSelector.matchLabels."+key, value, renamed)
-	for _, e := range items(n, "matchExpressions") {
-		if text(e, "key") != key {
+	for _, e := range yamltext.Items(n, "matchExpressions") {
+		if yamltext.Text(e, "key") != key {
 			continue
 		}
-		for _, v := range items(e, "values") {
+		for _, v := range yamltext.Items(e, "values") {
 			s.addAs(o, v, at+".labelSelector.matchExpressions: "+key, value, renamed)
 		}
 	}
-}
-
-func items(n *yaml.Node, keys ...string) []*yaml.Node {
-	if n = yamltext.Resolve(yamltext.Lookup(n, keys...)); n == nil || n.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return n.Content
 }
 
 func (s *search) object(o *Object) {
@@ -155,7 +148,7 @@ func (s *search) clusterType(o *Object) {
 
 // labelled reports whether a target has its name in its label cluster-type, so that selectors can select it by that.
 func (s *search) labelled() bool {
-	return slices.ContainsFunc(s.targets, func(o *Object) bool { return text(o.node, "metadata", "labels", "cluster-type") == s.from })
+	return slices.ContainsFunc(s.targets, func(o *Object) bool { return yamltext.Text(o.node, "metadata", "labels", "cluster-type") == s.from })
 }
 
 // azure adds the keys of a ConfigMap of Azure App Configuration that hold for the name: label.value.label.value.KEY.
@@ -195,8 +188,8 @@ func (s *search) workload(o *Object) {
 func (s *search) targetNames() []string {
 	var names []string
 	for _, o := range s.targets {
-		for _, t := range items(o.node, "spec", "deploymentTargets") {
-			names = append(names, text(t, "name"))
+		for _, t := range yamltext.Items(o.node, "spec", "deploymentTargets") {
+			names = append(names, yamltext.Text(t, "name"))
 		}
 	}
 	return names
@@ -233,18 +226,18 @@ func (s *search) dependsOn(o *Object) {
 func (s *search) environment(o *Object) {
 	switch o.Kind {
 	case "Workload":
-		for _, t := range items(o.node, "spec", "deploymentTargets") {
-			s.add(o, yamltext.Lookup(t, "environment"), "deployment target "+text(t, "name"))
+		for _, t := range yamltext.Items(o.node, "spec", "deploymentTargets") {
+			s.add(o, yamltext.Lookup(t, "environment"), "deployment target "+yamltext.Text(t, "name"))
 		}
 	case "PromotionPolicy":
-		for _, e := range items(o.node, "spec", "chain") {
+		for _, e := range yamltext.Items(o.node, "spec", "chain") {
 			s.add(o, e, "spec.chain")
 		}
-		for _, e := range items(o.node, "spec", "environments") {
+		for _, e := range yamltext.Items(o.node, "spec", "environments") {
 			s.add(o, yamltext.Lookup(e, "name"), "spec.environments")
 		}
 		for _, g := range gates(o) {
-			for _, e := range items(g.node, "soakIn") {
+			for _, e := range yamltext.Items(g.node, "soakIn") {
 				s.add(o, e, g.name+": soakIn")
 			}
 		}
@@ -259,9 +252,9 @@ type gate struct {
 
 func gates(o *Object) []gate {
 	all := []gate{{"spec.gate", yamltext.Resolve(yamltext.Lookup(o.node, "spec", "gate"))}}
-	for _, e := range items(o.node, "spec", "environments") {
+	for _, e := range yamltext.Items(o.node, "spec", "environments") {
 		for _, key := range []string{"gate", "ringGate"} {
-			all = append(all, gate{key + " of " + text(e, "name"), yamltext.Resolve(yamltext.Lookup(e, key))})
+			all = append(all, gate{key + " of " + yamltext.Text(e, "name"), yamltext.Resolve(yamltext.Lookup(e, key))})
 		}
 	}
 	return slices.DeleteFunc(all, func(g gate) bool { return g.node == nil })
@@ -272,7 +265,7 @@ func (s *search) group(o *Object) {
 	if o.Kind != "PromotionPolicy" {
 		return
 	}
-	for _, g := range items(o.node, "spec", "groups") {
+	for _, g := range yamltext.Items(o.node, "spec", "groups") {
 		s.add(o, yamltext.Lookup(g, "name"), "spec.groups")
 	}
 	for _, g := range gates(o) {
@@ -293,7 +286,7 @@ func (s *search) workspace(o *Object) {
 		s.field(o, "spec", "deploymentTargetSelector", "workspace")
 		s.selector(o, "workspace", s.from, s.to, "spec", "deploymentTargetSelector")
 	case o.Kind == "Platform":
-		for _, w := range items(o.node, "spec", "workspaces") {
+		for _, w := range yamltext.Items(o.node, "spec", "workspaces") {
 			s.add(o, yamltext.Lookup(w, "name"), "spec.workspaces")
 		}
 	}
@@ -302,13 +295,13 @@ func (s *search) workspace(o *Object) {
 func (s *search) ring(o *Object) {
 	switch o.Kind {
 	case "Platform":
-		for _, r := range items(o.node, "spec", "rings") {
+		for _, r := range yamltext.Items(o.node, "spec", "rings") {
 			s.add(o, r, "spec.rings")
 		}
 	case "PromotionPolicy":
-		for _, e := range items(o.node, "spec", "environments") {
-			for _, r := range items(e, "rings") {
-				s.add(o, r, "rings of "+text(e, "name"))
+		for _, e := range yamltext.Items(o.node, "spec", "environments") {
+			for _, r := range yamltext.Items(e, "rings") {
+				s.add(o, r, "rings of "+yamltext.Text(e, "name"))
 			}
 		}
 	case "Cluster":

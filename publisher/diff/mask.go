@@ -11,6 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/publisher/textdiff"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
@@ -130,7 +131,7 @@ type leaf struct {
 // leavesOf returns the places of the keys and single values of a document, and which of the values look like secrets.
 func leavesOf(d document) []leaf {
 	var all []leaf
-	isSecret := child(d.node, "kind").Value == "Secret"
+	isSecret := kinds.Field(d.node, "kind").Value == "Secret"
 	var walk func(n *yaml.Node, where, top string)
 	walk = func(n *yaml.Node, where, top string) {
 		switch n.Kind {

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
@@ -193,7 +194,7 @@ type document struct {
 
 // name is kind and name of an object, else the document's place.
 func (d document) name(n int) string {
-	kind, name := child(d.node, "kind"), child(child(d.node, "metadata"), "name")
+	kind, name := kinds.Field(d.node, "kind"), kinds.Field(kinds.Field(d.node, "metadata"), "name")
 	switch {
 	case kind.Value != "" && name.Value != "":
 		return kind.Value + "/" + name.Value
@@ -205,13 +206,13 @@ func (d document) name(n int) string {
 
 // isValues is true for what holds the configuration as it is: a ConfigMap, or an object of no kind.
 func (d document) isValues() bool {
-	kind := child(d.node, "kind").Value
+	kind := kinds.Field(d.node, "kind").Value
 	return d.node.Kind == yaml.MappingNode && (kind == "ConfigMap" || kind == "")
 }
 
 // configuration lists the values of a document's data by their keys, and the other fields by leaves.
 func (d document) configuration() []value {
-	data := child(d.node, "data")
+	data := kinds.Field(d.node, "data")
 	var all []value
 	if rest := without(d.node, "data"); len(rest.Content) > 0 {
 		all = document{rest, d.id}.leaves()
@@ -252,7 +253,7 @@ func structure(n *yaml.Node) *yaml.Node {
 
 func (d document) leaves() []value {
 	var all []value
-	secret := child(d.node, "kind").Value == "Secret"
+	secret := kinds.Field(d.node, "kind").Value == "Secret"
 	eachLeaf(d.node, func(where, text string) {
 		all = append(all, value{
 			id: d.id + "\x00" + where, key: strings.TrimSpace(d.id + " " + where), text: text,
@@ -293,7 +294,7 @@ func namesOfItems(items []*yaml.Node) []string {
 	var names, places []string
 	seen := map[string]bool{}
 	for i, item := range items {
-		name := child(item, "name").Value
+		name := kinds.Field(item, "name").Value
 		if places = append(places, strconv.Itoa(i)); name != "" && !seen[name] {
 			names, seen[name] = append(names, name), true
 		}
@@ -302,18 +303,6 @@ func namesOfItems(items []*yaml.Node) []string {
 		return names
 	}
 	return places
-}
-
-// child is the value of a key; an empty node where there is none.
-func child(n *yaml.Node, key string) *yaml.Node {
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i+1]
-			}
-		}
-	}
-	return &yaml.Node{}
 }
 
 // without is a mapping without one key.

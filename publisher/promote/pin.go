@@ -178,7 +178,7 @@ func Pin(data []byte, old, commit string) ([]byte, error) {
 		return nil, ErrNoBase
 	}
 	scalar := yamltext.Resolve(yamltext.Lookup(object, "spec", "commit"))
-	switch has := textOf(scalar); has {
+	switch has := yamltext.Text(scalar); has {
 	case commit:
 		return data, nil
 	case old:
@@ -202,25 +202,18 @@ func findBase(f *yamltext.File) (document int, path yamltext.Path, object *yaml.
 		if isBase(n) {
 			return i, nil, n
 		}
-		items := yamltext.Resolve(yamltext.Lookup(n, "items"))
-		if textOf(yamltext.Lookup(n, "kind")) != "List" || items == nil || items.Kind != yaml.SequenceNode {
+		if yamltext.Text(n, "kind") != "List" {
 			continue
 		}
-		if at := slices.IndexFunc(items.Content, func(n *yaml.Node) bool { return isBase(yamltext.Resolve(n)) }); at >= 0 {
-			return i, yamltext.Path{{Key: "items"}, {Key: strconv.Itoa(at), Item: true}}, yamltext.Resolve(items.Content[at])
+		items := yamltext.Items(n, "items")
+		if at := slices.IndexFunc(items, func(n *yaml.Node) bool { return isBase(yamltext.Resolve(n)) }); at >= 0 {
+			return i, yamltext.Path{{Key: "items"}, {Key: strconv.Itoa(at), Item: true}}, yamltext.Resolve(items[at])
 		}
 	}
 	return 0, nil, nil
 }
 
 func isBase(n *yaml.Node) bool {
-	return n != nil && n.Kind == yaml.MappingNode && textOf(yamltext.Lookup(n, "kind")) == "BaseRepo" &&
-		textOf(yamltext.Lookup(n, "apiVersion")) == kinds.KalypsoAPI && textOf(yamltext.Lookup(n, "metadata", "name")) == scheduler.MainBase
-}
-
-func textOf(n *yaml.Node) string {
-	if n = yamltext.Resolve(n); n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
-		return ""
-	}
-	return n.Value
+	return n != nil && n.Kind == yaml.MappingNode && yamltext.Text(n, "kind") == "BaseRepo" &&
+		yamltext.Text(n, "apiVersion") == kinds.KalypsoAPI && yamltext.Text(n, "metadata", "name") == scheduler.MainBase
 }
