@@ -19,7 +19,7 @@ func (s *Server) azure(mux *http.ServeMux) {
 		{pattern: "GET /_apis/connectionData", query: own, do: func(*call) answer {
 			return answer{http.StatusOK, map[string]any{"authenticatedUser": map[string]any{"id": fmt.Sprint("account-", Robot)}}}
 		}},
-		{pattern: "GET" + repository + "/pullrequests", query: own + " searchCriteria.sourceRefName searchCriteria.targetRefName searchCriteria.status $top $skip", do: azureOnly(func(c *call) answer {
+		{pattern: "GET" + repository + "/pullrequests", query: own + " searchCriteria.sourceRefName searchCriteria.targetRefName searchCriteria.status $top $skip", do: func(c *call) answer {
 			q := c.URL.Query()
 			found := s.list(func(change *Change) bool {
 				ref, status := q.Get("searchCriteria.sourceRefName"), q.Get("searchCriteria.status")
@@ -35,8 +35,8 @@ func (s *Server) azure(mux *http.ServeMux) {
 			skip, _ := strconv.Atoi(q.Get("$skip"))
 			all = all[min(skip, len(all)):]
 			return answer{http.StatusOK, values(all[:min(top, len(all))])}
-		})},
-		{pattern: "POST" + repository + "/pullrequests", writes: true, query: own, body: "sourceRefName! targetRefName! title! description labels reviewers", do: azureOnly(func(c *call) answer {
+		}},
+		{pattern: "POST" + repository + "/pullrequests", writes: true, query: own, body: "sourceRefName! targetRefName! title! description labels reviewers", do: func(c *call) answer {
 			source, cutSource := strings.CutPrefix(c.text("sourceRefName"), refs)
 			target, cutTarget := strings.CutPrefix(c.text("targetRefName"), refs)
 			switch {
@@ -50,67 +50,43 @@ func (s *Server) azure(mux *http.ServeMux) {
 				return s.refuse(http.StatusBadRequest, "TF401398: "+problem)
 			}
 			return answer{http.StatusCreated, s.azurePull(change)}
-		})},
-		{pattern: "GET" + repository + "/pullrequests/{pullRequestId}", query: own, do: azureOnly(func(c *call) answer {
-			if change := c.change("pullRequestId"); change != nil {
-				return answer{http.StatusOK, s.azurePull(change)}
-			}
-			return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
-		})},
-		{pattern: "PATCH" + repository + "/pullrequests/{pullRequestId}", writes: true, query: own, body: "title description status", do: azureOnly(func(c *call) answer {
-			change := c.change("pullRequestId")
+		}},
+		{pattern: "GET" + repository + "/pullrequests/{pullRequestId}", query: own, do: func(c *call) answer {
+			return answer{http.StatusOK, s.azurePull(c.change)}
+		}},
+		{pattern: "PATCH" + repository + "/pullrequests/{pullRequestId}", writes: true, query: own, body: "title description status", do: func(c *call) answer {
 			switch {
-			case change == nil:
-				return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
-			case change.State != "open":
+			case c.change.State != "open":
 				return s.refuse(http.StatusConflict, "TF401181: The pull request cannot be edited due to its state.")
 			case utf8.RuneCountInString(c.text("description")) > 4000:
 				return s.refuse(http.StatusBadRequest, "Invalid argument: description has at most 4000 characters")
 			}
-			c.edit(change, "description", "status", "abandoned")
-			return answer{http.StatusOK, s.azurePull(change)}
-		})},
-		{pattern: "POST" + repository + "/pullRequests/{pullRequestId}/labels", writes: true, query: own, body: "name!", do: azureOnly(func(c *call) answer {
-			change := c.change("pullRequestId")
-			if change == nil {
-				return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
-			}
-			s.addLabel(change, c.text("name"))
+			c.edit("description", "status", "abandoned")
+			return answer{http.StatusOK, s.azurePull(c.change)}
+		}},
+		{pattern: "POST" + repository + "/pullRequests/{pullRequestId}/labels", writes: true, query: own, body: "name!", do: func(c *call) answer {
+			s.addLabel(c.change, c.text("name"))
 			return answer{http.StatusOK, map[string]any{"name": c.text("name"), "active": true}}
-		})},
-		{pattern: "GET" + repository + "/pullRequests/{pullRequestId}/threads", query: own, do: azureOnly(func(c *call) answer {
-			change := c.change("pullRequestId")
-			if change == nil {
-				return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
-			}
+		}},
+		{pattern: "GET" + repository + "/pullRequests/{pullRequestId}/threads", query: own, do: func(c *call) answer {
 			all := []any{thread(0, "system", "Ann joined as a reviewer", 0)}
-			for _, comment := range change.Comments {
+			for _, comment := range c.change.Comments {
 				all = append(all, thread(comment.ID, "text", comment.Body, comment.Author))
 			}
 			return answer{http.StatusOK, values(all)}
-		})},
-		{pattern: "POST" + repository + "/pullRequests/{pullRequestId}/threads", writes: true, query: own, body: "comments! status!", do: azureOnly(func(c *call) answer {
-			change := c.change("pullRequestId")
+		}},
+		{pattern: "POST" + repository + "/pullRequests/{pullRequestId}/threads", writes: true, query: own, body: "comments! status!", do: func(c *call) answer {
 			comments, _ := c.in["comments"].([]any)
-			if change == nil || len(comments) != 1 {
-				return s.refuse(http.StatusNotFound, "TF401180: The requested pull request was not found.")
-			}
 			first, _ := comments[0].(map[string]any)
 			text, _ := first["content"].(string)
-			comment := s.comment(change, text)
+			comment := s.comment(c.change, text)
 			return answer{http.StatusOK, thread(comment.ID, "text", comment.Body, comment.Author)}
-		})},
-		{pattern: "PATCH" + repository + "/pullRequests/{pullRequestId}/threads/{threadId}/comments/{commentId}", writes: true, query: own, body: "content!", do: azureOnly(func(c *call) answer {
-			comment, found := s.editComment(c.PathValue("threadId"), c.text("content"))
-			if !found || c.PathValue("commentId") != "1" {
-				return s.refuse(http.StatusNotFound, "The comment was not found.")
-			}
+		}},
+		{pattern: "PATCH" + repository + "/pullRequests/{pullRequestId}/threads/{threadId}/comments/{commentId}", writes: true, query: own, body: "content!", do: func(c *call) answer {
+			comment := s.editComment(c.PathValue("threadId"), c.text("content"))
 			return answer{http.StatusOK, map[string]any{"id": 1, "content": comment.Body}}
-		})},
-		{pattern: "GET" + repository + "/commits/{commitId}/statuses", query: own + " latestOnly top skip", do: azureOnly(func(c *call) answer {
-			if !s.hasCommit(c.PathValue("commitId")) {
-				return s.refuse(http.StatusNotFound, "TF401175: The commit does not exist.")
-			}
+		}},
+		{pattern: "GET" + repository + "/commits/{commitId}/statuses", query: own + " latestOnly top skip", do: func(c *call) answer {
 			all, seen := []any{}, []string{}
 			for _, m := range s.statuses[c.PathValue("commitId")] {
 				if slices.Contains(seen, m.Context) {
@@ -123,32 +99,16 @@ func (s *Server) azure(mux *http.ServeMux) {
 				})
 			}
 			return answer{http.StatusOK, values(all)}
-		})},
-		{pattern: "POST" + repository + "/commits/{commitId}/statuses", writes: true, query: own, body: "state! description targetUrl context!", do: azureOnly(func(c *call) answer {
+		}},
+		{pattern: "POST" + repository + "/commits/{commitId}/statuses", writes: true, query: own, body: "state! description targetUrl context!", do: func(c *call) answer {
 			named, _ := c.in["context"].(map[string]any)
-			switch {
-			case !s.hasCommit(c.PathValue("commitId")):
-				return s.refuse(http.StatusNotFound, "TF401175: The commit does not exist.")
-			case !slices.Contains([]string{"notSet", "pending", "succeeded", "failed", "error", "notApplicable"}, c.text("state")):
+			if !slices.Contains([]string{"notSet", "pending", "succeeded", "failed", "error", "notApplicable"}, c.text("state")) {
 				return s.refuse(http.StatusBadRequest, "Invalid argument: state")
 			}
 			s.mark(c.PathValue("commitId"), Status{fmt.Sprintf("%s/%s", named["genre"], named["name"]), c.text("state"), c.text("description"), c.text("targetUrl")})
 			return answer{http.StatusCreated, map[string]any{"state": c.text("state")}}
-		})},
+		}},
 	})
-}
-
-// azureOnly lets only calls for the one repository, in the one version, through.
-func azureOnly(do func(*call) answer) func(*call) answer {
-	return func(c *call) answer {
-		switch {
-		case c.PathValue("project") != Owner || c.PathValue("repositoryId") != Repository:
-			return c.s.refuse(http.StatusNotFound, "TF401019: The Git repository does not exist or you do not have permissions.")
-		case c.URL.Query().Get("api-version") != "7.1":
-			return c.s.refuse(http.StatusBadRequest, "VssVersionNotSpecified")
-		}
-		return do(c)
-	}
 }
 
 func values(all []any) map[string]any { return map[string]any{"value": all, "count": len(all)} }

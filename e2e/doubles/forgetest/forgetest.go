@@ -8,6 +8,7 @@ package forgetest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -357,8 +358,9 @@ func (s *Server) token(r *http.Request) string {
 // call is one request of an API.
 type call struct {
 	*http.Request
-	s  *Server
-	in map[string]any // the body
+	s      *Server
+	in     map[string]any // the body
+	change *Change        // that the path names
 }
 
 // answer is the answer to a call.
@@ -378,9 +380,10 @@ type route struct {
 
 // serve adds routes below prefix to mux.
 func (s *Server) serve(mux *http.ServeMux, prefix string, routes []route) {
+	ours := strings.NewReplacer("{owner}", Owner, "{repo}", Repository, "{project}", Owner, "{repositoryId}", Repository, "projects/{id}", "projects/"+Owner+"%2F"+Repository)
 	for _, r := range routes {
 		method, path, _ := strings.Cut(r.pattern, " ")
-		mux.HandleFunc(method+" "+prefix+path, func(w http.ResponseWriter, req *http.Request) {
+		mux.HandleFunc(method+" "+prefix+ours.Replace(path), func(w http.ResponseWriter, req *http.Request) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.calls = append(s.calls, r.pattern)
@@ -416,7 +419,28 @@ func (s *Server) answer(r route, req *http.Request) answer {
 		s.t.Errorf("forgetest: %s: field %s", r.pattern, problem)
 		return s.refuse(http.StatusUnprocessableEntity, "Invalid request: "+problem)
 	}
+	if number := pathValue(req, "pull_number", "issue_number", "index", "merge_request_iid", "pullRequestId"); number != "" {
+		i := slices.IndexFunc(s.changes, func(change *Change) bool { return fmt.Sprint(change.Number) == number })
+		if i < 0 {
+			return s.refuse(http.StatusNotFound, "Not Found")
+		}
+		c.change = s.changes[i]
+	}
+	if commit := pathValue(req, "ref", "sha", "commitId"); commit != "" && !s.hasCommit(commit) {
+		status := map[string]int{"github": http.StatusUnprocessableEntity}[s.kind]
+		return s.refuse(cmp.Or(status, http.StatusNotFound), "No commit found for SHA: "+commit)
+	}
 	return r.do(c)
+}
+
+// pathValue returns the value of the name that the path has.
+func pathValue(req *http.Request, names ...string) string {
+	for _, name := range names {
+		if value := req.PathValue(name); value != "" {
+			return value
+		}
+	}
+	return ""
 }
 
 // check holds the names of a map against a list such as "title! body".
@@ -451,16 +475,6 @@ func (s *Server) refuse(status int, text string) answer {
 func (c *call) text(field string) string {
 	text, _ := c.in[field].(string)
 	return text
-}
-
-// change returns the change request that a path names.
-func (c *call) change(name string) *Change {
-	for _, change := range c.s.changes {
-		if fmt.Sprint(change.Number) == c.PathValue(name) {
-			return change
-		}
-	}
-	return nil
 }
 
 // readHeads reads the commits of the branches, each of which has a file: nothing packs them here.
@@ -541,16 +555,17 @@ func (s *Server) comment(c *Change, body string) Comment {
 }
 
 // editComment replaces a comment, wherever it is.
-func (s *Server) editComment(id, body string) (Comment, bool) {
+func (s *Server) editComment(id, body string) Comment {
 	for _, c := range s.changes {
 		for i := range c.Comments {
 			if fmt.Sprint(c.Comments[i].ID) == id {
 				c.Comments[i].Body = body
-				return c.Comments[i], true
+				return c.Comments[i]
 			}
 		}
 	}
-	return Comment{}, false
+	s.t.Errorf("forgetest: there is no comment %s", id)
+	return Comment{}
 }
 
 func (s *Server) mark(commit string, status Status) {
@@ -568,9 +583,6 @@ func (s *Server) addLabel(c *Change, name string) {
 
 // page returns the part of a list that a query asks for.
 func page[T any](all []T, size, number int) []T {
-	if size <= 0 {
-		size = 30
-	}
 	from := min(max(number-1, 0)*size, len(all))
 	return all[from:min(from+size, len(all))]
 }

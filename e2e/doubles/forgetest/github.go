@@ -12,7 +12,7 @@ func (s *Server) github(mux *http.ServeMux) {
 		return answer{http.StatusOK, map[string]any{"data": map[string]any{"viewer": map[string]any{"databaseId": Robot}}}}
 	}}})
 	s.serve(mux, "/api/v3", []route{
-		{pattern: "GET /repos/{owner}/{repo}/pulls", query: "state head base sort direction per_page page", do: ours(func(c *call) answer {
+		{pattern: "GET /repos/{owner}/{repo}/pulls", query: "state head base sort direction per_page page", do: func(c *call) answer {
 			q := c.URL.Query()
 			found := s.list(func(change *Change) bool {
 				user := Owner
@@ -23,52 +23,32 @@ func (s *Server) github(mux *http.ServeMux) {
 					(q.Get("state") == "all" || (change.State == "open") == (q.Get("state") != "closed"))
 			})
 			return answer{http.StatusOK, c.page(s.pulls(found), "per_page")}
-		})},
-		{pattern: "POST /repos/{owner}/{repo}/pulls", writes: true, body: "title! body head! base!", do: ours(s.openPull(http.StatusUnprocessableEntity))},
-		{pattern: "GET /repos/{owner}/{repo}/pulls/{pull_number}", do: ours(s.getPull("pull_number"))},
-		{pattern: "PATCH /repos/{owner}/{repo}/pulls/{pull_number}", writes: true, body: "title body state base", do: ours(s.editPull("pull_number", http.StatusOK))},
-		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/labels", writes: true, body: "labels!", do: ours(func(c *call) answer {
-			change := c.change("issue_number")
-			if change == nil {
-				return s.refuse(http.StatusNotFound, "Not Found")
-			}
+		}},
+		{pattern: "POST /repos/{owner}/{repo}/pulls", writes: true, body: "title! body head! base!", do: s.openPull(http.StatusUnprocessableEntity)},
+		{pattern: "GET /repos/{owner}/{repo}/pulls/{pull_number}", do: s.getPull},
+		{pattern: "PATCH /repos/{owner}/{repo}/pulls/{pull_number}", writes: true, body: "title body state base", do: s.editPull(http.StatusOK)},
+		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/labels", writes: true, body: "labels!", do: func(c *call) answer {
 			for _, name := range c.in["labels"].([]any) {
-				s.addLabel(change, name.(string))
+				s.addLabel(c.change, name.(string))
 			}
 			return answer{http.StatusOK, []any{}}
-		})},
+		}},
 		{pattern: "GET /user", do: func(c *call) answer {
 			if s.app {
 				return s.refuse(http.StatusForbidden, "Resource not accessible by integration")
 			}
 			return s.user(c)
 		}},
-		{pattern: "GET /repos/{owner}/{repo}/issues/{issue_number}/comments", query: "per_page page since", do: ours(s.issueComments("issue_number"))},
-		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/comments", writes: true, body: "body!", do: ours(s.addIssueComment("issue_number"))},
-		{pattern: "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}", writes: true, body: "body!", do: ours(s.editIssueComment("comment_id"))},
-		{pattern: "GET /repos/{owner}/{repo}/commits/{ref}/statuses", query: "per_page page", do: ours(func(c *call) answer {
-			if !s.hasCommit(c.PathValue("ref")) {
-				return s.refuse(http.StatusUnprocessableEntity, "No commit found for SHA: "+c.PathValue("ref"))
-			}
+		{pattern: "GET /repos/{owner}/{repo}/issues/{issue_number}/comments", query: "per_page page since", do: s.issueComments},
+		{pattern: "POST /repos/{owner}/{repo}/issues/{issue_number}/comments", writes: true, body: "body!", do: s.addIssueComment},
+		{pattern: "PATCH /repos/{owner}/{repo}/issues/comments/{comment_id}", writes: true, body: "body!", do: s.editIssueComment("comment_id")},
+		{pattern: "GET /repos/{owner}/{repo}/commits/{ref}/statuses", query: "per_page page", do: func(c *call) answer {
 			return answer{http.StatusOK, s.statusList(c.PathValue("ref"), "state")}
-		})},
-		{pattern: "POST /repos/{owner}/{repo}/statuses/{sha}", writes: true, body: "state! target_url description context", do: ours(func(c *call) answer {
-			if !s.hasCommit(c.PathValue("sha")) {
-				return s.refuse(http.StatusUnprocessableEntity, "No commit found for SHA: "+c.PathValue("sha"))
-			}
+		}},
+		{pattern: "POST /repos/{owner}/{repo}/statuses/{sha}", writes: true, body: "state! target_url description context", do: func(c *call) answer {
 			return s.addStatus(c, "sha", "error", "failure", "pending", "success")
-		})},
+		}},
 	})
-}
-
-// ours lets only calls for the one repository through.
-func ours(do func(*call) answer) func(*call) answer {
-	return func(c *call) answer {
-		if c.PathValue("owner") != Owner || c.PathValue("repo") != Repository {
-			return c.s.refuse(http.StatusNotFound, "Not Found")
-		}
-		return do(c)
-	}
 }
 
 func (c *call) page(all []any, size string) []any {
@@ -131,36 +111,25 @@ func (s *Server) openPull(conflict int) func(c *call) answer {
 	}
 }
 
-func (s *Server) getPull(name string) func(c *call) answer {
+func (s *Server) getPull(c *call) answer { return answer{http.StatusOK, s.pull(c.change)} }
+
+func (s *Server) editPull(status int) func(c *call) answer {
 	return func(c *call) answer {
-		if change := c.change(name); change != nil {
-			return answer{http.StatusOK, s.pull(change)}
-		}
-		return s.refuse(http.StatusNotFound, "Not Found")
+		c.edit("body", "state", "closed")
+		return answer{status, s.pull(c.change)}
 	}
 }
 
-func (s *Server) editPull(name string, status int) func(c *call) answer {
-	return func(c *call) answer {
-		change := c.change(name)
-		if change == nil {
-			return s.refuse(http.StatusNotFound, "Not Found")
-		}
-		c.edit(change, "body", "state", "closed")
-		return answer{status, s.pull(change)}
-	}
-}
-
-// edit changes the fields of a change request that a call gives. Its state changes by the value closed of a field.
-func (c *call) edit(change *Change, body, state, closed string) {
+// edit changes the fields of the change request that a call gives. Its state changes by the value closed of a field.
+func (c *call) edit(body, state, closed string) {
 	if _, ok := c.in["title"]; ok {
-		change.Title = c.text("title")
+		c.change.Title = c.text("title")
 	}
 	if _, ok := c.in[body]; ok {
-		change.Body = c.text(body)
+		c.change.Body = c.text(body)
 	}
 	if c.text(state) == closed {
-		change.State = "closed"
+		c.change.State = "closed"
 	}
 }
 
@@ -171,40 +140,25 @@ func account(id int) map[string]any {
 // user answers with the account of a token.
 func (s *Server) user(*call) answer { return answer{http.StatusOK, account(Robot)} }
 
-func (s *Server) issueComments(name string) func(c *call) answer {
-	return func(c *call) answer {
-		change := c.change(name)
-		if change == nil {
-			return s.refuse(http.StatusNotFound, "Not Found")
-		}
-		all := []any{}
-		for _, comment := range change.Comments {
-			all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "user": account(comment.Author)})
-		}
-		if s.kind == "gitea" {
-			return answer{http.StatusOK, all}
-		}
-		return answer{http.StatusOK, c.page(all, "per_page")}
+func (s *Server) issueComments(c *call) answer {
+	all := []any{}
+	for _, comment := range c.change.Comments {
+		all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "user": account(comment.Author)})
 	}
+	if s.kind == "gitea" {
+		return answer{http.StatusOK, all}
+	}
+	return answer{http.StatusOK, c.page(all, "per_page")}
 }
 
-func (s *Server) addIssueComment(name string) func(c *call) answer {
-	return func(c *call) answer {
-		change := c.change(name)
-		if change == nil {
-			return s.refuse(http.StatusNotFound, "Not Found")
-		}
-		comment := s.comment(change, c.text("body"))
-		return answer{http.StatusCreated, map[string]any{"id": comment.ID, "body": comment.Body}}
-	}
+func (s *Server) addIssueComment(c *call) answer {
+	comment := s.comment(c.change, c.text("body"))
+	return answer{http.StatusCreated, map[string]any{"id": comment.ID, "body": comment.Body}}
 }
 
 func (s *Server) editIssueComment(name string) func(c *call) answer {
 	return func(c *call) answer {
-		comment, found := s.editComment(c.PathValue(name), c.text("body"))
-		if !found {
-			return s.refuse(http.StatusNotFound, "Not Found")
-		}
+		comment := s.editComment(c.PathValue(name), c.text("body"))
 		return answer{http.StatusOK, map[string]any{"id": comment.ID, "body": comment.Body}}
 	}
 }

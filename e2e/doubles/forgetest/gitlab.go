@@ -9,7 +9,7 @@ import (
 // gitlab is what of GitLab's REST API is needed: "Merge requests", "Notes", "Commits".
 func (s *Server) gitlab(mux *http.ServeMux) {
 	s.serve(mux, "/api/v4", []route{
-		{pattern: "GET /projects/{id}/merge_requests", query: "state scope source_branch target_branch order_by sort per_page page", do: project(func(c *call) answer {
+		{pattern: "GET /projects/{id}/merge_requests", query: "state scope source_branch target_branch order_by sort per_page page", do: func(c *call) answer {
 			q := c.URL.Query()
 			found := s.list(func(change *Change) bool {
 				state := q.Get("state")
@@ -20,8 +20,8 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 				all = append(all, s.mergeRequest(change))
 			}
 			return answer{http.StatusOK, c.page(all, "per_page")}
-		})},
-		{pattern: "POST /projects/{id}/merge_requests", writes: true, body: "source_branch! target_branch! title! description labels remove_source_branch", do: project(func(c *call) answer {
+		}},
+		{pattern: "POST /projects/{id}/merge_requests", writes: true, body: "source_branch! target_branch! title! description labels remove_source_branch", do: func(c *call) answer {
 			source, target := c.text("source_branch"), c.text("target_branch")
 			if open := s.open(source, target); open != nil {
 				return answer{http.StatusConflict, map[string]any{"message": []string{
@@ -38,60 +38,36 @@ func (s *Server) gitlab(mux *http.ServeMux) {
 				return answer{http.StatusUnprocessableEntity, map[string]any{"message": map[string]any{"base": []string{problem}}}}
 			}
 			return answer{http.StatusCreated, s.mergeRequest(change)}
-		})},
-		{pattern: "GET /projects/{id}/merge_requests/{merge_request_iid}", do: project(func(c *call) answer {
-			if change := c.change("merge_request_iid"); change != nil {
-				return answer{http.StatusOK, s.mergeRequest(change)}
-			}
-			return s.refuse(http.StatusNotFound, "Not found")
-		})},
-		{pattern: "PUT /projects/{id}/merge_requests/{merge_request_iid}", writes: true, body: "title description add_labels state_event target_branch", do: project(func(c *call) answer {
-			change := c.change("merge_request_iid")
-			if change == nil {
-				return s.refuse(http.StatusNotFound, "Not found")
-			}
-			c.edit(change, "description", "state_event", "close")
+		}},
+		{pattern: "GET /projects/{id}/merge_requests/{merge_request_iid}", do: func(c *call) answer {
+			return answer{http.StatusOK, s.mergeRequest(c.change)}
+		}},
+		{pattern: "PUT /projects/{id}/merge_requests/{merge_request_iid}", writes: true, body: "title description add_labels state_event target_branch", do: func(c *call) answer {
+			c.edit("description", "state_event", "close")
 			if name := c.text("add_labels"); name != "" {
-				s.addLabel(change, name)
+				s.addLabel(c.change, name)
 			}
-			return answer{http.StatusOK, s.mergeRequest(change)}
-		})},
-		{pattern: "GET /projects/{id}/merge_requests/{merge_request_iid}/notes", query: "sort order_by per_page page", do: project(func(c *call) answer {
-			change := c.change("merge_request_iid")
-			if change == nil {
-				return s.refuse(http.StatusNotFound, "Not found")
-			}
+			return answer{http.StatusOK, s.mergeRequest(c.change)}
+		}},
+		{pattern: "GET /projects/{id}/merge_requests/{merge_request_iid}/notes", query: "sort order_by per_page page", do: func(c *call) answer {
 			all := []any{map[string]any{"id": 0, "body": "changed the title", "system": true}}
-			for _, comment := range change.Comments {
+			for _, comment := range c.change.Comments {
 				all = append(all, map[string]any{"id": comment.ID, "body": comment.Body, "system": false, "author": account(comment.Author)})
 			}
 			return answer{http.StatusOK, c.page(all, "per_page")}
-		})},
+		}},
 		{pattern: "GET /user", do: s.user},
-		{pattern: "POST /projects/{id}/merge_requests/{merge_request_iid}/notes", writes: true, body: "body! internal", do: project(s.addIssueComment("merge_request_iid"))},
-		{pattern: "PUT /projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}", writes: true, body: "body!", do: project(s.editIssueComment("note_id"))},
-		{pattern: "GET /projects/{id}/repository/commits/{sha}/statuses", query: "ref stage name all per_page page", do: project(func(c *call) answer {
-			if !s.hasCommit(c.PathValue("sha")) {
-				return s.refuse(http.StatusNotFound, "Commit Not Found")
-			}
+		{pattern: "POST /projects/{id}/merge_requests/{merge_request_iid}/notes", writes: true, body: "body! internal", do: s.addIssueComment},
+		{pattern: "PUT /projects/{id}/merge_requests/{merge_request_iid}/notes/{note_id}", writes: true, body: "body!", do: s.editIssueComment("note_id")},
+		{pattern: "GET /projects/{id}/repository/commits/{sha}/statuses", query: "ref stage name all per_page page", do: func(c *call) answer {
 			all, id := []any{}, len(s.statuses[c.PathValue("sha")])
 			for i, m := range s.statuses[c.PathValue("sha")] {
 				all = append(all, map[string]any{"id": id - i, "name": m.Context, "status": m.State, "description": m.Description, "target_url": m.URL})
 			}
 			return answer{http.StatusOK, all}
-		})},
-		{pattern: "POST /projects/{id}/statuses/{sha}", writes: true, body: "state! ref name context target_url description coverage pipeline_id", do: project(s.gitlabStatus)},
+		}},
+		{pattern: "POST /projects/{id}/statuses/{sha}", writes: true, body: "state! ref name context target_url description coverage pipeline_id", do: s.gitlabStatus},
 	})
-}
-
-// project lets only calls for the one repository through.
-func project(do func(*call) answer) func(*call) answer {
-	return func(c *call) answer {
-		if c.PathValue("id") != Owner+"/"+Repository {
-			return c.s.refuse(http.StatusNotFound, "Project Not Found")
-		}
-		return do(c)
-	}
 }
 
 func gitlabState(c *Change) string {
@@ -119,8 +95,6 @@ func (s *Server) gitlabStatus(c *call) answer {
 	commit := c.PathValue("sha")
 	m := Status{c.text("name"), c.text("state"), c.text("description"), c.text("target_url")}
 	switch {
-	case !s.hasCommit(commit):
-		return s.refuse(http.StatusNotFound, "Commit Not Found")
 	case !slices.Contains([]string{"pending", "running", "success", "failed", "canceled", "skipped"}, m.State):
 		return answer{http.StatusBadRequest, map[string]any{"error": "state does not have a valid value"}}
 	case slices.ContainsFunc(s.statuses[commit], func(old Status) bool { return old == m }):
