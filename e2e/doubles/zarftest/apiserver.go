@@ -3,6 +3,7 @@ package zarftest
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -66,7 +67,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	code := http.StatusOK
 	var status apierrors.APIStatus
 	if err != nil {
-		if answer, code = apierrors.NewInternalError(err).Status(), http.StatusInternalServerError; isStatus(err, &status) {
+		if answer, code = apierrors.NewInternalError(err).Status(), http.StatusInternalServerError; errors.As(err, &status) {
 			said := status.Status()
 			answer, code = said, int(said.Code)
 		}
@@ -79,16 +80,8 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer) // a client that has gone is no concern here
 }
 
-func isStatus(err error, status *apierrors.APIStatus) bool {
-	s, ok := err.(apierrors.APIStatus)
-	*status = s
-	return ok
-}
-
 func (s *apiServer) answer(req *http.Request) (any, error) {
 	switch req.URL.Path {
-	case "/version":
-		return map[string]string{"major": "1", "minor": "36", "gitVersion": "v1.36.0"}, nil
 	case "/api":
 		return metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}, nil
 	case "/apis":

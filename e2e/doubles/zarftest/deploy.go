@@ -64,10 +64,7 @@ func (z *standIn) deploy(source string) error {
 		return err
 	}
 	z.log.Info("starting deploy", "package", c.name())
-	d := &deployment{standIn: z, files: f, record: record{Name: c.name(), Digest: digest.String(), Data: *c, CLIVersion: "v0.84.0", Connectivity: "airgap"}}
-	if z.connected {
-		d.record.Connectivity = "connected"
-	}
+	d := &deployment{standIn: z, files: f, record: record{Name: c.name(), Digest: digest.String(), Data: *c, CLIVersion: "v0.84.0"}}
 	for _, comp := range c.Components {
 		if !comp.Required {
 			continue

@@ -231,13 +231,12 @@ type action struct {
 
 // record is Zarf's DeployedPackage.
 type record struct {
-	Name         string              `json:"name"`
-	Digest       string              `json:"digest"`
-	Data         config              `json:"data"`
-	CLIVersion   string              `json:"cliVersion"`
-	Generation   int                 `json:"generation"`
-	Components   []deployedComponent `json:"deployedComponents"`
-	Connectivity string              `json:"packageConnectivity"`
+	Name       string              `json:"name"`
+	Digest     string              `json:"digest"`
+	Data       config              `json:"data"`
+	CLIVersion string              `json:"cliVersion"`
+	Generation int                 `json:"generation"`
+	Components []deployedComponent `json:"deployedComponents"`
 }
 
 type deployedComponent struct {
