@@ -111,7 +111,7 @@ func programIdentity() string {
 	return fmt.Sprintf("%s\n%d %d", info, file.Size(), file.ModTime().UnixNano())
 }
 
-// name is the file of a key. All are in one folder: there are two for each cluster type, or a few more.
+// name is the file of a key. All are in one folder: there are some for each cluster type.
 func (c *Cache) name(key string) string {
 	sum := sha256.Sum256([]byte(c.owner + "\x00" + key))
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:]))
