@@ -253,7 +253,7 @@ func (d *digester) run(dir string, env []string, args ...string) (stderr string,
 
 func (d *digester) runProgram(name, dir string, env []string, args ...string) (stderr string, code int, err error) {
 	env = append(slices.Clone(env), "COSIGN_PASSWORD="+scriptPassword, clockVariable+"="+digestsTime)
-	if *digestsOf == "" && *inProcess {
+	if *digestsOf == "" && haveWorkers {
 		_, stderr, code, err := d.ws.command(dir, append([]string{name}, args...), env)
 		return stderr, code, err
 	}

@@ -129,10 +129,6 @@ func (p withPrograms) Run() int {
 func TestScripts(t *testing.T) {
 	params := scriptParams(t)
 	params.Dir = "testdata/script"
-	if !*inProcess && *digestsOf == "" {
-		testscript.Run(t, params) // whose digests were compared by the run with workers
-		return
-	}
 	list, setup := newDigestList(t), params.Setup
 	t.Cleanup(func() { list.check(t) })
 	params.Setup = func(env *testscript.Env) error {
