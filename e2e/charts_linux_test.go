@@ -11,11 +11,14 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -29,11 +32,13 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kube "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
 	"github.com/wherry-dev/wherry/hub/client"
 	hubfleet "github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
 )
 
 // All three charts, installed with helm on a cluster with real pods: the promoter publishes what is in git, the agent enrolls
@@ -78,6 +83,95 @@ func TestTheChartsAreInstalledAndUpgraded(t *testing.T) {
 	said := c.node.Logs(c.central) + c.helm("get", "all", "wherry-hub", "--namespace", c.central).stdout
 	require.Contains(t, said, "hub is ready")
 	require.NotContains(t, said, c.hub.Token, "the admin token is in its Secret alone")
+
+	pgtest.Require(t) // what was shown before stands without it
+	c.installSharingHubs()
+}
+
+// installSharingHubs installs two hubs on one PostgreSQL database. What one is told the other answers, also after that one is gone.
+func (c *chartSite) installSharingHubs() {
+	c.t.Helper()
+	namespace := c.environment + "-hubs"
+	c.kubectl("create", "namespace", namespace)
+	made := c.wherry("install", "hub", "--secret", "--namespace", namespace)
+	require.Zero(c.t, made.code, made.stderr)
+	c.write("hubs-secret.yaml", made.stdout)
+	c.kubectl("create", "-f", "hubs-secret.yaml")
+	c.kubectl("create", "secret", "generic", "hub-database", "--namespace", namespace, "--from-literal", "url="+databaseForPods(c.t))
+	c.write("hubs.yaml", fmt.Sprintf("image: %s\nreplicas: 2\ntls: {secret: ''}\ndatabase: {secret: hub-database}\npod:\n  nodeSelector: {%s: %s}\n  tolerations: [{operator: Exists}]\n",
+		c.images["wherry:new"], harness.NodeKey, c.node.Name))
+	c.helm("install", "wherry-hub", chartOf(c.t, "hub"), "--namespace", namespace, "-f", "hubs.yaml", "--wait", "--timeout", "2m")
+	var secret corev1.Secret
+	c.read(namespace, "wherry-hub", &secret)
+	c.write("hubs.token", string(secret.Data["admin.token"]))
+
+	hubs := c.hubsIn(namespace)
+	require.Len(c.t, hubs, 2)
+	made = c.wherry("hub", "tokens", "create", "--cluster-type", clusterType, "--uses", "7", "--hub", hubs[0].url, "--token-file", "hubs.token")
+	require.Zero(c.t, made.code, made.stderr)
+	listed := c.wherry("hub", "tokens", "list", "--hub", hubs[1].url, "--token-file", "hubs.token", "-o", "json")
+	require.Zero(c.t, listed.code, listed.stderr)
+	require.Contains(c.t, listed.stdout, `"uses": 7`)
+
+	c.kubectl("delete", "pod", hubs[1].pod, "--namespace", namespace, "--wait")
+	c.kubectl("rollout", "status", "deployment/wherry-hub", "--namespace", namespace, "--timeout", "1m")
+	for _, h := range c.hubsIn(namespace) {
+		again := c.wherry("hub", "tokens", "list", "--hub", h.url, "--token-file", "hubs.token", "-o", "json")
+		require.Zero(c.t, again.code, again.stderr)
+		require.Equal(c.t, listed.stdout, again.stdout)
+	}
+	require.NotContains(c.t, c.node.Logs(namespace), strings.TrimSpace(string(secret.Data["admin.token"])))
+}
+
+type hubPod struct{ pod, url string }
+
+// hubsIn are the pods of hubs that are not about to end.
+func (c *chartSite) hubsIn(namespace string) (all []hubPod) {
+	c.t.Helper()
+	var pods corev1.PodList
+	require.NoError(c.t, c.List(c.t.Context(), &pods, kube.InNamespace(namespace)))
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			all = append(all, hubPod{p.Name, "http://" + net.JoinHostPort(p.Status.PodIP, "8080")})
+		}
+	}
+	return all
+}
+
+// databaseForPods is the URL of a new PostgreSQL database for pods. The server itself listens on a socket of this machine alone.
+func databaseForPods(t *testing.T) string {
+	t.Helper()
+	database, err := url.Parse(pgtest.URL(t))
+	require.NoError(t, err)
+	socket := filepath.Join(database.Query().Get("host"), ".s.PGSQL.5432")
+	listener, err := net.Listen("tcp4", ":0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			pod, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer pod.Close()
+				server, err := net.Dial("unix", socket)
+				if err != nil {
+					return
+				}
+				defer server.Close()
+				go func() {
+					_, _ = io.Copy(server, pod)
+					_ = server.Close() // a pod that is killed leaves no connection
+				}()
+				_, _ = io.Copy(pod, server)
+			}()
+		}
+	}()
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	require.NoError(t, err)
+	database.Host, database.RawQuery = net.JoinHostPort(harness.PodGateway, port), "sslmode=disable"
+	return database.String()
 }
 
 // chartSite is a site with a hub and a promoter in a namespace of their own, and an agent in another.

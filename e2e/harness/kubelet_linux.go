@@ -39,6 +39,9 @@ state = "{{.Dir}}/state"
         SystemdCgroup = false
 `
 
+// PodGateway is the address by which pods reach this machine.
+const PodGateway = "10.244.0.1"
+
 // networkConfig gives each pod an address that this machine reaches, and no way to anywhere else.
 const networkConfig = `{"cniVersion": "0.4.0", "name": "wherry-e2e", "plugins": [{"type": "ptp", "ipMasq": false,
  "ipam": {"type": "host-local", "dataDir": "{{.Dir}}/addresses", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
