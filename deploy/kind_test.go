@@ -33,7 +33,7 @@ func kindRun(t *testing.T, path string, command ...string) (output string, code 
 	bash, err := exec.LookPath("bash")
 	require.NoError(t, err)
 	cmd := exec.Command(bash, append([]string{"kind/run"}, command...)...)
-	cmd.Env = []string{"PATH=" + path, "KIND=kind-of-the-test", "WHERRY=wherry", "TMPDIR=" + t.TempDir()}
+	cmd.Env = []string{"PATH=" + path, "KIND=kind-of-the-test", "WHERRY=wherry", "TMPDIR=" + t.TempDir(), "NODE_IMAGE=" + os.Getenv("NODE_IMAGE")}
 	out, _ := cmd.CombinedOutput()
 	return string(out), cmd.ProcessState.ExitCode()
 }
@@ -67,6 +67,15 @@ tests on 127.0.0.1:50123 and e2e.kubeconfig
 kind delete by podman
 podman rm
 `, out)
+}
+
+// deploy/kind/debian names an image of the node where none can be pulled.
+func TestANodeImageThatWasMadeHereIsUsed(t *testing.T) {
+	t.Setenv("NODE_IMAGE", "localhost/node")
+	scripts := map[string]string{"podman": "exit 0", "kind-of-the-test": "echo kind \"$@\" >&2", "curl": "exit 0", "tests": "exit 0"}
+	out, code := kindRun(t, commands(t, scripts, "dirname", "mktemp", "rm"), "tests")
+	require.Zero(t, code, out)
+	require.Regexp(t, `(?m)^kind create cluster .* --wait 5m --image localhost/node$`, out)
 }
 
 // The platform of the sample fleet is made here as there. The other programs say what they are asked for, and take what is piped to them.
