@@ -143,11 +143,12 @@ func Listen(stateDir string) (*Server, error) {
 	return &Server{listener: l, path: path}, nil
 }
 
-// Close lets go of a socket that is not served. Its file stays, as that of an agent that was killed.
+// Close closes and removes a socket that is not served.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
 	}
+	defer os.Remove(s.path)
 	return s.listener.Close()
 }
 
