@@ -114,8 +114,8 @@ func (p *publication) publishRecord(ctx context.Context, at standing.Record, nex
 		}
 	}
 	out.sequence = next.Sequence
-	desc, result, count, err := p.put(ctx, out, func() (signing.Artifact, error) { return p.maker().record(next) })
-	return PublishedRecord{Result: result, Sequence: next.Sequence, Digest: desc.Digest, Signatures: count}, err
+	s, err := p.put(ctx, out, func() (signing.Artifact, error) { return p.maker().record(next) })
+	return PublishedRecord{Result: s.result, Sequence: next.Sequence, Digest: s.digest, Signatures: s.signatures}, err
 }
 
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.

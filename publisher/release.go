@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -60,9 +61,17 @@ type outgoing struct {
 	withheld bool
 }
 
-// put has what waits signed, or pushes the artifact that build makes where nothing waits. It makes that visible: to agents if as
-// many keys have signed it as have to, else to those who are to sign it. It returns the manifest, with its data if it is new.
-func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Artifact, error)) (desc ocispec.Descriptor, result releases.Outcome, count *SignatureCount, err error) {
+// sent is what put did with a release or record. Signatures is nil unless some are missing.
+type sent struct {
+	digest     digest.Digest
+	result     releases.Outcome
+	signatures *SignatureCount
+}
+
+// put signs the waiting artifact; without one it pushes the artifact that build makes. It publishes it to agents if enough
+// keys have signed it, else to those who are to sign it.
+func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Artifact, error)) (s sent, err error) {
+	var desc ocispec.Descriptor // with its data if it is new
 	have := len(ps.signer.Keys)
 	if o.waiting != nil {
 		desc = *o.waiting
@@ -73,14 +82,16 @@ func (ps *pusher) put(ctx context.Context, o outgoing, build func() (signing.Art
 			desc, err = a.Manifest.WithData(), a.Push(ctx, o.repo)
 		}
 	}
-	if err != nil {
-		return desc, "", nil, err
+	if s.digest = desc.Digest; err != nil {
+		return s, err
 	}
 	if need := ps.Trust.Need(); have < need || o.withheld {
-		return desc, releases.OutcomePending, &SignatureCount{have, need}, releases.Wait(ctx, o.repo, desc, published.PendingTag(o.epoch, o.sequence))
+		s.result, s.signatures = releases.OutcomePending, &SignatureCount{have, need}
+		return s, releases.Wait(ctx, o.repo, desc, published.PendingTag(o.epoch, o.sequence))
 	}
+	s.result = releases.OutcomePublished
 	_, err = releases.Settle(ctx, o.repo, desc, published.ReleaseTag(o.epoch, o.sequence), o.moving, o.seen)
-	return desc, releases.OutcomePublished, nil, err
+	return s, err
 }
 
 // isDue reports whether pl would be released.

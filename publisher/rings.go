@@ -130,9 +130,9 @@ func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *m
 	if made.waiting != nil {
 		out.waiting = &made.waiting.Descriptor
 	}
-	desc, result, count, err := ps.put(ctx, out, func() (signing.Artifact, error) { return ps.maker().bundle(ctx, pl, r, i.from) })
-	done.Sequence, done.Number, done.Digest, done.content = r.Sequence, r.Number, desc.Digest, r.Content.DiffID
-	done.Result, done.Signatures = result, count
+	s, err := ps.put(ctx, out, func() (signing.Artifact, error) { return ps.maker().bundle(ctx, pl, r, i.from) })
+	done.Sequence, done.Number, done.Digest, done.content = r.Sequence, r.Number, s.digest, r.Content.DiffID
+	done.Result, done.Signatures = s.result, s.signatures
 	return done, err
 }
 
