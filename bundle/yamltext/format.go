@@ -189,7 +189,7 @@ func (w *formatting) mapping(n *yaml.Node, to int) {
 			continue
 		}
 		own := k.Column - 1
-		if end, err := w.end(k, own); err != nil || w.lineOf(end) != k.Line {
+		if end, err := w.end(k); err != nil || w.lineOf(end) != k.Line {
 			w.strange = true
 		}
 		w.place(k, to)
@@ -233,7 +233,7 @@ func (w *formatting) sequence(n *yaml.Node, to int) {
 			}
 		}
 		w.node(item, to+2, own, to)
-		if end, err := w.end(item, own); err == nil {
+		if end, err := w.end(item); err == nil {
 			last = max(last, w.lineOf(end))
 		}
 	}
@@ -277,7 +277,7 @@ func (w *formatting) single(n *yaml.Node, to, parent, newParent int) {
 		w.blockText(n, at, parent, newParent)
 		return
 	}
-	end, err := w.end(n, parent)
+	end, err := w.end(n)
 	if err != nil {
 		w.strange = true
 		return
@@ -311,7 +311,7 @@ func (w *formatting) blockText(n *yaml.Node, at, parent, newParent int) {
 	if w.begins(n) {
 		w.place(n, max(newParent, 0)+2)
 	}
-	width, last := w.block(n, at, parent)
+	width, last := w.block(n, at)
 	first := w.lineOf(at) + 1
 	to := max(newParent, 0) + 2
 	indicator, _, _ := strings.Cut(string(w.data[at:w.lineEnd(first-1)]), " ")
@@ -444,7 +444,7 @@ func ordered(data []byte) ([]byte, bool) {
 	if err != nil {
 		return nil, false
 	}
-	var splices []splice
+	var splices []Splice
 	for i, n := range f.Documents {
 		if n == nil || n.Kind != yaml.MappingNode || n.Style&yaml.FlowStyle != 0 || n.Column != 1 || n.Anchor != "" {
 			continue
@@ -458,12 +458,12 @@ func ordered(data []byte) ([]byte, bool) {
 		}
 		splices = append(splices, s)
 	}
-	out, err := f.splice(splices)
+	out, err := f.Splice(splices)
 	return out, err == nil
 }
 
 // orderedHeader returns the keys of a document in their order, in place of those that there are.
-func (f *File) orderedHeader(document int) (splice, bool) {
+func (f *File) orderedHeader(document int) (Splice, bool) {
 	n := f.Documents[document]
 	type section struct {
 		key      *yaml.Node
@@ -482,18 +482,18 @@ func (f *File) orderedHeader(document int) (splice, bool) {
 		sections = append(sections, section{key: k, from: from})
 	}
 	if len(sections) == 0 {
-		return splice{}, true
+		return Splice{}, true
 	}
 	last := &sections[len(sections)-1]
-	end, err := f.end(n, -1)
+	end, err := f.end(n)
 	if err != nil {
-		return splice{}, false
+		return Splice{}, false
 	}
 	last.to = f.lineOf(end) + 1
 	from, to := f.starts[sections[0].from-1], f.nextLine(last.to-1)
 	byRank := func(a, b section) int { return rank(a.key) - rank(b.key) }
 	if slices.IsSortedFunc(sections, byRank) {
-		return splice{}, true
+		return Splice{}, true
 	}
 	slices.SortStableFunc(sections, byRank)
 	var out strings.Builder
@@ -511,5 +511,5 @@ func (f *File) orderedHeader(document int) (splice, bool) {
 	if !bytes.HasSuffix(f.data[from:to], []byte("\n")) {
 		text = strings.TrimSuffix(text, f.newline)
 	}
-	return splice{from, to, text}, true
+	return Splice{from, to, text}, true
 }

@@ -72,7 +72,7 @@ func (f *File) Rewrite(change func(n *yaml.Node) (Value, bool, error)) ([]byte, 
 
 func (f *File) replace(values map[*yaml.Node]Value) ([]byte, error) {
 	want, copies := f.clone()
-	var splices []splice
+	var splices []Splice
 	aliases := f.aliases()
 	for _, n := range f.nodes() {
 		value, ok := values[n.node]
@@ -98,7 +98,7 @@ func (f *File) replace(values map[*yaml.Node]Value) ([]byte, error) {
 			c.Anchor = ""
 		}
 	}
-	data, err := f.splice(splices)
+	data, err := f.Splice(splices)
 	if err != nil {
 		return nil, err
 	}
@@ -151,30 +151,83 @@ func onlyUsers(n *yaml.Node, aliases []*yaml.Node, values map[*yaml.Node]Value) 
 	return nil
 }
 
-func (f *File) replacement(p place, value Value) (splice, error) {
+func (f *File) replacement(p place, value Value) (Splice, error) {
 	n := p.node
 	from, err := f.start(n)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
-	to, err := f.end(n, p.indent)
+	to, err := f.end(n)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
 	if n.Kind != yaml.AliasNode && n.Kind != yaml.ScalarNode {
-		return splice{}, hard(n, "it is not a single value")
+		return Splice{}, hard(n, "it is not a single value")
 	}
-	style := n.Style
-	if style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+	style, comment := n.Style, ""
+	if isBlock(n) {
 		if breakLength(f.data[to:]) == 0 && to < len(f.data) {
-			return splice{}, hard(n, "it is a text of several lines")
+			return Splice{}, hard(n, "it is a text of several lines")
 		}
-		style = 0
+		style, comment = 0, f.blockComment(from)
 	}
 	if value.Tag != "" && value.Tag != "!!str" {
-		return splice{from, to, value.Text}, nil
+		return Splice{from, to, value.Text + comment}, nil
 	}
-	return splice{from, to, Scalar(value.Text, style, p.flow)}, nil
+	return Splice{from, to, Scalar(value.Text, style, p.flow) + comment}, nil
+}
+
+// isBlock reports whether a node is a block scalar.
+func isBlock(n *yaml.Node) bool { return n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 }
+
+// Written is a scalar or an alias as a file has it, without its anchor and tag.
+type Written struct {
+	From, To int
+	// Comment is what the first line of a block scalar ends with, with the space before it.
+	Comment string
+}
+
+// Written returns where a scalar or an alias is. The error is a *HardError if the text there, parsed by itself, has another value.
+func (f *File) Written(n *yaml.Node) (w Written, err error) {
+	if n.Kind != yaml.AliasNode && n.Kind != yaml.ScalarNode {
+		return w, hard(n, "it is not a single value")
+	}
+	if w.From, err = f.start(n); err != nil {
+		return w, err
+	}
+	if w.To, err = f.end(n); err != nil {
+		return w, err
+	}
+	text := string(f.data[w.From:min(w.To, len(f.data))])
+	switch {
+	case n.Kind == yaml.AliasNode:
+		if text == "*"+n.Value {
+			return w, nil
+		}
+	case isBlock(n):
+		w.Comment = f.blockComment(w.From)
+		// The number that an indicator may have counts from the indentation of the parent, which is not there.
+		head := len(f.indicator(w.From))
+		text = strings.Map(func(r rune) rune {
+			if '0' <= r && r <= '9' {
+				return -1
+			}
+			return r
+		}, text[:head]) + text[head:]
+		fallthrough
+	default:
+		var parsed yaml.Node
+		if yaml.Unmarshal([]byte(text), &parsed) == nil && len(parsed.Content) == 1 && parsed.Content[0].Kind == yaml.ScalarNode && parsed.Content[0].Value == n.Value {
+			return w, nil
+		}
+	}
+	return w, hard(n, "the end of this text is not found")
+}
+
+// blockComment returns what follows the indicator of the block scalar at an offset on its line.
+func (f *File) blockComment(at int) string {
+	line := f.data[at:f.lineEnd(f.lineOf(at))]
+	return strings.TrimRight(string(line[len(f.indicator(at)):]), " \t")
 }
 
 // Scalar returns value as YAML, with the quotes of style, or with as few as it needs.

@@ -30,7 +30,7 @@ func (f *File) Set(document int, path Path, value string, raw bool) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	data, err := f.splice([]splice{s})
+	data, err := f.Splice([]Splice{s})
 	if err != nil {
 		return nil, err
 	}
@@ -53,20 +53,20 @@ func (f *File) Append(document int, path Path, value string) ([]byte, error) {
 	want, copies := f.clone()
 	copies[list].Content = append(copies[list].Content, one.Documents[0].Content[0])
 	last := list.Content[len(list.Content)-1]
-	end, err := f.end(last, list.Column-1)
+	end, err := f.end(last)
 	if err != nil {
 		return nil, err
 	}
-	s := splice{end, end, ", " + value}
+	s := Splice{end, end, ", " + value}
 	if list.Style&yaml.FlowStyle == 0 {
 		line := f.lineOf(end)
 		to := f.nextLine(line)
-		s = splice{to, to, strings.Repeat(" ", list.Column-1) + "- " + value + f.newline}
+		s = Splice{to, to, strings.Repeat(" ", list.Column-1) + "- " + value + f.newline}
 		if to == f.lineEnd(line) { // the file ends without a line break
-			s.text = f.newline + strings.TrimSuffix(s.text, f.newline)
+			s.Text = f.newline + strings.TrimSuffix(s.Text, f.newline)
 		}
 	}
-	data, err := f.splice([]splice{s})
+	data, err := f.Splice([]Splice{s})
 	if err != nil {
 		return nil, err
 	}
@@ -91,10 +91,10 @@ func (e *setting) text(style yaml.Style, flow bool) string {
 	return Scalar(e.value, style, flow)
 }
 
-func (e *setting) set(at place, path Path) (splice, error) {
+func (e *setting) set(at place, path Path) (Splice, error) {
 	n := at.node
 	if n.Kind == yaml.AliasNode {
-		return splice{}, hard(n, "it is the alias *%s: change what the anchor stands for, or write the value in its place", n.Value)
+		return Splice{}, hard(n, "it is the alias *%s: change what the anchor stands for, or write the value in its place", n.Value)
 	}
 	if len(path) == 0 {
 		return e.replace(at, nil)
@@ -104,12 +104,12 @@ func (e *setting) set(at place, path Path) (splice, error) {
 	if step.Item {
 		v, err := item(n, step)
 		if err != nil {
-			return splice{}, err
+			return Splice{}, err
 		}
 		return e.set(place{v, n.Column - 1, flow}, path[1:])
 	}
 	if n.Kind != yaml.MappingNode {
-		return splice{}, hard(n, "there is no mapping that could have the key %s", step.Key)
+		return Splice{}, hard(n, "there is no mapping that could have the key %s", step.Key)
 	}
 	k, v := Pair(n, step.Key)
 	switch {
@@ -126,19 +126,19 @@ func (e *setting) set(at place, path Path) (splice, error) {
 }
 
 // replace gives a node the value. key is its key in a mapping; nil for an item of a list.
-func (e *setting) replace(at place, key *yaml.Node) (splice, error) {
+func (e *setting) replace(at place, key *yaml.Node) (Splice, error) {
 	n := at.node
 	from, err := e.file.start(n)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
-	to, err := e.file.end(n, at.indent)
+	to, err := e.file.end(n)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
 	if n.Anchor != "" {
 		if err := onlyUsers(n, e.file.aliases()[n], nil); err != nil {
-			return splice{}, err
+			return Splice{}, err
 		}
 	}
 	c := e.copies[n]
@@ -150,24 +150,26 @@ func (e *setting) replace(at place, key *yaml.Node) (splice, error) {
 	c.Anchor = anchor
 	if block := n.Kind != yaml.ScalarNode && n.Kind != yaml.AliasNode && n.Style&yaml.FlowStyle == 0; block {
 		if key == nil {
-			return splice{}, hard(n, "it is an item of a list, and more than a single value")
+			return Splice{}, hard(n, "it is an item of a list, and more than a single value")
 		}
-		if from, err = e.file.colon(key, at.indent); err != nil {
-			return splice{}, err
+		if from, err = e.file.colon(key); err != nil {
+			return Splice{}, err
 		}
 		c.Anchor = ""
-		return splice{from, to, " " + e.text(0, at.flow)}, nil
+		return Splice{from, to, " " + e.text(0, at.flow)}, nil
 	}
-	style := n.Style
-	if n.Kind == yaml.AliasNode || style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+	style, comment := n.Style, ""
+	if n.Kind == yaml.AliasNode {
 		style = 0
+	} else if isBlock(n) {
+		style, comment = 0, e.file.blockComment(from)
 	}
-	return splice{from, to, e.text(style, at.flow)}, nil
+	return Splice{from, to, e.text(style, at.flow) + comment}, nil
 }
 
 // colon returns the offset after the colon of a key.
-func (f *File) colon(key *yaml.Node, indent int) (int, error) {
-	at, err := f.end(key, indent)
+func (f *File) colon(key *yaml.Node) (int, error) {
+	at, err := f.end(key)
 	if err != nil {
 		return 0, err
 	}
@@ -181,28 +183,28 @@ func (f *File) colon(key *yaml.Node, indent int) (int, error) {
 }
 
 // fill gives a key that has no value one.
-func (e *setting) fill(at place, key *yaml.Node, path Path) (splice, error) {
-	from, err := e.file.colon(key, at.indent)
+func (e *setting) fill(at place, key *yaml.Node, path Path) (Splice, error) {
+	from, err := e.file.colon(key)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
 	to := from
 	if at.node.Value != "" { // null is written
-		if to, err = e.file.end(at.node, at.indent); err != nil {
-			return splice{}, err
+		if to, err = e.file.end(at.node); err != nil {
+			return Splice{}, err
 		}
 	}
 	*e.copies[at.node] = *e.nested(path)
 	if len(path) == 0 || at.flow || to > from {
-		return splice{from, to, " " + e.inline(path)}, nil
+		return Splice{from, to, " " + e.inline(path)}, nil
 	}
 	line := e.file.lineOf(from)
 	end := e.file.lineEnd(line)
-	return splice{end, end, e.file.newline + strings.TrimSuffix(e.lines(path, at.indent+2), e.file.newline)}, nil
+	return Splice{end, end, e.file.newline + strings.TrimSuffix(e.lines(path, at.indent+2), e.file.newline)}, nil
 }
 
 // insert adds the first key of path, with the rest below it, to a mapping.
-func (e *setting) insert(at place, path Path) (splice, error) {
+func (e *setting) insert(at place, path Path) (Splice, error) {
 	n := at.node
 	key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: path[0].Key}
 	value := e.nested(path[1:])
@@ -210,7 +212,7 @@ func (e *setting) insert(at place, path Path) (splice, error) {
 	if n.Style&yaml.FlowStyle != 0 {
 		from, err := e.file.start(n)
 		if err != nil {
-			return splice{}, err
+			return Splice{}, err
 		}
 		from++ // the bracket
 		text := e.pair(path)
@@ -218,23 +220,23 @@ func (e *setting) insert(at place, path Path) (splice, error) {
 			text += ", "
 		}
 		c.Content = append([]*yaml.Node{key, value}, c.Content...)
-		return splice{from, from, text}, nil
+		return Splice{from, from, text}, nil
 	}
 	if len(n.Content) == 0 {
-		return splice{}, hard(n, "the mapping is empty")
+		return Splice{}, hard(n, "the mapping is empty")
 	}
 	c.Content = append(c.Content, key, value)
-	end, err := e.file.end(n, at.indent)
+	end, err := e.file.end(n)
 	if err != nil {
-		return splice{}, err
+		return Splice{}, err
 	}
 	line := e.file.lineOf(end)
 	text := e.lines(path, n.Column-1)
 	to := e.file.nextLine(line)
 	if to == e.file.lineEnd(line) { // the file ends without a line break
-		return splice{to, to, e.file.newline + strings.TrimSuffix(text, e.file.newline)}, nil
+		return Splice{to, to, e.file.newline + strings.TrimSuffix(text, e.file.newline)}, nil
 	}
-	return splice{to, to, text}, nil
+	return Splice{to, to, text}, nil
 }
 
 // nested returns the value inside the mappings of path.
@@ -322,15 +324,15 @@ func (f *File) Unset(document int, path Path) ([]byte, error) {
 // unset removes a pair of the mapping at.
 func (f *File) unset(at place, k, v *yaml.Node) ([]byte, error) {
 	n := at.node
-	from, err := f.offset(k)
+	from, err := f.Offset(k)
 	if err != nil {
 		return nil, err
 	}
-	to, err := f.end(v, n.Column-1)
+	to, err := f.end(v)
 	if err != nil {
 		return nil, err
 	}
-	if colon, err := f.colon(k, n.Column-1); err == nil {
+	if colon, err := f.colon(k); err == nil {
 		to = max(to, colon)
 	}
 	want, copies := f.clone()
@@ -344,11 +346,11 @@ func (f *File) unset(at place, k, v *yaml.Node) ([]byte, error) {
 	c.Content = append(c.Content[:index:index], c.Content[index+2:]...)
 	switch first := index == 0; {
 	case n.Style&yaml.FlowStyle != 0 && !first:
-		if from, err = f.end(n.Content[index-1], n.Column-1); err != nil {
+		if from, err = f.end(n.Content[index-1]); err != nil {
 			return nil, err
 		}
 	case n.Style&yaml.FlowStyle != 0 && len(c.Content) > 0:
-		if to, err = f.offset(n.Content[2]); err != nil {
+		if to, err = f.Offset(n.Content[2]); err != nil {
 			return nil, err
 		}
 	case n.Style&yaml.FlowStyle != 0:
@@ -362,7 +364,7 @@ func (f *File) unset(at place, k, v *yaml.Node) ([]byte, error) {
 		}
 		from, to = f.starts[line-1], f.nextLine(f.lineOf(to))
 	}
-	data, err := f.splice([]splice{{from, to, ""}})
+	data, err := f.Splice([]Splice{{from, to, ""}})
 	if err != nil {
 		return nil, err
 	}
@@ -383,7 +385,7 @@ func (f *File) Remove(document int) ([]byte, error) {
 		return nil, nil
 	}
 	from, to := f.extent(document)
-	data, err := f.splice([]splice{{from, to, ""}})
+	data, err := f.Splice([]Splice{{from, to, ""}})
 	if err != nil {
 		return nil, err
 	}

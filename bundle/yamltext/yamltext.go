@@ -33,11 +33,41 @@ func hard(n *yaml.Node, format string, args ...any) error {
 
 // File is a YAML file as text, with its nodes.
 type File struct {
-	data      []byte
-	starts    []int // of lines, as YAML counts them
-	newline   string
-	ascii     bool
-	Documents []*yaml.Node // their content; nil for an empty document
+	data    []byte
+	starts  []int // of lines, as YAML counts them
+	newline string
+	// firsts are the numbers of the lines' first characters, and marks the offsets of every markEvery-th character. They are nil if
+	// each character is one byte.
+	firsts, marks []int
+	Documents     []*yaml.Node // their content; nil for an empty document
+}
+
+// markEvery is a compromise: a mark takes 8 bytes, and an offset costs at most that many characters after a mark.
+const markEvery = 64
+
+// Open returns a file without its documents, for nodes that were parsed elsewhere.
+func Open(data []byte) *File {
+	f := &File{data: data, starts: lineStarts(data), newline: "\n"}
+	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
+		f.newline = "\r\n"
+	}
+	if !bytes.ContainsFunc(data, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return f
+	}
+	character := 0
+	for at := range string(data) {
+		if character%markEvery == 0 {
+			f.marks = append(f.marks, at)
+		}
+		if line := len(f.firsts); line < len(f.starts) && f.starts[line] == at {
+			f.firsts = append(f.firsts, character)
+		}
+		character++
+	}
+	for len(f.firsts) < len(f.starts) { // an empty last line
+		f.firsts = append(f.firsts, character)
+	}
+	return f
 }
 
 // Parse reads a file. Its errors are those of yaml.v3, or say that the file is not UTF-8.
@@ -45,11 +75,7 @@ func Parse(data []byte) (*File, error) {
 	if !utf8.Valid(data) {
 		return nil, errors.New("the file is not UTF-8")
 	}
-	f := &File{data: data, starts: LineStarts(data), newline: "\n"}
-	f.ascii = !bytes.ContainsFunc(data, func(r rune) bool { return r >= utf8.RuneSelf })
-	if i := bytes.IndexByte(data, '\n'); i > 0 && data[i-1] == '\r' {
-		f.newline = "\r\n"
-	}
+	f := Open(data)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
 		var n yaml.Node
@@ -71,8 +97,8 @@ func Parse(data []byte) (*File, error) {
 // byteOrderMark may begin a file; YAML does not count it as a character.
 const byteOrderMark = "\ufeff"
 
-// LineStarts returns where the lines of a file begin, as YAML 1.1 counts them.
-func LineStarts(data []byte) []int {
+// lineStarts returns where the lines of a file begin, as YAML 1.1 counts them.
+func lineStarts(data []byte) []int {
 	start := 0
 	if bytes.HasPrefix(data, []byte(byteOrderMark)) {
 		start = len(byteOrderMark)
@@ -139,30 +165,27 @@ func (f *File) lineOf(offset int) int {
 	return max(i, 1)
 }
 
-// offset returns where a node begins.
-func (f *File) offset(n *yaml.Node) (int, error) {
+// Offset returns where a node begins.
+func (f *File) Offset(n *yaml.Node) (int, error) {
 	if n.Line < 1 || n.Line > len(f.starts) {
 		return 0, hard(n, "its place is not known")
 	}
-	if f.ascii {
+	if f.marks == nil {
 		return min(f.starts[n.Line-1]+n.Column-1, len(f.data)), nil
 	}
-	return Offset(f.data, f.starts, n), nil
-}
-
-// Offset returns where a node begins in data, whose LineStarts are starts and have its line. YAML counts columns in characters.
-func Offset(data []byte, starts []int, n *yaml.Node) int {
-	at := starts[n.Line-1]
-	for column := 1; at < len(data) && column < n.Column; column++ {
-		_, size := utf8.DecodeRune(data[at:])
+	character := f.firsts[n.Line-1] + n.Column - 1 // YAML counts columns in characters
+	mark := min(character/markEvery, len(f.marks)-1)
+	at := f.marks[mark]
+	for left := character - mark*markEvery; left > 0 && at < len(f.data); left-- {
+		_, size := utf8.DecodeRune(f.data[at:])
 		at += size
 	}
-	return at
+	return at, nil
 }
 
 // start returns where the content of a node begins: after its anchor and tag.
 func (f *File) start(n *yaml.Node) (int, error) {
-	at, err := f.offset(n)
+	at, err := f.Offset(n)
 	if err != nil || n.Kind == yaml.AliasNode {
 		return at, err
 	}
@@ -170,7 +193,11 @@ func (f *File) start(n *yaml.Node) (int, error) {
 		for at < len(f.data) && !isSpace(f.data[at]) {
 			at++
 		}
-		for at < len(f.data) && isSpace(f.data[at]) {
+		for at < len(f.data) && (isSpace(f.data[at]) || f.data[at] == '#') {
+			if f.data[at] == '#' { // a comment
+				at = f.lineEnd(f.lineOf(at))
+				continue
+			}
 			at++
 		}
 	}
@@ -179,9 +206,8 @@ func (f *File) start(n *yaml.Node) (int, error) {
 
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\r' || b == '\n' }
 
-// end returns where the text of a node ends. indent is the column, counted from 0, of the mapping or list that has the
-// node, and -1 for the document: text of a scalar is indented by more.
-func (f *File) end(n *yaml.Node, indent int) (int, error) {
+// end returns where the text of a node ends.
+func (f *File) end(n *yaml.Node) (int, error) {
 	at, err := f.start(n)
 	if err != nil {
 		return 0, err
@@ -190,11 +216,10 @@ func (f *File) end(n *yaml.Node, indent int) (int, error) {
 	case yaml.AliasNode:
 		return at + len("*") + len(n.Value), nil
 	case yaml.ScalarNode:
-		return f.scalarEnd(n, at, indent)
+		return f.scalarEnd(n, at)
 	}
-	own := n.Column - 1
 	for _, child := range n.Content {
-		if at, err = f.end(child, own); err != nil {
+		if at, err = f.end(child); err != nil {
 			return 0, err
 		}
 	}
@@ -223,7 +248,7 @@ func (f *File) closing(n *yaml.Node, at int) (int, error) {
 	return 0, hard(n, "the end of this list or mapping is not found")
 }
 
-func (f *File) scalarEnd(n *yaml.Node, at, indent int) (int, error) {
+func (f *File) scalarEnd(n *yaml.Node, at int) (int, error) {
 	switch {
 	case n.Style&yaml.DoubleQuotedStyle != 0:
 		for i := at + 1; i < len(f.data); i++ {
@@ -245,8 +270,8 @@ func (f *File) scalarEnd(n *yaml.Node, at, indent int) (int, error) {
 			}
 			return i + 1, nil
 		}
-	case n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0:
-		_, last := f.block(n, at, indent)
+	case isBlock(n):
+		_, last := f.block(n, at)
 		return f.lineEnd(last), nil
 	case n.Value == "":
 		return at, nil // nothing is written there
@@ -275,33 +300,48 @@ func (f *File) plainEnd(n *yaml.Node, at int) (int, error) {
 
 // block returns the indentation of a block scalar's text, and the number of its last line. If it has no text, that is the line
 // of its indicator. at is the offset of the indicator.
-func (f *File) block(n *yaml.Node, at, indent int) (width, last int) {
-	head := f.lineOf(at)
-	last = head
-	indicator, _, _ := strings.Cut(string(f.data[at:f.lineEnd(head)]), " ")
-	for _, c := range indicator {
-		if c >= '1' && c <= '9' {
-			width = max(indent, 0) + int(c-'0')
-		}
-	}
-	for number := head + 1; number <= len(f.starts); number++ {
+func (f *File) block(n *yaml.Node, at int) (width, last int) {
+	last = f.lineOf(at)
+	keep := bytes.ContainsRune(f.indicator(at), '+')
+	own, known := leadingSpaces(n.Value), false // own is what the first line is indented by beyond width
+	for number := last + 1; number <= len(f.starts); number++ {
 		line := f.line(number)
-		blank := len(bytes.Trim(line, " ")) == 0
 		spaces := len(line) - len(bytes.TrimLeft(line, " "))
+		blank := spaces == len(line)
+		if !known && !blank && own >= 0 {
+			width, known = max(spaces-own, 0), true
+		}
 		switch {
-		case blank && (width == 0 || spaces <= width):
-			if strings.Contains(indicator, "+") && f.starts[number-1] < len(f.data) {
+		case blank && (!known || spaces <= width):
+			if keep && f.starts[number-1] < len(f.data) {
 				last = number
 			}
 			continue
-		case width == 0 && spaces > indent:
-			width = spaces
-		case width == 0 || spaces < width || indent < 0 && isMarker(line):
+		case !known || spaces < width || width == 0 && isMarker(line):
 			return width, last
 		}
 		last = number
 	}
 	return width, last
+}
+
+// leadingSpaces returns how many spaces a text's first line that is not blank begins with; -1 if all are blank.
+func leadingSpaces(text string) int {
+	for line := range strings.FieldsFuncSeq(text, func(r rune) bool { return r == '\n' || r == 0x2028 || r == 0x2029 }) {
+		if rest := strings.TrimLeft(line, " "); rest != "" {
+			return len(line) - len(rest)
+		}
+	}
+	return -1
+}
+
+// indicator returns the indicator of the block scalar at an offset.
+func (f *File) indicator(at int) []byte {
+	line := f.data[at:f.lineEnd(f.lineOf(at))]
+	if end := bytes.IndexAny(line, " \t"); end >= 0 {
+		return line[:end]
+	}
+	return line
 }
 
 // isMarker reports whether a line begins or ends a document.
@@ -314,24 +354,25 @@ func isMarker(line []byte) bool {
 	return false
 }
 
-// splice is text that takes the place of other text.
-type splice struct {
-	from, to int
-	text     string
+// Splice is text that takes the place of other text.
+type Splice struct {
+	From, To int
+	Text     string
 }
 
-// splice returns the text with all splices done, which may be in any order.
-func (f *File) splice(splices []splice) ([]byte, error) {
-	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to)) })
+// Splice returns the text with all splices done, which may be in any order. Equal ones count once; the error is a *HardError for
+// others that begin at one place, or overlap.
+func (f *File) Splice(splices []Splice) ([]byte, error) {
+	splices = slices.Compact(slices.SortedStableFunc(slices.Values(splices), func(a, b Splice) int { return cmp.Compare(a.From, b.From) }))
 	var out bytes.Buffer
 	last := 0
-	for _, s := range splices {
-		if s.from < last {
-			return nil, &HardError{Line: f.lineOf(s.from), Text: "two changes are at one place"}
+	for i, s := range splices {
+		if s.From < last || i > 0 && s.From == splices[i-1].From {
+			return nil, &HardError{Line: f.lineOf(s.From), Text: "two changes are at one place"}
 		}
-		out.Write(f.data[last:s.from])
-		out.WriteString(s.text)
-		last = s.to
+		out.Write(f.data[last:s.From])
+		out.WriteString(s.Text)
+		last = s.To
 	}
 	out.Write(f.data[last:])
 	return out.Bytes(), nil

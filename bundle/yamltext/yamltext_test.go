@@ -3,11 +3,13 @@ package yamltext
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
@@ -114,6 +116,8 @@ func TestSetInOtherFiles(t *testing.T) {
 		{"a written null with a key", "a: null # c\n", "a.b", "z", "a: {b: z} # c\n"},
 		{"after a text that keeps its line breaks", "a:\n  b: |+\n    x\n\n\nc: d\n", "a.e", "z", "a:\n  b: |+\n    x\n\n\n  e: z\nc: d\n"},
 		{"a text of several lines", "a: one\n  two\n  # c\nb: c\n", "a", "z", "a: z\n  # c\nb: c\n"},
+		{"a text with a comment on its indicator", "a:\n  b: >2- # c\n     x\n    y\n  # d\n", "a.b", "z", "a:\n  b: z # c\n  # d\n"},
+		{"after an anchor with a comment", "a: &a # c\n  b\n", "a", "z", "a: &a # c\n  z\n"},
 		{"characters of several bytes", "a: {ü: \"ä\", b: c}\n", "a.b", "ß", "a: {ü: \"ä\", b: ß}\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -122,6 +126,44 @@ func TestSetInOtherFiles(t *testing.T) {
 			require.Equal(t, tt.want, string(got))
 		})
 	}
+}
+
+func TestSplicesAtOnePlaceAreRefusedUnlessTheyAreEqual(t *testing.T) {
+	f := Open([]byte("a: b\n"))
+	got, err := f.Splice([]Splice{{3, 4, "c"}, {0, 0, "x: y\n"}, {3, 4, "c"}})
+	require.NoError(t, err)
+	require.Equal(t, "x: y\na: c\n", string(got))
+	for _, other := range []Splice{{3, 3, "d"}, {3, 4, "d"}, {2, 4, "d"}} {
+		_, err = f.Splice([]Splice{{3, 4, "c"}, other})
+		require.ErrorAs(t, err, new(*HardError))
+	}
+}
+
+// To find a node takes no walk from the beginning of its line: of JSON on one line that would cost the square of its length.
+func TestAnOffsetIsThatOfItsCharacter(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(byteOrderMark + "é: 1\r\nlist: [")
+	for i := range 2000 {
+		fmt.Fprintf(&text, "%q, ", strings.Repeat("ü🚀a", i%5))
+	}
+	text.WriteString("]\u2028last: ü\n")
+	f := parsed(t, text.String())
+	for _, p := range f.nodes() {
+		at, err := f.Offset(p.node)
+		require.NoError(t, err)
+		switch p.node.Kind {
+		case yaml.ScalarNode:
+			require.Equal(t, p.node.Value, strings.Trim(string(f.data[at:][:len(p.node.Value)+2*min(1, int(p.node.Style))]), `"`))
+		case yaml.SequenceNode:
+			require.EqualValues(t, '[', f.data[at])
+		}
+		if begin := f.starts[p.node.Line-1]; p.node.Column > 2*markEvery {
+			require.Less(t, at-f.marks[(f.firsts[p.node.Line-1]+p.node.Column-1)/markEvery], markEvery*utf8.UTFMax)
+			require.Equal(t, p.node.Column-1, utf8.RuneCount(f.data[begin:at]))
+		}
+	}
+	_, err := f.Offset(&yaml.Node{Line: 5, Column: 1})
+	require.ErrorAs(t, err, new(*HardError))
 }
 
 func TestWhatCannotBeSetIsRefused(t *testing.T) {

@@ -1,10 +1,7 @@
 package artifacts
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -94,65 +91,46 @@ type write struct {
 // errNotInPlace is returned for text that cannot be replaced in place.
 var errNotInPlace = errors.New("is not written in a way that can be replaced in place")
 
-// splice is a text in place of some bytes of a file.
-type splice struct {
-	from, to int
-	text     string
-}
-
-// spliceOf returns the bytes that a write replaces in data, whose lines begin at starts.
-func spliceOf(data []byte, starts []int, w write) (splice, error) {
-	if w.at.Line < 1 || w.at.Line > len(starts) {
-		return splice{}, errNotInPlace
+// spliceOf returns the splice that does a write in a file.
+func spliceOf(f *yamltext.File, w write) (yamltext.Splice, error) {
+	text := w.before + w.value + w.after
+	at, err := f.Written(w.at)
+	if err != nil {
+		return yamltext.Splice{}, errNotInPlace
 	}
-	from := yamltext.Offset(data, starts, w.at)
-	if from == len(data) {
-		return splice{}, errNotInPlace
+	if !w.replace {
+		from, err := f.Offset(w.at)
+		return yamltext.Splice{From: from, To: from, Text: text}, err
 	}
-	s := splice{from, from, w.before + w.value + w.after}
-	if w.replace {
-		at, ok := writtenAt(data, from, w.at)
-		quote := at.quote
-		if quote == "" && (at.folded || w.before == "") { // 1.10 is a number
-			quote = `"`
-		}
-		if !ok || quote != "" && strings.ContainsAny(s.text, "\"'\\\n") { // what needs an escape is no version, and no image
-			return s, errNotInPlace
-		}
-		s = splice{at.from, at.to, quote + s.text + quote + at.comment}
+	quote := ""
+	switch {
+	case w.at.Style&yaml.SingleQuotedStyle != 0:
+		quote = "'"
+	case w.at.Kind == yaml.AliasNode || w.at.Style&(yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0 || w.before == "": // 1.10 is a number
+		quote = `"`
 	}
-	return s, nil
+	if quote != "" && strings.ContainsAny(text, "\"'\\\n") { // what needs an escape is no version, and no image
+		return yamltext.Splice{}, errNotInPlace
+	}
+	return yamltext.Splice{From: at.From, To: at.To, Text: quote + text + quote + at.Comment}, nil
 }
 
 // applyWrites returns data with all writes done.
 func applyWrites(data []byte, writes []write) ([]byte, error) {
-	starts := yamltext.LineStarts(data)
-	splices := make([]splice, len(writes))
+	if len(writes) == 0 {
+		return data, nil
+	}
+	f := yamltext.Open(data)
+	splices := make([]yamltext.Splice, len(writes))
 	for i, w := range writes {
 		var err error
-		if splices[i], err = spliceOf(data, starts, w); err != nil {
+		if splices[i], err = spliceOf(f, w); err != nil {
 			return nil, err
 		}
 	}
-	return applySplices(data, splices)
-}
-
-// applySplices returns data with all splices done.
-func applySplices(data []byte, splices []splice) ([]byte, error) {
-	slices.SortStableFunc(splices, func(a, b splice) int { return cmp.Compare(a.from, b.from) })
-	var out bytes.Buffer
-	last := 0
-	for i, s := range splices {
-		if i > 0 && s == splices[i-1] {
-			continue // an anchor that several objects share
-		}
-		if s.from < last || i > 0 && s.from == splices[i-1].from {
-			return nil, errNotInPlace
-		}
-		out.Write(data[last:s.from])
-		out.WriteString(s.text)
-		last = s.to
+	data, err := f.Splice(splices)
+	if err != nil {
+		return nil, errNotInPlace
 	}
-	out.Write(data[last:])
-	return out.Bytes(), nil
+	return data, nil
 }

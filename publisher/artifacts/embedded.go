@@ -87,7 +87,7 @@ type ImagePlace struct {
 // digest have no place. Missed says of each other image that has none where it is, and why.
 func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) {
 	found, _ := scan(&scheduler.Assignment{Files: files}) // files that are no YAML have no images
-	starts := map[int][]int{}
+	texts := map[int]*yamltext.File{}
 	missed = found.missed
 	for _, n := range found.needs {
 		if n.Kind != bundle.ArtifactImage || n.Revision != "" {
@@ -101,18 +101,17 @@ func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) 
 			missed = append(missed, n.notInPlace())
 			continue
 		}
-		data := files[n.file].Data
-		if starts[n.file] == nil {
-			starts[n.file] = yamltext.LineStarts(data)
+		if texts[n.file] == nil {
+			texts[n.file] = yamltext.Open(files[n.file].Data)
 		}
 		const mark = "\x00"
-		s, err := spliceOf(data, starts[n.file], write{n.edit, mark})
+		s, err := spliceOf(texts[n.file], write{n.edit, mark})
 		if err != nil {
 			missed = append(missed, n.notInPlace())
 			continue
 		}
-		p := ImagePlace{Source: n.Source, File: n.file, From: s.from, To: s.to}
-		p.Before, p.After, _ = strings.Cut(s.text, mark)
+		p := ImagePlace{Source: n.Source, File: n.file, From: s.From, To: s.To}
+		p.Before, p.After, _ = strings.Cut(s.Text, mark)
 		places = append(places, p)
 	}
 	return places, missed
@@ -133,14 +132,14 @@ func Images(files []scheduler.File) []sources.Source {
 // WriteDigests returns files with the digests of images at their places, as far as found has them, and the images with
 // digest and size.
 func WriteDigests(files []scheduler.File, places []ImagePlace, found map[sources.Source]*sources.Resolution) ([]scheduler.File, []scheduler.Pinned) {
-	splices := map[int][]splice{}
+	splices := map[int][]yamltext.Splice{}
 	var pinned []scheduler.Pinned
 	for _, p := range places {
 		known := found[p.Source]
 		if known == nil || known.Err != nil {
 			continue
 		}
-		splices[p.File] = append(splices[p.File], splice{p.From, p.To, p.Before + known.Revision + p.After})
+		splices[p.File] = append(splices[p.File], yamltext.Splice{From: p.From, To: p.To, Text: p.Before + known.Revision + p.After})
 		now := p.Source
 		now.Revision = known.Revision
 		artifact := now.Artifact()
@@ -154,7 +153,7 @@ func WriteDigests(files []scheduler.File, places []ImagePlace, found map[sources
 	}
 	files = slices.Clone(files)
 	for i, all := range splices {
-		if data, err := applySplices(files[i].Data, all); err == nil { // else two places overlap, which no YAML has
+		if data, err := yamltext.Open(files[i].Data).Splice(all); err == nil { // else two places overlap, which no YAML has
 			files[i].Data = data
 		}
 	}

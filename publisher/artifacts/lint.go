@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/lint"
@@ -111,9 +112,9 @@ func unpinnable(a *scheduler.Assignment) []string {
 	if err != nil {
 		texts = append(texts, finding.CodeNotPinned, err.Error())
 	}
-	starts := map[int][]int{}
+	files := map[int]*yamltext.File{}
 	for _, n := range toPin(&only, found.needs) {
-		if problem := n.unwritable(&only, starts); problem != "" {
+		if problem := n.unwritable(&only, files); problem != "" {
 			texts = append(texts, finding.CodeNotPinned, problem)
 		}
 	}

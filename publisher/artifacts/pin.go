@@ -185,9 +185,9 @@ func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 	return errors.Join(errs...)
 }
 
-// unwritable says why a need of a cannot be pinned, whatever it resolves to; empty if it can. With starts, in which the starts of
-// the lines of files are kept, the place to write to is looked at, too.
-func (n need) unwritable(a *scheduler.Assignment, starts map[int][]int) string {
+// unwritable says why a need of a cannot be pinned, whatever it resolves to; empty if it can. With texts, which
+// keeps a's files by their index, the place to write to is looked at, too.
+func (n need) unwritable(a *scheduler.Assignment, texts map[int]*yamltext.File) string {
 	switch {
 	case n.unpinnable != "":
 		return n.place + ": " + n.unpinnable
@@ -195,14 +195,13 @@ func (n need) unwritable(a *scheduler.Assignment, starts map[int][]int) string {
 		return fmt.Sprintf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.URL))
 	case n.file >= 0 && n.edit == nil && n.Revision == "":
 		return n.notInPlace()
-	case n.file < 0 || n.edit == nil || starts == nil:
+	case n.file < 0 || n.edit == nil || texts == nil:
 		return ""
 	}
-	data := a.Files[n.file].Data
-	if starts[n.file] == nil {
-		starts[n.file] = yamltext.LineStarts(data)
+	if texts[n.file] == nil {
+		texts[n.file] = yamltext.Open(a.Files[n.file].Data)
 	}
-	if _, err := spliceOf(data, starts[n.file], write{n.edit, ""}); err != nil {
+	if _, err := spliceOf(texts[n.file], write{n.edit, ""}); err != nil {
 		return n.notInPlace()
 	}
 	return ""
