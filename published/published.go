@@ -75,124 +75,163 @@ func (p *Place) repository(name string) (Repository, error) {
 
 // Environment is the repository of an environment's records and decisions.
 type Environment struct {
-	Repository
+	Reader[bundle.VerifiedEnvironment]
 	Environment string
 }
 
 // Environment returns an environment of the place.
 func (p *Place) Environment(name string) (Environment, error) {
 	r, err := p.repository(bundle.EnvironmentRepository(name))
-	return Environment{r, name}, err
-}
-
-// By returns the same repository with other signers.
-func (e Environment) By(signers Signers) Environment {
-	e.place = e.place.By(signers)
-	return e
-}
-
-// Record returns the record that a tag or a digest names. Current is true if it meets the trust in force.
-func (e Environment) Record(ctx context.Context, ref string) (v *bundle.VerifiedEnvironment, current bool, err error) {
-	return e.record(ctx, ref, ocispec.Descriptor{})
-}
-
-// RecordAt is Record for a descriptor.
-func (e Environment) RecordAt(ctx context.Context, desc ocispec.Descriptor) (v *bundle.VerifiedEnvironment, current bool, err error) {
-	return e.record(ctx, "", desc)
-}
-
-func (e Environment) record(ctx context.Context, ref string, desc ocispec.Descriptor) (*bundle.VerifiedEnvironment, bool, error) {
-	v, current, err := read(ctx, e.Repository, e.place.records, ref, desc, func(desc ocispec.Descriptor, ids []string) (*bundle.VerifiedEnvironment, error) {
-		v, err := bundle.ReadEnvironment(ctx, e.Repo, desc)
+	parse := func(ctx context.Context, desc ocispec.Descriptor, ids []string) (*bundle.VerifiedEnvironment, error) {
+		v, err := bundle.ReadEnvironment(ctx, r.Repo, desc)
 		if err == nil {
 			v.KeyIDs = ids
 		}
 		return v, err
-	})
-	if err != nil || !e.place.Trust.Verify() {
-		return v, current, err
 	}
-	if err := e.place.Trust.checkPlace(ref, v.Record.Epoch, v.Record.Sequence); err != nil {
-		return nil, false, err
+	check := func(s Signers, ref string, v *bundle.VerifiedEnvironment) error {
+		if err := s.checkPlace(ref, v.Record.Epoch, v.Record.Sequence); err != nil {
+			return err
+		}
+		if v.Record.Environment != name {
+			return refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", v.Record.Environment, v.Record.Platform)
+		}
+		return nil
 	}
-	if e.Environment != v.Record.Environment {
-		return nil, false, refuse(bundle.WrongEnvironment, "record is for environment %q of platform %q", v.Record.Environment, v.Record.Platform)
-	}
-	return v, current, nil
+	return Environment{Reader[bundle.VerifiedEnvironment]{r, p.records, parse, check}, name}, err
 }
 
-// ReadAll returns what each of several references names, in their order.
-func (e Environment) ReadAll(ctx context.Context, refs []string) ([]Found[bundle.VerifiedEnvironment], error) {
-	return each(ctx, refs, e.Record)
+// By returns the same repository with other signers.
+func (e Environment) By(signers Signers) Environment {
+	e.Reader = e.by(signers)
+	return e
 }
 
 // Type is the repository of a cluster type's releases. A stream without a platform stands for any platform, and the zero stream for
 // any release.
 type Type struct {
-	Repository
+	Reader[bundle.Verified]
 	Stream bundle.Stream
 }
+
+// Type returns a cluster type of the place.
+func (p *Place) Type(of bundle.Stream) (Type, error) { return p.releasesIn(of.Repository(), of) }
 
 // Named returns the repository of that name. It is that of a cluster type if its name says so, and else may have any release.
 func (p *Place) Named(repository string) (Type, error) {
 	of, _ := StreamOf(repository)
+	return p.releasesIn(repository, of)
+}
+
+func (p *Place) releasesIn(repository string, of bundle.Stream) (Type, error) {
 	r, err := p.repository(repository)
-	return Type{r, of}, err
-}
-
-// By returns the same repository with other signers.
-func (t Type) By(signers Signers) Type {
-	t.place = t.place.By(signers)
-	return t
-}
-
-// Type returns a cluster type of the place.
-func (p *Place) Type(of bundle.Stream) (Type, error) {
-	r, err := p.repository(of.Repository())
-	return Type{r, of}, err
-}
-
-// Release returns the release that a tag or a digest names. Current is true if it meets the trust in force.
-func (t Type) Release(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
-	return t.release(ctx, ref, ocispec.Descriptor{})
-}
-
-// ReleaseAt is Release for a descriptor.
-func (t Type) ReleaseAt(ctx context.Context, desc ocispec.Descriptor) (v *bundle.Verified, current bool, err error) {
-	return t.release(ctx, "", desc)
-}
-
-func (t Type) release(ctx context.Context, ref string, desc ocispec.Descriptor) (*bundle.Verified, bool, error) {
-	v, current, err := read(ctx, t.Repository, t.place.releases, ref, desc, func(desc ocispec.Descriptor, ids []string) (*bundle.Verified, error) {
-		v, err := bundle.Read(ctx, t.Repo, desc)
+	parse := func(ctx context.Context, desc ocispec.Descriptor, ids []string) (*bundle.Verified, error) {
+		v, err := bundle.Read(ctx, r.Repo, desc)
 		if err == nil {
 			v.KeyIDs = ids
 		}
 		return v, err
-	})
-	if err != nil || !t.place.Trust.Verify() {
-		return v, current, err
 	}
-	if err := t.place.Trust.checkPlace(ref, v.Release.Epoch, v.Release.Sequence); err != nil {
-		return nil, false, err
-	}
-	got, want := v.Release.Stream(), t.Stream
-	want.Platform = cmp.Or(want.Platform, got.Platform)
-	if want.ClusterType != "" && got != want {
-		reason := bundle.WrongClusterType
-		if got.Platform != want.Platform {
-			reason = bundle.WrongPlatform
-		} else if got.Environment != want.Environment {
-			reason = bundle.WrongEnvironment
+	check := func(s Signers, ref string, v *bundle.Verified) error {
+		if err := s.checkPlace(ref, v.Release.Epoch, v.Release.Sequence); err != nil {
+			return err
 		}
-		return nil, false, refuse(reason, "release is for %s/%s/%s", got.Platform, got.Environment, got.ClusterType)
+		got, want := v.Release.Stream(), of
+		want.Platform = cmp.Or(want.Platform, got.Platform)
+		if want.ClusterType != "" && got != want {
+			reason := bundle.WrongClusterType
+			if got.Platform != want.Platform {
+				reason = bundle.WrongPlatform
+			} else if got.Environment != want.Environment {
+				reason = bundle.WrongEnvironment
+			}
+			return refuse(reason, "release is for %s/%s/%s", got.Platform, got.Environment, got.ClusterType)
+		}
+		return nil
 	}
-	return v, current, nil
+	return Type{Reader[bundle.Verified]{r, p.releases, parse, check}, of}, err
+}
+
+// By returns the same repository with other signers.
+func (t Type) By(signers Signers) Type {
+	t.Reader = t.by(signers)
+	return t
+}
+
+// Reader reads the records or the releases of a repository.
+type Reader[T any] struct {
+	Repository
+	known *memory[T]
+	// parse reads a manifest that the keys with these ids have signed. Check refuses what signers do not accept, or not under ref.
+	parse func(ctx context.Context, desc ocispec.Descriptor, ids []string) (*T, error)
+	check func(s Signers, ref string, v *T) error
+}
+
+func (r Reader[T]) by(signers Signers) Reader[T] {
+	r.place, r.known = r.place.By(signers), newMemory[T]()
+	return r
+}
+
+// Read returns what a tag or a digest names. Current is true if it meets the trust in force.
+func (r Reader[T]) Read(ctx context.Context, ref string) (v *T, current bool, err error) {
+	return r.read(ctx, ref, ocispec.Descriptor{})
+}
+
+// ReadAt is Read for a descriptor.
+func (r Reader[T]) ReadAt(ctx context.Context, desc ocispec.Descriptor) (v *T, current bool, err error) {
+	return r.read(ctx, "", desc)
 }
 
 // ReadAll returns what each of several references names, in their order.
-func (t Type) ReadAll(ctx context.Context, refs []string) ([]Found[bundle.Verified], error) {
-	return each(ctx, refs, t.Release)
+func (r Reader[T]) ReadAll(ctx context.Context, refs []string) ([]Found[T], error) {
+	all := make([]Found[T], len(refs))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(readsAtOnce)
+	for i, ref := range refs {
+		g.Go(func() error {
+			v, current, err := r.Read(ctx, ref)
+			all[i] = Found[T]{ref, v, current, err}
+			return IgnoreRefused(err)
+		})
+	}
+	return all, g.Wait()
+}
+
+func (r Reader[T]) read(ctx context.Context, ref string, desc ocispec.Descriptor) (*T, bool, error) {
+	one, err := r.remembered(ctx, ref, desc)
+	if err == nil && r.place.Trust.Verify() {
+		err = r.check(r.place.Trust, ref, one.value)
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	return one.value, one.current, nil
+}
+
+// remembered returns what desc or, if that is zero, ref names. It is read unless it was read before.
+func (r Reader[T]) remembered(ctx context.Context, ref string, desc ocispec.Descriptor) (one remembered[T], err error) {
+	if one, ok := r.known.get(r.Name, cmp.Or(desc.Digest, digest.Digest(ref))); ok {
+		return one, nil
+	}
+	if desc.Digest == "" {
+		if desc, err = bundle.ResolveManifest(ctx, r.Repo, ref); err != nil {
+			return one, err
+		}
+		if one, ok := r.known.get(r.Name, desc.Digest); ok {
+			return one, nil
+		}
+	}
+	ids, current, err := r.place.Trust.SignersOf(ctx, r.Repo, desc.Digest)
+	if err != nil {
+		return one, err
+	}
+	v, err := r.parse(ctx, desc, ids)
+	if err != nil {
+		return one, err
+	}
+	one = remembered[T]{v, current}
+	r.known.add(r.Name, desc.Digest, one)
+	return one, nil
 }
 
 // Found is what a reference names: a Value or, in Err, the reason why it is not there or refused.
@@ -201,46 +240,6 @@ type Found[T any] struct {
 	Value   *T
 	Current bool
 	Err     error
-}
-
-func each[T any](ctx context.Context, refs []string, read func(context.Context, string) (*T, bool, error)) ([]Found[T], error) {
-	all := make([]Found[T], len(refs))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(readsAtOnce)
-	for i, ref := range refs {
-		g.Go(func() error {
-			v, current, err := read(ctx, ref)
-			all[i] = Found[T]{ref, v, current, err}
-			return IgnoreRefused(err)
-		})
-	}
-	return all, g.Wait()
-}
-
-// read returns what desc or, if that is zero, ref names, judged by the place's signers. Get reads it, with the keys that signed.
-func read[T any](ctx context.Context, r Repository, known *memory[T], ref string, desc ocispec.Descriptor, get func(ocispec.Descriptor, []string) (*T, error)) (*T, bool, error) {
-	if one, ok := known.get(r.Name, cmp.Or(desc.Digest, digest.Digest(ref))); ok {
-		return one.value, one.current, nil
-	}
-	if desc.Digest == "" {
-		var err error
-		if desc, err = bundle.ResolveManifest(ctx, r.Repo, ref); err != nil {
-			return nil, false, err
-		}
-		if one, ok := known.get(r.Name, desc.Digest); ok {
-			return one.value, one.current, nil
-		}
-	}
-	ids, current, err := r.place.Trust.SignersOf(ctx, r.Repo, desc.Digest)
-	if err != nil {
-		return nil, false, err
-	}
-	v, err := get(desc, ids)
-	if err != nil {
-		return nil, false, err
-	}
-	known.add(r.Name, desc.Digest, remembered[T]{v, current})
-	return v, current, nil
 }
 
 // memory has what was read, by repository and digest: what a digest names does not change.

@@ -71,7 +71,7 @@ func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	v, _, err := e.Record(ctx, bundle.LatestTag)
+	v, _, err := e.Read(ctx, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) {
 		return "", at.NothingEver(ctx, fmt.Errorf("environment %s", at.Environment))
 	}

@@ -224,7 +224,7 @@ func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, e
 		return slices.ContainsFunc(f.aim, func(l *standing.Lane) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
 	}
 	for tag := range f.Moving {
-		v, _, err := f.By(published.AsItLies()).Release(ctx, tag)
+		v, _, err := f.By(published.AsItLies()).Read(ctx, tag)
 		if err != nil || v.Release.Content.DiffID != empty {
 			return true, published.IgnoreRefused(err)
 		}

@@ -85,7 +85,7 @@ func (q *quorum) maker(keys ...*keys.Key) maker {
 }
 
 func planOf(repo oci.Target, tree *bundle.Packed) *plan {
-	return &plan{found: found{Type: standing.Type{Type: published.Type{Repository: published.Repository{Repo: repo}}}}, content: content{tree: tree}}
+	return &plan{found: found{Type: standing.Type{Type: published.Type{Reader: published.Reader[bundle.Verified]{Repository: published.Repository{Repo: repo}}}}}, content: content{tree: tree}}
 }
 
 func (q *quorum) open() (*Pending, error) { return openPending(q.t.Context(), q.reader(), "") }

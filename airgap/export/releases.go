@@ -89,7 +89,7 @@ func readRecord(ctx context.Context, at *published.Place, environment string, p 
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := e.RecordAt(ctx, d)
+	v, _, err := e.ReadAt(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (c *chosen) readRelease(ctx context.Context, at *published.Place, wanted di
 	if err != nil {
 		return err
 	}
-	v, _, err := t.ReleaseAt(ctx, d)
+	v, _, err := t.ReadAt(ctx, d)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.user(), err)
 	}

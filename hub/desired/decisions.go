@@ -11,13 +11,14 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // maxDecisions bounds the decisions of an environment that one look reads.
 const maxDecisions = 100
 
 // lookAtDecisions learns decisions, if it is time for that.
-func (f *Follower) lookAtDecisions(ctx context.Context, repo oci.Target, environment string, l *look) error {
+func (f *Follower) lookAtDecisions(ctx context.Context, e published.Environment, l *look) error {
 	now := f.opts.Now()
 	if !l.decided.IsZero() && now.Sub(l.decided) < decisionsEvery {
 		return nil
@@ -25,10 +26,10 @@ func (f *Follower) lookAtDecisions(ctx context.Context, repo oci.Target, environ
 	if l.decisions == nil {
 		l.decisions = map[string]digest.Digest{}
 	}
-	err := f.learnDecisions(ctx, repo, environment, l.decisions)
+	err := f.learnDecisions(ctx, e, l.decisions)
 	if errors.Is(err, oci.ErrUnauthorized) || oci.Refused(err) { // as registries that list no tags answer
-		if f.said.first("decisions about "+environment, "not listed") {
-			f.log.Warn("the registry does not let the hub list decisions", "environment", environment, "err", err)
+		if f.said.first("decisions about "+e.Environment, "not listed") {
+			f.log.Warn("the registry does not let the hub list decisions", "environment", e.Environment, "err", err)
 		}
 		err = nil
 	}
@@ -41,8 +42,8 @@ func (f *Follower) lookAtDecisions(ctx context.Context, repo oci.Target, environ
 // learnDecisions stores the decisions in an environment's repository that are not known yet, for a platform of which a record is
 // stored. Their signatures are not verified: who may decide is in the platform's policy, which a hub does not read. Seen has the
 // manifests that were read, by tag.
-func (f *Follower) learnDecisions(ctx context.Context, repo oci.Target, environment string, seen map[string]digest.Digest) error {
-	tags, err := repo.Tags(ctx)
+func (f *Follower) learnDecisions(ctx context.Context, e published.Environment, seen map[string]digest.Digest) error {
+	tags, err := e.Repo.Tags(ctx)
 	if err != nil {
 		return err
 	}
@@ -57,7 +58,7 @@ func (f *Follower) learnDecisions(ctx context.Context, repo oci.Target, environm
 		if read == maxDecisions || len(seen) >= 2*store.MaxDecisions && seen[tag] == "" {
 			break // the others follow at the next look
 		}
-		desc, err := repo.Resolve(ctx, tag)
+		desc, err := e.Repo.Resolve(ctx, tag)
 		if errors.Is(err, errdef.ErrNotFound) || err == nil && seen[tag] == desc.Digest {
 			continue
 		}
@@ -65,7 +66,7 @@ func (f *Follower) learnDecisions(ctx context.Context, repo oci.Target, environm
 			return err
 		}
 		read++
-		if err := f.learnDecision(ctx, repo, environment, tag); err != nil {
+		if err := f.learnDecision(ctx, e, tag); err != nil {
 			return err
 		}
 		seen[tag] = desc.Digest
@@ -74,27 +75,22 @@ func (f *Follower) learnDecisions(ctx context.Context, repo oci.Target, environm
 }
 
 // learnDecision stores the decision under a tag. What is none, or of another place, is passed over.
-func (f *Follower) learnDecision(ctx context.Context, repo oci.Target, environment, tag string) error {
-	envelope, err := bundle.FetchDecision(ctx, repo, tag)
-	var d bundle.Decision
-	var id string
-	if err == nil {
-		d, id, err = bundle.ReadDecision(envelope)
-	}
+func (f *Follower) learnDecision(ctx context.Context, e published.Environment, tag string) error {
+	d, err := e.Decision(ctx, tag)
 	switch {
 	case errors.As(err, new(*bundle.Refusal)), errors.Is(err, errdef.ErrNotFound):
 		return nil
 	case err != nil:
 		return err
-	case d.Environment != environment || !d.HasTag(tag, id, envelope) || !f.known.hasPlatform(d.Platform, environment):
+	case !d.BelongsTo(e, tag) || !f.known.hasPlatform(d.Platform, e.Environment):
 		return nil
 	}
 	_, err = f.store.AddDecision(ctx, store.StoredDecision{
-		Platform: d.Platform, Environment: environment, Digest: digest.FromBytes(envelope), IssuedAt: d.IssuedAt, SeenAt: f.opts.Now().UTC(), Envelope: envelope,
+		Platform: d.Platform, Environment: e.Environment, Digest: digest.FromBytes(d.Envelope), IssuedAt: d.IssuedAt, SeenAt: f.opts.Now().UTC(), Envelope: d.Envelope,
 	})
 	if errors.Is(err, store.ErrFull) {
-		if f.said.first("decisions about "+environment, "full") {
-			f.log.Warn("a registry has more decisions than are learned; run wherry bundle gc", "platform", d.Platform, "environment", environment, "learned", store.MaxDecisions)
+		if f.said.first("decisions about "+e.Environment, "full") {
+			f.log.Warn("a registry has more decisions than are learned; run wherry bundle gc", "platform", d.Platform, "environment", e.Environment, "learned", store.MaxDecisions)
 		}
 		return nil
 	}

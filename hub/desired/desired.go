@@ -329,7 +329,8 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 		at.looked[environment] = l
 	}
 	subject := at.Name(bundle.EnvironmentRepository(environment))
-	repo, err := at.store.Repository(bundle.EnvironmentRepository(environment))
+	place := at.place()
+	e, err := place.Environment(environment)
 	if err != nil {
 		return err
 	}
@@ -337,7 +338,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 		l.seen, l.again = "", time.Time{}
 	}
 	l.missing = false
-	desc, data, err := at.poller.Poll(ctx, repo, bundle.LatestTag, l.seen, bundle.MaxManifestBytes)
+	desc, data, err := at.poller.Poll(ctx, e.Repo, bundle.LatestTag, l.seen, bundle.MaxManifestBytes)
 	switch {
 	case errors.Is(err, errdef.ErrNotFound):
 		l.seen, l.missing = "", true
@@ -352,13 +353,13 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	case err != nil:
 		return err
 	case data == nil:
-		return errors.Join(f.learnEarlier(ctx, at.place(), l.todo), f.lookAtDecisions(ctx, repo, environment, l))
+		return errors.Join(f.learnEarlier(ctx, place, l.todo), f.lookAtDecisions(ctx, e, l))
 	}
 	complete := false
 	if err == nil {
 		desc.Data = data
 		var done Learned
-		if done, err = f.learn(ctx, at.place(), environment, desc, nil); err == nil {
+		if done, err = f.learn(ctx, place, environment, desc, nil); err == nil {
 			complete = len(done.Refused) == 0
 			l.note(done)
 		}
@@ -377,7 +378,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	if l.seen = desc.Digest; !complete {
 		l.again = f.opts.Now().Add(againAfter)
 	}
-	return errors.Join(f.learnEarlier(ctx, at.place(), l.todo), f.lookAtDecisions(ctx, repo, environment, l))
+	return errors.Join(f.learnEarlier(ctx, place, l.todo), f.lookAtDecisions(ctx, e, l))
 }
 
 // said remembers what was logged, so that it is logged once.

@@ -36,7 +36,7 @@ func (f *Follower) learn(ctx context.Context, at *published.Place, environment s
 	if err != nil {
 		return done, err
 	}
-	claimed, _, err := e.RecordAt(ctx, desc) // to know the platform, by whose trust it is judged
+	claimed, _, err := e.ReadAt(ctx, desc) // to know the platform, by whose trust it is judged
 	if err != nil {
 		return done, err
 	}
@@ -59,7 +59,7 @@ func (f *Follower) learn(ctx context.Context, at *published.Place, environment s
 	if err != nil {
 		return done, err
 	}
-	v, _, err := e.By(signers.InForce()).RecordAt(ctx, desc)
+	v, _, err := e.By(signers.InForce()).ReadAt(ctx, desc)
 	if err != nil {
 		return done, err
 	}
@@ -199,7 +199,7 @@ func (f *Follower) storeReleases(ctx context.Context, all []store.PublishedRelea
 // readRelease verifies the release that a tag or digest names, and reads what it has. Refused says why it is not to be
 // stored; the error is that of a place that does not answer, or of the store.
 func (f *Follower) readRelease(ctx context.Context, t published.Type, reference string, epoch int64) (r store.PublishedRelease, refused *hubapi.RefusedRelease, err error) {
-	v, _, err := t.Release(ctx, reference)
+	v, _, err := t.Read(ctx, reference)
 	missing := digest.Digest(reference)
 	if err == nil && v.Release.Epoch != epoch {
 		err = refuse(bundle.OldEpoch, "release has epoch %d, the trust in force has %d", v.Release.Epoch, epoch)
@@ -294,7 +294,7 @@ func (f *Follower) learnEarlierOf(ctx context.Context, at *published.Place, s bu
 }
 
 func (f *Follower) learnEarlierRecord(ctx context.Context, e published.Environment, platform, tag string, epoch int64) error {
-	v, _, err := e.Record(ctx, tag)
+	v, _, err := e.Read(ctx, tag)
 	if err != nil {
 		return published.IgnoreRefused(err)
 	}

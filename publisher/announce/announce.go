@@ -44,7 +44,7 @@ func Read(ctx context.Context, from oci.Store, environment string, record digest
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := e.Record(ctx, record.String())
+	v, _, err := e.Read(ctx, record.String())
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (p *Publication) addReleases(ctx context.Context, at *published.Place, of b
 		return err
 	}
 	for _, d := range all {
-		v, _, err := t.Release(ctx, d.String())
+		v, _, err := t.Read(ctx, d.String())
 		if errors.Is(err, errdef.ErrNotFound) {
 			continue
 		}

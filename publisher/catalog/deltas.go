@@ -50,7 +50,7 @@ func listDeltas(ctx context.Context, at published.Type, m ocispec.Manifest) (lis
 		if len(bases) == len(wanted) {
 			break
 		}
-		v, _, err := at.Release(ctx, tag)
+		v, _, err := at.Read(ctx, tag)
 		if err := published.IgnoreRefused(err); err != nil {
 			return nil, nil, err
 		}

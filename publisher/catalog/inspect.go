@@ -206,7 +206,7 @@ func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocisp
 }
 
 func (t *Trusted) readBundle(ctx context.Context, at published.Type, desc ocispec.Descriptor, now time.Time) error {
-	v, _, err := at.ReleaseAt(ctx, desc)
+	v, _, err := at.ReadAt(ctx, desc)
 	if err != nil {
 		return err
 	}
@@ -257,7 +257,7 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := at.ReleaseAt(ctx, desc)
+	v, _, err := at.ReadAt(ctx, desc)
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func streamsAt(ctx context.Context, at *published.Place, environment string) (al
 	if err != nil {
 		return nil, err
 	}
-	record, _, err := e.Record(ctx, bundle.LatestTag)
+	record, _, err := e.Read(ctx, bundle.LatestTag)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func OpenReleased(ctx context.Context, ref oci.Reference, signers published.Sign
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := at.ReleaseAt(ctx, desc)
+	v, _, err := at.ReadAt(ctx, desc)
 	if err != nil {
 		return nil, err
 	}

@@ -360,7 +360,7 @@ func (r *Reader) release(ctx context.Context, h *History, w typed, named bool) (
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := t.Release(ctx, w.String())
+	v, _, err := t.Read(ctx, w.String())
 	if err != nil || v.Release.Stream() != stream {
 		return nil, published.IgnoreRefused(err)
 	}

@@ -78,7 +78,7 @@ func Write(ctx context.Context, loc oci.Location, opts oci.Options, d bundle.Dec
 	if err != nil {
 		return nil, err
 	}
-	repo, err := loc.Repository(bundle.EnvironmentRepository(d.Environment), opts)
+	e, err := open(loc, opts, d.Environment)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func Write(ctx context.Context, loc oci.Location, opts oci.Options, d bundle.Dec
 	if d.IssuedAt.Before(now) {
 		d.IssuedAt = now
 	}
-	there, _, err := current(ctx, repo, d.Tag(id), id)
+	there, err := current(ctx, e, d.Tag(id), id)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +101,16 @@ func Write(ctx context.Context, loc oci.Location, opts oci.Options, d bundle.Dec
 	if err != nil {
 		return nil, err
 	}
-	return put(ctx, loc, repo, envelope)
+	return put(ctx, e, envelope)
+}
+
+// open opens an environment, whose decisions nobody has verified.
+func open(loc oci.Location, opts oci.Options, environment string) (published.Environment, error) {
+	at, err := published.Open(loc, opts, published.AsItLies())
+	if err != nil {
+		return published.Environment{}, err
+	}
+	return at.Environment(environment)
 }
 
 // Put puts a decision that is signed already into its place at loc, such as one that a hub has signed. The error wraps [ErrNewer]
@@ -111,22 +120,21 @@ func Put(ctx context.Context, loc oci.Location, opts oci.Options, envelope []byt
 	if err != nil {
 		return nil, err
 	}
-	repo, err := loc.Repository(bundle.EnvironmentRepository(d.Environment), opts)
+	e, err := open(loc, opts, d.Environment)
 	if err != nil {
 		return nil, err
 	}
-	return put(ctx, loc, repo, envelope)
+	return put(ctx, e, envelope)
 }
 
-func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte) (*Written, error) {
+func put(ctx context.Context, e published.Environment, envelope []byte) (*Written, error) {
 	d, id, err := bundle.ReadDecision(envelope)
 	if err != nil {
 		return nil, err
 	}
 	tag := d.Tag(id)
 	done := &Written{
-		Reference: loc.Name(bundle.EnvironmentRepository(d.Environment)) + ":" + tag, Decision: d, KeyID: id,
-		Result: releases.OutcomePublished, Envelope: envelope,
+		Reference: e.String() + ":" + tag, Decision: d, KeyID: id, Result: releases.OutcomePublished, Envelope: envelope,
 	}
 	blobs, err := bundle.DecisionManifest(envelope)
 	if err != nil {
@@ -135,11 +143,11 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 	blobs, manifest := blobs[:len(blobs)-1], blobs[len(blobs)-1].WithData()
 	kept := d.KeptTag(id, envelope)
 	for try := 0; ; try++ {
-		there, same, err := current(ctx, repo, tag, id)
+		there, err := current(ctx, e, tag, id)
 		switch {
 		case err != nil:
 			return nil, err
-		case there != nil && bytes.Equal(same, envelope):
+		case there != nil && bytes.Equal(there.Envelope, envelope):
 			if try == 0 {
 				done.Result = releases.OutcomeUnchanged
 			}
@@ -148,59 +156,53 @@ func put(ctx context.Context, loc oci.Location, repo oci.Target, envelope []byte
 			return nil, fmt.Errorf("%s: %w, at %s: %s", done.Reference, ErrNewer, there.IssuedAt.Format(time.RFC3339), there.Action)
 		case try > releases.MaxRaces:
 			return nil, fmt.Errorf("%s: %w", done.Reference, releases.ErrRace)
-		case try == 0:
-			done.Replaced = there
+		case try == 0 && there != nil:
+			done.Replaced = &there.Decision
 		}
 		for _, b := range blobs {
-			if err := releases.PushBlob(ctx, repo, b); err != nil {
+			if err := releases.PushBlob(ctx, e.Repo, b); err != nil {
 				return nil, err
 			}
 		}
-		if err := releases.PutTag(ctx, repo, manifest, kept); err != nil && !errors.Is(err, releases.ErrRace) {
+		if err := releases.PutTag(ctx, e.Repo, manifest, kept); err != nil && !errors.Is(err, releases.ErrRace) {
 			return nil, err
 		}
 		// Another machine of the same person may write the same tag: look again, and let the later decision stand.
-		if err := releases.PutTag(ctx, repo, manifest, tag); err != nil && !errors.Is(err, releases.ErrRace) {
+		if err := releases.PutTag(ctx, e.Repo, manifest, tag); err != nil && !errors.Is(err, releases.ErrRace) {
 			return nil, err
 		}
 	}
 }
 
-// current returns the decision under a tag with its envelope; nil where there is none, or one that is not of this place and
-// signer, which may be overwritten.
-func current(ctx context.Context, repo oci.Target, tag, keyID string) (*bundle.Decision, []byte, error) {
-	envelope, err := bundle.FetchDecision(ctx, repo, tag)
-	if err != nil {
-		return nil, nil, published.IgnoreRefused(err)
+// current returns the decision under a tag; nil where there is none, or one that is not of this place and signer, which may be
+// overwritten.
+func current(ctx context.Context, e published.Environment, tag, keyID string) (*published.UnverifiedDecision, error) {
+	d, err := e.Decision(ctx, tag)
+	if err != nil || d.KeyID != keyID || d.Tag(keyID) != tag {
+		return nil, published.IgnoreRefused(err)
 	}
-	d, id, err := bundle.ReadDecision(envelope)
-	if err != nil || id != keyID || d.Tag(id) != tag {
-		return nil, nil, nil
-	}
-	return &d, envelope, nil
+	return &d, nil
 }
 
 // Read returns the decisions of an environment at loc, of each signer the last one on each subject, sorted by tag. One that is
 // broken, or no decision, is passed over with a warning; nothing is verified. The error wraps [ErrTooMany] if there are more than
 // [Max]. Warn may be nil.
 func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	repository := bundle.EnvironmentRepository(environment)
-	repo, err := loc.Repository(repository, opts)
+	e, err := open(loc, opts, environment)
 	if err != nil {
 		return nil, err
 	}
-	return read(ctx, repo, loc.Name(repository), loc, false, warn)
+	return read(ctx, e, loc, false, warn)
 }
 
 // ReadAll is Read with the decisions in whose place later ones are, each once. They are left out with a warning if there are more
 // than [MaxKept].
 func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	repository := bundle.EnvironmentRepository(environment)
-	repo, err := loc.Repository(repository, opts)
+	e, err := open(loc, opts, environment)
 	if err != nil {
 		return nil, err
 	}
-	found, err := read(ctx, repo, loc.Name(repository), loc, true, warn)
+	found, err := read(ctx, e, loc, true, warn)
 	// A decision in its place sorts before the same one under the tag that keeps it.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(found, func(f Found) bool {
@@ -210,9 +212,9 @@ func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environmen
 	}), err
 }
 
-// read reads the decisions in a repository of that name, with those that are kept if all is true.
-func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, all bool, warn func(format string, args ...any)) ([]Found, error) {
-	listed, err := repo.Tags(ctx)
+// read reads the decisions of an environment, with those that are kept if all is true.
+func read(ctx context.Context, e published.Environment, loc oci.Location, all bool, warn func(format string, args ...any)) ([]Found, error) {
+	listed, err := e.Repo.Tags(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -227,11 +229,11 @@ func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, a
 	}
 	switch {
 	case len(tags) > Max:
-		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", name, ErrTooMany, len(tags), Max)
+		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", e, ErrTooMany, len(tags), Max)
 	case all && len(kept) <= MaxKept:
 		tags = append(tags, kept...)
 	case all && warn != nil:
-		warn("%s: %d decisions are kept, and those in whose place later ones are are not read: delete old ones with wherry bundle gc", name, len(kept))
+		warn("%s: %d decisions are kept, and those in whose place later ones are are not read: delete old ones with wherry bundle gc", e, len(kept))
 	}
 	var mu sync.Mutex
 	found := []Found{}
@@ -239,20 +241,17 @@ func read(ctx context.Context, repo oci.Target, name string, loc oci.Location, a
 	g.SetLimit(readers)
 	for _, tag := range tags {
 		g.Go(func() error {
-			envelope, err := bundle.FetchDecision(ctx, repo, tag)
-			if err == nil {
-				_, _, err = bundle.ReadDecision(envelope)
-			}
+			d, err := e.Decision(ctx, tag)
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
 			case err == nil:
-				found = append(found, Found{envelope, tag, loc.String()})
+				found = append(found, Found{d.Envelope, tag, loc.String()})
 			case errors.Is(err, errdef.ErrNotFound): // deleted meanwhile, or lost
 			case published.IgnoreRefused(err) != nil:
 				return err
 			case warn != nil:
-				warn("%s:%s is passed over: %v", name, tag, err)
+				warn("%s:%s is passed over: %v", e, tag, err)
 			}
 			return nil
 		})

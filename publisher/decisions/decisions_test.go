@@ -399,10 +399,10 @@ func TestTwoMachinesOfOnePersonEndWithTheLaterDecision(t *testing.T) {
 func TestTooManyDecisionsAreAnError(t *testing.T) {
 	w := newWorld(t)
 	loc := oci.Location{Dir: t.TempDir()}
-	repo, err := loc.Repository(bundle.EnvironmentRepository("prod"), oci.Options{})
+	e, err := open(loc, oci.Options{}, "prod")
 	require.NoError(t, err)
-	tags := &manyTags{Target: repo}
-	_, err = read(t.Context(), tags, "here", loc, false, nil)
+	e.Repo = &manyTags{Target: e.Repo}
+	_, err = read(t.Context(), e, loc, false, nil)
 	require.ErrorIs(t, err, ErrTooMany)
 	require.ErrorContains(t, err, "1001, at most 1000 are read: delete old ones with wherry bundle gc")
 	found, err := Read(t.Context(), w.loc, w.opts, "none", nil)

@@ -50,11 +50,8 @@ func (s *sorting) addDecisions(ctx context.Context) error {
 }
 
 func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decision, keep bool, err error) {
-	envelope, err := bundle.FetchDecision(ctx, s.Repo, tag)
-	var id string
-	if err == nil {
-		d, id, err = bundle.ReadDecision(envelope)
-	}
+	found, err := s.environment.Decision(ctx, tag)
+	d = found.Decision
 	var refusal *bundle.Refusal
 	switch {
 	case errors.As(err, &refusal):
@@ -63,7 +60,7 @@ func (s *sorting) judgeDecision(ctx context.Context, tag string) (d bundle.Decis
 		return d, false, nil
 	case err != nil:
 		return d, false, err
-	case d.Environment != s.environment.Environment || !d.HasTag(tag, id, envelope):
+	case !found.BelongsTo(s.environment, tag):
 		return d, false, nil
 	case d.Action == bundle.Pause || d.Action == bundle.Resume, s.now.Sub(d.IssuedAt) < max(s.opts.KeepFor, grace):
 		return d, true, nil

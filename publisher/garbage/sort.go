@@ -186,13 +186,13 @@ func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
 
 func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, error) {
 	if s.records {
-		v, _, err := s.environment.RecordAt(ctx, desc)
+		v, _, err := s.environment.ReadAt(ctx, desc)
 		if err != nil || v.Record.Environment != s.environment.Environment {
 			return nil, err
 		}
 		return &judged{issuedAt: v.Record.IssuedAt, names: v.Record}, nil
 	}
-	v, _, err := s.ReleaseAt(ctx, desc)
+	v, _, err := s.ReadAt(ctx, desc)
 	if err != nil || v.Release.Stream().Repository() != s.Name {
 		return nil, err
 	}

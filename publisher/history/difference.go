@@ -199,7 +199,7 @@ func readRecord(ctx context.Context, ref oci.Reference, signers published.Signer
 	if err != nil {
 		return RecordSide{}, err
 	}
-	v, _, err := e.Record(ctx, cmp.Or(ref.Digest.String(), ref.Tag, oci.DefaultTag))
+	v, _, err := e.Read(ctx, cmp.Or(ref.Digest.String(), ref.Tag, oci.DefaultTag))
 	if err != nil {
 		return RecordSide{}, err
 	}

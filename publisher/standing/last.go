@@ -61,7 +61,7 @@ func (rd *Reader) newest(ctx context.Context, t Type, v *bundle.Verified, fits f
 
 // recordedRelease returns the release that the environment's record names.
 func (t Type) recordedRelease(ctx context.Context, d digest.Digest) (*bundle.Verified, error) {
-	v, _, err := t.Type.Release(ctx, d.String())
+	v, _, err := t.Type.Read(ctx, d.String())
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, Lost("the last release, %s, is not there", d)
 	}

@@ -84,7 +84,7 @@ func (rd *Reader) RecordAt(ctx context.Context, record Record, tag string) (*bun
 
 // verifyRecord returns nil for a record that is not there or refused.
 func (rd *Reader) verifyRecord(ctx context.Context, at published.Environment, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
-	if v, current, err = at.Record(ctx, tag); err != nil {
+	if v, current, err = at.Read(ctx, tag); err != nil {
 		return nil, false, published.IgnoreRefused(err)
 	}
 	if v.Record.Platform != rd.Platform {

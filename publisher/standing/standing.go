@@ -110,7 +110,7 @@ func LastSequence(v *bundle.Verified, epoch int64) int64 {
 
 // Release returns the release that ref, a tag or a digest, names: nil where it is not there or refused.
 func (t Type) Release(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
-	v, current, err = t.Type.Release(ctx, ref)
+	v, current, err = t.Type.Read(ctx, ref)
 	return v, current, published.IgnoreRefused(err)
 }
 
@@ -121,7 +121,7 @@ func (rd *Reader) ReleaseOf(ctx context.Context, clusterType string, d digest.Di
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := t.Release(ctx, d.String())
+	v, _, err := t.Read(ctx, d.String())
 	if err != nil && published.IgnoreRefused(err) == nil {
 		return nil, Lost("%s: release %s is not there, or not %s", clusterType, d, rd.Trust.SignedText())
 	}

@@ -35,7 +35,7 @@ func (rd *Reader) eachPending(ctx context.Context, t Type, yield func(*bundle.Ve
 		return err
 	}
 	for _, tag := range t.Tags.Pending() {
-		v, _, err := at.Release(ctx, tag)
+		v, _, err := at.Read(ctx, tag)
 		if err == nil && v.Release.Epoch == rd.Trust.Epoch && credible(published.OrderOf(v), LastSequence(t.Verified, v.Release.Epoch), rd.IssuedAt) && !yield(v) {
 			return nil
 		}
@@ -69,7 +69,7 @@ func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := at.Record(ctx, tag)
+	v, _, err := at.Read(ctx, tag)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest,
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := at.Release(ctx, d.String())
+	v, _, err := at.Read(ctx, d.String())
 	if err != nil {
 		return nil, err
 	}

@@ -281,7 +281,7 @@ func (l *looking) number(ctx context.Context, clusterType string, d digest.Diges
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := at.Release(ctx, d.String())
+	v, _, err := at.Read(ctx, d.String())
 	if err == nil {
 		l.numbers[key] = &v.Release.Number
 		return &v.Release.Number, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -62,7 +63,7 @@ func (s *search) checkScope() error {
 // former returns the newest complete record whose content differs and was not undone; nil if the present content was given back
 // already.
 func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
-	tags := s.record.Newest(published.Own, MaxRecords)
+	tags := s.newest()
 	own := slices.Index(tags, s.now.Tag())
 	for i := own; i < len(tags); i++ { // own is -1 if the record's tag was taken from it
 		v := s.record.Verified
@@ -110,15 +111,26 @@ func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error
 	return nil, fmt.Errorf("%w among the records of environment %s", ErrNoFormer, s.Environment)
 }
 
+// records yields the records under tags that are trusted and still there, until one cannot be read.
+func (s *search) records(ctx context.Context, tags []string) iter.Seq2[*bundle.VerifiedEnvironment, error] {
+	return func(yield func(*bundle.VerifiedEnvironment, error) bool) {
+		for _, tag := range tags {
+			v, err := s.at.RecordAt(ctx, s.record, tag)
+			if (v != nil || err != nil) && (!yield(v, err) || err != nil) {
+				return
+			}
+		}
+	}
+}
+
+// newest returns the own tags of the environment's records that are looked through, newest first.
+func (s *search) newest() []string { return s.record.Newest(published.Own, MaxRecords) }
+
 // before returns the record before that at i, if it differs from the present content; nil if it does not.
 func (s *search) before(ctx context.Context, tags []string, i int) (*bundle.VerifiedEnvironment, error) {
-	for _, tag := range tags[i+1:] {
-		v, err := s.at.RecordAt(ctx, s.record, tag)
+	for v, err := range s.records(ctx, tags[i+1:]) {
 		if err != nil {
 			return nil, err
-		}
-		if v == nil {
-			continue
 		}
 		differs, err := s.differs(ctx, v.Record)
 		if !differs {
@@ -191,13 +203,12 @@ func releaseOf(r bundle.EnvironmentRecord, name, ring string) digest.Digest {
 
 // undoTo goes back to what s.To names.
 func (s *search) undoTo(ctx context.Context) (found, error) {
-	tags, matched := s.record.Newest(published.Own, MaxRecords), false
-	for _, tag := range tags {
-		v, err := s.at.RecordAt(ctx, s.record, tag)
+	matched := false
+	for v, err := range s.records(ctx, s.newest()) {
 		if err != nil {
 			return found{}, err
 		}
-		if v == nil || !s.names(v.Record) {
+		if !s.names(v.Record) {
 			continue
 		}
 		matched = true
@@ -211,7 +222,7 @@ func (s *search) undoTo(ctx context.Context) (found, error) {
 	}
 	if s.ClusterType != "" {
 		if _, err := bundle.ParseReleaseQuery(s.To); err == nil {
-			return s.undoToRelease(ctx, tags)
+			return s.undoToRelease(ctx)
 		}
 	}
 	return found{}, usage.Errorf("no record of environment %s is of %q: give its commit, with 7 digits or more, or its tag", s.Environment, s.To)
@@ -225,7 +236,7 @@ func (s *search) names(r bundle.EnvironmentRecord) bool {
 }
 
 // undoToRelease gives the rings of a cluster type, as far as the release that s.To names was for them, its content.
-func (s *search) undoToRelease(ctx context.Context, tags []string) (found, error) {
+func (s *search) undoToRelease(ctx context.Context) (found, error) {
 	stream := bundle.Stream{Platform: s.at.Platform, Environment: s.at.Environment, ClusterType: s.ClusterType}
 	t, err := s.at.Place.Type(stream)
 	if err != nil {
@@ -239,12 +250,11 @@ func (s *search) undoToRelease(ctx context.Context, tags []string) (found, error
 	if err != nil {
 		return found{}, err
 	}
-	for _, tag := range tags {
-		r, err := s.at.RecordAt(ctx, s.record, tag)
+	for r, err := range s.records(ctx, s.newest()) {
 		if err != nil {
 			return found{}, err
 		}
-		if r == nil || !slices.Contains(r.Record.ReleasesOf(s.ClusterType), desc.Digest) {
+		if !slices.Contains(r.Record.ReleasesOf(s.ClusterType), desc.Digest) {
 			continue
 		}
 		rings := map[string]digest.Digest{}
@@ -422,12 +432,11 @@ func (s *search) abort(ctx context.Context) (found, error) {
 // Whole reports whether the other cluster types have there what they have now, too.
 func (s *search) recordOf(ctx context.Context, all map[string]map[string]digest.Digest) (_ *bundle.VerifiedEnvironment, whole bool, err error) {
 	var partly *bundle.VerifiedEnvironment
-	for _, tag := range s.record.Newest(published.Own, MaxRecords) {
-		v, err := s.at.RecordAt(ctx, s.record, tag)
+	for v, err := range s.records(ctx, s.newest()) {
 		if err != nil {
 			return nil, false, err
 		}
-		if v == nil || v.Record.Tag() == s.now.Tag() {
+		if v.Record.Tag() == s.now.Tag() {
 			continue
 		}
 		same := func(names []string) (bool, error) {

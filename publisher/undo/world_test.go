@@ -217,7 +217,7 @@ func (w *world) has() string {
 func (w *world) textOf(rd standing.Reader, clusterType string, d digest.Digest) string {
 	t, err := rd.Place.Named("bundles/prod/" + clusterType)
 	require.NoError(w.t, err)
-	v, _, err := t.Release(w.t.Context(), d.String())
+	v, _, err := t.Read(w.t.Context(), d.String())
 	require.NoError(w.t, err)
 	tree, err := t.Tree(w.t.Context(), v)
 	require.NoError(w.t, err)

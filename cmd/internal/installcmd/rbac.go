@@ -145,31 +145,34 @@ func registryOf(in *config.Installed, ref oci.Reference) oci.Options {
 
 // readBundle returns the needs of a bundle, once its signature is verified.
 func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
-	repo, desc, err := ref.Resolve(ctx, opts)
+	at, desc, err := published.Resolve(ctx, ref, opts, published.AsItLies())
 	if err != nil {
 		return nil, nil, err
 	}
-	trust, err := inForce(ctx, ref, in, opts)
+	signers, err := inForce(ctx, ref, in, opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := bundle.Verify(ctx, repo, desc, trust)
+	v, _, err := at.By(signers).ReadAt(ctx, desc)
 	if err != nil {
 		return nil, nil, err
 	}
-	n, err := needs.Read(ctx, repo, v)
+	n, err := needs.Read(ctx, at.Repo, v)
 	return n, v, err
 }
 
-// inForce returns the trust by which the agent will verify the bundle at ref. Trust documents are at its location.
-func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (bundle.Trust, error) {
+// inForce returns those by whose signatures the agent will judge the bundle at ref. Trust documents are at its location.
+func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (published.Signers, error) {
 	if in.Trust == nil {
-		return in.Pinned, nil
+		return published.Signers{Trust: in.Pinned}, nil
 	}
 	loc, err := flags.LocationOf(ref)
 	if err != nil {
-		return bundle.Trust{}, err
+		return published.Signers{}, err
 	}
 	chain, err := published.FollowTrust(ctx, loc, in.Trust, opts)
-	return chain.Current().Trust(), err
+	if err != nil {
+		return published.Signers{}, err
+	}
+	return published.Of(chain).InForce(), nil
 }
