@@ -39,10 +39,10 @@ func (c comparing) rings(ctx context.Context, s *shipment) (*diff.TypeDifference
 	return blocked(main, pl), nil
 }
 
-// byRelease groups the lanes of pl by their release, and separates those to publish to.
-func (pl *plan) byRelease() []standing.Lanes {
-	var groups []standing.Lanes
-	for n, l := range pl.Lanes {
+// byRelease groups the rings of pl by their release, and separates those to publish to.
+func (pl *plan) byRelease() []standing.Rings {
+	var groups []standing.Rings
+	for n, l := range pl.Rings {
 		if n > 0 {
 			last := groups[len(groups)-1]
 			if sameRelease(last[0].Release, l.Release) && pl.aimsAt(last[0]) == pl.aimsAt(l) {
@@ -50,15 +50,15 @@ func (pl *plan) byRelease() []standing.Lanes {
 				continue
 			}
 		}
-		groups = append(groups, standing.Lanes{l})
+		groups = append(groups, standing.Rings{l})
 	}
 	return groups
 }
 
-// ring compares with the release of a group of lanes. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, s *shipment, group standing.Lanes, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
+// ring compares with the release of a group of rings. The difference is nil if they have no release and get none.
+func (c comparing) ring(ctx context.Context, s *shipment, group standing.Rings, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
 	pl := s.plan
-	has := (&issue{lanes: group}).published()
+	has := (&issue{rings: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
 	if last = group[0].Release; last != nil {

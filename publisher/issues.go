@@ -10,10 +10,10 @@ import (
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// chooseAim returns those of all lanes that a publication is for: the widest of the wanted rings and those before it, else
+// chooseAim returns those of all rings that a publication is for: the widest of the wanted rings and those before it, else
 // the first. Rings are those that the platform names. The first publication of a cluster type, of which no release is
 // recorded, is for all, since nothing runs there that a narrow ring would protect.
-func chooseAim(all standing.Lanes, rings, wanted []string, recorded bool) standing.Lanes {
+func chooseAim(all standing.Rings, rings, wanted []string, recorded bool) standing.Rings {
 	latest := all[len(all)-1]
 	unnamed := len(all) - 1 - len(rings)
 	widest := 0
@@ -26,8 +26,8 @@ func chooseAim(all standing.Lanes, rings, wanted []string, recorded bool) standi
 	return all[unnamed : unnamed+widest+1]
 }
 
-// base returns the widest lane that is published to: what fails is held from its release.
-func (f found) base() *standing.Lane { return f.aim[len(f.aim)-1] }
+// base returns the widest ring that is published to: what fails is held from its release.
+func (f found) base() *standing.Ring { return f.aim[len(f.aim)-1] }
 
 // hasRings reports whether the platform names rings, or did so for the newest release.
 func (f found) hasRings() bool {
@@ -36,13 +36,13 @@ func (f found) hasRings() bool {
 
 // issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
 type issue struct {
-	lanes standing.Lanes
+	rings standing.Rings
 	// from is the rings' release to keep or make anew; nil if the planned content replaces it.
 	from           *bundle.Verified
 	current, taken bool
 	// why is the reason why from is made anew; empty if it stays.
 	why string
-	// given means that the lanes get the content of from, which is another release than theirs.
+	// given means that the rings get the content of from, which is another release than theirs.
 	given bool
 	// waiting is a release for these rings that others have yet to sign, and that this publication leaves alone; nil
 	// if there is none.
@@ -52,19 +52,19 @@ type issue struct {
 func (i *issue) due() bool { return i.from == nil || i.why != "" }
 
 // forAll reports whether agents of every ring may accept it.
-func (i *issue) forAll() bool { return len(i.lanes.Rings()) == 0 }
+func (i *issue) forAll() bool { return len(i.rings.Names()) == 0 }
 
-func (i *issue) covers(l *standing.Lane) bool { return slices.Contains(i.lanes, l) }
+func (i *issue) covers(l *standing.Ring) bool { return slices.Contains(i.rings, l) }
 
-// aimsAt reports whether a lane is published to.
-func (f found) aimsAt(l *standing.Lane) bool { return slices.Contains(f.aim, l) }
+// aimsAt reports whether a ring is published to.
+func (f found) aimsAt(l *standing.Ring) bool { return slices.Contains(f.aim, l) }
 
 // issues returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
 // may take comes before those of narrower rings.
 func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	all := pl.standingIssues(pl.content)
-	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) }) {
-		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
+	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) }) {
+		all = append(withoutRings(all, pl.aim), &issue{rings: pl.aim})
 	}
 	all, pl.seen = pl.addGiven(all), nil
 	for _, i := range all {
@@ -100,10 +100,10 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	return all, nil
 }
 
-// standingIssues groups the lanes by their release. C is the content planned for the lanes to publish to.
+// standingIssues groups the rings by their release. C is the content planned for the rings to publish to.
 func (f found) standingIssues(c content) []*issue {
 	var all []*issue
-	for _, l := range f.Lanes {
+	for _, l := range f.Rings {
 		if l.Release == nil {
 			continue
 		}
@@ -112,13 +112,13 @@ func (f found) standingIssues(c content) []*issue {
 			waiting = nil
 		}
 		at := slices.IndexFunc(all, func(i *issue) bool {
-			return i.from.Descriptor.Digest == l.Release.Descriptor.Digest && i.lanes[0].IsFor(l.Release.Release) == l.IsFor(l.Release.Release) && sameRelease(i.waiting, waiting)
+			return i.from.Descriptor.Digest == l.Release.Descriptor.Digest && i.rings[0].IsFor(l.Release.Release) == l.IsFor(l.Release.Release) && sameRelease(i.waiting, waiting)
 		})
 		if at < 0 {
 			all = append(all, &issue{from: l.Release, current: l.Current, taken: l.Taken, waiting: waiting})
 			at = len(all) - 1
 		}
-		all[at].lanes = append(all[at].lanes, l)
+		all[at].rings = append(all[at].rings, l)
 	}
 	return all
 }
@@ -127,12 +127,12 @@ func sameRelease(a, b *bundle.Verified) bool {
 	return a == b || a != nil && b != nil && a.Descriptor.Digest == b.Descriptor.Digest
 }
 
-// withoutLanes takes lanes away from issues, and drops those that are left with none.
-func withoutLanes(all []*issue, lanes standing.Lanes) []*issue {
+// withoutRings takes rings away from issues, and drops those that are left with none.
+func withoutRings(all []*issue, rings standing.Rings) []*issue {
 	for _, i := range all {
-		i.lanes = slices.DeleteFunc(i.lanes, func(l *standing.Lane) bool { return slices.Contains(lanes, l) })
+		i.rings = slices.DeleteFunc(i.rings, func(l *standing.Ring) bool { return slices.Contains(rings, l) })
 	}
-	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.lanes) == 0 })
+	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.rings) == 0 })
 }
 
 // judge sets the reason why a published release is made anew, if it is.
@@ -140,16 +140,16 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	if i.from == nil {
 		return nil
 	}
-	switch first := i.lanes[0]; {
+	switch first := i.rings[0]; {
 	case i.given:
 	case !first.IsFor(i.from.Release):
-		i.why = fmt.Sprintf("ring %s is new", first.Ring)
+		i.why = fmt.Sprintf("ring %s is new", first.Name)
 	case i.taken:
 		i.why = "another publisher took its tag"
 	default:
 		i.why = ps.renewal().why(i.from.Release, i.current)
 	}
-	for _, l := range i.lanes {
+	for _, l := range i.rings {
 		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) {
 			i.why = "release " + published.PendingTag(v.Release.Epoch, v.Release.Sequence) + " waits for signatures"
 			if !pl.isOf(v) {
@@ -172,7 +172,7 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
 	}
 	if _, cached := pl.layerOf(i.from.Release.Content, ps.cache); !cached {
 		i.why = "" // there is nothing to make it anew with
-		ps.Warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.Name, i.from.Name(), i.lanes)
+		ps.Warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.Name, i.from.Name(), i.rings)
 	}
 	return nil
 }

@@ -150,7 +150,7 @@ func (f found) withContent(c bundle.Content) *bundle.Verified {
 	if last := f.Verified; last != nil && last.Release.Content == c {
 		return last
 	}
-	for _, l := range f.Lanes {
+	for _, l := range f.Rings {
 		if l.Release != nil && l.Release.Release.Content == c {
 			return l.Release
 		}

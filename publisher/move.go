@@ -92,16 +92,16 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 		return nil, 0, err
 	}
 	rings := slices.Sorted(maps.Keys(r.Rings[m.ClusterType]))
-	if t, err = at.Rings(ctx, t, rings, record); err != nil {
+	if t, err = at.WithRings(ctx, t, rings, record); err != nil {
 		return nil, 0, err
 	}
-	n := slices.IndexFunc(t.Lanes, func(l *standing.Lane) bool { return l.Ring == m.Ring })
+	n := slices.IndexFunc(t.Rings, func(l *standing.Ring) bool { return l.Name == m.Ring })
 	if n < 0 {
 		return nil, 0, usage.Errorf("unknown ring %q: cluster type %s has %s", m.Ring, m.ClusterType, strings.Join(rings, ", "))
 	}
-	has := t.Lanes[n].Release
+	has := t.Rings[n].Release
 	if has == nil {
-		return nil, 0, standing.Lost("the release of %s is not there", t.Lanes[n:n+1])
+		return nil, 0, standing.Lost("the release of %s is not there", t.Rings[n:n+1])
 	}
 	assignments, err := t.Assignments(ctx, has)
 	if err != nil {
@@ -117,9 +117,9 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 	}
 	own := published.OrderOf(has)
 	given.Anew = cmp.Or(cmp.Compare(own.Epoch, accepted.Epoch), cmp.Compare(own.Sequence, accepted.Sequence)) < 0
-	for _, l := range t.Lanes {
+	for _, l := range t.Rings {
 		if sameRelease(l.Release, has) {
-			given.Releases[m.ClusterType][l.Ring] = has.Descriptor.Digest
+			given.Releases[m.ClusterType][l.Name] = has.Descriptor.Digest
 		}
 	}
 	return given, len(assignments), nil
@@ -128,7 +128,7 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 // accepted returns the place of the release that clusters have accepted.
 func (m MoveOptions) accepted(ctx context.Context, at *standing.Reader, t standing.Type) (bundle.Order, error) {
 	if m.Above == "" {
-		return published.OrderOf(t.Lanes.Newest()), nil
+		return published.OrderOf(t.Rings.Newest()), nil
 	}
 	if tag := published.ParseTag(m.Above); tag.Kind == published.Own {
 		return tag.Order(), nil

@@ -85,8 +85,8 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 
 // keep plans what the rings of a cluster type have already.
 func (pl *plan) keep() *plan {
-	// The lane to publish to is none of those that are there: no release takes the place of another.
-	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: standing.Lanes{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
+	// The ring to publish to is none of those that are there: no release takes the place of another.
+	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: standing.Rings{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
 	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites
 	return kept
 }
@@ -96,5 +96,5 @@ func (pl *plan) wouldChange() bool {
 	if pl.row.Result == releases.OutcomeFailed {
 		return false // it would release nothing
 	}
-	return slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) })
+	return slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) })
 }

@@ -212,12 +212,12 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 	if err != nil {
 		return nil, err
 	}
-	if t, err = at.Rings(ctx, t, slices.Sorted(maps.Keys(r.Rings[name])), last); err != nil {
+	if t, err = at.WithRings(ctx, t, slices.Sorted(maps.Keys(r.Rings[name])), last); err != nil {
 		return nil, err
 	}
-	lanesOf := map[digest.Digest]standing.Lanes{}
-	for _, l := range t.Lanes {
-		d := r.ReleaseOf(name, l.Ring)
+	ringsOf := map[digest.Digest]standing.Rings{}
+	for _, l := range t.Rings {
+		d := r.ReleaseOf(name, l.Name)
 		switch {
 		case len(r.ReleasesOf(name)) == 0 && l.Waiting != nil: // the cluster type leaves
 			d = l.Waiting.Descriptor.Digest
@@ -225,13 +225,13 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 			d = r.ReleaseOf(name, "")
 		}
 		if d != "" {
-			lanesOf[d] = append(lanesOf[d], l)
+			ringsOf[d] = append(ringsOf[d], l)
 		}
 	}
 	var rows []PendingType
-	for _, d := range slices.Sorted(maps.Keys(lanesOf)) {
-		lanes := lanesOf[d]
-		last, moving := lanes.Newest(), lanes.MovingTags()
+	for _, d := range slices.Sorted(maps.Keys(ringsOf)) {
+		rings := ringsOf[d]
+		last, moving := rings.Newest(), rings.MovingTags()
 		if slices.ContainsFunc(moving, func(tag string) bool { return t.Moving[tag] == d }) {
 			v, _, err := t.Release(ctx, d.String())
 			if err != nil {

@@ -63,11 +63,11 @@ func askedOf(result *scheduler.Result, record standing.Record) []asked {
 	return append(all, left...)
 }
 
-// found is the published state of one cluster type, and the lanes to publish to.
+// found is the published state of one cluster type, and the rings to publish to.
 type found struct {
 	standing.Type
-	// aim are the lanes to publish to, narrowest first.
-	aim standing.Lanes
+	// aim are the rings to publish to, narrowest first.
+	aim standing.Rings
 	// named are the rings that the platform names.
 	named []string
 	// refused is the reason why the cluster type cannot be published; empty if it can.
@@ -83,8 +83,8 @@ type plan struct {
 	loses    loss
 	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
 	validFor time.Duration            // zero is that of the release which is made anew
-	// given has the release whose content a lane is to have, for the reason why; nil unless content is given; see Reissue.
-	given map[*standing.Lane]*bundle.Verified
+	// given has the release whose content a ring is to have, for the reason why; nil unless content is given; see Reissue.
+	given map[*standing.Ring]*bundle.Verified
 	why   string
 	anew  bool // see Given
 	// seen are the trees that were found in the repository when the issues were judged.
@@ -167,12 +167,12 @@ func (n *planner) find(ctx context.Context, name string, record standing.Record)
 			n.Location.Name(f.Stream.Repository()), last.Release.Platform, n.Platform)
 		return f, nil
 	}
-	if f.Type, err = n.Rings(ctx, f.Type, n.rings, record); err != nil {
+	if f.Type, err = n.WithRings(ctx, f.Type, n.rings, record); err != nil {
 		return f, err
 	}
 	f.named = n.rings
-	if f.aim = f.Lanes; len(n.rings) > 0 { // else rings that have a tag were given up, and what each has is replaced
-		f.aim = chooseAim(f.Lanes, n.rings, n.opts.Rings, record.Has(name))
+	if f.aim = f.Rings; len(n.rings) > 0 { // else rings that have a tag were given up, and what each has is replaced
+		f.aim = chooseAim(f.Rings, n.rings, n.opts.Rings, record.Has(name))
 	}
 	return f, nil
 }
@@ -221,7 +221,7 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
 func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, error) {
 	if f.Verified != nil {
-		return slices.ContainsFunc(f.aim, func(l *standing.Lane) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
+		return slices.ContainsFunc(f.aim, func(l *standing.Ring) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
 	}
 	for tag := range f.Moving {
 		v, _, err := f.By(published.AsItLies()).Read(ctx, tag)

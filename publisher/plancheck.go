@@ -63,8 +63,8 @@ func (pl *plan) changes() (any bool, ofRing func(string) bool) {
 	}
 	changed := map[string]bool{}
 	for _, l := range pl.aim {
-		changed[l.Ring] = differs(l.Release)
-		any = any || changed[l.Ring]
+		changed[l.Name] = differs(l.Release)
+		any = any || changed[l.Name]
 	}
 	return any, func(ring string) bool { return changed[ring] }
 }

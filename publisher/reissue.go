@@ -174,7 +174,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 	}
 	t, err := p.Type(ctx, name)
 	if err == nil {
-		t, err = p.Rings(ctx, t, p.rings, record)
+		t, err = p.WithRings(ctx, t, p.rings, record)
 	}
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 		return nil, usage.Errorf("%s holds releases of the platform %q, the environment's record is of %q", p.Location.Name(t.Stream.Repository()), last.Release.Platform, p.Platform)
 	}
 	if len(record.Verified.Record.RingOrder) == 0 { // the release of a narrower ring is above that of a wider one
-		slices.SortStableFunc(t.Lanes[:len(t.Lanes)-1], func(a, b *standing.Lane) int {
+		slices.SortStableFunc(t.Rings[:len(t.Rings)-1], func(a, b *standing.Ring) int {
 			if a.Release == nil || b.Release == nil {
 				return 0
 			}
@@ -192,13 +192,13 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 	}
 	pl := &plan{
 		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
-		given: map[*standing.Lane]*bundle.Verified{}, why: given.Why, anew: given.Anew, row: PublishedType{ClusterType: name},
+		given: map[*standing.Ring]*bundle.Verified{}, why: given.Why, anew: given.Anew, row: PublishedType{ClusterType: name},
 	}
 	read := p.releaseReader(t)
-	for _, l := range t.Lanes {
-		d, ok := given.Releases[name][l.Ring]
-		if len(p.rings) == 0 && l.Ring != "" { // without named rings all agents that have the newest release are meant
-			newest := t.Lanes.Newest()
+	for _, l := range t.Rings {
+		d, ok := given.Releases[name][l.Name]
+		if len(p.rings) == 0 && l.Name != "" { // without named rings all agents that have the newest release are meant
+			newest := t.Rings.Newest()
 			d, ok = given.Releases[name][""]
 			ok = ok && newest != nil && l.Release != nil && l.Release.Descriptor.Digest == newest.Descriptor.Digest
 		}
@@ -223,7 +223,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 	}
 	if len(pl.given) == 0 {
 		pl.left, pl.validFor = true, DefaultValidity
-		if last := t.Lanes.Newest(); last != nil {
+		if last := t.Rings.Newest(); last != nil {
 			pl.validFor = last.Release.ExpiresAt.Sub(last.Release.IssuedAt)
 		}
 		pl.tree, pl.artifacts, err = pack.NewPacker(nil, p.Environment).Once(nil, nil)
@@ -235,7 +235,7 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 // that is not trusted or of another stream, and a *standing.LostError for one that is not there.
 func (p *publication) releaseReader(t standing.Type) func(context.Context, digest.Digest) (*bundle.Verified, error) {
 	known := map[digest.Digest]*bundle.Verified{}
-	for _, l := range t.Lanes {
+	for _, l := range t.Rings {
 		if l.Release != nil {
 			known[l.Release.Descriptor.Digest] = l.Release
 		}
@@ -260,7 +260,7 @@ func (p *publication) releaseReader(t standing.Type) func(context.Context, diges
 
 // checkRecorded returns an error wrapping ErrUnfinished if a ring has neither what the record names for it nor what it is given.
 func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, digest.Digest) (*bundle.Verified, error)) error {
-	for _, l := range pl.Lanes {
+	for _, l := range pl.Rings {
 		if l.Release == nil || l.Recorded == "" || l.Recorded == l.Release.Descriptor.Digest || hasContent(l, pl.given[l]) {
 			continue
 		}
@@ -269,21 +269,21 @@ func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, di
 			return err
 		}
 		if !hasContent(l, v) {
-			return fmt.Errorf("%s: ring %s has release %s, and the environment's record names %s: %w", pl.Name, standing.Lanes{l}, l.Release.Name(), v.Name(), ErrUnfinished)
+			return fmt.Errorf("%s: ring %s has release %s, and the environment's record names %s: %w", pl.Name, standing.Rings{l}, l.Release.Name(), v.Name(), ErrUnfinished)
 		}
 	}
 	return nil
 }
 
-// hasContent reports whether a lane has the content of v; not if v is nil.
-func hasContent(l *standing.Lane, v *bundle.Verified) bool {
+// hasContent reports whether a ring has the content of v; not if v is nil.
+func hasContent(l *standing.Ring, v *bundle.Verified) bool {
 	return v != nil && l.Release != nil && l.Release.Release.SameContent(v.Release)
 }
 
-// addGiven adds an issue for each content that lanes are given and that not all of them have, up to the widest that lacks it.
+// addGiven adds an issue for each content that rings are given and that not all of them have, up to the widest that lacks it.
 func (pl *plan) addGiven(all []*issue) []*issue {
 	var groups []*issue
-	for _, l := range pl.Lanes {
+	for _, l := range pl.Rings {
 		v := pl.given[l]
 		if v == nil {
 			continue
@@ -294,14 +294,14 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 		if at < 0 {
 			groups, at = append(groups, &issue{from: v, given: true, why: pl.why}), len(groups)
 		}
-		groups[at].lanes = append(groups[at].lanes, l)
+		groups[at].rings = append(groups[at].rings, l)
 	}
 	for _, i := range groups {
-		for n := len(i.lanes); n > 0 && !pl.anew && hasContent(i.lanes[n-1], i.from); n-- {
-			i.lanes = i.lanes[:n-1] // wider rings that have it need no new release
+		for n := len(i.rings); n > 0 && !pl.anew && hasContent(i.rings[n-1], i.from); n-- {
+			i.rings = i.rings[:n-1] // wider rings that have it need no new release
 		}
-		if len(i.lanes) > 0 {
-			all = append(withoutLanes(all, i.lanes), i)
+		if len(i.rings) > 0 {
+			all = append(withoutRings(all, i.rings), i)
 		}
 	}
 	return all
@@ -312,7 +312,7 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 // rings alone.
 func (pl *plan) keepOrder(all []*issue) {
 	widest := func(i *issue) (at int) {
-		for n, l := range pl.Lanes {
+		for n, l := range pl.Rings {
 			if i.covers(l) {
 				at = n
 			}

@@ -62,7 +62,7 @@ func (n renewal) next(plans []*plan) (earliest time.Time) {
 		if pl.validFor > 0 {
 			consider(n.due(n.now, n.now.Add(pl.validFor)))
 		}
-		for _, l := range pl.Lanes {
+		for _, l := range pl.Rings {
 			if l.Release != nil {
 				consider(n.due(l.Release.Release.IssuedAt, l.Release.Release.ExpiresAt))
 			}

@@ -57,7 +57,7 @@ func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 		if i.from != nil {
 			renewal.message = "" // it keeps its own
 		}
-		if v := i.lanes[0].Waiting; v != nil && !anew && renewal.waitsFor(v, r) {
+		if v := i.rings[0].Waiting; v != nil && !anew && renewal.waitsFor(v, r) {
 			made[n] = &madeRelease{v.Release, v}
 			continue
 		}
@@ -76,7 +76,7 @@ func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 // lastOf is the highest sequence that releases have in an epoch, those that wait among them.
 func (f found) lastOf(epoch int64) int64 {
 	last := standing.LastSequence(f.Verified, epoch)
-	for _, l := range f.Lanes {
+	for _, l := range f.Rings {
 		last = max(last, standing.LastSequence(l.Release, epoch), standing.LastSequence(l.Waiting, epoch))
 	}
 	return last
@@ -86,7 +86,7 @@ func (f found) lastOf(epoch int64) int64 {
 // none.
 func (f found) highestNumbered() *bundle.Verified {
 	highest := f.Verified
-	for _, l := range f.Lanes {
+	for _, l := range f.Rings {
 		for _, v := range []*bundle.Verified{l.Release, l.Waiting} {
 			if v != nil && (highest == nil || v.Release.Number > highest.Release.Number) {
 				highest = v
@@ -106,7 +106,7 @@ func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
 			r.ExpiresAt = ps.IssuedAt.Add(from.ExpiresAt.Sub(from.IssuedAt))
 		}
 	}
-	r.Rings = i.lanes.Rings()
+	r.Rings = i.rings.Names()
 	return r
 }
 
@@ -114,7 +114,7 @@ func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
 func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (PublishedRelease, error) {
 	done := i.published()
 	if made == nil {
-		moved, err := releases.Settle(ctx, pl.Repo, i.from.Descriptor, i.from.Release.Tag(), i.lanes.MovingTags(), pl.Tags)
+		moved, err := releases.Settle(ctx, pl.Repo, i.from.Descriptor, i.from.Release.Tag(), i.rings.MovingTags(), pl.Tags)
 		if moved {
 			done.Result = releases.OutcomePublished
 		}
@@ -126,7 +126,7 @@ func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *m
 	}
 	done.Renewed = i.why
 	r := made.release
-	out := outgoing{repo: pl.Repo, repository: r.Stream().Repository(), seen: pl.Tags, epoch: r.Epoch, sequence: r.Sequence, moving: i.lanes.MovingTags()}
+	out := outgoing{repo: pl.Repo, repository: r.Stream().Repository(), seen: pl.Tags, epoch: r.Epoch, sequence: r.Sequence, moving: i.rings.MovingTags()}
 	if made.waiting != nil {
 		out.waiting = &made.waiting.Descriptor
 	}
@@ -139,11 +139,11 @@ func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *m
 // published is what there is to say of an issue before anything was done about it.
 func (i *issue) published() PublishedRelease {
 	done := PublishedRelease{Rings: []string{}, Result: releases.OutcomeUnchanged}
-	for _, l := range i.lanes {
-		if l.Ring == "" {
+	for _, l := range i.rings {
+		if l.Name == "" {
 			done.Latest = true
 		} else {
-			done.Rings = append(done.Rings, l.Ring)
+			done.Rings = append(done.Rings, l.Name)
 		}
 	}
 	if i.from != nil {
@@ -157,9 +157,9 @@ func (i *issue) published() PublishedRelease {
 // take their place.
 func (f found) lostReleases(row PublishedType) []PublishedRelease {
 	var all []PublishedRelease
-	for _, l := range f.Lanes {
-		if l.Release == nil && l.Recorded != "" && row.releaseOf(l.Ring).Digest == "" {
-			lost := (&issue{lanes: standing.Lanes{l}}).published()
+	for _, l := range f.Rings {
+		if l.Release == nil && l.Recorded != "" && row.releaseOf(l.Name).Digest == "" {
+			lost := (&issue{rings: standing.Rings{l}}).published()
 			lost.Digest = l.Recorded
 			all = append(all, lost)
 		}
@@ -169,7 +169,7 @@ func (f found) lostReleases(row PublishedType) []PublishedRelease {
 
 // sumUp returns row with what became of its releases as a whole. Its own is that of the widest ring that was published to.
 func (pl *plan) sumUp(row PublishedType) PublishedType {
-	own := row.releaseOf(pl.base().Ring)
+	own := row.releaseOf(pl.base().Name)
 	row.Sequence, row.Number, row.Digest, row.Result = own.Sequence, own.Number, own.Digest, own.Result
 	row.Renewed, row.Signatures = own.Renewed, own.Signatures
 	for _, r := range row.Releases {

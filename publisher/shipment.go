@@ -73,7 +73,7 @@ func (s *shipment) make(ctx context.Context) error {
 		return err
 	}
 	r := s.plannedRelease(pl)
-	r.Rings = pl.aim.Rings()
+	r.Rings = pl.aim.Names()
 	s.deltas, s.full = map[digest.Digest]int64{}, layers[0].Size
 	for _, l := range layers[1:] {
 		s.deltas[digest.Digest(l.Annotations[delta.AnnotationFrom])] = l.Size

@@ -30,9 +30,9 @@ func LostIfRefused(err error, what string, args ...any) error {
 	return err
 }
 
-// Last returns the newest release of t that is for lane; nil if there never was one. The record is the environment's.
-func (rd *Reader) Last(ctx context.Context, t Type, lane *Lane, record Record) (*bundle.Verified, error) {
-	return rd.newest(ctx, t, lane.Release, lane.IsFor, cmp.Or(lane.Recorded, record.ReleaseOf(t.Stream.ClusterType, "")))
+// Last returns the newest release of t that is for ring; nil if there never was one. The record is the environment's.
+func (rd *Reader) Last(ctx context.Context, t Type, ring *Ring, record Record) (*bundle.Verified, error) {
+	return rd.newest(ctx, t, ring.Release, ring.IsFor, cmp.Or(ring.Recorded, record.ReleaseOf(t.Stream.ClusterType, "")))
 }
 
 // newest returns v or, where that is newer and fits, the release that the environment's record names, which is signed too:

@@ -18,9 +18,9 @@ import (
 // narrower rings, the newest release for a ring is the one that its tag should name: whoever was cut off is put right by
 // the next publication.
 
-// Lane is a ring, or latest, and the release that it has.
-type Lane struct {
-	Ring string // empty for latest
+// Ring is a ring of a cluster type, or latest, with the release that it has.
+type Ring struct {
+	Name string // empty for latest
 	// Release is the newest that is trusted and for the ring; nil where there is none. See Type for Current and Taken.
 	Release        *bundle.Verified
 	Current, Taken bool
@@ -31,35 +31,35 @@ type Lane struct {
 }
 
 // IsFor reports whether a release is for the ring.
-func (l *Lane) IsFor(r bundle.Release) bool {
-	return len(r.Rings) == 0 || l.Ring != "" && slices.Contains(r.Rings, l.Ring)
+func (l *Ring) IsFor(r bundle.Release) bool {
+	return len(r.Rings) == 0 || l.Name != "" && slices.Contains(r.Rings, l.Name)
 }
 
-// Lanes are several of the rings of a cluster type, and latest.
-type Lanes []*Lane
+// Rings are several of the rings of a cluster type, and latest.
+type Rings []*Ring
 
-// Rings returns the rings that a release for these lanes names, sorted: none where latest is among them.
-func (lanes Lanes) Rings() []string {
-	var rings []string
-	for _, l := range lanes {
-		if l.Ring == "" {
+// Names returns the rings that a release for these rings names, sorted: none where latest is among them.
+func (rings Rings) Names() []string {
+	var names []string
+	for _, l := range rings {
+		if l.Name == "" {
 			return nil
 		}
-		rings = append(rings, l.Ring)
+		names = append(names, l.Name)
 	}
-	slices.Sort(rings)
-	return rings
+	slices.Sort(names)
+	return names
 }
 
-// MovingTags returns the moving tags of lanes, latest last.
-func (lanes Lanes) MovingTags() []string {
+// MovingTags returns the moving tags of rings, latest last.
+func (rings Rings) MovingTags() []string {
 	var tags []string
 	latest := false
-	for _, l := range lanes {
-		if l.Ring == "" {
+	for _, l := range rings {
+		if l.Name == "" {
 			latest = true
 		} else {
-			tags = append(tags, bundle.MovingTag(l.Ring))
+			tags = append(tags, bundle.MovingTag(l.Name))
 		}
 	}
 	slices.Sort(tags)
@@ -69,23 +69,23 @@ func (lanes Lanes) MovingTags() []string {
 	return tags
 }
 
-// String names lanes for people.
-func (lanes Lanes) String() string {
+// String names rings for people.
+func (rings Rings) String() string {
 	var names []string
-	for _, l := range lanes {
-		if l.Ring == "" {
+	for _, l := range rings {
+		if l.Name == "" {
 			names = append(names, bundle.LatestTag)
 		} else {
-			names = append(names, l.Ring)
+			names = append(names, l.Name)
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// Newest returns the newest release that any of these lanes has; nil where they have none.
-func (lanes Lanes) Newest() *bundle.Verified {
+// Newest returns the newest release that any of these rings has; nil where they have none.
+func (rings Rings) Newest() *bundle.Verified {
 	var newest *bundle.Verified
-	for _, l := range lanes {
+	for _, l := range rings {
 		if l.Release != nil && (newest == nil || published.OrderOf(l.Release).Compare(published.OrderOf(newest)) > 0) {
 			newest = l.Release
 		}
@@ -93,21 +93,21 @@ func (lanes Lanes) Newest() *bundle.Verified {
 	return newest
 }
 
-// Rings returns t with what each of the named rings has, narrowest first, and latest. Rings that only have a tag come
+// WithRings returns t with what each of the named rings has, narrowest first, and latest. Rings that only have a tag come
 // first: they were given up, or were named when the platform named none. The record is the environment's. Where t has no
 // Foreign, it gets the first moving tag of a release that is not trusted.
-func (rd *Reader) Rings(ctx context.Context, t Type, named []string, record Record) (Type, error) {
-	var lanes Lanes
+func (rd *Reader) WithRings(ctx context.Context, t Type, named []string, record Record) (Type, error) {
+	var rings Rings
 	for _, tag := range t.RingTags() {
 		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
-			lanes = append(lanes, &Lane{Ring: ring})
+			rings = append(rings, &Ring{Name: ring})
 		}
 	}
 	for _, ring := range named {
-		lanes = append(lanes, &Lane{Ring: ring})
+		rings = append(rings, &Ring{Name: ring})
 	}
-	t.Lanes = append(lanes, &Lane{})
-	s := &laneSearch{Reader: rd, Type: t, record: record, seen: map[digest.Digest]bool{}}
+	t.Rings = append(rings, &Ring{})
+	s := &ringSearch{Reader: rd, Type: t, record: record, seen: map[digest.Digest]bool{}}
 	for _, step := range []func(context.Context) error{s.recorded, s.moving, s.tagged, s.taken, s.waiting} {
 		if err := step(ctx); err != nil {
 			return Type{}, err
@@ -117,8 +117,8 @@ func (rd *Reader) Rings(ctx context.Context, t Type, named []string, record Reco
 	return s.Type, nil
 }
 
-// laneSearch looks for the releases of lanes.
-type laneSearch struct {
+// ringSearch looks for the releases of rings.
+type ringSearch struct {
 	*Reader
 	Type
 	record Record
@@ -127,9 +127,9 @@ type laneSearch struct {
 	floor bundle.Order
 }
 
-// consider gives v to the lanes that it is for and that have no newer release.
-func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
-	for _, l := range s.Lanes {
+// consider gives v to the rings that it is for and that have no newer release.
+func (s *ringSearch) consider(v *bundle.Verified, current, taken bool) {
+	for _, l := range s.Rings {
 		if l.IsFor(v.Release) && (l.Release == nil || published.OrderOf(v).Compare(published.OrderOf(l.Release)) > 0) {
 			l.Release, l.Current, l.Taken = v, current, taken
 		}
@@ -137,7 +137,7 @@ func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
 }
 
 // verify returns the release that ref, a tag or a digest, names; nil where that is none of this stream that is trusted.
-func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
+func (s *ringSearch) verify(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
 	if last := s.Verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.Taken) {
 		return last, s.Current, nil
 	}
@@ -149,12 +149,12 @@ func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified
 }
 
 // recorded considers the releases in the environment's record.
-func (s *laneSearch) recorded(ctx context.Context) error {
+func (s *ringSearch) recorded(ctx context.Context) error {
 	if s.record.Verified == nil {
 		return nil
 	}
-	for _, l := range s.Lanes {
-		l.Recorded = s.record.ReleaseOf(s.Stream.ClusterType, l.Ring)
+	for _, l := range s.Rings {
+		l.Recorded = s.record.ReleaseOf(s.Stream.ClusterType, l.Name)
 	}
 	for _, d := range s.record.Verified.Record.ReleasesOf(s.Stream.ClusterType) {
 		s.seen[d] = true
@@ -173,9 +173,9 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 }
 
 // moving considers the releases under the moving tags.
-func (s *laneSearch) moving(ctx context.Context) error {
-	for _, l := range s.Lanes {
-		d := s.Moving[bundle.MovingTag(l.Ring)]
+func (s *ringSearch) moving(ctx context.Context) error {
+	for _, l := range s.Rings {
+		d := s.Moving[bundle.MovingTag(l.Name)]
 		if d == "" || s.seen[d] {
 			continue
 		}
@@ -186,7 +186,7 @@ func (s *laneSearch) moving(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, true)
-		} else if name := s.Type.String() + ":" + bundle.MovingTag(l.Ring); s.Foreign == "" {
+		} else if name := s.Type.String() + ":" + bundle.MovingTag(l.Name); s.Foreign == "" {
 			s.Foreign = name
 			s.Warn("%s is not a release %s", name, s.Trust.SignedText())
 		}
@@ -195,8 +195,8 @@ func (s *laneSearch) moving(ctx context.Context) error {
 }
 
 // tagged considers the newest releases' own tags, as long as something newer can be among them.
-func (s *laneSearch) tagged(ctx context.Context) error {
-	open := slices.Clone(s.Lanes)
+func (s *ringSearch) tagged(ctx context.Context) error {
+	open := slices.Clone(s.Rings)
 	for _, tag := range s.Releases() {
 		if place := published.ParseTag(tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
 			return nil
@@ -207,16 +207,16 @@ func (s *laneSearch) tagged(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, false)
-			open = slices.DeleteFunc(open, func(l *Lane) bool { return l.IsFor(v.Release) })
+			open = slices.DeleteFunc(open, func(l *Ring) bool { return l.IsFor(v.Release) })
 		}
 	}
 	return nil
 }
 
 // taken finds out of which releases the own tag names another one.
-func (s *laneSearch) taken(ctx context.Context) error {
+func (s *ringSearch) taken(ctx context.Context) error {
 	known := map[digest.Digest]bool{}
-	for _, l := range s.Lanes {
+	for _, l := range s.Rings {
 		if !l.Taken {
 			continue
 		}
@@ -235,13 +235,13 @@ func (s *laneSearch) taken(ctx context.Context) error {
 }
 
 // waiting finds the newest release for each ring that waits for signatures.
-func (s *laneSearch) waiting(ctx context.Context) error {
-	newer := func(v *bundle.Verified, l *Lane) bool {
+func (s *ringSearch) waiting(ctx context.Context) error {
+	newer := func(v *bundle.Verified, l *Ring) bool {
 		return l.IsFor(v.Release) && (l.Release == nil || published.OrderOf(v).Compare(published.OrderOf(l.Release)) > 0)
 	}
 	return s.eachPending(ctx, s.Type, func(v *bundle.Verified) bool {
 		open := false
-		for _, l := range s.Lanes {
+		for _, l := range s.Rings {
 			if l.Waiting == nil && newer(v, l) {
 				l.Waiting = v
 			}
@@ -252,10 +252,10 @@ func (s *laneSearch) waiting(ctx context.Context) error {
 }
 
 // fillFresh gives rings that were never published to what the next wider ring has.
-func (s *laneSearch) fillFresh() {
-	for i := len(s.Lanes) - 2; i >= 0; i-- {
-		l, wider := s.Lanes[i], s.Lanes[i+1]
-		_, tagged := s.Moving[bundle.MovingTag(l.Ring)]
+func (s *ringSearch) fillFresh() {
+	for i := len(s.Rings) - 2; i >= 0; i-- {
+		l, wider := s.Rings[i], s.Rings[i+1]
+		_, tagged := s.Moving[bundle.MovingTag(l.Name)]
 		if tagged || l.Recorded != "" || wider.Release == nil || l.Release != nil && len(l.Release.Release.Rings) > 0 {
 			continue
 		}

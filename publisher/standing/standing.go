@@ -45,8 +45,8 @@ type Type struct {
 	Foreign string
 	// Taken means that Verified's own tag names another release: a publisher overwrote it and went no further.
 	Taken bool
-	// Lanes are the rings and latest; see Reader.Rings. A platform without rings has latest alone.
-	Lanes Lanes
+	// Rings are the rings and latest; see Reader.WithRings. A platform without rings has latest alone.
+	Rings Rings
 }
 
 // Type reads the published state of a cluster type. A registry's tags prove nothing: the newest tag may name a foreign
