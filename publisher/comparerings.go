@@ -11,7 +11,7 @@ import (
 // rings compares what a plan would have with what each of its rings has.
 func (c comparing) rings(ctx context.Context, s *shipment) (*diff.TypeDifference, error) {
 	pl := s.plan
-	issues, err := s.issues(ctx, pl)
+	planned, err := s.ringReleases(ctx, pl)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +21,7 @@ func (c comparing) rings(ctx context.Context, s *shipment) (*diff.TypeDifference
 	}
 	var rows []diff.RingStanding
 	for _, group := range pl.byRelease() {
-		row, d, err := c.ring(ctx, s, group, issues)
+		row, d, err := c.ring(ctx, s, group, planned)
 		if err != nil {
 			return nil, err
 		}
@@ -56,9 +56,9 @@ func (pl *plan) byRelease() []standing.Rings {
 }
 
 // ring compares with the release of a group of rings. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, s *shipment, group standing.Rings, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, s *shipment, group standing.Rings, planned []*ringRelease) (*diff.RingStanding, *diff.TypeDifference, error) {
 	pl := s.plan
-	has := (&issue{rings: group}).published()
+	has := (&ringRelease{rings: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
 	if last = group[0].Release; last != nil {
@@ -73,7 +73,7 @@ func (c comparing) ring(ctx context.Context, s *shipment, group standing.Rings, 
 	if pl.aimsAt(group[0]) {
 		row.Result, row.Fetch = d.Result, d.Fetch
 	}
-	for _, i := range issues {
+	for _, i := range planned {
 		if i.from != nil && i.why != "" && i.covers(group[0]) {
 			row.Renewed = i.why
 			if row.Fetch, err = s.again(ctx, last); err != nil {

@@ -87,7 +87,7 @@ type plan struct {
 	given map[*standing.Ring]*bundle.Verified
 	why   string
 	anew  bool // see Given
-	// seen are the trees that were found in the repository when the issues were judged.
+	// seen are the trees that were found in the repository when the releases were judged.
 	seen []digest.Digest
 	// row is what the result says before anything was done.
 	row PublishedType
@@ -183,7 +183,7 @@ func (f found) standingRow(name string, assignments int) PublishedType {
 	if last := f.Verified; last != nil {
 		row.Sequence, row.Digest, row.Number = last.Release.Sequence, last.Descriptor.Digest, last.Release.Number
 	}
-	for _, i := range slices.Backward(f.standingIssues(content{})) {
+	for _, i := range slices.Backward(f.currentReleases(content{})) {
 		row.Releases = append(row.Releases, i.published())
 	}
 	row.Releases = append(row.Releases, f.lostReleases(row)...)

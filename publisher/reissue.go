@@ -280,19 +280,19 @@ func hasContent(l *standing.Ring, v *bundle.Verified) bool {
 	return v != nil && l.Release != nil && l.Release.Release.SameContent(v.Release)
 }
 
-// addGiven adds an issue for each content that rings are given and that not all of them have, up to the widest that lacks it.
-func (pl *plan) addGiven(all []*issue) []*issue {
-	var groups []*issue
+// addGiven adds a release for each content that rings are given and that not all of them have, up to the widest that lacks it.
+func (pl *plan) addGiven(all []*ringRelease) []*ringRelease {
+	var groups []*ringRelease
 	for _, l := range pl.Rings {
 		v := pl.given[l]
 		if v == nil {
 			continue
 		}
-		at := slices.IndexFunc(groups, func(i *issue) bool {
+		at := slices.IndexFunc(groups, func(i *ringRelease) bool {
 			return i.from.Release.SameContent(v.Release)
 		})
 		if at < 0 {
-			groups, at = append(groups, &issue{from: v, given: true, why: pl.why}), len(groups)
+			groups, at = append(groups, &ringRelease{from: v, given: true, why: pl.why}), len(groups)
 		}
 		groups[at].rings = append(groups[at].rings, l)
 	}
@@ -307,11 +307,11 @@ func (pl *plan) addGiven(all []*issue) []*issue {
 	return all
 }
 
-// keepOrder sorts issues, that of the widest ring first, and has those of narrower rings made anew above one that is due: a
+// keepOrder sorts releases, that of the widest ring first, and has those of narrower rings made anew above one that is due: a
 // cluster may move to a narrower ring at any time. With content that clusters have already this is so below a release for all
 // rings alone.
-func (pl *plan) keepOrder(all []*issue) {
-	widest := func(i *issue) (at int) {
+func (pl *plan) keepOrder(all []*ringRelease) {
+	widest := func(i *ringRelease) (at int) {
 		for n, l := range pl.Rings {
 			if i.covers(l) {
 				at = n
@@ -319,7 +319,7 @@ func (pl *plan) keepOrder(all []*issue) {
 		}
 		return at
 	}
-	slices.SortStableFunc(all, func(a, b *issue) int { return widest(b) - widest(a) })
+	slices.SortStableFunc(all, func(a, b *ringRelease) int { return widest(b) - widest(a) })
 	due := false
 	for _, i := range all {
 		if due && i.why == "" && i.from != nil {

@@ -99,9 +99,9 @@ func (ps *pusher) isDue(ctx context.Context, pl *plan) (bool, error) {
 	if pl.row.Result == releases.OutcomeFailed {
 		return false, nil
 	}
-	all, err := ps.issues(ctx, pl)
+	all, err := ps.ringReleases(ctx, pl)
 	// What other rings have is only made anew: it was judged when it was new.
-	return slices.ContainsFunc(all, func(i *issue) bool { return i.from == nil || i.why != "" && pl.isOf(i.from) }), err
+	return slices.ContainsFunc(all, func(i *ringRelease) bool { return i.from == nil || i.why != "" && pl.isOf(i.from) }), err
 }
 
 // plannedRelease returns the release that pl asks for, without its sequence and number.

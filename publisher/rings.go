@@ -15,7 +15,7 @@ import (
 // each moment the newest release for a ring is the one that the ring is to have.
 func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) {
 	row := pl.row
-	all, err := ps.issues(ctx, pl)
+	all, err := ps.ringReleases(ctx, pl)
 	if err != nil {
 		return row, err
 	}
@@ -25,7 +25,7 @@ func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) 
 	}
 	row.Releases = nil
 	for n, i := range slices.Backward(all) {
-		done, err := ps.carryOutIssue(ctx, pl, i, made[n])
+		done, err := ps.carryOut(ctx, pl, i, made[n])
 		if err != nil {
 			return row, err
 		}
@@ -38,14 +38,14 @@ func (ps *pusher) attempt(ctx context.Context, pl *plan) (PublishedType, error) 
 	return pl.sumUp(row), nil
 }
 
-// madeRelease is what becomes of an issue that is due: a release that waits already, or a new one.
+// madeRelease is the release that is made for some rings: a pending one or a new one.
 type madeRelease struct {
 	release bundle.Release
 	waiting *bundle.Verified
 }
 
-// releasesOf makes the release of each issue that is due, in rising order; nil for the others.
-func (ps *pusher) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
+// releasesOf makes each release that is due, in rising order; nil for the others.
+func (ps *pusher) releasesOf(pl *plan, all []*ringRelease) ([]*madeRelease, error) {
 	made := make([]*madeRelease, len(all))
 	known, last, numbered, anew := pl.Tags, pl.lastOf(ps.Trust.Epoch), pl.highestNumbered(), false
 	known.All = slices.Clone(known.All)
@@ -96,8 +96,8 @@ func (f found) highestNumbered() *bundle.Verified {
 	return highest
 }
 
-// releaseOf returns the release of an issue, without its sequence and number.
-func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
+// releaseOf returns the release document of i, without its sequence and number.
+func (ps *pusher) releaseOf(pl *plan, i *ringRelease) bundle.Release {
 	r := ps.plannedRelease(pl)
 	if i.from != nil {
 		from := i.from.Release
@@ -110,8 +110,8 @@ func (ps *pusher) releaseOf(pl *plan, i *issue) bundle.Release {
 	return r
 }
 
-// carryOutIssue releases one issue, or sees to it that the release that stays has its tags.
-func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (PublishedRelease, error) {
+// carryOut publishes a release that is due, or sees to it that one that stays has its tags.
+func (ps *pusher) carryOut(ctx context.Context, pl *plan, i *ringRelease, made *madeRelease) (PublishedRelease, error) {
 	done := i.published()
 	if made == nil {
 		moved, err := releases.Settle(ctx, pl.Repo, i.from.Descriptor, i.from.Release.Tag(), i.rings.MovingTags(), pl.Tags)
@@ -136,8 +136,8 @@ func (ps *pusher) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *m
 	return done, err
 }
 
-// published is what there is to say of an issue before anything was done about it.
-func (i *issue) published() PublishedRelease {
+// published describes i before anything was done about it.
+func (i *ringRelease) published() PublishedRelease {
 	done := PublishedRelease{Rings: []string{}, Result: releases.OutcomeUnchanged}
 	for _, l := range i.rings {
 		if l.Name == "" {
@@ -159,7 +159,7 @@ func (f found) lostReleases(row PublishedType) []PublishedRelease {
 	var all []PublishedRelease
 	for _, l := range f.Rings {
 		if l.Release == nil && l.Recorded != "" && row.releaseOf(l.Name).Digest == "" {
-			lost := (&issue{rings: standing.Rings{l}}).published()
+			lost := (&ringRelease{rings: standing.Rings{l}}).published()
 			lost.Digest = l.Recorded
 			all = append(all, lost)
 		}

@@ -34,8 +34,8 @@ func (f found) hasRings() bool {
 	return len(f.named) > 0 || f.Verified != nil && len(f.Verified.Release.Rings) > 0
 }
 
-// issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
-type issue struct {
+// ringRelease is the release that some rings are to have: a new one, or the one that they have, renewed or as it is.
+type ringRelease struct {
 	rings standing.Rings
 	// from is the rings' release to keep or make anew; nil if the planned content replaces it.
 	from           *bundle.Verified
@@ -49,22 +49,22 @@ type issue struct {
 	waiting *bundle.Verified
 }
 
-func (i *issue) due() bool { return i.from == nil || i.why != "" }
+func (i *ringRelease) due() bool { return i.from == nil || i.why != "" }
 
 // forAll reports whether agents of every ring may accept it.
-func (i *issue) forAll() bool { return len(i.rings.Names()) == 0 }
+func (i *ringRelease) forAll() bool { return len(i.rings.Names()) == 0 }
 
-func (i *issue) covers(l *standing.Ring) bool { return slices.Contains(i.rings, l) }
+func (i *ringRelease) covers(l *standing.Ring) bool { return slices.Contains(i.rings, l) }
 
 // aimsAt reports whether a ring is published to.
 func (f found) aimsAt(l *standing.Ring) bool { return slices.Contains(f.aim, l) }
 
-// issues returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
+// ringReleases returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
 // may take comes before those of narrower rings.
-func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
-	all := pl.standingIssues(pl.content)
+func (ps *pusher) ringReleases(ctx context.Context, pl *plan) ([]*ringRelease, error) {
+	all := pl.currentReleases(pl.content)
 	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) }) {
-		all = append(withoutRings(all, pl.aim), &issue{rings: pl.aim})
+		all = append(withoutRings(all, pl.aim), &ringRelease{rings: pl.aim})
 	}
 	all, pl.seen = pl.addGiven(all), nil
 	for _, i := range all {
@@ -76,7 +76,7 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 		pl.keepOrder(all)
 		return all, nil
 	}
-	slices.SortStableFunc(all, func(a, b *issue) int {
+	slices.SortStableFunc(all, func(a, b *ringRelease) int {
 		switch {
 		case a.forAll() != b.forAll():
 			if a.forAll() {
@@ -100,9 +100,9 @@ func (ps *pusher) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	return all, nil
 }
 
-// standingIssues groups the rings by their release. C is the content planned for the rings to publish to.
-func (f found) standingIssues(c content) []*issue {
-	var all []*issue
+// currentReleases groups the rings by their release. C is the content planned for the rings to publish to.
+func (f found) currentReleases(c content) []*ringRelease {
+	var all []*ringRelease
 	for _, l := range f.Rings {
 		if l.Release == nil {
 			continue
@@ -111,11 +111,11 @@ func (f found) standingIssues(c content) []*issue {
 		if f.aimsAt(l) && !c.isOf(waiting) {
 			waiting = nil
 		}
-		at := slices.IndexFunc(all, func(i *issue) bool {
+		at := slices.IndexFunc(all, func(i *ringRelease) bool {
 			return i.from.Descriptor.Digest == l.Release.Descriptor.Digest && i.rings[0].IsFor(l.Release.Release) == l.IsFor(l.Release.Release) && sameRelease(i.waiting, waiting)
 		})
 		if at < 0 {
-			all = append(all, &issue{from: l.Release, current: l.Current, taken: l.Taken, waiting: waiting})
+			all = append(all, &ringRelease{from: l.Release, current: l.Current, taken: l.Taken, waiting: waiting})
 			at = len(all) - 1
 		}
 		all[at].rings = append(all[at].rings, l)
@@ -127,16 +127,16 @@ func sameRelease(a, b *bundle.Verified) bool {
 	return a == b || a != nil && b != nil && a.Descriptor.Digest == b.Descriptor.Digest
 }
 
-// withoutRings takes rings away from issues, and drops those that are left with none.
-func withoutRings(all []*issue, rings standing.Rings) []*issue {
+// withoutRings takes rings away from releases, and drops those that are left with none.
+func withoutRings(all []*ringRelease, rings standing.Rings) []*ringRelease {
 	for _, i := range all {
 		i.rings = slices.DeleteFunc(i.rings, func(l *standing.Ring) bool { return slices.Contains(rings, l) })
 	}
-	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.rings) == 0 })
+	return slices.DeleteFunc(all, func(i *ringRelease) bool { return len(i.rings) == 0 })
 }
 
 // judge sets the reason why a published release is made anew, if it is.
-func (ps *pusher) judge(ctx context.Context, pl *plan, i *issue) error {
+func (ps *pusher) judge(ctx context.Context, pl *plan, i *ringRelease) error {
 	if i.from == nil {
 		return nil
 	}
