@@ -45,9 +45,9 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 		return nil, &usage.Error{Err: err}
 	}
 	assignments := 0
-	done, err := Reissue(ctx, to, keys, move.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (given *Given, err error) {
-		given, assignments, err = move.choose(ctx, at, record)
-		return given, err
+	done, err := Reissue(ctx, to, keys, move.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (content *Content, err error) {
+		content, assignments, err = move.choose(ctx, at, record)
+		return content, err
 	}, opts)
 	for i := range done.ClusterTypes {
 		done.ClusterTypes[i].Assignments = assignments
@@ -82,7 +82,7 @@ func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
 }
 
 // choose returns what Move gives to the ring and to those that have the same release, and counts its assignments.
-func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, int, error) {
+func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record standing.Record) (*Content, int, error) {
 	r := record.Verified.Record
 	if len(r.Rings[m.ClusterType]) == 0 {
 		return nil, 0, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", m.ClusterType, m.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(r.Rings)), ", "), "none"))
@@ -111,18 +111,18 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 	if err != nil {
 		return nil, 0, err
 	}
-	given := &Given{
+	content := &Content{
 		Why: "clusters were moved to its ring", BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Incomplete: r.Incomplete, Former: r.Former,
 		Releases: map[string]map[string]digest.Digest{m.ClusterType: {}},
 	}
 	own := published.OrderOf(has)
-	given.Anew = cmp.Or(cmp.Compare(own.Epoch, accepted.Epoch), cmp.Compare(own.Sequence, accepted.Sequence)) < 0
+	content.Anew = cmp.Or(cmp.Compare(own.Epoch, accepted.Epoch), cmp.Compare(own.Sequence, accepted.Sequence)) < 0
 	for _, l := range t.Rings {
 		if sameRelease(l.Release, has) {
-			given.Releases[m.ClusterType][l.Name] = has.Descriptor.Digest
+			content.Releases[m.ClusterType][l.Name] = has.Descriptor.Digest
 		}
 	}
-	return given, len(assignments), nil
+	return content, len(assignments), nil
 }
 
 // accepted returns the place of the release that clusters have accepted.

@@ -83,10 +83,10 @@ type plan struct {
 	loses    loss
 	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
 	validFor time.Duration            // zero is that of the release which is made anew
-	// given has the release whose content a ring is to have, for the reason why; nil unless content is given; see Reissue.
-	given map[*standing.Ring]*bundle.Verified
-	why   string
-	anew  bool // see Given
+	// contents has the release whose content a ring is to have, for the reason why; nil unless Reissue plans; see there.
+	contents map[*standing.Ring]*bundle.Verified
+	why      string
+	anew     bool // see Content
 	// seen are the trees that were found in the repository when the releases were judged.
 	seen []digest.Digest
 	// row is what the result says before anything was done.

@@ -25,8 +25,8 @@ import (
 // ErrUnfinished is wrapped by the error of Reissue if a publication to a ring was cut off before its record was written.
 var ErrUnfinished = errors.New("a publication was cut off before it was recorded")
 
-// Given is content that is published already, for rings of an environment to have from now on.
-type Given struct {
+// Content is published content that rings of an environment are to have from now on.
+type Content struct {
 	// Releases names, by cluster type and ring, the manifest of the release whose content a ring is to have; the empty ring
 	// is agents without one, and all agents where the record names no rings. An empty digest takes all assignments away from
 	// the cluster type, and is given to all of its rings. Rings that are not named keep what they have.
@@ -54,7 +54,7 @@ type Given struct {
 // Choose decides, given the environment's verified record; it is called again if another publisher was at work. If it returns
 // nil, nothing is done. Of PublishOptions, Reissue uses Trust, OCI, Parallel and Now. Like Publish it may be killed and repeated
 // at any time, and leaves releases pending if more keys have to sign. The result's Assignments are not counted.
-func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Given, error), opts PublishOptions) (*Published, error) {
+func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Content, error), opts PublishOptions) (*Published, error) {
 	return settled(environment+" at "+to.String(), &scheduler.Result{Environment: environment}, to, keys, opts, func(p *publication) (Published, error) {
 		if err := p.ofRecord(ctx); err != nil {
 			return p.nothingDone(), err
@@ -63,7 +63,7 @@ func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment
 	})
 }
 
-func (p *publication) reissue(ctx context.Context, choose func(context.Context, *standing.Reader, standing.Record) (*Given, error)) (Published, error) {
+func (p *publication) reissue(ctx context.Context, choose func(context.Context, *standing.Reader, standing.Record) (*Content, error)) (Published, error) {
 	record, err := p.Record(ctx)
 	if err != nil {
 		return p.nothingDone(), err
@@ -71,30 +71,30 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	if record.Verified == nil {
 		return p.nothingDone(), &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", p.Environment, p.Trust.SignedText())}
 	}
-	given, err := choose(ctx, p.Reader, record)
-	if given == nil || err != nil {
+	content, err := choose(ctx, p.Reader, record)
+	if content == nil || err != nil {
 		done := p.nothingDone()
 		done.BaseCommit, done.EnvironmentCommit = record.Verified.Record.BaseCommit, record.Verified.Record.EnvironmentCommit
 		done.Record = publishedRecord(record, releases.OutcomeUnchanged)
 		return done, err
 	}
 	again := *p
-	again.commits, again.rings = commits{given.BaseCommit, given.EnvironmentCommit}, RingOrder(record.Verified.Record)
+	again.commits, again.rings = commits{content.BaseCommit, content.EnvironmentCommit}, RingOrder(record.Verified.Record)
 	p = &again
 	done := p.nothingDone()
-	names := slices.Sorted(maps.Keys(given.Releases))
+	names := slices.Sorted(maps.Keys(content.Releases))
 	plans := make([]*plan, len(names))
 	err = p.each(len(names), func(p *publication, i int) (err error) {
-		plans[i], err = p.planGiven(ctx, names[i], *given, record)
+		plans[i], err = p.planContent(ctx, names[i], *content, record)
 		return err
 	})
 	if err != nil {
 		return done, err
 	}
 	next := record.Verified.Record
-	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = given.BaseCommit, given.EnvironmentCommit, given.Incomplete, given.Former
-	if given.Undone != nil {
-		next.Undone = p.undoneBy(plans, given.Undone)
+	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = content.BaseCommit, content.EnvironmentCommit, content.Incomplete, content.Former
+	if content.Undone != nil {
+		next.Undone = p.undoneBy(plans, content.Undone)
 	}
 	err = p.writeAll(ctx, plans, record, next, &done)
 	return done, err
@@ -131,7 +131,7 @@ func (p *publication) undoneBy(plans []*plan, all []bundle.Undone) []bundle.Undo
 	}
 	for _, pl := range plans {
 		for _, l := range pl.aim {
-			if l.Release == nil || hasContent(l, pl.given[l]) {
+			if l.Release == nil || hasContent(l, pl.contents[l]) {
 				continue
 			}
 			contents := append(slices.Clone(last.Contents[pl.Name]), l.Release.Release.Content.DiffID)
@@ -167,8 +167,8 @@ func RingOrder(r bundle.EnvironmentRecord) []string {
 	return order
 }
 
-// planGiven plans the releases of a cluster type for the content that its rings are given.
-func (p *publication) planGiven(ctx context.Context, name string, given Given, record standing.Record) (*plan, error) {
+// planContent plans the releases of a cluster type for the content that its rings are to have.
+func (p *publication) planContent(ctx context.Context, name string, content Content, record standing.Record) (*plan, error) {
 	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
 		return nil, usage.Errorf("cluster type: %w", cmp.Or(err, fmt.Errorf("%q holds a slash", name)))
 	}
@@ -192,14 +192,14 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 	}
 	pl := &plan{
 		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
-		given: map[*standing.Ring]*bundle.Verified{}, why: given.Why, anew: given.Anew, row: PublishedType{ClusterType: name},
+		contents: map[*standing.Ring]*bundle.Verified{}, why: content.Why, anew: content.Anew, row: PublishedType{ClusterType: name},
 	}
 	read := p.releaseReader(t)
 	for _, l := range t.Rings {
-		d, ok := given.Releases[name][l.Name]
+		d, ok := content.Releases[name][l.Name]
 		if len(p.rings) == 0 && l.Name != "" { // without named rings all agents that have the newest release are meant
 			newest := t.Rings.Newest()
-			d, ok = given.Releases[name][""]
+			d, ok = content.Releases[name][""]
 			ok = ok && newest != nil && l.Release != nil && l.Release.Descriptor.Digest == newest.Descriptor.Digest
 		}
 		if !ok {
@@ -209,19 +209,19 @@ func (p *publication) planGiven(ctx context.Context, name string, given Given, r
 		if d == "" {
 			continue
 		}
-		if pl.given[l], err = read(ctx, d); err != nil {
+		if pl.contents[l], err = read(ctx, d); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if len(pl.aim) == 0 {
 		return nil, usage.Errorf("%s has none of the rings that are to get something", name)
 	}
-	if given.Recorded {
+	if content.Recorded {
 		if err := pl.checkRecorded(ctx, read); err != nil {
 			return nil, err
 		}
 	}
-	if len(pl.given) == 0 {
+	if len(pl.contents) == 0 {
 		pl.left, pl.validFor = true, DefaultValidity
 		if last := t.Rings.Newest(); last != nil {
 			pl.validFor = last.Release.ExpiresAt.Sub(last.Release.IssuedAt)
@@ -258,10 +258,10 @@ func (p *publication) releaseReader(t standing.Type) func(context.Context, diges
 	}
 }
 
-// checkRecorded returns an error wrapping ErrUnfinished if a ring has neither what the record names for it nor what it is given.
+// checkRecorded returns an error wrapping ErrUnfinished if a ring has neither what the record names for it nor what it is to have.
 func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, digest.Digest) (*bundle.Verified, error)) error {
 	for _, l := range pl.Rings {
-		if l.Release == nil || l.Recorded == "" || l.Recorded == l.Release.Descriptor.Digest || hasContent(l, pl.given[l]) {
+		if l.Release == nil || l.Recorded == "" || l.Recorded == l.Release.Descriptor.Digest || hasContent(l, pl.contents[l]) {
 			continue
 		}
 		v, err := read(ctx, l.Recorded)
@@ -280,11 +280,11 @@ func hasContent(l *standing.Ring, v *bundle.Verified) bool {
 	return v != nil && l.Release != nil && l.Release.Release.SameContent(v.Release)
 }
 
-// addGiven adds a release for each content that rings are given and that not all of them have, up to the widest that lacks it.
-func (pl *plan) addGiven(all []*ringRelease) []*ringRelease {
+// addContents adds a release for each content that rings are to have and that not all of them have, up to the widest that lacks it.
+func (pl *plan) addContents(all []*ringRelease) []*ringRelease {
 	var groups []*ringRelease
 	for _, l := range pl.Rings {
-		v := pl.given[l]
+		v := pl.contents[l]
 		if v == nil {
 			continue
 		}
@@ -292,7 +292,7 @@ func (pl *plan) addGiven(all []*ringRelease) []*ringRelease {
 			return i.from.Release.SameContent(v.Release)
 		})
 		if at < 0 {
-			groups, at = append(groups, &ringRelease{from: v, given: true, why: pl.why}), len(groups)
+			groups, at = append(groups, &ringRelease{from: v, other: true, why: pl.why}), len(groups)
 		}
 		groups[at].rings = append(groups[at].rings, l)
 	}

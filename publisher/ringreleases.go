@@ -42,8 +42,8 @@ type ringRelease struct {
 	current, taken bool
 	// why is the reason why from is made anew; empty if it stays.
 	why string
-	// given means that the rings get the content of from, which is another release than theirs.
-	given bool
+	// other means that the rings get the content of from, which is another release than theirs.
+	other bool
 	// waiting is a release for these rings that others have yet to sign, and that this publication leaves alone; nil
 	// if there is none.
 	waiting *bundle.Verified
@@ -66,13 +66,13 @@ func (ps *pusher) ringReleases(ctx context.Context, pl *plan) ([]*ringRelease, e
 	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutRings(all, pl.aim), &ringRelease{rings: pl.aim})
 	}
-	all, pl.seen = pl.addGiven(all), nil
+	all, pl.seen = pl.addContents(all), nil
 	for _, i := range all {
 		if err := ps.judge(ctx, pl, i); err != nil {
 			return nil, err
 		}
 	}
-	if pl.given != nil {
+	if pl.contents != nil {
 		pl.keepOrder(all)
 		return all, nil
 	}
@@ -141,7 +141,7 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *ringRelease) error {
 		return nil
 	}
 	switch first := i.rings[0]; {
-	case i.given:
+	case i.other:
 	case !first.IsFor(i.from.Release):
 		i.why = fmt.Sprintf("ring %s is new", first.Name)
 	case i.taken:
@@ -164,7 +164,7 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *ringRelease) error {
 	if err != nil || there {
 		return err
 	}
-	if i.given {
+	if i.other {
 		return standing.Lost("%s: the files of release %s are not there any more", pl.Name, i.from.Name())
 	}
 	if i.why == "" {

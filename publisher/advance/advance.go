@@ -97,7 +97,7 @@ func (d *Done) Has(r Result) bool {
 // before anything was read. Of opts, Once uses Trust, OCI, Parallel and Now.
 func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, judge Gate, opts publisher.PublishOptions) (*Done, error) {
 	var done *Done
-	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Given, error) {
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Content, error) {
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Steps: []Step{}}
 		return choose(ctx, at, record.Verified.Record, o, judge, done)
 	}, opts)
@@ -119,7 +119,7 @@ func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 }
 
 // choose decides what the rings of a record are to have.
-func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Given, error) {
+func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Content, error) {
 	order := orderOf(record, o)
 	switch {
 	case len(record.Rings) == 0:
@@ -133,7 +133,7 @@ func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentR
 	case o.ClusterType != "" && len(record.Rings[o.ClusterType]) == 0:
 		return nil, usage.Errorf("cluster type %s has no rings in environment %s (known: %s)", o.ClusterType, o.Environment, strings.Join(slices.Sorted(maps.Keys(record.Rings)), ", "))
 	}
-	given := &publisher.Given{
+	content := &publisher.Content{
 		Releases: map[string]map[string]digest.Digest{}, Why: "it is advanced", Recorded: true,
 		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, Incomplete: record.Incomplete,
 	}
@@ -151,16 +151,16 @@ func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentR
 		if s.Result == Ready {
 			s.Result = Advanced
 			for _, name := range s.ClusterTypes {
-				give(given.Releases, record, name, order, i)
+				give(content.Releases, record, name, order, i)
 			}
 		}
 		done.NextLook = earlier(done.NextLook, s.Verdict.NextLook)
 		done.Steps = append(done.Steps, *s)
 	}
-	if len(given.Releases) == 0 {
+	if len(content.Releases) == 0 {
 		return nil, nil
 	}
-	return given, nil
+	return content, nil
 }
 
 // orderOf returns the rings, narrowest first; none if there are none, or if their order is not known.

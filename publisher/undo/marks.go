@@ -16,21 +16,21 @@ import (
 	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// takeBack lists what given takes back in it, and shows the plan.
-func (s *search) takeBack(ctx context.Context, given *publisher.Given, done *Done) error {
-	all, err := s.releases(ctx, given)
+// takeBack lists in content what that takes back, and shows the plan.
+func (s *search) takeBack(ctx context.Context, content *publisher.Content, done *Done) error {
+	all, err := s.releases(ctx, content)
 	if err != nil {
 		return err
 	}
 	plan := &Plan{Platform: done.Platform, Environment: done.Environment, Left: done.Left, Former: done.Former, Changes: []Change{}}
 	mark := bundle.Undone{Reason: s.Reason}
-	if given.BaseCommit != s.now.BaseCommit {
+	if content.BaseCommit != s.now.BaseCommit {
 		mark.BaseCommit = s.now.BaseCommit
 	}
 	taken, back := map[string]map[digest.Digest]bool{}, map[string]digest.Digest{}
-	for _, name := range slices.Sorted(maps.Keys(given.Releases)) {
+	for _, name := range slices.Sorted(maps.Keys(content.Releases)) {
 		for _, ring := range s.rings(name) {
-			d, is := given.Releases[name][ring]
+			d, is := content.Releases[name][ring]
 			if !is {
 				continue
 			}
@@ -56,12 +56,12 @@ func (s *search) takeBack(ctx context.Context, given *publisher.Given, done *Don
 		}
 		mark.Contents[name] = slices.Sorted(maps.Keys(contents))
 	}
-	given.Undone = slices.DeleteFunc(slices.Clone(s.now.Undone), func(u bundle.Undone) bool {
-		return u.Is(given.BaseCommit, back) || mark.Is(u.BaseCommit, nil) // it is given back; or it is taken back once more
+	content.Undone = slices.DeleteFunc(slices.Clone(s.now.Undone), func(u bundle.Undone) bool {
+		return u.Is(content.BaseCommit, back) || mark.Is(u.BaseCommit, nil) // it is given back; or it is taken back once more
 	})
-	given.Undone = append(given.Undone, mark) // without a time; Reissue adds what was cut off before it was recorded
-	if more := len(given.Undone) - bundle.MaxUndone; more > 0 {
-		given.Undone = given.Undone[more:]
+	content.Undone = append(content.Undone, mark) // without a time; Reissue adds what was cut off before it was recorded
+	if more := len(content.Undone) - bundle.MaxUndone; more > 0 {
+		content.Undone = content.Undone[more:]
 	}
 	if s.Show == nil {
 		return nil
@@ -69,13 +69,13 @@ func (s *search) takeBack(ctx context.Context, given *publisher.Given, done *Don
 	return s.Show(plan)
 }
 
-// releases reads what rings have and what they are given. A release that is lost is left out.
-func (s *search) releases(ctx context.Context, given *publisher.Given) (map[digest.Digest]*bundle.Verified, error) {
+// releases reads what rings have and what they are to have. A release that is lost is left out.
+func (s *search) releases(ctx context.Context, content *publisher.Content) (map[digest.Digest]*bundle.Verified, error) {
 	var mu sync.Mutex
 	all := map[digest.Digest]*bundle.Verified{}
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
-	for name, rings := range given.Releases {
+	for name, rings := range content.Releases {
 		wanted := map[digest.Digest]bool{}
 		for ring, d := range rings {
 			wanted[d], wanted[releaseOf(s.now, name, ring)] = true, true

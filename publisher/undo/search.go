@@ -213,7 +213,7 @@ func (s *search) undoTo(ctx context.Context) (found, error) {
 		}
 		matched = true
 		f, err := s.backTo(ctx, v)
-		if err != nil || f.given != nil {
+		if err != nil || f.content != nil {
 			return f, err
 		}
 	}
@@ -336,7 +336,7 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 		return found{}, err
 	}
 	r := former.Record
-	g := &publisher.Given{
+	g := &publisher.Content{
 		Releases: all, Why: "it is undone", Former: r.Tag(), Recorded: s.To == "",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
@@ -368,7 +368,7 @@ func (s *search) recorded(context.Context) (found, error) {
 			}
 		}
 	}
-	return found{s.record.Verified, &publisher.Given{
+	return found{s.record.Verified, &publisher.Content{
 		Releases: all, Why: "it is undone", Former: s.now.Tag(),
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
 	}}, nil
@@ -407,7 +407,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 	if len(all) == 0 {
 		return found{}, nil
 	}
-	g := &publisher.Given{
+	g := &publisher.Content{
 		Releases: all, Why: "the rollout is aborted",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
@@ -458,11 +458,11 @@ func (s *search) recordOf(ctx context.Context, all map[string]map[string]digest.
 			differs, err := s.anyDiffers(ctx, open)
 			return !differs, err
 		}
-		given, err := same(slices.Sorted(maps.Keys(all)))
+		matches, err := same(slices.Sorted(maps.Keys(all)))
 		if err != nil {
 			return nil, false, err
 		}
-		if !given {
+		if !matches {
 			continue
 		}
 		if partly == nil {

@@ -135,10 +135,10 @@ func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options,
 	return run(ctx, to, signers, o, opts, (*search).abort)
 }
 
-// found is what a search ends with: nothing to do if given is nil.
+// found is what a search ends with: nothing to do if content is nil.
 type found struct {
-	former *bundle.VerifiedEnvironment
-	given  *publisher.Given
+	former  *bundle.VerifiedEnvironment
+	content *publisher.Content
 }
 
 func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
@@ -156,26 +156,26 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 	}
 	var done *Done
 	var pause *bundle.Decision
-	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Given, error) {
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Content, error) {
 		r := record.Verified.Record
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Left: commitsOf(r), Releases: []Release{}}
 		s := &search{Options: o, at: at, record: record, now: r}
 		f, err := find(s, ctx)
-		if err != nil || f.given == nil {
+		if err != nil || f.content == nil {
 			return nil, err
 		}
 		waits, err := at.PendingRecord(ctx, record)
 		if err != nil {
 			return nil, err
 		}
-		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.given.Former) { // not this undo itself
+		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.content.Former) { // not this undo itself
 			at.Warn("what waits for signatures (%s) has not reached any cluster, so it is not what is undone: that is %s, which stands",
 				published.PendingTag(waits.Record.Epoch, waits.Record.Sequence), r.Tag())
 		}
 		if done.Undone = true; f.former != nil {
 			done.Former = commitsOf(f.former.Record)
 		}
-		if err := s.takeBack(ctx, f.given, done); err != nil {
+		if err := s.takeBack(ctx, f.content, done); err != nil {
 			return nil, err
 		}
 		if pause == nil && !o.NoPause { // before anything is released: automation would bring the content again
@@ -183,7 +183,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 				return nil, err
 			}
 		}
-		return f.given, nil
+		return f.content, nil
 	}, opts)
 	if done == nil {
 		return done, err
