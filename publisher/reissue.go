@@ -33,10 +33,10 @@ type Content struct {
 	Releases map[string]map[string]digest.Digest
 	// Why is the reason, for people; see PublishedRelease.Renewed.
 	Why string
-	// BaseCommit, EnvironmentCommit, Incomplete and Former are those of the new record.
+	// BaseCommit, EnvironmentCommit, Incomplete and Previous are those of the new record.
 	BaseCommit, EnvironmentCommit string
 	Incomplete                    []string
-	Former                        string
+	Previous                      string
 	// Undone is what the new record lists as undone; nil is what the record lists already. Reissue gives the last its time, and adds what
 	// the rings have and no record names. If that is nothing, it leaves the last out.
 	Undone []bundle.Undone
@@ -92,7 +92,7 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 		return done, err
 	}
 	next := record.Verified.Record
-	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = content.BaseCommit, content.EnvironmentCommit, content.Incomplete, content.Former
+	next.BaseCommit, next.EnvironmentCommit, next.Incomplete, next.Former = content.BaseCommit, content.EnvironmentCommit, content.Incomplete, content.Previous
 	if content.Undone != nil {
 		next.Undone = p.undoneBy(plans, content.Undone)
 	}

@@ -22,7 +22,7 @@ func (s *search) takeBack(ctx context.Context, content *publisher.Content, done 
 	if err != nil {
 		return err
 	}
-	plan := &Plan{Platform: done.Platform, Environment: done.Environment, Left: done.Left, Former: done.Former, Changes: []Change{}}
+	plan := &Plan{Platform: done.Platform, Environment: done.Environment, Left: done.Left, Previous: done.Previous, Changes: []Change{}}
 	mark := bundle.Undone{Reason: s.Reason}
 	if content.BaseCommit != s.now.BaseCommit {
 		mark.BaseCommit = s.now.BaseCommit

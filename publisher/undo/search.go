@@ -20,7 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// search looks for former content in the records of an environment.
+// search looks for previous content in the records of an environment.
 type search struct {
 	Options
 	at     *standing.Reader
@@ -36,7 +36,7 @@ func (s *search) undo(ctx context.Context) (found, error) {
 	if s.To != "" {
 		return s.undoTo(ctx)
 	}
-	v, err := s.former(ctx)
+	v, err := s.previous(ctx)
 	if v == nil || err != nil {
 		return found{}, err
 	}
@@ -60,9 +60,9 @@ func (s *search) checkScope() error {
 	return nil
 }
 
-// former returns the newest complete record whose content differs and was not undone; nil if the present content was given back
+// previous returns the newest complete record whose content differs and was not undone; nil if the present content was given back
 // already.
-func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
+func (s *search) previous(ctx context.Context) (*bundle.VerifiedEnvironment, error) {
 	tags := s.newest()
 	own := slices.Index(tags, s.now.Tag())
 	for i := own; i < len(tags); i++ { // own is -1 if the record's tag was taken from it
@@ -91,7 +91,7 @@ func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error
 			return nil, err
 		}
 		if f == nil {
-			return nil, fmt.Errorf("%w: record %s, to which %s went back, is not there any more", ErrNoFormer, v.Record.Former, v.Record.Tag())
+			return nil, fmt.Errorf("%w: record %s, to which %s went back, is not there any more", ErrNoPrevious, v.Record.Former, v.Record.Tag())
 		}
 		elsewhere, err := s.differs(ctx, f.Record)
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *search) former(ctx context.Context) (*bundle.VerifiedEnvironment, error
 			i = at - 1 // what lies between was undone
 		}
 	}
-	return nil, fmt.Errorf("%w among the records of environment %s", ErrNoFormer, s.Environment)
+	return nil, fmt.Errorf("%w among the records of environment %s", ErrNoPrevious, s.Environment)
 }
 
 // records yields the records under tags that are trusted and still there, until one cannot be read.
@@ -317,7 +317,7 @@ func (s *search) backTo(ctx context.Context, v *bundle.VerifiedEnvironment) (fou
 }
 
 // give returns what makes rings have the given releases; nothing if they have that content.
-func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, all map[string]map[string]digest.Digest) (found, error) {
+func (s *search) give(ctx context.Context, previous *bundle.VerifiedEnvironment, all map[string]map[string]digest.Digest) (found, error) {
 	var open []pair
 	changes := false
 	for name, rings := range all {
@@ -335,9 +335,9 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 	if err != nil || !differs && !changes {
 		return found{}, err
 	}
-	r := former.Record
+	r := previous.Record
 	g := &publisher.Content{
-		Releases: all, Why: "it is undone", Former: r.Tag(), Recorded: s.To == "",
+		Releases: all, Why: "it is undone", Previous: r.Tag(), Recorded: s.To == "",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
 	switch narrowest := s.Ring == "" || s.Ring == s.now.RingOrder[0]; {
@@ -354,7 +354,7 @@ func (s *search) give(ctx context.Context, former *bundle.VerifiedEnvironment, a
 			slices.Sort(g.Incomplete)
 		}
 	}
-	return found{former, g}, nil
+	return found{previous, g}, nil
 }
 
 // recorded gives what s is about what the record that stands names for it.
@@ -369,7 +369,7 @@ func (s *search) recorded(context.Context) (found, error) {
 		}
 	}
 	return found{s.record.Verified, &publisher.Content{
-		Releases: all, Why: "it is undone", Former: s.now.Tag(),
+		Releases: all, Why: "it is undone", Previous: s.now.Tag(),
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
 	}}, nil
 }
@@ -411,21 +411,21 @@ func (s *search) abort(ctx context.Context) (found, error) {
 		Releases: all, Why: "the rollout is aborted",
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: slices.Clone(s.now.Incomplete),
 	}
-	former, whole, err := s.recordOf(ctx, all)
+	previous, whole, err := s.recordOf(ctx, all)
 	switch {
 	case err != nil:
 		return found{}, err
-	case former != nil:
-		g.Former = former.Record.Tag()
+	case previous != nil:
+		g.Previous = previous.Record.Tag()
 	}
 	if whole {
-		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = former.Record.BaseCommit, former.Record.EnvironmentCommit, former.Record.Incomplete
+		g.BaseCommit, g.EnvironmentCommit, g.Incomplete = previous.Record.BaseCommit, previous.Record.EnvironmentCommit, previous.Record.Incomplete
 	} else {
 		g.Incomplete = append(g.Incomplete, slices.Collect(maps.Keys(all))...)
 		slices.Sort(g.Incomplete)
 		g.Incomplete = slices.Compact(g.Incomplete)
 	}
-	return found{former, g}, nil
+	return found{previous, g}, nil
 }
 
 // recordOf returns the newest record in which the narrowest rings of all have what they are given now; nil if there is none.

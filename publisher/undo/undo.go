@@ -1,7 +1,7 @@
 // Package undo gives an environment, a cluster type or a ring the content back that it had, from the registry alone.
 //
-// [Undo] finds the former content in the environment's signed records, pauses the environment, and makes new releases that
-// refer to the former blobs ([publisher.Reissue]): nothing is rendered, and no tree is read. [Abort] stops a rollout: the
+// [Undo] finds the previous content in the environment's signed records, pauses the environment, and makes new releases that
+// refer to the previous blobs ([publisher.Reissue]): nothing is rendered, and no tree is read. [Abort] stops a rollout: the
 // narrower rings get what the widest has.
 //
 // Undo never goes back to what was undone. A record that gave something back names the record that it went back to, and what
@@ -30,18 +30,18 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// MaxRecords is how many records of an environment are read at most to find its former content.
+// MaxRecords is how many records of an environment are read at most to find its previous content.
 const MaxRecords = 1000
 
-// ErrNoFormer is wrapped by the error of Undo if the records that are there have no former content.
-var ErrNoFormer = errors.New("there is no former content")
+// ErrNoPrevious is wrapped by the error of Undo if the records that are there have no previous content.
+var ErrNoPrevious = errors.New("there is no previous content")
 
-// EmptiesError is the error for cluster types that the former record does not have: to undo is to take all of their assignments
+// EmptiesError is the error for cluster types that the previous record does not have: to undo is to take all of their assignments
 // away.
 type EmptiesError struct{ ClusterTypes []string }
 
 func (e *EmptiesError) Error() string {
-	return "the former record does not have " + strings.Join(e.ClusterTypes, ", ") + ": undoing would delete all assignments there"
+	return "the previous record does not have " + strings.Join(e.ClusterTypes, ", ") + ": undoing would delete all assignments there"
 }
 
 // Options says what to undo.
@@ -50,14 +50,14 @@ type Options struct {
 	// ClusterType and Ring restrict Undo to one cluster type, or to a ring and those wider rings that have the same content.
 	ClusterType, Ring string
 	// To names the record to go back to, by its tag or by seven or more digits of its base or environment commit; with
-	// ClusterType also a release of that, see bundle.ParseReleaseQuery. Empty is the newest former content that is complete.
+	// ClusterType also a release of that, see bundle.ParseReleaseQuery. Empty is the newest previous content that is complete.
 	To string
 	// Reason is kept in the pause and in the record.
 	Reason string
 	// Show, if not nil, is told what would be done before anything is; its error keeps it from being done. It may be told again, if
 	// another publisher was at work.
 	Show func(*Plan) error
-	// AllowEmpty takes all assignments away from cluster types that the former record does not have.
+	// AllowEmpty takes all assignments away from cluster types that the previous record does not have.
 	AllowEmpty bool
 	// NoPause leaves automation as it is.
 	NoPause bool
@@ -67,10 +67,10 @@ type Options struct {
 type Plan struct {
 	Platform    string `json:"platform"`
 	Environment string `json:"environment"`
-	// Left and Former are as in Done.
-	Left    Commits  `json:"left"`
-	Former  Commits  `json:"former,omitzero"`
-	Changes []Change `json:"changes"` // sorted by cluster type
+	// Left and Previous are as in Done.
+	Left     Commits  `json:"left"`
+	Previous Commits  `json:"previous,omitzero"`
+	Changes  []Change `json:"changes"` // sorted by cluster type
 }
 
 // Change is what becomes of the rings of a cluster type that have one release.
@@ -91,10 +91,10 @@ type Done struct {
 	Environment string `json:"environment"`
 	// Undone is false if the content is as it should be already.
 	Undone bool `json:"undone"`
-	// Left are the commits of the record that stood, and Former the record that was gone back to; Former is the zero value
+	// Left are the commits of the record that stood, and Previous the record that was gone back to; Previous is the zero value
 	// if there is none.
-	Left   Commits `json:"left"`
-	Former Commits `json:"former,omitzero"`
+	Left     Commits `json:"left"`
+	Previous Commits `json:"previous,omitzero"`
 	// Result is that of the new record: published, pending or unchanged.
 	Result     releases.Outcome          `json:"result"`
 	Signatures *publisher.SignatureCount `json:"signatures,omitempty"`
@@ -118,8 +118,8 @@ type Release struct {
 	publisher.PublishedRelease
 }
 
-// Undo gives back former content; see Options. With several signers to come all is pending. Of opts, Undo uses Trust, OCI,
-// Parallel and Now. The error wraps ErrNoFormer if nothing is there to go back to, and is an *EmptiesError if cluster types would
+// Undo gives back previous content; see Options. With several signers to come all is pending. Of opts, Undo uses Trust, OCI,
+// Parallel and Now. The error wraps ErrNoPrevious if nothing is there to go back to, and is an *EmptiesError if cluster types would
 // lose everything.
 func Undo(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
 	done, err := run(ctx, to, signers, o, opts, (*search).undo)
@@ -137,8 +137,8 @@ func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options,
 
 // found is what a search ends with: nothing to do if content is nil.
 type found struct {
-	former  *bundle.VerifiedEnvironment
-	content *publisher.Content
+	previous *bundle.VerifiedEnvironment
+	content  *publisher.Content
 }
 
 func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
@@ -168,12 +168,12 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		if err != nil {
 			return nil, err
 		}
-		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.content.Former) { // not this undo itself
+		if waits != nil && (waits.Record.Former == "" || waits.Record.Former != f.content.Previous) { // not this undo itself
 			at.Warn("what waits for signatures (%s) has not reached any cluster, so it is not what is undone: that is %s, which stands",
 				published.PendingTag(waits.Record.Epoch, waits.Record.Sequence), r.Tag())
 		}
-		if done.Undone = true; f.former != nil {
-			done.Former = commitsOf(f.former.Record)
+		if done.Undone = true; f.previous != nil {
+			done.Previous = commitsOf(f.previous.Record)
 		}
 		if err := s.takeBack(ctx, f.content, done); err != nil {
 			return nil, err

@@ -35,7 +35,7 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 		"a change after an undo":                        {steps: "a;b;undo;c;undo", want: "drone: a, large: a"},
 		"never what was undone":                         {steps: "a;b;undo;c;undo;undo", want: "drone: a, large: a"},
 		"a commit that changes nothing":                 {steps: "a;b;b2=x;undo", want: "drone: a, large: a"},
-		"the first":                                     {steps: "a;undo", err: "there is no former content"},
+		"the first":                                     {steps: "a;undo", err: "there is no previous content"},
 		"one cluster type":                              {steps: "a;b;undo type=drone", want: "drone: a, large: b"},
 		"one cluster type, then all":                    {steps: "a;b;undo type=drone;undo", want: "drone: a, large: a"},
 		"one cluster type, then the other":              {steps: "a;b;undo type=drone;undo type=large", want: "drone: a, large: a"},
@@ -52,7 +52,7 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 		"to what is incomplete if it is named":          {steps: "a;fail;b;mend;c;undo to=" + commitOf("b"), want: "drone: b, large: b"},
 		"an unknown cluster type":                       {steps: "a;b;undo type=dron", err: `unknown cluster type "dron" (known: drone, large)`},
 		"a ring where there are none":                   {steps: "a;b;undo ring=canary", err: `unknown ring "canary"`},
-		"a cluster type that is new":                    {steps: "a;+small;b;undo", err: "the former record does not have small"},
+		"a cluster type that is new":                    {steps: "a;+small;b;undo", err: "the previous record does not have small"},
 		"a cluster type that is new, if it may":         {steps: "a;+small;b;undo allow-empty", want: "drone: a, large: a"},
 		"a cluster type that is gone":                   {steps: "a;-large;b;undo", want: "drone: a, large: a"},
 		"rings: what the canary has":                    {rings: "y", steps: "a;b;undo", want: "drone: a a a a, large: a a a a"},
@@ -126,7 +126,7 @@ func TestAnUndoSaysWhatItDidAndPauses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	require.NoError(t, w.do("a"))
-	former := w.record()
+	previous := w.record()
 	require.NoError(t, w.do("b"))
 	bad := w.record()
 	w.now = w.now.Add(60 * 24 * time.Hour)
@@ -137,21 +137,21 @@ func TestAnUndoSaysWhatItDidAndPauses(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, done.Undone)
 	require.Equal(t, bad.Tag(), done.Left.Record)
-	require.Equal(t, former.Tag(), done.Former.Record)
+	require.Equal(t, previous.Tag(), done.Previous.Record)
 	require.Equal(t, "because", w.paused())
 	require.Equal(t, []bundle.Undone{{At: w.record().IssuedAt, BaseCommit: commitOf("b"), Contents: w.record().Undone[0].Contents, Reason: "because"}}, w.record().Undone)
 
 	r := w.record()
-	require.Equal(t, former.BaseCommit, r.BaseCommit)
-	require.Equal(t, former.Tag(), r.Former)
+	require.Equal(t, previous.BaseCommit, r.BaseCommit)
+	require.Equal(t, previous.Tag(), r.Former)
 	after, err := rd.Type(t.Context(), "drone")
 	require.NoError(t, err)
 	release := after.Verified.Release
-	require.Equal(t, commitOf("a"), release.BaseCommit, "it is as of the former commit")
+	require.Equal(t, commitOf("a"), release.BaseCommit, "it is as of the previous commit")
 	require.Greater(t, release.Sequence, before.Verified.Release.Sequence)
 	require.EqualValues(t, 3, release.Number)
 	require.Equal(t, w.now.Add(90*24*time.Hour), release.ExpiresAt, "it is valid as long as a new one")
-	first, _, err := after.Release(t.Context(), former.ClusterTypes["drone"].String())
+	first, _, err := after.Release(t.Context(), previous.ClusterTypes["drone"].String())
 	require.NoError(t, err)
 	require.Equal(t, first.Tree, after.Verified.Tree, "the same blob")
 
@@ -179,7 +179,7 @@ func TestAPartlyUndoneRecordIsIncomplete(t *testing.T) {
 }
 
 // An agent follows its ring while every request of an undo is the last of its publisher in turn: it never gets anything but the
-// bad or the former content, never an older release, and the next undo completes it.
+// bad or the previous content, never an older release, and the next undo completes it.
 func TestAnUndoThatIsCutOffAnywhereIsCompletedByTheNext(t *testing.T) {
 	t.Parallel()
 	for k, met := int64(1), true; met; k += 11 {
@@ -314,7 +314,7 @@ func TestAnUndoWithSeveralSignersWaitsForTheOthers(t *testing.T) {
 	}
 }
 
-// Two people undo at once, each stopped at some of their requests: the former content is there once.
+// Two people undo at once, each stopped at some of their requests: the previous content is there once.
 func TestTwoUndosAtOnceEndAsOne(t *testing.T) {
 	t.Parallel()
 	for k := int64(10); k < 200; k += 30 {

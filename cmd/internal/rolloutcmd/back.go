@@ -101,10 +101,10 @@ func newUndoCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
 		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--back-to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
-		Short: "Give an environment, a cluster type or a ring its former content back",
-		Long: `Give an environment, a cluster type or a ring its former content back, and pause the environment.
+		Short: "Give an environment, a cluster type or a ring its previous content back",
+		Long: `Give an environment, a cluster type or a ring its previous content back, and pause the environment.
 
-Former is the content of the newest earlier record of the environment that differs and is complete: that before the
+Previous is the content of the newest earlier record of the environment that differs and is complete: that before the
 last change. Without --ring, what the first ring has is compared, so that a release that has come to another ring
 since is no change. Every ring gets what it had then. --cluster-type gives back one cluster type, and --ring one ring, with the
 wider rings that have the same content.
@@ -133,7 +133,7 @@ person says "wherry rollout resume --again".
 	f := cmd.Flags()
 	b.addReason(cmd)
 	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
-	f.StringVar(&b.options.To, "back-to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest former content)")
+	f.StringVar(&b.options.To, "back-to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest previous content)")
 	f.BoolVar(&b.options.AllowEmpty, "allow-empty", false, "delete all assignments of cluster types that were not there before")
 	cli.NotEmpty(cmd, "ring", "back-to")
 	return cmd
@@ -208,9 +208,9 @@ var errDryRun = errors.New("a plan alone")
 
 // agree shows what is planned, and asks at the terminal.
 func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
-	left, former := undo.Names(p.Left, p.Former)
-	if p.Former.Record == "" {
-		former = "what the widest ring has"
+	left, previous := undo.Names(p.Left, p.Previous)
+	if p.Previous.Record == "" {
+		previous = "what the widest ring has"
 	}
 	out := cmd.ErrOrStderr()
 	if b.dryRun {
@@ -222,7 +222,7 @@ func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
 		}
 		return errDryRun
 	}
-	fmt.Fprintf(out, "%s: from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), left, former)
+	fmt.Fprintf(out, "%s: from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), left, previous)
 	err := cli.Print(out, "table", nil, func(w io.Writer) {
 		cli.Row(w, "CLUSTER TYPE", "RINGS", "HAS", "GETS")
 		for _, c := range p.Changes {
@@ -263,7 +263,7 @@ func (b *backing) explain(err error) error {
 		return err
 	case errors.As(err, &empties):
 		return cli.Fail(cli.No, err, "--allow-empty deletes them, --cluster-type gives back another cluster type alone")
-	case errors.Is(err, undo.ErrNoFormer):
+	case errors.Is(err, undo.ErrNoPrevious):
 		return cli.Fail(cli.No, err, fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to))
 	}
 	return flags.RegistryFailure(err, b.to)
@@ -290,23 +290,23 @@ func ringNames(r publisher.PublishedRelease) string {
 
 func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) error {
 	name := show.Line(done.Platform + "/" + done.Environment)
-	left, former := undo.Names(done.Left, done.Former)
-	if done.Former.Record == "" {
-		former = "what the widest ring has"
+	left, previous := undo.Names(done.Left, done.Previous)
+	if done.Previous.Record == "" {
+		previous = "what the widest ring has"
 	}
 	switch {
 	case !done.Undone && aborts:
 		cmd.PrintErrf("%s: nothing to do: all rings have the same, that of record %s\n", name, done.Left.Record)
 		return nil
 	case !done.Undone:
-		cmd.PrintErrf("%s: nothing to do: it has its former content already, that of record %s\n", name, done.Left.Record)
+		cmd.PrintErrf("%s: nothing to do: it has its previous content already, that of record %s\n", name, done.Left.Record)
 		cmd.PrintErrf("hint: --back-to COMMIT goes further back\n")
 		return nil
 	case done.Result == releases.OutcomePending:
-		return cli.Fail(cli.NotYet, fmt.Errorf("%s: back from %s to %s: pending, signed by %d of %d", name, left, former, done.Signatures.Have, done.Signatures.Need),
+		return cli.Fail(cli.NotYet, fmt.Errorf("%s: back from %s to %s: pending, signed by %d of %d", name, left, previous, done.Signatures.Have, done.Signatures.Need),
 			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", b.to, done.Environment, b.trust))
 	}
-	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, former, b.to)
+	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, previous, b.to)
 	if done.Pause != nil {
 		cmd.PrintErrf("note: the environment is paused: mend what is wrong, then run wherry rollout resume %s --environment %s\n", b.to, done.Environment)
 	}
