@@ -43,8 +43,8 @@ type kept struct {
 // or left out because they never had any. If their earlier content is unknown, ct is not published: leaving an assignment
 // out would order its deletion.
 func (n *planner) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
-	o, gaps := outcomeOf(ct), n.gaps.of(ct)
-	k, err := n.holdFailed(ctx, o, ct.Sites, gaps, at, record)
+	o, unknowns := outcomeOf(ct), n.unknowns.of(ct)
+	k, err := n.holdFailed(ctx, o, ct.Sites, unknowns, at, record)
 	if err != nil {
 		return k, err
 	}
@@ -76,49 +76,49 @@ func takenOf(ct asked) []FailedAssignment {
 }
 
 // holdFailed does what hold says for those whose names nobody else has.
-func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Sites, gaps typeGaps, at found, record standing.Record) (k kept, err error) {
+func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Sites, unknowns typeUnknowns, at found, record standing.Record) (k kept, err error) {
 	var last *lastRelease
 	var listed []bundle.Assignment // in last
-	needed := gaps.needLast(o)
+	needed := unknowns.needLast(o)
 	if needed || !sites.IsFinal() {
 		last, err = n.openLast(ctx, at, record)
 	}
 	if err == nil && last != nil {
 		defer func() { _ = last.tree.Close() }() // a temporary folder
 		listed = last.tree.Assignments
-		o = gaps.compare(o, listed)
+		o = unknowns.compare(o, listed)
 	}
 	if err == nil {
-		k, err = gaps.keep(o, last, n.accountOf)
+		k, err = unknowns.keep(o, last, n.accountOf)
 	}
 	if err == nil {
 		k.sites, err = last.siteValues(sites, k.held)
 	}
 	var unknown *standing.LostError
 	if errors.As(err, &unknown) {
-		k := gaps.lost(o, unknown)
+		k := unknowns.lost(o, unknown)
 		if !needed {
 			k.lost = lostSites(sites, unknown)
 		}
 		return k, nil
 	}
 	for _, a := range o.rendered {
-		if drop := gaps.drop(a.Name); gaps.drops[drop] {
+		if drop := unknowns.drop(a.Name); unknowns.drops[drop] {
 			k.there = append(k.there, drop)
 			n.Warn("%s did not fail, so it is not dropped", drop)
 		}
 	}
 	for name := range o.failed {
-		k.there = append(k.there, gaps.drop(name))
+		k.there = append(k.there, unknowns.drop(name))
 	}
 	for _, a := range listed {
-		k.there = append(k.there, gaps.drop(a.Name))
+		k.there = append(k.there, unknowns.drop(a.Name))
 	}
 	return k, err
 }
 
 // keep takes from last, which may be nil, what failed and is not dropped. AccountOf is scheduler.Result.ServiceAccount.
-func (g typeGaps) keep(o outcome, last *lastRelease, accountOf func(workspace, namespace string) string) (kept, error) {
+func (g typeUnknowns) keep(o outcome, last *lastRelease, accountOf func(workspace, namespace string) string) (kept, error) {
 	k := kept{rendered: o.rendered}
 	had := map[string]bundle.Assignment{}
 	if last != nil {

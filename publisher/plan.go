@@ -23,8 +23,8 @@ import (
 // planner decides the content of a cluster type's next release, and whether it may be published. It writes nothing.
 type planner struct {
 	*standing.Reader
-	gaps gaps
-	opts PublishOptions
+	unknowns unknowns
+	opts     PublishOptions
 	// packer is opts.Packed, or one that has packed nothing yet.
 	packer *pack.Packer
 	// rings are the platform's rings, narrowest first.

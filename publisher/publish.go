@@ -244,7 +244,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	return &publication{
 		Reader: &at,
 		planner: planner{
-			Reader: &at, gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
+			Reader: &at, unknowns: unknowns{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
 			opts: opts, packer: packer, rings: result.Rings, accountOf: result.ServiceAccount,
 			maxRemoved: result.MaxRemoved, declared: result.Declared,
 		},
@@ -309,7 +309,7 @@ func suggestRing(wanted, named []string) error {
 func (p *publication) nothingDone() Published {
 	return Published{
 		Platform: p.Platform, Environment: p.Environment, BaseCommit: p.commits.base, EnvironmentCommit: p.commits.environment,
-		ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(p.gaps.unread), FailedPolicies: platform.FailedPoliciesOf(p.gaps.failedPolicies),
+		ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(p.unknowns.unread), FailedPolicies: platform.FailedPoliciesOf(p.unknowns.failedPolicies),
 	}
 }
 
@@ -354,8 +354,8 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	done.Dropping = p.gaps.droppingOf()
-	if p.opts.Strict && (p.gaps.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
+	done.Dropping = p.unknowns.droppingOf()
+	if p.opts.Strict && (p.unknowns.any() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
 	}
@@ -400,7 +400,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 // planned plans the cluster types of result, and those that have left the environment. Registrations that drop too many
 // targets are held.
 func (p *publication) planned(ctx context.Context, result *scheduler.Result, record standing.Record, so *progress) ([]*plan, error) {
-	p.gaps.dropping = nil
+	p.unknowns.dropping = nil
 	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
 	if err == nil {
 		plans, err = p.holdDropping(ctx, plans, record)
@@ -423,7 +423,7 @@ func (p *publication) planAll(ctx context.Context, all []asked, record standing.
 			so.there[drop] = true
 		}
 	}
-	return plans, p.gaps.check(so.there)
+	return plans, p.unknowns.check(so.there)
 }
 
 // each calls do with the numbers below n, for PublishOptions.Parallel of them at once, and returns the error of the lowest

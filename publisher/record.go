@@ -72,7 +72,7 @@ func (p *publication) newRecord(done Published, result *scheduler.Result, last s
 	r := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.Platform, Environment: p.Environment, IssuedAt: p.IssuedAt,
 		BaseCommit: p.commits.base, EnvironmentCommit: p.commits.environment, ClusterTypes: types,
-		Incomplete: done.incomplete(types, p.gaps.unknown()), Undone: p.stillUndone(last),
+		Incomplete: done.incomplete(types, p.unknowns.any()), Undone: p.stillUndone(last),
 	}
 	if len(p.rings) > 0 {
 		r.Rings, r.RingOrder = done.ringReleases(types), p.rings

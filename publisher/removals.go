@@ -116,19 +116,19 @@ func (p *publication) holdDropping(ctx context.Context, plans []*plan, record st
 			count(had, a)
 		}
 	}
-	p.gaps.dropping = map[string]string{}
+	p.unknowns.dropping = map[string]string{}
 	for registration, names := range dropped {
 		if p.maxRemoved.Exceeded(len(names), len(had[registration])) {
-			p.gaps.dropping[registration] = fmt.Sprintf("it drops %d of its %d deployment targets at once (%s), and may drop %s: --allow-removals removes them",
+			p.unknowns.dropping[registration] = fmt.Sprintf("it drops %d of its %d deployment targets at once (%s), and may drop %s: --allow-removals removes them",
 				len(names), len(had[registration]), someOf(slices.Sorted(maps.Keys(names))), p.maxRemoved)
 		}
 	}
-	if len(p.gaps.dropping) == 0 {
+	if len(p.unknowns.dropping) == 0 {
 		return plans, nil
 	}
 	held := slices.Clone(plans)
 	err := p.each(len(plans), func(p *publication, i int) (err error) {
-		if slices.ContainsFunc(append(plans[i].hadAssigned(), plans[i].assigned()...), func(a bundle.Assignment) bool { return p.gaps.dropping[a.Registration] != "" }) {
+		if slices.ContainsFunc(append(plans[i].hadAssigned(), plans[i].assigned()...), func(a bundle.Assignment) bool { return p.unknowns.dropping[a.Registration] != "" }) {
 			held[i], err = p.plan(ctx, plans[i].asked, record)
 		}
 		return err
@@ -156,7 +156,7 @@ func (pl *plan) assigned() (all []bundle.Assignment) {
 }
 
 // droppingOf lists the registrations that are held because they drop too many of their targets.
-func (g gaps) droppingOf() []platform.UnreadRegistration {
+func (g unknowns) droppingOf() []platform.UnreadRegistration {
 	var list []platform.UnreadRegistration
 	for _, name := range slices.Sorted(maps.Keys(g.dropping)) {
 		list = append(list, platform.UnreadRegistration{Registration: name, Error: g.dropping[name]})

@@ -12,9 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// gaps lists the unknown parts of a publication's input, and the assignments that it drops on purpose. Assignments in an
+// unknowns lists the unknown parts of a publication's input, and the assignments that it drops on purpose. Assignments in an
 // unknown part keep their content of the last release.
-type gaps struct {
+type unknowns struct {
 	// unread are the registrations that could not be read, failedPolicies the scheduling policies whose selection is
 	// unknown.
 	unread         []platform.Unread
@@ -27,7 +27,7 @@ type gaps struct {
 
 // check refuses to drop an assignment that does not exist and is probably mistyped. All cluster types are planned, and
 // there has the drops that name an assignment.
-func (g gaps) check(there map[string]bool) error {
+func (g unknowns) check(there map[string]bool) error {
 	for _, drop := range slices.Sorted(maps.Keys(g.drops)) {
 		if !there[drop] {
 			return usage.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)
@@ -36,31 +36,31 @@ func (g gaps) check(there map[string]bool) error {
 	return nil
 }
 
-// unknown reports whether some earlier assignments may or may not be assigned still.
-func (g gaps) unknown() bool { return len(g.unread)+len(g.failedPolicies) > 0 }
+// any reports whether some earlier assignments may or may not be assigned still.
+func (g unknowns) any() bool { return len(g.unread)+len(g.failedPolicies) > 0 }
 
-// of returns the gaps of one cluster type.
-func (g gaps) of(ct asked) typeGaps { return typeGaps{g, ct.Name, ct.left} }
+// of returns the unknowns of one cluster type.
+func (g unknowns) of(ct asked) typeUnknowns { return typeUnknowns{g, ct.Name, ct.left} }
 
-// typeGaps are the gaps of one cluster type. What leaves with its cluster type does so whatever its source and its
+// typeUnknowns are the unknowns of one cluster type. What leaves with its cluster type does so whatever its source and its
 // policies say.
-type typeGaps struct {
-	gaps
+type typeUnknowns struct {
+	unknowns
 	clusterType string
 	left        bool // the environment has it no more
 }
 
 // drop is how PublishOptions.Drop names an assignment.
-func (g typeGaps) drop(name string) string { return g.clusterType + "/" + name }
+func (g typeUnknowns) drop(name string) string { return g.clusterType + "/" + name }
 
 // isUnread reports whether a registration's source could not be read.
-func (g typeGaps) isUnread(registration string) bool {
+func (g typeUnknowns) isUnread(registration string) bool {
 	return !g.left && slices.ContainsFunc(g.unread, func(u platform.Unread) bool { return u.Registration == registration })
 }
 
 // unreadReason returns the reason for holding the assignments of a registration whose source could not be read, or
 // exceeds a bound.
-func (g typeGaps) unreadReason(registration string) scheduler.FailureReason {
+func (g typeUnknowns) unreadReason(registration string) scheduler.FailureReason {
 	for _, u := range g.unread {
 		if u.Registration == registration {
 			return scheduler.ReasonOf(u.Err, SourceUnreadable)
@@ -70,7 +70,7 @@ func (g typeGaps) unreadReason(registration string) scheduler.FailureReason {
 }
 
 // isFailedPolicy reports whether it is not known what a policy selects.
-func (g typeGaps) isFailedPolicy(name string) bool {
+func (g typeUnknowns) isFailedPolicy(name string) bool {
 	return !g.left && slices.ContainsFunc(g.failedPolicies, func(f scheduler.FailedPolicy) bool { return f.Name == name })
 }
 
@@ -83,7 +83,7 @@ type outcome struct {
 // compare returns o with what fails of the last release because it is not known whether it is still asked for: its
 // registration's source cannot be read, also where another registration has taken the name meanwhile, or a policy that
 // selected it fails. What another policy selects as well is rendered, and keeps both names.
-func (g typeGaps) compare(o outcome, last []bundle.Assignment) outcome {
+func (g typeUnknowns) compare(o outcome, last []bundle.Assignment) outcome {
 	o = outcome{slices.Clone(o.rendered), maps.Clone(o.failed)}
 	g.holdDropping(o, last)
 	for _, a := range last {
@@ -102,7 +102,7 @@ func (g typeGaps) compare(o outcome, last []bundle.Assignment) outcome {
 }
 
 // holdDropping notes in o all that a registration which drops too many targets had, and what is new of it: it stays whole.
-func (g typeGaps) holdDropping(o outcome, last []bundle.Assignment) {
+func (g typeUnknowns) holdDropping(o outcome, last []bundle.Assignment) {
 	fail := func(name, registration string) {
 		if g.dropping[registration] != "" && !g.left {
 			o.failed[name] = FailedAssignment{Name: name, Error: fmt.Sprintf("registration %s drops too many deployment targets at once", registration), Reason: TooManyRemoved}
@@ -117,7 +117,7 @@ func (g typeGaps) holdDropping(o outcome, last []bundle.Assignment) {
 }
 
 // compareSelection judges an assignment of the last release by the policies that have failed since, and notes that in o.
-func (g typeGaps) compareSelection(o outcome, a bundle.Assignment) {
+func (g typeUnknowns) compareSelection(o outcome, a bundle.Assignment) {
 	unknown := slices.DeleteFunc(slices.Clone(a.Policies), func(name string) bool { return !g.isFailedPolicy(name) })
 	if len(unknown) == 0 {
 		return
@@ -136,7 +136,7 @@ func (g typeGaps) compareSelection(o outcome, a bundle.Assignment) {
 }
 
 // lost returns the outcome if err keeps the content of failed assignments from being known: none of them is kept.
-func (g typeGaps) lost(o outcome, err error) kept {
+func (g typeUnknowns) lost(o outcome, err error) kept {
 	k := kept{rendered: o.rendered}
 	for _, name := range slices.Sorted(maps.Keys(o.failed)) {
 		k.failures = append(k.failures, o.failed[name])
@@ -160,8 +160,8 @@ func (g typeGaps) lost(o outcome, err error) kept {
 
 // needLast reports whether the last release has to be read: for the content of held assignments, and to check that the
 // assignments to drop exist.
-func (g typeGaps) needLast(o outcome) bool {
-	needed := (g.unknown() || len(g.dropping) > 0) && !g.left
+func (g typeUnknowns) needLast(o outcome) bool {
+	needed := (g.any() || len(g.dropping) > 0) && !g.left
 	for name := range o.failed {
 		needed = needed || !g.drops[g.drop(name)]
 	}
