@@ -88,7 +88,7 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 	if tag := pl.Foreign; tag != "" {
 		return nil, foreign(tag + " is not a release " + p.Trust.SignedText())
 	}
-	s := &shipment{publication: p, plan: pl}
+	s := &download{publication: p, plan: pl}
 	if pl.refused != "" {
 		d, err := c.against(ctx, s, pl.Verified)
 		return blocked(d, pl), err
@@ -97,7 +97,7 @@ func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff
 }
 
 // against compares what pl would have with one of its releases, or with nothing where that is nil.
-func (c comparing) against(ctx context.Context, s *shipment, last *bundle.Verified) (*diff.TypeDifference, error) {
+func (c comparing) against(ctx context.Context, s *download, last *bundle.Verified) (*diff.TypeDifference, error) {
 	pl := s.plan
 	now := plannedType(pl)
 	if last != nil && pl.tree != nil && last.Release.Content == pl.tree.Content {

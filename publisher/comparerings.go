@@ -9,7 +9,7 @@ import (
 )
 
 // rings compares what a plan would have with what each of its rings has.
-func (c comparing) rings(ctx context.Context, s *shipment) (*diff.TypeDifference, error) {
+func (c comparing) rings(ctx context.Context, s *download) (*diff.TypeDifference, error) {
 	pl := s.plan
 	planned, err := s.ringReleases(ctx, pl)
 	if err != nil {
@@ -56,7 +56,7 @@ func (pl *plan) byRelease() []standing.Rings {
 }
 
 // ring compares with the release of a group of rings. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, s *shipment, group standing.Rings, planned []*ringRelease) (*diff.RingStanding, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, s *download, group standing.Rings, planned []*ringRelease) (*diff.RingStanding, *diff.TypeDifference, error) {
 	pl := s.plan
 	has := (&ringRelease{rings: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}

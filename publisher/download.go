@@ -22,9 +22,9 @@ import (
 // quick, and a person can do with "up to".
 const maxTriedBytes = 16 << 20
 
-// shipment is what agents would fetch of a planned release. It makes the release as publishing would, once, and pushes
+// download is what agents would fetch of a planned release. It makes the release as publishing would, once, and pushes
 // nothing.
-type shipment struct {
+type download struct {
 	*publication
 	plan *plan
 
@@ -37,7 +37,7 @@ type shipment struct {
 }
 
 // to returns the download of an agent that has the release last, which is nil if it has none.
-func (s *shipment) to(ctx context.Context, last *bundle.Verified) (diff.Fetch, error) {
+func (s *download) to(ctx context.Context, last *bundle.Verified) (diff.Fetch, error) {
 	if err := s.make(ctx); err != nil {
 		return diff.Fetch{}, err
 	}
@@ -58,12 +58,12 @@ func (s *shipment) to(ctx context.Context, last *bundle.Verified) (diff.Fetch, e
 }
 
 // again returns the download of an agent whose release is made anew with the same content.
-func (s *shipment) again(ctx context.Context, last *bundle.Verified) (diff.Fetch, error) {
+func (s *download) again(ctx context.Context, last *bundle.Verified) (diff.Fetch, error) {
 	frame, err := s.frameOf(s.plannedRelease(s.plan), append([]ocispec.Descriptor{last.Tree}, last.Manifest.Layers[1:]...))
 	return diff.Fetch{Bytes: frame, FullBytes: frame + last.Tree.Size}, err
 }
 
-func (s *shipment) make(ctx context.Context) error {
+func (s *download) make(ctx context.Context) error {
 	if s.made {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (s *shipment) make(ctx context.Context) error {
 }
 
 // layers returns those of the planned release. Beyond the bound it tries no deltas.
-func (s *shipment) layers(ctx context.Context) ([]ocispec.Descriptor, error) {
+func (s *download) layers(ctx context.Context) ([]ocispec.Descriptor, error) {
 	pl := s.plan
 	if pl.withContent(pl.tree.Content) == nil && pl.Verified != nil {
 		if s.tried += pl.Verified.Release.Content.Size + pl.tree.Content.Size; s.tried > maxTriedBytes {
@@ -97,7 +97,7 @@ func (s *shipment) layers(ctx context.Context) ([]ocispec.Descriptor, error) {
 }
 
 // frameOf returns the size of the manifest of a release, and of its signatures.
-func (s *shipment) frameOf(r bundle.Release, layers []ocispec.Descriptor) (int64, error) {
+func (s *download) frameOf(r bundle.Release, layers []ocispec.Descriptor) (int64, error) {
 	r.Sequence, r.Number = max(s.plan.lastOf(r.Epoch)+1, s.IssuedAt.Unix()), bundle.NextNumber(s.plan.highestNumbered())
 	m, _, err := s.maker().manifest(s.plan, r, nil, layers)
 	if err != nil {
