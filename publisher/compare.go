@@ -128,8 +128,8 @@ func (c comparing) against(ctx context.Context, s *download, last *bundle.Verifi
 		return nil, errors.Join(err, tree.Close())
 	}
 	d, err := c.Type(ctx, now, old)
-	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
-		d.Result = diff.StandingChanged // only the marks of held assignments differ
+	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.ResultUnchanged {
+		d.Result = diff.ResultChanged // only the marks of held assignments differ
 	}
 	if err == nil && pl.tree != nil {
 		d.Fetch, err = s.to(ctx, last)
@@ -201,7 +201,7 @@ func oldTree(tree *published.Tree) (*diff.Tree, error) {
 
 func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
 	if pl.row.Result == releases.OutcomeFailed {
-		d.Result, d.Blocked = diff.StandingBlocked, pl.row.Reason
+		d.Result, d.Blocked = diff.ResultBlocked, pl.row.Reason
 	}
 	return d
 }

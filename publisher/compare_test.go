@@ -76,7 +76,7 @@ func told(d *diff.Difference) []string {
 		say("renamed %s %s %s", r.From, r.To, r.ClusterTypes)
 	}
 	for _, ct := range d.ClusterTypes {
-		if ct.Result != diff.StandingUnchanged || ct.Renewed {
+		if ct.Result != diff.ResultUnchanged || ct.Renewed {
 			say("%s: %s, %d of %d unchanged%s", ct.ClusterType, ct.Result, ct.Unchanged, ct.Assignments, strings.TrimSuffix(" "+ct.Blocked, " "))
 		}
 		for _, a := range ct.Changes {

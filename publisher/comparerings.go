@@ -19,16 +19,16 @@ func (c comparing) rings(ctx context.Context, s *download) (*diff.TypeDifference
 	if err != nil {
 		return nil, err
 	}
-	var rows []diff.RingStanding
+	var rows []diff.RingDifference
 	for _, group := range pl.byRelease() {
 		row, d, err := c.ring(ctx, s, group, planned)
 		if err != nil {
 			return nil, err
 		}
-		if main.Result == diff.StandingUnchanged && row.Result != diff.StandingKept && d.Result != diff.StandingUnchanged {
+		if main.Result == diff.ResultUnchanged && row.Result != diff.ResultKept && d.Result != diff.ResultUnchanged {
 			main = d
 		}
-		if row.Renewed != "" && main.Result == diff.StandingUnchanged {
+		if row.Renewed != "" && main.Result == diff.ResultUnchanged {
 			main.Renewed, main.Fetch = true, row.Fetch
 		}
 		rows = append(rows, *row)
@@ -56,10 +56,10 @@ func (pl *plan) byRelease() []standing.Rings {
 }
 
 // ring compares with the release of a group of rings. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, s *download, group standing.Rings, planned []*ringRelease) (*diff.RingStanding, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, s *download, group standing.Rings, planned []*ringRelease) (*diff.RingDifference, *diff.TypeDifference, error) {
 	pl := s.plan
 	has := (&ringRelease{rings: group}).published()
-	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
+	row := &diff.RingDifference{Rings: has.Rings, Latest: has.Latest, Result: diff.ResultKept}
 	var last *bundle.Verified
 	if last = group[0].Release; last != nil {
 		row.OldRelease = diff.OldReleaseOf(last)

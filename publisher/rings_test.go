@@ -389,7 +389,7 @@ func TestAPlanSaysWhatEachRingGets(t *testing.T) { // it changes the folder, so 
 	w.to("")
 
 	d := differenceTo("")
-	require.Equal(t, diff.StandingUnchanged, d.Result)
+	require.Equal(t, diff.ResultUnchanged, d.Result)
 	require.False(t, (&diff.Difference{ClusterTypes: []diff.TypeDifference{*d}}).WouldChange(), "what rings keep is no change")
 	require.Equal(t, []string{"[canary] false unchanged 0", fmt.Sprint("[early broad] true kept ", changed)}, results(d))
 	d = differenceTo("broad")

@@ -181,7 +181,7 @@ func TestAPlanSaysWhichClustersGetOtherSiteValues(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, difference.Incomplete())
 	drone := difference.ClusterTypes[0]
-	require.Equal(t, diff.StandingChanged, drone.Result)
+	require.Equal(t, diff.ResultChanged, drone.Result)
 	require.Empty(t, drone.Changes)
 	require.Equal(t, []diff.FailedSite{{Cluster: "plant-2", Error: "no", Stands: true}}, drone.FailedSites)
 	data, err := json.Marshal(drone.SiteValues)

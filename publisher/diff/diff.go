@@ -87,25 +87,25 @@ type SharedFiles struct {
 	Files  []string      `json:"files"`
 }
 
-// Standing is the outcome of a plan for a cluster type.
-type Standing string
+// Result is the outcome of a plan for a cluster type.
+type Result string
 
 // The outcomes for a cluster type.
 const (
-	StandingUnchanged Standing = "unchanged"
-	StandingChanged   Standing = "changed"
-	// StandingNew is a cluster type without an earlier release or rendered files.
-	StandingNew Standing = "new"
-	// StandingBlocked is a cluster type that would not be published; Blocked gives the reason.
-	StandingBlocked Standing = "blocked"
-	// StandingKept is a ring that is not published to, so that it keeps its release.
-	StandingKept Standing = "kept"
+	ResultUnchanged Result = "unchanged"
+	ResultChanged   Result = "changed"
+	// ResultNew is a cluster type without an earlier release or rendered files.
+	ResultNew Result = "new"
+	// ResultBlocked is a cluster type that would not be published; Blocked gives the reason.
+	ResultBlocked Result = "blocked"
+	// ResultKept is a ring that is not published to, so that it keeps its release.
+	ResultKept Result = "kept"
 )
 
 // TypeDifference is one cluster type of a Difference.
 type TypeDifference struct {
-	ClusterType string   `json:"clusterType"`
-	Result      Standing `json:"result"`
+	ClusterType string `json:"clusterType"`
+	Result      Result `json:"result"`
 	// Assignments counts the assignments that it would have, including failed ones that keep their content.
 	Assignments int `json:"assignments"`
 	Unchanged   int `json:"unchanged"`
@@ -130,7 +130,7 @@ type TypeDifference struct {
 	Renewed bool `json:"renewed,omitempty"`
 	// ByRing says, where the platform names rings or has given them up, what becomes of each of them, narrowest first. The rest is then about
 	// the widest ring that is published to, or if nothing changes there, about the widest one that changes.
-	ByRing []RingStanding `json:"byRing,omitempty"`
+	ByRing []RingDifference `json:"byRing,omitempty"`
 }
 
 // OldRelease names the release that stands; the zero value where there is none.
@@ -158,13 +158,13 @@ type Fetch struct {
 	Carried int64 `json:"carriedBytes,omitempty"`
 }
 
-// RingStanding is what becomes of the rings that have one release now.
-type RingStanding struct {
+// RingDifference is what becomes of the rings that have one release now.
+type RingDifference struct {
 	// Rings lists them, and Latest is true where agents without a ring have the release too.
 	Rings  []string `json:"rings"`
 	Latest bool     `json:"latest,omitempty"`
-	// Result is StandingKept where they are not published to.
-	Result Standing `json:"result"`
+	// Result is ResultKept where they are not published to.
+	Result Result `json:"result"`
 	// OldRelease is the release that they have.
 	OldRelease
 	Fetch
@@ -177,8 +177,8 @@ type RingStanding struct {
 }
 
 // Differs reports whether the plan's content differs from that of these rings' release.
-func (r RingStanding) Differs() bool {
-	return r.Result == StandingChanged || r.Result == StandingNew || r.Added+r.Removed+r.Changed > 0
+func (r RingDifference) Differs() bool {
+	return r.Result == ResultChanged || r.Result == ResultNew || r.Added+r.Removed+r.Changed > 0
 }
 
 // Change is what becomes of an assignment, or of a file of it.
@@ -269,7 +269,7 @@ func (d *Difference) Changes() bool {
 // WouldChange reports whether publishing would give a cluster type a new release because of other content.
 func (d *Difference) WouldChange() bool {
 	return slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
-		return ct.Result == StandingChanged || ct.Result == StandingNew
+		return ct.Result == ResultChanged || ct.Result == ResultNew
 	})
 }
 
@@ -282,7 +282,7 @@ func (d *Difference) Refused() bool {
 // cluster type would not be published, or a PlatformCheck stops the whole.
 func (d *Difference) Incomplete() bool {
 	return len(d.Unread) > 0 || d.Refused() || slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
-		return len(ct.Failed)+len(ct.FailedSites) > 0 || ct.Result == StandingBlocked
+		return len(ct.Failed)+len(ct.FailedSites) > 0 || ct.Result == ResultBlocked
 	})
 }
 
@@ -313,7 +313,7 @@ func (d *TypeDifference) Count() Counted {
 			c.Changed++
 		}
 	}
-	if d.Result != StandingUnchanged || c.Failed+len(d.FailedSites) > 0 {
+	if d.Result != ResultUnchanged || c.Failed+len(d.FailedSites) > 0 {
 		c.ClusterTypes = 1
 	}
 	return c

@@ -73,7 +73,7 @@ func (c *Comparison) folder(ctx context.Context, root *os.Root) error {
 			return err
 		}
 		if d.Left = i >= len(names); d.Left {
-			d.Result = StandingChanged // its README.md goes, even if nothing else does
+			d.Result = ResultChanged // its README.md goes, even if nothing else does
 		}
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}

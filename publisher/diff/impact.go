@@ -70,8 +70,8 @@ func (d *Difference) judge(set *check.Set, types []scheduler.ClusterTypeResult, 
 	facts := check.Facts{Environment: d.Environment, ClustersKnown: fleet.From != ""}
 	for _, ct := range d.ClusterTypes {
 		t := check.PlannedType{
-			Name: ct.ClusterType, Labels: labels[ct.ClusterType], New: ct.Result == StandingNew, Left: ct.Left,
-			Changed:     ct.Result == StandingChanged || ct.Result == StandingNew,
+			Name: ct.ClusterType, Labels: labels[ct.ClusterType], New: ct.Result == ResultNew, Left: ct.Left,
+			Changed:     ct.Result == ResultChanged || ct.Result == ResultNew,
 			Clusters:    check.Counts{Total: clusters[ct.ClusterType]},
 			Assignments: check.AssignmentCounts{Total: float64(ct.Assignments), Failed: float64(len(ct.Failed))},
 		}
@@ -129,7 +129,7 @@ func (d *TypeDifference) facts(clusters []impact.Cluster) impact.TypeFacts {
 			continue
 		}
 		g := groups[i]
-		if g.result == StandingChanged || g.result == StandingNew {
+		if g.result == ResultChanged || g.result == ResultNew {
 			f.ChangedClusters++
 		}
 		if c.Release == "" || c.Release == g.old {
@@ -144,7 +144,7 @@ func (d *TypeDifference) facts(clusters []impact.Cluster) impact.TypeFacts {
 // ringGroup is clusters that get the same release in place of the same one.
 type ringGroup struct {
 	has    func(impact.Cluster) bool
-	result Standing
+	result Result
 	old    digest.Digest
 	fetch  Fetch
 }
@@ -161,8 +161,8 @@ func (d *TypeDifference) groups() []ringGroup {
 			return c.Ring == "" && r.Latest || c.Ring != "" && slices.Contains(r.Rings, c.Ring)
 		}
 		result := r.Result
-		if d.Result == StandingBlocked {
-			result = StandingBlocked
+		if d.Result == ResultBlocked {
+			result = ResultBlocked
 		}
 		all = append(all, ringGroup{in, result, r.OldDigest, r.Fetch})
 	}

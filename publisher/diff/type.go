@@ -52,7 +52,7 @@ func StateOf(ct scheduler.ClusterTypeResult) State {
 // Unchanged returns the difference of a type whose content is unchanged.
 func (s State) Unchanged() *TypeDifference {
 	d := &TypeDifference{
-		ClusterType: s.name, Result: StandingUnchanged, Assignments: len(s.Rendered), Unchanged: len(s.Rendered),
+		ClusterType: s.name, Result: ResultUnchanged, Assignments: len(s.Rendered), Unchanged: len(s.Rendered),
 		Changes: []AssignmentDifference{}, Failed: s.Failed, FailedSites: s.FailedSites,
 	}
 	for _, f := range s.Failed {
@@ -65,9 +65,9 @@ func (s State) Unchanged() *TypeDifference {
 
 // Type compares the new state with the earlier tree, which is nil if there is none. The difference is never nil.
 func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDifference, error) {
-	result := StandingUnchanged
+	result := ResultUnchanged
 	if old == nil {
-		result, old = StandingNew, &Tree{}
+		result, old = ResultNew, &Tree{}
 	}
 	before := map[string]bundle.Assignment{}
 	for _, a := range old.Listed {
@@ -110,15 +110,15 @@ func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDiffe
 		d.Changes = append(d.Changes, c.removed(ctx, now, a))
 	}
 	slices.SortFunc(d.Changes, func(a, b AssignmentDifference) int { return strings.Compare(a.Name, b.Name) })
-	if result != StandingNew && !old.namesOnly {
+	if result != ResultNew && !old.namesOnly {
 		d.SiteValues = SitesBetween(old.Sites, now.Sites)
 		var err error
 		if d.Lacking, err = lacking(now.Rendered, d.Changes, old); err != nil {
 			return d, err
 		}
 	}
-	if (len(d.Changes) > 0 || d.SiteValues != nil) && d.Result == StandingUnchanged {
-		d.Result = StandingChanged
+	if (len(d.Changes) > 0 || d.SiteValues != nil) && d.Result == ResultUnchanged {
+		d.Result = ResultChanged
 	}
 	return d, c.findRenames(now.name, added, removed, old)
 }

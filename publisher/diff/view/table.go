@@ -95,7 +95,7 @@ func typesTable(w io.Writer, d *diff.Difference) {
 			show.Cell(ct.ClusterType), ct.Result, ct.Assignments, n.Added, n.Removed, n.Changed, n.Failed, show.Cell(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
-		fmt.Fprintf(w, "%d more\t%s\n", same, diff.StandingUnchanged)
+		fmt.Fprintf(w, "%d more\t%s\n", same, diff.ResultUnchanged)
 	}
 }
 
@@ -110,13 +110,13 @@ func ringLines(ct diff.TypeDifference) [][2]string {
 			names = append(names, bundle.LatestTag)
 		}
 		text := string(r.Result)
-		if r.Result == diff.StandingKept && r.OldDigest != "" {
+		if r.Result == diff.ResultKept && r.OldDigest != "" {
 			text = "keeps " + bundle.ReleaseName(r.OldNumber, r.OldDigest)
 		}
 		if r.Differs() {
 			differs = true
 			counts := fmt.Sprintf("%d added, %d removed, %d changed", r.Added, r.Removed, r.Changed)
-			if r.Result == diff.StandingKept {
+			if r.Result == diff.ResultKept {
 				text += ", from which the plan differs by " + counts
 			} else {
 				text += ": " + counts
@@ -148,7 +148,7 @@ func writeRings(b *bytes.Buffer, d *diff.Difference) {
 
 func notable(d *diff.Difference) []diff.TypeDifference {
 	return slices.DeleteFunc(slices.Clone(d.ClusterTypes), func(ct diff.TypeDifference) bool {
-		return ct.Result == diff.StandingUnchanged && len(ct.Failed)+len(ct.FailedSites) == 0 && !ct.Renewed
+		return ct.Result == diff.ResultUnchanged && len(ct.Failed)+len(ct.FailedSites) == 0 && !ct.Renewed
 	})
 }
 

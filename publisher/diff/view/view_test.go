@@ -18,7 +18,7 @@ func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
 	for i := range 2000 {
 		evil := fmt.Sprintf("%d `|\n| @everyone <img src=x> [a](b) %s", i, long)
 		d.ClusterTypes = append(d.ClusterTypes, diff.TypeDifference{
-			ClusterType: fmt.Sprintf("type-%d", i), Result: diff.StandingChanged,
+			ClusterType: fmt.Sprintf("type-%d", i), Result: diff.ResultChanged,
 			Changes: []diff.AssignmentDifference{{Name: "web", Change: diff.ChangeChanged, Values: []diff.ValueDifference{{Key: "K", Old: &evil, New: &evil}}}},
 			Failed:  []diff.FailedDifference{{Name: "db", Error: evil}},
 		})
