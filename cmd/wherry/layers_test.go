@@ -79,7 +79,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"cmd": {
 			"wherry": {
 				"internal/agentcmd", "internal/airgapcmd", "internal/authorcmd", "internal/bundlecmd", "internal/cli", "internal/configcmd", "internal/deltacmd", "internal/explaincmd", "internal/flags",
-				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/sandboxcmd", "internal/trustcmd",
+				"internal/fleetcmd", "internal/hubcmd", "internal/installcmd", "internal/promotecmd", "internal/prompt", "internal/releasecmd", "internal/rolloutcmd", "internal/trustcmd",
 			},
 			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
 
@@ -93,17 +93,15 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/gatefacts", "internal/prompt"},
 			"internal/rolloutcmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/prompt", "internal/releasecmd"},
-			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd", "internal/sandboxcmd"},
+			"internal/promotecmd": {"internal/cli", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
 			"internal/gatefacts":  {"internal/cli", "internal/flags"},
 			"internal/trustcmd":   {"internal/cli", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
-			"internal/flags":    {"internal/cli", "internal/prompt", "internal/sandboxcmd"},
+			"internal/flags":    {"internal/cli", "internal/prompt"},
 			"internal/cli":      nil,
 			"internal/deltacmd": nil,
 			"internal/prompt":   nil,
-
-			"internal/sandboxcmd": nil,
 
 			"internal/programtest": nil,
 		},
@@ -149,6 +147,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"checks": {"forge", "keys", "program"},
 
 			"embed/chart":         nil,
+			"embed/chart/render":  {"embed/chart"},
 			"embed/kustomization": nil,
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "markdown", "outgit", "platform"},
@@ -179,8 +178,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"history":      {"catalog", "diff", "impact"},
 			"settings":     {"gitrepo"},
 			"platform":     {"artifacts", "egress", "embed", "gitrepo", "meter", "pack", "sandbox", "sourceignore", "sources"},
-			"embed":        {"artifacts", "embed/chart", "embed/kustomization", "gitrepo", "meter", "sandbox", "sourceignore", "sources"},
-			"sandbox":      {"embed/chart", "embed/kustomization", "meter"},
+			"embed":        {"artifacts", "embed/chart", "gitrepo", "meter", "sandbox", "sourceignore", "sources"},
+			"sandbox":      {"embed/chart", "meter"},
 			"pack":         {"artifacts"},
 			"artifacts":    {"gitrepo", "meter", "sources"},
 			"sources":      {"egress", "gitrepo", "meter"},

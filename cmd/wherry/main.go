@@ -25,7 +25,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/promotecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/rolloutcmd"
-	"github.com/wherry-dev/wherry/cmd/internal/sandboxcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
@@ -84,7 +83,7 @@ func newRootCommand() *cobra.Command {
 		bundlecmd.Releases(),
 		newRolloutCommand(),
 		hubcmd.Roster(),
-		sandboxcmd.New(),
+		newSandboxChild(),
 		newScheduleCommand(),
 		newSchemaCommand(),
 		releasecmd.Sign(),

@@ -24,11 +24,11 @@ import (
 
 // chart renders the chart of the source, one file for each template.
 func (b *built) chart(ctx context.Context, r *reader, t *tree, q request) error {
-	c := sandbox.Chart{Dir: q.dir, Archive: t.chart, Render: true, Options: chart.Options{
+	c := chart.Job{Dir: q.dir, Archive: t.chart, Render: true, Options: chart.Options{
 		ReleaseName: q.chart.ReleaseName, Namespace: q.chart.Namespace, KubeVersion: q.chart.KubeVersion, APIVersions: q.chart.APIVersions,
 		KeysOnce: true, MaxBytes: maxBytes,
 	}}
-	c.Values = []sandbox.Values{{Text: []byte(q.chart.Values), From: "annotation " + kinds.AnnotationPrefix + "chart-values"}}
+	c.Values = []chart.Values{{Text: []byte(q.chart.Values), From: "annotation " + kinds.AnnotationPrefix + "chart-values"}}
 	if q.argo != nil {
 		if err := q.argo.setChart(b, t, q, &c); err != nil {
 			return fmt.Errorf("%s: %w", q.argo.helmOf(), err)
@@ -122,7 +122,7 @@ type argoHelm struct {
 func (s *argoSource) helmOf() string { return fmt.Sprintf("the Application %q: helm", s.application) }
 
 // setChart sets what an Application asks for, in Argo CD's order: files of values, values, parameters.
-func (s *argoSource) setChart(b *built, t *tree, q request, c *sandbox.Chart) error {
+func (s *argoSource) setChart(b *built, t *tree, q request, c *chart.Job) error {
 	opts := &c.Options
 	data, err := json.Marshal(s.Helm)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *argoSource) setChart(b *built, t *tree, q request, c *sandbox.Chart) er
 		if err != nil {
 			return fmt.Errorf("valueFiles: %w", err)
 		}
-		c.Values = append(c.Values, sandbox.Values{Text: text, From: s.helmOf() + ": valueFiles"})
+		c.Values = append(c.Values, chart.Values{Text: text, From: s.helmOf() + ": valueFiles"})
 	}
 	own := []byte(helm.Values)
 	if helm.ValuesObject != nil {
@@ -154,9 +154,9 @@ func (s *argoSource) setChart(b *built, t *tree, q request, c *sandbox.Chart) er
 			return fmt.Errorf("valuesObject: %w", err)
 		}
 	}
-	c.Values = append(c.Values, sandbox.Values{Text: own, From: s.helmOf() + ": values"})
+	c.Values = append(c.Values, chart.Values{Text: own, From: s.helmOf() + ": values"})
 	for _, p := range helm.Parameters {
-		c.Parameters = append(c.Parameters, sandbox.Parameter{Path: p.Name, Value: p.Value, AsText: p.ForceString, From: s.helmOf() + ": parameters"})
+		c.Parameters = append(c.Parameters, chart.Parameter{Path: p.Name, Value: p.Value, AsText: p.ForceString, From: s.helmOf() + ": parameters"})
 	}
 	return nil
 }

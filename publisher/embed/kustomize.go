@@ -2,13 +2,14 @@ package embed
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -20,18 +21,18 @@ const builtFile = "manifests.yaml"
 
 // kustomize builds the kustomization of the folder, with what an Application asks for beside it.
 func (b *built) kustomize(ctx context.Context, r *reader, t *tree, q request) error {
-	var opts kustomization.Options
+	var argo []byte
 	if q.argo != nil && len(q.argo.Kustomize) > 0 {
 		var err error
-		if opts.Overlay, err = kustomization.ArgoOverlay(q.argo.Kustomize); err != nil {
-			return err
+		if argo, err = json.Marshal(q.argo.Kustomize); err != nil {
+			return fmt.Errorf("kustomize: %w", err)
 		}
 	}
-	return b.kustomizeFolder(ctx, r, t, q, q.dir, bundle.ManifestsDir, opts)
+	return b.kustomizeFolder(ctx, r, t, q, q.dir, bundle.ManifestsDir, argo)
 }
 
-// kustomizeFolder builds the kustomization in dir into a file in the folder to.
-func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q request, dir, to string, opts kustomization.Options) error {
+// kustomizeFolder builds the kustomization in dir, with what an Application asks for in JSON, into a file in the folder to.
+func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q request, dir, to string, argo []byte) error {
 	remote := func(ctx context.Context, url, commit string) (fs.FS, error) {
 		if err := r.allowed(q, url); err != nil {
 			return nil, err
@@ -50,17 +51,17 @@ func (b *built) kustomizeFolder(ctx context.Context, r *reader, t *tree, q reque
 		}
 		return gitrepo.Guard(sharedFS{found}), nil
 	}
-	result, err := r.sandbox.Kustomization(ctx, q.registration, sandbox.Source{Files: t.FS, Remote: remote}, dir, opts)
+	yaml, read, err := r.sandbox.Kustomization(ctx, q.registration, sandbox.Source{Files: t.FS, Remote: remote}, dir, argo)
 	if err != nil {
 		return err
 	}
-	for _, name := range result.Read {
+	for _, name := range read {
 		if !isBelow(name, b.Dir) {
 			b.reads = append(b.reads, name)
 		}
 	}
 	slices.SortFunc(b.More, func(a, b scheduler.ContentSource) int { return strings.Compare(a.Name+a.Revision, b.Name+b.Revision) })
-	return b.add(scheduler.File{Path: path.Join(to, builtFile), Data: result.YAML})
+	return b.add(scheduler.File{Path: path.Join(to, builtFile), Data: yaml})
 }
 
 // isBelow reports whether a path is that of a folder, or of something in it.

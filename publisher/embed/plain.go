@@ -14,7 +14,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/manifests"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
@@ -69,7 +68,7 @@ func (b *built) plain(ctx context.Context, r *reader, t *tree, q request) error 
 			if name == q.dir || q.argo != nil || !hasKustomization(t.FS, name) {
 				return nil
 			}
-			if err := b.kustomizeFolder(ctx, r, t, q, name, below(q.dir, name), kustomization.Options{}); err != nil {
+			if err := b.kustomizeFolder(ctx, r, t, q, name, below(q.dir, name), nil); err != nil {
 				return err
 			}
 			return fs.SkipDir

@@ -237,7 +237,7 @@ func (r *reader) chartOf(ctx context.Context, c *content, w wantedChart) (opened
 	if err = found.Err; err != nil {
 		return opened, "", err
 	}
-	ask := sandbox.Chart{Dir: w.dir, ValuesFiles: w.Source.ValuesFiles, Pack: true}
+	ask := chart.Job{Dir: w.dir, ValuesFiles: w.Source.ValuesFiles, Pack: true}
 	if w.source.Kind == bundle.ArtifactGit {
 		from := sandbox.Source{Files: asFlux(gitrepo.Guard(sharedFS{found}), w.ignore)}
 		opened, err = r.readChart(ctx, c, from, ask, w.source.URL, found.Revision, w.ignore)
@@ -256,7 +256,7 @@ func (r *reader) chartOf(ctx context.Context, c *content, w wantedChart) (opened
 }
 
 // readChart returns a chart, which the cache has by what the identity and the request say.
-func (r *reader) readChart(ctx context.Context, c *content, from sandbox.Source, ask sandbox.Chart, identity ...any) (opened releasedChart, err error) {
+func (r *reader) readChart(ctx context.Context, c *content, from sandbox.Source, ask chart.Job, identity ...any) (opened releasedChart, err error) {
 	key := keyOf("chart-", append(identity, ask.Dir, ask.ValuesFiles)...)
 	if r.cachedValue(key, &opened) {
 		return opened, nil
@@ -277,7 +277,7 @@ func (r *reader) imagesOf(ctx context.Context, c *content, w wantedChart, archiv
 	if r.cachedValue(key, &images) {
 		return images, nil
 	}
-	read, err := r.sandbox.Chart(ctx, c.registration, sandbox.Source{}, sandbox.Chart{Archive: archive, Render: true, Options: opts})
+	read, err := r.sandbox.Chart(ctx, c.registration, sandbox.Source{}, chart.Job{Archive: archive, Render: true, Options: opts})
 	if err != nil {
 		return nil, err
 	}

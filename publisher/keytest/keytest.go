@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"testing"
 
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"

@@ -6,7 +6,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/child"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 )
 
 // One job of a child that has done others, and a child's start with its first job.
@@ -21,7 +20,7 @@ func BenchmarkJob(b *testing.B) {
 	for name, job := range map[string]func(s *Sandbox) error{
 		"chart": func(s *Sandbox) error { _, err := s.Chart(b.Context(), "team", chart, rendered); return err },
 		"kustomization": func(s *Sandbox) error {
-			_, err := s.Kustomization(b.Context(), "team", kustomized, "app", kustomization.Options{})
+			_, _, err := s.Kustomization(b.Context(), "team", kustomized, "app", nil)
 			return err
 		},
 	} {

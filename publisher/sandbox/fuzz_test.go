@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
+	"github.com/wherry-dev/wherry/publisher/embed/chart/render"
 )
 
 // fuzzed is a sandbox for inputs without end.
@@ -28,7 +29,7 @@ func FuzzRead(f *testing.F) {
 		{"app/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\n", "app/templates/a.yaml": "a: {{ .Values.a }}", "app/values.yaml": "a: 1"},
 		{"app/Chart.yaml": "name: web\nversion: 1\ndependencies: [{name: a, alias: b, version: 1, import-values: [x]}]", "app/charts/a/Chart.yaml": "name: a\nversion: 1.0.0"},
 	} {
-		c, err := chart.ReadFolder(tree(files), "app")
+		c, err := render.ReadFolder(tree(files), "app")
 		require.NoError(f, err)
 		data, err := c.Pack()
 		require.NoError(f, err)
@@ -36,13 +37,13 @@ func FuzzRead(f *testing.F) {
 	}
 	s := fuzzed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = s.Chart(t.Context(), "team", Source{}, Chart{Archive: data, Render: true, Options: chart.Options{ReleaseName: "a", MaxBytes: 1 << 20}})
+		_, _ = s.Chart(t.Context(), "team", Source{}, chart.Job{Archive: data, Render: true, Options: chart.Options{ReleaseName: "a", MaxBytes: 1 << 20}})
 	})
 }
 
 // Whatever a template says, it renders to the same, or to an error.
 func FuzzRender(f *testing.F) {
-	cases, err := filepath.Glob("../embed/chart/testdata/charts/*.txtar")
+	cases, err := filepath.Glob("../embed/chart/render/testdata/charts/*.txtar")
 	require.NoError(f, err)
 	require.NotEmpty(f, cases)
 	for _, name := range cases {

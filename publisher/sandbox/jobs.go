@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"strconv"
 	"strings"
 
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 )
 
 // Source is what a job reads.
@@ -22,59 +20,23 @@ type Source struct {
 	Remote func(ctx context.Context, url, commit string) (fs.FS, error)
 }
 
-// Chart is a chart to read, and what to do with it.
-type Chart struct {
-	// Archive is a packed chart. If it is nil, the chart is the folder Dir of the source.
-	Archive []byte `json:"-"`
-	Dir     string `json:"dir"`
-	// ValuesFiles are files of the chart that take the place of its values.yaml.
-	ValuesFiles []string `json:"valuesFiles,omitempty"`
-	// Pack asks for [ChartResult.Archive], and Render for [ChartResult.Rendered].
-	Pack   bool `json:"pack,omitempty"`
-	Render bool `json:"render,omitempty"`
-	// Options are those of the rendering. Their values are the lowest: Values go over them in their order, then Parameters.
-	Options    chart.Options `json:"options"`
-	Values     []Values      `json:"-"`
-	Parameters []Parameter   `json:"parameters,omitempty"`
-}
-
-// Values are values as YAML or JSON.
-type Values struct {
-	Text []byte
-	// From is where they come from, for messages.
-	From string
-}
-
-// Parameter is one value, as [chart.SetValue] takes it.
-type Parameter struct {
-	Path   string `json:"path"`
-	Value  string `json:"value"`
-	AsText bool   `json:"asText,omitempty"`
-	From   string `json:"from"`
-}
-
-// ChartResult is what a chart gives.
-type ChartResult struct {
-	Name, Version string
-	// Folders are the folders of the source that were read.
-	Folders []string
-	// Archive is the chart as an archive: its own bytes, unless it comes from a folder or has other files of values.
-	Archive  []byte
-	Rendered *chart.Result
-}
-
 // job is one of the two, whose large parts are blobs of the message.
 type job struct {
-	Chart         *Chart             `json:"chart,omitempty"`
+	Chart         *chart.Job         `json:"chart,omitempty"`
 	From          []string           `json:"from,omitempty"` // of Chart.Values
 	HasArchive    bool               `json:"hasArchive,omitempty"`
 	Kustomization *kustomizationWork `json:"kustomization,omitempty"`
 }
 
 type kustomizationWork struct {
-	Dir     string                `json:"dir"`
-	Remote  bool                  `json:"remote"`
-	Options kustomization.Options `json:"options"`
+	Dir    string `json:"dir"`
+	Remote bool   `json:"remote"`
+	Argo   []byte `json:"argo,omitempty"`
+}
+
+// builtKustomization has its YAML in a blob.
+type builtKustomization struct {
+	Read []string `json:"read"`
 }
 
 // outcome is the end of a job: an error or one of the results, whose files are blobs of the message.
@@ -85,13 +47,13 @@ type outcome struct {
 	Err    string `json:"err,omitempty"`
 	Cause  int    `json:"cause,omitempty"`
 	// CPU is the processor time of the child so far, in nanoseconds.
-	CPU           int64                 `json:"cpu,omitempty"`
-	Chart         *ChartResult          `json:"chart,omitempty"`
-	Kustomization *kustomization.Result `json:"kustomization,omitempty"`
+	CPU           int64               `json:"cpu,omitempty"`
+	Chart         *chart.Done         `json:"chart,omitempty"`
+	Kustomization *builtKustomization `json:"kustomization,omitempty"`
 }
 
-// pack returns the message that asks for a chart.
-func (c Chart) pack() (message, error) {
+// packJob returns the message that asks for a chart.
+func packJob(c chart.Job) (message, error) {
 	values, err := encodeValues(c.Options.Values)
 	if err != nil {
 		return message{}, err
@@ -105,8 +67,8 @@ func (c Chart) pack() (message, error) {
 	return message{Job: &j, blobs: blobs}, nil
 }
 
-// unpack is the inverse of pack.
-func (j *job) unpack(blobs [][]byte) (c Chart, err error) {
+// unpack is the inverse of packJob.
+func (j *job) unpack(blobs [][]byte) (c chart.Job, err error) {
 	if len(blobs) != 2+len(j.From) {
 		return c, errors.New("the job is not whole")
 	}
@@ -118,55 +80,13 @@ func (j *job) unpack(blobs [][]byte) (c Chart, err error) {
 		c.Archive = blobs[1]
 	}
 	for i, from := range j.From {
-		c.Values = append(c.Values, Values{From: from, Text: blobs[2+i]})
+		c.Values = append(c.Values, chart.Values{From: from, Text: blobs[2+i]})
 	}
 	return c, nil
 }
 
-// do reads, packs and renders the chart, in the child.
-func (c Chart) do(files fs.FS) (*ChartResult, error) {
-	var opened *chart.Chart
-	var err error
-	if c.Archive != nil {
-		opened, err = chart.Read(bytes.NewReader(c.Archive))
-	} else {
-		opened, err = chart.ReadFolder(files, c.Dir)
-	}
-	if err == nil {
-		opened, err = opened.WithValuesFiles(c.ValuesFiles)
-	}
-	if err != nil {
-		return nil, err
-	}
-	result := &ChartResult{Name: opened.Name(), Version: opened.Version(), Folders: opened.Folders()}
-	if c.Pack {
-		if result.Archive = c.Archive; c.Archive == nil || len(c.ValuesFiles) > 0 {
-			if result.Archive, err = opened.Pack(); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if !c.Render {
-		return result, nil
-	}
-	for _, v := range c.Values {
-		values, err := chart.ParseValues(v.Text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.From, err)
-		}
-		c.Options.Values = chart.MergeValues(c.Options.Values, values)
-	}
-	for _, p := range c.Parameters {
-		if err := chart.SetValue(c.Options.Values, p.Path, p.Value, p.AsText); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.From, err)
-		}
-	}
-	result.Rendered, err = opened.Render(c.Options)
-	return result, err
-}
-
 // packResult moves the files of a result to blobs.
-func packResult(r *ChartResult) *message {
+func packResult(r *chart.Done) *message {
 	m := &message{Outcome: &outcome{Chart: r}, blobs: [][]byte{r.Archive}}
 	r.Archive = nil
 	if r.Rendered == nil {
@@ -184,7 +104,7 @@ func packResult(r *ChartResult) *message {
 }
 
 // unpackResult is the inverse of packResult.
-func unpackResult(m message) (*ChartResult, error) {
+func unpackResult(m message) (*chart.Done, error) {
 	r, blobs := m.Outcome.Chart, m.blobs
 	next := func() (data []byte) {
 		if len(blobs) > 0 {

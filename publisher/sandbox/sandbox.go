@@ -1,7 +1,7 @@
 // Package sandbox renders charts and builds kustomizations in child processes of this program, away from its keys.
 //
 // Begin with [New]; [Sandbox.Chart] and [Sandbox.Kustomization] are jobs. The program has to call [Child] when it is started
-// with the argument [Name]. One child does the jobs of one registration, one after another, and none of another. It asks for
+// with the argument [Name]; only the child needs the engines that do the jobs. One child does the jobs of one registration, one after another, and none of another. It asks for
 // every file over a pipe, and the parent answers with the checks of the file system that it was handed.
 //
 // A child has no environment, no key and, where the kernel grants that, no file, no socket and no other program; see
@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/child"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/publisher/meter"
 )
 
@@ -94,8 +94,8 @@ func New(opts Options) *Sandbox {
 }
 
 // Chart reads a chart of a registration, and packs and renders it if that is asked for.
-func (s *Sandbox) Chart(ctx context.Context, registration string, from Source, c Chart) (*ChartResult, error) {
-	ask, err := c.pack()
+func (s *Sandbox) Chart(ctx context.Context, registration string, from Source, c chart.Job) (*chart.Done, error) {
+	ask, err := packJob(c)
 	if err != nil {
 		return nil, err
 	}
@@ -106,18 +106,18 @@ func (s *Sandbox) Chart(ctx context.Context, registration string, from Source, c
 	return unpackResult(m)
 }
 
-// Kustomization builds the kustomization in the folder dir of a registration's source.
-func (s *Sandbox) Kustomization(ctx context.Context, registration string, from Source, dir string, opts kustomization.Options) (*kustomization.Result, error) {
-	work := &kustomizationWork{Dir: dir, Remote: from.Remote != nil, Options: opts}
+// Kustomization builds the kustomization in the folder dir of a registration's source. It returns the objects, and the files of the
+// source that were read. Argo is the field kustomize of an Application in JSON, or empty.
+func (s *Sandbox) Kustomization(ctx context.Context, registration string, from Source, dir string, argo []byte) (yaml []byte, read []string, err error) {
+	work := &kustomizationWork{Dir: dir, Remote: from.Remote != nil, Argo: argo}
 	m, err := s.do(ctx, registration, from, message{Job: &job{Kustomization: work}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if m.Outcome.Kustomization == nil || len(m.blobs) != 1 {
-		return nil, errors.New("the result is not whole")
+		return nil, nil, errors.New("the result is not whole")
 	}
-	m.Outcome.Kustomization.YAML = m.blobs[0]
-	return m.Outcome.Kustomization, nil
+	return m.blobs[0], m.Outcome.Kustomization.Read, nil
 }
 
 // Confinement starts a child and returns by which means it is confined: "process", and those of child.Confine.

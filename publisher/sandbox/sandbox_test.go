@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/child/childtest"
 	"github.com/wherry-dev/wherry/publisher/embed/chart"
+	"github.com/wherry-dev/wherry/publisher/embed/chart/render"
 	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
 	"github.com/wherry-dev/wherry/publisher/meter"
 )
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 {
 		switch os.Args[1] {
 		case Name:
-			os.Exit(Child(os.Stdin, os.Stdout))
+			os.Exit(Child(os.Stdin, os.Stdout, Engines{Chart: render.Do, Kustomization: kustomization.Do}))
 		case "silent":
 			time.Sleep(time.Hour)
 		case "ends":
@@ -52,7 +53,7 @@ func chartWith(template string) Source {
 	return Source{Files: tree(map[string]string{"app/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\n", "app/templates/a.yaml": template})}
 }
 
-var rendered = Chart{Dir: "app", Render: true, Options: chart.Options{ReleaseName: "a"}}
+var rendered = chart.Job{Dir: "app", Render: true, Options: chart.Options{ReleaseName: "a"}}
 
 // open returns a sandbox whose children and goroutines have to have ended when the test does.
 func open(t *testing.T, opts Options) *Sandbox {
@@ -76,12 +77,12 @@ func TestAJobGivesWhatItsEngineGives(t *testing.T) {
 	from := chartWith("a: {{ .Values.whole }} {{ .Values.float }} {{ .Values.text }} {{ .Values.given }} {{ .Values.none }}{{ .Values.list }}\n")
 	job := rendered
 	job.Options.Values = map[string]any{"whole": int64(12345678), "float": float64(12345678), "text": "x", "none": nil, "list": []any{1.5, int64(2), true}}
-	job.Values = []Values{{Text: []byte("text: other\ngiven: z")}}
-	job.Parameters = []Parameter{{Path: "given", Value: "1"}}
+	job.Values = []chart.Values{{Text: []byte("text: other\ngiven: z")}}
+	job.Parameters = []chart.Parameter{{Path: "given", Value: "1"}}
 	job.Pack = true
 	got, err := s.Chart(t.Context(), "team", from, job)
 	require.NoError(t, err)
-	c, err := chart.ReadFolder(from.Files, "app")
+	c, err := render.ReadFolder(from.Files, "app")
 	require.NoError(t, err)
 	opts := job.Options
 	opts.Values = chart.MergeValues(opts.Values, map[string]any{"text": "other", "given": int64(1)})
@@ -91,19 +92,20 @@ func TestAJobGivesWhatItsEngineGives(t *testing.T) {
 	require.Equal(t, "a: 12345678 1.2345678e+07 other 1 [1.5 2 true]\n", string(want.Files[0].Data))
 	archive, err := c.Pack()
 	require.NoError(t, err)
-	require.Equal(t, &ChartResult{Name: "web", Version: "1.2.3", Folders: []string{"app"}, Archive: archive, Rendered: want}, got)
+	require.Equal(t, &chart.Done{Name: "web", Version: "1.2.3", Folders: []string{"app"}, Archive: archive, Rendered: want}, got)
 
-	again, err := s.Chart(t.Context(), "team", Source{}, Chart{Archive: archive, Pack: true})
+	again, err := s.Chart(t.Context(), "team", Source{}, chart.Job{Archive: archive, Pack: true})
 	require.NoError(t, err)
 	require.Equal(t, archive, again.Archive)
 
 	files := tree(map[string]string{"app/kustomization.yaml": "resources: [../base]", "base/kustomization.yaml": "resources: [one.yaml]", "base/one.yaml": object})
-	overlay := kustomization.Options{Overlay: kustomization.Overlay{NamePrefix: "my-"}}
-	built, err := s.Kustomization(t.Context(), "team", Source{Files: files}, "app", overlay)
+	argo := []byte(`{"namePrefix": "my-"}`)
+	yaml, read, err := s.Kustomization(t.Context(), "team", Source{Files: files}, "app", argo)
 	require.NoError(t, err)
-	same, err := kustomization.Build(files, "app", overlay)
+	sameYAML, sameRead, err := kustomization.Do(files, "app", argo, nil)
 	require.NoError(t, err)
-	require.Equal(t, same, built)
+	require.Equal(t, string(sameYAML), string(yaml))
+	require.Equal(t, sameRead, read)
 }
 
 func TestTheErrorsOfAJobAreThoseOfItsEngineAndOfTheParent(t *testing.T) {
@@ -114,7 +116,7 @@ func TestTheErrorsOfAJobAreThoseOfItsEngineAndOfTheParent(t *testing.T) {
 	_, err = s.Chart(t.Context(), "team", Source{Files: tree(nil)}, rendered)
 	require.EqualError(t, err, "open app: file does not exist")
 	job := rendered
-	job.Values = []Values{{Text: []byte("a: ["), From: "the values of the test"}}
+	job.Values = []chart.Values{{Text: []byte("a: ["), From: "the values of the test"}}
 	_, err = s.Chart(t.Context(), "team", chartWith("a: b"), job)
 	require.ErrorContains(t, err, "the values of the test: ")
 
@@ -123,10 +125,10 @@ func TestTheErrorsOfAJobAreThoseOfItsEngineAndOfTheParent(t *testing.T) {
 		Files:  tree(map[string]string{"kustomization.yaml": "resources: ['https://git.example/a/b?ref=" + strings.Repeat("a", 40) + "']"}),
 		Remote: func(context.Context, string, string) (fs.FS, error) { return nil, broken },
 	}
-	_, err = s.Kustomization(t.Context(), "team", from, ".", kustomization.Options{})
+	_, _, err = s.Kustomization(t.Context(), "team", from, ".", nil)
 	require.ErrorIs(t, err, broken)
 	from.Remote = nil
-	_, err = s.Kustomization(t.Context(), "team", from, ".", kustomization.Options{})
+	_, _, err = s.Kustomization(t.Context(), "team", from, ".", nil)
 	require.ErrorContains(t, err, "none are fetched here")
 }
 
@@ -164,7 +166,7 @@ func TestALimitHoldsItsJobAlone(t *testing.T) {
 		return string(r.Rendered.Files[0].Data)
 	}
 	before := honest()
-	_, err := s.Kustomization(t.Context(), "team", slow(), ".", kustomization.Options{})
+	_, _, err := s.Kustomization(t.Context(), "team", slow(), ".", nil)
 	require.ErrorIs(t, err, ErrUnfinished)
 	require.ErrorIs(t, err, child.ErrCPU)
 	require.Regexp(t, `^rendering takes more than 1.5s of processor time: \d\.\d s used \(divide it, or raise spec\.sandbox\.cpuSeconds of the Platform\)$`, err.Error())
@@ -198,7 +200,7 @@ func TestARegistrationHasABudgetOfProcessorTime(t *testing.T) {
 
 	cpu := 100 * time.Millisecond
 	s = open(t, Options{CPU: cpu, Meters: meters})
-	_, err = s.Kustomization(t.Context(), "slow", slow(), ".", kustomization.Options{})
+	_, _, err = s.Kustomization(t.Context(), "slow", slow(), ".", nil)
 	require.ErrorIs(t, err, child.ErrCPU)
 	require.Greater(t, meters.Of("slow").Used().CPU, cpu, "of a process that its limit has ended")
 }
@@ -269,7 +271,7 @@ var strays = map[string]*message{
 	"an absolute path":           {Question: &question{List: &file{Name: "/etc"}}},
 	"nothing":                    {Question: &question{}},
 	"a result of neither":        {Outcome: &outcome{}},
-	"a result without its files": {Outcome: &outcome{Chart: &ChartResult{Rendered: &chart.Result{Files: make([]chart.File, 3)}}}},
+	"a result without its files": {Outcome: &outcome{Chart: &chart.Done{Rendered: &chart.Result{Files: make([]chart.File, 3)}}}},
 	"no question":                {Ready: []string{"again"}},
 	"a cause that is none":       {Outcome: &outcome{Failed: true, Err: "why", Cause: 99}},
 }
@@ -343,7 +345,7 @@ func TestABuildEndsAtItsLimits(t *testing.T) {
 		"replacements": one + "replacements:\n" + replacements.String(),
 	} {
 		files := tree(map[string]string{"kustomization.yaml": text, "one.yaml": object + "data: {a: b}\n", "bomb.yaml": bomb()})
-		_, err := s.Kustomization(t.Context(), "team", Source{Files: files}, ".", kustomization.Options{})
+		_, _, err := s.Kustomization(t.Context(), "team", Source{Files: files}, ".", nil)
 		require.Error(t, err, name)
 		t.Logf("%s: %s", name, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/child"
-	"github.com/wherry-dev/wherry/publisher/embed/kustomization"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 )
 
 // Name is the argument that makes a program a child, which calls [Child].
@@ -22,11 +22,17 @@ const Name = "sandbox-child"
 // alive is the time between two signs of life of a job.
 const alive = 5 * time.Second
 
+// Engines do the jobs of a child.
+type Engines struct {
+	Chart         func(files fs.FS, job chart.Job) (*chart.Done, error)
+	Kustomization func(files fs.FS, dir string, argo []byte, remote func(url, commit string) (fs.FS, error)) (yaml []byte, read []string, err error)
+}
+
 // Child does the jobs that come over the process's standard input, until that ends, and returns the process's exit code.
-func Child(stdin io.Reader, stdout io.Writer) (code int) {
+func Child(stdin io.Reader, stdout io.Writer, engines Engines) (code int) {
 	debug.SetGCPercent(gcPercent)
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // Helm's library logs what it passes over
-	c := &served{conn: newConn(stdin, stdout)}
+	c := &served{engines: engines, conn: newConn(stdin, stdout)}
 	first, err := c.conn.receive()
 	if err != nil || first.Setup == nil {
 		return 1
@@ -65,6 +71,7 @@ const gcPercent = 400
 
 // served is a child's side.
 type served struct {
+	engines Engines
 	conn    *conn
 	meter   *child.Meter
 	working atomic.Bool
@@ -99,22 +106,21 @@ func (c *served) result(m message) (*message, error) {
 	files := remoteFS{c, 0}
 	switch work := m.Job.Kustomization; {
 	case work != nil:
+		var remote func(url, commit string) (fs.FS, error)
 		if work.Remote {
-			work.Options.Remote = c.remote
+			remote = c.remote
 		}
-		built, err := kustomization.Build(files, work.Dir, work.Options)
+		yaml, read, err := c.engines.Kustomization(files, work.Dir, work.Argo, remote)
 		if err != nil {
 			return nil, err
 		}
-		yaml := built.YAML
-		built.YAML = nil
-		return &message{Outcome: &outcome{Kustomization: built}, blobs: [][]byte{yaml}}, nil
+		return &message{Outcome: &outcome{Kustomization: &builtKustomization{read}}, blobs: [][]byte{yaml}}, nil
 	case m.Job.Chart != nil:
 		job, err := m.Job.unpack(m.blobs)
 		if err != nil {
 			return nil, err
 		}
-		result, err := job.do(files)
+		result, err := c.engines.Chart(files, job)
 		if err != nil {
 			return nil, err
 		}

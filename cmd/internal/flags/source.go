@@ -11,11 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/sandboxcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -266,7 +267,7 @@ func (f *Source) Options(place, output string) (platform.Source, error) {
 	o := platform.Source{
 		Platform: place, Environment: f.Environment, Bases: f.bases, Workloads: map[string]string{},
 		Commit: f.commit, BaseAt: f.BaseAt, CompareShared: f.Shared, Output: output, Timeout: f.timeout,
-		Sandbox: sandboxcmd.Command(),
+		Sandbox: child.Self(sandbox.Name),
 	}
 	if f.timeout <= 0 {
 		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)

@@ -18,12 +18,12 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/diagnosis"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/sandboxcmd"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
@@ -173,7 +173,7 @@ func (e *Examination) checkDisk(context.Context) diagnosis.Finding {
 }
 
 func (e *Examination) checkSandbox(context.Context) diagnosis.Finding {
-	box := sandbox.New(sandbox.Options{Command: sandboxcmd.Command()})
+	box := sandbox.New(sandbox.Options{Command: child.Self(sandbox.Name)})
 	defer box.Close()
 	means, err := box.Confinement()
 	switch {

@@ -1,22 +1,11 @@
-// Package chart renders Helm charts as "helm template" does, without the machine around it.
+// Package chart describes Helm charts: what to render and with which values, and what comes out.
 //
-// Begin with [Read] or [ReadFolder], and [Chart.Render]. The same chart, values and options give the same bytes: no cluster is
-// asked, no file and no environment variable of the machine is read, no program runs, and a random value or the time that
-// reaches the output is an error. What a chart depends on must be in it. Archives and output are bounded; time and memory are
-// those of the process, which publisher/sandbox bounds.
-//
-// Helm's own library reads charts, composes values and executes templates, with a few functions of ours in place of its own:
-// those whose results are random, are the time, or are in no order. To name the place of a call that has an effect on the
-// output, the templates are executed again with each such call marked.
-//
-// Charts of HelmReleases stay archives; [Releases] says which ones there are.
+// A [Job] is what package publisher/embed/chart/render does, in a child process of publisher/sandbox. Charts of HelmReleases stay
+// archives; [Releases] says which ones there are. [ParseValues], [MergeValues] and [SetValue] compose values as Helm does.
 package chart
 
 import (
 	"errors"
-
-	"helm.sh/helm/v4/pkg/chart/loader/archive"
-	helm "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -32,24 +21,46 @@ var (
 	ErrCapabilities = errors.New("the chart reads .Capabilities")
 )
 
-type file = archive.BufferedFile
-
-// Chart is a chart with all that it depends on. It may be rendered by several goroutines.
-type Chart struct {
-	files    []*file // with the archives in charts/ unpacked
-	metadata helm.Metadata
-	folders  []string
+// Job is a chart to read, and what to do with it.
+type Job struct {
+	// Archive is a packed chart. If it is nil, the chart is the folder Dir of the source.
+	Archive []byte `json:"-"`
+	Dir     string `json:"dir"`
+	// ValuesFiles are files of the chart that take the place of its values.yaml.
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+	// Pack asks for [Done.Archive], and Render for [Done.Rendered].
+	Pack   bool `json:"pack,omitempty"`
+	Render bool `json:"render,omitempty"`
+	// Options are those of the rendering. Their values are the lowest: Values go over them in their order, then Parameters.
+	Options    Options     `json:"options"`
+	Values     []Values    `json:"-"`
+	Parameters []Parameter `json:"parameters,omitempty"`
 }
 
-// Name is the name in Chart.yaml.
-func (c *Chart) Name() string { return c.metadata.Name }
+// Values are values as YAML or JSON.
+type Values struct {
+	Text []byte
+	// From is where they come from, for messages.
+	From string
+}
 
-// Version is the version in Chart.yaml.
-func (c *Chart) Version() string { return c.metadata.Version }
+// Parameter is one value, as [SetValue] takes it.
+type Parameter struct {
+	Path   string `json:"path"`
+	Value  string `json:"value"`
+	AsText bool   `json:"asText,omitempty"`
+	From   string `json:"from"`
+}
 
-// Folders lists the folders that [ReadFolder] read, sorted: the chart's own, and those of its dependencies of the kind
-// file://. It is empty for an archive.
-func (c *Chart) Folders() []string { return c.folders }
+// Done is what a job gives.
+type Done struct {
+	Name, Version string
+	// Folders are the folders of the source that were read.
+	Folders []string
+	// Archive is the chart as an archive: its own bytes, unless it comes from a folder or has other files of values.
+	Archive  []byte
+	Rendered *Result
+}
 
 // Options are what a chart is rendered with, beside itself.
 type Options struct {

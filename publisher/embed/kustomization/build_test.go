@@ -208,11 +208,10 @@ func TestAnOverlayChangesTheKustomizationItself(t *testing.T) {
 		"app/patch.yaml":               "apiVersion: v1\nkind: Pod\nmetadata: {name: one, labels: {patched: 'yes'}}",
 		"component/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\ncommonAnnotations: {component: 'yes'}",
 	})
-	overlay, err := kustomization.ArgoOverlay(map[string]any{
-		"namePrefix": "new-", "nameSuffix": "-x", "namespace": "shop", "images": []any{"nginx=example.com/nginx:2", "busybox@sha256:1"},
-		"patches":    []any{map[string]any{"path": "patch.yaml"}},
-		"components": []any{"../component"}, "commonLabels": map[string]any{"team": "a"}, "commonAnnotations": map[string]any{"by": "argo"},
-	})
+	overlay, err := kustomization.ArgoOverlay([]byte(`{
+		"namePrefix": "new-", "nameSuffix": "-x", "namespace": "shop", "images": ["nginx=example.com/nginx:2", "busybox@sha256:1"],
+		"patches": [{"path": "patch.yaml"}],
+		"components": ["../component"], "commonLabels": {"team": "a"}, "commonAnnotations": {"by": "argo"}}`))
 	require.NoError(t, err)
 	overlay.Common = kustomization.Metadata{Labels: map[string]string{"common": "1"}}
 	built, err := kustomization.Build(source, "app", kustomization.Options{Overlay: overlay})
@@ -238,9 +237,9 @@ spec:
 `, string(built.YAML))
 	require.Equal(t, []string{"app/kustomization.yaml", "app/one.yaml", "app/patch.yaml", "component/kustomization.yaml"}, built.Read)
 
-	_, err = kustomization.ArgoOverlay(map[string]any{"version": "v5"})
+	_, err = kustomization.ArgoOverlay([]byte(`{"version": "v5"}`))
 	require.ErrorContains(t, err, `unknown field "version"`)
-	_, err = kustomization.ArgoOverlay(map[string]any{"images": []any{"nginx"}})
+	_, err = kustomization.ArgoOverlay([]byte(`{"images": ["nginx"]}`))
 	require.ErrorContains(t, err, "is not an image")
 }
 

@@ -1,6 +1,6 @@
 // Package kustomization builds kustomizations from a tree of files, without the machine around it.
 //
-// Begin with [Build]. It reads the kustomization and all that it names from one fs.FS, such as the tree of a git commit, and
+// Begin with [Do] or [Build]. It reads the kustomization and all that it names from one fs.FS, such as the tree of a git commit, and
 // has kustomize's own library build a copy in memory. The same tree and options give the same bytes.
 //
 // Nothing else is read: no file of the machine, no environment variable, no network, no plugin that runs a program or a
@@ -35,7 +35,7 @@ type Options struct {
 	Resources []string
 	// Remote returns the tree of a commit of another repository; commit has 40 or 64 hexadecimal digits. Nil refuses every
 	// remote base. The credentials are the caller's; url has none.
-	Remote func(url, commit string) (fs.FS, error) `json:"-"`
+	Remote func(url, commit string) (fs.FS, error)
 
 	// MaxFiles bounds the files and folders that the build reads; those that it reads twice count twice. Zero means 5,000.
 	MaxFiles int
@@ -72,6 +72,22 @@ type Result struct {
 
 // ErrTooLarge is wrapped where a build exceeds a bound on files, bytes or objects. The message of the error has the file.
 var ErrTooLarge = errors.New("too large")
+
+// Do builds the folder dir of source, with what the field kustomize of an Application, in JSON, asks for if argo is not empty. It
+// returns the objects, and the files of source that were read. Remote is as in [Options].
+func Do(source fs.FS, dir string, argo []byte, remote func(url, commit string) (fs.FS, error)) (yaml []byte, read []string, err error) {
+	opts := Options{Remote: remote}
+	if len(argo) > 0 {
+		if opts.Overlay, err = ArgoOverlay(argo); err != nil {
+			return nil, nil, err
+		}
+	}
+	built, err := Build(source, dir, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	return built.YAML, built.Read, nil
+}
 
 // Build returns the objects that the kustomization in folder dir of source makes. The dir is a path as of package fs, "."
 // for the root. Paths in kustomizations may lead anywhere within source, as Flux has it, and nowhere else.

@@ -100,10 +100,10 @@ func replaced[T any](list []T, item T, same func(T) bool) []T {
 	return append(list, item)
 }
 
-// ArgoOverlay returns the overlay that the field kustomize of an Application's source asks for. A field that it does not
+// ArgoOverlay returns the overlay that the field kustomize of an Application's source, in JSON, asks for. A field that it does not
 // know is an error, and so are those that ask Argo CD for what only it has: version, kubeVersion, apiVersions and
 // commonAnnotationsEnvsubst.
-func ArgoOverlay(source map[string]any) (Overlay, error) {
+func ArgoOverlay(source []byte) (Overlay, error) {
 	var s struct {
 		NamePrefix, NameSuffix, Namespace         string
 		Images                                    []string
@@ -118,11 +118,7 @@ func ArgoOverlay(source map[string]any) (Overlay, error) {
 		Patches    []types.Patch
 		Components []string
 	}
-	data, err := json.Marshal(source)
-	if err != nil {
-		return Overlay{}, fmt.Errorf("kustomize: %w", err)
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
+	d := json.NewDecoder(bytes.NewReader(source))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
 		return Overlay{}, fmt.Errorf("kustomize: %s", strings.TrimPrefix(err.Error(), "json: "))

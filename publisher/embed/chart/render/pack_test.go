@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 )
 
 func TestAPackedChartIsTheSame(t *testing.T) {
@@ -28,12 +30,12 @@ func TestAPackedChartIsTheSame(t *testing.T) {
 	read, err := Read(bytes.NewReader(packed))
 	require.NoError(t, err)
 	for _, c := range []*Chart{c, read} {
-		result, err := c.Render(Options{ReleaseName: "a"})
+		result, err := c.Render(chart.Options{ReleaseName: "a"})
 		require.NoError(t, err)
 		require.Equal(t, "a: 11\n", string(result.Files[1].Data))
 		prod, err := c.WithValuesFiles([]string{"values-prod.yaml", "values-eu.yaml"})
 		require.NoError(t, err)
-		result, err = prod.Render(Options{ReleaseName: "a"})
+		result, err = prod.Render(chart.Options{ReleaseName: "a"})
 		require.NoError(t, err)
 		require.Equal(t, "a: 23\n", string(result.Files[1].Data))
 	}

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"archive/tar"
@@ -11,6 +11,7 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"sigs.k8s.io/yaml"
 
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -71,11 +72,11 @@ func (c *Chart) WithValuesFiles(names []string) (*Chart, error) {
 		if !ok {
 			return nil, finding.Errorf("", finding.Position{File: name}, "", "the chart %s has no such file of values", c.Name())
 		}
-		values, err := ParseValues(data)
+		values, err := chart.ParseValues(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		merged = MergeValues(merged, values)
+		merged = chart.MergeValues(merged, values)
 	}
 	data, err := yaml.Marshal(merged)
 	if err != nil {

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -26,7 +27,7 @@ import (
 //
 // Functions whose result is random, or is the time, may be called as long as their result has no effect: a password that a
 // value overrides is no error. Whether it has is found by rendering twice, with two sets of such results.
-func (c *Chart) Render(opts Options) (result *Result, err error) {
+func (c *Chart) Render(opts chart.Options) (result *chart.Result, err error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = 16 << 20
 	}
@@ -52,7 +53,7 @@ func (c *Chart) Render(opts Options) (result *Result, err error) {
 type composed struct {
 	chart *helm.Chart
 	top   map[string]any // what .Release, .Values and so on are
-	opts  Options
+	opts  chart.Options
 	known *common.Capabilities // nil if they are not
 	sites []*site              // the calls that are marked; nil before
 
@@ -60,7 +61,7 @@ type composed struct {
 }
 
 // compose puts values and dependencies together, as "helm template" does.
-func (c *Chart) compose(opts Options) (*composed, error) {
+func (c *Chart) compose(opts chart.Options) (*composed, error) {
 	loaded, err := loader.LoadFiles(c.files)
 	if err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func checkKubeVersion(wanted string, known *common.Capabilities) error {
 	switch {
 	case wanted == "":
 	case known == nil:
-		return &finding.Error{Position: at, Message: "the chart needs Kubernetes " + wanted + ", and the version of the clusters is not known", Hint: kubeVersionAdvice, Err: ErrCapabilities}
+		return &finding.Error{Position: at, Message: "the chart needs Kubernetes " + wanted + ", and the version of the clusters is not known", Hint: kubeVersionAdvice, Err: chart.ErrCapabilities}
 	case !chartutil.IsCompatibleRange(wanted, known.KubeVersion.Version):
 		return finding.Errorf("", at, "", "the chart needs Kubernetes %s, and the clusters have %s", wanted, known.KubeVersion.Version)
 	}
@@ -190,7 +191,7 @@ func checkDependencies(c *helm.Chart) error {
 const maxTold = 5
 
 // reproducible renders the chart, and again if it calls impure functions: what then differs depends on them.
-func (p *composed) reproducible() (*Result, error) {
+func (p *composed) reproducible() (*chart.Result, error) {
 	first, r, err := p.result(func(string) bool { return false })
 	if err != nil {
 		return nil, err
@@ -266,12 +267,12 @@ func (p *composed) blame(together string) error {
 
 // result renders once, and makes files and hooks of what the templates give. What a call asks of others is refused with its
 // place, for which the calls are marked.
-func (p *composed) result(varied func(place string) bool) (*Result, *run, error) {
+func (p *composed) result(varied func(place string) bool) (*chart.Result, *run, error) {
 	rendered, r, err := p.once(varied)
-	for err != nil && (errors.Is(r.err, ErrNotReproducible) || errors.Is(r.err, ErrCapabilities)) && p.withoutNotes(err) {
+	for err != nil && (errors.Is(r.err, chart.ErrNotReproducible) || errors.Is(r.err, chart.ErrCapabilities)) && p.withoutNotes(err) {
 		rendered, r, err = p.once(varied)
 	}
-	if errors.Is(err, ErrNotReproducible) && p.mark() {
+	if errors.Is(err, chart.ErrNotReproducible) && p.mark() {
 		rendered, r, err = p.once(varied)
 	}
 	if err != nil {
@@ -282,9 +283,9 @@ func (p *composed) result(varied func(place string) bool) (*Result, *run, error)
 }
 
 // firstDifference is the path of the first file or hook that two results differ in.
-func firstDifference(a, b *Result) (string, bool) {
+func firstDifference(a, b *chart.Result) (string, bool) {
 	if b == nil {
-		b = new(Result)
+		b = new(chart.Result)
 	}
 	for i, f := range a.Files {
 		if i >= len(b.Files) || f.Path != b.Files[i].Path || !bytes.Equal(f.Data, b.Files[i].Data) {
@@ -306,8 +307,8 @@ func firstDifference(a, b *Result) (string, bool) {
 }
 
 // split makes files and hooks of what the templates gave.
-func (p *composed) split(rendered map[string]string, varied func(place string) bool) (*Result, error) {
-	result := &Result{}
+func (p *composed) split(rendered map[string]string, varied func(place string) bool) (*chart.Result, error) {
+	result := &chart.Result{}
 	charts := map[string]*helm.Chart{}
 	byPath(p.chart, charts)
 	size := 0
@@ -317,12 +318,12 @@ func (p *composed) split(rendered map[string]string, varied func(place string) b
 		for _, crd := range crds {
 			of := ownerOf(crd.Filename, charts)
 			size += len(crd.File.Data)
-			result.Files = append(result.Files, File{inside(crd.Filename), crd.File.Data, of.Name(), of.Metadata.Version})
+			result.Files = append(result.Files, chart.File{Path: inside(crd.Filename), Data: crd.File.Data, Chart: of.Name(), Version: of.Metadata.Version})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		if len(rendered[name]) > p.opts.MaxBytes {
-			return nil, fmt.Errorf("%w: the template %s gives more than %d bytes", ErrTooLarge, inside(name), p.opts.MaxBytes)
+			return nil, fmt.Errorf("%w: the template %s gives more than %d bytes", chart.ErrTooLarge, inside(name), p.opts.MaxBytes)
 		}
 		of := ownerOf(name, charts)
 		var kept []string
@@ -345,11 +346,11 @@ func (p *composed) split(rendered map[string]string, varied func(place string) b
 			size += len(text)
 		}
 		if len(kept) > 0 {
-			result.Files = append(result.Files, File{inside(name), []byte(strings.Join(kept, "---\n")), of.Name(), of.Metadata.Version})
+			result.Files = append(result.Files, chart.File{Path: inside(name), Data: []byte(strings.Join(kept, "---\n")), Chart: of.Name(), Version: of.Metadata.Version})
 		}
 	}
 	if size > p.opts.MaxBytes {
-		return nil, fmt.Errorf("%w: the chart gives more than %d bytes", ErrTooLarge, p.opts.MaxBytes)
+		return nil, fmt.Errorf("%w: the chart gives more than %d bytes", chart.ErrTooLarge, p.opts.MaxBytes)
 	}
 	return result, nil
 }
@@ -398,7 +399,7 @@ func sameYAML(a, b string) bool {
 
 // hookOf reads the part of an object that makes it a hook; nil if it is none. It may refuse a key that is there twice, with a
 // [twiceError].
-func hookOf(text string, keysOnce bool) (hook *Hook, empty bool, err error) {
+func hookOf(text string, keysOnce bool) (hook *chart.Hook, empty bool, err error) {
 	var object any
 	if keysOnce {
 		err = yaml.UnmarshalStrict([]byte(text), &object)
@@ -424,7 +425,7 @@ func hookOf(text string, keysOnce bool) (hook *Hook, empty bool, err error) {
 	if !isHook {
 		return nil, false, nil
 	}
-	hook = &Hook{Weight: atoi(fmt.Sprint(annotations["helm.sh/hook-weight"])), Data: []byte(text)}
+	hook = &chart.Hook{Weight: atoi(fmt.Sprint(annotations["helm.sh/hook-weight"])), Data: []byte(text)}
 	hook.Kind, _ = head["kind"].(string)
 	hook.Name, _ = metadata["name"].(string)
 	for _, event := range strings.Split(fmt.Sprint(events), ",") {

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"archive/tar"
@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -44,7 +45,7 @@ func Read(archive io.Reader) (*Chart, error) {
 		return nil, err
 	}
 	if len(data) > MaxArchiveBytes {
-		return nil, fmt.Errorf("%w: a chart's archive may have %d bytes", ErrTooLarge, MaxArchiveBytes)
+		return nil, fmt.Errorf("%w: a chart's archive may have %d bytes", chart.ErrTooLarge, MaxArchiveBytes)
 	}
 	u := new(unpacker)
 	files, err := u.archive(data)
@@ -148,9 +149,9 @@ func (u *unpacker) count(name string, size int) error {
 	u.bytes += size
 	switch {
 	case size > maxFileBytes:
-		return fmt.Errorf("%w: file %s of the chart has more than %d bytes", ErrTooLarge, name, maxFileBytes)
+		return fmt.Errorf("%w: file %s of the chart has more than %d bytes", chart.ErrTooLarge, name, maxFileBytes)
 	case u.files > maxFiles || u.bytes > maxChartSize:
-		return fmt.Errorf("%w: the chart has more than %d files or %d bytes", ErrTooLarge, maxFiles, maxChartSize)
+		return fmt.Errorf("%w: the chart has more than %d files or %d bytes", chart.ErrTooLarge, maxFiles, maxChartSize)
 	}
 	return nil
 }
@@ -323,7 +324,7 @@ func (u *unpacker) vendored(files []*file, depth int) ([]*file, error) {
 		}
 	}
 	if u.charts += len(below); depth > maxNesting || u.charts > maxCharts {
-		return nil, fmt.Errorf("%w: charts in charts nest deeper than %d, or are more than %d", ErrTooLarge, maxNesting, maxCharts)
+		return nil, fmt.Errorf("%w: charts in charts nest deeper than %d, or are more than %d", chart.ErrTooLarge, maxNesting, maxCharts)
 	}
 	for _, f := range files {
 		name, ok := strings.CutPrefix(f.Name, "charts/")
@@ -336,7 +337,7 @@ func (u *unpacker) vendored(files []*file, depth int) ([]*file, error) {
 			return nil, fmt.Errorf("%s: %w", f.Name, err)
 		}
 		if u.charts++; u.charts > maxCharts {
-			return nil, fmt.Errorf("%w: the chart has more than %d charts below it", ErrTooLarge, maxCharts)
+			return nil, fmt.Errorf("%w: the chart has more than %d charts below it", chart.ErrTooLarge, maxCharts)
 		}
 		folder := strings.TrimSuffix(name, ".tgz")
 		for below[folder] {

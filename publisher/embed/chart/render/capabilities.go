@@ -1,10 +1,11 @@
-package chart
+package render
 
 import (
 	"fmt"
 
 	"helm.sh/helm/v4/pkg/chart/common"
 
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -41,11 +42,11 @@ func (c knownCapabilities) Format(s fmt.State, verb rune) {
 }
 
 func errCapabilities() error {
-	return &finding.Error{Message: ErrCapabilities.Error(), Hint: kubeVersionAdvice, Err: ErrCapabilities}
+	return &finding.Error{Message: chart.ErrCapabilities.Error(), Hint: kubeVersionAdvice, Err: chart.ErrCapabilities}
 }
 
 // capabilities returns Helm's value of .Capabilities, nil if the version is not known.
-func capabilities(opts Options) (*common.Capabilities, error) {
+func capabilities(opts chart.Options) (*common.Capabilities, error) {
 	if opts.KubeVersion == "" {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v4/pkg/engine"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -42,7 +43,7 @@ func (r *run) fails(err error) error {
 }
 
 func refused(format string, args ...any) error {
-	return &finding.Error{Message: finding.Sentence(format, args...), Err: ErrNotReproducible}
+	return &finding.Error{Message: finding.Sentence(format, args...), Err: chart.ErrNotReproducible}
 }
 
 // once renders all templates, with the results of impure calls that varied chooses.

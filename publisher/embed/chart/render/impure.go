@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"crypto/sha256"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -173,7 +174,7 @@ func (r *run) refuses(s *site, hint, format string, args ...any) error {
 	if advice := s.advice(prefixOf(s.template)); advice != "" {
 		hint = advice
 	}
-	return r.fails(&finding.Error{Position: finding.Position{File: s.template, Line: s.line}, Message: finding.Sentence(format, args...), Hint: hint, Err: ErrNotReproducible})
+	return r.fails(&finding.Error{Position: finding.Position{File: s.template, Line: s.line}, Message: finding.Sentence(format, args...), Hint: hint, Err: chart.ErrNotReproducible})
 }
 
 // advice is what to set so that the call has no effect, empty if that is not known. The prefix is that of the chart's

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	helm "helm.sh/helm/v4/pkg/chart/v2"
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -130,7 +131,7 @@ func (s *site) notReproducible(file string) error {
 		hint = "give the values that make the template not call it; the chart's values.yaml and README name them"
 	}
 	return &finding.Error{
-		Position: finding.Position{File: inside(s.template), Line: s.line}, Hint: hint, Err: ErrNotReproducible,
+		Position: finding.Position{File: inside(s.template), Line: s.line}, Hint: hint, Err: chart.ErrNotReproducible,
 		Message: finding.Sentence("%s gives %s, which reaches %s: the same chart would give other files each time", s.function, what, file),
 	}
 }

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"bytes"
@@ -20,6 +20,8 @@ import (
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
 	releaseutil "helm.sh/helm/v4/pkg/release/v1/util"
+
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 )
 
 const testKubeVersion = "1.31.2"
@@ -57,8 +59,8 @@ func byHelm(files []*file, values map[string]any) (rendered map[string]string, e
 	return rendered, err
 }
 
-func testOptions(values map[string]any) Options {
-	return Options{ReleaseName: "my-release", Namespace: "my-namespace", Values: values, KubeVersion: testKubeVersion}
+func testOptions(values map[string]any) chart.Options {
+	return chart.Options{ReleaseName: "my-release", Namespace: "my-namespace", Values: values, KubeVersion: testKubeVersion}
 }
 
 // templatesOf renders a chart here, before it is split.
@@ -137,7 +139,7 @@ func TestChartsRenderAsWithHelm(t *testing.T) {
 				files[f.Name] = string(f.Data)
 			}
 			if given, ok := files["given.yaml"]; ok {
-				values, err = ParseValues([]byte(given))
+				values, err = chart.ParseValues([]byte(given))
 				require.NoError(t, err)
 			}
 			c := chartWith(t, files)
@@ -176,7 +178,7 @@ func documentsByHelm(t *testing.T, rendered map[string]string) []string {
 	return all
 }
 
-func documentsOf(result *Result) []string {
+func documentsOf(result *chart.Result) []string {
 	var all []string
 	for _, f := range result.Files {
 		for _, text := range documents(string(f.Data)) {

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 )
 
 func TestAKeyThatIsGivenTwiceFailsAtItsTemplate(t *testing.T) {
@@ -25,15 +27,15 @@ func TestAKeyThatIsGivenTwiceFailsAtItsTemplate(t *testing.T) {
 		{"beside a random value", "a: {{ randAlpha 3 | len }}\nb: 1\nb: 2\n", "templates/a.yaml:3: "},
 		{"of another value each time", "a: {{ randAlpha 3 }}\nb: 1\nb: 2\n", "templates/a.yaml:3: "},
 	} {
-		chart := chartWith(t, map[string]string{"templates/a.yaml": c.template, "templates/_helpers.tpl": helpers})
-		_, err := chart.Render(Options{ReleaseName: "a", KeysOnce: true})
+		web := chartWith(t, map[string]string{"templates/a.yaml": c.template, "templates/_helpers.tpl": helpers})
+		_, err := web.Render(chart.Options{ReleaseName: "a", KeysOnce: true})
 		require.ErrorContains(t, err, c.want, c.name)
-		_, err = chart.Render(Options{ReleaseName: "a"})
+		_, err = web.Render(chart.Options{ReleaseName: "a"})
 		if err != nil {
 			require.NotContains(t, err.Error(), "twice", c.name)
 		}
 	}
-	_, err := chartWith(t, map[string]string{"templates/a.yaml": "a: &a {k: 1}\nb:\n  <<: *a\n  k: 2\n"}).Render(Options{ReleaseName: "a", KeysOnce: true})
+	_, err := chartWith(t, map[string]string{"templates/a.yaml": "a: &a {k: 1}\nb:\n  <<: *a\n  k: 2\n"}).Render(chart.Options{ReleaseName: "a", KeysOnce: true})
 	require.NoError(t, err, "a key may override a merged one")
 }
 
@@ -46,6 +48,6 @@ func TestTheReportedKeyIsFound(t *testing.T) {
 	}
 	c, err := ReadFolder(os.DirFS(dir), "chart")
 	require.NoError(t, err)
-	_, err = c.Render(Options{ReleaseName: "a", KeysOnce: true})
+	_, err = c.Render(chart.Options{ReleaseName: "a", KeysOnce: true})
 	require.ErrorContains(t, err, `templates/sa.yaml:7: the key "app.kubernetes.io/name" is given twice`)
 }

@@ -1,4 +1,4 @@
-package chart
+package render
 
 import (
 	"archive/tar"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/embed/chart"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -31,7 +32,7 @@ func chartWith(t *testing.T, files map[string]string) *Chart {
 	return c
 }
 
-func render(t *testing.T, template string, opts Options) (string, error) {
+func render(t *testing.T, template string, opts chart.Options) (string, error) {
 	t.Helper()
 	opts.ReleaseName = "my-release"
 	result, err := chartWith(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\nmaintainers: [{name: me}]\n", "templates/a.yaml": template, "values.yaml": "password: ''\nnested: {key: x}\n"}).Render(opts)
@@ -63,15 +64,15 @@ func TestARandomValueFailsWhereItHasAnEffect(t *testing.T) {
 		{"a template of another file", `a: {{ include "p" . }}{{ define "p" }}{{ randAlpha 3 }}{{ end }}`, "randAlpha gives a random value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := render(t, c.template, Options{})
+			_, err := render(t, c.template, chart.Options{})
 			require.ErrorContains(t, err, c.want)
-			require.ErrorIs(t, err, ErrNotReproducible)
+			require.ErrorIs(t, err, chart.ErrNotReproducible)
 		})
 	}
 }
 
 func TestARandomValueWithoutEffectIsNoError(t *testing.T) {
-	set := Options{Values: map[string]any{"password": "known"}}
+	set := chart.Options{Values: map[string]any{"password": "known"}}
 	for _, c := range []struct{ template, want string }{
 		{"a: {{ default (randAlphaNum 10) .Values.password }}", "a: known\n"},
 		{"a: {{ len (randAlphaNum 10) }}", "a: 10\n"},
@@ -90,7 +91,7 @@ func TestARandomValueWithoutEffectIsNoError(t *testing.T) {
 }
 
 func TestOnlyThePlacesThatMatterAreNamed(t *testing.T) {
-	_, err := render(t, "a: {{ default (randAlphaNum 10) .Values.nested.key }}\nb: {{ default (randAlphaNum 10) .Values.password }}", Options{})
+	_, err := render(t, "a: {{ default (randAlphaNum 10) .Values.nested.key }}\nb: {{ default (randAlphaNum 10) .Values.password }}", chart.Options{})
 	require.EqualError(t, err, "templates/a.yaml:2: randAlphaNum gives a random value, which reaches templates/a.yaml: the same chart would give other files each time (set password)")
 }
 
@@ -109,17 +110,17 @@ func TestWhatACallAsksOfOthersFails(t *testing.T) {
 		{"it in another template", `a: {{ include "p" (dict "ctx" $) }}{{ define "p" }}{{ .ctx.Capabilities.KubeVersion }}{{ end }}`, "the chart reads .Capabilities"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := render(t, c.template, Options{})
+			_, err := render(t, c.template, chart.Options{})
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	got, err := render(t, "a: x {{ range .Chart.Maintainers }}{{ toJson . | sha256sum | trunc 3 }} {{ quote .Name }}{{ end }} {{ toDate `2006` `x` }} {{ semver `1.2.3` }} {{ toYaml .Chart.Maintainers | sha256sum | trunc 3 }}", Options{})
+	got, err := render(t, "a: x {{ range .Chart.Maintainers }}{{ toJson . | sha256sum | trunc 3 }} {{ quote .Name }}{{ end }} {{ toDate `2006` `x` }} {{ semver `1.2.3` }} {{ toYaml .Chart.Maintainers | sha256sum | trunc 3 }}", chart.Options{})
 	require.NoError(t, err)
 	require.Equal(t, "a: x 3db \"me\" 0001-01-01 00:00:00 +0000 UTC 1.2.3 411\n", got)
-	got, err = render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", Options{})
+	got, err = render(t, "{{ if false }}{{ lookup `v1` `Secret` `a` `b` }}{{ getHostByName `a` }}{{ .Capabilities.KubeVersion }}{{ end }}a: {{ if .Capabilities }}b{{ end }} # {{ .Capabilities.HelmVersion.Version | len }}", chart.Options{})
 	require.NoError(t, err)
 	require.Contains(t, got, "a: b")
-	got, err = render(t, `a: {{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has "x.io/v1/Bee" }} {{ .Capabilities.APIVersions.Has "x.io/v1/Wasp" }}`, Options{KubeVersion: "1.31", APIVersions: []string{"x.io/v1/Bee"}})
+	got, err = render(t, `a: {{ .Capabilities.KubeVersion }} {{ .Capabilities.KubeVersion.Minor }} {{ .Capabilities.APIVersions.Has "x.io/v1/Bee" }} {{ .Capabilities.APIVersions.Has "x.io/v1/Wasp" }}`, chart.Options{KubeVersion: "1.31", APIVersions: []string{"x.io/v1/Bee"}})
 	require.NoError(t, err)
 	require.Equal(t, "a: v1.31 31 true false\n", got)
 }
@@ -131,7 +132,7 @@ func TestAdviceNamesTheValueOfTheWhole(t *testing.T) {
 		"a: {{ .Values.auth.password | default (randAlphaNum 5) }}":          "(set db.auth.password)",
 	} {
 		files["charts/db/templates/a.yaml"], files["charts/db/values.yaml"] = template, "auth: {}"
-		_, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
+		_, err := chartWith(t, files).Render(chart.Options{ReleaseName: "a"})
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err, "charts/db/templates/a.yaml:1: ")
 	}
@@ -146,7 +147,7 @@ func TestTheChartsOwnMessagesAreKept(t *testing.T) {
 		{"a: [", "templates/a.yaml: the template does not give YAML"},
 		{"just text", "templates/a.yaml: the template does not give YAML: a document is not a map"},
 	} {
-		_, err := render(t, c.template, Options{})
+		_, err := render(t, c.template, chart.Options{})
 		require.ErrorContains(t, err, c.want)
 	}
 }
@@ -156,17 +157,17 @@ func TestWhatAChartIsRefusedFor(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
-		opts  Options
+		opts  chart.Options
 		want  string
 	}{
-		{"a chart of another Helm", map[string]string{"Chart.yaml": strings.Replace(metadata, "v2", "v3", 1)}, Options{}, "apiVersion v3, which needs a newer Helm"},
-		{"a library", map[string]string{"Chart.yaml": metadata + "type: library\n"}, Options{}, "a chart of type library cannot be rendered by itself"},
-		{"another Kubernetes", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.40'\n"}, Options{KubeVersion: "1.31"}, "the chart needs Kubernetes >=1.40, and the clusters have v1.31"},
-		{"a Kubernetes that is not known", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.20'\n"}, Options{}, "the version of the clusters is not known (set the annotations wherry.dev/kube-version"},
-		{"a dependency that is not there", map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, repository: 'https://example.com'}]\n"}, Options{}, "the chart depends on redis 1.x, not in its folder charts/"},
-		{"values against the schema", map[string]string{"values.schema.json": `{"properties": {"port": {"type": "integer"}}}`}, Options{Values: map[string]any{"port": "hunter2"}}, "the values do not fit the schema: port breaks type"},
-		{"a release name", nil, Options{ReleaseName: "No Name"}, `the release name "No Name"`},
-		{"a version", nil, Options{KubeVersion: "newest"}, `the version of Kubernetes "newest"`},
+		{"a chart of another Helm", map[string]string{"Chart.yaml": strings.Replace(metadata, "v2", "v3", 1)}, chart.Options{}, "apiVersion v3, which needs a newer Helm"},
+		{"a library", map[string]string{"Chart.yaml": metadata + "type: library\n"}, chart.Options{}, "a chart of type library cannot be rendered by itself"},
+		{"another Kubernetes", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.40'\n"}, chart.Options{KubeVersion: "1.31"}, "the chart needs Kubernetes >=1.40, and the clusters have v1.31"},
+		{"a Kubernetes that is not known", map[string]string{"Chart.yaml": metadata + "kubeVersion: '>=1.20'\n"}, chart.Options{}, "the version of the clusters is not known (set the annotations wherry.dev/kube-version"},
+		{"a dependency that is not there", map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, repository: 'https://example.com'}]\n"}, chart.Options{}, "the chart depends on redis 1.x, not in its folder charts/"},
+		{"values against the schema", map[string]string{"values.schema.json": `{"properties": {"port": {"type": "integer"}}}`}, chart.Options{Values: map[string]any{"port": "hunter2"}}, "the values do not fit the schema: port breaks type"},
+		{"a release name", nil, chart.Options{ReleaseName: "No Name"}, `the release name "No Name"`},
+		{"a version", nil, chart.Options{KubeVersion: "newest"}, `the version of Kubernetes "newest"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.opts.ReleaseName == "" {
@@ -178,7 +179,7 @@ func TestWhatAChartIsRefusedFor(t *testing.T) {
 		})
 	}
 	disabled := chartWith(t, map[string]string{"Chart.yaml": metadata + "dependencies: [{name: redis, version: 1.x, condition: redis.enabled}, {name: other, version: 1.x, tags: [extra]}]\n", "values.yaml": "redis: {enabled: false}\ntags: {extra: false}\n"})
-	_, err := disabled.Render(Options{ReleaseName: "web"})
+	_, err := disabled.Render(chart.Options{ReleaseName: "web"})
 	require.NoError(t, err)
 }
 
@@ -246,7 +247,7 @@ func TestAnArchiveIsReadWithinBounds(t *testing.T) {
 	_, err := Read(strings.NewReader("apiVersion: v2"))
 	require.ErrorContains(t, err, "is no .tgz archive")
 	_, err = Read(bytes.NewReader(make([]byte, MaxArchiveBytes+1)))
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, chart.ErrTooLarge)
 }
 
 func TestAFolderIsReadWithoutWhatItIgnores(t *testing.T) {
@@ -294,7 +295,7 @@ func TestDependenciesInOtherFoldersAreRead(t *testing.T) {
 	}
 	c, err := ReadFolder(source, "apps/web")
 	require.NoError(t, err)
-	result, err := c.Render(Options{ReleaseName: "a"})
+	result, err := c.Render(chart.Options{ReleaseName: "a"})
 	require.NoError(t, err)
 	var got []string
 	for _, f := range result.Files {
@@ -309,15 +310,15 @@ func TestDependenciesInOtherFoldersAreRead(t *testing.T) {
 
 	source["libs/base/Chart.yaml"] = metadata("base", "dependencies: [{name: common, version: '*', repository: 'file://../common'}]")
 	_, err = ReadFolder(source, "apps/web")
-	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorIs(t, err, chart.ErrTooLarge)
 	source["libs/base/Chart.yaml"] = metadata("base", "dependencies: [{name: out, version: '*', repository: 'file://../../../out'}]")
 	_, err = ReadFolder(source, "apps/web")
 	require.ErrorContains(t, err, "lies outside of the repository")
 }
 
 func TestTwoHundredMegabytesAreRefused(t *testing.T) {
-	_, err := render(t, "{{ range until 200 }}\na{{ . }}: {{ repeat 1000000 `x` }}{{ end }}", Options{})
-	require.ErrorIs(t, err, ErrTooLarge)
+	_, err := render(t, "{{ range until 200 }}\na{{ . }}: {{ repeat 1000000 `x` }}{{ end }}", chart.Options{})
+	require.ErrorIs(t, err, chart.ErrTooLarge)
 }
 
 func TestHooksAndCRDsAreTold(t *testing.T) {
@@ -334,54 +335,33 @@ func TestHooksAndCRDsAreTold(t *testing.T) {
 		"charts/sub/Chart.yaml":    "apiVersion: v2\nname: sub\nversion: 0.1.0\n",
 		"charts/sub/crds/wasp.yml": "kind: CustomResourceDefinition\n", "charts/sub/templates/x.yaml": "x: {{ .Values.x }}\n", "charts/sub/values.yaml": "x: {z: 1}",
 	}
-	result, err := chartWith(t, files).Render(Options{ReleaseName: "a"})
+	result, err := chartWith(t, files).Render(chart.Options{ReleaseName: "a"})
 	require.NoError(t, err)
-	require.Equal(t, &Result{
-		Files: []File{
-			{"charts/sub/crds/wasp.yml", []byte("kind: CustomResourceDefinition\n"), "sub", "0.1.0"},
-			{"crds/bee.yaml", []byte("kind: CustomResourceDefinition\n"), "web", "1.2.3"},
-			{"charts/sub/templates/x.yaml", []byte("x: map[z:1]\n"), "sub", "0.1.0"},
-			{"templates/hooks.yaml", []byte(object("two", "a: b")), "web", "1.2.3"},
+	require.Equal(t, &chart.Result{
+		Files: []chart.File{
+			{Path: "charts/sub/crds/wasp.yml", Data: []byte("kind: CustomResourceDefinition\n"), Chart: "sub", Version: "0.1.0"},
+			{Path: "crds/bee.yaml", Data: []byte("kind: CustomResourceDefinition\n"), Chart: "web", Version: "1.2.3"},
+			{Path: "charts/sub/templates/x.yaml", Data: []byte("x: map[z:1]\n"), Chart: "sub", Version: "0.1.0"},
+			{Path: "templates/hooks.yaml", Data: []byte(object("two", "a: b")), Chart: "web", Version: "1.2.3"},
 		},
-		Hooks: []Hook{
-			{"templates/hooks.yaml", "Job", "one", []string{"post-install", "pre-install"}, -5, []byte(object("one", "helm.sh/hook: 'post-install, pre-install', helm.sh/hook-weight: '-5'")), "web", "1.2.3"},
-			{"templates/hooks.yaml", "Job", "four", []string{"crd-install"}, 0, []byte(object("four", "helm.sh/hook: crd-install")), "web", "1.2.3"},
+		Hooks: []chart.Hook{
+			{Path: "templates/hooks.yaml", Kind: "Job", Name: "one", Events: []string{"post-install", "pre-install"}, Weight: -5, Data: []byte(object("one", "helm.sh/hook: 'post-install, pre-install', helm.sh/hook-weight: '-5'")), Chart: "web", Version: "1.2.3"},
+			{Path: "templates/hooks.yaml", Kind: "Job", Name: "four", Events: []string{"crd-install"}, Weight: 0, Data: []byte(object("four", "helm.sh/hook: crd-install")), Chart: "web", Version: "1.2.3"},
 		},
 	}, result)
-	result, err = chartWith(t, files).Render(Options{ReleaseName: "a", WithoutCRDs: true})
+	result, err = chartWith(t, files).Render(chart.Options{ReleaseName: "a", WithoutCRDs: true})
 	require.NoError(t, err)
 	require.Len(t, result.Files, 2)
 
 	maps.Copy(files, map[string]string{"templates/NOTES.txt": `{{ fail "check your values" }}`})
-	_, err = chartWith(t, files).Render(Options{ReleaseName: "a"})
+	_, err = chartWith(t, files).Render(chart.Options{ReleaseName: "a"})
 	require.ErrorContains(t, err, "check your values")
 }
 
-func TestValuesAreComposed(t *testing.T) {
-	values, err := ParseValues([]byte("a: {b: 1, c: 2}\nlist: [1]\n"))
-	require.NoError(t, err)
-	over, err := ParseValues([]byte("a: {c: null, d: 4}\nlist: [2]\n"))
-	require.NoError(t, err)
-	merged := MergeValues(values, over)
-	require.Equal(t, map[string]any{"a": map[string]any{"b": 1.0, "c": nil, "d": 4.0}, "list": []any{2.0}}, merged)
-	require.Equal(t, 2.0, values["a"].(map[string]any)["c"])
-	require.NoError(t, SetValue(merged, "a.e[0].f", "7", false))
-	require.NoError(t, SetValue(merged, "a.g", "7", true))
-	require.Equal(t, []any{map[string]any{"f": int64(7)}}, merged["a"].(map[string]any)["e"])
-	require.Equal(t, "7", merged["a"].(map[string]any)["g"])
-	require.NoError(t, SetValue(merged, "hosts", "a,b,,c", false))
-	require.Equal(t, "a,b,,c", merged["hosts"])
-	require.NoError(t, SetValue(merged, "hosts", "{a,b}", false))
-	require.Equal(t, []any{"a", "b"}, merged["hosts"])
-	err = SetValue(merged, "a[x]", "hunter2", false)
-	require.ErrorContains(t, err, "parameter a[x]")
-	require.NotContains(t, err.Error(), "hunter2")
-	_, err = ParseValues([]byte("- no map"))
-	require.Error(t, err)
-
+func TestARenderingChangesNoGivenValues(t *testing.T) {
 	given := map[string]any{"a": map[string]any{"b": "x"}}
 	c := chartWith(t, map[string]string{"values.yaml": "a: {b: 1, c: 2}", "templates/a.yaml": `{{ $_ := set .Values.a "b" "changed" }}a: {{ .Values.a.c }}`})
-	_, err = c.Render(Options{ReleaseName: "a", Values: given})
+	_, err := c.Render(chart.Options{ReleaseName: "a", Values: given})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"a": map[string]any{"b": "x"}}, given)
 }
@@ -389,15 +369,15 @@ func TestValuesAreComposed(t *testing.T) {
 func TestALookupFindsNothing(t *testing.T) {
 	const helper = "{{ define \"password\" }}\n{{- $known := lookup \"v1\" \"Secret\" .Release.Namespace \"db\" }}\n{{- if $known }}{{ index $known.data \"password\" }}{{ else if .Values.password }}{{ .Values.password | b64enc }}{{ else }}{{ randAlphaNum 10 | b64enc }}{{ end }}{{ end }}"
 	files := map[string]string{"templates/_password.tpl": helper, "templates/a.yaml": "data: {password: {{ include \"password\" . }}}\n"}
-	result, err := chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"password": "given"}})
+	result, err := chartWith(t, files).Render(chart.Options{ReleaseName: "a", Values: map[string]any{"password": "given"}})
 	require.NoError(t, err)
 	require.Equal(t, "data: {password: Z2l2ZW4=}\n", string(result.Files[0].Data))
 	require.Equal(t, []finding.Finding{{
 		Position: finding.Position{File: "templates/_password.tpl", Line: 2}, Code: finding.CodeLookup, Note: true,
 		Message: "lookup asks the cluster, and finds nothing here, as with helm template",
 	}}, result.Notes)
-	_, err = chartWith(t, files).Render(Options{ReleaseName: "a"})
-	require.ErrorIs(t, err, ErrNotReproducible)
+	_, err = chartWith(t, files).Render(chart.Options{ReleaseName: "a"})
+	require.ErrorIs(t, err, chart.ErrNotReproducible)
 	require.ErrorContains(t, err, "templates/_password.tpl:3: randAlphaNum gives a random value")
 }
 
@@ -407,7 +387,7 @@ func TestASchemaIsReadWithoutWhatItRefersTo(t *testing.T) {
 			"properties": {"port": {"$ref": "https://own.example/values.json#/$defs/n"}, "probe": {"$ref": "https://schemas.example/probe.json#/definitions/p"}, "disk": {"$ref": "file:///etc/passwd"}, "near": {"$ref": "other.json"}}}`,
 		"templates/a.yaml": "a: b\n",
 	}
-	result, err := chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"port": 1, "probe": "x", "disk": "y", "near": "z"}})
+	result, err := chartWith(t, files).Render(chart.Options{ReleaseName: "a", Values: map[string]any{"port": 1, "probe": "x", "disk": "y", "near": "z"}})
 	require.NoError(t, err)
 	var got []string
 	for _, n := range result.Notes {
@@ -421,14 +401,14 @@ func TestASchemaIsReadWithoutWhatItRefersTo(t *testing.T) {
 		"values.schema.json: it refers to https://schemas.example/meta, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
 		"values.schema.json: it refers to https://schemas.example/probe.json, which is not read: the values are checked against the rest (put that schema into the chart, below $defs)",
 	}, got)
-	_, err = chartWith(t, files).Render(Options{ReleaseName: "a", Values: map[string]any{"port": "hunter2"}})
+	_, err = chartWith(t, files).Render(chart.Options{ReleaseName: "a", Values: map[string]any{"port": "hunter2"}})
 	require.ErrorContains(t, err, "values.schema.json: the values do not fit the schema: port breaks type")
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
 func TestBlockTextsKeepTheirEnds(t *testing.T) {
 	const clip, keep = "data:\n  a: |\n    x\n", "data:\n  a: |+\n    x\n\n\n"
-	result, err := chartWith(t, map[string]string{"templates/a.yaml": clip + "\n\n---\n" + keep + "---\n" + keep, "templates/b.yaml": keep, "templates/c.yaml": "data:\n  a: |-\n    x  "}).Render(Options{ReleaseName: "a"})
+	result, err := chartWith(t, map[string]string{"templates/a.yaml": clip + "\n\n---\n" + keep + "---\n" + keep, "templates/b.yaml": keep, "templates/c.yaml": "data:\n  a: |-\n    x  "}).Render(chart.Options{ReleaseName: "a"})
 	require.NoError(t, err)
 	require.Equal(t, []string{clip + "---\n" + keep + "---\n" + keep, keep, "data:\n  a: |-\n    x  \n"},
 		[]string{string(result.Files[0].Data), string(result.Files[1].Data), string(result.Files[2].Data)})
