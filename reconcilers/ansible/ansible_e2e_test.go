@@ -5,6 +5,7 @@ package ansible_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,7 @@ func TestConformance(t *testing.T) {
 		On:       "Debian's ansible-core, with playbooks that write files",
 		Start:    func(t *testing.T) reconcilertest.Engine { return newEngine(t) },
 		Patience: patience,
+		Parallel: true,
 		Whole:    "site.yaml",
 		Without: map[reconcilertest.Case]string{
 			reconcilertest.Prune: "a playbook says what to bring, and what it does not mention stays: it has to say `state: absent` for what is to go",
@@ -40,22 +42,33 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// engine is Ansible, and a folder of the host.
+// engine is Ansible, which is found by a link in a folder of the engine, and a folder of the host.
 type engine struct{ base string }
 
 func newEngine(t *testing.T) *engine {
 	t.Helper()
-	return &engine{t.TempDir()}
+	e := &engine{t.TempDir()}
+	e.link(t)
+	return e
+}
+
+func (e *engine) program() string { return filepath.Join(e.base, "ansible-playbook") }
+
+func (e *engine) link(t *testing.T) {
+	t.Helper()
+	found, err := exec.LookPath("ansible-playbook")
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink(found, e.program()))
 }
 
 func (e *engine) root() string { return filepath.Join(e.base, "root") }
 
 func (e *engine) Reconciler(*testing.T) reconcilers.Reconciler {
-	return ansible.New(e.root(), ansible.Options{})
+	return ansible.New(e.root(), ansible.Options{Program: e.program()})
 }
 
 func (e *engine) Hasty(_ *testing.T, deadline time.Duration) reconcilers.Reconciler {
-	return ansible.New(e.root(), ansible.Options{Deadline: deadline})
+	return ansible.New(e.root(), ansible.Options{Program: e.program(), Deadline: deadline})
 }
 
 func (e *engine) Handle(*testing.T) string { return e.root() }
@@ -111,11 +124,10 @@ func (e *engine) CheckForeign(t *testing.T, _, _ string) {
 	require.Equal(t, "theirs", string(data))
 }
 
-// Obstruct takes the program away. It is found by PATH.
+// Obstruct takes the program away.
 func (e *engine) Obstruct(t *testing.T, _ string) (reason string, mend func()) {
-	path := os.Getenv("PATH")
-	t.Setenv("PATH", t.TempDir())
-	return ansible.EngineMissing, func() { t.Setenv("PATH", path) }
+	require.NoError(t, os.Remove(e.program()))
+	return ansible.EngineMissing, func() { e.link(t) }
 }
 
 // edit changes site.yaml.

@@ -59,6 +59,7 @@ func open(t *testing.T, root string) *ansible.Reconciler {
 }
 
 func TestBadDays(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	require.NoError(t, os.WriteFile(secret, []byte("swordfish"), 0o600))
 	root := filepath.Join(t.TempDir(), "root")
@@ -96,6 +97,7 @@ func TestBadDays(t *testing.T) {
 }
 
 func TestWhatCheckModeCannotTellIsNoDrift(t *testing.T) {
+	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	a := playbook(t, "app", "  - command: echo x\n    register: said\n  - name: use it\n    debug: {msg: '{{ said.stdout_lines[0] }}'}\n")
 	require.Equal(t, bundle.Compliant, bring(t, r, a).State)
@@ -105,6 +107,7 @@ func TestWhatCheckModeCannotTellIsNoDrift(t *testing.T) {
 }
 
 func TestWhatAnAppTeamSaysIsNotEvaluated(t *testing.T) {
+	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	sign := filepath.Join(t.TempDir(), "sign")
 	a := playbook(t, "app", "  - copy: {dest: '"+sign+".version', content: '{{ wherry.version }}'}\n")
@@ -117,6 +120,7 @@ func TestWhatAnAppTeamSaysIsNotEvaluated(t *testing.T) {
 }
 
 func TestPlaybooksTakeTurns(t *testing.T) {
+	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	sign := filepath.Join(t.TempDir(), "sign")
 	slow := playbook(t, "slow", fmt.Sprintf("  - name: wait\n    shell: while ! test -e '%s'; do sleep 0.05; done\n", sign))
@@ -138,6 +142,7 @@ func TestPlaybooksTakeTurns(t *testing.T) {
 }
 
 func TestWhatPlaybooksDoNotUndoStaysAndIsSaid(t *testing.T) {
+	t.Parallel()
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	file := filepath.Join(t.TempDir(), "file")
 	a := playbook(t, "app", fmt.Sprintf("  - copy: {dest: '%s', content: x}\n", file))

@@ -15,6 +15,7 @@ import (
 
 // A disk of its own is root's to mount, as pods that run are.
 func TestAFullDiskIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	root := t.TempDir()
 	require.NoError(t, syscall.Mount("tmpfs", root, "tmpfs", 0, "size=32k"))
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, 0)) })

@@ -14,6 +14,7 @@ import (
 )
 
 func TestPlaysGetTheValuesOfTheSite(t *testing.T) {
+	t.Parallel()
 	out := filepath.Join(t.TempDir(), "out")
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	a := playbook(t, "valued", `
