@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 const (
@@ -121,7 +121,7 @@ func (s *site) deltas() int {
 	reference := "oci://" + s.prefix + "/" + bundle.Stream{Environment: s.environment, ClusterType: clusterType}.Repository()
 	r := s.wherry("verify", reference, "--key", "cosign.pub", "-o", "json")
 	require.Zero(s.t, r.code, r.stderr)
-	var verified catalog.Trusted
+	var verified verify.Trusted
 	require.NoError(s.t, json.Unmarshal([]byte(r.stdout), &verified))
 	for _, d := range verified.Deltas {
 		require.True(s.t, d.Applied, d.Problem)

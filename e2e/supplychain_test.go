@@ -47,7 +47,7 @@ func (s *site) signedImages() (own, bundled string) {
 	own, bundled = s.pushRandom("web"), s.pushRandom("batch")
 	s.generateKey("supplier")
 	require.NoError(s.t, os.WriteFile(s.path("sbom.json"), []byte(`{"spdxVersion":"SPDX-2.3"}`), 0o600))
-	trusted, err := os.ReadFile("../publisher/keys/trusted_root.json") // which cosign wants for a bundle, and does not use for a key
+	trusted, err := os.ReadFile("../publisher/verify/trusted_root.json") // which cosign wants for a bundle, and does not use for a key
 	require.NoError(s.t, err)
 	require.NoError(s.t, os.WriteFile(s.path("root.json"), trusted, 0o600))
 	sign := []string{"--yes", "--tlog-upload=false", "--key", "supplier.key", "--allow-http-registry"}

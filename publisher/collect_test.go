@@ -20,13 +20,13 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 // old publishes n releases of drone, a day apart, and lets a week pass.
@@ -125,7 +125,7 @@ func TestWhatIsNotNeededIsDeletedAndTheRestStays(t *testing.T) {
 
 // readInFull reads a release in full.
 func (w *world) readInFull(repository, tag string) error {
-	_, err := catalog.Verify(w.t.Context(), w.reference(repository+":"+tag), trustIn(w.key), time.Time{}, w.opts.OCI)
+	_, err := verify.ByKeys(w.t.Context(), w.reference(repository+":"+tag), trustIn(w.key), time.Time{}, w.opts.OCI)
 	return err
 }
 

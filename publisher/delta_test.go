@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 const deltaChild = "delta-child"
@@ -319,7 +320,7 @@ func TestVerifyTriesDeltas(t *testing.T) {
 	r1, r2 := w.release(1), w.release(2)
 	ref := oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/bundles/dev/drone", Tag: "latest"}
 	look := func() catalog.Delta {
-		v, err := catalog.Verify(t.Context(), ref, trustIn(w.key), w.now, w.opts.OCI)
+		v, err := verify.ByKeys(t.Context(), ref, trustIn(w.key), w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Len(t, v.Deltas, 1)
 		return v.Deltas[0]

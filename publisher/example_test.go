@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/verify"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -53,7 +53,7 @@ func ExamplePublish() {
 	}
 
 	ref := oci.Reference{Location: to, Repository: "bundles/dev/drone", Tag: bundle.LatestTag}
-	verified, err := catalog.Verify(ctx, ref, bundle.Pinned(bundle.Keys{key.Public()}), time.Now(), oci.Options{})
+	verified, err := verify.ByKeys(ctx, ref, bundle.Pinned(bundle.Keys{key.Public()}), time.Now(), oci.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

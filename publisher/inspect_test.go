@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 func (w *world) reference(s string) oci.Reference {
@@ -30,12 +31,12 @@ func TestVerifyReference(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		_, p := w.mustPublish()
 		keys := trustIn(w.key)
-		got, err := catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), keys, w.now, w.opts.OCI)
+		got, err := verify.ByKeys(t.Context(), w.reference("bundles/dev/drone"), keys, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, "bundle", got.Kind)
 		require.Equal(t, row(t, p, "drone").Digest, got.Digest)
 		require.Equal(t, 2, *got.Assignments)
-		got, err = catalog.Verify(t.Context(), w.reference("environments/dev:latest"), keys, w.now, w.opts.OCI)
+		got, err = verify.ByKeys(t.Context(), w.reference("environments/dev:latest"), keys, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, "environment", got.Kind)
 		require.Len(t, got.ClusterTypes, 3)
@@ -51,11 +52,11 @@ func TestVerifyReference(t *testing.T) {
 			{"no key", bundle.Trust{}, w.now, bundle.UntrustedKey},
 			{"after it expired", keys, w.now.AddDate(0, 0, 90), bundle.Expired},
 		} {
-			_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), tc.trust, tc.now, w.opts.OCI)
+			_, err = verify.ByKeys(t.Context(), w.reference("bundles/dev/drone"), tc.trust, tc.now, w.opts.OCI)
 			require.ErrorAs(t, err, &refusal, tc.name)
 			require.Equal(t, tc.want, refusal.Reason, tc.name)
 		}
-		_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/none"), keys, w.now, w.opts.OCI)
+		_, err = verify.ByKeys(t.Context(), w.reference("bundles/dev/none"), keys, w.now, w.opts.OCI)
 		require.ErrorIs(t, err, errdef.ErrNotFound)
 	})
 }
@@ -69,7 +70,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 	unsigned := strings.ReplaceAll(string(index), "bundles/dev/drone/sha256-", "bundles/dev/drone/hidden-")
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), []byte(unsigned), 0o600))
 	var refusal *bundle.Refusal
-	_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
+	_, err = verify.ByKeys(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.Unsigned, refusal.Reason)
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), index, 0o600))
@@ -82,7 +83,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 		changed := bytes.Clone(data)
 		changed[at] ^= 1
 		require.NoError(t, os.WriteFile(layer, changed, 0o600))
-		_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
+		_, err = verify.ByKeys(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 		require.ErrorAs(t, err, &refusal, "byte %d", at)
 	}
 	left, err := os.ReadDir(os.TempDir())

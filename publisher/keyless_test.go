@@ -14,9 +14,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/sigstoretest"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 const (
@@ -45,26 +44,26 @@ func TestAKeylessSignatureIsVerified(t *testing.T) {
 	w := newWorld(t, "registry")
 	w.mustPublish()
 	sigstore, trustedRoot := newSigstore(t, w.now.AddDate(-1, 0, 0))
-	trust, err := keys.NewKeyless(releaser, provider, trustedRoot)
+	trust, err := verify.NewKeyless(releaser, provider, trustedRoot)
 	require.NoError(t, err)
 	for _, name := range []string{"bundles/dev/drone", "environments/dev"} {
 		repo, d := w.resolved(name)
-		_, err = catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+		_, err = verify.ByIdentity(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 		require.ErrorContains(t, err, "is signed, but by no certificate")
 
 		// Signed half a year ago, when the certificate was valid, as the log says.
 		at := w.now.AddDate(0, -6, 0)
 		require.NoError(t, sigstore.Sign(t.Context(), repo, d, sigstoretest.Signing{Subject: releaser, Issuer: provider, At: at, LoggedAfter: time.Minute}))
-		got, err := catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+		got, err := verify.ByIdentity(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 		require.NoError(t, err)
-		require.Equal(t, &keys.Identity{Subject: releaser, Issuer: provider, LoggedAt: at.Add(time.Minute)}, got.Identity)
+		require.Equal(t, &verify.Identity{Subject: releaser, Issuer: provider, LoggedAt: at.Add(time.Minute)}, got.Identity)
 		require.Equal(t, d, got.Digest)
 		require.Empty(t, got.Keys)
 
-		_, err = catalog.Verify(t.Context(), w.reference(name), trustIn(w.key), w.now, w.opts.OCI)
+		_, err = verify.ByKeys(t.Context(), w.reference(name), trustIn(w.key), w.now, w.opts.OCI)
 		require.ErrorContains(t, err, string(bundle.UntrustedKey))
 	}
-	_, err = catalog.VerifyKeyless(t.Context(), w.reference("bundles/dev/drone"), trust, w.now.AddDate(1, 0, 0), w.opts.OCI)
+	_, err = verify.ByIdentity(t.Context(), w.reference("bundles/dev/drone"), trust, w.now.AddDate(1, 0, 0), w.opts.OCI)
 	require.ErrorContains(t, err, string(bundle.Expired))
 }
 
@@ -77,7 +76,7 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 	_, other := w.resolved("bundles/dev/large")
 	sigstore, trustedRoot := newSigstore(t, w.now.AddDate(-1, 0, 0))
 	mallory, _ := newSigstore(t, w.now.AddDate(-1, 0, 0))
-	trust, err := keys.NewKeyless(releaser, provider, trustedRoot)
+	trust, err := verify.NewKeyless(releaser, provider, trustedRoot)
 	require.NoError(t, err)
 	good := sigstoretest.Signing{Subject: releaser, Issuer: provider, At: w.now, LoggedAfter: time.Minute}
 	with := func(change func(*sigstoretest.Signing)) sigstoretest.Signing {
@@ -136,7 +135,7 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			require.NoError(t, tc.by.Sign(t.Context(), repo, d, tc.signing))
-			got, err := catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+			got, err := verify.ByIdentity(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 			require.Nil(t, got)
 			var refusal *bundle.Refusal
 			require.ErrorAs(t, err, &refusal)
@@ -147,12 +146,12 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 
 func TestTrustInIdentities(t *testing.T) {
 	t.Parallel()
-	_, err := keys.NewKeyless(releaser, provider, nil)
+	_, err := verify.NewKeyless(releaser, provider, nil)
 	require.NoError(t, err, "what is shipped can be read")
-	_, err = keys.NewKeyless("", provider, nil)
+	_, err = verify.NewKeyless("", provider, nil)
 	require.ErrorContains(t, err, "both not empty")
-	_, err = keys.NewKeyless(releaser, "", nil)
+	_, err = verify.NewKeyless(releaser, "", nil)
 	require.ErrorContains(t, err, "both not empty")
-	_, err = keys.NewKeyless(releaser, provider, []byte("{}"))
+	_, err = verify.NewKeyless(releaser, provider, []byte("{}"))
 	require.ErrorContains(t, err, "trusted root: ")
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci/referrertest"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 const sigstoreBundle = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -49,8 +49,8 @@ func TestASignatureInASigstoreBundleIsVerified(t *testing.T) {
 		require.NoError(t, err)
 		second, stranger := keytest.New(t), keytest.New(t)
 		both := bundle.Trust{Keys: bundle.Keys{w.key.Public(), second.Public()}, Threshold: 2}
-		verify := func(trust bundle.Trust) (*catalog.Trusted, bundle.Reason) {
-			got, err := catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), trust, w.now, w.opts.OCI)
+		verify := func(trust bundle.Trust) (*verify.Trusted, bundle.Reason) {
+			got, err := verify.ByKeys(t.Context(), w.reference("bundles/dev/drone"), trust, w.now, w.opts.OCI)
 			var refusal *bundle.Refusal
 			if err != nil {
 				require.ErrorAs(t, err, &refusal)

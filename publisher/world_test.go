@@ -19,11 +19,11 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/verify"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -205,7 +205,7 @@ func (w *world) complete() error {
 			if w.loc.Host != "" {
 				ref = oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/" + name, Tag: tag}
 			}
-			if _, err := catalog.Verify(ctx, ref, trustIn(w.key), w.now, w.opts.OCI); err != nil {
+			if _, err := verify.ByKeys(ctx, ref, trustIn(w.key), w.now, w.opts.OCI); err != nil {
 				return fmt.Errorf("%s: %w", ref, err)
 			}
 			if w.checked != nil && tag != bundle.LatestTag {

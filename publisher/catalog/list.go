@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Listed is a release of a cluster type, as it lies there. Its JSON form is an interface.
@@ -132,4 +135,9 @@ func listType(ctx context.Context, t published.Type, most int, now time.Time) ([
 		})
 	}
 	return list, err
+}
+
+func heldCount(m *ocispec.Manifest) int {
+	n, _ := strconv.Atoi(m.Annotations[releases.AnnotationHeld])
+	return n
 }

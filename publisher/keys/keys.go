@@ -1,13 +1,14 @@
-// Package keys holds the keys that sign releases and trust documents, and verifies signatures without a key.
+// Package keys holds the keys that sign releases and trust documents.
 //
 // A [Key] comes from a file ([Load], [Generate]) or, by the cosign program, from a token or a key service
-// ([OpenCosign]). [Keyless] verifies signatures by certificates of an identity; nothing here makes those. A private key
-// never leaves the package, and no message shows a PIN or a password.
+// ([OpenCosign]). A private key never leaves the package, and no message shows a PIN or a password.
 package keys
 
 import (
 	"crypto"
 	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -15,8 +16,10 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sigstore/cosign/v2/pkg/cosign"
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/options"
 )
 
 // ErrPassword is wrapped by Load's error when the password does not open the key.
@@ -24,6 +27,9 @@ var ErrPassword = errors.New("the password does not open it")
 
 // ErrEd25519 is returned for a key of a kind that cannot sign releases: cosign signs with the prehashed variant, which Flux and our agents do not verify.
 var ErrEd25519 = errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
+
+// cosignKeyType is the type of the PEM block in which cosign 1 wrote a private key.
+const cosignKeyType = "ENCRYPTED COSIGN PRIVATE KEY"
 
 // Key signs releases.
 type Key struct {
@@ -59,10 +65,10 @@ func Load(data, password []byte) (*Key, error) {
 		return nil, errors.New("no key in PEM")
 	case block.Type == "PUBLIC KEY":
 		return nil, errors.New("this is the public half: the private one is in the .key file")
-	case block.Type != cosign.SigstorePrivateKeyPemType && block.Type != cosign.CosignPrivateKeyPemType:
+	case block.Type != string(cryptoutils.EncryptedSigstorePrivateKeyPEMType) && block.Type != cosignKeyType:
 		return nil, fmt.Errorf("%q is not a cosign key: import it with cosign import-key-pair", block.Type)
 	}
-	signer, err := cosign.LoadPrivateKey(data, password, nil)
+	signer, err := open(block.Bytes, password)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPassword, err)
 	}
@@ -71,6 +77,19 @@ func Load(data, password []byte) (*Key, error) {
 		return nil, err
 	}
 	return newKey(signer, public)
+}
+
+// open decrypts a private key. It signs as cosign does.
+func open(sealed, password []byte) (signature.Signer, error) {
+	der, err := encrypted.Decrypt(sealed, password)
+	if err != nil {
+		return nil, err
+	}
+	private, err := x509.ParsePKCS8PrivateKey(der)
+	if err != nil {
+		return nil, err
+	}
+	return signature.LoadDefaultSignerVerifier(private, options.WithED25519ph())
 }
 
 // Files are the two files of a key pair.
@@ -89,14 +108,14 @@ func Generate(prefix string, password []byte) (files Files, err error) {
 			return Files{}, fmt.Errorf("generate keys: %w", &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist})
 		}
 	}
-	pair, err := cosign.GenerateKeyPair(func(bool) ([]byte, error) { return password, nil })
+	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc(append([]byte{}, password...)))
 	if err != nil {
 		return Files{}, fmt.Errorf("generate keys: %w", err)
 	}
-	if err := createFile(files.Private, pair.PrivateBytes, 0o600); err != nil {
+	if err := createFile(files.Private, private, 0o600); err != nil {
 		return Files{}, fmt.Errorf("generate keys: %w", err)
 	}
-	if err := createFile(files.Public, pair.PublicBytes, 0o644); err != nil {
+	if err := createFile(files.Public, public, 0o644); err != nil {
 		return Files{}, errors.Join(fmt.Errorf("generate keys: %w", err), os.Remove(files.Private))
 	}
 	return files, nil

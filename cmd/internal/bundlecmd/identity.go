@@ -7,7 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 // identity holds the flags for the certificate that must have signed, in place of a key.
@@ -24,16 +24,16 @@ func (f *identity) addTo(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("certificate-identity", "certificate-oidc-issuer")
 }
 
-func (f *identity) trust() (*keys.Keyless, error) {
+func (f *identity) trust() (*verify.Keyless, error) {
 	var root []byte
 	if f.root != "" {
 		var err error
-		root, err = regularfile.Read(f.root, keys.MaxTrustedRootBytes)
+		root, err = regularfile.Read(f.root, verify.MaxTrustedRootBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--trusted-root: %w", err), "")
 		}
 	}
-	trust, err := keys.NewKeyless(f.subject, f.issuer, root)
+	trust, err := verify.NewKeyless(f.subject, f.issuer, root)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, `"cosign trusted-root create" makes a trusted root`)
 	}

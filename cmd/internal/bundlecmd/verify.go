@@ -14,9 +14,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/settings"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 // verifying holds the flags of verify.
@@ -132,16 +132,16 @@ func (v *verifying) one(cmd *cobra.Command, ref oci.Reference) error {
 }
 
 // verifier returns the function that verifies a bundle or record at loc by the keys or the identity of the flags.
-func (v *verifying) verifier(cmd *cobra.Command, loc oci.Location) (func(oci.Reference) (*catalog.Trusted, error), error) {
+func (v *verifying) verifier(cmd *cobra.Command, loc oci.Location) (func(oci.Reference) (*verify.Trusted, error), error) {
 	if !v.trust.Given() {
 		trust, err := v.identity.trust()
-		return func(ref oci.Reference) (*catalog.Trusted, error) {
-			return catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
+		return func(ref oci.Reference) (*verify.Trusted, error) {
+			return verify.ByIdentity(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
 		}, err
 	}
 	trust, err := v.trust.Open(cmd.Context(), loc, v.registry.Options())
-	return func(ref oci.Reference) (*catalog.Trusted, error) {
-		t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
+	return func(ref oci.Reference) (*verify.Trusted, error) {
+		t, err := verify.ByKeys(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
 		if err == nil {
 			err = trust.Check(t.Platform, time.Now())
 		}
@@ -149,7 +149,7 @@ func (v *verifying) verifier(cmd *cobra.Command, loc oci.Location) (func(oci.Ref
 	}, err
 }
 
-func trustedTable(w io.Writer, t *catalog.Trusted) {
+func trustedTable(w io.Writer, t *verify.Trusted) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", name, show.Cell(fmt.Sprintf(format, args...)))
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
+	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
 // all verifies all releases of the environment.
 func (v *verifying) all(cmd *cobra.Command, loc oci.Location) error {
-	verify, err := v.verifier(cmd, loc)
+	one, err := v.verifier(cmd, loc)
 	if err != nil {
 		return err
 	}
-	done, err := catalog.VerifyEnvironment(loc, v.environment, verify)
+	done, err := verify.Environment(loc, v.environment, one)
 	if err != nil {
 		return flags.ReferenceFailure(cmd.Context(), err, oci.Reference{Location: loc, Repository: bundle.EnvironmentRepository(v.environment)}, v.registry.Options())
 	}
@@ -39,7 +39,7 @@ func (v *verifying) all(cmd *cobra.Command, loc oci.Location) error {
 	return nil
 }
 
-func verifiedTable(w io.Writer, done *catalog.VerifiedEnvironment) {
+func verifiedTable(w io.Writer, done *verify.VerifiedEnvironment) {
 	fmt.Fprintln(w, "CLUSTER TYPE\tTRUSTED\tRELEASE\tRINGS\tASSIGNMENTS\tEXPIRES\tPROBLEM")
 	for _, b := range done.Bundles {
 		if t := b.Bundle; t != nil {

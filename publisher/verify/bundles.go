@@ -1,4 +1,4 @@
-package keys
+package verify
 
 import (
 	"context"
@@ -34,10 +34,10 @@ type referring interface {
 	Referrers(ctx context.Context, subject ocispec.Descriptor) ([]ocispec.Descriptor, error)
 }
 
-// SignersOf returns the ids of those keys that have signed a manifest in a Sigstore bundle, which is a referrer of the manifest and what
+// signersOf returns the ids of those keys that have signed a manifest in a Sigstore bundle, which is a referrer of the manifest and what
 // "cosign sign" writes from version 3 on. Attestations are no signatures: what they say of the manifest may be anything. Nothing is
 // asked about logs.
-func SignersOf(ctx context.Context, src referring, manifest ocispec.Descriptor, keys bundle.Keys) (ids []string, err error) {
+func signersOf(ctx context.Context, src referring, manifest ocispec.Descriptor, keys bundle.Keys) (ids []string, err error) {
 	all, err := src.Referrers(ctx, manifest)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package catalog
+package verify
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// VerifiedEnvironment is the outcome of VerifyEnvironment. Its JSON form is an interface.
+// VerifiedEnvironment is the outcome of [Environment]. Its JSON form is an interface.
 type VerifiedEnvironment struct {
 	Record  *Trusted       `json:"record"`
 	Bundles []VerifiedType `json:"bundles"`
@@ -42,9 +42,9 @@ func (v *VerifiedEnvironment) Failed() (failed, refused int) {
 	return failed, refused
 }
 
-// VerifyEnvironment verifies an environment's record and then each release that it names, also if one of them cannot be
+// Environment verifies an environment's record and then each release that it names, also if one of them cannot be
 // trusted. Releases that cannot are first in the result. The error is about the record.
-func VerifyEnvironment(loc oci.Location, environment string, verify func(oci.Reference) (*Trusted, error)) (*VerifiedEnvironment, error) {
+func Environment(loc oci.Location, environment string, verify func(oci.Reference) (*Trusted, error)) (*VerifiedEnvironment, error) {
 	record, err := verify(oci.Reference{Location: loc, Repository: bundle.EnvironmentRepository(environment)})
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package catalog
+package verify
 
 import (
 	"encoding/json"
