@@ -1,8 +1,8 @@
 // Package docs holds the pages that commands quote: "wherry explain REASON" answers from the tables in them, so that
-// there is one text about each reason.
+// there is one text about each reason, and "wherry help TOPIC" prints one.
 package docs
 
-import _ "embed"
+import "embed"
 
 // Adapters is adapters.md, with the reasons of every adapter.
 //
@@ -28,3 +28,8 @@ var Publish string
 //
 //go:embed air-gap.md
 var AirGap string
+
+// Pages has every page for users, and in help those that only "wherry help" shows.
+//
+//go:embed *.md help/*.md
+var Pages embed.FS

@@ -63,6 +63,7 @@ var (
 )
 
 // plainMarkdown is a cell without links and backticks.
-func plainMarkdown(s string) string {
-	return strings.ReplaceAll(markdownLink().ReplaceAllString(s, "$1"), "`", "")
-}
+func plainMarkdown(s string) string { return strings.ReplaceAll(WithoutLinks(s), "`", "") }
+
+// WithoutLinks returns Markdown with the text of each link in its place.
+func WithoutLinks(s string) string { return markdownLink().ReplaceAllString(s, "$1") }

@@ -26,7 +26,7 @@ func newDemoCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Show the whole line on this machine: publish, apply, tamper, report",
+		Short: "Run a demo on this machine",
 		Long: `Demo publishes a platform to a registry of its own, runs three agents that bring it to
 folders (one of them by tarballs alone), changes a platform value, changes a bundle in the
 registry's storage, and shows what became of each agent. It needs no cluster and no network.

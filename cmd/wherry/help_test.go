@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/docs"
 )
 
 // rootOf is the command of the program with this name: wherry, if it is neither.
@@ -55,5 +56,34 @@ func TestShellsCompleteTheFlagsOfAllCommandsInPlainWords(t *testing.T) {
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, append(path[1:], "--")...))
 		require.Equal(t, cli.OK, cli.Main(root))
 		require.NotContains(t, out.String(), "`", cmd.CommandPath())
+	})
+}
+
+func TestHelpIsShort(t *testing.T) {
+	pages := map[string]string{}
+	for _, topic := range topics {
+		page, err := docs.Pages.ReadFile(topic.page)
+		require.NoError(t, err)
+		require.Contains(t, string(page), "# ")
+		pages[topic.name] = topic.page
+	}
+	eachCommand(func(cmd *cobra.Command) {
+		if cmd.Hidden && pages[cmd.Name()] == "" {
+			return // not for people
+		}
+		require.LessOrEqual(t, len(strings.Fields(cmd.Short)), 8, "%s: %s", cmd.CommandPath(), cmd.Short)
+		text, more, found := strings.Cut(cmd.Long, "\n\nMore: wherry help ")
+		if found {
+			for _, name := range strings.Split(more, ", ") {
+				require.Contains(t, pages, name, cmd.CommandPath())
+			}
+		}
+		lines := 0
+		for _, paragraph := range strings.Split(text, "\n\n") {
+			if !strings.Contains(paragraph, "xit code") {
+				lines += 1 + strings.Count(paragraph, "\n") + 1
+			}
+		}
+		require.LessOrEqual(t, lines-1, 15, cmd.CommandPath())
 	})
 }

@@ -28,7 +28,7 @@ func newImportCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
 		Use:   "import SYSTEM DIR [-o OUT]",
-		Short: "Make a platform from the objects of Rancher Fleet, Ascent or Argo CD ApplicationSets",
+		Short: "Import from Fleet, Ascent or Argo CD",
 		Long: `Make a platform that assigns the same workloads to the same clusters as another system does, and report what has no
 counterpart. SYSTEM is fleet, ascent or argocd-applicationset. DIR holds its objects in YAML or JSON, as they lie in git
 or as kubectl prints them: with its clusters, since the rules are evaluated for each of them.

@@ -13,7 +13,7 @@ import (
 )
 
 func newKeysCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "Make the keys that sign releases"}
+	cmd := &cobra.Command{Use: "keys", Short: "Manage keys that sign releases"}
 	cmd.AddCommand(newKeysGenerateCommand())
 	return cmd
 }
@@ -24,7 +24,7 @@ func newKeysGenerateCommand() *cobra.Command {
 	var allowEmpty bool
 	cmd := &cobra.Command{
 		Use:   "generate [-o PREFIX]",
-		Short: "Make a cosign key pair",
+		Short: "Generate a cosign key pair",
 		Long: `Make a cosign key pair: PREFIX.key, encrypted with a password, signs releases; PREFIX.pub is what agents
 pin. cosign itself reads both. The paths are printed. An existing file is never replaced.
 

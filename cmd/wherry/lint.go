@@ -31,22 +31,18 @@ func newLintCommand() *cobra.Command {
 	var o lintOptions
 	cmd := &cobra.Command{
 		Use:   "lint [PLATFORM] [--environment NAME]…",
-		Short: "Look for mistakes in a platform",
-		Long: `Look for mistakes in a platform, and in what is rendered from it. Nothing is written or published.
+		Short: "Check a platform for mistakes",
+		Long: `Check a platform, and what is rendered from it, for mistakes. Nothing is written or published.
 
-` + flags.PlatformHelp + `
+Without --environment, outside the folder or branch of one, all environments that Environment objects name are checked. If
+PLATFORM is a folder or names a branch, that is the base of them all.
 
-Without --environment, and outside the folder or branch of one, every environment is looked at that an Environment object of PLATFORM names, at
-the repository and branch that the object gives. Where PLATFORM is a folder or names a branch, it is
-the base of them all, in place of what their BaseRepo objects pin. What of a base is used nowhere is
-only found so. Where PLATFORM has no Environment object, it is the environment whose folder or branch PLATFORM
-is by the objects around it or of its bases, or the only one.
+Each finding has a code: E is an error, W probably a mistake, N a note. "wherry explain CODE" explains it. To ignore a code,
+list it under "ignore" in the Platform object, or pass --ignore. -o sarif is for code scanning.
 
-Each finding has a code: E for what fails, W for what is probably not meant, N for what is worth
-knowing. "wherry explain CODE" says more about one. -o sarif is for code scanning.
+The exit code is 1 if there are errors or warnings; with --fail-on error, only for errors.
 
-It exits with 1 where there are errors or warnings; with --fail-on error, only where there are errors. "ignore" in the Platform
-leaves a code out for good, and --ignore for one run.`,
+More: wherry help linting, sources`,
 		Example: `  wherry lint examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
     --workload roasting=examples/coffee/workloads/roasting

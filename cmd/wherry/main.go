@@ -40,7 +40,7 @@ const (
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wherry",
-		Short: "Bring workloads to fleets of clusters that are often offline",
+		Short: "Bring workloads to fleets of clusters, often offline",
 		Args:  cobra.NoArgs,
 	}
 	root.AddCommand(
@@ -93,6 +93,7 @@ func newRootCommand() *cobra.Command {
 		bundlecmd.Verify(),
 		cli.NewVersionCommand(),
 	)
+	root.AddCommand(newTopics()...)
 	group(root)
 	cli.SectionUsage(root)
 	for _, cmd := range root.Commands() {

@@ -20,20 +20,20 @@ func newRenderCommand() *cobra.Command {
 	var git gitOutput
 	cmd := &cobra.Command{
 		Use:   "render [PLATFORM] [--environment NAME] (-o DIR | --to-git URL#BRANCH)",
-		Short: "Write an environment's rendered files to a folder, or to a branch in git",
-		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
-it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
+		Short: "Write rendered files to a folder or branch",
+		Long: `Write an environment's rendered files to a folder in Kalypso's layout: a folder for each cluster type, in it one for each
+deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
 
-` + flags.PlatformHelp + `
+render owns the folders of cluster types and removes what is no longer assigned. Files at the root, folders that begin with
+a dot and other folders stay. A failed assignment keeps the files that are there.
 
-render owns the folders of cluster types and the tracking file: what is no longer assigned goes. Files at
-the root and folders whose name starts with a dot stay, as do other folders unless their README.md says
-that they were a cluster type's. A failed assignment keeps the files that lie there; while the source of a
-WorkloadRegistration cannot be read, or a scheduling policy has a mistake, no assignment's files are removed.
+With --to-git the files go to a branch of a git repository, with --to-gitops-repo to the one that the GitOpsRepo object
+names: through a change request from deployment/ENVIRONMENT, or with --direct to the branch itself. The same input gives
+the same commit. A closed change request with the same content is not opened again without --again.
 
-` + gitHelp + `
+The exit code is 1 if assignments failed; the others are written.
 
-It exits with 1 if assignments failed; the others are written.`,
+More: wherry help rendering, git-output, sources, forge-tokens`,
 		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
     --workload storefront=examples/coffee/workloads/storefront \
     --workload roasting=examples/coffee/workloads/roasting -o rendered

@@ -23,15 +23,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-const gitHelp = `With --to-git, the same files are committed to a branch, in FOLDER if URL#BRANCH:FOLDER names one, but for
-embedded manifests that the reconciler's object takes from their source itself. With
---to-gitops-repo, the environment's GitOpsRepo object names URL, branch and folder. As Kalypso does, render
-pushes the branch deployment/ENVIRONMENT and keeps one change request from there up to date; --direct pushes
-to the branch itself. Without a change nothing is pushed. A change request with the same content that a
-person closed is not opened again without --again. The same input gives the same commit.
-
-` + flags.ForgeHelp + ` docs/git-output.md has more.`
-
 // gitOutput holds the flags for output to git.
 type gitOutput struct {
 	to         string

@@ -19,17 +19,17 @@ func newScheduleCommand() *cobra.Command {
 	var schema bool
 	cmd := &cobra.Command{
 		Use:   "schedule [PLATFORM] [--environment NAME]",
-		Short: "Decide which deployment target runs on which cluster type, and why",
-		Long: `Print what an environment's scheduling policies decide: each deployment target on each cluster type, with
-the policies that selected it and the terms of their selectors. Nothing is rendered.
+		Short: "Assign deployment targets to cluster types",
+		Long: `Print the decisions of an environment's scheduling policies: each deployment target on each cluster type, with the
+policies that selected it and the terms of their selectors. Nothing is rendered.
 
-"wherry render" and "wherry publish" take a decision with --assignments, from this command or from any other
-scheduler. --schema prints the JSON schema of its form.
+"wherry render" and "wherry publish" take decisions with --assignments: from this command or another scheduler. --schema
+prints the JSON Schema of the format.
 
-` + flags.PlatformHelp + `
+The exit code is 1 if the source of a WorkloadRegistration cannot be read, or a policy has an unknown field in its
+selectors; the targets of the others are decided.
 
-It exits with 1 if the source of a WorkloadRegistration cannot be read, or a policy has an unknown field in its
-selectors; the others' targets are decided.`,
+More: wherry help scheduling, sources`,
 		Example: `  wherry schedule ./dev --environment dev --base ./main --workload web=./app
   wherry schedule ./dev --environment dev -o json | my-scheduler | wherry render ./dev --environment dev --assignments - -o out`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -26,7 +26,7 @@ func newSchemaCommand() *cobra.Command {
 	var modeline bool
 	cmd := &cobra.Command{
 		Use:   "schema [KIND] [-o DIR] [--modeline FILE…]",
-		Short: "Print or write the JSON Schemas of all kinds, for editors",
+		Short: "Write the JSON Schemas of all kinds",
 		Long: `Print the JSON Schema of KIND: an editor with it completes names, shows descriptions and marks mistakes. Without
 KIND, list the kinds. With -o, write the schemas of all kinds to DIR, and all.json, which fits every file of a platform.
 

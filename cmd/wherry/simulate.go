@@ -35,28 +35,20 @@ func newSimulateCommand() *cobra.Command {
 	var s simulating
 	cmd := &cobra.Command{
 		Use:   "simulate [--clusters N] [--plan PLATFORM]",
-		Short: "Run many agents on this machine against a registry and a hub, and measure them",
-		Long: `Simulate runs real agents, many in one process, against a registry and a hub of its own on loopback. It
-publishes a platform that is made up, or that of --plan with its Cluster objects, has all agents install it, makes
---releases changes and leads each through the rings by their gates. Agents fetch, verify, keep their state and report
-as always; the clusters below them are in memory and accept everything, but for those of --failure-rate.
+		Short: "Simulate and measure a fleet",
+		Long: `Run many real agents in one process against a registry and a hub on loopback. It publishes a generated platform, or that of
+--plan with its Cluster objects, lets all agents install it, makes --releases changes and leads each through the rings
+by their gates. The clusters are in memory and accept everything, except for a share of --failure-rate.
 
-It prints requests and bytes at registry and hub, bytes per cluster, the time until the hub knew each cluster to be
-compliant, the verdicts of gates, and the memory and processor time of the whole. Times are measured on this machine:
-where its processors are busy they say more about it than about a fleet. What the fleet would ask for in an hour at
---fleet-poll is computed from the measurement of --rest, and is marked so.
+It prints requests and bytes at registry and hub, bytes for each cluster, the time until the hub knew each cluster to be
+compliant, the verdicts of gates, and memory and processor time. Times are those of this machine.
 
-A share is a number with or without %. --rings and --link take NAME=SHARE, separated by commas; one part without a
-share gets what is left. The name of a link is its speed, with the time of a round trip after a slash.
+--rings and --link take NAME=SHARE,…; one part without a share gets the rest. --registry loads another registry, which has to
+be on loopback unless you pass --i-own-this-registry. Ctrl-C prints what was measured so far.
 
---registry loads another registry, on loopback unless --i-own-this-registry is given; a folder of its own is made below
-the prefix, and stays. --seed chooses which clusters are offline, fail, and have which ring and link.
+Exit codes: 0 every reachable cluster got the last release, 1 one did not or a request failed, 2 this machine is too small.
 
-The exit code is 0 if every cluster in reach got the last release and no request failed, 1 if not, such as when a gate
-kept it from a ring, and 2 if this machine has too little memory or too few file descriptors. Ctrl-C prints what was
-measured so far.
-
-` + flags.PlatformHelp,
+More: wherry help simulating, sources`,
 		Example: `  wherry simulate
   wherry simulate --clusters 1000 --types 5 --rings canary=5%,early=20%,stable --offline 10%
   wherry simulate --clusters 200 --link 10Mbit/40ms=70%,64kbit/600ms --come-and-go 20% --failure-rate 1% -o json

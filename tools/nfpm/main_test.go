@@ -208,7 +208,7 @@ func TestThePackagesOnAMachine(t *testing.T) {
 	man := exec.CommandContext(t.Context(), "zcat", m.path("/usr/share/man/man1/wherry-hub-serve.1.gz"))
 	page, err := man.Output()
 	require.NoError(t, err)
-	require.Contains(t, string(page), ".SH NAME\nwherry\\-hub\\-serve \\- Take reports over HTTP and show the fleet\n")
+	require.Contains(t, string(page), ".SH NAME\nwherry\\-hub\\-serve \\- Serve the hub\n")
 	require.Contains(t, string(page), "\n.SH OPTIONS\n")
 	require.Contains(t, string(page), ".BR wherry\\-hub (1)\n")
 	require.FileExists(t, m.path("/usr/share/man/man1/wherry-agent-once.1.gz"))

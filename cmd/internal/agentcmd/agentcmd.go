@@ -18,7 +18,7 @@ const DefaultConfig = "/etc/wherry/agent.yaml"
 func Program(defaultConfig string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wherry-agent",
-		Short: "Keep one cluster at the newest release that is meant for it",
+		Short: "Keep one cluster at its newest release",
 		Long:  long,
 		Args:  cobra.NoArgs,
 	}

@@ -18,7 +18,7 @@ import (
 func newReportsDeadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
-		Short: "Show, retry or drop the reports that the hub will not take",
+		Short: "Manage rejected reports",
 		Long: `Show the reports that the hub will not take. They are out of the way of the others, and offered again once a
 day; retry offers them now, as after the hub was upgraded, and drop deletes them.
 
@@ -30,9 +30,9 @@ is told to whoever runs "wherry hub import".`,
 	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
 	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.AddCommand(list,
-		newReportsDeadChangeCommand("retry", "Offer them to the hub now", "will be offered to the hub again",
+		newReportsDeadChangeCommand("retry", "Retry rejected reports", "will be offered to the hub again",
 			func(ctx context.Context, c agent.Client) (int, error) { return c.RetryDeadLetters(ctx) }, func(s *agent.State) (int, error) { return s.Outbox().RetryDeadLetters() }),
-		newReportsDeadChangeCommand("drop", "Delete them for good", "deleted",
+		newReportsDeadChangeCommand("drop", "Delete rejected reports", "deleted",
 			func(ctx context.Context, c agent.Client) (int, error) { return c.DropDeadLetters(ctx) }, func(s *agent.State) (int, error) { return s.Outbox().DropDeadLetters() }))
 	return cmd
 }
@@ -41,7 +41,7 @@ func newReportsDeadListCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "Show them, with the hub's reason",
+		Short:   "List rejected reports and reasons",
 		Example: example("reports dead list -o json"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -13,7 +13,7 @@ func newDoctorCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what the agent lacks on this machine and its cluster",
+		Short: "Check for missing requirements",
 		Long: `Say what the agent lacks on this machine and its cluster, and what to do about it: the state folder, the
 registry, the trust document, whether the newest bundle is to be trusted, the clock, the adapters, kinds and permissions
 that this bundle's objects need, room on the disks, what may be kept in the cluster, and the hub. Without a registry it judges the release that

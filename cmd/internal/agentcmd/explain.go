@@ -17,7 +17,7 @@ import (
 func newExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain [REASON…]",
-		Short: "Explain the reasons of states and refusals",
+		Short: "Explain a reason",
 		Long: `Explain the reasons that status, reports and imports give, such as DigestMismatch: what each means, and what to do.
 The texts are in the program, so that no network is needed. Without REASON, explain those that the agent has now.
 

@@ -35,7 +35,7 @@ func newImportCommand() *cobra.Command {
 	var f importFlags
 	cmd := f.command(&cobra.Command{
 		Use:   "import SOURCE…",
-		Short: "Take in a site package from a medium, without any registry",
+		Short: "Import a site package",
 		Long: `Take in a site package that "wherry airgap export" has written: verify it, store what this agent is to have of it,
 apply the release for this agent, and say how the cluster stands. It is handed to the running agent if there is
 one. What breaks off goes on with the next import of the package.

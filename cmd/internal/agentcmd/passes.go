@@ -97,7 +97,7 @@ func serveHint(err error) string {
 func newRunCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
-		Short: "Keep this cluster at the newest release until told to end",
+		Short: "Run the agent",
 		Long: `Keep this cluster at the newest release until told to end.
 
 The agent looks for a newer release at every interval, verifies it, applies it, corrects drift and
@@ -125,7 +125,7 @@ func newOnceCommand() *cobra.Command {
 	var f passFlags
 	return f.command(&cobra.Command{
 		Use:     "once",
-		Short:   "Look for a newer release, apply it, and say how the cluster stands",
+		Short:   "Apply the newest release once",
 		Long:    "Look for a newer release, apply it, observe everything, correct drift, and say how the cluster stands." + exitCodes,
 		Example: example("once --config agent.yaml -o json"),
 		Args:    cobra.NoArgs,
@@ -138,7 +138,7 @@ func newSyncCommand() *cobra.Command {
 	var f passFlags
 	return f.command(&cobra.Command{
 		Use:     "sync",
-		Short:   "Have the running agent look for a newer release now",
+		Short:   "Check for a newer release now",
 		Long:    "Have the running agent make a pass now, as once does, and say how the cluster stands then." + exitCodes,
 		Example: example("sync --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,

@@ -21,7 +21,7 @@ func newPauseCommand() *cobra.Command {
 	var lasting time.Duration
 	cmd := &cobra.Command{
 		Use:   "pause",
-		Short: "Let nothing in the cluster be changed, until resume",
+		Short: "Pause changes to the cluster",
 		Long: `Let nothing in the cluster be changed, until resume or for a time.
 
 The agent goes on taking newer releases, so that they are here afterwards, and goes on observing and reporting.
@@ -56,7 +56,7 @@ func newResumeCommand() *cobra.Command {
 	var retry bool
 	cmd := &cobra.Command{
 		Use:   "resume",
-		Short: "End a pause, or else a rollback",
+		Short: "End a pause or a rollback",
 		Long: `End a pause. A running agent begins at once with what has waited.
 
 Where nothing is paused, end a rollback: the newest release that was accepted runs again. After a pause, a

@@ -21,7 +21,7 @@ func newRebindCommand() *cobra.Command {
 	var undo bool
 	cmd := &cobra.Command{
 		Use:   "rebind",
-		Short: "Follow the releases of another cluster type, environment or ring",
+		Short: "Follow another cluster type, environment or ring",
 		Long: `Follow the releases of another cluster type, environment, ring or platform than the configuration says.
 
 What is here stays, and is observed, until a release of the new ones is verified: then that is applied, and what it

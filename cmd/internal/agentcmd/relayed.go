@@ -28,7 +28,7 @@ func newReportsLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List the clusters whose reports wait here",
+		Short:   "List clusters with queued reports",
 		Long: `List the clusters whose reports wait here: this agent's own, and those of other agents, if it takes them
 (--serve-accept-reports). The names of others are as their reports have them; only the hub verifies these.`,
 		Example: example("reports ls"),
@@ -83,7 +83,7 @@ func waitingTable(w io.Writer, all waitingReports, now time.Time) {
 func newReportsForgetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "forget UID",
-		Short: "Delete what another agent has left here",
+		Short: "Delete another agent's reports",
 		Long: `Delete the reports of another cluster that wait here, and the acknowledgements for it, such as of a cluster
 that is gone. Its agent, if it still runs, keeps its reports and brings them again.
 

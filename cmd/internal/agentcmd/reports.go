@@ -28,7 +28,7 @@ import (
 func newReportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reports",
-		Short: "Carry compliance reports out by file, and see what the hub will not take",
+		Short: "Manage queued compliance reports",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,7 +40,7 @@ func newReportsExportCommand() *cobra.Command {
 	var path string
 	cmd := &cobra.Command{
 		Use:   "export -o FILE",
-		Short: "Write all queued reports to a file",
+		Short: "Export queued reports to a file",
 		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import" or "wherry airgap
 reports". They stay in the queue until an acknowledgement comes back; see reports ack. An agent that takes the
 reports of other agents (--serve-accept-reports) writes these too, after its own. With -o - the file goes to
@@ -170,7 +170,7 @@ func writeReports(ctx context.Context, c *config.Config, w io.Writer) error {
 func newReportsAckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ack FILE",
-		Short: "Delete the reports that a hub's acknowledgement file names",
+		Short: "Delete acknowledged reports",
 		Long: `Delete the reports that the file of "wherry hub export-ack" or "wherry airgap reports" names. The pinned hub
 key must have signed all of it and some of it must be for this cluster; otherwise nothing is deleted, and the
 exit code is 4.

@@ -24,7 +24,7 @@ func newRollbackCommand() *cobra.Command {
 	var list bool
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Have an earlier release run again",
+		Short: "Roll back to an earlier release",
 		Long: `Have a release run again that was accepted here before, in the epoch in force. It holds until resume, or until a
 newer release comes whose content is not what was left. The running agent begins with it at once; without one, the
 next does. The release that ran well before the last one is on this machine; others are fetched again by their

@@ -7,7 +7,7 @@ import (
 func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Help others of the site to read from this agent",
+		Short: "Manage the agent's endpoint for the site",
 		Long: `Help others of the site to read from this agent, which "run --serve ADDRESS" lets them do.
 
 docs/serve.md says how another agent, Flux, Argo CD and containerd are set up.`,
@@ -21,7 +21,7 @@ docs/serve.md says how another agent, Flux, Argo CD and containerd are set up.`,
 func newServeCACommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ca",
-		Short: "Print the certificate by which clients know the agent's endpoint",
+		Short: "Print the endpoint's CA certificate",
 		Long: `Print the certificate, in PEM, by which clients know the agent's endpoint: that of the agent's own CA, or
 of the authority in the file of --serve-cert. The agent may be running or not.
 

@@ -22,7 +22,7 @@ func newStatusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Say how the cluster stands",
+		Short: "Show the state of the cluster",
 		Long: `Say how the cluster stands: asked of the running agent, or else as the last one left it. In JSON,
 reportKey is the public key that the hub needs to know this agent by.`,
 		Example: example("status --state-dir /var/lib/wherry-agent -o json"),

@@ -12,7 +12,7 @@ func newSupportCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "support-bundle -o FILE",
-		Short: "Collect what helpers need to know",
+		Short: "Collect diagnostics without secrets",
 		Long: `Collect what those who help with an agent need to know, in a tar with gzip: the version, the configuration, what "doctor"
 and "status" say. Keys, tokens and passwords are in no file of it, nor are site values or manifests. Names of assignments are in
 it: look through it before you send it.`,

@@ -17,7 +17,7 @@ import (
 func newTrustCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust",
-		Short: "Show, or install, the trust document that releases are judged by",
+		Short: "Show or install the trust document",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -28,7 +28,7 @@ func newTrustCommand() *cobra.Command {
 func newTrustInstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "install FILE",
-		Short: "Install a version of the trust document, or those in a site's file",
+		Short: "Install a version of the trust document",
 		Long: `Install a version of the trust document, or those in a file that "wherry airgap export" has written.
 
 Version 1 changes an agent with a pinned key over to the trust document: from then on the key counts no
@@ -63,7 +63,7 @@ func newTrustShowCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:     "show",
-		Short:   "Show the trust document in force, or the pinned keys",
+		Short:   "Show the trust document or pinned keys",
 		Long:    "Show the trust document in force and its versions, or the pinned keys of an agent that has none: asked of\nthe running agent, or else as the last one left it.",
 		Example: example("trust show --config agent.yaml -o json"),
 		Args:    cobra.NoArgs,

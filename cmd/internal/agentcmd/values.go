@@ -22,7 +22,7 @@ func newValuesCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "values",
-		Short: "Show the values of this site, and who uses them",
+		Short: "Show site values and their users",
 		Long: `Show the values of this site: each with its source, which is the site's own file, the platform, the default of
 the cluster type or the cluster itself, and with the assignments that use it. A key without a valid value shows
 what is wrong and where to mend it. The values stay on this machine: reports have their digests only.
@@ -112,7 +112,7 @@ func newValuesCheckCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "check FILE",
-		Short: "Judge a file of values before it is put in place",
+		Short: "Check a file of site values",
 		Long: `Judge a file of values before it is put in place of the site's own: whether it can be read, whether the release that
 runs permits each value, and whether an assignment would lack one. It lists the keys whose values would change, and
 the assignments that would get them, and changes nothing. "-" is stdin.

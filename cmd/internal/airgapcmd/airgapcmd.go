@@ -7,7 +7,7 @@ import "github.com/spf13/cobra"
 func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "airgap",
-		Short: "Carry releases to sites without a network, and their reports back",
+		Short: "Carry releases and reports by medium",
 		Long: `Carry releases to sites without a network on a medium, and the compliance reports of their clusters back.
 
 "airgap export" writes the package, "airgap verify" reads it again, "wherry-agent import" takes it in at the site and writes the reports, and "wherry hub

@@ -53,34 +53,21 @@ func newExport() *cobra.Command {
 	var x exporting
 	cmd := &cobra.Command{
 		Use:   "export [--environment E] [--cluster-type T]… [--from LOCATION] -o FILE",
-		Short: "Write a site package: releases with all that they need, in one file",
-		Long: `Write a site package for "wherry-agent import": the newest release of each cluster type of an environment, its
-signatures, the trust documents, the record of the environment, and the artifacts that the releases list: images, charts,
-sets of manifests and Zarf packages, with their own signatures, attestations and SBOMs. The file is an OCI layout in a tar,
-and the same each time for the same input.
+		Short: "Export releases as a site package",
+		Long: `Export a site package for "wherry-agent import": the newest release of each cluster type of an environment with its signatures,
+the trust documents, the environment's record, and all artifacts that the releases list (images, charts, manifests,
+Zarf packages) with their signatures, attestations and SBOMs. The file is an OCI layout in a tar.
 
-Artifacts come from their own registries, by digest; from the location itself if that is a folder; and first from a place
-that --artifact-from names: HOST=LOCATION for one registry, or LOCATION for a place that has them as HOST/REPOSITORY, such
-as an agent's endpoint. At their own registries, private addresses are asked only if the Platform object or --allow-private
-allows them. An artifact without a digest cannot travel and is refused, with exit code 4; --skip-unpinned leaves
-it out.
+Artifacts come from their registries by digest, or first from --artifact-from. An artifact without a digest is refused;
+--skip-unpinned leaves it out. --since leaves out blobs that the site has already: those of an earlier package,
+of a file of reports, or of the releases that the hub knows ("--since hub").
 
---since leaves out the blobs of artifacts that the site has already: those in an earlier package (FILE, folder or part), or in
-the releases at which all clusters are compliant, by a file of reports or by the hub (--since hub). Bundles, signatures and
-trust always travel. Without --roster, reports are not verified: a wrong one costs a trip, since the agent refuses a package
-that lacks something, but no safety.
+An interrupted export goes on where it stopped. --each-site DIR writes a package for each site. --check runs a command
+on the finished file. --allow-expired REASON exports a release that has expired.
 
-The package is written as FILE.partial and gets its name once it is whole and on disk. After an interruption, the same
-command goes on where it stopped. --each-site DIR writes DIR/SITE.tar for each site, by the label of its clusters, with their cluster types and the site's name.
+Exit codes: 0 written, 2 wrong usage, 3 failed, 4 refused, 130 interrupted.
 
---check runs a shell command on the finished file, whose path it gets as $1, with the list
-of contents as JSON on standard input; a failure deletes the file, with exit code 4.
-
-A release that has expired is refused with exit code 4, since no agent takes it that does not have it yet. With
---allow-expired REASON it is written all the same, and REASON with it, which "wherry-agent import" shows.
-
-Exit codes: 0 written, 2 wrong usage, 3 it failed, 4 refused (unsigned, expired, without a digest, at a private
-address, or by the check), 130 interrupted.`,
+More: wherry help air-gap`,
 		Example: `  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar
   wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar --since hub --site plant-7 --split fat32
   wherry airgap export --environment prod --from oci://registry.example.com/edge --each-site sticks --since hub

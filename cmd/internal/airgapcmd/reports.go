@@ -45,22 +45,20 @@ func newReports() *cobra.Command {
 	var r reading
 	cmd := &cobra.Command{
 		Use:   "reports FILE… [--roster DIR] [--key KEY -o FILE]",
-		Short: "Show and acknowledge reports that came by media, where there is no hub",
-		Long: `Show the reports of the files of "wherry-agent reports export": how each cluster is, as of its newest report in any of
-the files, the worst first. Nothing is kept: keep the files, and give all of them, in any order. A report counts once.
+		Short: "Show and acknowledge reports without a hub",
+		Long: `Show the reports in files of "wherry-agent reports export": the newest report of each cluster, worst first. Nothing is
+stored: keep the files and pass all of them, in any order.
 
---roster DIR verifies each report by the key of its Cluster object in the environment's folder, as "wherry roster add"
-writes it, and also lists the clusters there that have not reported. What its key has not signed is left out, with exit
-code 4. Without --roster, signatures are not verified.
+--roster DIR verifies each report by the key of its Cluster object in the environment's folder ("wherry roster add"), and
+lists clusters that have not reported. Without it, signatures are not verified.
 
-With --roster, -o FILE writes acknowledgements of all verified reports for "wherry-agent reports ack", signed by the keys
-given. Agents pin the public half as their hub key (--hub-key); take a key for that alone, not one that signs releases.
-Agents delete what is acknowledged, so keep the report files first.
-
-` + flags.SignerHelp + `
+With --roster, -o FILE writes acknowledgements for "wherry-agent reports ack", signed by the keys given. Agents pin the public
+half with --hub-key; take a key for that alone. Agents delete acknowledged reports, so keep the report files.
 
 Exit codes: 0 all clusters are compliant; 1 some are not, or have not reported; 2 wrong usage, or a file of another kind;
-3 it failed; 4 some reports were signed by nobody in the roster.`,
+3 it failed; 4 some reports were signed by nobody in the roster.
+
+More: wherry help air-gap, signing-keys`,
 		Example: `  wherry airgap reports /media/usb/reports.tar --roster platform/prod
   wherry keys generate -o reports
   wherry airgap reports archive/*.tar --roster platform/prod --key reports.key -o /media/usb/acks.tar`,

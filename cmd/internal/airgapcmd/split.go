@@ -21,7 +21,7 @@ func newSplit() *cobra.Command {
 	var path, size string
 	cmd := &cobra.Command{
 		Use:   "split MEDIUM… [--split SIZE] -o FILE",
-		Short: "Write a site package again in other parts",
+		Short: "Split a site package into other parts",
 		Long: `Write a site package that exists again, in parts of another size, or without --split as one file. MEDIUM is its file, its
 parts in any order, or a folder with one package. It is read as a whole first, and not written if it is damaged. The
 releases in it stay as they are: no registry and no key is needed.

@@ -22,7 +22,7 @@ func newVerify() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "verify MEDIUM…",
-		Short: "Read a site package as a whole, and compare each byte of it",
+		Short: "Verify every byte of a site package",
 		Long: `Read a site package as a whole, and compare every stream, blob and part with its digest, as the site will. MEDIUM is
 the package's file, its parts in any order, a folder with packages, or an unpacked one. What the package says to leave out
 is not missed. Who has signed the releases is not asked: "wherry verify" does that, and so does each agent.

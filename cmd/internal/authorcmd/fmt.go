@@ -20,7 +20,7 @@ func Format() *cobra.Command {
 	var f formatting
 	cmd := &cobra.Command{
 		Use:   "fmt [FILE|DIR]...",
-		Short: "Give the YAML files of a platform one form",
+		Short: "Format YAML files",
 		Long: `Give the YAML files of a platform one form: two spaces of indentation, lists too; apiVersion, kind, metadata and spec first; no
 space at the ends of lines; one blank line at most. Without FILE or DIR, all files of the platform around the current
 folder are formatted, and in a DIR those that a platform would read. The files that change are printed.

@@ -36,7 +36,7 @@ func Init() *cobra.Command {
 	var b beginning
 	cmd := &cobra.Command{
 		Use:   "init [DIR]",
-		Short: "Make a new platform in a folder",
+		Short: "Create a platform in a folder",
 		Long: `Make a new platform in a folder, the current one without DIR: settings, a Platform object, a folder for each
 environment with a cluster type, a scheduling policy and values, and the Templates of a flavour:
 

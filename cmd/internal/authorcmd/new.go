@@ -146,7 +146,7 @@ for one side, it selects all of that side.`, "wherry new policy functional-test 
 
 func newWorkload() *cobra.Command {
 	var c creation
-	cmd := c.command("Workload", "Add a workload to the platform itself",
+	cmd := c.command("Workload", "Add a workload to the platform",
 		`Add a workload to the platform itself, with a deployment target for each -e. Workloads of app teams lie in their own
 repositories: see "wherry new registration". What --manifest gives is what Templates read as .Manifests.`,
 		"wherry new workload hello -e dev -e prod --manifest image=registry.example/hello:1.0\nwherry new workload hello -e dev --target-label purpose=functional-test --manifest repo=https://git.example/hello --manifest branch=main --manifest path=./deploy")
@@ -170,7 +170,7 @@ repositories: see "wherry new registration". What --manifest gives is what Templ
 
 func newRegistration() *cobra.Command {
 	var c creation
-	cmd := c.command("WorkloadRegistration", "Register the repository of an app team",
+	cmd := c.command("WorkloadRegistration", "Register an application team's repository",
 		`Register the repository in which an app team keeps its Workload objects. To read them from a folder of this machine, put it
 under workloads in wherry.yaml.`, "wherry new registration shop --repo https://git.example/shop --path ./workloads --workspace shop-team")
 	f := cmd.Flags()
@@ -201,7 +201,7 @@ func newTemplate() *cobra.Command {
 
 func newConfig() *cobra.Command {
 	var c creation
-	cmd := c.command("ConfigMap", "Add platform values",
+	cmd := c.command("ConfigMap", "Add configuration values",
 		`Add platform values, as a ConfigMap. They reach each assignment for which all labels hold: cluster-type, workload and
 deployment-target are names, any other label is one of the cluster type or of the target. ConfigMaps count in the order of
 their names, and later ones win.`, "wherry new config north -e dev --label region=north --data GREETING=hello")
@@ -213,7 +213,7 @@ their names, and later ones win.`, "wherry new config north -e dev --label regio
 
 func newSchema() *cobra.Command {
 	var c creation
-	cmd := c.command("ConfigSchema", "Add a JSON Schema for platform values",
+	cmd := c.command("ConfigSchema", "Add a JSON Schema for configuration values",
 		`Add a JSON Schema for platform values: an assignment whose values it refuses fails alone. It applies by its labels, as
 platform values do.`, "wherry new schema till --label workload=till --require CURRENCY --require OFFLINE_HOURS")
 	c.environmentFlags(cmd)
@@ -225,7 +225,7 @@ platform values do.`, "wherry new schema till --label workload=till --require CU
 
 func newRings() *cobra.Command {
 	var c creation
-	cmd := c.command("PromotionPolicy", "Name the rings of environments",
+	cmd := c.command("PromotionPolicy", "Add rings to environments",
 		`Name the rings of environments, narrowest first, as a PromotionPolicy: parts of the fleet that get a release one after the
 other.`, "wherry new rings prod -e prod --ring canary --ring stable")
 	c.environmentFlag(cmd, "an environment that has the rings, `NAME`; may be repeated")
@@ -236,7 +236,7 @@ other.`, "wherry new rings prod -e prod --ring canary --ring stable")
 
 func newPromotion() *cobra.Command {
 	var c creation
-	cmd := c.command("PromotionPolicy", "Name the chain of environments",
+	cmd := c.command("PromotionPolicy", "Add a chain of environments",
 		`Name the chain of environments, the first to get a commit first, as a PromotionPolicy: "wherry promote" brings a commit of the
 base from one to the next once its gate passes. Each environment of it needs its base pinned: "wherry new base-repo".`, "wherry new promotion fleet --chain dev --chain stage --chain prod")
 	cmd.Use = "promotion [NAME]"
@@ -249,7 +249,7 @@ base from one to the next once its gate passes. Each environment of it needs its
 
 func newCheck() *cobra.Command {
 	var c creation
-	cmd := c.command("PlatformCheck", "Add a rule of the platform",
+	cmd := c.command("PlatformCheck", "Add a check to the platform",
 		`Add a rule of the platform in CEL, as a PlatformCheck: --expression is true for each rendered object that is accepted, and --plan
 for each publication. docs/checks.md has the variables.`,
 		"wherry new check no-loadbalancer --kind Service --expression \"object.?spec.?type.orValue('') != 'LoadBalancer'\" --message 'use ClusterIP'\nwherry new check a-tenth -e prod --plan 'plan.clusters.changed <= 0.1 * plan.clusters.total' --message 'publish to a ring first'")
@@ -269,7 +269,7 @@ for each publication. docs/checks.md has the variables.`,
 
 func newWorkspace() *cobra.Command {
 	var c creation
-	cmd := c.command(author.Workspace, "Add a team to the Platform",
+	cmd := c.command(author.Workspace, "Add a team's workspace",
 		`Add a team to the Platform object. Its assignments are applied by a ServiceAccount, wherry-NAME unless --service-account names
 another one; docs/teams.md has the rest. "wherry new registration" names the team's repository.`,
 		"wherry new workspace shop-team --owner @org/shop --repository https://git.example/shop")
@@ -300,7 +300,7 @@ this folder, which has to be pushed before the environment is read again.`, "whe
 
 func newCluster() *cobra.Command {
 	var c creation
-	cmd := c.command("Cluster", "List a cluster",
+	cmd := c.command("Cluster", "Add a cluster",
 		`List a cluster, for people to read and for platforms without a hub. "wherry roster add" does so from an agent's request, with
 the key that it signs reports with.`, "wherry new cluster plant-7 -e prod --cluster-type kiosk --uid 4be1c9 --ring canary")
 	f := cmd.Flags()
@@ -317,7 +317,7 @@ the key that it signs reports with.`, "wherry new cluster plant-7 -e prod --clus
 
 func newSiteValues() *cobra.Command {
 	var c creation
-	cmd := c.command("ConfigMap", "Declare values in which the sites of a cluster type differ",
+	cmd := c.command("ConfigMap", "Add values that differ between sites",
 		`Declare values in which the sites of a cluster type differ, as a ConfigMap with a JSON Schema. It takes effect once a cluster
 type names it: "wherry edit cluster-type TYPE --set 'metadata.annotations[\"wherry.dev/site-values\"]=NAME'". A cluster gets its
 values with "wherry edit cluster NAME --value KEY=VALUE", or from "wherry new cluster".`, "wherry new site-values factory --key dns --key gateway.address --site-may-set gateway.address")

@@ -7,7 +7,7 @@ func Remove() *cobra.Command {
 	var at place
 	cmd := &cobra.Command{
 		Use:   "rm KIND NAME",
-		Short: "Remove an object of a platform that nothing refers to",
+		Short: "Remove an object that nothing refers to",
 		Long: `Remove an object of a platform, and its file if no other object is in it. If anything refers to the object, nothing is
 removed, each reference is listed with its file and line, and the exit code is 1.`,
 		Example: `  wherry rm template argocd --dry-run

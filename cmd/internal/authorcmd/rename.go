@@ -11,7 +11,7 @@ func Rename() *cobra.Command {
 	var at place
 	cmd := &cobra.Command{
 		Use:   "rename KIND NAME NEW",
-		Short: "Rename an object of a platform with all that refers to it",
+		Short: "Rename an object and all references to it",
 		Long: `Rename an object of a platform with all that refers to it: labels, selectors, annotations, policies, Clusters, settings, and
 the file or folder that has its name. KIND is a kind, or workspace, ring or group (of people who approve promotions), which are no objects. All other bytes of the files
 stay. Without -e, the objects of that name in all environments are renamed.

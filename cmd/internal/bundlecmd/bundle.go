@@ -8,7 +8,7 @@ import (
 
 // Command returns the command wherry bundle.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{Use: "bundle", Short: "Show, copy and clean up what is published"}
+	cmd := &cobra.Command{Use: "bundle", Short: "Show, copy and clean up releases"}
 	cmd.AddCommand(newCatCommand(), newCopyCommand(), newFilesCommand(), newGCCommand(), newInspectCommand(), newListCommand())
 	return cmd
 }

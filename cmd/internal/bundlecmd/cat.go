@@ -22,7 +22,7 @@ func newCatCommand() *cobra.Command {
 Characters that a terminal or the log of a CI system would execute are escaped; --raw prints every byte as it is, for
 a file or another program.
 
-` + flags.PublishedHelp,
+More: wherry help release-names`,
 		Example: `  wherry bundle cat drone:11 till-test/reconciler.yaml
   wherry bundle cat oci-layout:./out/bundles/dev/drone .wherry/assignments.ndjson --key cosign.pub`,
 		Args: cobra.ExactArgs(2),

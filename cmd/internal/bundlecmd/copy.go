@@ -35,29 +35,20 @@ func newCopyCommand() *cobra.Command {
 	var c copying
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
-		Short: "Copy a bundle, or an environment, with signatures and trust documents",
-		Long: `Copy a bundle to another registry or folder, or with --environment all that makes up an environment: the
-releases that latest and the rings' tags name, the environment's record, and decisions about it. Signatures and the platform's
-trust documents go along, digests stay what they are, and the tags that name a release at FROM name it at TO.
+		Short: "Copy a bundle or an environment",
+		Long: `Copy a bundle to another registry or folder, or with --environment an environment: its record, the releases of all rings,
+decisions, signatures and trust documents. Digests stay the same.
 
-FROM is a bundle, as LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST where the newest is not meant,
-and with --environment a LOCATION: oci://HOST/PREFIX, oci-layout:DIR or oci-archive:FILE. TO is a registry or a
-folder. Copies keep their names below it.
+FROM is a bundle, LOCATION/bundles/ENVIRONMENT/TYPE, or with --environment a LOCATION: oci://HOST/PREFIX, oci-layout:DIR or
+oci-archive:FILE. TO is a registry or a folder. From a site package, the artifacts go along to TO/HOST/REPOSITORY;
+--without-artifacts copies the bundles alone, --no-referrers leaves signatures, attestations and SBOMs of artifacts out.
 
-From a site package, which "wherry airgap export" has written, the images and other artifacts that the releases
-need go along with their signatures, attestations and SBOMs, to TO/HOST/REPOSITORY, with '_' before a port. Agents that have TO as their
-registry find them there, and container engines that have it as mirror. Name the package as oci-archive:site.tar, with the folder
-that holds it, or with its parts, as oci-archive:site.tar.001,site.tar.002. Images are copied for the platforms
-that the package has. --without-artifacts copies the bundles alone, --no-referrers the artifacts alone.
+It sends only what TO lacks, so repeat it to update or repair a mirror. Tags move forward only: a newer release at TO
+stays, with exit code 1, unless you pass --force.
 
-What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
-up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
-moves forward: one that names a newer release at TO stays, the command says so, and the exit code is 1;
---force moves it back. Signatures that TO alone has are kept.
+With --key or --trust, nothing is written unless those keys signed everything; else the exit code is 4.
 
-With --key or --trust nothing is written unless those keys have signed all that is to be copied, the exit code
-is 4 where they have not, and at TO nothing else counts as newer. Without, a signature is asked for and not
-whose it is: that is for those who read the copy.`,
+More: wherry help air-gap, registries, release-names`,
 		Example: `  wherry bundle copy oci://127.0.0.1:5000/edge oci://127.0.0.1:5001/edge --environment dev --key cosign.pub
   wherry bundle copy oci://127.0.0.1:5000/edge/bundles/dev/drone oci-layout:./out
   wherry bundle copy oci-archive:site.tar oci://site-registry/edge --environment dev --trust trust.v1.json`,

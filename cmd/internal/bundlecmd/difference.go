@@ -35,16 +35,14 @@ func Diff() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff RELEASE [RELEASE] | diff environments/NAME environments/NAME",
 		Short: "Show how two releases differ",
-		Long: `Show how two releases of a cluster type differ: the assignments that are added, removed and changed, and the values
-that differ, or with -p the files as texts. One release alone is compared with the newest one of its cluster type, or
-with --rendered with what the platform repository around the current folder would publish now. Two environments, as
-environments/dev and environments/prod, are compared by the releases that their records name.
+		Long: `Show how two releases of a cluster type differ: assignments that are added, removed and changed, and changed values, or
+with -p the files as text. One release alone is compared with the newest one, or with --rendered with what the
+platform around the current folder would publish. environments/dev and environments/prod compare two environments.
 
-Values that look like secrets are masked. Nothing says why something differs: "wherry plan" does, before publishing.
+Values that look like secrets are masked. For the causes of a difference before it is published, see "wherry plan".
+With --exit-code, the exit code is 1 if something differs.
 
-` + flags.PublishedHelp + `
-
-The exit code is 0, whether or not something differs. With --exit-code it is 1 if something does.`,
+More: wherry help release-names`,
 		Example: `  wherry diff drone:11 drone:12
   wherry diff drone:11 -p
   wherry diff prod/drone --rendered -e prod

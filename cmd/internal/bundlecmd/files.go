@@ -25,7 +25,7 @@ func newFilesCommand() *cobra.Command {
 		Long: `List the files of a release with their sizes, or those at or below PATH. Each assignment has a folder, and .wherry
 has the lists of assignments and artifacts. What is listed has the digests that the release says.
 
-` + flags.PublishedHelp,
+More: wherry help release-names`,
 		Example: `  wherry bundle files drone:11
   wherry bundle files oci-layout:./out/bundles/dev/drone till-test --key cosign.pub`,
 		Args: cobra.RangeArgs(1, 2),

@@ -28,22 +28,19 @@ func newGCCommand() *cobra.Command {
 	var c collecting
 	cmd := &cobra.Command{
 		Use:   "gc [LOCATION]",
-		Short: "Delete releases that are no longer needed",
-		Long: `Delete from LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else the registry of the settings, what is no longer needed: old releases of cluster
-types and records of environments with their signatures, what waited for signatures until a newer release was
-accepted, and what a killed publisher left behind. The list of it is printed first.
+		Short: "Delete releases that are not needed",
+		Long: `Delete what is not needed at LOCATION, oci://HOST/PREFIX or oci-layout:DIR: old releases and records with their
+signatures, releases that waited for signatures when a newer one was accepted, and remains of interrupted
+publications. The list is printed first. You can interrupt and repeat it, also while somebody publishes.
 
-Decisions about promotion are deleted once the environment below has had 100 records with other commits; pauses stay.
+It keeps the newest --keep of each, everything younger than --keep-for, what the kept records and the tags latest and of
+rings name, trust documents, pauses, and unknown tags. Decisions are deleted once the environment below has had 100
+records with other commits.
 
-It keeps the newest --keep of each, what is younger than --keep-for, what latest and the tags of rings name,
-what the kept records name, the trust documents, and every tag that wherry does not know. Who signed something
-is not asked. It can be interrupted and repeated at any time, also while somebody publishes.
+A registry has to allow deletion, and frees the space at its own garbage collection. A folder frees it at once, except for
+blobs of the last hour. The exit code is 3 if LOCATION has other environments and not that of --environment.
 
-A registry has to allow deletion, and frees the space by itself, at its next garbage collection. In a layout the
-space is free at once, except that of blobs which were written within the last hour.
-
-Where nothing was ever published there is nothing to do; where LOCATION has other environments and not that of
---environment, the exit code is 3.`,
+More: wherry help registries`,
 		Example: `  wherry bundle gc oci://127.0.0.1:5000/edge --dry-run
   wherry bundle gc oci-layout:./out --environment dev --keep 3 --keep-for 0`,
 		Args: cobra.MaximumNArgs(1),

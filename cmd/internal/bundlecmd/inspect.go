@@ -21,13 +21,13 @@ func newInspectCommand() *cobra.Command {
 	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "inspect REF|TYPE",
-		Short: "Show a bundle's release and assignments",
+		Short: "Show the release and assignments of a bundle",
 		Long: `Show a bundle's release and assignments, and with -o json its manifest.
 
-` + flags.ReferenceHelp + `
-
 Who signed it is not asked, so what is shown may be anybody's words: "wherry verify" asks. TYPE alone is a cluster type of the
-environment, at the registry of the settings.`,
+environment, at the registry of the settings.
+
+More: wherry help release-names`,
 		Example: "  wherry bundle inspect oci://127.0.0.1:5000/edge/bundles/dev/drone -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

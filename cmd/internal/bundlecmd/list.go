@@ -26,7 +26,7 @@ func newListCommand() *cobra.Command {
 	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "ls [LOCATION|REF]",
-		Short: "List the releases that agents follow, or all of a cluster type",
+		Short: "List releases",
 		Long: `List the releases that agents follow at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else at the registry of the
 settings: the newest one of each
 cluster type, and those of its rings where they have others. With a REF, LOCATION/bundles/ENVIRONMENT/TYPE, list

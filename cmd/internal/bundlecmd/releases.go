@@ -44,15 +44,16 @@ func Releases() *cobra.Command {
 	var r releasing
 	cmd := &cobra.Command{
 		Use:   "releases [TYPE|ENVIRONMENT/TYPE|REF]",
-		Short: "List the releases of a cluster type, with their messages",
+		Short: "List the releases of a cluster type",
 		Long: `List the releases of a cluster type, the newest first: number, age, rings, clusters, commit and the message of
 "wherry publish -m". Without an argument, list the releases that the agents of the environment follow.
 
 CLUSTERS counts the clusters that run a release, as the hub of --hub knows them, or those whose ring follows it, as
 the Cluster objects of the platform say. RINGS names the rings whose agents follow the release.
 
-` + flags.PublishedHelp + `
-Releases that are not signed by them are marked; the exit code is 4 if agents follow one of those.`,
+Releases that are not signed by them are marked; the exit code is 4 if agents follow one of those.
+
+More: wherry help release-names`,
 		Example: `  wherry releases drone
   wherry releases prod/drone --limit 5 -o wide
   wherry releases oci-layout:./out/bundles/dev/drone --key cosign.pub`,

@@ -33,22 +33,18 @@ func Verify() *cobra.Command {
 	var v verifying
 	cmd := &cobra.Command{
 		Use:   "verify [REF | TYPE] [--key FILE | --trust FILE | --certificate-identity ID --certificate-oidc-issuer URL]",
-		Short: "Check a published bundle as an agent would",
-		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
-expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
-has accepted before, is not asked.
+		Short: "Verify a bundle as an agent does",
+		Long: `Verify a published bundle as an agent does: the signature, the release document, its expiry, and every byte of its
+files. The exit code is 4 if it is not to be trusted.
 
-Without an argument, the environment's record and every release that it names are checked, and with TYPE those of
-one cluster type. Registry, environment and keys are then those of flags, variables or wherry.yaml.
+Without an argument, it verifies the environment's record and every release that it names, with TYPE those of one cluster
+type, with REF one bundle or record. Registry, environment and keys come from flags, variables or wherry.yaml.
 
-` + flags.ReferenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
+The signer is a key, or an identity of a certificate: subject and issuer, exactly as in the certificate. Sigstore's trusted
+root is that of this program, or of --trusted-root; no network is used for it. Agents take only keys, in cosign's own
+format; this command also reads signatures in Sigstore bundles, as cosign 3 writes them, and says so.
 
-Who has signed is a key, or an identity that a certificate was issued to: its subject and its issuer, exactly as
-they are in the certificate. Nobody is asked over the network about certificates and logs; whom to believe is in
-Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only, and signatures
-in cosign's own format: this command also reads a key's signature in a Sigstore bundle, as cosign 3 writes it, and says so.
-
-The exit code is 4 when it is not to be trusted.`,
+More: wherry help release-names, signing`,
 		Example: `  wherry verify -e dev
   wherry verify drone -e dev
   wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub

@@ -17,7 +17,7 @@ import (
 func Context() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "context",
-		Short: "Choose the registry and hub to work with",
+		Short: "Manage contexts: registry, hub and defaults",
 		Long: `Choose the registry and hub to work with. A context gives registry, hub, environment and keys a name. They hold
 where neither a flag, nor a variable, nor the wherry.yaml of a platform repository says otherwise. WHERRY_CONTEXT
 names the context for one command.
@@ -94,7 +94,7 @@ func newContextListCommand() *cobra.Command {
 func newContextShowCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
-		Use: "show [NAME]", Short: "Show a context, or the one in use", Example: "  wherry context show plant-7",
+		Use: "show [NAME]", Short: "Show a context", Example: "  wherry context show plant-7",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: completeContexts,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			contexts, _, err := open()
@@ -141,7 +141,7 @@ func publicOf(values []string) (all []string) {
 func newContextUseCommand() *cobra.Command {
 	var none bool
 	cmd := &cobra.Command{
-		Use: "use NAME", Short: "Choose the context for the commands to come", Example: "  wherry context use plant-7\n  wherry context use --none",
+		Use: "use NAME", Short: "Switch to a context", Example: "  wherry context use plant-7\n  wherry context use --none",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if none {
 				return cobra.NoArgs(cmd, args)
@@ -184,7 +184,7 @@ func newContextSetCommand() *cobra.Command {
 	var use bool
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Make a context, or change what flags give",
+		Short: "Create or change a context",
 		Long: `Make a context, or change what flags give of the one that there is. An empty value removes one. Keys are names of
 files; no secret is stored.`,
 		Example: `  wherry context set plant-7 --registry oci://registry.plant-7:5000/edge --hub https://hub.plant-7 --key cosign.pub --use

@@ -21,23 +21,19 @@ func Command() *cobra.Command {
 	x := &question{}
 	cmd := &cobra.Command{
 		Use:   "explain [PLATFORM] TYPE/TARGET [KEY] | CODE | REASON",
-		Short: "Say why an assignment or a value is as it is, or what a code or a reason means",
-		Long: `Say why a deployment target is on a cluster type, or why it is not: the policies with each term of their selectors
-and the label that meets it or does not, the ConfigMaps of its configuration in the order in which they are merged,
-its adapter, and why it fails if it does. TARGET is the full name, WORKLOAD-TARGET.
+		Short: "Explain an assignment, value, code or reason",
+		Long: `Explain why a deployment target is on a cluster type or not: each policy with the terms of its selectors, the ConfigMaps of its
+configuration in merge order, its adapter, and its errors. TARGET is the full name, WORKLOAD-TARGET.
 
-With KEY, say where the value of a configuration key comes from: every ConfigMap that gives one, what each did to it,
-and of a structured value who gave each part. For a key without a value: who has it and why that does not apply.
-Values that look like secrets are masked.
+  with KEY          where the value of a configuration key comes from
+  with --cluster    the site values of a cluster and where they come from
+  with --from       a published bundle explains itself, without PLATFORM
+  CODE or REASON    what a finding or a state means and what to do
 
-With --cluster, say which site values that cluster has and where they come from: the Cluster object, the default of
-the declaration, or a fact about the cluster. KEY is then one of them.
-
+Values that look like secrets are masked. "wherry explain promotion" explains the promotion policy.
 The exit code is 1 if the target is not on the cluster type, or the key has no value.
 
-"wherry explain promotion" says what has to hold before an environment gets a new commit.
-
-With the CODE of a finding, or the REASON of a state, say what it means and what to do.` + help,
+More: wherry help sources, release-names`,
 		Example: `  wherry explain shop/till-test
   wherry explain shop/till-test LOG_LEVEL -e dev
   wherry explain shop/till-test --cluster plant-7

@@ -18,14 +18,14 @@ func newPromotionCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "promotion [PLATFORM]",
-		Short: "Say what has to hold before an environment gets a commit, and its rings a release",
-		Long: `Say in words what the PromotionPolicy has for an environment: where its commits come from, what has to hold before one
-enters it, and what before a release goes to its next ring. Each rule has the file and line that it is written in, or
-is a default. The policy is that of the sources; "wherry gate explain" also says what is missing now.
+		Short: "Explain the promotion policy in words",
+		Long: `Explain the PromotionPolicy of an environment in words: where its commits come from, what must hold before one enters it, and
+what must hold before a release enters its next ring. Each rule has its file and line, or is a default. "wherry gate
+explain" also says what is missing now.
 
-The exit code is 0, also without a policy; 2 for a mistake in the platform, and 3 if a repository cannot be reached.
+Exit codes: 0 also without a policy, 2 a mistake in the platform, 3 a repository cannot be reached.
 
-` + flags.PlatformHelp,
+More: wherry help promoting, sources`,
 		Example: `  wherry explain promotion --environment prod
   wherry explain promotion ./prod --environment prod --base ./main -o json`,
 		Args: cobra.MaximumNArgs(1),

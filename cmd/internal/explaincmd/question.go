@@ -17,15 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-const help = `
-
-` + flags.PlatformHelp + `
-
-With --from there is no PLATFORM: a published bundle explains itself, as far as it can. It names policies and
-ConfigMaps, but not where they stand. --from is a location, oci://HOST/PREFIX or oci-layout:DIR, or one bundle
-of it as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not meant. A release's
-number, or at least 6 digits of its digest, will do for TAG.`
-
 // question holds the flags and arguments that the commands of explain share.
 type question struct {
 	source   flags.Source
@@ -44,7 +35,6 @@ type question struct {
 // command completes cmd. It takes PLATFORM, unless --from is given, then TYPE/TARGET or TYPE TARGET, then the
 // named arguments. Without --from, explain answers from the sources, else released from a bundle.
 func (x *question) command(cmd *cobra.Command, named []string, explain func(*cobra.Command, *scheduler.Explainer) error, released func(*cobra.Command, *catalog.Released) error) *cobra.Command {
-	cmd.Long += help
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := x.take(cmd, args, named); err != nil {

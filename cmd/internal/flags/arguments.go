@@ -9,12 +9,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// ReferenceHelp explains REF in the help of each command that takes it.
-const ReferenceHelp = `REF names a bundle as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not
-meant, LOCATION being oci://HOST/PREFIX, oci-layout:DIR or oci-archive:FILE. For TAG, the number of a release
-will do, as in :12, and at least the first 6 digits of its digest, as in :68846e7d, where no tag is called so.
-"wherry bundle ls" with a REF lists the releases.`
-
 // ParseLocation reads the location that is an argument, or the value of a flag with that name.
 func ParseLocation(flag, text string) (oci.Location, error) {
 	loc, err := oci.Parse(text)

@@ -18,12 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/outgit"
 )
 
-// ForgeHelp explains tokens in the help of each command that writes to a git repository.
-const ForgeHelp = `A token for the forge is read from WHERRY_FORGE_TOKEN, or from GITHUB_TOKEN, GITLAB_TOKEN, CI_JOB_TOKEN,
-GITEA_TOKEN, FORGEJO_TOKEN, AZURE_DEVOPS_TOKEN or SYSTEM_ACCESSTOKEN. It is sent to well-known forges, to the
-server of the CI system, and to a host of your own for which --forge names the kind. Without a token, git's
-credential helpers and ssh keys reach the repository.`
-
 // Forge holds the flags for commits, and for the forge of the repository that they are pushed to.
 type Forge struct {
 	Kind      forge.Kind // empty where the host says it

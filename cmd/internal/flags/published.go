@@ -15,14 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
 
-// PublishedHelp explains how a command that has Published names releases.
-const PublishedHelp = `A release is TYPE:RELEASE, or ENVIRONMENT/TYPE:RELEASE, such as drone:11 or prod/drone:68846e7d. RELEASE is its number,
-its tag, or at least the first 6 digits of its digest; without it, the newest is meant. The location is that of --from,
-else the registry of the settings, and the environment that of -e, else that of the settings or the current folder.
-A full reference, LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST, needs neither.
-
-Signatures are verified if --key or --trust says by whom, or the settings do.`
-
 // Published holds the flags for reading published releases. What no flag gives is taken from the settings.
 type Published struct {
 	Environment string

@@ -27,12 +27,6 @@ const (
 	cosignSigner = "cosign:"
 )
 
-// SignerHelp explains the keys in the help of each command that signs.
-const SignerHelp = `A private key is a file, --key FILE, opened with the password from --password-file, else from ` + PasswordVariable + `,
-else from the terminal; or it is in a PKCS#11 token or a key service, --signer cosign:URI with a URI as cosign
-takes it, for which the program cosign is run. The PIN of a token is the URI's pin-value, else that in
-` + pinVariable + `, else it is asked for at the terminal.`
-
 // Signers names the keys that sign.
 type Signers struct {
 	keys, signers []string

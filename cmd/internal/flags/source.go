@@ -22,17 +22,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// PlatformHelp explains PLATFORM in the help of each command that takes it.
-const PlatformHelp = `Without PLATFORM, it is the platform repository around the current folder: the environment is that of -e,
-WHERRY_ENVIRONMENT, the folder or branch, or wherry.yaml, and what is in this repository is read from it.
-PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
-URL#BRANCH:FOLDER. A git URL without a branch stands for the branch and path that the Environment object
-which --environment names gives; it is looked for on the repository's default branch. Where the path that
-it gives is a folder of PLATFORM, that folder is read. The folder or branch of another environment is refused.
-
-What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
-object pins. --base and --workload take a folder, or a git repository as above, instead.`
-
 // Source holds the flags for reading a platform, for all commands that take PLATFORM.
 type Source struct {
 	Environment string   // empty for the one that the platform suggests

@@ -32,20 +32,6 @@ const (
 	maxNotes      = 1 << 20
 )
 
-// WatchHelp explains --watch in the help of each command that has it.
-const WatchHelp = `With --watch the command goes on until it is interrupted, which is exit code 0. It looks again
-
-  - when a branch that it reads has moved, which it asks every --interval;
-  - when a --webhook comes, at once;
-  - at a moment that it knows of, such as the end of a soak.
-
-It prints one line for each thing that happens, with -o json as an object. What fails is printed once, and tried again after
-growing pauses, 15 minutes at most. Several such processes at once are safe: they end as one.
-
-A webhook is a POST to /hook that proves the secret in --webhook-secret-file: as GitHub (X-Hub-Signature-256), GitLab
-(X-Gitlab-Token), Gitea and Forgejo (X-Gitea-Signature) and Azure DevOps (the password of basic authentication) do. Its content is
-not used. The same address has /healthz, /readyz and /metrics. It is plain HTTP, so put it behind something that speaks TLS.`
-
 // Watch holds the flags of a command that goes on with --watch.
 type Watch struct {
 	On bool

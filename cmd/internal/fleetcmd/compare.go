@@ -21,21 +21,20 @@ func newCompareCommand(s *source) *cobra.Command {
 	var f format
 	cmd := &cobra.Command{
 		Use:   "compare LEFT RIGHT [--only-diff] [--ignore config]",
-		Short: "Compare what runs in two environments, types, selections or moments",
-		Long: `Compare what runs in two parts of the fleet, or at two moments, by deployment target: version, configuration,
-content, and what is missing on one side. How often each runs on either side is beside it.
+		Short: "Compare two parts of the fleet",
+		Long: `Compare two parts of the fleet, or two moments, by deployment target: version, configuration, content, what one side lacks,
+and how many clusters run each.
 
 A side is one of these:
-  - the name of an environment, also with parameters after it: prod, or prod,asOf=24h
-  - parameters of the hub's routes with commas between them: type=drone,ring=canary
-  - a label selector: region=east
 
-Environments often have configurations of their own: --ignore config compares the rest. The content of an
-assignment has its configuration in it, and is not compared then.
+  an environment       prod, or with parameters prod,asOf=24h
+  parameters           type=drone,ring=canary
+  a label selector     region=east
 
-The exit code is 0 if both sides are the same, and 1 if they differ.
+--ignore config leaves configuration and content out, since content includes configuration.
+The exit code is 1 if the sides differ.
 
-` + askHelp,
+More: wherry help hub-access`,
 		Example: `  wherry compare stage prod --only-diff --ignore config
   wherry compare prod,asOf=24h prod
   wherry compare type=drone,ring=canary type=drone,ring=stable -o json

@@ -26,8 +26,8 @@ func Describe() *cobra.Command { return newDescribeCommand(new(source)) }
 func newDescribeCommand(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe",
-		Short: "Show everything about one cluster, deployment, release, environment or report",
-		Long:  "Show everything that a hub knows about one cluster, deployment, release, environment or report.\n\n" + askHelp,
+		Short: "Show one object in detail",
+		Long:  "Show everything that a hub knows about one cluster, deployment, release, environment or report.\n\nMore: wherry help hub-access",
 	}
 	s.addTo(cmd)
 	cmd.AddCommand(newDescribeCluster(s), newDescribeDeployment(s), newDescribeRelease(s), newDescribeEnvironment(s), newDescribeReport(s))
@@ -136,7 +136,7 @@ func newDescribeCluster(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "cluster NAME|UID",
 		Aliases: []string{"clusters"},
-		Short:   "Show everything about a cluster",
+		Short:   "Show a cluster",
 		Long: `Show who a cluster is, what it runs, what it is meant to run, how that is known and how old the proof is, each of its
 deployments with its reason, and what to do about what is wrong.`,
 		Example: "  wherry describe cluster plant-7\n  wherry describe cluster plant-7 --as-of 2026-11-01\n  wherry describe cluster plant-7 -o json",
@@ -337,7 +337,7 @@ func newDescribeDeployment(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "deployment CLUSTER/ASSIGNMENT",
 		Aliases: []string{"deployments"},
-		Short:   "Show everything about what runs on a cluster",
+		Short:   "Show a deployment",
 		Example: "  wherry describe deployment plant-7/web-main\n  wherry describe deployment plant-7/web-main --as-of 7d -o json",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -406,7 +406,7 @@ func newDescribeRelease(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "release RELEASE",
 		Aliases: []string{"releases"},
-		Short:   "Show a release, what it has, and how far the clusters are with it",
+		Short:   "Show a release and its progress",
 		Long: `Show a release, the assignments and artifacts that it has, and how far the clusters are with it. RELEASE is
 ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits of its digest.`,
 		Example: "  wherry describe release prod/drone:12\n  wherry describe release 68846e7d -o json",
@@ -519,7 +519,7 @@ func newDescribeEnvironment(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "environment NAME",
 		Aliases: []string{"environments", "env"},
-		Short:   "Show an environment, its newest record and its current releases",
+		Short:   "Show an environment and its releases",
 		Example: "  wherry describe environment prod\n  wherry describe environment prod -o json",
 		Args:    cobra.ExactArgs(1),
 	}
@@ -597,7 +597,7 @@ func newDescribeReport(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "report CLUSTER/REPORT",
 		Aliases: []string{"reports"},
-		Short:   "Show what a report says, how it came, and whether its signature is good",
+		Short:   "Show a report and verify its signature",
 		Long: `Show what a stored report says, when its agent wrote it and when the hub received it, by which way it came, and
 whether the signature on it is good now. -o json has the signed bytes as well, as "envelope".`,
 		Example: "  wherry describe report plant-7/r1-12\n  wherry describe report plant-7/r1-12 -o json",

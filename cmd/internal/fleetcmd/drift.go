@@ -20,20 +20,19 @@ func Drift() *cobra.Command { return newDriftCommand(new(source)) }
 func newDriftCommand(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drift",
-		Short: "Show what is not as it is meant to be",
-		Long: `Show what is not as it is meant to be. The kinds are
+		Short: "Show differences from the desired state",
+		Long: `Show differences from the desired state:
 
-  drifted   its reconciler found that somebody changed what it applied
-  content   it has other content than its release says
-  missing   its release has it, and the cluster does not
-  extra     the cluster has it, and its release does not
-  behind    the cluster runs an older release than it is meant to
-  foreign   the cluster runs what was never published here
+  drifted   the reconciler found changes that somebody made
+  content   the cluster has other content than its release
+  missing   the release has it, the cluster does not
+  extra     the cluster has it, the release does not
+  behind    the cluster runs an older release than desired
+  foreign   the cluster runs a release that was never published here
 
-The exit code is 0 if there is none, and 1 if there is any. A cluster that is silent is not drift: "wherry get clusters
---state stale" lists those.
+Silent clusters are not drift: "wherry get clusters --state stale" lists them. The exit code is 1 if there are differences.
 
-` + askHelp,
+More: wherry help hub-access`,
 		Example: "  wherry drift --environment prod\n  wherry drift -l region=east -o json",
 		Args:    cobra.NoArgs,
 	}

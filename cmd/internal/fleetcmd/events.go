@@ -26,13 +26,13 @@ func newEventsCommand(s *source) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "events [-f] [--after ID]",
-		Short: "Show changes in the fleet as they come",
+		Short: "Follow changes in the fleet",
 		Long: `Show changes in the fleet in the order in which the hub learned of them: what changed on clusters, which were registered,
 changed or retired, what was published, and what people decided about promotion. Without -f, those that are stored are
 shown, after --after or from the oldest that the hub keeps. With -f, the command goes on with each that comes, and begins
 with the next one unless --after is given. To go on after an interruption, give the ID of the last event.
 
-` + askHelp,
+More: wherry help hub-access`,
 		Example: "  wherry events -f --environment prod\n  wherry events --after 1204 -o ndjson",
 		Args:    cobra.NoArgs,
 	}

@@ -27,13 +27,13 @@ func newGetCommand(s *source) *cobra.Command {
 		Short: "List clusters, deployments, releases and more",
 		Long: `List what a hub knows: clusters, deployments, releases, environments, reports, and how many there are.
 
-` + askHelp + `
-
 A cluster that has been silent for three of its expected intervals is shown as stale, with the state that
 it reported last. Silence is neither compliance nor failure.
 
 Tables begin with a line of totals, and have the worst rows first. On a terminal they end after ` + strconv.Itoa(terminalRows) + ` rows
-unless --limit is given.`,
+unless you pass --limit.
+
+More: wherry help hub-access`,
 	}
 	s.addTo(cmd)
 	cmd.AddCommand(newGetClusters(s), newGetDeployments(s), newGetReleases(s), newGetEnvironments(s), newGetReports(s), newGetCounts(s))
@@ -160,7 +160,7 @@ func newGetDeployments(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "deployments",
 		Aliases: []string{"deployment"},
-		Short:   "List what runs on the clusters",
+		Short:   "List deployments",
 		Example: `  wherry get deployments --workload web --environment prod
   wherry get deployments --image docker.io/library/nginx -o wide
   wherry get deployments --cluster plant-7 --as-of 2026-11-01`,
@@ -238,7 +238,7 @@ func newGetReleases(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "releases",
 		Aliases: []string{"release"},
-		Short:   "List published releases, and how far the clusters are with each",
+		Short:   "List releases and their progress",
 		Long: `List published releases, newest first, and how far the clusters are with each: how many are meant to run it, and of
 these how many run it and are compliant, progressing or failed, how many are known to run another, and how many are
 silent. A release that runs somewhere and was never published here is shown as foreign.
@@ -332,7 +332,7 @@ func newGetEnvironments(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "environments",
 		Aliases: []string{"environment", "envs", "env"},
-		Short:   "List environments, with their newest record and the state of their clusters",
+		Short:   "List environments",
 		Example: "  wherry get environments\n  wherry get environments -o json",
 		Args:    cobra.NoArgs,
 	}
@@ -386,7 +386,7 @@ func newGetReports(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "reports CLUSTER",
 		Aliases: []string{"report"},
-		Short:   "List the reports of a cluster that are stored",
+		Short:   "List the stored reports of a cluster",
 		Long: `List the reports of a cluster that are stored, newest first: when its agent wrote each, when the hub received it,
 by which way, and whose key signed it. "wherry describe report CLUSTER/NAME" shows what one says.`,
 		Example: "  wherry get reports plant-7 --limit 20\n  wherry get reports plant-7 -o csv",
@@ -455,7 +455,7 @@ func newGetCounts(s *source) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "counts",
 		Aliases: []string{"count"},
-		Short:   "Count clusters or deployments by one or two properties",
+		Short:   "Count clusters or deployments by properties",
 		Example: `  wherry get counts --of clusters --by environment,state
   wherry get counts --of deployments --workload web --by environment,version
   wherry get counts --of clusters --by label:region,state -o csv`,

@@ -28,7 +28,7 @@ func newHistoryCommand(s *source) *cobra.Command {
 flags choose. Each has the time, from what to what, which release and commit brought it, whether it went back to what
 had run there before, and by which way the hub learned of it.
 
-` + askHelp,
+More: wherry help hub-access`,
 		Example: `  wherry history web --environment prod
   wherry history plant-7 --since 7d
   wherry history -e prod --application till --since 24h

@@ -53,24 +53,18 @@ func newRolloutStatusCommand(s *source) *cobra.Command {
 	w := &watching{source: s}
 	cmd := &cobra.Command{
 		Use:   "status (--environment NAME --commit COMMIT | --workload NAME --version VERSION) [--watch] [--timeout DURATION]",
-		Short: "Show how far the clusters are with a commit of the platform, or a version of a workload",
-		Long: `Show how far the clusters of an environment are with a commit of the platform, or of the environment's branch: how many
-are compliant with it, and of the others which failed, which are silent and for how long, which wait, and which are
-under way. A silent cluster is unknown, whatever it said last.
+		Short: "Show the progress of a commit or version",
+		Long: `With --commit, show how far the clusters of an environment are with a commit of the platform or of the environment's branch;
+with --workload and --version, how far the clusters whose newest release has the workload are with the version. A silent
+cluster is unknown, whatever it reported last; --allow-unknown does not wait for it. --watch waits until all clusters are
+compliant or one failed. About a workload, --timeout waits too.
 
-The exit code is 0 once all clusters are compliant, 1 if that will not come by waiting alone, and 5 if it has not come
-yet. --watch waits for 0 or 1, at most for --timeout, after which the exit code is 5.
+A hub is asked. About a workload, the registry is asked instead if you pass PLATFORM, --to, --release-key, --trust, --base or
+--reports.
 
-With --workload and --version the question is an application team's: the clusters are those whose newest release has the
-workload, and no cluster has to be named. Without --environment, the environments count in which a release has the version;
-until there is one, the exit code is 5. Clusters whose release still has another version wait, such as those of later rings. Then
---timeout alone waits, too.
+Exit codes with --commit or --workload: 0 all clusters are compliant, 1 waiting alone does not help, 5 not yet.
 
---allow-unknown takes a silent cluster for none: it is listed, and keeps nobody waiting. At least one has to be compliant.
-
-The hub knows what is published from "wherry hub serve --watch LOCATION" or "wherry publish --hub URL".
-
-` + askHelp,
+More: wherry help rings, hub-access`,
 		Example: `  wherry rollout status --environment prod --commit 3f2a9c1
   wherry rollout status --environment prod --commit $(git rev-parse HEAD) --watch --timeout 2h
   wherry rollout status -e prod --commit 3f2a9c1 --ring canary -o json

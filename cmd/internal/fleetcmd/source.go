@@ -29,12 +29,6 @@ const (
 	defaultURL  = "http://127.0.0.1:8080"
 )
 
-// askHelp explains which hub is asked.
-const askHelp = `--hub asks a hub by its URL, else $WHERRY_HUB; --data reads a hub's folder, else $WHERRY_HUB_DATA, also
-while it serves. Without any of them, the hub of wherry.yaml is asked, else that of the context in use; else
-the folder ./hub is read if a hub is there, else ` + defaultURL + ` is asked. A hub on PostgreSQL is asked
-with --hub; with --data, $WHERRY_HUB_DATABASE gives its database.`
-
 // source is the flags for the hub that is asked.
 type source struct {
 	url, dir, authorities, tokenFile string

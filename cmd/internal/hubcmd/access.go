@@ -128,7 +128,7 @@ func remoteFailure(err error, url string) error {
 func newAccessCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "access",
-		Short: "Make access tokens for people and machines",
+		Short: "Manage access tokens",
 		Long: `Make access tokens for people and machines, which ask a hub or change what it has registered. Agents need none:
 they are registered with "wherry hub tokens" or "wherry hub clusters add".`,
 	}
@@ -142,7 +142,7 @@ func newAccessCreateCommand(dir *location) *cobra.Command {
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create NAME --role ROLE",
-		Short: "Make an access token and print it, which is done only once",
+		Short: "Create an access token",
 		Long: `Make an access token and print it, which is done only once: the hub keeps nothing from which it could be made
 again. NAME says who uses it, as the audit log shows it. Its owner gives it to "wherry login hub URL".
 
@@ -246,7 +246,7 @@ func newAccessListCommand(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the access tokens, without their secrets",
+		Short:   "List access tokens",
 		Long:    "List the access tokens, without their secrets, the newest first. The last use is noted once an hour.",
 		Example: "  wherry hub access list\n  wherry hub access list --hub https://hub.example.com -o json",
 		Args:    cobra.NoArgs,
@@ -284,7 +284,7 @@ func newAccessRevokeCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	cmd := &cobra.Command{
 		Use:     "revoke NAME|ID",
-		Short:   "Make an access token useless",
+		Short:   "Revoke an access token",
 		Long:    "Make an access token useless, at once and for all hubs of the same database. It may be given as its owner has it.",
 		Example: "  wherry hub access revoke ann\n  wherry hub access revoke 4be1c9a07f21 --hub https://hub.example.com",
 		Args:    cobra.ExactArgs(1),

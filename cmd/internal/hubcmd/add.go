@@ -21,7 +21,7 @@ func newClustersAddCommand(dir *location) *cobra.Command {
 	var roster string
 	cmd := &cobra.Command{
 		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|- | --request FILE|- | --roster DIR",
-		Short: "Register a cluster and the key that its agent signs reports with",
+		Short: "Register a cluster and its key",
 		Long: `Register a cluster and the key that its agent signs reports with. The agent prints all of it with
 "wherry-agent status -o json": give that with --from, or value by value. A flag is preferred. --request takes
 what "wherry-agent enroll --request" wrote, which proves that the agent has the key, and --answer writes what

@@ -21,7 +21,7 @@ func newAuditCommand(dir *location) *cobra.Command {
 	format, since := "table", ""
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show who has changed what, when and why",
+		Short: "Show the audit log",
 		Long: `Show who has changed what is registered, when and why, the oldest first: clusters that were registered, enrolled,
 retired, unshared or removed, tokens that were made or revoked, releases that were sent to the hub, imports of
 reports, and sign-ins with access tokens. What is read is not in the log.

@@ -21,7 +21,7 @@ import (
 func newBackupCommand(dir *location) *cobra.Command {
 	return &cobra.Command{
 		Use:   "backup FILE|-",
-		Short: "Write the hub to a file, also while it serves",
+		Short: "Back up a hub to a file",
 		Long: `Write the hub's database, as of one moment, and its key to a file, which is replaced, or to standard
 output. The hub may serve meanwhile. It takes room for a copy of the database in the hub's folder.
 

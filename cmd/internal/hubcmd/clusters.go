@@ -19,7 +19,7 @@ import (
 func newClustersCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clusters",
-		Short: "Register the clusters whose reports the hub takes",
+		Short: "Manage registered clusters",
 	}
 	cmd.AddCommand(newClustersAddCommand(dir), newClustersListCommand(dir), newClustersRemoveCommand(dir), newClustersRetireCommand(dir), newClustersUnshareCommand(dir))
 	return cmd
@@ -28,7 +28,7 @@ func newClustersCommand(dir *location) *cobra.Command {
 func newClustersListCommand(dir *location) *cobra.Command {
 	return listing[store.Registration]{
 		kind:  "clusters",
-		short: "List what is registered",
+		short: "List registered clusters",
 		long:  "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
 		read:  func(ctx context.Context, at registrar) ([]store.Registration, error) { return at.AllRegistrations(ctx) },
 		table: registrationTable,

@@ -26,7 +26,7 @@ func newDoctorCommand(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what a hub lacks",
+		Short: "Check a hub for missing requirements",
 		Long: `Say what the hub of a folder lacks, and what to do about it: key, database, disk, access tokens, trust documents, the
 registries that it watches, and how many clusters are silent. Give --watch and --trust as to "wherry hub serve". With --url it
 asks the hub that serves too: whether it answers, when its certificate ends, and whether its clock agrees with this one.

@@ -24,7 +24,7 @@ func newExportAckCommand(dir *location) *cobra.Command {
 	var silentFor time.Duration
 	cmd := &cobra.Command{
 		Use:   "export-ack -o FILE",
-		Short: "Write acknowledgements for agents that report by media",
+		Short: "Export acknowledgements for agents without a network",
 		Long: `Write a signed acknowledgement of every report that came by media and has not been acknowledged this way
 since. "wherry-agent reports ack" takes the file and deletes what it names. If the file is lost, the
 agent exports its reports again, and importing them makes their acknowledgements due again.

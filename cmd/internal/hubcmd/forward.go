@@ -88,7 +88,7 @@ func newForwardCommand(dir *location) *cobra.Command {
 	var anew bool
 	cmd := &cobra.Command{
 		Use:   "forward {--upstream URL --upstream-key FILE | --to-file FILE}",
-		Short: "Forward the signed reports to another hub, once",
+		Short: "Forward signed reports to another hub",
 		Long: `Forward the signed reports that are kept to another hub: the same bytes that agents have signed. The upper
 hub takes them as from the agents, so the clusters have to be registered there with the same keys. "wherry hub
 serve --upstream" does the same all the time.

@@ -21,7 +21,7 @@ func Command() *cobra.Command {
 	var dir location
 	cmd := &cobra.Command{
 		Use:   "hub",
-		Short: "Collect compliance reports and show the fleet",
+		Short: "Run and manage a hub",
 		Long: `Collect compliance reports and show the fleet. A hub is one process and one folder, which holds its
 database and its key. The other commands here work on that folder, also while the hub serves; with --hub, "access",
 "audit", "clusters" and "tokens" work on the hub at a URL.

@@ -34,7 +34,7 @@ func newImportCommand(dir *location) *cobra.Command {
 	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "import FILE|FOLDER|LOCATION…",
-		Short: "Store reports that came by media, or lie in a registry",
+		Short: "Import reports from media or a registry",
 		Long: `Store the reports that "wherry-agent reports export" wrote, or those that the agents of all registered
 clusters have pushed to a registry (--report-registry). The rules are those of reports over HTTP: a
 report is stored if a key that is registered for its cluster signed it, repeats change nothing, and the

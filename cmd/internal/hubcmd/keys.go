@@ -8,7 +8,7 @@ import (
 )
 
 func newKeysCommand(dir *location) *cobra.Command {
-	cmd := &cobra.Command{Use: "keys", Short: "Show the key that the hub signs acknowledgements with"}
+	cmd := &cobra.Command{Use: "keys", Short: "Show the hub's signing key"}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "show",
 		Short: "Print the hub's public key",

@@ -10,7 +10,7 @@ func newClustersRemoveCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	cmd := &cobra.Command{
 		Use:     "remove NAME|UID",
-		Short:   "End a cluster's registration as if it had never been",
+		Short:   "Unregister a cluster",
 		Long:    "End a cluster's registration: its reports are refused from now on as a stranger's, and it is no longer listed.\nIts history stays in the database. For a cluster that existed and does no more, \"retire\" is better.",
 		Example: "  wherry hub clusters remove plant-7",
 		Args:    cobra.ExactArgs(1),

@@ -11,7 +11,7 @@ func newClustersRetireCommand(dir *location) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use:   "retire NAME|UID",
-		Short: "End the registration of a cluster that does not exist any more",
+		Short: "Retire a cluster that no longer exists",
 		Long: `End the registration of a cluster that does not exist any more. It is not expected to report, its name is
 free, and an agent that still has its key is told that it was retired, and why. Its history stays, and
 "clusters list" goes on to show it. "clusters add" brings it back.`,

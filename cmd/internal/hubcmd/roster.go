@@ -17,7 +17,7 @@ import (
 func Roster() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "roster",
-		Short: "List the clusters of an environment in its folder, where there is no hub",
+		Short: "Manage Cluster objects without a hub",
 	}
 	cmd.AddCommand(newRosterAddCommand())
 	return cmd
@@ -27,7 +27,7 @@ func newRosterAddCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "add REQUEST [NAME]",
-		Short: "Add the cluster of an agent's request to the environment's folder",
+		Short: "Add a cluster from an enrollment request",
 		Long: `Add the cluster of an agent's request to the environment's folder, as a Cluster object. REQUEST is a file of
 "wherry-agent enroll --request", or - for stdin; it proves that the agent has the key. The clusters that are
 listed anywhere in the folder of --file are looked at first: one that is there already changes nothing, and a

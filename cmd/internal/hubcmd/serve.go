@@ -43,26 +43,18 @@ func newServeCommand(dir *location) *cobra.Command {
 	var watch watching
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Take reports over HTTP and show the fleet",
-		Long: `Take reports over HTTP and show the fleet, until interrupted. The first start makes the hub's folder,
-database and key. Once it listens, its URL is printed.
+		Short: "Serve the hub",
+		Long: `Serve the hub: take reports over HTTP and show the fleet, until interrupted. The first start creates the hub's folder,
+database, key, and an access token of role admin in the file admin.token, good for 90 days.
 
-Reports are signed by the agents and acknowledgements by the hub, so neither can be forged on the way.
-They are not secret without TLS, though, and neither are access tokens: on other addresses than this
-machine's own, serve asks for a certificate, or for --insecure-http.
+Agents sign their reports and need no token. People and machines do: "wherry hub access create" makes more. On other
+addresses than loopback, serve needs a certificate or --insecure-http. On loopback it answers only for localhost
+and the names of --host; --anonymous lets everybody read there.
 
-People and machines need an access token to ask or to change anything. The first start makes one of role
-admin, good for 90 days, in the file admin.token of the hub's folder, where commands on this machine find it.
-"wherry hub access create" makes more. Agents need none.
+To know what clusters should run, the hub follows releases at the location of --watch, or learns them from
+"wherry publish --hub". Both need --trust or --trust-key.
 
-On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
-given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
-passes its own host name on needs it too. With --anonymous, which only a loopback address takes, requests
-without a token may read.
-
-With --watch the hub follows what is published at a location for the environments of its clusters, so that it
-knows what each cluster is meant to run; "wherry publish --hub" sends that to a hub that reaches no registry. Either needs --trust or
---trust-key: only releases that these cover are learned, as agents judge them.`,
+More: wherry help running-a-hub`,
 		Example: `  wherry hub serve
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub
   wherry hub serve --watch oci://127.0.0.1:5000/edge --trust trust.v1.json`,

@@ -20,7 +20,7 @@ func newSupportCommand(dir *location) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "support-bundle -o FILE",
-		Short: "Collect what helpers need to know",
+		Short: "Collect diagnostics without secrets",
 		Long: `Collect what those who help with a hub need to know, in a tar with gzip: the version, what "wherry hub doctor" says, the
 metrics, how many clusters are in which state, the environments, the releases, the newest events and the newest entries of the audit log.
 

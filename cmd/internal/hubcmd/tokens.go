@@ -19,7 +19,7 @@ import (
 func newTokensCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tokens",
-		Short: "Make tokens by which agents register themselves",
+		Short: "Manage enrollment tokens",
 	}
 	cmd.AddCommand(newTokensCreateCommand(dir), newTokensListCommand(dir), newTokensRevokeCommand(dir))
 	return cmd
@@ -31,7 +31,7 @@ func newTokensCreateCommand(dir *location) *cobra.Command {
 	var expires, ephemeral time.Duration
 	cmd := &cobra.Command{
 		Use:   "create --cluster-type TYPE",
-		Short: "Make a token and print it, which is done only once",
+		Short: "Create an enrollment token",
 		Long: `Make a token and print it, which is done only once: the hub keeps nothing from which it could be made again.
 
 "wherry-agent enroll" takes it, for an agent of this cluster type. Whoever has a token may register such an
@@ -86,7 +86,7 @@ token, as long as that has not expired. Take a time that is well above the one b
 func newTokensListCommand(dir *location) *cobra.Command {
 	return listing[store.Token]{
 		kind:  "tokens",
-		short: "List the tokens, without their secrets",
+		short: "List enrollment tokens",
 		read:  func(ctx context.Context, at registrar) ([]store.Token, error) { return at.Tokens(ctx) },
 		table: tokenTable,
 	}.command(dir)
@@ -111,7 +111,7 @@ func newTokensRevokeCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	cmd := &cobra.Command{
 		Use:     "revoke ID",
-		Short:   "Make a token useless; what it has registered stays registered",
+		Short:   "Revoke an enrollment token",
 		Example: "  wherry hub tokens revoke 4be1c9a07f21",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,7 +38,7 @@ func newTrimCommand(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "trim",
-		Short: "Remove signed reports and changes that are older than the retention",
+		Short: "Remove old reports and changes",
 		Long: `Remove signed reports, and changes of the history, that are older than the retention. "wherry hub serve" does so
 by itself every hour, with the same flags; this command is for other times, such as when a disk is filling up.
 

@@ -10,7 +10,7 @@ func newClustersUnshareCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	cmd := &cobra.Command{
 		Use:   "unshare NAME|UID",
-		Short: "Say that one agent alone has a cluster's identity again",
+		Short: "Clear a cluster's shared-identity mark",
 		Long: `Say that one agent alone has a cluster's identity again, which is shown as SharedIdentity while reports have come
 from two, as after a disk was copied. See to it first: "wherry-agent enroll --new-identity" on the copy. If
 reports show it again, it is marked again. A new key, by "wherry-agent enroll --rotate" on the original, ends

@@ -18,7 +18,7 @@ func newVerifyCommand(dir *location) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Verify stored reports, history and the audit log",
+		Short: "Verify stored reports, history and audit log",
 		Long: `Read everything that the hub has stored, also while it serves. The signature of each report that is kept is
 verified by all keys that were ever registered for its cluster; the present of each cluster has to be what its
 history says; and each entry of the audit log has to follow from the one before, by its digest. Note the digest

@@ -23,7 +23,7 @@ func newHostCommand() *cobra.Command {
 	parts := strings.Join(deploy.HostParts(), "|")
 	cmd := &cobra.Command{
 		Use:   "host {" + parts + "} [--root FOLDER]",
-		Short: "Print or write a host's systemd units",
+		Short: "Print or write systemd units",
 		Long: `Print the systemd units of a part of wherry, the configuration that they read, and what else a host needs for it: for an
 agent the rule that mounts media with the label WHERRY, for a hub its user. With --root they are written below that
 folder, / being this host.

@@ -21,7 +21,7 @@ import (
 
 // Command returns the command wherry install.
 func Command() *cobra.Command {
-	cmd := &cobra.Command{Use: "install", Short: "Print what runs wherry's parts"}
+	cmd := &cobra.Command{Use: "install", Short: "Print manifests and units that install wherry"}
 	cmd.AddCommand(newAgentCommand(), newHubCommand(), newPromoterCommand(), newHostCommand())
 	return cmd
 }
@@ -32,7 +32,7 @@ func newAgentCommand() *cobra.Command {
 	var hostPath, tlsSecret string
 	cmd := &cobra.Command{
 		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE",
-		Short: "Print the manifests of an agent for one cluster",
+		Short: "Print the manifests of an agent",
 		Long: `Print the manifests of an agent for one cluster, or with --values the values by which helm installs
 deploy/charts/wherry-agent. Nothing is sent to a cluster.
 
@@ -45,7 +45,7 @@ the one that runs and the one to come. With --rbac none others give the permissi
 
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
 itself when it first starts. Delete the Secret afterwards. docs/install.md has more.
-` + flags.ReferenceHelp,
+More: wherry help release-names`,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \

@@ -17,11 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 )
 
-// factsHelp says where the facts of a gate come from.
-const factsHelp = `The records, the contents and the time that environments had a commit come from LOCATION. How far the clusters are comes from
-the hub of --hub, $WHERRY_HUB or "hub" in wherry.yaml; without one, from the reports there, signed by the keys of the Cluster
-objects of the environment below, and from those that came on media, --reports FILE. Decisions come from both.`
-
 // asking holds the flags of a question to a gate.
 type asking struct {
 	gatefacts.Flags
@@ -63,13 +58,13 @@ func newCheckCommand() *cobra.Command {
 	a, format := &asking{}, ""
 	cmd := &cobra.Command{
 		Use:   "check [PLATFORM] --environment NAME [--ring RING] [--commit COMMIT]",
-		Short: "Ask whether a commit may enter an environment, or a release its next ring",
+		Short: "Check whether a gate lets something pass",
 		Long: `Ask whether the commit of the environment below may enter an environment, or with --ring what is in the ring before may enter a
 ring. Every rule is listed with its numbers, and what would change it.
 
-` + factsHelp + `
+The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: then waiting alone does not help.
 
-The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: then waiting alone does not help.`,
+More: wherry help decisions`,
 		Example: `  wherry gate check -e prod --to oci://registry.example.com/edge --release-key cosign.pub
   wherry gate check -e prod --hub https://hub.example.com -o json
   wherry gate check -e prod --ring early`,

@@ -29,25 +29,6 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-const decideHelp = `
-
-The candidate is what the newest record of the environment below has, or with --ring what the ring before has. It is shown with
-the commits that come along and the assignments and versions that would change, for which the environment is rendered. The
-decision names its base commit and the digests of its contents: it holds for nothing else. Nobody is asked for a yes; with
---commit, the command fails if the candidate has another commit by now.
-
-What the gate says is shown too, with the hub of --hub or the settings. A member of the group with a public key in the policy
-signs with that key, --key or --signer. Everybody else decides through a hub of the group, without a key and with an access
-token of role approver whose name is the member's; the hub signs. The records are
-verified by the keys or the trust document of the settings, or by --trust or --release-key.
-
-`
-
-const decideExits = `
-
-The exit code is 0 when the decision is in place, also if it was before; 4 if the key or the token may not decide; 1 if there is
-no candidate; 2 for wrong usage, and 3 for other failures.`
-
 // facts holds the flags with which the policy, the candidate and the decisions of an environment are found.
 type facts struct {
 	source    flags.Source
@@ -198,8 +179,13 @@ func newApproveCommand() *cobra.Command {
 	d := &deciding{action: bundle.Approve}
 	cmd := &cobra.Command{
 		Use:   "approve [PLATFORM] --environment NAME [--ring NAME] (--key FILE | --signer cosign:URI | --hub URL)",
-		Short: "Approve what is to enter an environment",
-		Long:  "Approve the commit that is to enter an environment, or the release that is to enter its next ring." + decideHelp + flags.SignerHelp + decideExits,
+		Short: "Approve a commit or release",
+		Long: `Approve the commit that is to enter an environment, or with --ring the release that is to enter its next ring. The
+environment is rendered, and you see what would change before the approval is signed.
+
+Exit codes: 0 the approval is in place, 1 no candidate, 4 the key or token may not decide.
+
+More: wherry help decisions, signing-keys`,
 		Example: `  wherry gate approve -e prod --key anna.key
   wherry gate approve -e prod --commit 5523a85 --expires 7d --hub https://hub.example.com`,
 		Args: cobra.MaximumNArgs(1),
@@ -214,9 +200,13 @@ func newRejectCommand() *cobra.Command {
 	d := &deciding{action: bundle.Reject}
 	cmd := &cobra.Command{
 		Use:   "reject [PLATFORM] --environment NAME [--ring NAME] --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
-		Short: "Reject what is to enter an environment",
-		Long: `Reject the commit that is to enter an environment, or the release that is to enter its next ring. It takes your earlier
-approval and override back, and is a no until you approve.` + decideHelp + flags.SignerHelp + decideExits,
+		Short: "Reject a commit or release",
+		Long: `Reject the commit that is to enter an environment, or with --ring the release that is to enter its next ring. A rejection
+replaces your earlier approval and override, and holds until you approve.
+
+Exit codes: 0 the rejection is in place, 1 no candidate, 4 the key or token may not decide.
+
+More: wherry help decisions, signing-keys`,
 		Example: `  wherry gate reject -e prod --reason "the maps of plant 7 are wrong" --key anna.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    d.run,
@@ -229,10 +219,14 @@ func newOverrideCommand() *cobra.Command {
 	d := &deciding{action: bundle.Override}
 	cmd := &cobra.Command{
 		Use:   "override [PLATFORM] --environment NAME [--ring NAME] --rule NAME --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
-		Short: "Let a commit pass in spite of rules",
-		Long: `Let the commit that is to enter an environment pass in spite of the rules that --rule names, which "wherry gate check" lists.
-It takes the place of your earlier override of the same content. The rules published, complete, pinned and undone cannot be overridden.` +
-			decideHelp + flags.SignerHelp + decideExits,
+		Short: "Override rules of a gate",
+		Long: `Override rules of a gate for the commit that is to enter an environment: those that --rule names and "wherry gate check"
+lists. An override replaces your earlier one of the same content. The rules published, complete, pinned and undone cannot
+be overridden.
+
+Exit codes: 0 the override is in place, 1 no candidate, 4 the key or token may not decide.
+
+More: wherry help decisions, signing-keys`,
 		Example: `  wherry gate override -e prod --rule soak --rule reported --reason "security fix" --expires 2d --key anna.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    d.run,

@@ -92,7 +92,7 @@ func Doctor() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "doctor [PLATFORM]",
-		Short: "Say what a publisher or a promoter lacks",
+		Short: "Check a publisher or promoter for missing requirements",
 		Long: `Say what "wherry publish" and "wherry promote" lack on this machine, and what to do about it: settings, programs, room for
 temporary files, the sandbox for charts, all repositories that environments are read from, the key, the right to push to the
 registry, the trust document, the hub and its access token, the token for the forge, and the clock. Nothing is changed or

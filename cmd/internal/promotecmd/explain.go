@@ -31,12 +31,12 @@ func newExplainCommand() *cobra.Command {
 	a, format := &asking{}, ""
 	cmd := &cobra.Command{
 		Use:   "explain [PLATFORM] --environment NAME [--ring RING] [--commit COMMIT]",
-		Short: "Explain the gate of an environment or a ring in words, and what is missing",
+		Short: "Explain a gate and what is missing",
 		Long: `Explain the gate of an environment, or of one of its rings, in words, and what is missing for the commit of the environment below.
 
-` + factsHelp + `
+The exit code is 0, whatever the verdict; "wherry gate check" has others.
 
-The exit code is 0, whatever the verdict; "wherry gate check" has others.`,
+More: wherry help decisions`,
 		Example: `  wherry gate explain -e prod --to oci://registry.example.com/edge --release-key cosign.pub
   wherry gate explain -e prod --ring early --hub https://hub.example.com`,
 		Args: cobra.MaximumNArgs(1),

@@ -60,40 +60,20 @@ func Promote() *cobra.Command {
 	var p promoting
 	cmd := &cobra.Command{
 		Use:   "promote [PLATFORM] [--environment NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
-		Short: "Give environments the commit that the environment below has proved",
-		Long: `Look at each environment of the chain that a PromotionPolicy names, in order: ask its gate for the base commit that the
-environment below has, and, if the gate passes, pin that commit in the environment's BaseRepo object and publish
-the environment. With -e, look at that environment alone; the first one of the chain gets the newest commit
-of the base's branch.
+		Short: "Promote proved commits to the next environment",
+		Long: `Promote base commits along the chain of the PromotionPolicy. For each environment, ask its gate about the commit that the
+environment below has. If the gate passes, pin the commit in the environment's BaseRepo object and publish the
+environment. The first environment gets the newest commit of the base's branch. With -e, only one environment.
 
-The pin is a commit on the environment's branch, in which nothing but the commit's name changes. Where the policy has
-changeRequest, and with --change-request, it is proposed: one change request for each environment, from the
-branch promote/NAME. Merge it, and run the command again. If a person closes it, its commit is not proposed again
-without --again.
+The pin is a commit on the environment's branch, or a change request (changeRequest in the policy, or --change-request).
+Merge it and run promote again. A closed change request is not opened again without --again.
 
-Every run looks at what is there and completes what is missing, so run the command as often as you like, from several
-places too. What an environment has already is published again, which mends and renews it.
+Each run completes what is missing, so run it as often as you like, or with --watch. --commit sends another commit through
+the same gate; an older one also pauses the environment. PLATFORM is a git repository, a clone of one, or a folder.
 
-The gate judges by the policy that the environment has now, and never by that of the commit which is promoted. "wherry
-gate explain" says what is missing. --commit promotes another commit through the same gate, and the
-environment is paused if that commit is older: it stays as it is until "wherry rollout resume". A paused
-environment waits; --paused-too goes on in the one that -e names.
+Exit codes: 0 each environment has its commit, 1 one is held back, 3 one failed, 5 one has to wait.
 
-PLATFORM is a git repository or a clone of one. Of a clone, the repository that it was cloned from is read and
-changed, and the clone stays as it is. In a folder without such a repository, the file is changed and not committed.
-
-Where the base's repository is at a known forge and there is a token, the base commit gets the status
-wherry/promote/NAME: pending with what it waits for, success, or failure with the reason.
-
-` + flags.WatchHelp + ` With promote, the first environment of the chain gets each new commit of the base's branch, and what
-has its commit already is published again when something that it is read from moves, and in time for renewal. A hub tells of
-reports at once; without one the gates that wait are asked every five minutes.
-
-` + flags.ForgeHelp + `
-
-` + flags.SignerHelp + `
-
-Exit codes: 0 if each environment has its commit, 1 if one is held back, 5 if one has to wait, 3 if one failed.`,
+More: wherry help promoting, rings, signing-keys, watch, forge-tokens`,
 		Example: `  wherry promote https://github.com/example/platform --to oci://registry.example.com/edge --key cosign.key
   wherry promote -e stage --hub https://hub.example.com
   wherry promote -e prod --commit 3f2a9c1 --change-request

@@ -10,7 +10,7 @@ import (
 func Gate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate",
-		Short: "Ask gates, and decide at them",
+		Short: "Check gates and record decisions",
 		Long: `Ask whether a commit may enter an environment, or a release its next ring, and decide at gates.
 
 A PromotionPolicy says what has to hold: how many clusters of the environment below have to be compliant, for how long, who has

@@ -18,7 +18,7 @@ func Support() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "support-bundle [PLATFORM] -o FILE",
-		Short: "Collect what helpers need to know",
+		Short: "Collect diagnostics without secrets",
 		Long: `Collect what those who help with a publisher or a promoter need to know, in a tar with gzip: the version, all settings,
 what "wherry doctor" says, the releases at the registry, the trust document, and how far the environments are at the hub.
 

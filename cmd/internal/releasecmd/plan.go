@@ -47,30 +47,18 @@ func Plan() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan [PLATFORM] [--environment NAME] [--to LOCATION (--key FILE | --trust FILE) | --against DIR | --offline]",
 		Short: "Show what publishing would change",
-		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
-and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
-is written.
+		Long: `Show what publishing an environment would change: assignments that are added, removed and changed, configuration values that
+change, and the policy or ConfigMap that causes it; how many clusters get new content, how many bytes each fetches,
+and which pods restart. Nothing is written.
 
-It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which have to be signed
-by the key or as the trust document asks, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
+It compares with the newest releases at LOCATION, verified by --key or --trust, or with a folder that "wherry render" or
+Kalypso wrote. Values that look like secrets are masked. --comment writes the plan to a change request. --offline shows
+what a medium would carry to each site now.
 
-` + flags.PlatformHelp + `
+The exit code is 1 if something fails or is refused, and 3 if the comment could not be posted. With --exit-code it is
+also 1 if something would change, with --strict for warnings, and with --fail-on for one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
 
-It counts the clusters that get other content, the bytes that each fetches, and the assignments whose pods restart.
-The clusters are the Cluster objects of the platform, or with --hub those that a hub knows.
-
---comment writes the plan to one comment of a change request, and updates that comment with the next plan. The token
-is read from WHERRY_FORGE_TOKEN, or the variable of the forge, such as GITHUB_TOKEN or CI_JOB_TOKEN.
-
---offline says instead what a medium would carry to each site now: how many bytes, how many releases the site is behind,
-and until when a medium has to be imported. A site is the clusters with the same label "site"; those without it are a site
-per cluster type. What they run is said by --reports, by --hub, or by nobody: then every site needs everything. Nothing is
-rendered and nothing verified. With --exit-code it ends with 1 if some site is behind.
-
-The exit code is 1 if an assignment fails, a source cannot be read, a cluster type would not be published or a
-PlatformCheck refuses the whole, else 0, whether or not something would change. With --exit-code it is also 1 if something would change, with
---strict for warnings, and with --fail-on if the plan does one of these: ` + strings.Join(impact.LimitNames(), ", ") + `.
-It is 3 if the plan was printed, but could not be posted.`,
+More: wherry help planning, sources, checks, forge-tokens`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
   wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown
   wherry plan -e dev

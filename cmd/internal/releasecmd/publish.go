@@ -36,56 +36,19 @@ func Publish() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
 		Use:   "publish [PLATFORM] [--environment NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
-		Short: "Sign an environment's bundles and push them",
-		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
-registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
+		Short: "Sign and push the bundles of an environment",
+		Long: `Render an environment, sign one bundle for each cluster type and one record of the whole, and push them to
+LOCATION: a registry, oci://HOST/PREFIX, or a folder, oci-layout:DIR. "wherry plan" shows beforehand what changes.
 
-What is there already in equal form is left alone: publishing twice changes nothing. A killed or cut off
-publish leaves no tag on anything incomplete; run it again. "wherry plan" shows beforehand what would change.
+You can repeat and interrupt it: content that is there already is left alone, and no tag names an incomplete release.
+A failed assignment keeps its previous content, and the rest is published; the exit code is then 1. Large removals
+are refused with exit code 4 unless you pass --allow-removals, and a refusal of a check is exit code 4, too.
+Exit code 5 means that signatures are missing or that the environment is paused.
 
-A failed assignment fails alone: it keeps the content that the last release has, and the rest is published. So
-do all assignments of a WorkloadRegistration whose source cannot be read. Where the last release cannot be
-fetched and verified, the cluster type is not published, since leaving an assignment out would delete it; --drop
-does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
-1 in each of these cases.
+If the environment has rings, new content goes to the first ring, or to --ring and all before it. Releases are renewed
+in the last third of their validity, so run publish regularly: from a timer, or with --watch.
 
-What removes more than a third of a cluster type's assignments, and more than one, or than the platform's maxRemoved
-says, is refused with exit code 4 unless --allow-removals is given. A registration that drops as much of its own
-targets keeps what it has, alone.
-
-Where the platform names rings, new content is released to the first of them, or to --ring and all before it;
-the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
-
-A rule of the platform about publications, a PlatformCheck, may refuse the whole: then nothing is published,
-and the exit code is 4. One about objects fails the assignments that it refuses. Clusters are counted in the
-Cluster objects of the platform, or with --hub in a hub.
-
-The hub of --hub or the settings also gets what was published, signatures and all, so that it knows what clusters
-are meant to run even if it does not reach the registry; it needs an access token of role publisher. If it cannot be
-reached or refuses it, a warning says so, and the exit code stays that of the publication: publish again to
-repeat it.
-
-Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
-tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
-does not exit with 0 has nothing published, and the exit code is 4.
-
---trust is needed where there is a trust document. Where it asks for more signatures than there are keys here,
-all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
-
-While the environment is paused ("wherry rollout pause", or after an undo), what is there is renewed, and new content is
-refused with exit code 5, unless --paused-too says otherwise. What was undone is refused with exit code 1, until
-"wherry rollout resume --again".
-
--m keeps a message in the releases that are made, in one line: "wherry releases" shows it, and so do many registries.
-
-A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
-that asks for, from a timer, or with --watch, so that releases never expire.
-
-` + flags.WatchHelp + `
-
-` + flags.SignerHelp + `
-
-` + flags.PlatformHelp,
+More: wherry help publishing, sources, signing-keys, watch, checks, rings`,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry publish ./dev --environment dev --to oci-layout:./out --key cosign.key -m "$(git log -1 --format=%s)"
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key

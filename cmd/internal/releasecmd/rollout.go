@@ -14,7 +14,7 @@ import (
 func Rollout() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Bring releases through the rings of an environment, or take them back",
+		Short: "Roll releases out through rings, or back",
 		Long: `Bring releases through the rings of an environment, or take them back: "advance" brings what has proved itself to the next
 ring, "status" shows how far the clusters are, "undo" and "abort" give former content back, and "pause" keeps an
 environment as it is until "resume".`,
@@ -37,7 +37,7 @@ func newMoveCommand() *cobra.Command {
 	var m moving
 	cmd := &cobra.Command{
 		Use:   "move [LOCATION] [--environment NAME] --cluster-type TYPE --ring NAME [--key FILE | --signer cosign:URI]",
-		Short: "Have clusters that were moved to another ring take its release",
+		Short: "Reissue a ring's release for moved clusters",
 		Long: `Have clusters that were moved to another ring take its release.
 
 A cluster takes no release that is older than one that it has accepted. One that is moved from a narrow ring to a

@@ -36,7 +36,7 @@ func Sign() *cobra.Command {
 	var s signing
 	cmd := &cobra.Command{
 		Use:   "sign [LOCATION] [--environment NAME] [--trust FILE] [--key FILE | --signer cosign:URI]",
-		Short: "Add a signature to releases that wait for one",
+		Short: "Sign releases that wait for signatures",
 		Long: `Add a signature to the releases of an environment that wait for more than one, because its trust document
 asks for several and "wherry publish" had fewer keys.
 

@@ -51,25 +51,17 @@ func newAdvanceCommand() *cobra.Command {
 	var a advancing
 	cmd := &cobra.Command{
 		Use:   "advance [PLATFORM] [--environment NAME] [--ring NAME] [--to LOCATION] [--key FILE | --signer cosign:URI]",
-		Short: "Bring what has proved itself in a ring to the next ring",
-		Long: `Bring what has proved itself in a ring to the next ring, where the ring's gate passes: each ring goes one step at most, the
-widest first. What comes to the last ring has passed the gate of every ring before. If a newer release comes to a
-narrow ring meanwhile, that goes on once it is proved, in place of the older one.
+		Short: "Advance proved releases to the next ring",
+		Long: `Advance releases from ring to ring where the ring's gate passes: one step for each ring, the widest first. Nothing is
+rendered: the new releases refer to the same files.
 
-The gate is ringGate of the PromotionPolicy that the environment has now; clusters of the rings before it are counted,
-also those that joined in the middle of the rollout. A release that fails in a narrow ring stays there. "wherry gate
-check --ring NAME" shows every rule. A paused environment waits.
+The gate is ringGate in the environment's PromotionPolicy, and counts the clusters of all rings before. A release that fails in
+a narrow ring stays there. "wherry gate check --ring NAME" shows each rule. PLATFORM is read for the policy and, without
+a hub, for the clusters. A paused environment waits.
 
-Nothing is rendered: the new releases refer to the same files. PLATFORM is read for the policy and, without a hub, for the
-clusters. Run it again as often as you like.
+Exit codes: 0 a ring was advanced, or all have the same release; 1 a gate says no; 5 a gate waits or signatures are missing.
 
-Exit codes: 0 if a ring was advanced, or all have the same; 5 if a gate waits or signatures are missing, and 1 if a gate
-says no, while nothing was advanced.
-
-` + flags.WatchHelp + ` A hub tells of reports at once; without one, gates that wait are asked every five
-minutes. "wherry promote --watch" advances the rings of each environment of its chain too.
-
-` + flags.SignerHelp,
+More: wherry help rings, signing-keys, watch`,
 		Example: `  wherry rollout advance ./platform --environment prod --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry rollout advance -e prod --hub https://hub.example.com --ring early
   wherry rollout advance -e prod --watch`,

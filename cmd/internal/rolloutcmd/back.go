@@ -101,27 +101,20 @@ func newUndoCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
 		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--back-to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
-		Short: "Give an environment, a cluster type or a ring its previous content back",
-		Long: `Give an environment, a cluster type or a ring its previous content back, and pause the environment.
+		Short: "Restore previous content",
+		Long: `Restore the previous content of an environment, a cluster type (--cluster-type) or a ring (--ring), and pause the environment.
+Nothing is rendered, and no platform is needed: the new releases refer to the same files. Repeating it changes
+nothing more.
 
-Previous is the content of the newest earlier record of the environment that differs and is complete: that before the
-last change. Without --ring, what the first ring has is compared, so that a release that has come to another ring
-since is no change. Every ring gets what it had then. --cluster-type gives back one cluster type, and --ring one ring, with the
-wider rings that have the same content.
+The previous content is that of the newest earlier record that is complete and differs in the first ring. Every ring gets
+what it had then. --back-to goes further back or forward again: to a COMMIT, a record's tag, or with --cluster-type a release.
 
-Nothing is rendered, and no platform is needed: the new releases refer to the same files, above all that were
-released, with a new validity. To give back twice is to give back once: run the command again after it was cut
-off. It never goes back to what was undone. --back-to goes further back, or forward again: to a COMMIT of the base or the
-environment's branch, by seven digits or more, to a record by its tag such as s0-1795262400, or with
---cluster-type to a release of it. It may name what is incomplete, which is never chosen without it.
-
-The plan is shown first, and done after a yes, or with --yes. The environment is paused before anything is released: mend
-what is wrong in git, then run "wherry rollout resume". What was undone stays out after that too, whatever git pins, until a
-person says "wherry rollout resume --again".
+You see the plan first and confirm it, or pass --yes. Then mend git and run "wherry rollout resume". What was undone stays
+out until somebody runs "wherry rollout resume --again".
 
 ` + exitHelp + `
 
-` + flags.SignerHelp,
+More: wherry help promoting, rings, signing-keys`,
 		Example: `  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --reason "orders fail" --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --reason "orders fail" --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --back-to 3f2a9c1 --reason "orders fail" --dry-run --key cosign.key`,
@@ -143,7 +136,7 @@ func newAbortCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
 		Use:   "abort [LOCATION] [--environment NAME] [--cluster-type TYPE] --reason TEXT [--key FILE | --signer cosign:URI]",
-		Short: "Stop a rollout: give the narrower rings what the widest has",
+		Short: "Abort a rollout",
 		Long: `Stop a rollout: give the narrower rings what the widest ring has, in new releases that refer to the same files, and
 pause the environment. Where all rings have the same, nothing is done.
 
@@ -152,7 +145,7 @@ until a person says "wherry rollout resume --again".
 
 ` + exitHelp + `
 
-` + flags.SignerHelp,
+More: wherry help signing-keys`,
 		Example: `  wherry rollout abort oci://127.0.0.1:5000/edge --environment prod --reason "canaries run hot" --key cosign.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort, true) },

@@ -38,7 +38,7 @@ func newPauseCommand() *cobra.Command {
 	var p pausing
 	cmd := &cobra.Command{
 		Use:   "pause [LOCATION] [--environment NAME] --reason TEXT [--key FILE | --signer cosign:URI]",
-		Short: "Keep an environment as it is until somebody resumes it",
+		Short: "Pause an environment",
 		Long: `Keep an environment as it is until somebody resumes it: "wherry promote" and "wherry rollout advance" wait, and "wherry
 publish" renews what is there and refuses new content.
 
@@ -47,7 +47,7 @@ member of a group of the platform's PromotionPolicy. It keeps no person from "wh
 
 The exit code is 0 if the environment is paused.
 
-` + flags.SignerHelp,
+More: wherry help signing-keys`,
 		Example: `  wherry rollout pause oci://127.0.0.1:5000/edge --environment prod --reason "sale until Monday" --key cosign.key`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Pause) },
@@ -64,7 +64,7 @@ func newResumeCommand() *cobra.Command {
 	var p pausing
 	cmd := &cobra.Command{
 		Use:   "resume [LOCATION] [--environment NAME] [--again] [--reason TEXT] [--key FILE | --signer cosign:URI]",
-		Short: "Let automation go on in an environment",
+		Short: "Resume an environment",
 		Long: `Let automation go on in an environment that was paused, by a person or by an undo. It says what the environment has:
 what is pinned in git may be something else, and is published by the next "wherry publish", "wherry promote" or
 their --watch. So mend what was wrong in git first; "wherry plan" shows what would change.
@@ -74,7 +74,7 @@ rings say no. --again lets all of it come again.
 
 The exit code is 0 if the environment is not paused.
 
-` + flags.SignerHelp,
+More: wherry help signing-keys`,
 		Example: `  wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --key cosign.key
   wherry rollout resume oci://127.0.0.1:5000/edge --environment prod --again --reason "it was the network" --key cosign.key`,
 		Args: cobra.MaximumNArgs(1),

@@ -51,18 +51,13 @@ func AddStatus(cmd *cobra.Command, ask func(instead fleet.Answers, by string)) *
 	})
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	cmd.Use = "status [PLATFORM] [--environment NAME] [--commit COMMIT | --workload NAME --version VERSION] [--watch] [--timeout DURATION]"
-	cmd.Short = "Show how far the rings of an environment are, or the clusters with a commit or a version"
-	cmd.Long = `Show how far the rings of an environment are: what each ring has, how many of its clusters are compliant with that, and what
-the gate of the next ring says. The first line has the state: running, done, held or paused. The facts come from the
-registry and the hub, as for "wherry gate check". PLATFORM is read for the policy and, without a hub, for
-the clusters. Nothing is changed.
+	cmd.Short = "Show the progress of a rollout"
+	cmd.Long = `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
+gate of the next ring says. The first line has the state: running, done, held or paused. Facts come from registry and
+hub. PLATFORM is read for the policy and, without a hub, for the clusters. Nothing is changed.
 
-The exit code is 0 if all rings have the newest release and the clusters have proved it, as the ring gate's numbers ask; 1 if it
-is held: a gate says no, or too many clusters failed; and 5 if it is under way or paused.
-
-With --commit or --workload, a hub is asked how far the clusters are with that. About a workload, the registry is asked in
-place of a hub if PLATFORM, --to, --release-key, --trust, --base or --reports is given: then the clusters are the environment's
-Cluster objects, as PLATFORM has them at the beginning, and --watch looks every minute.
+Exit codes: 0 all rings have the newest release and proved it, 1 a gate says no or too many clusters failed, 5 under way or
+paused.
 
 ` + cmd.Long
 	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub\n" + cmd.Example + `

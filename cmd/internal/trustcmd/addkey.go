@@ -11,7 +11,7 @@ func newAddKeyCommand() *cobra.Command {
 	var role, file, name string
 	cmd := &cobra.Command{
 		Use:   "add-key FILE --role root|release --public-key PUB [-o NEXT]",
-		Short: "Let one more key sign",
+		Short: "Add a signing key",
 		Long: `Add a key to a role of the document in FILE: in FILE itself while nobody has signed it, else in the next
 version, which -o names.`,
 		Example: `  wherry trust add-key trust.v1.json --role release --public-key dave.pub -o trust.v2.json

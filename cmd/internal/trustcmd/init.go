@@ -18,7 +18,7 @@ func newInitCommand() *cobra.Command {
 	var signer flags.Signers
 	cmd := &cobra.Command{
 		Use:   "init --platform NAME --root-key PUB… --root-threshold N --release-key PUB… --release-threshold M [-o FILE]",
-		Short: "Write version 1",
+		Short: "Create a trust document",
 		Long: `Write version 1 of a platform's trust document, to be signed by as many of the root keys as --root-threshold
 says, and then installed on agents. A key is [NAME=]FILE, a .pub file; the name is for people, and the file's
 where none is given. A threshold need not be given for a single key.

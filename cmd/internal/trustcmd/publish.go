@@ -16,7 +16,7 @@ func newPublishCommand() *cobra.Command {
 	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "publish FILE [--to LOCATION]",
-		Short: "Put a signed version where agents look for it",
+		Short: "Publish a signed version",
 		Long: `Put a version at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, in the repository trust under the tag v1,
 v2 and so on. It has to be the next one there, and signed by as many root keys as it needs. What is there
 is never replaced; publishing the same again changes nothing.

@@ -11,7 +11,7 @@ func newRemoveKeyCommand() *cobra.Command {
 	var role, file, id string
 	cmd := &cobra.Command{
 		Use:   "remove-key FILE --role root|release (--key-id ID | --public-key PUB) [-o NEXT]",
-		Short: "Let a key sign no more",
+		Short: "Remove a signing key",
 		Long: `Take a key out of a role of the document in FILE: in FILE itself while nobody has signed it, else in the
 next version, which -o names. "wherry trust show" lists the ids; the first digits do.
 

@@ -13,7 +13,7 @@ func newRotateCommand() *cobra.Command {
 	var root, release int
 	cmd := &cobra.Command{
 		Use:   "rotate FILE [-o NEXT]",
-		Short: "Begin the next version: a new validity, thresholds, or a new epoch",
+		Short: "Create the next version",
 		Long: `Begin the next version of the document in FILE, with the same keys, valid from now. Where nobody has signed
 FILE, it is changed itself.
 

@@ -27,7 +27,7 @@ func newShowCommand() *cobra.Command {
 	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "show [FILE|LOCATION]",
-		Short: "Show who may sign, who has signed, and who is missing",
+		Short: "Show keys, thresholds and signatures",
 		Long: `Show the document in FILE, or all versions at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, else at the registry of
 the settings: who may sign, who
 has signed, and who is missing. A later version than the first needs signatures by root keys of the version

@@ -17,7 +17,7 @@ func newSignCommand() *cobra.Command {
 	var previous, output string
 	cmd := &cobra.Command{
 		Use:   "sign FILE (--key FILE | --merge FILE)…",
-		Short: "Add a signature to a document, or those of copies of it",
+		Short: "Add signatures to a trust document",
 		Long: `Add a signature per key to the document in FILE, where it is. Several people sign one after the other, or each
 a copy on a machine of their own, whose signatures --merge brings together.
 

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/docs"
+)
+
+// topics are the pages that "wherry help" prints, besides the help of commands.
+var topics = []struct{ name, page, short string }{
+	{"air-gap", "air-gap.md", "Sites without a network"},
+	{"authoring", "authoring.md", "Writing a platform by commands"},
+	{"checks", "checks.md", "Rules that a publication has to pass"},
+	{"configuration", "configuration.md", "Composing configuration"},
+	{"decisions", "help/decisions.md", "Who may decide at a gate"},
+	{"forge-tokens", "help/forge-tokens.md", "Tokens for GitHub, GitLab and others"},
+	{"git-output", "git-output.md", "Rendering to a git repository"},
+	{"hub-access", "help/hub-access.md", "Which hub a command asks"},
+	{"importing", "import.md", "Coming from other systems"},
+	{"installing", "install.md", "Installing agents, hubs and promoters"},
+	{"linting", "lint.md", "Codes of findings"},
+	{"operating", "operations.md", "States and reasons, and what to do"},
+	{"planning", "plan.md", "Reviewing a change before it is published"},
+	{"promoting", "promotion.md", "From environment to environment"},
+	{"publishing", "publish.md", "Publishing an environment"},
+	{"registries", "registry.md", "Which registries work, and their settings"},
+	{"release-names", "help/release-names.md", "Names of releases and bundles"},
+	{"rendering", "render.md", "Rendered files and their layout"},
+	{"rings", "rings.md", "Rolling out in rings"},
+	{"running-a-hub", "hub.md", "Running a hub and asking it"},
+	{"scheduling", "schedule.md", "Assignments, also from other schedulers"},
+	{"security", "security.md", "What is protected, and how"},
+	{"signing", "signing.md", "Signing and verifying releases"},
+	{"signing-keys", "help/signing-keys.md", "How commands find private keys"},
+	{"simulating", "simulate.md", "Measuring a fleet on one machine"},
+	{"site-values", "site-values.md", "Values that differ between sites"},
+	{"sources", "help/sources.md", "Where a platform is read from"},
+	{"teams", "teams.md", "Teams and their repositories"},
+	{"trust-documents", "trust.md", "Several signers, and new keys"},
+	{"watch", "help/watch.md", "Commands that go on, and webhooks"},
+	{"workloads", "workloads.md", "Workloads and their deployment targets"},
+}
+
+// newTopics returns a command for each topic, which prints its page by "wherry help TOPIC", and one that lists them.
+func newTopics() []*cobra.Command {
+	topic := func(name, short string, text func() string) *cobra.Command {
+		cmd := &cobra.Command{Use: name, Short: short, Hidden: name != "topics"}
+		cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), text()) })
+		return cmd
+	}
+	list := &strings.Builder{}
+	cmds := []*cobra.Command{topic("topics", "List the topics of \"wherry help TOPIC\"", list.String)}
+	for _, t := range topics {
+		fmt.Fprintf(list, "%-16s %s\n", t.name, t.short)
+		cmds = append(cmds, topic(t.name, t.short, func() string {
+			page, _ := docs.Pages.ReadFile(t.page) // a test reads each
+			return docs.WithoutLinks(string(page))
+		}))
+	}
+	return cmds
+}
