@@ -9,4 +9,4 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-func main() { os.Exit(cli.Main(agentcmd.Program(agentcmd.DefaultConfig))) }
+func main() { os.Exit(cli.Main(agentcmd.Program(agentcmd.DefaultConfig), agentcmd.Kinds)) }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/codeowners"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -73,11 +73,11 @@ func (o *codeownersOptions) run(cmd *cobra.Command, args []string) error {
 	}
 	owned, err := repo.Derive(func() (*kinds.Platform, error) { return o.platformOf(cmd, args) })
 	if err != nil {
-		return codeownersFailure(err)
+		return failure.Input(err)
 	}
 	text, err := owned.Text(format)
 	if err != nil {
-		return codeownersFailure(err)
+		return failure.Input(err)
 	}
 	printOwned(cmd, owned)
 	if o.check {
@@ -115,7 +115,7 @@ func (o *codeownersOptions) platformOf(cmd *cobra.Command, args []string) (*kind
 		return nil, codeowners.ErrNoPlatform // the folder has neither a Platform nor an environment
 	}
 	if err != nil {
-		return nil, flags.SourceFailure(err)
+		return nil, failure.Input(err)
 	}
 	return loaded.Model.Objects().Platform, nil
 }
@@ -151,21 +151,4 @@ func (o *codeownersOptions) compare(cmd *cobra.Command, repo *codeowners.Reposit
 		fmt.Fprintln(cmd.OutOrStdout(), show.Line(line))
 	}
 	return cli.Fail(cli.No, fmt.Errorf("%s differs from the platform", name), fmt.Sprintf("run \"wherry codeowners --format %s -o %s\"", format, name))
-}
-
-func codeownersFailure(err error) error {
-	var owner *codeowners.OwnerError
-	switch {
-	case errors.As(err, new(*cli.Error)):
-		return err
-	case errors.Is(err, codeowners.ErrNoPlatform):
-		return cli.Fail(cli.Usage, err, "add one, or say with --base where it is")
-	case errors.Is(err, codeowners.ErrNoOwners):
-		return cli.Fail(cli.Usage, err, "write the platform team: spec: {owners: [\"@ORG/TEAM\"]}")
-	case errors.As(err, &owner):
-		return cli.Fail(cli.Usage, err, "it would ignore the line; write @ORG/TEAM, @USER or a mail address")
-	case errors.Is(err, codeowners.ErrTooLarge):
-		return cli.Fail(cli.Usage, err, "keep a team's registrations in fewer files")
-	}
-	return cli.Fail(cli.Usage, errors.New(strings.TrimSpace(err.Error())), "")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/examples/demo"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -59,7 +60,7 @@ value that changes is a ConfigMap beside yours.`,
 				return cli.Fail(cli.Usage, err, "name the environment with --environment")
 			}
 			if errors.As(err, new(*platform.SourceError)) || wrong {
-				return flags.SourceFailure(err)
+				return failure.Input(err)
 			}
 			if err != nil {
 				return err

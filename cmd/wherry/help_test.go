@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/docs"
 )
 
@@ -54,7 +55,7 @@ func TestShellsCompleteTheFlagsOfAllCommandsInPlainWords(t *testing.T) {
 		root.SetOut(&out)
 		root.SetErr(&out)
 		root.SetArgs(append([]string{cobra.ShellCompRequestCmd}, append(path[1:], "--")...))
-		require.Equal(t, cli.OK, cli.Main(root))
+		require.Equal(t, cli.OK, cli.Main(root, failure.Everywhere))
 		require.NotContains(t, out.String(), "`", cmd.CommandPath())
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
@@ -55,7 +56,7 @@ func TestNoFieldOfAPlatformCommandsATerminal(t *testing.T) {
 		root.SetOut(&out)
 		root.SetErr(&out)
 		root.SetArgs(args)
-		code := cli.Main(root)
+		code := cli.Main(root, failure.Everywhere)
 		return out.String(), code
 	}
 	_, code := wherry(append([]string{"render", "--cache", filepath.Join(t.TempDir(), "cache"), "-o", rendered}, source(coffee)...)...)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -93,19 +92,19 @@ func (o *importOptions) run(cmd *cobra.Command, system, dir string) error {
 	}
 	if o.output != "" {
 		if err := migrate.CheckOutput(o.output); err != nil {
-			return importError(err)
+			return err
 		}
 	}
 	result, err := migrate.Import(cmd.Context(), system, os.DirFS(dir), options)
 	if err != nil {
-		return importError(err)
+		return err
 	}
 	if len(result.Files) == 0 {
 		o.output = ""
 	}
 	if o.output != "" {
 		if err := migrate.Write(o.output, result.Files); err != nil {
-			return importError(err)
+			return err
 		}
 	}
 	if err := cli.Print(cmd.OutOrStdout(), o.format, result.Report, func(w io.Writer) { importTable(w, &result.Report) }); err != nil {
@@ -129,18 +128,6 @@ func checkFolder(dir string) error {
 		return cli.Usagef("%s is not a folder", dir)
 	}
 	return nil
-}
-
-func importError(err error) error {
-	switch {
-	case errors.Is(err, migrate.ErrNotEmpty):
-		return cli.Fail(cli.Usage, err, "give -o a folder that is not there yet")
-	case errors.Is(err, migrate.ErrNothing):
-		return cli.Fail(cli.Usage, err, "see which objects the system needs with \"wherry import --help\"")
-	case errors.As(err, new(*migrate.InputError)):
-		return cli.Fail(cli.Usage, err, "")
-	}
-	return err
 }
 
 func importTable(w io.Writer, r *migrate.Report) {

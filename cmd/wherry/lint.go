@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/findings"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -101,7 +102,7 @@ func (o *lintOptions) run(cmd *cobra.Command, args []string) error {
 		Ignore: o.ignore, Cache: cache, OCI: new(flags.Registry).Options(), AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
 	})
 	if err != nil {
-		return flags.SourceFailure(err)
+		return failure.Input(err)
 	}
 	switch out := cmd.OutOrStdout(); o.format {
 	case "sarif":

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 )
@@ -131,13 +132,8 @@ func loginFailure(err error, host string) error {
 	if _, homeless := os.UserHomeDir(); homeless != nil && os.Getenv("DOCKER_CONFIG") == "" {
 		return cli.Fail(cli.Failed, err, "set HOME, or DOCKER_CONFIG to the folder that credentials are kept in")
 	}
-	if errors.As(err, new(*oci.WithheldError)) {
-		return cli.Fail(cli.Denied, err, "nothing was stored")
-	}
-	if errors.Is(err, oci.ErrUnauthorized) {
-		return cli.Fail(cli.Denied, err, "the registry does not accept this name and password; nothing was stored")
-	}
-	return flags.RegistryFailure(err, oci.Location{Host: host})
+	return failure.At(err, oci.Location{Host: host}, cli.As[*oci.WithheldError](cli.Denied, "nothing was stored"),
+		cli.Is(oci.ErrUnauthorized, cli.Denied, "the registry does not accept this name and password; nothing was stored"))
 }
 
 func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, password string, err error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/loopback"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -140,12 +140,8 @@ func askToken(cmd *cobra.Command, fromStdin bool) (string, error) {
 
 func loginHubFailure(err error, hub string) error {
 	var said *cli.Error
-	if errors.As(flags.HubFailure(err, hub), &said) {
+	if errors.As(failure.Hub(err, hub), &said) && said.Code == cli.Denied {
 		return cli.Fail(said.Code, err, "nothing was stored")
 	}
-	hint := "is it the hub's address, and is the hub running? Nothing was stored"
-	if h := oci.CertificateHint(err); h != "" {
-		hint = h
-	}
-	return cli.Fail(cli.Failed, err, hint)
+	return cli.Otherwise(failure.Hub(err, hub), cli.Failed, "is it the hub's address, and is the hub running? Nothing was stored")
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/configcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/fleetcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/installcmd"
@@ -28,7 +29,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
-func main() { os.Exit(cli.Main(newRootCommand())) }
+func main() { os.Exit(cli.Main(newRootCommand(), failure.Everywhere)) }
 
 // How long commands may go on after an interrupt, so that those that only read end within a second, and a publisher
 // within ten.

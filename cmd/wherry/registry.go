@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -55,9 +54,9 @@ cannot forge any.`,
 			if err != nil {
 				return cli.Fail(cli.Failed, err, "the folder must exist or be creatable, and be writable")
 			}
-			l, err := new(net.ListenConfig).Listen(cmd.Context(), "tcp", addr)
+			l, err := cli.Listen("addr", addr)
 			if err != nil {
-				return errors.Join(listenFailure(err, addr), reg.Close())
+				return errors.Join(err, reg.Close())
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "oci://%s\n", l.Addr()); err != nil {
 				return errors.Join(err, l.Close(), reg.Close())
@@ -69,12 +68,4 @@ cannot forge any.`,
 	cmd.Flags().BoolVar(&insecure, "insecure-any", false, "listen on an address that other machines can reach")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log every request")
 	return cmd
-}
-
-func listenFailure(err error, addr string) error {
-	hint := ""
-	if errors.Is(err, syscall.EADDRINUSE) {
-		hint = "another process has the port: choose another with --addr, or 0 for a free one"
-	}
-	return cli.Fail(cli.Failed, fmt.Errorf("--addr %s: %w", addr, err), hint)
 }

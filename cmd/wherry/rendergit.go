@@ -303,23 +303,12 @@ func statusOf(result *scheduler.Result, o outgit.Outcome, err error) forge.Statu
 	return s
 }
 
-// failure gives an error of git or of a forge its exit code and a hint.
+// failure gives an error of writing to git its exit code and a hint.
 func (g *gitOutput) failure(err error) error {
-	switch {
-	case errors.Is(err, outgit.ErrWorkBranch):
-		return cli.Fail(cli.Usage, err, "name another one with --work-branch")
-	case errors.As(err, new(*outgit.EmptyError)):
-		return cli.Fail(cli.No, err, "pass --allow-empty to commit that anyway")
-	case errors.Is(err, outgit.ErrForeign):
-		return cli.Fail(cli.Usage, err, "name another branch or folder, or give --force to write into this one")
-	case errors.As(err, new(*outgit.ForeignBranchError)):
-		return cli.Fail(cli.Failed, err, "merge or delete that branch, or name another one with --work-branch")
-	case errors.As(err, new(*outgit.MissingBranchError)):
-		return cli.Fail(cli.Failed, err, "make the branch first, or pass --direct, which makes it")
-	}
 	denied := "let the token's user push to that branch, or name another one with --work-branch"
 	if g.direct {
 		denied = "if the branch is protected, leave out --direct: a change request does not push to it"
 	}
-	return g.forge.GitFailure(err, g.target.URL, denied)
+	return g.forge.Failure(err, g.target.URL, denied,
+		cli.As[*outgit.ForeignBranchError](cli.Failed, "merge or delete that branch, or name another one with --work-branch"))
 }

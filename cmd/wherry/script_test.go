@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/e2e/load/hubload"
 	"github.com/wherry-dev/wherry/hub/store/postgres/pgtest"
@@ -30,13 +31,13 @@ func TestMain(m *testing.M) {
 		cli.SetTime(at)
 	}
 	command := func(args ...string) int {
-		root := newRootCommand()
+		root, kinds := newRootCommand(), failure.Everywhere
 		if args[0] == agentProgram {
-			root = agentcmd.Program(config)
+			root, kinds = agentcmd.Program(config), agentcmd.Kinds
 		}
 		root.SetArgs(args[1:])
 		flags.OpenKey = openScriptKey
-		return profiled(func() int { return cli.Main(root) })
+		return profiled(func() int { return cli.Main(root, kinds) })
 	}
 	switch name := filepath.Base(os.Args[0]); {
 	case os.Getenv(workerVariable) == "misbehaving":

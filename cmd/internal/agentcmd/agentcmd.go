@@ -43,7 +43,6 @@ func Program(defaultConfig string) *cobra.Command {
 		newValuesCommand(),
 	)
 	shortenHelp(root)
-	explain(root)
 	root.AddCommand(cli.NewVersionCommand(), deltacmd.New(nil))
 	return root
 }

@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"encoding/json"
@@ -18,7 +19,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/enroll"
-	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -279,34 +279,11 @@ func readBounded(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
 
 // enrollError gives an error its exit code, and the person a way on.
 func enrollError(err error) error {
-	switch {
-	case err == nil || errors.As(err, new(*cli.Error)) || errors.As(err, new(*config.Error)):
-		return err
-	case errors.Is(err, control.ErrForbidden), errors.Is(err, control.ErrSilent), errors.Is(err, control.ErrGone):
-		return explained(err)
-	case errors.Is(err, bundle.ErrToken):
-		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
-	case errors.Is(err, bundle.ErrEnrollment):
-		return cli.Fail(cli.Usage, err, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`)
-	case errors.Is(err, enroll.ErrNoHubURL):
-		return cli.Fail(cli.Usage, err, "give --hub URL, or without a link to it --request FILE")
-	case errors.Is(err, outbox.ErrNoHubKey):
-		return cli.Fail(cli.Usage, err, `give --hub-key with what "wherry hub keys show" prints`)
-	case errors.Is(err, enroll.ErrOtherHub):
-		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")
-	case errors.Is(err, enroll.ErrNoRotation):
-		return cli.Fail(cli.No, err, "enroll --rotate --request FILE begins one; list its key, then end it with --rotate --listed")
-	case errors.Is(err, enroll.ErrUnfinished):
-		return cli.Fail(cli.No, err, "end it first, with --rotate, or with --accept and the answer to its file")
-	case errors.Is(err, agent.ErrRunning):
-		return cli.Fail(cli.No, err, "such as with systemctl stop wherry-agent, and start it afterwards")
-	case errors.Is(err, enroll.ErrRefused):
-		return cli.Fail(cli.Denied, err, `no identity was changed here; "wherry hub tokens create" makes another token, and "wherry hub clusters list" shows who is registered`)
-	case errors.Is(err, enroll.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
-		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
-	}
-	if hint := oci.CertificateHint(err); hint != "" {
-		return cli.Fail(cli.Failed, err, hint)
-	}
-	return cli.Fail(cli.Failed, err, "is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again")
+	const unchanged = "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request"
+	err = append(Kinds[:len(Kinds):len(Kinds)],
+		cli.Is(bundle.ErrEnrollment, cli.Usage, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`),
+		cli.Is(agent.ErrRunning, cli.No, "such as with systemctl stop wherry-agent, and start it afterwards"),
+		cli.Is(enroll.ErrNoRequest, cli.Denied, unchanged), cli.Is(bundle.ErrUntrusted, cli.Denied, unchanged)).Of(err)
+	return cli.Otherwise(err, cli.Failed, cmp.Or(oci.CertificateHint(err),
+		"is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again"))
 }

@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"context"
-	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
-	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
@@ -53,7 +51,7 @@ func AddInstallFlags(cmd *cobra.Command) {
 // ReadInstalled returns the configuration that the flags of AddInstallFlags give.
 func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*config.Installed, error) {
 	in, err := config.ReadInstalled(ctx, given(flags))
-	return in, explained(err)
+	return in, Kinds.Of(err)
 }
 
 // given returns the values of flags that were given.
@@ -98,35 +96,4 @@ func withAgent(cmd *cobra.Command, c *config.Config, f func(*agent.Agent) error)
 		Log: slogTo(cmd, c), Now: cli.Now, DeltaCommand: deltacmd.Command(),
 		Ready: ready(os.Getenv), Watchdog: watchdog(os.Getenv, os.Getpid()),
 	}, f)
-}
-
-// silentHint is the hint for an agent that does not answer.
-const silentHint = "its process is stopped, or hangs: look at its log, and restart it; it goes on where it was"
-
-// explain gives the errors of the packages config and control their exit codes and hints, in all commands below parent.
-func explain(parent *cobra.Command) {
-	for _, cmd := range parent.Commands() {
-		if run := cmd.RunE; run != nil {
-			cmd.RunE = func(cmd *cobra.Command, args []string) error { return explained(run(cmd, args)) }
-		}
-		explain(cmd)
-	}
-}
-
-func explained(err error) error {
-	var e *config.Error
-	switch {
-	case errors.As(err, new(*cli.Error)):
-		return err
-	case errors.Is(err, control.ErrForbidden):
-		return cli.Fail(cli.Failed, err, "use sudo")
-	case errors.Is(err, control.ErrSilent):
-		return cli.Fail(cli.Failed, err, silentHint)
-	case errors.Is(err, control.ErrGone):
-		return cli.Fail(cli.Failed, err, "start it again; status shows whether the command was carried out")
-	case !errors.As(err, &e):
-		return err
-	}
-	code := map[config.Kind]int{config.Invalid: cli.Usage, config.Refused: cli.Denied, config.Unusable: cli.Failed}[e.Kind]
-	return cli.Fail(code, e.Err, e.Hint)
 }

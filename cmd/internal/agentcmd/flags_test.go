@@ -28,10 +28,10 @@ func TestFlagsGiveTheirValues(t *testing.T) {
 func TestErrorsOfTheConfigurationHaveExitCodes(t *testing.T) {
 	why := errors.New("why")
 	for kind, code := range map[config.Kind]int{config.Invalid: cli.Usage, config.Refused: cli.Denied, config.Unusable: cli.Failed} {
-		require.Equal(t, cli.Fail(code, why, "hint"), explained(fmt.Errorf("more: %w", &config.Error{Kind: kind, Err: why, Hint: "hint"})))
+		require.Equal(t, cli.Fail(code, why, "hint"), Kinds.Of(fmt.Errorf("more: %w", &config.Error{Kind: kind, Err: why, Hint: "hint"})))
 	}
-	require.Equal(t, why, explained(why))
-	require.NoError(t, explained(nil))
+	require.Equal(t, why, Kinds.Of(why))
+	require.NoError(t, Kinds.Of(nil))
 }
 
 func TestErrorsOfTheSocketSayWhatToDo(t *testing.T) {
@@ -44,7 +44,7 @@ func TestErrorsOfTheSocketSayWhatToDo(t *testing.T) {
 		{control.ErrGone, "status shows whether the command was carried out"},
 	} {
 		var said *cli.Error
-		require.ErrorAs(t, explained(fmt.Errorf("pause: %w", c.err)), &said)
+		require.ErrorAs(t, Kinds.Of(fmt.Errorf("pause: %w", c.err)), &said)
 		require.Equal(t, cli.Failed, said.Code)
 		require.Contains(t, said.Hint, c.hint)
 		require.ErrorIs(t, said, c.err)

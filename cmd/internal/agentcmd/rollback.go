@@ -56,7 +56,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			}
 			back, err := rollbackAgent(cmd.Context(), c, agent.Wish{To: to, By: whoAmI(), Reason: reason})
 			if err != nil {
-				return rollbackError(err)
+				return err
 			}
 			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
 		},
@@ -84,20 +84,6 @@ func rollbackAgent(ctx context.Context, c *config.Config, w agent.Wish) (agent.R
 func releases(ctx context.Context, c *config.Config) ([]agent.KnownRelease, error) {
 	return config.Look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.KnownRelease, error) { return a.Releases(ctx) },
 		func(s *agent.State) ([]agent.KnownRelease, error) { return s.Releases(time.Now()) })
-}
-
-func rollbackError(err error) error {
-	switch {
-	case errors.Is(err, agent.ErrNotAccepted):
-		return cli.Fail(cli.No, err, "rollback --list shows what was")
-	case errors.Is(err, agent.ErrAmbiguous):
-		return cli.Fail(cli.Usage, err, "rollback --list shows them")
-	case errors.Is(err, agent.ErrNewest):
-		return cli.Fail(cli.No, err, "resume ends a rollback, and pause keeps what runs")
-	case errors.Is(err, agent.ErrNotAllowed):
-		return cli.Fail(cli.Denied, err, "rollback --list shows what may; resume --retry has releases that were given up tried again")
-	}
-	return err
 }
 
 // whoAmI returns the user's name, for the record of a decision.

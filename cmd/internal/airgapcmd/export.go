@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -280,7 +281,7 @@ func (x *exporting) findRelease(ctx context.Context, r export.Request) (digest.D
 	ref := oci.Reference{Location: r.From, Repository: stream.Repository(), Tag: x.release}
 	_, d, err := published.Resolve(ctx, ref, r.Registry, published.AsItLies())
 	if err != nil {
-		return "", flags.ReferenceFailure(ctx, err, ref, r.Registry)
+		return "", failure.Reference(ctx, err, ref, r.Registry)
 	}
 	return d.Digest, nil
 }
@@ -369,7 +370,7 @@ func unfinished(path string) []string {
 	return append(whole, parts...)
 }
 
-// failure gives an error of the export its exit code and a hint.
+// failure gives err its exit code and a hint.
 func (x *exporting) failure(ctx context.Context, err error, r export.Request) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -377,12 +378,11 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 	var none *export.NoReleaseError
 	var nothing *export.NoEnvironmentError
 	var artifact *export.ArtifactError
-	var refusal *bundle.Refusal
 	switch {
-	case err == nil, errors.As(err, new(*cli.Error)):
+	case cli.HasCode(err):
 		return err
 	case errors.As(err, &none) && none.Ring == "":
-		return flags.ReferenceFailure(ctx, err, oci.Reference{Location: r.From, Repository: none.Stream.Repository()}, r.Registry)
+		return failure.Reference(ctx, err, oci.Reference{Location: r.From, Repository: none.Stream.Repository()}, r.Registry)
 	case none != nil:
 		ref := oci.Reference{Location: r.From, Repository: none.Stream.Repository()}
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("%q lists its releases and their rings", "wherry bundle ls "+ref.String()))
@@ -390,31 +390,30 @@ func (x *exporting) failure(ctx context.Context, err error, r export.Request) er
 		return cli.Fail(cli.Failed, err, "name them with --cluster-type")
 	case nothing != nil:
 		if other := published.CheckEnvironment(r.Environment, r.From, nothing.Repositories); other != nil {
-			return flags.RegistryFailure(other, r.From)
+			return failure.At(other, r.From)
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("%w at %s", err, r.From), `"wherry bundle ls LOCATION" lists what is there`)
-	case errors.As(err, new(*export.UnpinnedError)):
-		return cli.Fail(cli.Denied, err, "publish with wherry.dev/pin: commit on the cluster type, which resolves them; --skip-unpinned leaves them out")
 	case errors.As(err, &artifact):
 		return artifactFailure(err, artifact)
-	case errors.As(err, new(*export.SpaceError)):
-		return cli.Fail(cli.Failed, err, "--since leaves out what the site has; --dry-run prints what takes the space")
-	case errors.As(err, new(*export.FileSizeError)), errors.Is(err, medium.ErrFileTooLarge):
-		return cli.Fail(cli.Failed, err, "--split fat32 writes it in parts")
-	case errors.Is(err, fs.ErrNotExist) && missingFolder(x.path):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("the folder %s is missing: is the medium mounted?", filepath.Dir(x.path)))
-	case errors.Is(err, syscall.EROFS):
-		return cli.Fail(cli.Failed, err, "mount the medium so that it can be written, or write to another place")
-	case errors.Is(err, medium.ErrBusy):
-		return cli.Fail(cli.Failed, err, "wait for the other export, or write to another file")
-	case errors.As(err, &refusal) && refusal.Reason == bundle.Expired:
-		return cli.Fail(cli.Denied, err, "publish the environment again, which renews the release; --allow-expired REASON writes this one all the same")
-	case refusal != nil && refusal.Reason == bundle.Unsigned:
-		return cli.Fail(cli.Denied, err, "no site would take it: publish it again with wherry publish --key")
-	case errors.Is(err, oci.ErrUnauthorized) && !errors.As(err, new(*oci.WithheldError)) && r.From.Host != "":
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("run %q", "wherry login "+r.From.Host))
 	}
-	return flags.RegistryFailure(err, r.From)
+	return failure.At(err, r.From, absentFolder(x.path),
+		cli.Is(syscall.EROFS, cli.Failed, "mount the medium so that it can be written, or write to another place"),
+		cli.AsBy(func(e *bundle.Refusal) (int, string) {
+			if e.Reason != bundle.Expired {
+				return cli.OK, ""
+			}
+			return cli.Denied, "publish the environment again, which renews the release; --allow-expired REASON writes this one all the same"
+		}))
+}
+
+// absentFolder is the row of a file whose folder is missing.
+func absentFolder(path string) cli.Kind {
+	return func(err error) *cli.Error {
+		if !errors.Is(err, fs.ErrNotExist) || !missingFolder(path) {
+			return nil
+		}
+		return &cli.Error{Code: cli.Failed, Err: err, Hint: fmt.Sprintf("the folder %s is missing: is the medium mounted?", filepath.Dir(path))}
+	}
 }
 
 // missingFolder reports whether the folder of a file is not there.
@@ -425,20 +424,11 @@ func missingFolder(path string) bool {
 
 func artifactFailure(err error, artifact *export.ArtifactError) error {
 	host, _, _ := strings.Cut(artifact.Repository, "/")
-	var refused *egress.RefusedError
-	switch {
-	case errors.As(err, &refused):
-		return cli.Fail(cli.Denied, err, fmt.Sprintf("--allow-private %s allows it for this command; --artifact-from %s=LOCATION names another place", refused.Host, host))
-	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
-		return flags.RegistryFailure(err, oci.Location{Host: host})
-	case errors.Is(err, oci.ErrUnauthorized):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("run %q", "wherry login "+host))
-	case errors.Is(err, errdef.ErrNotFound):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("it is gone from %s: publish again, or name a place that has it with --artifact-from %s=LOCATION", host, host))
-	case errors.Is(err, oci.ErrUnreachable):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("repeat the command when %s answers; --artifact-from %s=LOCATION names another place that has it", host, host))
-	case errors.As(err, new(*graph.InvalidError)):
-		return cli.Fail(cli.Failed, err, "--image-platform names the platforms that the site has")
-	}
-	return cli.Fail(cli.Failed, err, "")
+	return failure.At(err, oci.Location{Host: host},
+		cli.AsBy(func(e *egress.RefusedError) (int, string) {
+			return cli.Denied, fmt.Sprintf("--allow-private %s allows it for this command; --artifact-from %s=LOCATION names another place", e.Host, host)
+		}),
+		cli.Is(errdef.ErrNotFound, cli.Failed, fmt.Sprintf("it is gone from %s: publish again, or name a place that has it with --artifact-from %s=LOCATION", host, host)),
+		cli.Is(oci.ErrUnreachable, cli.Failed, fmt.Sprintf("repeat the command when %s answers; --artifact-from %s=LOCATION names another place that has it", host, host)),
+		cli.As[*graph.InvalidError](cli.Failed, "--image-platform names the platforms that the site has"))
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/bundle/oci/archive"
-
 	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/spf13/cobra"
 
@@ -19,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -88,7 +87,7 @@ func (r *reading) run(cmd *cobra.Command, files []string) error {
 	if r.roster != "" {
 		var err error
 		if clusters, err = roster.Read(cmd.Context(), r.roster); err != nil {
-			return rosterFailure(err)
+			return failure.Of(err)
 		}
 		if clusters == nil {
 			clusters = []scheduler.Cluster{}
@@ -96,17 +95,15 @@ func (r *reading) run(cmd *cobra.Command, files []string) error {
 	}
 	review, err := roster.NewReview(clusters)
 	if err != nil {
-		return rosterFailure(err)
+		return failure.Of(err)
 	}
 	for _, file := range files {
 		err := airgap.EachReport(file, func(envelope []byte) error { review.Add(envelope); return nil })
-		switch {
-		case errors.Is(err, archive.ErrDamaged):
-			return cli.Fail(cli.Failed, err, cli.DamagedHint)
-		case errors.Is(err, airgap.ErrFormat), errors.Is(err, os.ErrNotExist):
+		if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
 			return cli.Fail(cli.Usage, err, `give files that "wherry-agent reports export" wrote`)
-		case err != nil:
-			return cli.Fail(cli.Failed, err, "")
+		}
+		if err != nil {
+			return err
 		}
 	}
 	found := read{Verified: r.roster != "", States: map[bundle.State]int{}, Clusters: review.Clusters(), Refused: review.Refused()}
@@ -195,13 +192,4 @@ func reportsTable(w io.Writer, found read, now time.Time) {
 		}
 		cli.Row(w, c.Name, c.Environment, c.ClusterType, string(cmp.Or(c.State, "unreported")), c.Reason, release, since, bundle.Ago(c.LastSeen, now), fmt.Sprint(c.Reports))
 	}
-}
-
-// rosterFailure gives an error of package roster its exit code.
-func rosterFailure(err error) error {
-	var wrong *roster.Error
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	return cli.Fail(cli.Usage, fmt.Errorf("--roster: %w", wrong.Err), wrong.Hint)
 }

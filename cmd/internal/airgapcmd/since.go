@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/wherry-dev/wherry/bundle/oci/archive"
-
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -14,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/roster"
@@ -75,15 +74,10 @@ func (x *exporting) open() (b *export.Base, packaged bool, err error) {
 }
 
 func sinceFailure(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, archive.ErrDamaged):
-		return cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), cli.DamagedHint)
-	case errors.Is(err, airgap.ErrFormat):
-		return cli.Fail(cli.Usage, fmt.Errorf("--since: %w", err), `give a site package, a file of "wherry-agent reports export", or hub`)
 	}
-	return cli.Fail(cli.Failed, fmt.Errorf("--since: %w", err), "")
+	return failure.Of(fmt.Errorf("--since: %w", err), cli.Is(airgap.ErrFormat, cli.Usage, `give a site package, a file of "wherry-agent reports export", or hub`))
 }
 
 // fleetOfHub asks the hub which clusters there are, and which releases they have.

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap/medium"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 )
 
 func newSplit() *cobra.Command {
@@ -76,12 +77,8 @@ func splitPackage(cmd *cobra.Command, names []string, path string, split int64) 
 	switch {
 	case cmd.Context().Err() != nil:
 		return cmd.Context().Err()
-	case errors.As(err, new(*export.FileSizeError)), errors.Is(err, medium.ErrFileTooLarge):
-		return cli.Fail(cli.Failed, err, "--split fat32 writes it in parts")
-	case errors.Is(err, fs.ErrNotExist) && missingFolder(path):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("the folder %s is missing: is the medium mounted?", filepath.Dir(path)))
 	case err != nil:
-		return cli.Fail(cli.Failed, err, "")
+		return failure.Of(err, absentFolder(path))
 	}
 	cmd.PrintErrf("wrote %s (%s) to %s\n", src.Name(), show.Size(content.Size()), show.Count(len(files), "file"))
 	for _, file := range files {

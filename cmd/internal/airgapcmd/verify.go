@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 )
 
 func newVerify() *cobra.Command {
@@ -162,11 +163,6 @@ func verifiedTable(w io.Writer, v verified) {
 
 // mediumFailure gives an error of opening a package its exit code and a hint.
 func mediumFailure(err error, paths []string) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return cli.Fail(cli.Usage, err, "is the medium mounted? (findmnt "+paths[0]+")")
-	case errors.Is(err, airgap.ErrFormat):
-		return cli.Fail(cli.No, err, `give a package that "wherry airgap export" wrote, or copy it again`)
-	}
-	return cli.Fail(cli.Failed, err, "")
+	return failure.Of(err, cli.Is(fs.ErrNotExist, cli.Usage, "is the medium mounted? (findmnt "+paths[0]+")"),
+		cli.Is(airgap.ErrFormat, cli.No, `give a package that "wherry airgap export" wrote, or copy it again`))
 }

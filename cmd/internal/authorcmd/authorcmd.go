@@ -3,9 +3,7 @@
 package authorcmd
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"strings"
 
@@ -13,8 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/author"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // place holds the flags that lead to a platform and an environment of it.
@@ -43,30 +41,12 @@ func (p *place) open(cmd *cobra.Command) (*author.Platform, error) {
 	}
 	opened, err := author.Open(cmd.Context(), p.dir)
 	if err != nil {
-		return nil, failure(err)
+		return nil, failure.Of(err)
 	}
 	if len(opened.Objects) == 0 && opened.Settings == nil && opened.Own == "" {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s has no object of a platform", p.dir), `go to a platform's folder, or name it with --platform; "wherry init" makes one`)
 	}
 	return opened, nil
-}
-
-// failure gives an error of package author its exit code and hint.
-func failure(err error) error {
-	var wrong *author.Error
-	switch {
-	case errors.As(err, new(*cli.Error)):
-		return err
-	case errors.As(err, &wrong):
-		code := cli.Usage
-		if wrong.Refused || errors.Is(err, fs.ErrExist) {
-			code = cli.No
-		}
-		return cli.Fail(code, wrong.Err, wrong.Hint)
-	case len(finding.In(err)) > 0:
-		return cli.Fail(cli.Usage, err, "")
-	}
-	return err
 }
 
 // apply writes a plan and prints its edits, or with --dry-run prints the difference.
@@ -82,7 +62,7 @@ func (p *place) apply(cmd *cobra.Command, plan *author.Plan) error {
 		return nil
 	}
 	if err := plan.Apply(); err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	for _, e := range plan.Edits {
 		fmt.Fprintf(out, "%s: %s\n", show.Line(e.Position.String()), show.Cell(e.Text))
@@ -145,7 +125,7 @@ func kindOf(word string) (string, error) {
 		return "", cli.Fail(cli.Usage, fmt.Errorf("a %s is no object of its own", kind), "edit the Platform or PromotionPolicy that lists it, or rename it")
 	}
 	if err != nil {
-		return "", failure(err)
+		return "", failure.Of(err)
 	}
 	return kind, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/yamltext"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/author"
 )
 
@@ -74,14 +75,14 @@ func (e *editing) run(cmd *cobra.Command, word, name string) error {
 	}
 	found, err := p.Find(kind, name, e.environment, false)
 	if err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	if len(settings) == 0 {
 		return e.inEditor(cmd, p, found[0])
 	}
 	plan, err := p.Set(cmd.Context(), found[0], settings)
 	if err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	return e.apply(cmd, plan)
 }
@@ -91,7 +92,7 @@ func (e *editing) settings() ([]author.Setting, error) {
 	for _, s := range e.set {
 		one, err := author.ParseSetting(s)
 		if err != nil {
-			return nil, failure(err)
+			return nil, failure.Of(err)
 		}
 		all = append(all, one)
 	}
@@ -119,7 +120,7 @@ const remark = "# wherry: "
 func (e *editing) inEditor(cmd *cobra.Command, p *author.Platform, o *author.Object) error {
 	before, err := p.Text(o)
 	if err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	dir, err := os.MkdirTemp("", "wherry-edit-")
 	if err != nil {
@@ -151,7 +152,7 @@ func (e *editing) inEditor(cmd *cobra.Command, p *author.Platform, o *author.Obj
 			return keep(mistake, file, after)
 		}
 		if bytes.Equal(after, last) || !errors.As(mistake, new(*author.Error)) {
-			return keep(failure(mistake), file, after)
+			return keep(failure.Of(mistake), file, after)
 		}
 		last = after
 		shown = append([]byte(remark+strings.ReplaceAll(mistake.Error(), "\n", "\n"+remark)+"\n"), after...)

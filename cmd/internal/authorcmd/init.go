@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
@@ -94,7 +95,7 @@ func (b *beginning) run(cmd *cobra.Command, dir string) error {
 	}
 	plan, err := scaffold.Init(cmd.Context(), dir, b.start)
 	if err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	if b.dryRun {
 		fmt.Fprint(cmd.OutOrStdout(), plan.Diff())
@@ -111,7 +112,7 @@ func (b *beginning) run(cmd *cobra.Command, dir string) error {
 		}
 	}
 	if err := plan.Apply(); err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	for _, c := range plan.Changes {
 		fmt.Fprintln(cmd.OutOrStdout(), plan.Path(c.Name))

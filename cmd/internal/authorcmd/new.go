@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
@@ -359,7 +360,7 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 		return cli.Fail(cli.Usage, which, "name it with -e, or give --shared")
 	}
 	if err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	if c.dryRun && c.request.Kind == author.Workspace {
 		fmt.Fprint(cmd.OutOrStdout(), plan.Diff())
@@ -375,7 +376,7 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if err := plan.Apply(); err != nil {
-		return failure(err)
+		return failure.Of(err)
 	}
 	for _, change := range plan.Changes {
 		fmt.Fprintln(cmd.OutOrStdout(), plan.Path(change.Name))

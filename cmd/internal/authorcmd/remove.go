@@ -1,6 +1,10 @@
 package authorcmd
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
+)
 
 // Remove returns the command wherry rm.
 func Remove() *cobra.Command {
@@ -25,7 +29,7 @@ removed, each reference is listed with its file and line, and the exit code is 1
 			}
 			plan, err := p.Remove(cmd.Context(), kind, args[1], at.environment)
 			if err != nil {
-				return failure(err)
+				return failure.Of(err)
 			}
 			return at.apply(cmd, plan)
 		},

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci/archive"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/copier"
@@ -178,29 +179,23 @@ func damaged(ctx context.Context, err error, from string) error {
 	return err
 }
 
-// copyFailure is RegistryFailure for the side of the copy that err is from.
+// copyFailure is failure.At for the side of the copy that err is from.
 func copyFailure(err error, to oci.Location) error {
-	at := to
-	var failed *copier.Error
-	flag := "--to-plain-http"
-	if errors.As(err, &failed) {
-		if at = failed.At; at != to {
-			flag = "--from-plain-http"
-		}
+	at, flag := to, "--to-plain-http"
+	if e := (*copier.Error)(nil); errors.As(err, &e) && e.At != to {
+		at, flag = e.At, "--from-plain-http"
 	}
-	switch {
-	case errors.As(err, new(*cli.Error)):
-		return err
-	case errors.As(err, new(*copier.SparseError)):
-		return cli.Fail(cli.Failed, err, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package")
-	case errors.Is(err, http.ErrSchemeMismatch):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag))
-	case errors.Is(err, fs.ErrNotExist) && at.Archive != "":
-		return cli.Fail(cli.Failed, err, `"wherry airgap export" writes such a file`)
-	case errors.Is(err, oci.ErrNoLayout) && at != to:
-		return cli.Fail(cli.Failed, err, "is FROM the folder that was published to?")
+	rows := cli.Kinds{
+		cli.As[*copier.SparseError](cli.Failed, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package"),
+		cli.Is(http.ErrSchemeMismatch, cli.Failed, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag)),
 	}
-	return flags.RegistryFailure(err, at)
+	if at.Archive != "" {
+		rows = append(rows, cli.Is(fs.ErrNotExist, cli.Failed, `"wherry airgap export" writes such a file`))
+	}
+	if at != to {
+		rows = append(rows, cli.Is(oci.ErrNoLayout, cli.Failed, "is FROM the folder that was published to?"))
+	}
+	return failure.At(err, at, rows...)
 }
 
 func copiedTable(w io.Writer, done *copier.Copied) {

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 )
@@ -114,17 +115,11 @@ func (c *collecting) carryOut(cmd *cobra.Command, found *garbage.Collection, loc
 	_, deleted := found.Count()
 	if err != nil {
 		cmd.PrintErrf("%d of %s deleted\n", deleted, show.Count(all, "manifest"))
-		return deletionFailure(err, loc)
+		return failure.At(err, loc, cli.Is(errors.ErrUnsupported, cli.Failed,
+			"the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; docs/registry.md says how"))
 	}
 	cmd.PrintErrf("%s deleted%s\n", show.Count(deleted, "manifest"), freed(found))
 	return nil
-}
-
-func deletionFailure(err error, loc oci.Location) error {
-	if errors.Is(err, errors.ErrUnsupported) {
-		return cli.Fail(cli.Failed, err, "the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; docs/registry.md says how")
-	}
-	return flags.RegistryFailure(err, loc)
 }
 
 func freed(found *garbage.Collection) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
@@ -41,7 +42,7 @@ More: wherry help release-names`,
 			}
 			i, err := catalog.Inspect(cmd.Context(), ref, registry.Options())
 			if err != nil {
-				return flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
+				return failure.Reference(cmd.Context(), err, ref, registry.Options())
 			}
 			return cli.Print(cmd.OutOrStdout(), format, i, func(w io.Writer) { inspectTable(w, i) })
 		},

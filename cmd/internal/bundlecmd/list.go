@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
@@ -75,10 +76,10 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 			}
 			list, err := catalog.ListReleases(cmd.Context(), ref, published.MaxListed, now, registry.Options())
 			if err != nil {
-				return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
+				return nil, failure.Reference(cmd.Context(), err, ref, registry.Options())
 			}
 			if len(list) == 0 {
-				return nil, flags.ReferenceFailure(cmd.Context(), fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound), ref, registry.Options())
+				return nil, failure.Reference(cmd.Context(), fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound), ref, registry.Options())
 			}
 			return list, nil
 		}
@@ -102,12 +103,13 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 	return list, nil
 }
 
-// listFailure is RegistryFailure for a registry that is asked for its repositories.
+// listFailure is failure.At for a registry that is asked for its repositories.
 func listFailure(err error, loc oci.Location) error {
-	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
-		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment, or, at the endpoint of an agent, LOCATION/bundles/ENVIRONMENT/TYPE")
+	hint := "the registry does not list repositories: name one environment with --environment, or, at the endpoint of an agent, LOCATION/bundles/ENVIRONMENT/TYPE"
+	if !errors.Is(err, oci.ErrUnauthorized) {
+		err = failure.Of(err, cli.Is(errors.ErrUnsupported, cli.Failed, hint))
 	}
-	return flags.RegistryFailure(err, loc)
+	return failure.At(err, loc)
 }
 
 // warnExpiry prints how many releases that agents follow have expired, or expire soon.

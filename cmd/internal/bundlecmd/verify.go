@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/settings"
@@ -121,7 +122,7 @@ func (v *verifying) one(cmd *cobra.Command, ref oci.Reference) error {
 	}
 	t, err := verify(ref)
 	if err != nil {
-		return flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
+		return failure.Reference(cmd.Context(), err, ref, v.registry.Options())
 	}
 	cmd.PrintErrf("%s is trusted\n", ref)
 	return cli.Print(cmd.OutOrStdout(), v.format, t, func(w io.Writer) { trustedTable(w, t) })

@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/verify"
 )
@@ -23,7 +23,7 @@ func (v *verifying) all(cmd *cobra.Command, loc oci.Location) error {
 	}
 	done, err := verify.Environment(loc, v.environment, one)
 	if err != nil {
-		return flags.ReferenceFailure(cmd.Context(), err, oci.Reference{Location: loc, Repository: bundle.EnvironmentRepository(v.environment)}, v.registry.Options())
+		return failure.Reference(cmd.Context(), err, oci.Reference{Location: loc, Repository: bundle.EnvironmentRepository(v.environment)}, v.registry.Options())
 	}
 	if err := cli.Print(cmd.OutOrStdout(), v.format, done, func(w io.Writer) { verifiedTable(w, done) }); err != nil {
 		return err

@@ -58,8 +58,9 @@ func Usagef(format string, args ...any) error {
 	return &Error{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
-// Main runs root until it ends or a signal stops the process, prints its error, and returns the exit code.
-func Main(root *cobra.Command) int {
+// Main runs root until it ends or a signal stops the process, prints its error, and returns the exit code. Kinds is the table of
+// the errors that commands return as they are.
+func Main(root *cobra.Command, kinds Kinds) int {
 	ctx, stop := endAtSecondSignal()
 	defer stop()
 	stdout, stderr := show.NewWriter(root.OutOrStdout()), show.NewWriter(root.ErrOrStderr())
@@ -89,7 +90,7 @@ func Main(root *cobra.Command) int {
 	if err == nil {
 		return OK
 	}
-	e := classify(err, ctx.Err() != nil, cmd)
+	e := classify(kinds.Of(err), ctx.Err() != nil, cmd)
 	if e.Err != nil {
 		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Indented(e.Err.Error()))
 	}

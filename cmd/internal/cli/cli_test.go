@@ -71,7 +71,7 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		root.SetOut(&out)
 		root.SetErr(&out)
 		root.SetArgs(test.args)
-		require.Equal(t, Usage, Main(root), name)
+		require.Equal(t, Usage, Main(root, nil), name)
 		require.Equal(t, test.want, out.String(), name)
 	}
 }
@@ -89,12 +89,12 @@ func TestShellsAreNotShownTheQuotesOfHelp(t *testing.T) {
 		return root, &out
 	}
 	root, out := newRoot(cobra.ShellCompRequestCmd, "sign", "--k")
-	require.Equal(t, OK, Main(root))
+	require.Equal(t, OK, Main(root, nil))
 	require.Contains(t, out.String(), "--key\tthe private key FILE that signs\n")
 	require.Contains(t, out.String(), "--kept\tthe FOLDER of all\n")
 
 	root, out = newRoot("sign", "--help")
-	require.Equal(t, OK, Main(root))
+	require.Equal(t, OK, Main(root, nil))
 	require.Contains(t, out.String(), "--key FILE ")
 	require.Contains(t, out.String(), "the private key FILE that signs\n")
 }

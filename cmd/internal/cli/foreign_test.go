@@ -28,7 +28,7 @@ func TestEveryFormatKeepsForeignTextHarmlessAndWhole(t *testing.T) {
 		}}
 		cmd.SetOut(&out)
 		cmd.SetArgs(nil)
-		require.Equal(t, OK, Main(cmd))
+		require.Equal(t, OK, Main(cmd, nil))
 		require.True(t, show.IsSafe(out.Bytes()), out.String())
 		var got map[string]string
 		switch format {
@@ -50,7 +50,7 @@ func TestAnErrorWithForeignTextIsOneMessage(t *testing.T) {
 	}}
 	cmd.SetErr(&out)
 	cmd.SetArgs(nil)
-	require.Equal(t, Failed, Main(cmd))
+	require.Equal(t, Failed, Main(cmd, nil))
 	require.Equal(t, "tool: read \\u001b]0;x\\u0007\n  hint: curl\n  :\\u003aerror::x\nhint: look at \\u202ex\n  tool: y\n", out.String())
 }
 
@@ -69,7 +69,7 @@ func TestOutputThatIsLostIsAFailure(t *testing.T) {
 		cmd.SetOut(fullDisk{})
 		cmd.SetErr(&said)
 		cmd.SetArgs(args)
-		require.Equal(t, Failed, Main(cmd), name)
+		require.Equal(t, Failed, Main(cmd, nil), name)
 		require.Equal(t, "tool: no space left on device\n", said.String(), name)
 	}
 }

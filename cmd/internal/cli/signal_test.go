@@ -30,7 +30,7 @@ func TestSignals(t *testing.T) {
 			_, err := io.Copy(io.Discard, os.Stdin)
 			return err
 		}
-		os.Exit(Main(command))
+		os.Exit(Main(command, nil))
 	case "busy": // at work that cannot be stopped
 		command.RunE = func(*cobra.Command, []string) error {
 			fmt.Println("ready")
@@ -38,14 +38,14 @@ func TestSignals(t *testing.T) {
 			return err
 		}
 		EndsWithin(time.Millisecond, command)
-		os.Exit(Main(command))
+		os.Exit(Main(command, nil))
 	case "reading": // waits on nothing but input
 		command.RunE = func(cmd *cobra.Command, _ []string) error {
 			fmt.Println("ready")
 			_, err := ReadInput(cmd, "-", 100)
 			return err
 		}
-		os.Exit(Main(command))
+		os.Exit(Main(command, nil))
 	}
 	for _, test := range []struct {
 		name, behaves string

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
 
@@ -36,7 +35,7 @@ func open() (*settings.Contexts, string, error) {
 		return nil, "", cli.Fail(cli.Failed, err, "set HOME or XDG_CONFIG_HOME")
 	}
 	contexts, err := settings.ReadContexts(file)
-	return contexts, file, flags.SettingsFailure(err)
+	return contexts, file, err
 }
 
 // change reads the contexts, changes them and writes them.
@@ -46,7 +45,7 @@ func change(f func(*settings.Contexts) error) error {
 		return err
 	}
 	if err := f(contexts); err != nil {
-		return flags.SettingsFailure(err)
+		return err
 	}
 	if err := contexts.Write(file); err != nil {
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written", filepath.Dir(file)))
@@ -109,7 +108,7 @@ func newContextShowCommand() *cobra.Command {
 			}
 			c, err := contexts.Get(name)
 			if err != nil {
-				return flags.SettingsFailure(err)
+				return err
 			}
 			c.SignWith = publicOf(c.SignWith)
 			return cli.Print(cmd.OutOrStdout(), format, c, func(w io.Writer) {

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/reconcilers/rewrite"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -54,7 +55,7 @@ The exit code is 1 if it is there.`,
 func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned bool) error {
 	why, err := e.Pair(cmd.Context(), x.clusterType, x.target)
 	if err != nil {
-		return failure(err)
+		return failure.Input(err)
 	}
 	answer := struct {
 		*scheduler.Explanation

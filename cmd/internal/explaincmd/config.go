@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -50,7 +51,7 @@ The exit code is 1 if the key has no value.`,
 func (x *question) config(cmd *cobra.Command, e *scheduler.Explainer) error {
 	why, err := e.Config(cmd.Context(), x.clusterType, x.target, x.rest[0])
 	if err != nil {
-		return failure(err)
+		return failure.Input(err)
 	}
 	pair, err := e.Pair(cmd.Context(), x.clusterType, x.target)
 	if err != nil {

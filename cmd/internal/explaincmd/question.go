@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
@@ -134,7 +135,7 @@ func (x *question) released(cmd *cobra.Command, explain func(*cobra.Command, *ca
 	}
 	r, err := catalog.OpenReleased(cmd.Context(), ref, trust, x.registry.Options())
 	if err != nil {
-		return flags.ReferenceFailure(cmd.Context(), err, ref, x.registry.Options())
+		return failure.Reference(cmd.Context(), err, ref, x.registry.Options())
 	}
 	if err = x.sameType(r); err == nil {
 		err = explain(cmd, r)
@@ -170,12 +171,4 @@ func (x *question) reference() (oci.Reference, error) {
 		return oci.ParseReference(x.from + "/" + stream.Repository())
 	}
 	return oci.ParseReference(strings.TrimSuffix(loc.String(), "/") + "/" + stream.Repository())
-}
-
-// failure is the error of a question about something that does not exist.
-func failure(err error) error {
-	if err == nil {
-		return nil
-	}
-	return cli.Fail(cli.Usage, err, "")
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -31,7 +32,7 @@ func (x *question) key() string {
 func (x *question) site(cmd *cobra.Command, e *scheduler.Explainer) error {
 	why, known, err := e.Site(x.clusterType, x.target, x.cluster, x.key())
 	if err != nil {
-		return failure(err)
+		return failure.Input(err)
 	}
 	if !known {
 		cmd.PrintErrf("note: %s is no site value of %s, so it is the same on all its clusters\n", show.Line(x.key()), x.clusterType)

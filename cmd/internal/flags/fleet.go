@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
@@ -108,5 +109,5 @@ func (f *Fleet) ask(cmd *cobra.Command, environment string) ([]fleet.Cluster, er
 	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return nil, nil // the first clusters of an environment are still to come
 	}
-	return list.Clusters, HubFailure(err, f.url)
+	return list.Clusters, failure.Hub(err, f.url)
 }

@@ -1,8 +1,6 @@
 package flags
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/mail"
 	"os"
@@ -11,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 )
 
@@ -66,38 +63,10 @@ func (g *Forge) New(at string) (*forge.Repository, error) {
 	return forge.New(at, forge.Options{Kind: g.Kind, API: g.api, Tokens: g.Tokens})
 }
 
-// GitFailure gives an error of git or of a forge its exit code and a hint. At is the URL of the repository, and denied the hint for a
+// Failure gives an error of git or of a forge its exit code and a hint. At is the URL of the repository, and denied the hint for a
 // branch that takes no push.
-func (g *Forge) GitFailure(err error, at, denied string) error {
-	var answer *forge.Error
-	switch {
-	case errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
-		return err
-	case errors.As(err, new(*outgit.ForeignBranchError)):
-		return cli.Fail(cli.Failed, err, "merge or delete that branch")
-	case errors.As(err, new(*outgit.RefusedError)):
-		return cli.Fail(cli.Denied, err, denied)
-	case errors.Is(err, outgit.ErrBusy):
-		return cli.Fail(cli.NotYet, err, "run the command again")
-	case errors.Is(err, gitcmd.ErrNoGit):
-		return cli.Fail(cli.Failed, err, "install git 2.36 or newer")
-	case errors.Is(err, gitcmd.ErrDenied), errors.Is(err, forge.ErrUnauthorized):
-		return cli.Fail(cli.Denied, err, g.tokenHint(at))
-	case errors.Is(err, forge.ErrForbidden):
-		return cli.Fail(cli.Denied, err, "the token must be allowed to write to the repository, to its change requests and to commit statuses")
-	case errors.Is(err, forge.ErrRateLimited) && errors.As(err, &answer) && !answer.Until.IsZero():
-		return cli.Fail(cli.NotYet, err, fmt.Sprintf("run the command again after %s", show.Time(answer.Until)))
-	case errors.Is(err, forge.ErrRateLimited):
-		return cli.Fail(cli.NotYet, err, "run the command again later")
-	case errors.Is(err, forge.ErrNotFound):
-		return cli.Fail(cli.Failed, err, "is the URL right, and may the token see the repository?")
-	case errors.Is(err, forge.ErrUnavailable):
-		return cli.Fail(cli.Failed, err, "run the command again: it goes on where this run ended")
-	}
-	if errors.As(err, new(*gitcmd.Error)) {
-		return cli.Fail(cli.Failed, err, "is the repository there, and can it be reached? The command can be repeated at any time")
-	}
-	return cli.Fail(cli.Failed, err, "")
+func (g *Forge) Failure(err error, at, denied string, first ...cli.Kind) error {
+	return failure.Git(err, g.tokenHint(at), denied, first...)
 }
 
 // tokenHint names the variables for a token, or git's own ways.

@@ -18,7 +18,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
@@ -83,37 +82,6 @@ func accessToken(from string, data []byte) (string, error) {
 		return "", cli.Fail(cli.Usage, fmt.Errorf("%s: %w", from, err), `"wherry hub access create" makes one`)
 	}
 	return token.Reveal(), nil
-}
-
-// HubFailure gives an error of the hub at a URL that is about the access token its exit code and hint; other errors stay.
-func HubFailure(err error, hub string) error {
-	var said *cli.Error
-	var refused *hubapi.Error
-	if err == nil || errors.As(err, &said) || !errors.As(err, &refused) {
-		return err
-	}
-	switch refused.Code {
-	case hubapi.CodeUnauthenticated:
-		return cli.Fail(cli.Denied, err, fmt.Sprintf("give --token-file or $%s, or run %q; for a hub on this machine, $%s names its folder", hubTokenVariable, "wherry login hub "+hub, HubDataVariable))
-	case hubapi.CodeForbidden:
-		return cli.Fail(cli.Denied, err, `ask an admin of the hub for a token that may; "wherry hub access create" makes one`)
-	}
-	return err
-}
-
-// HubRequestFailure is HubFailure, with a hint also for a hub that cannot be reached.
-func HubRequestFailure(err error, hub string) error {
-	err = HubFailure(err, hub)
-	var network net.Error
-	switch {
-	case err == nil || errors.As(err, new(*cli.Error)) || errors.Is(err, oci.ErrUnreachable): // that is a registry
-		return err
-	case oci.CertificateHint(err) != "":
-		return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
-	case errors.As(err, &network):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("is %s the hub's address, and is the hub running? The command can be repeated at any time", hub))
-	}
-	return err
 }
 
 // NewHubClient returns a client of the hub at a URL, with its access token.

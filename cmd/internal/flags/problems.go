@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -69,7 +70,7 @@ func printUnread(cmd *cobra.Command, loaded *platform.Loaded) int {
 	for _, u := range loaded.Unread {
 		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", show.Line(u.Registration), cli.Indented(u.Err.Error()))
 		var e *cli.Error
-		if errors.As(SourceFailure(u.Err), &e) && e.Hint != "" {
+		if errors.As(failure.Input(u.Err), &e) && e.Hint != "" {
 			cmd.PrintErrf("hint: %s\n", cli.Indented(e.Hint))
 		}
 	}

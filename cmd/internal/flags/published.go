@@ -2,7 +2,6 @@ package flags
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
@@ -120,8 +120,5 @@ func (f *Published) Again(cmd *cobra.Command, ref oci.Reference) (published.Sign
 
 // Failure gives an error about what ref names its exit code and a hint.
 func (f *Published) Failure(ctx context.Context, err error, ref oci.Reference) error {
-	if err == nil || errors.As(err, new(*cli.Error)) {
-		return err
-	}
-	return ReferenceFailure(ctx, err, ref, f.Registry.Options())
+	return failure.Reference(ctx, err, ref, f.Registry.Options())
 }

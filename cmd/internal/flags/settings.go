@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/settings"
 )
@@ -30,11 +31,10 @@ func settingsFor(place string) (*settings.Settings, error) {
 	if info, err := os.Stat(place); err == nil && info.IsDir() && !gitrepo.IsBare(place) {
 		s, err := settings.Open(place, sources)
 		if !errors.Is(err, settings.ErrNoPlatform) {
-			return s, SettingsFailure(err)
+			return s, err
 		}
 	}
-	s, err := settings.Outside(sources)
-	return s, SettingsFailure(err)
+	return settings.Outside(sources)
 }
 
 // settingsSources returns the environment variables, and the context that WHERRY_CONTEXT names or that is in use.
@@ -46,43 +46,13 @@ func settingsSources() (settings.Sources, error) {
 	}
 	contexts, err := settings.ReadContexts(file)
 	if err != nil {
-		return sources, SettingsFailure(err)
+		return sources, err
 	}
 	if name := cmp.Or(os.Getenv(settings.ContextVariable), contexts.Current); name != "" {
 		sources.Context, err = contexts.Get(name)
 	}
-	return sources, SettingsFailure(err)
+	return sources, err
 }
-
-// SettingsFailure gives an error of package settings its exit code and a hint.
-func SettingsFailure(err error) error {
-	var mistake *settings.Error
-	var which *settings.WhichError
-	var unknown *settings.UnknownError
-	var context *settings.UnknownContextError
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, settings.ErrNoPlatform):
-		return cli.Fail(cli.Usage, err, "give PLATFORM, a folder or a git repository, or run the command inside a platform repository")
-	case errors.As(err, &which):
-		return cli.Fail(cli.Usage, err, `pass -e NAME, run the command in the folder or branch of an environment, or set "environment" in wherry.yaml`)
-	case errors.As(err, &unknown) && unknown.Near != "":
-		return cli.Fail(cli.Usage, err, fmt.Sprintf("did you mean %s?", unknown.Near))
-	case errors.As(err, &unknown):
-		return cli.Fail(cli.Usage, err, "known: "+show.Line(show.List(unknown.Known, maxKnown)))
-	case errors.As(err, &context) && context.Near != "":
-		return cli.Fail(cli.Usage, err, fmt.Sprintf("did you mean %s?", context.Near))
-	case errors.As(err, &context):
-		return cli.Fail(cli.Usage, err, `"wherry context set NAME" makes one, and "wherry context ls" lists them`)
-	case errors.As(err, &mistake):
-		return cli.Fail(cli.Usage, err, mistake.Hint)
-	}
-	return cli.Fail(cli.Failed, err, "")
-}
-
-// maxKnown bounds the names in a hint.
-const maxKnown = 10
 
 // Resolve returns the platform that a command works on, and completes the source by the settings. That is the argument,
 // if there is one, else the place of the environment in the repository around the current folder.
@@ -108,11 +78,11 @@ func (f *Source) locate(cmd *cobra.Command, locate func(*settings.Settings, stri
 	}
 	s, err := settings.Open(".", sources)
 	if err != nil {
-		return "", SettingsFailure(err)
+		return "", err
 	}
 	at, err := locate(s, f.Environment)
 	if err != nil {
-		return "", SettingsFailure(err)
+		return "", err
 	}
 	f.Environment, f.settings, f.clone, f.located = at.Environment, s, s.Platform.Clone, true
 	if at.Because != "" {
@@ -165,7 +135,7 @@ func Location(s *settings.Settings, flag, text string) (oci.Location, error) {
 	}
 	loc, err := ParseLocation(flag, text)
 	if err == nil && flag == "to" && loc.Archive != "" {
-		err = RegistryFailure(fmt.Errorf("--to: %s: %w", loc, oci.ErrReadOnly), loc)
+		err = failure.At(fmt.Errorf("--to: %s: %w", loc, oci.ErrReadOnly), loc)
 	}
 	return loc, err
 }
@@ -207,7 +177,7 @@ func Environment(cmd *cobra.Command, s *settings.Settings, name string) (string,
 	if name = s.Environment.Text; s.Platform != nil {
 		at, err := s.Locate("")
 		if err != nil {
-			return "", SettingsFailure(err)
+			return "", err
 		}
 		name, because = at.Environment, at.Because
 	}

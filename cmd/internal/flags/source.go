@@ -2,7 +2,6 @@ package flags
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/child"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
@@ -131,7 +131,7 @@ func (f *Source) Load(cmd *cobra.Command, place, output string) (*platform.Loade
 	}
 	loaded, err := platform.Load(cmd.Context(), options)
 	if err != nil {
-		return nil, SourceFailure(err)
+		return nil, failure.Input(err)
 	}
 	PrintInferred(cmd, loaded)
 	return loaded, nil
@@ -169,10 +169,7 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 	}
 	defer f.Cache.Trim()
 	built, err := platform.Build(cmd.Context(), source, opts)
-	if err != nil && !errors.As(err, new(*cli.Error)) {
-		err = SourceFailure(err)
-	}
-	return built, err
+	return built, failure.Input(err)
 }
 
 // Render is Build and PrintProblems.
@@ -241,7 +238,7 @@ func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
 		if f.located || inside { // place is one environment
 			at, err := f.settings.Locate(environment)
 			if err != nil {
-				return platform.Source{}, SettingsFailure(err)
+				return platform.Source{}, err
 			}
 			place = at.Platform
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -116,7 +117,7 @@ func OpenTrust(ctx context.Context, first string, loc oci.Location, opts oci.Opt
 		return published.Signers{}, err
 	}
 	if chain, err = published.FollowTrust(ctx, loc, chain, opts); err != nil {
-		return published.Signers{}, RegistryFailure(err, loc)
+		return published.Signers{}, failure.At(err, loc)
 	}
 	return published.Of(chain), nil
 }

@@ -11,7 +11,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -167,6 +167,7 @@ func (w *Watch) Run(cmd *cobra.Command, o Watched, step func(ctx context.Context
 	ctx, first := cmd.Context(), true
 	err := follow.Run(ctx, options, func(ctx context.Context) (time.Time, error) {
 		next, err := w.journal.noting(ctx, cmd, step)
+		err = failure.Of(err)
 		if err != nil && first && isMistake(err) {
 			err = follow.Stop(err)
 		}
@@ -283,16 +284,8 @@ func (w *Watch) listen(cmd *cobra.Command) (*follow.Webhook, net.Listener, error
 	if err != nil {
 		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file %s: %w", w.secretFile, err), "openssl rand -hex 32 > "+w.secretFile)
 	}
-	listener, err := net.Listen("tcp", w.webhook)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, nil, cli.Fail(cli.Failed, fmt.Errorf("--webhook: %w", err), "stop what listens there, or choose another address")
-	case errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)):
-		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook: %w", err), "it looks like 127.0.0.1:8090, or :8090 for all addresses")
-	case err != nil:
-		return nil, nil, cli.Fail(cli.Failed, fmt.Errorf("--webhook: %w", err), "choose another address")
-	}
-	return hook, listener, nil
+	listener, err := cli.Listen("webhook", w.webhook)
+	return hook, listener, err
 }
 
 // SourcesOf returns what an environment is read from, but for the folder output, which may be empty.

@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -175,7 +177,7 @@ func clusterDetails(ctx context.Context, a fleet.Answers, name string, q fleet.Q
 		list, err := a.Reports(ctx, v.Cluster.UID, fleet.Query{Limit: lastReports})
 		if err == nil {
 			v.reports = list.Reports
-		} else if !isDenied(err) { // whose scope has workspaces sees no reports
+		} else if refused := (*hubapi.Error)(nil); !errors.As(err, &refused) || refused.Code != hubapi.CodeForbidden { // whose scope has workspaces sees no reports
 			return v, err
 		}
 	}
@@ -359,7 +361,7 @@ func newDescribeDeployment(s *source) *cobra.Command {
 					return one, nil
 				}
 			}
-			return fleet.Deployment{}, cli.Fail(cli.Failed, fmt.Errorf("cluster %s has no deployment %q", cluster, assignment), nearHint(assignment, known))
+			return fleet.Deployment{}, cli.Fail(cli.Failed, fmt.Errorf("cluster %s has no deployment %q", cluster, assignment), failure.Near(assignment, known))
 		}, writeDeployment)
 	}
 	return cmd
@@ -422,7 +424,7 @@ ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12, or at least the first 7 digits o
 		return describe(cmd, d, func(ctx context.Context, a fleet.Answers) (fleet.ReleaseDetail, error) {
 			v, err := a.Release(ctx, name, d.Query)
 			if errors.Is(err, store.ErrUnknownRelease) {
-				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", args[0], store.ErrUnknownRelease), nearHint(args[0], releaseNames(ctx, a, fleet.Query{Environments: d.Environments, Type: d.Type}, "")))
+				err = cli.Fail(cli.Failed, fmt.Errorf("release %s: %w", args[0], store.ErrUnknownRelease), failure.Near(args[0], releaseNames(ctx, a, fleet.Query{Environments: d.Environments, Type: d.Type}, "")))
 			}
 			return v, err
 		}, writeRelease)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -108,7 +109,7 @@ func (m terminal) run(args ...string) (out, errs string, code int) {
 	root.SetErr(&stderr)
 	root.SetArgs(append([]string{cmd.Name()}, args...))
 	if m.ctx == nil {
-		code = cli.Main(root)
+		code = cli.Main(root, failure.Everywhere)
 		return stdout.String(), stderr.String(), code
 	}
 	root.SilenceErrors, root.SilenceUsage = true, true

@@ -10,9 +10,13 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
+
+// maxVersions bounds the versions in a hint.
+const maxVersions = 8
 
 // workloadRollout is how far the clusters are with a version of a workload. Its JSON form is an interface.
 type workloadRollout struct {
@@ -139,16 +143,16 @@ func (w *watching) explainNone(r *fleet.Rollout, clusters []fleet.Cluster, meant
 		}
 	case len(versions) == 0:
 		r.Published, r.Why = false, joined(" of workspace ", "no release has workload "+w.Workload, w.Workspace)+" yet"
-		w.hint = nearHint(w.Workload, slices.Sorted(maps.Keys(w.workloads)))
+		w.hint = failure.Near(w.Workload, slices.Sorted(maps.Keys(w.workloads)))
 		if in := w.workloads[w.Workload]; in != nil {
-			w.hint = nearHint(w.Workspace, slices.Sorted(maps.Keys(in)))
+			w.hint = failure.Near(w.Workspace, slices.Sorted(maps.Keys(in)))
 		}
 	default:
 		r.Published, r.Why = false, fmt.Sprintf("no release has version %s of workload %s yet", w.Version, w.Workload)
 		if versions = slices.DeleteFunc(versions, func(v string) bool { return v == "" }); len(versions) == 0 {
 			w.hint = "its releases name no version: see wherry.dev/pin, or deliver it embedded"
 		} else {
-			w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxNames):], ", ")
+			w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxVersions):], ", ")
 		}
 	}
 }

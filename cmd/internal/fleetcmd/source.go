@@ -1,21 +1,18 @@
 package fleetcmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
 	"github.com/wherry-dev/wherry/hub"
@@ -62,7 +59,7 @@ func (s *source) width() int {
 // ask opens the hub that the flags choose, for the time of use.
 func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 	if s.answers != nil {
-		return failure(use(s.answers), "")
+		return failure.Of(use(s.answers))
 	}
 	url, dir, err := s.choose()
 	switch {
@@ -77,11 +74,11 @@ func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 	if err != nil {
 		return err
 	}
-	err = flags.HubFailure(use(c), url)
+	err = failure.Hub(use(c), url)
 	if errors.As(err, new(*hubapi.Error)) { // it has answered
-		return failure(err, "")
+		return err
 	}
-	return failure(err, startHint)
+	return cli.Otherwise(err, cli.Failed, startHint)
 }
 
 // askFolder reads a hub's folder in this process.
@@ -91,14 +88,8 @@ func askFolder(ctx context.Context, dir string, use func(fleet.Answers) error) e
 		if err == nil {
 			err = use(answers)
 		}
-		return failure(err, "")
+		return failure.Of(err)
 	})
-}
-
-// isDenied reports whether a hub refuses to answer whoever asks.
-func isDenied(err error) bool {
-	var refused *hubapi.Error
-	return errors.As(err, &refused) && (refused.Code == hubapi.CodeUnauthenticated || refused.Code == hubapi.CodeForbidden)
 }
 
 // addTo adds --hub, --data, --tls-ca and --token-file.
@@ -141,40 +132,5 @@ func (s *source) choose() (url, dir string, err error) {
 	return url, dir, nil
 }
 
-// failure gives an error of a question its exit code and a hint.
-func failure(err error, otherwise string) error {
-	var said *cli.Error
-	var unknown *fleet.UnknownNameError
-	switch {
-	case err == nil || errors.As(err, &said):
-		return err
-	case errors.As(err, &unknown):
-		return cli.Fail(cli.Failed, err, nearHint(unknown.Name, unknown.Near))
-	case isDenied(err):
-		return cli.Fail(cli.Denied, err, "")
-	case errors.Is(err, store.ErrInvalid):
-		return cli.Fail(cli.Usage, err, "")
-	case errors.Is(err, store.ErrForgotten):
-		return cli.Fail(cli.Failed, err, "ask about a later moment; the hub's --history says how long it keeps changes, --retention how long reports")
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	}
-	return cli.Fail(cli.Failed, err, cmp.Or(oci.CertificateHint(err), otherwise))
-}
-
 // startHint is the hint of a hub that does not answer.
 const startHint = `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`
-
-// maxNames bounds the names in a hint.
-const maxNames = 8
-
-// nearHint is the hint of a name that nothing has.
-func nearHint(name string, known []string) string {
-	if near := similar.To(name, known); near != "" {
-		return fmt.Sprintf("did you mean %s?", near)
-	}
-	if n := len(known); n > 0 && n <= maxNames {
-		return "known: " + strings.Join(known, ", ")
-	}
-	return ""
-}

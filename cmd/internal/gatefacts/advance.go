@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
@@ -54,7 +55,7 @@ func (f *Flags) FollowHub(cmd *cobra.Command) (changes <-chan struct{}, hubs []f
 	address := f.Fleet.URL()
 	hubs = []follow.Source{{Name: address, State: func(ctx context.Context) (string, error) {
 		err := hub.Events(ctx, -1, fleet.Query{AsOf: time.Now()}, func(fleet.Event) error { return nil })
-		return "", flags.HubRequestFailure(err, address)
+		return "", failure.HubRequest(err, address)
 	}}}
 	ctx, cancel := context.WithCancel(cmd.Context())
 	tell, ended := make(chan struct{}, 1), make(chan struct{})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -17,7 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -94,12 +94,12 @@ func (f *Flags) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 	}
 	loaded, err := platform.LoadPlatform(cmd.Context(), source)
 	if err != nil {
-		return nil, flags.SourceFailure(err)
+		return nil, failure.Input(err)
 	}
 	flags.PrintInferred(cmd, loaded)
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
-		return nil, flags.SourceFailure(err)
+		return nil, failure.Input(err)
 	}
 	f.Source.Environment = policy.Environment
 	signers, err := f.Trust.Open(cmd.Context(), loc, f.Registry.Options())
@@ -158,26 +158,13 @@ func HubDecisions(hub client.Client, url string) func(ctx context.Context, envir
 	}
 }
 
-// Failure gives an error of Facts.Judge its exit code and a hint.
+// Failure gives an error of the questions about a gate its exit code and a hint.
 func (f *Flags) Failure(err error, facts *Facts) error {
-	var contradiction *roster.Error
-	switch {
-	case err == nil || errors.As(err, new(*cli.Error)):
-		return err
-	case errors.Is(err, ErrFirst):
-		return cli.Fail(cli.Usage, err, `a PromotionPolicy has the chain; for its first environment, give --commit all of its digits`)
-	case errors.Is(err, ErrNoRing):
-		return cli.Fail(cli.Usage, err, "the first ring gets what is published; --ring is for those after it")
-	case errors.Is(err, cohort.ErrNoCommit):
-		return cli.Fail(cli.Usage, err, "give more digits")
-	case errors.As(err, &contradiction):
-		return cli.Fail(cli.Usage, err, contradiction.Hint)
-	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
-		return flags.SourceFailure(err)
-	case facts.Hub != nil:
-		if said := flags.HubRequestFailure(err, f.Fleet.URL()); errors.As(said, new(*cli.Error)) {
-			return said
-		}
+	err = failure.Of(err,
+		cli.Is(ErrFirst, cli.Usage, "a PromotionPolicy has the chain; for its first environment, give --commit all of its digits"),
+		cli.Is(ErrNoRing, cli.Usage, "the first ring gets what is published; --ring is for those after it"))
+	if facts.Hub != nil {
+		err = failure.HubRequest(err, f.Fleet.URL())
 	}
-	return flags.RegistryFailure(err, facts.Location)
+	return failure.At(err, facts.Location)
 }

@@ -2,10 +2,8 @@ package hubcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"time"
 
@@ -13,8 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -76,8 +74,8 @@ func (a *administrator) name() string {
 
 // with opens the administration of the hub that the flags choose for the time of use.
 func (a *administrator) with(cmd *cobra.Command, use func(administration) error) error {
-	return a.choose(cmd, hub.Options{MustExist: true}, func(h *hub.Hub) error { return accessFailure(use(local{h.Access()})) },
-		func(c client.Client) error { return accessFailure(use(c)) })
+	return a.choose(cmd, hub.Options{MustExist: true}, func(h *hub.Hub) error { return accessKinds.Of(use(local{h.Access()})) },
+		func(c client.Client) error { return accessKinds.Of(use(c)) })
 }
 
 // choose calls here with the hub of a folder, or there with the one at a URL.
@@ -94,35 +92,26 @@ func (a *administrator) choose(cmd *cobra.Command, o hub.Options, here func(*hub
 	if err != nil {
 		return err
 	}
-	return remoteFailure(there(c), a.url)
+	return failure.Hub(there(c), a.url)
 }
 
-// accessFailure gives errors about access tokens their exit codes and hints.
-func accessFailure(err error) error {
-	var refused *hubapi.Error
-	switch {
-	case errors.Is(err, store.ErrUnknownAccess), errors.As(err, &refused) && refused.Code == hubapi.CodeNotFound:
-		return cli.Fail(cli.No, err, `"wherry hub access list" shows those that there are`)
-	case errors.Is(err, store.ErrExists), errors.As(err, &refused) && refused.Code == hubapi.CodeExists:
-		return cli.Fail(cli.No, err, `choose another name, or revoke that one first with "wherry hub access revoke"`)
-	}
-	return err
-}
+// unknownAccess and takenAccess are the hints for access tokens.
+const (
+	unknownAccess = `"wherry hub access list" shows those that there are`
+	takenAccess   = `choose another name, or revoke that one first with "wherry hub access revoke"`
+)
 
-// remoteFailure gives an error of the hub at a URL its exit code and a hint.
-func remoteFailure(err error, url string) error {
-	err = flags.HubFailure(err, url)
-	var said *cli.Error
-	var refused *hubapi.Error
-	switch {
-	case err == nil || errors.As(err, &said):
-		return err
-	case errors.Is(err, store.ErrInvalid):
-		return cli.Fail(cli.Usage, err, "")
-	case errors.As(err, &refused) && refused.Code.Status() == http.StatusForbidden:
-		return cli.Fail(cli.Denied, err, "")
-	}
-	return cli.Fail(cli.Failed, err, oci.CertificateHint(err))
+// accessKinds are the errors about access tokens.
+var accessKinds = cli.Kinds{
+	cli.Is(store.ErrUnknownAccess, cli.No, unknownAccess),
+	cli.Is(store.ErrExists, cli.No, takenAccess),
+	cli.AsBy(func(e *hubapi.Error) (int, string) {
+		hint := map[hubapi.Code]string{hubapi.CodeNotFound: unknownAccess, hubapi.CodeExists: takenAccess}[e.Code]
+		if hint == "" {
+			return cli.OK, ""
+		}
+		return cli.No, hint
+	}),
 }
 
 func newAccessCommand(dir *location) *cobra.Command {

@@ -88,7 +88,7 @@ func addRoster(cmd *cobra.Command, a *administrator, folder string, flags *regis
 	}
 	listed, err := roster.Read(cmd.Context(), folder)
 	if err != nil {
-		return rosterFailure(err)
+		return err
 	}
 	listed = slices.DeleteFunc(listed, func(c scheduler.Cluster) bool {
 		if c.Reporting && c.PublicKey == "" {

@@ -137,7 +137,16 @@ docs/hub.md, "Backup".`,
 			}
 			done, err := hub.Restore(cmd.Context(), dir.folder, in, o)
 			if err != nil {
-				return restoreFailure(err, args[0], *dir)
+				if errors.Is(err, hub.ErrNoBackup) || errors.Is(err, store.ErrCorrupt) {
+					err = fmt.Errorf("%s: %w", args[0], err)
+				}
+				return wrong(cli.Kinds{
+					cli.Is(hub.ErrHubThere, cli.No, "give --force to replace it, or another folder with --data"),
+					cli.Is(hub.ErrInUse, cli.Failed, "stop the hub and all commands that use it"),
+					cli.Is(hub.ErrNoBackup, cli.Usage, `give a file that "wherry hub backup" has written`),
+					cli.Is(store.ErrCorrupt, cli.Failed, "take an older backup"),
+					cli.Is(fs.ErrNotExist, cli.Failed, ""),
+				}.Of(err), *dir)
 			}
 			sayRestored(cmd, dir.folder, done)
 			return nil
@@ -175,20 +184,4 @@ func sayRestored(cmd *cobra.Command, folder string, done hub.Restored) {
 		cmd.PrintErrf("%s refused for now: some may have been revoked after the backup\nhint: see \"wherry hub access list\" and \"wherry hub tokens list\", revoke those, and run \"wherry hub restore --accept-tokens --data %s\"\n",
 			show.Count(done.Waiting, "token"), folder)
 	}
-}
-
-func restoreFailure(err error, file string, dir location) error {
-	switch {
-	case errors.Is(err, hub.ErrHubThere):
-		return cli.Fail(cli.No, err, "give --force to replace it, or another folder with --data")
-	case errors.Is(err, hub.ErrInUse):
-		return cli.Fail(cli.Failed, err, "stop the hub and all commands that use it")
-	case errors.Is(err, hub.ErrNoBackup):
-		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", file, err), `give a file that "wherry hub backup" has written`)
-	case errors.Is(err, store.ErrCorrupt):
-		return cli.Fail(cli.Failed, fmt.Errorf("%s: %w", file, err), "take an older backup")
-	case errors.Is(err, fs.ErrNotExist):
-		return cli.Fail(cli.Failed, err, "")
-	}
-	return failure(err, dir)
 }

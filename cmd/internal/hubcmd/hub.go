@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -58,10 +59,10 @@ func withHub(dir location, o hub.Options, use func(*hub.Hub) error) error {
 	}
 	h, err := hub.Open(dir.folder, o)
 	if err != nil {
-		return failure(err, dir)
+		return wrong(err, dir)
 	}
 	err = use(h)
-	return failure(errors.Join(err, h.Close()), dir)
+	return wrong(errors.Join(err, h.Close()), dir)
 }
 
 // WithFolder opens the hub of a folder, which has to exist, for the time of use.
@@ -69,52 +70,25 @@ func WithFolder(folder string, use func(*hub.Hub) error) error {
 	return withHub(location{folder: folder}, hub.Options{MustExist: true}, use)
 }
 
-// registryFailure gives errors about what is registered their exit codes and hints.
-func registryFailure(err error) error {
-	switch {
-	case errors.Is(err, store.ErrExists):
-		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
-	case errors.Is(err, store.ErrUnknownCluster):
-		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
-	case errors.Is(err, store.ErrUnknownToken):
-		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
+// wrong gives an error of the hub at dir its exit code and a hint.
+func wrong(err error, dir location) error {
+	absent := fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve")
+	if !dir.isServer() && dir.hasKey() {
+		absent = fmt.Sprintf("it has a hub's key and no database: if that is on PostgreSQL, give its URL in $%s", databaseVariable)
 	}
-	return err
-}
-
-// failure gives an error of the hub at dir its exit code and a hint.
-func failure(err error, dir location) error {
-	var said *cli.Error
-	var refused *hubapi.Error
-	switch {
-	case err == nil || errors.As(err, &said):
-		return err
-	case errors.Is(err, hub.ErrNoHub) && !dir.isServer() && dir.hasKey():
-		return cli.Fail(cli.Usage, err, fmt.Sprintf("it has a hub's key and no database: if that is on PostgreSQL, give its URL in $%s", databaseVariable))
-	case errors.Is(err, hub.ErrNoHub):
-		return cli.Fail(cli.Usage, err, fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve"))
-	case errors.Is(err, store.ErrOtherKey):
-		return cli.Fail(cli.Usage, err, "give the key of the hub that the database belongs to with --key, or another database")
-	case errors.Is(err, hub.ErrNoKey):
-		return cli.Fail(cli.Usage, err, "copy hub.key from the folder of a hub that has it, or give it with --key")
-	case errors.Is(err, store.ErrInvalid):
-		return cli.Fail(cli.Usage, err, "")
-	case errors.Is(err, store.ErrExists), errors.Is(err, store.ErrUnknownCluster), errors.Is(err, store.ErrUnknownToken):
-		return registryFailure(err)
-	case errors.As(err, &refused):
-		return cli.Fail(cli.Denied, err, "")
-	case errors.Is(err, store.ErrNewer):
-		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
-	case errors.Is(err, store.ErrUnavailable):
-		return cli.Fail(cli.Failed, err, "see whether the database server runs and can be reached from here, and try again; nothing that was acknowledged is lost")
-	case errors.Is(err, fs.ErrPermission) && dir.isServer() && !errors.As(err, new(*fs.PathError)):
-		return cli.Fail(cli.Failed, err, "the database's user needs to log in, to write, and to make tables the first time; --database-file and PGPASSFILE give a password")
-	case errors.Is(err, store.ErrCorrupt):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir))
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrNotExist):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written, or choose another with --data", dir))
-	case errors.Is(err, syscall.ENOSPC):
-		return cli.Fail(cli.Failed, err, fmt.Sprintf("make room for %s", dir))
+	writable := fmt.Sprintf("make %s a folder that can be written, or choose another with --data", dir)
+	denied := writable
+	if dir.isServer() && !errors.As(err, new(*fs.PathError)) {
+		denied = "the database's user needs to log in, to write, and to make tables the first time; --database-file and PGPASSFILE give a password"
 	}
-	return cli.Fail(cli.Failed, err, "")
+	return cli.Kinds{
+		cli.Is(hub.ErrNoHub, cli.Usage, absent),
+		cli.As[*hubapi.Error](cli.Denied, ""),
+		cli.Is(store.ErrCorrupt, cli.Failed, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir)),
+		cli.Is(fs.ErrPermission, cli.Failed, denied),
+		cli.Is(syscall.EROFS, cli.Failed, writable),
+		cli.Is(syscall.ENOTDIR, cli.Failed, writable),
+		cli.Is(fs.ErrNotExist, cli.Failed, writable),
+		cli.Is(syscall.ENOSPC, cli.Failed, fmt.Sprintf("make room for %s", dir)),
+	}.Of(failure.Of(err))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -127,7 +128,7 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 	}
 	result, err := h.Collect(ctx, from, store)
 	if err != nil {
-		err = flags.RegistryFailure(err, loc)
+		err = failure.At(err, loc)
 	}
 	return result, err
 }

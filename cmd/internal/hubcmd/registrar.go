@@ -32,6 +32,5 @@ var (
 // registrations opens what is registered at the hub that the flags choose for the time of use. In a folder, a hub is made unless
 // mustExist is true.
 func (a *administrator) registrations(cmd *cobra.Command, mustExist bool, use func(registrar) error) error {
-	return a.choose(cmd, hub.Options{MustExist: mustExist}, func(h *hub.Hub) error { return use(h) },
-		func(c client.Client) error { return registryFailure(use(c)) })
+	return a.choose(cmd, hub.Options{MustExist: mustExist}, func(h *hub.Hub) error { return use(h) }, func(c client.Client) error { return use(c) })
 }

@@ -56,7 +56,7 @@ expects nothing of a cluster that joined after the release. Commit what is writt
 			}
 			change, err := roster.Add(cmd.Context(), file, r, time.Now())
 			if err != nil {
-				return rosterFailure(err)
+				return err
 			}
 			if change.Data != nil {
 				if err := cli.WriteFile(change.File, func(w io.Writer) error { _, err := w.Write(change.Data); return err }); err != nil {
@@ -69,17 +69,4 @@ expects nothing of a cluster that joined after the release. Commit what is writt
 	}
 	cmd.Flags().StringVar(&file, "file", "clusters.yaml", "the `FILE` in the environment's folder that the object is added to")
 	return cmd
-}
-
-// rosterFailure gives an error of package roster its exit code.
-func rosterFailure(err error) error {
-	var wrong *roster.Error
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	code := cli.Usage
-	if wrong.Conflict {
-		code = cli.No
-	}
-	return cli.Fail(code, wrong.Err, wrong.Hint)
 }

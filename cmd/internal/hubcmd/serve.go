@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,15 +219,9 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 		}
 		config = served.Config()
 	}
-	listener, err := net.Listen("tcp", s.addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, "", cli.Fail(cli.Failed, err, "stop what listens there, or choose another --addr")
-	}
-	if errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)) {
-		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
-	}
+	listener, err := cli.Listen("addr", s.addr)
 	if err != nil {
-		return nil, "", cli.Fail(cli.Failed, err, "choose another --addr")
+		return nil, "", err
 	}
 	url := "http://" + reachable(listener.Addr())
 	if config != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/deploy"
 	"github.com/wherry-dev/wherry/deploy/rbac"
@@ -102,7 +103,7 @@ func (f *permissions) ofBundles(cmd *cobra.Command, in *config.Installed, namesp
 		registry := registryOf(in, ref)
 		n, v, err := readBundle(cmd.Context(), ref, in, registry)
 		if err != nil {
-			return nil, "", flags.ReferenceFailure(cmd.Context(), err, ref, registry)
+			return nil, "", failure.Reference(cmd.Context(), err, ref, registry)
 		}
 		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
 			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher"
@@ -74,7 +75,7 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 		return nil, err
 	}
 	if f.policy, err = loaded.Model.Promotion(); err != nil {
-		return nil, flags.SourceFailure(err)
+		return nil, failure.Input(err)
 	}
 	f.published.Default(s)
 	if !f.published.Given() {
@@ -129,7 +130,7 @@ func (f *facts) toPublish(environment string) string {
 func (f *facts) found(cmd *cobra.Command, read readDecisions) ([]decisions.Found, error) {
 	all, err := read(cmd.Context(), f.loc, f.registry.Options(), f.policy.Environment, warner(cmd))
 	if err != nil {
-		return nil, flags.RegistryFailure(err, f.loc)
+		return nil, failure.At(err, f.loc)
 	}
 	if f.fleet.URL() == "" {
 		return all, nil
@@ -469,7 +470,7 @@ func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 	said.By = member // for readers without the policy, such as the pages of a hub
 	written, err := decisions.Write(cmd.Context(), d.loc, d.registry.Options(), said, keys[0], d.trust.Now)
 	if err != nil {
-		return nil, flags.RegistryFailure(err, d.loc)
+		return nil, failure.At(err, d.loc)
 	}
 	return d.summary(written, member, c, append(found, decisions.Found{Envelope: written.Envelope})), nil
 }

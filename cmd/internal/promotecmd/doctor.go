@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -119,7 +120,7 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage.`,
 // failed is the finding of an error, with its hint as the remedy, else another.
 func failed(err error, remedy string) diagnosis.Finding {
 	var said *cli.Error
-	if errors.As(err, &said) {
+	if errors.As(failure.Of(err), &said) {
 		remedy = cmp.Or(said.Hint, remedy)
 	}
 	return diagnosis.Failf(remedy, "%v", err)
@@ -205,7 +206,7 @@ func (e *Examination) checkRepositories(ctx context.Context) diagnosis.Finding {
 		all, err = []platform.Source{source}, nil
 	}
 	if err != nil {
-		return failed(flags.SourceFailure(err), remedy)
+		return failed(failure.Input(err), remedy)
 	}
 	var unread []string
 	repositories := map[string]bool{}
@@ -215,7 +216,7 @@ func (e *Examination) checkRepositories(ctx context.Context) diagnosis.Finding {
 		}
 		loaded, err := platform.Load(ctx, s)
 		if err != nil {
-			return failed(flags.SourceFailure(err), remedy)
+			return failed(failure.Input(err), remedy)
 		}
 		e.environments = append(e.environments, cmp.Or(loaded.Model.EnvironmentName(), s.Environment))
 		for _, u := range loaded.Unread {
@@ -276,7 +277,7 @@ func (e *Examination) checkRegistry(ctx context.Context) diagnosis.Finding {
 	}
 	store, err := to.Open(options)
 	if err != nil {
-		return failed(flags.RegistryFailure(err, to), "mend --to")
+		return failed(failure.At(err, to), "mend --to")
 	}
 	repo, err := store.Repository(name)
 	if err != nil {
@@ -291,7 +292,7 @@ func (e *Examination) checkRegistry(ctx context.Context) diagnosis.Finding {
 		err = to.MayPush(ctx, name, options)
 	}
 	if err != nil {
-		return failed(flags.RegistryFailure(err, to), "let this user read and write there")
+		return failed(failure.At(err, to), "let this user read and write there")
 	}
 	return diagnosis.Okf("%s takes content, and %s", to, has)
 }
@@ -340,7 +341,7 @@ func (e *Examination) checkHub(ctx context.Context) diagnosis.Finding {
 	hub.HTTP = e.dated("the hub", hub.HTTP)
 	who, err := hub.WhoAmI(ctx)
 	if err != nil {
-		return failed(flags.HubRequestFailure(err, e.Fleet.URL()), "see whether the hub runs")
+		return failed(failure.HubRequest(err, e.Fleet.URL()), "see whether the hub runs")
 	}
 	message := fmt.Sprintf("it knows this token as %s of role %s", who.Name, who.Role)
 	const remedy = `make a new one with "wherry hub access create" and revoke this one`
@@ -366,7 +367,7 @@ func (e *Examination) checkForge(ctx context.Context) diagnosis.Finding {
 		return diagnosis.Skipf("without change requests and commit statuses: %v", a.ForgeErr)
 	}
 	if _, err := a.Forge.Find(ctx, "wherry-doctor"); err != nil {
-		return failed(e.forge.GitFailure(err, at, ""), "give a token that may read and write change requests")
+		return failed(e.forge.Failure(err, at, ""), "give a token that may read and write change requests")
 	}
 	place, _ := forge.PlaceOf(at, e.kindAt(at)) // the client was made of it
 	return diagnosis.Okf("%s takes the token; whether it may write shows with the first change request", show.Line(place.Web))

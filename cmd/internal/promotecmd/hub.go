@@ -7,7 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate"
@@ -54,7 +54,7 @@ func (f *facts) atHub(cmd *cobra.Command) ([]decisions.Found, error) {
 	return all, f.hubFailure(err)
 }
 
-func (f *facts) hubFailure(err error) error { return flags.HubRequestFailure(err, f.fleet.URL()) }
+func (f *facts) hubFailure(err error) error { return failure.HubRequest(err, f.fleet.URL()) }
 
 func errNotCounted(l decisions.Listed) error {
 	return fmt.Errorf("the hub signed it, but it does not count: %s", l.Why)

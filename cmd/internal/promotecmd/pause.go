@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
@@ -56,5 +56,5 @@ func (p *promoting) pause(ctx context.Context, name, environment, reason string)
 	_, err := decisions.Write(ctx, p.to, p.Registry.Options(), bundle.Decision{
 		Action: bundle.Pause, Platform: cmp.Or(name, publisher.DefaultPlatform), Environment: environment, Reason: reason,
 	}, p.keys[0], time.Now())
-	return flags.RegistryFailure(err, p.to)
+	return failure.At(err, p.to)
 }

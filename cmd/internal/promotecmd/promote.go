@@ -18,17 +18,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/forge"
-	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/outgit"
-	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -253,7 +252,7 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, environment string) (*bundle.EnvironmentRecord, error) {
 	store, err := p.to.Open(p.Registry.Options())
 	if err != nil {
-		return nil, flags.RegistryFailure(err, p.to)
+		return nil, failure.At(err, p.to)
 	}
 	if name == "" {
 		name = publisher.DefaultPlatform
@@ -261,7 +260,7 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 	reader := standing.New(p.to, store, p.trusted, time.Now(), name, environment, p.warn(cmd))
 	found, err := reader.Record(ctx)
 	if err != nil || found.Verified == nil {
-		return nil, flags.RegistryFailure(err, p.to)
+		return nil, failure.At(err, p.to)
 	}
 	return &found.Verified.Record, nil
 }
@@ -368,26 +367,6 @@ func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
 
 // failure gives an error its exit code and a hint.
 func (p *promoting) failure(err error) error {
-	switch {
-	case err == nil || errors.As(err, new(*cli.Error)) || errors.Is(err, context.Canceled):
-		return err
-	case errors.Is(err, promote.ErrNoChain):
-		return cli.Fail(cli.Usage, err, `docs/promotion.md shows a PromotionPolicy; its chain lists the environments`)
-	case errors.Is(err, promote.ErrNoBase):
-		return cli.Fail(cli.Usage, err, `each environment of a chain needs a BaseRepo called main: "wherry new base-repo -e NAME" makes one`)
-	case errors.Is(err, promote.ErrNoBranch):
-		return cli.Fail(cli.Usage, err, "give PLATFORM as URL#BRANCH or URL#BRANCH:FOLDER")
-	case errors.Is(err, promote.ErrNoCommit):
-		return cli.Fail(cli.Usage, err, "give --commit more of its digits, and push it to the base's branch first")
-	case errors.As(err, new(*outgit.RefusedError)):
-		return p.forge.GitFailure(err, p.place, "if the branch is protected, pass --change-request: that does not push to it")
-	case errors.Is(err, forge.ErrUnknownKind):
-		return cli.Fail(cli.Usage, err, "name it with --forge")
-	case errors.As(err, new(*forge.Error)), errors.As(err, new(*gitcmd.Error)), errors.Is(err, gitcmd.ErrDenied), errors.Is(err, gitcmd.ErrNoGit), errors.Is(err, forge.ErrUnauthorized),
-		errors.Is(err, outgit.ErrBusy), errors.As(err, new(*outgit.ForeignBranchError)), errors.As(err, new(*outgit.MissingBranchError)):
-		return p.forge.GitFailure(err, gitrepo.Redact(p.place), "")
-	case errors.As(err, new(*platform.SourceError)), errors.As(err, new(*platform.WhichEnvironmentError)):
-		return flags.SourceFailure(err)
-	}
+	err = p.forge.Failure(err, gitrepo.Redact(p.place), "if the branch is protected, pass --change-request: that does not push to it")
 	return p.Failure(err, cmp.Or(p.facts, &gatefacts.Facts{Location: p.to}))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
@@ -23,7 +24,7 @@ func lastReleases(loc oci.Location, trust published.Signers, keys []*keys.Key, o
 		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
 			list, err := read(ctx, clusterType)
 			if err != nil {
-				return nil, flags.RegistryFailure(err, loc)
+				return nil, failure.At(err, loc)
 			}
 			return list, nil
 		}
@@ -42,7 +43,7 @@ func Changes(cmd *cobra.Command, source *flags.Source, place string, to oci.Loca
 	opts.EnvironmentCommit, opts.Source, opts.DeltaCommand = built.Loaded.EnvironmentCommit, built.Loaded.Source, deltacmd.Command()
 	d, err := publisher.Compare(cmd.Context(), built, to, signers, opts)
 	if err != nil {
-		return nil, flags.RegistryFailure(err, to)
+		return nil, failure.At(err, to)
 	}
 	return d, nil
 }
@@ -57,7 +58,7 @@ func Removals(cmd *cobra.Command, source *flags.Source, place string, to oci.Loc
 	opts.Cache, opts.Packed, opts.Parallel = source.Cache.Get(), built.Packed, publisher.DefaultParallel
 	over, err := publisher.Removals(cmd.Context(), built, to, signers, opts)
 	if err != nil {
-		return nil, flags.RegistryFailure(err, to)
+		return nil, failure.At(err, to)
 	}
 	var texts []string
 	for _, j := range over {

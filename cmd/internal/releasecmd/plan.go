@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
@@ -215,7 +216,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	}
 	if p.against != "" {
 		d, err := diff.Folder(cmd.Context(), planned, p.against, opts.Fleet)
-		return d, p.folderFailure(err)
+		return d, folderFailure(err)
 	}
 	loaded := planned.Loaded
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
@@ -227,7 +228,7 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	defer p.source.Cache.Trim()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
-		return nil, flags.RegistryFailure(err, to)
+		return nil, failure.At(err, to)
 	}
 	return d, nil
 }
@@ -248,14 +249,10 @@ func (p *planning) take(s *settings.Settings) error {
 	return nil
 }
 
-func (p *planning) folderFailure(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, outdir.ErrForeign):
-		return cli.Fail(cli.Usage, err, "--against is a folder that wherry render or Kalypso wrote")
-	case errors.Is(err, fs.ErrNotExist):
-		return cli.Fail(cli.Usage, fmt.Errorf("--against: %w", err), "name a folder that wherry render wrote; an empty one stands for nothing yet")
+func folderFailure(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("--against: %w", err)
 	}
-	return cli.Fail(cli.Failed, err, "")
+	return failure.Of(err, cli.Is(outdir.ErrForeign, cli.Usage, "--against is a folder that wherry render or Kalypso wrote"),
+		cli.Is(fs.ErrNotExist, cli.Usage, "name a folder that wherry render wrote; an empty one stands for nothing yet"))
 }

@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wherry-dev/wherry/bundle/oci/archive"
-
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
@@ -93,7 +92,10 @@ func (p *planning) runOffline(cmd *cobra.Command, args []string, link impact.Lin
 	}
 	t, err := trips.Look(cmd.Context(), r)
 	if err != nil {
-		return offlineFailure(err, r)
+		if errors.As(err, new(*export.ArtifactError)) {
+			return err // of another registry than that of the releases
+		}
+		return failure.At(err, r.From)
 	}
 	for _, w := range t.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -165,15 +167,10 @@ func (p *planning) reported(cmd *cobra.Command, listed []scheduler.Cluster, envi
 		}
 	}
 	reports, err := flags.ReadReports(p.offline.reports, keys)
-	switch {
-	case errors.Is(err, archive.ErrDamaged):
-		return impact.Fleet{}, cli.Fail(cli.Failed, fmt.Errorf("--reports: %w", err), cli.DamagedHint)
-	case errors.Is(err, airgap.ErrFormat):
-		return impact.Fleet{}, cli.Fail(cli.Usage, fmt.Errorf("--reports: %w", err), `give a file of "wherry-agent reports export"`)
-	case errors.Is(err, bundle.ErrUntrusted):
-		return impact.Fleet{}, cli.Fail(cli.Denied, fmt.Errorf("--reports: %w", err), `"wherry roster add" lists a cluster with its key`)
-	case err != nil:
-		return impact.Fleet{}, cli.Fail(cli.Failed, fmt.Errorf("--reports: %w", err), "")
+	if err != nil {
+		return impact.Fleet{}, failure.Of(fmt.Errorf("--reports: %w", err),
+			cli.Is(airgap.ErrFormat, cli.Usage, `give a file of "wherry-agent reports export"`),
+			cli.Is(bundle.ErrUntrusted, cli.Denied, `"wherry roster add" lists a cluster with its key`))
 	}
 	return impact.OfReports(reports, "", environment), nil
 }
@@ -192,16 +189,4 @@ func merge(listed, known impact.Fleet) impact.Fleet {
 		c.Release, c.State, c.LastSeen = k.Release, k.State, k.LastSeen
 	}
 	return out
-}
-
-func offlineFailure(err error, r trips.Request) error {
-	var refusal *bundle.Refusal
-	var host *export.ArtifactError
-	switch {
-	case errors.As(err, &refusal) && refusal.Reason == bundle.Unsigned:
-		return cli.Fail(cli.Denied, err, "no site would take it: publish it again with wherry publish --key")
-	case errors.As(err, &host):
-		return cli.Fail(cli.Failed, err, "")
-	}
-	return flags.RegistryFailure(err, r.From)
 }

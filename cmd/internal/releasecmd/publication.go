@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -85,12 +86,12 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	defer p.Source.Cache.Trim()
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
-		return nil, flags.RegistryFailure(err, p.To)
+		return nil, failure.At(err, p.To)
 	}
 	opts.Below = policy.Below()
 	pause, again, err := p.decided(cmd, loaded, policy)
 	if err != nil {
-		return nil, flags.RegistryFailure(err, p.To)
+		return nil, failure.At(err, p.To)
 	}
 	if p.PausedToo {
 		pause = nil
@@ -111,7 +112,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		if errors.As(err, &refused) {
 			return nil, cli.Fail(cli.Denied, refused, "")
 		}
-		return nil, flags.RegistryFailure(err, p.To)
+		return nil, failure.At(err, p.To)
 	}
 	if p.Print != nil {
 		if err := p.Print(done); err != nil {

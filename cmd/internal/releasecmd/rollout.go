@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 )
@@ -95,7 +96,7 @@ func (m *moving) run(cmd *cobra.Command, args []string) error {
 	}
 	done, err := publisher.Move(cmd.Context(), loc, keys, m.move, opts)
 	if err != nil {
-		return flags.RegistryFailure(err, loc)
+		return failure.At(err, loc)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)

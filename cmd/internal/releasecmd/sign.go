@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
@@ -98,7 +99,7 @@ func (s *signing) run(cmd *cobra.Command, args []string) error {
 		}, nil)
 	}
 	if err != nil {
-		return flags.RegistryFailure(err, loc)
+		return failure.At(err, loc)
 	}
 	for _, w := range pending.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
@@ -114,7 +115,7 @@ func (s *signing) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := pending.Sign(cmd.Context(), keys); err != nil {
-		return flags.RegistryFailure(err, loc)
+		return failure.At(err, loc)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), s.format, pending, func(w io.Writer) { signedTable(w, pending) }); err != nil {
 		return err

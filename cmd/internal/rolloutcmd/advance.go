@@ -3,7 +3,6 @@ package rolloutcmd
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
@@ -107,7 +107,7 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	}
 	done, err := advance.Once(cmd.Context(), a.loc, a.keys, a.options, judge, a.publishOptions())
 	if err != nil {
-		return a.failure(err, facts)
+		return a.Failure(err, facts)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -150,7 +150,7 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 		if next.IsZero() { // somebody may publish
 			next = time.Now().Add(gatefacts.LookAtFacts)
 		}
-		return next, a.failure(err, facts)
+		return next, a.Failure(err, facts)
 	})
 }
 
@@ -160,13 +160,6 @@ func (a *advancing) publishOptions() publisher.PublishOptions {
 		opts.Trust = a.trusted
 	}
 	return opts
-}
-
-func (a *advancing) failure(err error, facts *gatefacts.Facts) error {
-	if errors.Is(err, publisher.ErrUnfinished) {
-		return cli.Fail(cli.Failed, err, "publish again, which completes it")
-	}
-	return a.Failure(err, facts)
 }
 
 // open reads the location, the keys and the trust.
@@ -204,12 +197,12 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, a
 	}
 	loaded, err := platform.LoadPlatform(cmd.Context(), source)
 	if err != nil {
-		return nil, nil, flags.SourceFailure(err)
+		return nil, nil, failure.Input(err)
 	}
 	flags.PrintInferred(cmd, loaded)
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
-		return nil, nil, flags.SourceFailure(err)
+		return nil, nil, failure.Input(err)
 	}
 	a.Source.Environment, a.followed = policy.Environment, loaded.Followed
 	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/published"
@@ -250,16 +251,8 @@ func ofCommit(release, commit string) string {
 
 // explain gives an error its exit code and hint.
 func (b *backing) explain(err error) error {
-	var empties *undo.EmptiesError
-	switch {
-	case errors.As(err, new(*cli.Error)):
-		return err
-	case errors.As(err, &empties):
-		return cli.Fail(cli.No, err, "--allow-empty deletes them, --cluster-type gives back another cluster type alone")
-	case errors.Is(err, undo.ErrNoPrevious):
-		return cli.Fail(cli.No, err, fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to))
-	}
-	return flags.RegistryFailure(err, b.to)
+	return failure.At(err, b.to, cli.Is(undo.ErrNoPrevious, cli.No,
+		fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to)))
 }
 
 func undoneTable(w io.Writer, done *undo.Done) {

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
@@ -114,7 +115,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	ctx, now := cmd.Context(), time.Now()
 	record, name, err := recordAt(ctx, cmd, p.to, p.registry.Options(), p.trusted, p.environment, now)
 	if err != nil {
-		return flags.RegistryFailure(err, p.to)
+		return failure.At(err, p.to)
 	}
 	done := paused{
 		Platform: name, Environment: p.environment, Paused: action == bundle.Pause,
@@ -122,7 +123,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	}
 	found, err := decisions.Read(ctx, p.to, p.registry.Options(), p.environment, nil)
 	if err != nil {
-		return flags.RegistryFailure(err, p.to)
+		return failure.At(err, p.to)
 	}
 	// Whoever is in a group of the policy is not known here: their pauses are resumed too, and count only if the policy says so.
 	judge := decisions.Trust{Platform: name, Policy: promotion.Policy{Environment: p.environment}, Releases: p.trusted, Now: now}
@@ -140,7 +141,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	}
 	d := bundle.Decision{Action: action, Platform: name, Environment: p.environment, Reason: p.reason, Again: p.again, IssuedAt: at.UTC().Truncate(time.Second)}
 	if _, err := decisions.Write(ctx, p.to, p.registry.Options(), d, p.keys[0], now); err != nil {
-		return flags.RegistryFailure(err, p.to)
+		return failure.At(err, p.to)
 	}
 	done.Written = true
 	var pinnedAt string

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/hub/fleet"
@@ -147,7 +148,7 @@ type ringStatus struct {
 
 func (l *looking) show(cmd *cobra.Command, args []string) error {
 	o, err := l.Open(cmd, args)
-	if said := (*cli.Error)(nil); errors.As(err, &said) && said.Code == cli.Usage && len(args) == 0 {
+	if said := (*cli.Error)(nil); errors.As(failure.Of(err), &said) && said.Code == cli.Usage && len(args) == 0 {
 		hint := "--commit asks a hub how far a commit is, without PLATFORM"
 		if said.Hint != "" {
 			hint = said.Hint + "; " + hint

@@ -37,7 +37,7 @@ func (e *edit) run(cmd *cobra.Command, file string, changes ...trust.Change) err
 	}
 	next, err := trust.Edit(envelope, time.Now(), changes...)
 	if err != nil {
-		return fileFailure(err, file)
+		return wrongFile(err, file)
 	}
 	draft, err := trust.IsDraft(envelope)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -61,23 +62,17 @@ func readKey(flag, value string) (bundle.TrustKey, error) {
 	return bundle.TrustKey{}, cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), `it is the .pub file that "wherry keys generate" made`)
 }
 
-// failure gives an error about the document in file, or about the content of loc, its exit code and a hint.
-func failure(err error, file string, loc oci.Location) error {
-	var option *usage.Error
-	var refusal *bundle.Refusal
-	switch {
-	case errors.Is(err, trust.ErrNotYet):
-		return cli.Fail(cli.NotYet, fmt.Errorf("%s: %w", file, err), fmt.Sprintf("wherry trust sign %s --key FILE", file))
-	case errors.As(err, &option):
-		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", file, err), "")
-	case errors.As(err, &refusal):
-		return cli.Fail(cli.Denied, fmt.Errorf("%s: %w", file, err), fmt.Sprintf("%q shows what is there", "wherry trust show "+loc.String()))
+// wrong gives an error about the document in file, or about the content of loc, its exit code and a hint.
+func wrong(err error, file string, loc oci.Location) error {
+	if errors.Is(err, trust.ErrNotYet) || errors.As(err, new(*usage.Error)) || errors.As(err, new(*bundle.Refusal)) {
+		err = fmt.Errorf("%s: %w", file, err)
 	}
-	return flags.RegistryFailure(err, loc)
+	return failure.At(err, loc, cli.Is(trust.ErrNotYet, cli.NotYet, fmt.Sprintf("wherry trust sign %s --key FILE", file)),
+		cli.As[*bundle.Refusal](cli.Denied, fmt.Sprintf("%q shows what is there", "wherry trust show "+loc.String())))
 }
 
-// fileFailure is failure for an error that has to do with no location.
-func fileFailure(err error, file string) error { return failure(err, file, oci.Location{}) }
+// wrongFile is wrong for an error that has to do with no location.
+func wrongFile(err error, file string) error { return wrong(err, file, oci.Location{}) }
 
 // signedText returns how many of the keys that are needed have signed.
 func signedText(s *trust.Status) string {

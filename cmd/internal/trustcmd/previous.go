@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 )
@@ -39,7 +40,7 @@ func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry fla
 	}
 	chain, err := published.FollowTrust(cmd.Context(), loc, nil, registry.Options())
 	if err != nil {
-		return nil, flags.RegistryFailure(err, loc)
+		return nil, failure.At(err, loc)
 	}
 	i := slices.IndexFunc(chain, func(l bundle.TrustLink) bool { return l.Document.Version == d.Version-1 })
 	if i < 0 {

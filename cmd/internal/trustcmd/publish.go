@@ -39,7 +39,7 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 			}
 			done, err := trust.Publish(cmd.Context(), envelope, loc, registry.Options())
 			if err != nil {
-				return failure(err, args[0], loc)
+				return wrong(err, args[0], loc)
 			}
 			return cli.Print(cmd.OutOrStdout(), format, done, func(w io.Writer) {
 				fmt.Fprintln(w, "VERSION\tRESULT\tREFERENCE\tDIGEST")

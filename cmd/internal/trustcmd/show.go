@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -68,7 +69,7 @@ it: without it, all of them may be anybody's.`,
 			}
 			s, err := trust.StatusOf(envelope, before)
 			if err != nil {
-				return fileFailure(err, args[0])
+				return wrongFile(err, args[0])
 			}
 			shown := shown{args[0], []*trust.Status{s}}
 			warnOfExpiry(cmd, s)
@@ -113,10 +114,7 @@ func showLocation(cmd *cobra.Command, location, first, format string, registry f
 			return err
 		}
 	}
-	if refused != nil {
-		return flags.RegistryFailure(refused, loc)
-	}
-	return nil
+	return failure.At(refused, loc)
 }
 
 // warnOfExpiry warns if the newest version has expired.

@@ -42,7 +42,7 @@ because this version removes it, give that version with --previous, as a file or
 					return err
 				}
 				if envelope, err = trust.Join(envelope, other); err != nil {
-					return fileFailure(err, "--merge "+name)
+					return wrongFile(err, "--merge "+name)
 				}
 			}
 			keys, err := signer.Open(cmd)
@@ -50,7 +50,7 @@ because this version removes it, give that version with --previous, as a file or
 				return err
 			}
 			if envelope, err = trust.Sign(envelope, before, keys); err != nil {
-				return fileFailure(err, file)
+				return wrongFile(err, file)
 			}
 			output = cmp.Or(output, file)
 			return save(cmd, output, output == file, envelope, before)
