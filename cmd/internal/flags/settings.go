@@ -140,13 +140,8 @@ func Location(s *settings.Settings, flag, text string) (oci.Location, error) {
 	return loc, err
 }
 
-// FirstTrust returns the file with version 1 of the trust document that a flag gives, else that of the settings.
-func FirstTrust(s *settings.Settings, file string) (string, error) {
-	if file = cmp.Or(file, s.Trust.Text); file == "" {
-		return "", missing("--trust", "trust", settings.TrustVariable)
-	}
-	return file, nil
-}
+// MissingTrust is the error of a trust document that neither a flag nor a setting names.
+func MissingTrust() error { return missing("--trust", "trust", settings.TrustVariable) }
 
 // missing is the error of something that neither a flag nor a setting gives.
 func missing(what, key, variable string) error {

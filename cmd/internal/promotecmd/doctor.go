@@ -57,15 +57,14 @@ type Examination struct {
 func (e *Examination) AddTo(cmd *cobra.Command) {
 	e.Source.AddReading(cmd)
 	e.Registry.AddTo(cmd)
-	e.signers.AddReleases(cmd)
+	e.Signers.AddReleases(cmd)
+	e.Signing.AddTo(cmd, "the `LOCATION` to publish to (default the registry of the settings)")
 	e.forge.AddTo(cmd)
 	e.AddFacts(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&e.options.To, "environment", "e", "", "read only the environment `NAME`")
-	f.StringVar(&e.location, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
-	f.StringVar(&e.trust, "trust", "", flags.TrustUsage)
 	f.Lookup("hub").Usage = "examine the hub at this `URL` as a client of it (default the hub of the settings)"
-	cli.NotEmpty(cmd, "environment", "to", "trust")
+	cli.NotEmpty(cmd, "environment")
 	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
 }
 
@@ -137,7 +136,7 @@ func (e *Examination) checkSettings(context.Context) diagnosis.Finding {
 	}
 	e.place, e.settings = place, e.Source.Settings()
 	e.Fleet.Default(e.settings)
-	e.trust = cmp.Or(e.trust, e.settings.Trust.Text)
+	e.First = cmp.Or(e.First, e.settings.Trust.Text)
 	if e.settings.Platform != nil && place == "." {
 		place = e.settings.Platform.Dir
 	}
@@ -192,11 +191,11 @@ func (e *Examination) checkRepositories(ctx context.Context) diagnosis.Finding {
 		return diagnosis.Skipf("there is no platform")
 	}
 	const remedy = "give the token or the login that this repository needs, or mend its URL"
-	e.to, _ = flags.Location(e.settings, "to", e.location) // said by another check
+	e.Location, _ = flags.Location(e.settings, "to", e.To) // said by another check
 	if err := e.locate(e.cmd, e.place); err != nil {
 		return failed(err, remedy)
 	}
-	source, err := e.Source.Of("").Options(e.place, e.to.Dir)
+	source, err := e.Source.Of("").Options(e.place, e.Location.Dir)
 	if err != nil {
 		return failed(err, remedy)
 	}
@@ -237,10 +236,10 @@ func (e *Examination) checkKeys(context.Context) diagnosis.Finding {
 	if e.settings == nil {
 		return diagnosis.Skipf("there are no settings")
 	}
-	if err := e.signers.Default(e.settings); err != nil {
+	if err := e.Signers.Default(e.settings); err != nil {
 		return failed(err, "name a key")
 	}
-	opened, err := e.signers.Open(e.cmd)
+	opened, err := e.Signers.Open(e.cmd)
 	if err != nil {
 		return failed(err, "see whether the key is there, and its password right")
 	}
@@ -255,7 +254,7 @@ func (e *Examination) checkKeys(context.Context) diagnosis.Finding {
 		}
 		ids = append(ids, id[:12])
 	}
-	e.keys = opened
+	e.Keys = opened
 	return diagnosis.Okf("%s can sign: %s", show.Count(len(ids), "key"), strings.Join(ids, ", "))
 }
 
@@ -264,11 +263,11 @@ func (e *Examination) checkRegistry(ctx context.Context) diagnosis.Finding {
 	if e.settings == nil {
 		return diagnosis.Skipf("there are no settings")
 	}
-	to, err := flags.Location(e.settings, "to", e.location)
+	to, err := flags.Location(e.settings, "to", e.To)
 	if err != nil {
 		return failed(err, "name a registry")
 	}
-	e.to = to
+	e.Location = to
 	options := e.Registry.Options()
 	options.HTTPClient = e.dated(to.Host, options.HTTPClient)
 	name := bundle.TrustRepository
@@ -301,16 +300,16 @@ func (e *Examination) checkTrust(ctx context.Context) diagnosis.Finding {
 	switch {
 	case e.settings == nil:
 		return diagnosis.Skipf("there are no settings")
-	case e.trust == "":
+	case e.First == "":
 		return diagnosis.Okf("no trust document: agents pin the key")
 	}
-	signers, err := flags.OpenTrust(ctx, e.trust, e.to, e.Registry.Options())
+	signers, err := flags.OpenTrust(ctx, e.First, e.Location, e.Registry.Options())
 	if err != nil {
 		return failed(err, "publish the trust document, or name version 1 of it with --trust")
 	}
 	d := signers.Document
 	may := 0
-	for _, key := range e.keys {
+	for _, key := range e.Keys {
 		if id, err := bundle.KeyID(key.Public()); err == nil && len(trust.NamesOf(signers, []string{id})) > 0 {
 			may++
 		}
@@ -322,7 +321,7 @@ func (e *Examination) checkTrust(ctx context.Context) diagnosis.Finding {
 	switch {
 	case left <= 0:
 		return diagnosis.Failf(renew, "%s; it has expired: nothing can be published", message)
-	case len(e.keys) > 0 && may == 0:
+	case len(e.Keys) > 0 && may == 0:
 		return diagnosis.Failf(`sign with a release key of the document; "wherry trust show" lists them`, "%s", message)
 	case left < 30*24*time.Hour:
 		return diagnosis.Warnf(renew, "%s", message)

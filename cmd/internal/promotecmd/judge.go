@@ -21,9 +21,9 @@ import (
 // gather returns where the gate's facts come from.
 func (p *promoting) gather(cmd *cobra.Command) (*gatefacts.Facts, error) {
 	f := &gatefacts.Facts{
-		Location: p.to, Options: p.Registry.Options(), Signers: p.trusted, Now: time.Now,
+		Location: p.Location, Options: p.Registry.Options(), Signers: p.Trusted, Now: time.Now,
 		Clusters: gatefacts.Roster(func(environment string) (platform.Source, error) {
-			return p.Source.Of(environment).Options(p.place, p.to.Dir)
+			return p.Source.Of(environment).Options(p.place, p.Location.Dir)
 		}),
 		Warn: p.warn(cmd),
 	}

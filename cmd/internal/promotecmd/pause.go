@@ -38,8 +38,8 @@ func (p *promoting) again(facts *gatefacts.Facts) func(context.Context, string, 
 
 // decided reads the decisions about an environment.
 func (p *promoting) decided(ctx context.Context, facts *gatefacts.Facts, name string, policy promotion.Policy) ([]decisions.Found, decisions.Trust, error) {
-	judge := decisions.Trust{Platform: cmp.Or(name, publisher.DefaultPlatform), Policy: policy, Releases: p.trusted, Now: time.Now()}
-	found, err := decisions.Read(ctx, p.to, p.Registry.Options(), policy.Environment, facts.Warn)
+	judge := decisions.Trust{Platform: cmp.Or(name, publisher.DefaultPlatform), Policy: policy, Releases: p.Trusted, Now: time.Now()}
+	found, err := decisions.Read(ctx, p.Location, p.Registry.Options(), policy.Environment, facts.Warn)
 	for _, read := range facts.Decisions {
 		if err != nil {
 			break
@@ -53,8 +53,8 @@ func (p *promoting) decided(ctx context.Context, facts *gatefacts.Facts, name st
 
 // pause turns automation off in an environment, by the first of the keys.
 func (p *promoting) pause(ctx context.Context, name, environment, reason string) error {
-	_, err := decisions.Write(ctx, p.to, p.Registry.Options(), bundle.Decision{
+	_, err := decisions.Write(ctx, p.Location, p.Registry.Options(), bundle.Decision{
 		Action: bundle.Pause, Platform: cmp.Or(name, publisher.DefaultPlatform), Environment: environment, Reason: reason,
-	}, p.keys[0], time.Now())
-	return failure.At(err, p.to)
+	}, p.Keys[0], time.Now())
+	return failure.At(err, p.Location)
 }

@@ -15,39 +15,31 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
-	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/publisher/standing"
-	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // promoting holds the flags of promote.
 type promoting struct {
 	gatefacts.Flags // but for its Trust
-	signers         flags.Signers
-	forge           flags.Forge
-	location        string
-	trust           string
-	format          string
-	options         promote.Options
-	watch           flags.Watch
+	env.Signing
+	forge   flags.Forge
+	format  string
+	options promote.Options
+	watch   flags.Watch
 
-	place    string // the platform, as promote.Remote returns it
-	to       oci.Location
-	keys     []*keys.Key
-	trusted  published.Signers
+	place    string           // the platform, as promote.Remote returns it
 	facts    *gatefacts.Facts // what gates are judged by, of the newest pass
 	withheld map[string]bool  // the hosts of which a note says that no token is sent there
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.
@@ -83,14 +75,13 @@ More: wherry help promoting, rings, signing-keys, watch, forge-tokens`,
 	p.Source.AddReading(cmd)
 	p.Source.Cache.AddTo(cmd)
 	p.Registry.AddTo(cmd)
-	p.signers.AddReleases(cmd)
+	p.Signers.AddReleases(cmd)
+	p.Signing.AddTo(cmd, "the `LOCATION` to publish to (default the registry of the settings)")
 	p.forge.AddTo(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()
 	f.StringVarP(&p.options.To, "environment", "e", "", "look only at the environment `NAME`, which may be the first of the chain")
 	f.StringVar(&p.options.Commit, "commit", "", "promote this `COMMIT` of the base, by seven digits or more (default that of the newest record of the environment below)")
-	f.StringVar(&p.location, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
-	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
 	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
 	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once from the environment of -e than its maxRemoved says")
@@ -98,7 +89,7 @@ More: wherry help promoting, rings, signing-keys, watch, forge-tokens`,
 	p.watch.AddTo(cmd, "go on: give the first environment each new commit, and the others those that their gates pass")
 	p.AddFacts(cmd)
 	f.Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was published"
-	cli.NotEmpty(cmd, "environment", "commit", "to", "trust")
+	cli.NotEmpty(cmd, "environment", "commit")
 	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
 	return cmd
 }
@@ -139,25 +130,15 @@ func (p *promoting) open(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	p.options.To = p.Source.Environment // the one around the current folder, or of the variable
-	settings := p.Source.Settings()
-	if p.to, err = flags.Location(settings, "to", p.location); err != nil {
+	if err := p.Take(p.Source.Settings()); err != nil {
 		return err
 	}
-	if err := p.signers.Default(settings); err != nil {
-		return err
-	}
-	p.Fleet.Default(settings)
-	if p.trust == "" {
-		p.trust = settings.Trust.Text
-	}
+	p.Fleet.Default(p.Source.Settings())
 	if err := p.locate(cmd, place); err != nil {
 		return err
 	}
-	if p.keys, err = p.signers.Open(cmd); err != nil {
-		return err
-	}
 	p.options.Git = outgit.Options{Author: p.forge.Author, Committer: p.forge.Committer, Timeout: p.Source.Timeout()}
-	return p.readTrust(cmd)
+	return p.OpenKeys(cmd, p.Registry)
 }
 
 // locate finds the repository that a place stands for. The token for its forge reads it too.
@@ -167,7 +148,7 @@ func (p *promoting) locate(cmd *cobra.Command, place string) error {
 		p.logIn(gitrepo.OriginOf(dir))
 	}
 	p.logIn(place)
-	options, err := p.Source.Options(place, p.to.Dir)
+	options, err := p.Source.Options(place, p.Location.Dir)
 	if err != nil {
 		return err
 	}
@@ -202,15 +183,6 @@ func (p *promoting) kindAt(at string) forge.Kind {
 	return p.forge.Kind
 }
 
-// readTrust reads who may sign. A loop does so before each pass, since trust documents change.
-func (p *promoting) readTrust(cmd *cobra.Command) (err error) {
-	p.trusted = trust.PinnedBy(p.keys)
-	if p.trust != "" {
-		p.trusted, err = flags.OpenTrust(cmd.Context(), p.trust, p.to, p.Registry.Options())
-	}
-	return err
-}
-
 // pass looks at all environments once.
 func (p *promoting) pass(cmd *cobra.Command) (promote.Pass, error) {
 	promoter, err := p.promoter(cmd)
@@ -225,7 +197,7 @@ func (p *promoting) pass(cmd *cobra.Command) (promote.Pass, error) {
 
 // promoter returns the promoter for a command.
 func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
-	source, err := p.Source.Of("").Options(p.place, p.to.Dir)
+	source, err := p.Source.Of("").Options(p.place, p.Location.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -250,17 +222,17 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 
 // record returns the newest verified record of an environment.
 func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, environment string) (*bundle.EnvironmentRecord, error) {
-	store, err := p.to.Open(p.Registry.Options())
+	store, err := p.Location.Open(p.Registry.Options())
 	if err != nil {
-		return nil, failure.At(err, p.to)
+		return nil, failure.At(err, p.Location)
 	}
 	if name == "" {
 		name = publisher.DefaultPlatform
 	}
-	reader := standing.New(p.to, store, p.trusted, time.Now(), name, environment, p.warn(cmd))
+	reader := standing.New(p.Location, store, p.Trusted, time.Now(), name, environment, p.warn(cmd))
 	found, err := reader.Record(ctx)
 	if err != nil || found.Verified == nil {
-		return nil, failure.At(err, p.to)
+		return nil, failure.At(err, p.Location)
 	}
 	return &found.Verified.Record, nil
 }
@@ -268,11 +240,11 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 // publish publishes an environment as its branch is now.
 func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error {
 	options := publisher.PublishOptions{AllowRemovals: what.AllowRemovals}
-	if p.trust != "" {
-		options.Trust = p.trusted
+	if p.First != "" {
+		options.Trust = p.Trusted
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
-		Source: p.Source.Of(what.Environment), Place: p.place, To: p.to, Keys: p.keys, TrustFile: p.trust, Registry: p.Registry, Fleet: p.Fleet,
+		Source: p.Source.Of(what.Environment), Place: p.place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.Registry, Fleet: p.Fleet,
 		PausedToo: what.PausedToo, Options: options, Quiet: p.published != nil,
 	})
 	if done != nil && p.published != nil {
@@ -368,5 +340,5 @@ func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
 // failure gives an error its exit code and a hint.
 func (p *promoting) failure(err error) error {
 	err = p.forge.Failure(err, gitrepo.Redact(p.place), "if the branch is protected, pass --change-request: that does not push to it")
-	return p.Failure(err, cmp.Or(p.facts, &gatefacts.Facts{Location: p.to}))
+	return p.Failure(err, cmp.Or(p.facts, &gatefacts.Facts{Location: p.Location}))
 }

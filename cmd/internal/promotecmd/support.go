@@ -57,11 +57,11 @@ func (e *Examination) collect(cmd *cobra.Command, s *cli.Support) {
 	s.Add("settings.json", settings.Rows(), nil)
 	ctx, cancel := context.WithTimeout(cmd.Context(), readTime)
 	defer cancel()
-	if to, err := flags.Location(settings, "to", e.location); err == nil {
+	if to, err := flags.Location(settings, "to", e.To); err == nil {
 		list, err := catalog.List(ctx, to, e.options.To, time.Now(), e.Registry.Options())
 		s.Add("releases.json", list, err)
-		if e.trust != "" {
-			signers, err := flags.OpenTrust(ctx, e.trust, to, e.Registry.Options())
+		if e.First != "" {
+			signers, err := flags.OpenTrust(ctx, e.First, to, e.Registry.Options())
 			s.Add("trust.json", signers.Document, err)
 		}
 	}

@@ -65,7 +65,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) { return w.step(ctx, cmd, j) })
 }
 
-func (w *watching) sources() []follow.Source { return flags.SourcesOf(w.followed, w.to.Dir) }
+func (w *watching) sources() []follow.Source { return flags.SourcesOf(w.followed, w.Location.Dir) }
 
 // statesNow is the state of all that is followed. What does not answer has none.
 func (w *watching) statesNow(ctx context.Context) string {
@@ -82,7 +82,7 @@ func (w *watching) statesNow(ctx context.Context) string {
 
 // follow notes the place of the platform.
 func (w *watching) follow() error {
-	source, err := w.Source.Of("").Options(w.place, w.to.Dir)
+	source, err := w.Source.Of("").Options(w.place, w.Location.Dir)
 	w.followed = platform.FollowedBy(source)
 	return err
 }
@@ -90,7 +90,7 @@ func (w *watching) follow() error {
 // step gives the first environment of the chain the newest commit, and runs a pass over the others. What has its commit is
 // published again if something that is read has moved, and once an hour, which mends and renews.
 func (w *watching) step(ctx context.Context, cmd *cobra.Command, j *flags.Journal) (next time.Time, err error) {
-	if err := w.readTrust(cmd); err != nil {
+	if err := w.ReadTrust(cmd, w.Registry); err != nil {
 		return next, err
 	}
 	promoter, err := w.promoter(cmd)
@@ -189,13 +189,13 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Jou
 		}
 	}
 	opts := publisher.PublishOptions{OCI: w.Registry.Options(), Parallel: publisher.DefaultParallel}
-	if w.trust != "" {
-		opts.Trust = w.trusted
+	if w.First != "" {
+		opts.Trust = w.Trusted
 	}
 	w.rings.Tell = func(done *publisher.Published) {
-		(&releasecmd.Publication{To: w.to, Registry: w.Registry, Fleet: w.Fleet}).TellHub(cmd, done)
+		(&releasecmd.Publication{To: w.Location, Registry: w.Registry, Fleet: w.Fleet}).TellHub(cmd, done)
 	}
-	next, err, lost = w.rings.Advance(ctx, j, w.to, w.keys, all, w.facts.RingGate(policies), opts)
+	next, err, lost = w.rings.Advance(ctx, j, w.Location, w.Keys, all, w.facts.RingGate(policies), opts)
 	if err != nil {
 		failed = append(failed, w.failing(err))
 	}

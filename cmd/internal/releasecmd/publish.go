@@ -7,21 +7,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // publishing holds the flags of publish.
 type publishing struct {
+	env.Signing
 	source   flags.Source
 	registry flags.Registry
-	signers  flags.Signers
 	fleet    flags.Fleet
-	to       string
-	trust    string
 	clean    bool
 	paused   bool
 	validFor string
@@ -60,11 +57,10 @@ More: wherry help publishing, sources, signing-keys, watch, checks, rings`,
 	p.source.AddTo(cmd)
 	p.source.AddAssignments(cmd)
 	p.registry.AddTo(cmd)
-	p.signers.AddReleases(cmd)
+	p.Signers.AddReleases(cmd)
+	p.AddTo(cmd, "the `LOCATION` to publish to (default the registry of the settings)")
 	cli.OutputFlag(cmd, &p.format)
 	f := cmd.Flags()
-	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (default the registry of the settings)")
-	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
 	f.StringVarP(&p.options.Message, "message", "m", "", "keep this `TEXT` in the releases: what the publication is for, in one line")
 	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
 	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME` of the platform, and to all before it")
@@ -79,7 +75,7 @@ More: wherry help publishing, sources, signing-keys, watch, checks, rings`,
 	f.BoolVar(&p.paused, "paused-too", false, "publish also while the environment is paused")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
 	p.watch.AddTo(cmd, "go on: publish again when what is read changes, and before releases expire")
-	cli.NotEmpty(cmd, "trust", "message")
+	cli.NotEmpty(cmd, "message")
 	cli.Rare(cmd, "platform-name", "valid-for", "renew-before", "drop", "allow-empty", "allow-removals", "require-clean", "paused-too")
 	return cmd
 }
@@ -92,15 +88,8 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	to, err := flags.Location(p.source.Settings(), "to", p.to)
-	if err == nil {
-		err = p.signers.Default(p.source.Settings())
-	}
-	if err != nil {
+	if err := p.Take(p.source.Settings()); err != nil {
 		return err
-	}
-	if p.trust == "" {
-		p.trust = p.source.Settings().Trust.Text
 	}
 	if p.validFor != "" {
 		if p.options.ValidFor, err = flags.ParseValidity("valid-for", p.validFor); err != nil {
@@ -112,18 +101,17 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
-	if p.source.Assignments == "-" && p.signers.PasswordFromStdin() {
+	if p.source.Assignments == "-" && p.Signers.PasswordFromStdin() {
 		return cli.Usagef("--assignments and --password-file cannot both read stdin")
 	}
 	p.source.Dropped = p.options.Drop
-	keys, err := p.signers.Open(cmd)
-	if err != nil {
+	if p.Keys, err = p.Signers.Open(cmd); err != nil {
 		return err
 	}
 	if p.watch.On {
-		return p.goOn(cmd, args, place, to, keys)
+		return p.goOn(cmd, args, place)
 	}
-	publication, err := p.publication(cmd, place, to, keys)
+	publication, err := p.publication(cmd, place)
 	if err != nil {
 		return err
 	}
@@ -135,14 +123,14 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 }
 
 // publication returns what is to be published, by the trust document that is there now.
-func (p *publishing) publication(cmd *cobra.Command, place string, to oci.Location, keys []*keys.Key) (Publication, error) {
+func (p *publishing) publication(cmd *cobra.Command, place string) (Publication, error) {
 	all := Publication{
-		Source: &p.source, Place: place, To: to, Keys: keys, TrustFile: p.trust, Registry: p.registry, Fleet: p.fleet,
+		Source: &p.source, Place: place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.registry, Fleet: p.fleet,
 		RequireClean: p.clean, PausedToo: p.paused, Options: p.options,
 	}
-	var err error
-	if p.trust != "" {
-		all.Options.Trust, err = flags.OpenTrust(cmd.Context(), p.trust, to, p.registry.Options())
+	err := p.ReadTrust(cmd, p.registry)
+	if p.First != "" {
+		all.Options.Trust = p.Trusted
 	}
 	return all, err
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
@@ -27,9 +28,8 @@ environment as it is until "resume".`,
 
 // moving holds the flags of rollout move.
 type moving struct {
+	env.Signing
 	registry flags.Registry
-	signers  flags.Signers
-	trust    string
 	format   string
 	move     publisher.MoveOptions
 }
@@ -56,47 +56,30 @@ of agents without a ring. The exit code is 5 where a trust document asks for mor
 		RunE: m.run,
 	}
 	m.registry.AddTo(cmd)
-	m.signers.AddReleases(cmd)
+	m.Signers.AddReleases(cmd)
+	m.AddTo(cmd, "")
 	cli.OutputFlag(cmd, &m.format)
 	f := cmd.Flags()
 	flags.EnvironmentFlag(cmd, &m.move.Environment, "the environment's `NAME`")
 	f.StringVar(&m.move.ClusterType, "cluster-type", "", "the `TYPE` of the clusters that were moved (required)")
 	f.StringVar(&m.move.Ring, "ring", "", "the `NAME` of the ring that they were moved to; without it they have no ring any more")
 	f.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
-	f.StringVar(&m.trust, "trust", "", flags.TrustUsage)
-	cli.NotEmpty(cmd, "trust", "ring", "above")
+	cli.NotEmpty(cmd, "ring", "above")
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd
 }
 
 func (m *moving) run(cmd *cobra.Command, args []string) error {
-	loc, settings, err := flags.LocationArgument(args)
+	if err := m.TakeArgument(cmd, args, &m.move.Environment); err != nil {
+		return err
+	}
+	if err := m.OpenKeys(cmd, m.registry); err != nil {
+		return err
+	}
+	done, err := publisher.Move(cmd.Context(), m.Location, m.Keys, m.move, m.PublishOptions(m.registry))
 	if err != nil {
-		return err
-	}
-	if err := m.signers.Default(settings); err != nil {
-		return err
-	}
-	if m.move.Environment, err = flags.Environment(cmd, settings, m.move.Environment); err != nil {
-		return err
-	}
-	if m.trust == "" {
-		m.trust = settings.Trust.Text
-	}
-	keys, err := m.signers.Open(cmd)
-	if err != nil {
-		return err
-	}
-	opts := publisher.PublishOptions{OCI: m.registry.Options()}
-	if m.trust != "" {
-		if opts.Trust, err = flags.OpenTrust(cmd.Context(), m.trust, loc, m.registry.Options()); err != nil {
-			return err
-		}
-	}
-	done, err := publisher.Move(cmd.Context(), loc, keys, m.move, opts)
-	if err != nil {
-		return failure.At(err, loc)
+		return failure.At(err, m.Location)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
@@ -104,5 +87,5 @@ func (m *moving) run(cmd *cobra.Command, args []string) error {
 	if err := cli.Print(cmd.OutOrStdout(), m.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
 	}
-	return conclude(cmd, done, loc, m.trust, false, false)
+	return conclude(cmd, done, m.Location, m.First, false, false)
 }

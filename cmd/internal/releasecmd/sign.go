@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
@@ -23,10 +24,9 @@ import (
 
 // signing holds the flags of sign.
 type signing struct {
-	signer      flags.Signers
+	env.Signing
 	registry    flags.Registry
 	environment string
-	first       string
 	yes         bool
 	format      string
 	options     publisher.PendingOptions
@@ -54,38 +54,31 @@ one, it is 3. It can be repeated; one more signature by the same key is none.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: s.run,
 	}
-	s.signer.AddOptional(cmd)
+	s.Signers.AddOptional(cmd)
+	s.AddTo(cmd, "")
 	s.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &s.format)
 	f := cmd.Flags()
 	flags.EnvironmentFlag(cmd, &s.environment, "the environment's `NAME`")
-	f.StringVar(&s.first, "trust", "", flags.TrustUsage)
 	f.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
 	f.BoolVar(&s.yes, "yes", false, "do not ask")
 	return cmd
 }
 
 func (s *signing) run(cmd *cobra.Command, args []string) error {
-	loc, settings, err := flags.LocationArgument(args)
-	if err != nil {
+	if err := s.TakeArgument(cmd, args, &s.environment); err != nil {
 		return err
 	}
-	if s.first, err = flags.FirstTrust(settings, s.first); err != nil {
-		return err
-	}
-	if err := s.signer.Default(settings); err != nil {
-		return err
-	}
-	if s.environment, err = flags.Environment(cmd, settings, s.environment); err != nil {
-		return err
+	if s.First == "" {
+		return flags.MissingTrust()
 	}
 	if !s.yes && !prompt.IsTerminal() {
 		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is not a terminal"), "give --yes to sign what waits, whatever it is")
 	}
-	trust, err := flags.OpenTrust(cmd.Context(), s.first, loc, s.registry.Options())
-	if err != nil {
+	if err := s.ReadTrust(cmd, s.registry); err != nil {
 		return err
 	}
+	loc, trust := s.Location, s.Trusted
 	s.options.OCI = s.registry.Options()
 	pending, err := publisher.OpenPending(cmd.Context(), loc, s.environment, trust, s.options)
 	if errors.Is(err, publisher.ErrNothingPending) {
@@ -110,7 +103,7 @@ func (s *signing) run(cmd *cobra.Command, args []string) error {
 	if err := s.confirm(cmd, pending); err != nil {
 		return err
 	}
-	keys, err := s.signer.Open(cmd)
+	keys, err := s.Signers.Open(cmd)
 	if err != nil {
 		return err
 	}

@@ -10,12 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/follow"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -25,28 +23,28 @@ import (
 const LookAnyway = time.Hour
 
 // goOn publishes again and again.
-func (p *publishing) goOn(cmd *cobra.Command, args []string, place string, to oci.Location, keys []*keys.Key) error {
+func (p *publishing) goOn(cmd *cobra.Command, args []string, place string) error {
 	switch {
 	case len(p.options.Drop) > 0:
 		return cli.Fail(cli.Usage, errors.New("--drop is not for --watch"), "drop the assignment once, without --watch")
 	case p.source.Assignments == "-":
 		return cli.Usagef("--assignments - is not for --watch, which reads them again and again")
 	}
-	p.source.Named = to.String()
-	source, err := p.source.Options(place, to.Dir)
+	p.source.Named = p.Location.String()
+	source, err := p.source.Options(place, p.Location.Dir)
 	if err != nil {
 		return err
 	}
 	followed := platform.FollowedBy(source)
 	watched := flags.Watched{
-		Format: p.format, Sources: func() []follow.Source { return flags.SourcesOf(followed, to.Dir) },
+		Format: p.format, Sources: func() []follow.Source { return flags.SourcesOf(followed, p.Location.Dir) },
 	}
 	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
 		place, err := p.source.Resolve(cmd, args) // opens a repository anew, which may have other objects now
 		if err != nil {
 			return time.Time{}, err
 		}
-		publication, err := p.publication(cmd, place, to, keys)
+		publication, err := p.publication(cmd, place)
 		if err != nil {
 			return time.Time{}, err
 		}

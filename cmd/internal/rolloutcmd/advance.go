@@ -10,22 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
-	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/gate"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/settings"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -33,16 +29,11 @@ import (
 // advancing holds the flags of advance.
 type advancing struct {
 	gatefacts.Flags
-	signers flags.Signers
-	to      string
-	trust   string
+	env.Signing
 	format  string
 	options advance.Options
 	watch   flags.Watch
 
-	loc     oci.Location
-	keys    []*keys.Key
-	trusted published.Signers
 	// followed is what the policy is read from, with --watch.
 	followed platform.Followed
 }
@@ -73,15 +64,14 @@ More: wherry help rings, signing-keys, watch`,
 	a.AddFacts(cmd)
 	cmd.Flags().Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry, and tell it what was released"
 	a.Registry.AddTo(cmd)
-	a.signers.AddReleases(cmd)
+	a.Signers.AddReleases(cmd)
+	a.Signing.AddTo(cmd, "the `LOCATION` to which the environment is published (default the registry of the settings)")
 	cli.OutputFlag(cmd, &a.format)
 	f := cmd.Flags()
-	f.StringVar(&a.to, "to", "", "the `LOCATION` to which the environment is published (default the registry of the settings)")
-	f.StringVar(&a.trust, "trust", "", flags.TrustUsage)
 	f.StringVar(&a.options.Ring, "ring", "", "advance only to the ring `NAME`")
 	f.StringVar(&a.options.ClusterType, "cluster-type", "", "advance only this `TYPE` of clusters (default all)")
 	a.watch.AddTo(cmd, "go on: advance each ring when its gate passes")
-	cli.NotEmpty(cmd, "to", "trust", "ring", "cluster-type")
+	cli.NotEmpty(cmd, "ring", "cluster-type")
 	_ = cmd.RegisterFlagCompletionFunc("ring", a.Source.CompleteRings)
 	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	return cmd
@@ -95,7 +85,11 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.open(cmd, a.Source.Settings()); err != nil {
+	if err := a.Take(a.Source.Settings()); err != nil {
+		return err
+	}
+	a.Fleet.Default(a.Source.Settings())
+	if err := a.OpenKeys(cmd, a.Registry); err != nil {
 		return err
 	}
 	if a.watch.On {
@@ -105,7 +99,7 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	done, err := advance.Once(cmd.Context(), a.loc, a.keys, a.options, judge, a.publishOptions())
+	done, err := advance.Once(cmd.Context(), a.Location, a.Keys, a.options, judge, a.PublishOptions(a.Registry))
 	if err != nil {
 		return a.Failure(err, facts)
 	}
@@ -123,7 +117,7 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 
 // tellHub sends new releases to the hub of --hub, which may not watch the location.
 func (a *advancing) tellHub(cmd *cobra.Command, done *publisher.Published) {
-	(&releasecmd.Publication{To: a.loc, Registry: a.Registry, Fleet: a.Fleet}).TellHub(cmd, done)
+	(&releasecmd.Publication{To: a.Location, Registry: a.Registry, Fleet: a.Fleet}).TellHub(cmd, done)
 }
 
 // goOn advances again and again.
@@ -134,16 +128,16 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 	}
 	defer stop()
 	rings := gatefacts.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
-	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return append(flags.SourcesOf(a.followed, a.loc.Dir), hubs...) }}
+	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return append(flags.SourcesOf(a.followed, a.Location.Dir), hubs...) }}
 	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
-		if err := a.readTrust(cmd); err != nil {
+		if err := a.ReadTrust(cmd, a.Registry); err != nil {
 			return time.Time{}, err
 		}
 		facts, judge, err := a.facts(cmd, place)
 		if err != nil {
 			return time.Time{}, err
 		}
-		next, err, lost := rings.Advance(ctx, j, a.loc, a.keys, []advance.Options{a.options}, judge, a.publishOptions())
+		next, err, lost := rings.Advance(ctx, j, a.Location, a.Keys, []advance.Options{a.options}, judge, a.PublishOptions(a.Registry))
 		if lost != nil {
 			return next, follow.Stop(lost)
 		}
@@ -152,41 +146,6 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 		}
 		return next, a.Failure(err, facts)
 	})
-}
-
-func (a *advancing) publishOptions() publisher.PublishOptions {
-	opts := publisher.PublishOptions{OCI: a.Registry.Options(), Parallel: publisher.DefaultParallel}
-	if a.trust != "" {
-		opts.Trust = a.trusted
-	}
-	return opts
-}
-
-// open reads the location, the keys and the trust.
-func (a *advancing) open(cmd *cobra.Command, s *settings.Settings) (err error) {
-	if a.loc, err = flags.Location(s, "to", a.to); err != nil {
-		return err
-	}
-	if err = a.signers.Default(s); err != nil {
-		return err
-	}
-	a.Fleet.Default(s)
-	if a.trust == "" {
-		a.trust = s.Trust.Text
-	}
-	if a.keys, err = a.signers.Open(cmd); err != nil {
-		return err
-	}
-	return a.readTrust(cmd)
-}
-
-// readTrust reads who may sign. A loop does so before each step, since trust documents change.
-func (a *advancing) readTrust(cmd *cobra.Command) (err error) {
-	a.trusted = trust.PinnedBy(a.keys)
-	if a.trust != "" {
-		a.trusted, err = flags.OpenTrust(cmd.Context(), a.trust, a.loc, a.Registry.Options())
-	}
-	return err
 }
 
 // facts returns what a gate is judged by, and the gate of the policy that the environment has now, which says what the options leave out.
@@ -207,7 +166,7 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, a
 	a.Source.Environment, a.followed = policy.Environment, loaded.Followed
 	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
 	facts := &gatefacts.Facts{
-		Location: a.loc, Options: a.Registry.Options(), Signers: a.trusted, Platform: loaded.Model.PlatformName(),
+		Location: a.Location, Options: a.Registry.Options(), Signers: a.Trusted, Platform: loaded.Model.PlatformName(),
 		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
 	}
@@ -249,9 +208,9 @@ func (a *advancing) conclude(cmd *cobra.Command, done *advance.Done) error {
 		return nil
 	case done.Has(advance.Pending):
 		return cli.Fail(cli.NotYet, fmt.Errorf("%s: pending: more signatures are needed", name),
-			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", a.loc, done.Environment, a.trust))
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", a.Location, done.Environment, a.First))
 	case done.Has(advance.Held):
-		return cli.Fail(cli.No, fmt.Errorf("%s: held", name), fmt.Sprintf("wherry rollout abort %s --environment %s gives the narrower rings what the widest has", a.loc, done.Environment))
+		return cli.Fail(cli.No, fmt.Errorf("%s: held", name), fmt.Sprintf("wherry rollout abort %s --environment %s gives the narrower rings what the widest has", a.Location, done.Environment))
 	}
 	text := "not yet"
 	if !done.NextLook.IsZero() {

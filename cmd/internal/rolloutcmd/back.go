@@ -13,17 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
-	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
 )
 
@@ -34,61 +31,25 @@ func Commands() []*cobra.Command {
 
 // signing are the flags of the commands that sign something for an environment at a location.
 type signing struct {
-	registry flags.Registry
-	signers  flags.Signers
-	trust    string
-	format   string
-
+	env.Signing
+	registry    flags.Registry
+	format      string
 	environment string
-	to          oci.Location
-	keys        []*keys.Key
-	trusted     published.Signers
 }
 
 func (s *signing) addTo(cmd *cobra.Command) {
 	s.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &s.format)
 	flags.EnvironmentFlag(cmd, &s.environment, "the environment's `NAME`")
-	cmd.Flags().StringVar(&s.trust, "trust", "", flags.TrustUsage)
-	cli.NotEmpty(cmd, "trust")
+	s.AddTo(cmd, "")
 }
 
 // open reads the flags, the settings and the keys.
 func (s *signing) open(cmd *cobra.Command, args []string) error {
-	loc, settings, err := flags.LocationArgument(args)
-	if err != nil {
+	if err := s.TakeArgument(cmd, args, &s.environment); err != nil {
 		return err
 	}
-	s.to = loc
-	if err := s.signers.Default(settings); err != nil {
-		return err
-	}
-	if s.environment, err = flags.Environment(cmd, settings, s.environment); err != nil {
-		return err
-	}
-	if s.trust == "" {
-		s.trust = settings.Trust.Text
-	}
-	return s.openKeys(cmd)
-}
-
-func (s *signing) openKeys(cmd *cobra.Command) (err error) {
-	if s.keys, err = s.signers.Open(cmd); err != nil {
-		return err
-	}
-	s.trusted = trust.PinnedBy(s.keys)
-	if s.trust != "" {
-		s.trusted, err = flags.OpenTrust(cmd.Context(), s.trust, s.to, s.registry.Options())
-	}
-	return err
-}
-
-func (s *signing) publishOptions() publisher.PublishOptions {
-	opts := publisher.PublishOptions{OCI: s.registry.Options(), Parallel: publisher.DefaultParallel}
-	if s.trust != "" {
-		opts.Trust = s.trusted
-	}
-	return opts
+	return s.OpenKeys(cmd, s.registry)
 }
 
 // backing holds the flags of undo and abort.
@@ -123,7 +84,7 @@ More: wherry help promoting, rings, signing-keys`,
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
 	}
 	b.addTo(cmd)
-	b.signers.AddReleases(cmd)
+	b.Signers.AddReleases(cmd)
 	f := cmd.Flags()
 	b.addReason(cmd)
 	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
@@ -152,7 +113,7 @@ More: wherry help signing-keys`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Abort, true) },
 	}
 	b.addTo(cmd)
-	b.signers.AddReleases(cmd)
+	b.Signers.AddReleases(cmd)
 	b.addReason(cmd)
 	return cmd
 }
@@ -179,7 +140,7 @@ func (b *backing) run(cmd *cobra.Command, args []string, do undoing, aborts bool
 		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to do it: this is not a terminal"), "give --dry-run to see the plan, and --yes to do it")
 	}
 	b.options.Environment, b.options.Show = b.environment, func(p *undo.Plan) error { return b.agree(cmd, p) }
-	done, err := do(cmd.Context(), b.to, b.keys, b.options, b.publishOptions())
+	done, err := do(cmd.Context(), b.Location, b.Keys, b.options, b.PublishOptions(b.registry))
 	if done != nil {
 		for _, w := range done.Warnings {
 			cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -251,8 +212,8 @@ func ofCommit(release, commit string) string {
 
 // explain gives an error its exit code and hint.
 func (b *backing) explain(err error) error {
-	return failure.At(err, b.to, cli.Is(undo.ErrNoPrevious, cli.No,
-		fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.to)))
+	return failure.At(err, b.Location, cli.Is(undo.ErrNoPrevious, cli.No,
+		fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.Location)))
 }
 
 func undoneTable(w io.Writer, done *undo.Done) {
@@ -290,11 +251,11 @@ func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) err
 		return nil
 	case done.Result == releases.OutcomePending:
 		return cli.Fail(cli.NotYet, fmt.Errorf("%s: back from %s to %s: pending, signed by %d of %d", name, left, previous, done.Signatures.Have, done.Signatures.Need),
-			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", b.to, done.Environment, b.trust))
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", b.Location, done.Environment, b.First))
 	}
-	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, previous, b.to)
+	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, previous, b.Location)
 	if done.Pause != nil {
-		cmd.PrintErrf("note: the environment is paused: mend what is wrong, then run wherry rollout resume %s --environment %s\n", b.to, done.Environment)
+		cmd.PrintErrf("note: the environment is paused: mend what is wrong, then run wherry rollout resume %s --environment %s\n", b.Location, done.Environment)
 	}
 	return nil
 }

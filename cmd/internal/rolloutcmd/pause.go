@@ -54,7 +54,7 @@ More: wherry help signing-keys`,
 		RunE:    func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Pause) },
 	}
 	p.addTo(cmd)
-	p.signers.AddOptional(cmd)
+	p.Signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&p.reason, "reason", "", "tell those who wait this `TEXT` (required)")
 	_ = cmd.MarkFlagRequired("reason")
 	cli.NotEmpty(cmd, "reason")
@@ -82,7 +82,7 @@ More: wherry help signing-keys`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, bundle.Resume) },
 	}
 	p.addTo(cmd)
-	p.signers.AddOptional(cmd)
+	p.Signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&p.reason, "reason", "", "keep this `TEXT` in the decision")
 	cmd.Flags().BoolVar(&p.again, "again", false, "let what was undone be released again")
 	return cmd
@@ -113,20 +113,20 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		return err
 	}
 	ctx, now := cmd.Context(), time.Now()
-	record, name, err := recordAt(ctx, cmd, p.to, p.registry.Options(), p.trusted, p.environment, now)
+	record, name, err := recordAt(ctx, cmd, p.Location, p.registry.Options(), p.Trusted, p.environment, now)
 	if err != nil {
-		return failure.At(err, p.to)
+		return failure.At(err, p.Location)
 	}
 	done := paused{
 		Platform: name, Environment: p.environment, Paused: action == bundle.Pause,
 		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, IssuedAt: record.IssuedAt, Undone: record.Undone, Again: p.again,
 	}
-	found, err := decisions.Read(ctx, p.to, p.registry.Options(), p.environment, nil)
+	found, err := decisions.Read(ctx, p.Location, p.registry.Options(), p.environment, nil)
 	if err != nil {
-		return failure.At(err, p.to)
+		return failure.At(err, p.Location)
 	}
 	// Whoever is in a group of the policy is not known here: their pauses are resumed too, and count only if the policy says so.
-	judge := decisions.Trust{Platform: name, Policy: promotion.Policy{Environment: p.environment}, Releases: p.trusted, Now: now}
+	judge := decisions.Trust{Platform: name, Policy: promotion.Policy{Environment: p.environment}, Releases: p.Trusted, Now: now}
 	at := now
 	for _, l := range decisions.List(found, judge) {
 		if l.Action != bundle.Pause && l.Action != bundle.Resume || l.Platform != name || l.IssuedAt.Sub(now) > decisions.MaxAhead {
@@ -140,8 +140,8 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		done.Was = &was
 	}
 	d := bundle.Decision{Action: action, Platform: name, Environment: p.environment, Reason: p.reason, Again: p.again, IssuedAt: at.UTC().Truncate(time.Second)}
-	if _, err := decisions.Write(ctx, p.to, p.registry.Options(), d, p.keys[0], now); err != nil {
-		return failure.At(err, p.to)
+	if _, err := decisions.Write(ctx, p.Location, p.registry.Options(), d, p.Keys[0], now); err != nil {
+		return failure.At(err, p.Location)
 	}
 	done.Written = true
 	var pinnedAt string
