@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/sitevalues"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // command is what the socket takes, as JSON; see Client.
@@ -59,7 +60,7 @@ const kindUntrusted = "untrusted"
 var kinds = map[string]error{
 	kindUntrusted:  bundle.ErrUntrusted,
 	"no-hub-key":   outbox.ErrNoHubKey,
-	"foreign-ack":  outbox.ErrForeignAck,
+	"foreign-ack":  queue.ErrForeignAck,
 	"hub-refused":  enroll.ErrRefused,
 	"other-hub":    enroll.ErrOtherHub,
 	"no-hub":       enroll.ErrNoHubURL,

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -552,7 +553,7 @@ func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 		a.cluster.UID, a.cluster.Name = "plant-8", "plant-8"
 		a.Once(t.Context(), 0)
 		err := a.hubSink().Send(t.Context())
-		var said *outbox.HubError
+		var said *queue.HubError
 		require.True(t, errors.As(err, &said), "%v", err)
 		require.Equal(t, hubapi.CodeUnknownCluster, said.Code, "as it would be told without one")
 	})

@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // oracle knows the permitted states, from the published releases and from the states after earlier kills.
@@ -118,7 +119,7 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	t.Helper()
 	m.queue = map[int64]digest.Digest{}
 	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
-		var errs [7]error
+		var errs [6]error
 		var last outbox.Last
 		m.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 		m.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
@@ -126,12 +127,18 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 		m.order, errs[3] = state.Load[bundle.Order](tx, state.Orders, stream.Repository()+"@"+stream.Platform)
 		last, errs[4] = outbox.LoadLast(tx)
 		m.records, errs[5] = s.records.All(tx)
-		errs[6] = tx.Bucket([]byte(outbox.Buckets[0])).ForEach(func(_, envelope []byte) error {
+		reports, err := queue.Open[json.RawMessage](tx, "reports")
+		require.NoError(t, err)
+		for e, err := range reports.From(nil) {
+			require.NoError(t, err)
+			envelope, err := reports.Body(e.Key)
+			require.NoError(t, err)
 			body, err := opened(envelope)
-			r, bad := bundle.ParseReport(body)
+			require.NoError(t, err)
+			r, err := bundle.ParseReport(body)
+			require.NoError(t, err)
 			m.queue[r.Agent.Seq] = bundle.ReportID(body)
-			return errors.Join(err, bad)
-		})
+		}
 		m.seq = last.Seq
 		return errors.Join(errs[:]...)
 	}))

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -255,7 +256,7 @@ func TestAcknowledgementsForOthersAreOfUseToARelayAlone(t *testing.T) {
 			other := h.ack(h.key, "plant-8", waiting(t, a))
 			got, err := a.Acknowledge([][]byte{other})
 			if !relays {
-				require.ErrorIs(t, err, outbox.ErrForeignAck)
+				require.ErrorIs(t, err, queue.ErrForeignAck)
 				return
 			}
 			require.NoError(t, err)

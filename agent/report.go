@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // report queues a compliance report if anything has changed since the last one, or if that one is old.
@@ -144,7 +145,7 @@ func (a *Agent) Enroller() *enroll.Enroller {
 }
 
 // hub is where reports go.
-func (a *Agent) hub() outbox.Hub { return a.Enroller().Hub() }
+func (a *Agent) hub() queue.Hub { return a.Enroller().Hub() }
 
 // logOtherHub warns if the configuration pins the key of another hub than the one that has enrolled this agent.
 func (a *Agent) logOtherHub() {
@@ -179,7 +180,7 @@ func (a *Agent) sender() outbox.Sender {
 // Acknowledge deletes the reports that the hub's acknowledgements name: its own, and those of other agents that it holds for
 // them. It keeps the acknowledgements for other agents if it takes their reports, or holds any. Other acknowledgements for
 // other clusters are passed over; but if one of the envelopes is not the hub's, or none of them is of use here, nothing is
-// deleted. The error wraps bundle.ErrUntrusted, outbox.ErrForeignAck or outbox.ErrNoHubKey.
+// deleted. The error wraps bundle.ErrUntrusted, queue.ErrForeignAck or outbox.ErrNoHubKey.
 func (a *Agent) Acknowledge(envelopes [][]byte) (outbox.Acknowledged, error) {
 	return a.state.acknowledge(envelopes, a.hub().Key, a.cluster.UID, a.opts.AcceptReports)
 }
@@ -195,7 +196,7 @@ func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid str
 	var own [][]byte
 	var others []relay.Ack
 	for _, e := range envelopes {
-		ack, err := outbox.OpenAck(e, hubKey)
+		ack, err := queue.OpenAck(e, hubKey, "")
 		if err != nil {
 			return outbox.Acknowledged{}, err
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // testHub answers as it is told to. The real hub's conversation with an agent is in hub_test.go.
@@ -259,11 +260,11 @@ func TestAcknowledgementsByFile(t *testing.T) {
 		}, 0, nil},
 		{"none of ours", func(h *testHub, ids []digest.Digest) [][]byte {
 			return [][]byte{h.ack(h.key, "plant-8", ids)}
-		}, 0, outbox.ErrForeignAck},
+		}, 0, queue.ErrForeignAck},
 		{"a forged one beside ours", func(h *testHub, ids []digest.Digest) [][]byte {
 			return [][]byte{h.ack(h.key, "plant-7", ids), h.ack(stranger, "plant-7", ids)}
 		}, 0, bundle.ErrUntrusted},
-		{"nothing", func(*testHub, []digest.Digest) [][]byte { return nil }, 0, outbox.ErrForeignAck},
+		{"nothing", func(*testHub, []digest.Digest) [][]byte { return nil }, 0, queue.ErrForeignAck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -62,7 +62,7 @@ func newState(db *state.DB) *State {
 }
 
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = append([]string{state.Orders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
+var buckets = []string{state.Orders, content.BucketTrees, artifact.Bucket, assignments.Bucket, assignments.LedgerBucket}
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // Errors that callers branch on.
@@ -89,7 +90,7 @@ type Enroller struct {
 }
 
 // Hub returns the hub for reports: the configured one, or else the one that has enrolled this agent.
-func (e *Enroller) Hub() outbox.Hub {
+func (e *Enroller) Hub() queue.Hub {
 	h := e.Store.Hub()
 	h.URL = cmp.Or(e.HubURL, h.URL)
 	if e.HubKey != nil {

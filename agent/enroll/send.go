@@ -10,10 +10,10 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // submit posts a request and saves the answer.
@@ -36,8 +36,8 @@ func (e *Enroller) post(ctx context.Context, hub string, request []byte) ([]byte
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
-	answer, err := outbox.Post(ctx, e.Client, hub, address, "", request, hubapi.MaxEnrolledBytes)
-	var said *outbox.HubError
+	answer, err := queue.Post(ctx, e.Client, hub, address, "", request, hubapi.MaxEnrolledBytes)
+	var said *queue.HubError
 	if errors.As(err, &said) {
 		switch said.StatusCode {
 		case http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // an older hub, or none
@@ -87,7 +87,7 @@ func (f *First) Do(ctx context.Context) error {
 	if err == nil || !lasting(err) {
 		return err
 	}
-	f.askAgain = e.Now().Add(outbox.LongestRetry)
+	f.askAgain = e.Now().Add(queue.LongestRetry)
 	if f.refused != err.Error() {
 		f.refused = err.Error()
 		e.Log.Warn("not enrolled", "err", err)

@@ -10,9 +10,9 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/identity"
-	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // The records of state.Meta.
@@ -35,15 +35,15 @@ type enrollment struct {
 	At      time.Time            `json:"at"`
 }
 
-func (e *enrollment) hub() (outbox.Hub, error) {
+func (e *enrollment) hub() (queue.Hub, error) {
 	if e == nil {
-		return outbox.Hub{}, nil
+		return queue.Hub{}, nil
 	}
 	keys, err := bundle.ParsePublicKeys([]byte(e.HubKey))
 	if err != nil || len(keys) != 1 {
-		return outbox.Hub{}, fmt.Errorf("the enrollment's hub key: %w", state.ErrDamaged)
+		return queue.Hub{}, fmt.Errorf("the enrollment's hub key: %w", state.ErrDamaged)
 	}
-	return outbox.Hub{URL: e.URL, Key: keys[0]}, nil
+	return queue.Hub{URL: e.URL, Key: keys[0]}, nil
 }
 
 // pending is a request that waits for its answer.
@@ -67,7 +67,7 @@ type Store struct {
 	db *state.DB
 	// who and hub are copies of what the file holds. A change is on disk before it shows here.
 	who atomic.Pointer[identity.Identity]
-	hub atomic.Pointer[outbox.Hub]
+	hub atomic.Pointer[queue.Hub]
 }
 
 // New returns the Store in db, which is empty before Load.
@@ -101,7 +101,7 @@ func (s *Store) Identity() identity.Identity {
 }
 
 // Hub returns the hub that has registered the agent; the zero Hub if none has.
-func (s *Store) Hub() outbox.Hub { return *s.hub.Load() }
+func (s *Store) Hub() queue.Hub { return *s.hub.Load() }
 
 // ReportKey returns the public half of the key that signs reports, in PEM.
 func (s *Store) ReportKey() (string, error) {

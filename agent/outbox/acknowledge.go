@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // ErrNoHubKey means that no key is pinned by which an acknowledgement could be verified.
@@ -25,7 +26,7 @@ type Acknowledged struct {
 
 // Acknowledge deletes the reports that the acknowledgements of the hub with the key hubKey name. There may be some for
 // other clusters than uid as well, which are passed over; but if one of the envelopes is not the hub's, or none is for
-// uid, nothing is deleted. The error wraps bundle.ErrUntrusted, ErrForeignAck or ErrNoHubKey.
+// uid, nothing is deleted. The error wraps bundle.ErrUntrusted, queue.ErrForeignAck or ErrNoHubKey.
 func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string) (Acknowledged, error) {
 	if hubKey == nil {
 		return Acknowledged{}, ErrNoHubKey
@@ -34,8 +35,8 @@ func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid st
 	var foreign error
 	own := false
 	for _, e := range envelopes {
-		ack, err := openAck(e, hubKey, uid)
-		if errors.Is(err, ErrForeignAck) {
+		ack, err := queue.OpenAck(e, hubKey, uid)
+		if errors.Is(err, queue.ErrForeignAck) {
 			foreign = err
 			continue
 		}
@@ -45,7 +46,7 @@ func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid st
 		own, ids = true, append(ids, ack.Reports...)
 	}
 	if !own {
-		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", uid, ErrForeignAck))
+		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", uid, queue.ErrForeignAck))
 	}
 	deleted, err := o.settleAll(ids)
 	if err != nil {
@@ -55,28 +56,7 @@ func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid st
 	return Acknowledged{Deleted: deleted, Left: st.Length}, err
 }
 
-// OpenAck verifies an acknowledgement by the hub's key. The error wraps bundle.ErrUntrusted if that key has not signed it.
-func OpenAck(envelope []byte, hubKey crypto.PublicKey) (bundle.Ack, error) {
-	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, hubKey)
-	if err != nil {
-		return bundle.Ack{}, fmt.Errorf("acknowledgement: %w", err)
-	}
-	return bundle.ParseAck(body)
-}
-
-// openAck is OpenAck for an acknowledgement that has to be for the cluster uid.
-func openAck(envelope []byte, hubKey crypto.PublicKey, uid string) (bundle.Ack, error) {
-	ack, err := OpenAck(envelope, hubKey)
-	if err == nil && ack.Cluster != uid {
-		err = fmt.Errorf("acknowledgement is for cluster %q, this is %q: %w", ack.Cluster, uid, ErrForeignAck)
-	}
-	return ack, err
-}
-
-// ErrForeignAck means that an acknowledgement is for another cluster.
-var ErrForeignAck = errors.New("not for this cluster")
-
 // IsUntrusted tells acknowledgements that must not be believed from other errors.
 func IsUntrusted(err error) bool {
-	return errors.Is(err, bundle.ErrUntrusted) || errors.Is(err, ErrForeignAck)
+	return errors.Is(err, bundle.ErrUntrusted) || errors.Is(err, queue.ErrForeignAck)
 }

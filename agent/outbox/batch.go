@@ -1,41 +1,49 @@
 package outbox
 
 import (
-	"bytes"
+	"iter"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
-// Bounds of one batch for a sink.
-const (
-	maxSendReports = hubapi.MaxReports
-	maxSendBytes   = 1 << 20 // of envelopes; a single larger one goes alone
-)
+// request bounds one batch for a sink; a single larger envelope goes alone.
+var request = queue.Bounds{Entries: hubapi.MaxReports, Bytes: 1 << 20}
 
 // batch returns the reports after seq that wanted chooses, oldest first, within the bounds of one request but at
 // least one.
 func (o *Outbox) batch(after uint64, wanted func(queued) bool) (batch []queued, err error) {
 	err = o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
-		if err != nil || q.index == nil {
-			return err
+		q, err := boxOf(tx)
+		if err == nil {
+			batch, err = batchOf(q.reports, after, false, wanted)
 		}
-		total := 0
-		return q.each(after, func(e queued) (bool, error) {
-			if !wanted(e) {
-				return true, nil
-			}
-			if total += e.Size; len(batch) == maxSendReports || len(batch) > 0 && total > maxSendBytes {
-				return false, nil
-			}
-			batch = append(batch, q.with(e))
-			return true, nil
-		})
+		return err
 	})
+	return batch, err
+}
+
+// deadBatch returns the dead letters that wanted chooses, within the bounds of one request.
+func (o *Outbox) deadBatch(wanted func(queued) bool) (batch []queued, err error) {
+	err = o.db.View(func(tx *bbolt.Tx) error {
+		q, err := boxOf(tx)
+		if err == nil {
+			batch, err = batchOf(q.dead, 0, true, wanted)
+		}
+		return err
+	})
+	return batch, err
+}
+
+func batchOf(of *queue.Queue[queued], after uint64, dead bool, wanted func(queued) bool) (batch []queued, err error) {
+	entries, err := of.Batch(seqKey(after+1), func(e queue.Entry[queued]) bool { return wanted(reportOf(e, dead)) }, request)
+	for _, e := range entries {
+		batch = append(batch, reportOf(e, dead))
+	}
 	return batch, err
 }
 
@@ -46,22 +54,18 @@ func (o *Outbox) nextBatch(after uint64, wanted func(queued) bool) (batch []queu
 		return nil, false, err
 	}
 	err = o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
+		q, err := boxOf(tx)
 		if err != nil {
 			return err
 		}
 		newest, ok, err := q.newest()
 		if ok && newest.seq > batch[len(batch)-1].seq && wanted(newest) {
-			batch, ahead = []queued{q.with(newest)}, true
+			batch, err = batchOf(q.reports, newest.seq-1, false, wanted)
+			ahead = true
 		}
 		return err
 	})
 	return batch, ahead, err
-}
-
-func (q *queue) with(e queued) queued {
-	e.envelope = bytes.Clone(q.reports.Get(seqKey(e.seq)))
-	return e
 }
 
 // verdicts are a hub's answers about reports. Only the acknowledgement is signed.
@@ -96,7 +100,7 @@ func (o *Outbox) settle(batch []queued, v verdicts, now time.Time) (deleted int,
 	acked := v.acked()
 	err = o.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		deleted = 0
-		q, err := openQueue(tx)
+		q, err := boxOf(tx)
 		if err != nil {
 			return false, err
 		}
@@ -105,12 +109,21 @@ func (o *Outbox) settle(batch []queued, v verdicts, now time.Time) (deleted int,
 			if !refused && !acked[sent.ID] {
 				continue
 			}
-			gone, err := q.settle(sent, acked[sent.ID], why, refused, now)
+			e, ok, err := getFrom(q.of(sent), sent.seq, sent.dead)
 			if err != nil {
 				return false, err
 			}
-			if changed = true; gone {
+			changed = true
+			switch {
+			case !ok || e.ID != sent.ID:
+			case acked[sent.ID]:
 				deleted++
+				err = q.remove(e)
+			default:
+				err = q.reject(e, why, now)
+			}
+			if err != nil {
+				return false, err
 			}
 		}
 		kept, err := q.close()
@@ -122,48 +135,36 @@ func (o *Outbox) settle(batch []queued, v verdicts, now time.Time) (deleted int,
 	return deleted, nil
 }
 
-func (q *queue) settle(sent queued, acked bool, why string, refused bool, now time.Time) (deleted bool, err error) {
-	if sent.dead {
-		return q.settleLetter(sent, acked, why, refused, now)
-	}
-	e, ok, err := q.get(sent.seq)
-	switch {
-	case err != nil || !ok || e.ID != sent.ID:
-		return false, err
-	case acked:
-		return true, q.remove(e)
-	}
-	return false, q.bury(e, why, now)
-}
-
 // settleAll is settle for acknowledgements that did not come as the answer to a batch.
 func (o *Outbox) settleAll(acknowledged []digest.Digest) (deleted int, err error) {
 	v := verdicts{acknowledged: acknowledged}
 	acked := v.acked()
 	var found []queued
 	err = o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
-		if err != nil || q.index == nil {
-			return err
-		}
-		letters, err := q.letters()
-		for _, l := range letters {
-			if acked[l.ID] {
-				found = append(found, l.queued)
-			}
-		}
+		q, err := boxOf(tx)
 		if err != nil {
 			return err
 		}
-		return q.each(0, func(e queued) (bool, error) {
-			if acked[e.ID] {
-				found = append(found, e)
-			}
-			return true, nil
-		})
+		found, err = q.all(func(e queued) bool { return acked[e.ID] })
+		return err
 	})
 	if err != nil {
 		return 0, err
 	}
 	return o.settle(found, v, time.Time{})
+}
+
+// all returns the dead letters and the reports that wanted chooses, without their envelopes.
+func (q *box) all(wanted func(queued) bool) (all []queued, err error) {
+	for _, entries := range []iter.Seq2[queued, error]{q.letters(), q.after(0)} {
+		for e, err := range entries {
+			if err != nil {
+				return nil, err
+			}
+			if wanted(e) {
+				all = append(all, e)
+			}
+		}
+	}
+	return all, nil
 }

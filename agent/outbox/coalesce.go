@@ -74,10 +74,10 @@ func (u unpin) from(seq uint64, failures []string) []string {
 	return slices.DeleteFunc(failures, func(f string) bool { return u[seq][f] })
 }
 
-func (q *queue) gap() time.Duration { return max(q.totals.Gap, failureGap) }
+func (q *box) gap() time.Duration { return max(q.totals.Gap, failureGap) }
 
 // add appends e to the queue and deletes the reports that it makes superfluous.
-func (q *queue) add(e queued, failures []string) error {
+func (q *box) add(e queued, failures []string) error {
 	last, found, err := q.newest()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (q *queue) add(e queued, failures []string) error {
 }
 
 // follow makes e the newest report of its failures. It returns the reports that were that before.
-func (q *queue) follow(e *queued, failures []string) (unpin, error) {
+func (q *box) follow(e *queued, failures []string) (unpin, error) {
 	ended := unpin{}
 	if e.seq%sweepEvery == 0 {
 		if err := q.forget(e.At); err != nil {
@@ -124,7 +124,7 @@ func (q *queue) follow(e *queued, failures []string) (unpin, error) {
 	return ended, nil
 }
 
-func (q *queue) setLatest(failure string, t latest) error {
+func (q *box) setLatest(failure string, t latest) error {
 	if _, err := q.tx.CreateBucketIfNotExists([]byte(bucketFailing)); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (q *queue) setLatest(failure string, t latest) error {
 }
 
 // forget deletes the memory of failures that are so old that the next one would begin another series.
-func (q *queue) forget(now time.Time) error {
+func (q *box) forget(now time.Time) error {
 	b := q.tx.Bucket([]byte(bucketFailing))
 	if b == nil {
 		return nil
@@ -151,7 +151,7 @@ func (q *queue) forget(now time.Time) error {
 	return err
 }
 
-func (q *queue) endNoMore(u unpin, seq uint64) error {
+func (q *box) endNoMore(u unpin, seq uint64) error {
 	e, ok, err := q.get(seq)
 	if err != nil || !ok {
 		return err
@@ -161,7 +161,7 @@ func (q *queue) endNoMore(u unpin, seq uint64) error {
 }
 
 // release deletes the report seq, where it is there, if it is superfluous beside the newest.
-func (q *queue) release(seq, newest uint64) error {
+func (q *box) release(seq, newest uint64) error {
 	e, ok, err := q.get(seq)
 	if err != nil || !ok || seq == newest || e.pinned() || !e.Heartbeat && newest-seq < recentReports {
 		return err
@@ -171,18 +171,22 @@ func (q *queue) release(seq, newest uint64) error {
 }
 
 // judge releases the reports that belong to the recent ones no more.
-func (q *queue) judge(newest uint64) error {
+func (q *box) judge(newest uint64) error {
 	if newest < recentReports {
 		return nil
 	}
 	upTo := newest - recentReports
 	var seqs []uint64
-	err := q.each(q.totals.Judged, func(e queued) (bool, error) {
-		if e.seq <= upTo {
-			seqs = append(seqs, e.seq)
+	for e, err := range q.after(q.totals.Judged) {
+		if err != nil {
+			return err
 		}
-		return e.seq <= upTo, nil
-	})
+		if e.seq > upTo {
+			break
+		}
+		seqs = append(seqs, e.seq)
+	}
+	var err error
 	for _, seq := range seqs {
 		err = errors.Join(err, q.release(seq, newest))
 	}
@@ -192,8 +196,8 @@ func (q *queue) judge(newest uint64) error {
 
 // makeRoom gives up reports until the queue is within its limits: the oldest that no failure needs; then, once
 // no series of failures can be joined any more, the oldest of all. The newest always stays.
-func (q *queue) makeRoom(limits Limits) error {
-	for q.totals.Length > 1 && (q.totals.Length > limits.Reports || q.totals.Bytes > limits.Bytes) {
+func (q *box) makeRoom(limits Limits) error {
+	for q.reports.Entries > 1 && (q.reports.Entries > limits.Reports || q.reports.Bytes > limits.Bytes) {
 		e, ok, err := q.spare()
 		if err == nil && !ok {
 			if joined, err := q.widen(); err != nil || joined {
@@ -217,28 +221,30 @@ func (q *queue) makeRoom(limits Limits) error {
 
 // spare returns the oldest report that no failure needs and that is not the newest. Those that are not recent
 // are gone already.
-func (q *queue) spare() (spare queued, ok bool, err error) {
+func (q *box) spare() (spare queued, ok bool, err error) {
 	newest, _, err := q.newest()
 	if err != nil {
 		return spare, false, err
 	}
-	err = q.each(q.totals.Judged, func(e queued) (bool, error) {
-		if ok = e.seq != newest.seq && !e.pinned(); ok {
-			spare = e
+	for e, err := range q.after(q.totals.Judged) {
+		if err != nil || e.seq != newest.seq && !e.pinned() {
+			return e, err == nil, err
 		}
-		return !ok, nil
-	})
-	return spare, ok, err
+	}
+	return spare, false, nil
 }
 
 // widen doubles the gap until a report is the first or the last of a series no more. It says whether there is one.
-func (q *queue) widen() (bool, error) {
+func (q *box) widen() (bool, error) {
 	if q.gap() >= maxFailureGap {
 		return false, nil
 	}
 	var all []queued
-	if err := q.each(0, func(e queued) (bool, error) { all = append(all, e); return true, nil }); err != nil {
-		return false, err
+	for e, err := range q.after(0) {
+		if err != nil {
+			return false, err
+		}
+		all = append(all, e)
 	}
 	newest := all[len(all)-1].seq
 	for q.gap() < maxFailureGap {

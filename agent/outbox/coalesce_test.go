@@ -67,7 +67,7 @@ func (h *history) kept(gap time.Duration) []uint64 {
 // step makes one more report at random: a heartbeat repeats what the one before it has said.
 func (h *history) step(random *rand.Rand, at time.Time, chance float64) reported {
 	seq := uint64(len(h.all) + 1)
-	r := reported{queued: queued{ID: testID(int(seq)), Size: 10 + random.IntN(90), At: at, seq: seq, envelope: []byte("{}")}}
+	r := reported{queued: queued{ID: testID(int(seq)), At: at, seq: seq, envelope: make([]byte, 10+random.IntN(90))}}
 	if seq > 1 && random.IntN(3) == 0 {
 		r.Heartbeat, r.failures = true, slices.Clone(h.all[seq-2].failures)
 	} else {
@@ -114,15 +114,17 @@ func TestTheQueueHoldsWhatItsRuleSays(t *testing.T) {
 			require.Equal(t, len(kept), st.Length)
 			require.Zero(t, st.Dropped)
 			require.NoError(t, o.db.View(func(tx *bbolt.Tx) error {
-				q, err := openQueue(tx)
+				q, err := boxOf(tx)
 				require.NoError(t, err)
 				var bytes int64
-				err = q.each(0, func(e queued) (bool, error) {
-					bytes += int64(e.Size)
-					return true, nil
-				})
+				for e, err := range q.after(0) {
+					require.NoError(t, err)
+					envelope, err := q.reports.Body(seqKey(e.seq))
+					require.NoError(t, err)
+					bytes += int64(len(envelope))
+				}
 				require.Equal(t, bytes, st.Bytes)
-				return err
+				return nil
 			}))
 		})
 	}
@@ -161,7 +163,7 @@ func TestATooSmallQueueLosesNoFailure(t *testing.T) {
 func gapOf(t testing.TB, o *Outbox) (gap time.Duration) {
 	t.Helper()
 	require.NoError(t, o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
+		q, err := boxOf(tx)
 		gap = q.gap()
 		return err
 	}))
@@ -174,7 +176,7 @@ func BenchmarkEnqueue(b *testing.B) {
 		b.Run(fmt.Sprint(length), func(b *testing.B) {
 			o := unsynced(b)
 			add := func(tx *bbolt.Tx, i int) error { // each tells of a failure of its own
-				e := queued{ID: testID(i), Size: 4 << 10, At: epoch.Add(time.Duration(i) * time.Minute), seq: uint64(i + 1), envelope: make([]byte, 4<<10)}
+				e := queued{ID: testID(i), At: epoch.Add(time.Duration(i) * time.Minute), seq: uint64(i + 1), envelope: make([]byte, 4<<10)}
 				return enqueue(tx, e, []string{fmt.Sprint(i)}, Limits{Reports: length, Bytes: 1 << 40})
 			}
 			require.NoError(b, o.db.Update(func(tx *bbolt.Tx) (err error) {

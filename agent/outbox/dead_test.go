@@ -19,7 +19,7 @@ func TestDeadLettersAreBoundedAndNothingIsLostForIt(t *testing.T) {
 	}
 	require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error {
 		for i := range reports { // each of which tells of another failure
-			e := queued{ID: testID(i), Size: size, At: epoch, seq: uint64(i + 1), envelope: []byte("{}")}
+			e := queued{ID: testID(i), At: epoch, seq: uint64(i + 1), envelope: make([]byte, size)}
 			if err := enqueue(tx, e, []string{fmt.Sprint(i)}, Limits{}.WithDefaults()); err != nil {
 				return err
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
 
@@ -56,7 +57,7 @@ func (w *correspondence) report() {
 		require.NoError(w, err)
 		last.Seq++ // which begins again from where a backup was
 		require.NoError(w, last.Save(tx))
-		e := queued{ID: id, Size: 10, At: epoch.Add(time.Duration(w.made) * time.Minute), seq: uint64(last.Seq), envelope: []byte("{}")}
+		e := queued{ID: id, At: epoch.Add(time.Duration(w.made) * time.Minute), seq: uint64(last.Seq), envelope: []byte("{}")}
 		return enqueue(tx, e, []string{fmt.Sprint(w.made)}, Limits{}.WithDefaults())
 	}))
 	w.reported[id] = true
@@ -104,7 +105,7 @@ func (w *correspondence) hear() {
 		require.NoError(w, err)
 		return
 	}
-	ack, err := openAck(a.ack, w.hub.Public(), "plant-7")
+	ack, err := queue.OpenAck(a.ack, w.hub.Public(), "plant-7")
 	require.NoError(w, err)
 	_, err = w.box.settle(a.batch, verdicts{acknowledged: ack.Reports}, epoch)
 	require.NoError(w, err)

@@ -4,10 +4,10 @@
 // Append adds a report within the transaction that numbers it. A HubSink and a RegistrySink send what waits, each
 // with Run. People carry the rest: Reports returns the envelopes for a medium, and Acknowledge takes the answer.
 //
-// Delivery is at least once: after a crash a report may be sent again, and none is lost. A report is deleted for an
-// acknowledgement that the hub has signed, because a newer one says all that it does (see coalesce.go), or because
-// the queue is full, which Status counts. What a hub refuses is kept as a dead letter and offered again. Reports never
-// hold up the agent: nothing here waits for a network but the sinks.
+// Package queue has the guarantee: delivery is at least once. A report is deleted for an acknowledgement that the hub has signed,
+// because a newer one says all that it does (see coalesce.go), or because the queue is full, which Status counts. A report that a
+// hub refuses is kept as a dead letter and offered again. Reports never hold up the agent: nothing here waits for a network but
+// the sinks.
 package outbox
 
 import (
@@ -58,20 +58,16 @@ type Status struct {
 	Unsent map[string]string `json:"unsent,omitempty"`
 }
 
-// What the state file has of the outbox. Buckets that are not in Buckets are made when something is to be in them.
+// What the state file has of the outbox. Buckets are made when something is to be in them.
 const (
-	bucketReports = "reports"       // seq: envelope
-	bucketIndex   = "report-index"  // seq: queued, without the envelope
-	bucketDead    = "queue-dead"    // seq: letter
+	bucketReports = "reports"       // a queue of queued by seq
+	bucketDead    = "queue-dead"    // the same, of dead letters
 	bucketPushed  = "queue-pushed"  // tag in the registry: pushed
 	bucketFailing = "queue-failing" // failure: latest
 
 	keyTotals = "queue"    // in state.Meta: totals
 	keyLast   = "reporter" // in state.Meta: Last
 )
-
-// Buckets are those that every state file has; see state.Open.
-var Buckets = []string{bucketReports, bucketIndex}
 
 // Outbox is the queue of reports in a state file. It may be used by several goroutines. The zero value is of no use.
 type Outbox struct {
@@ -82,7 +78,7 @@ type Outbox struct {
 	forHub, forRegistry, hubKnown chan struct{}
 }
 
-// New returns the outbox of a state file that has Buckets.
+// New returns the outbox of a state file.
 func New(db *state.DB) *Outbox {
 	return &Outbox{db: db, forHub: make(chan struct{}, 1), forRegistry: make(chan struct{}, 1), hubKnown: make(chan struct{}, 1)}
 }
@@ -134,7 +130,7 @@ type Entry struct {
 // limits; zero limits mean the defaults.
 func Append(tx *bbolt.Tx, e Entry, limits Limits) error {
 	q := queued{
-		ID: bundle.ReportID(e.Body), Size: len(e.Envelope), At: e.Last.At, Heartbeat: e.Report.Kind == bundle.Heartbeat,
+		ID: bundle.ReportID(e.Body), At: e.Last.At, Heartbeat: e.Report.Kind == bundle.Heartbeat,
 		Incarnation: e.Report.Agent.Incarnation, seq: uint64(e.Last.Seq), envelope: e.Envelope,
 	}
 	return errors.Join(e.Last.Save(tx), enqueue(tx, q, failureKeys(e.Report), limits.WithDefaults()))
@@ -143,18 +139,19 @@ func Append(tx *bbolt.Tx, e Entry, limits Limits) error {
 // Reports returns the envelopes of all reports that wait, oldest first, after those of dead letters.
 func (o *Outbox) Reports() (envelopes [][]byte, err error) {
 	err = o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
-		if err != nil || q.reports == nil {
+		q, err := boxOf(tx)
+		if err != nil {
 			return err
 		}
-		letters, err := q.letters()
-		for _, l := range letters {
-			envelopes = append(envelopes, l.envelope)
+		all, err := q.all(func(queued) bool { return true })
+		for _, e := range all {
+			envelope, err := q.of(e).Body(seqKey(e.seq))
+			if err != nil {
+				return err
+			}
+			envelopes = append(envelopes, bytes.Clone(envelope))
 		}
-		return errors.Join(err, q.reports.ForEach(func(_, v []byte) error {
-			envelopes = append(envelopes, bytes.Clone(v))
-			return nil
-		}))
+		return err
 	})
 	return envelopes, err
 }

@@ -7,14 +7,12 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // Bounds of how fast reports are given to a sink, whatever it asks for.
 const (
 	firstRetry = 5 * time.Second
-	// LongestRetry is the longest wait after a failure, and the longest that a hub may ask for: a hostile one delays
-	// reports, and silences nobody.
-	LongestRetry = time.Hour
 	// maxPause bounds the pause between two requests while there is more to send: a full queue of 20 requests then
 	// takes some three hours at most.
 	maxPause = 10 * time.Minute
@@ -44,9 +42,9 @@ func (c *courier) run(ctx context.Context) {
 			continue
 		}
 		// Full jitter: a hub that comes back is not met by the whole fleet at once.
-		wait := retry.FullJitter(retry.Backoff(firstRetry, LongestRetry, c.failures))
+		wait := retry.FullJitter(retry.Backoff(firstRetry, queue.LongestRetry, c.failures))
 		c.failures++
-		_ = c.sleep(ctx, max(wait, rest, retry.Spread(retryAfter(err)))) // its error is that ctx has ended
+		_ = c.sleep(ctx, max(wait, rest, retry.Spread(queue.RetryAfter(err)))) // its error is that ctx has ended
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
@@ -20,7 +21,7 @@ func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
 		box: new(Outbox), log: slog.New(slog.DiscardHandler),
 		round: func(context.Context) (time.Duration, error) {
 			if len(waits) == 20 {
-				return 0, &HubError{after: 30 * time.Minute}
+				return 0, &queue.HubError{After: 30 * time.Minute}
 			}
 			return 0, errors.New("away")
 		},
@@ -33,7 +34,7 @@ func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
 	}
 	c.run(ctx)
 	for i, d := range waits[:20] {
-		limit := min(firstRetry<<i, LongestRetry)
+		limit := min(firstRetry<<i, queue.LongestRetry)
 		require.LessOrEqual(t, d, limit)
 		require.GreaterOrEqual(t, d, limit/10)
 	}
@@ -44,7 +45,7 @@ func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
 func TestTheStatusSaysWhyReportsStay(t *testing.T) {
 	o := openBox(t, t.TempDir())
 	unsent := func() map[string]string { return statusOf(t, o).Unsent }
-	rounds := []error{&HubError{Status: "403 Forbidden", Message: "no such\x1b cluster"}, nil}
+	rounds := []error{&queue.HubError{Status: "403 Forbidden", Message: "no such\x1b cluster"}, nil}
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &courier{box: o, log: slog.New(slog.DiscardHandler), to: "http://hub", wake: o.forHub, idle: func() time.Duration { return 0 }, sleep: func(context.Context, time.Duration) error {
 		if rounds = rounds[1:]; len(rounds) == 1 {

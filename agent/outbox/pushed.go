@@ -75,7 +75,7 @@ func putPushed(tx *bbolt.Tx, tag string, p pushed) error {
 // notePushed notes which reports lie in the artifact. Some may have become superfluous meanwhile.
 func (o *Outbox) notePushed(tag string, p pushed, batch []queued) error {
 	return o.db.Update(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
+		q, err := boxOf(tx)
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func (o *Outbox) notePushed(tag string, p pushed, batch []queued) error {
 }
 
 // unpushed notes that a report of an artifact is gone from the queue.
-func (q *queue) unpushed(tag string) error {
+func (q *box) unpushed(tag string) error {
 	if tag == "" {
 		return nil
 	}

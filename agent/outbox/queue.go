@@ -1,11 +1,11 @@
 package outbox
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"iter"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -14,75 +14,68 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
-// queued describes a report in the queue.
+// queued describes a report in the queue, or a dead letter.
 type queued struct {
-	ID   digest.Digest `json:"id"`
-	Size int           `json:"size"`
-	At   time.Time     `json:"at"`
+	ID digest.Digest `json:"id"`
+	At time.Time     `json:"at"`
 	// Heartbeat is true for one that says nothing that the one before it has not said.
 	Heartbeat bool `json:"heartbeat,omitempty"`
 	// Begins and Ends are the failures whose first and last report it is; see coalesce.go.
 	Begins []string `json:"begins,omitempty"`
 	Ends   []string `json:"ends,omitempty"`
-	// Rejected is why the hub will not take it, and RetryAt when it is offered again; see dead.go.
-	Rejected string    `json:"rejected,omitempty"`
-	RetryAt  time.Time `json:"retryAt,omitzero"`
+	// Rejected is why the hub will not take it, RejectedAt since when it is a dead letter, and RetryAt when it is offered again; see
+	// dead.go.
+	Rejected   string    `json:"rejected,omitempty"`
+	RejectedAt time.Time `json:"rejectedAt,omitzero"`
+	RetryAt    time.Time `json:"retryAt,omitzero"`
 	// Tag is where it lies in a registry; empty before it was pushed. Incarnation is the agent's when it was made.
 	Tag         string `json:"tag,omitempty"`
 	Incarnation int64  `json:"incarnation,omitempty"`
 
 	seq      uint64
-	envelope []byte
-	dead     bool // it is a dead letter
+	envelope []byte // only of a batch, and of a new one
+	dead     bool   // it is a dead letter
 }
 
 // pinned reports whether the report has information about a failure that no other report has.
-func (q queued) pinned() bool { return len(q.Begins)+len(q.Ends) > 0 }
+func (e queued) pinned() bool { return len(e.Begins)+len(e.Ends) > 0 }
 
-// totals are what the queue comes to, kept beside it so that nobody has to count. The zero value is that of an
-// empty queue.
+// totals are the counters of the queue beside its length. The zero value is that of a new queue.
 type totals struct {
-	Length    int   `json:"length"`
-	Bytes     int64 `json:"bytes"`
 	Coalesced int64 `json:"coalesced,omitempty"`
 	Dropped   int64 `json:"dropped,omitempty"`
 	// Judged is the seq up to which superfluous reports were looked for.
 	Judged uint64 `json:"judged,omitempty"`
 	// Gap is the time between two series of one failure, in nanoseconds; zero is failureGap.
 	Gap time.Duration `json:"gap,omitempty"`
-	// Rejected counts what the hub will not take; Dead and DeadBytes are those of them that are dead letters.
+	// Rejected counts what the hub will not take.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
-	Dead          int    `json:"dead,omitempty"`
-	DeadBytes     int64  `json:"deadBytes,omitempty"`
 }
 
-// queue is the queue within a transaction.
-type queue struct {
+// box is the outbox within a transaction.
+type box struct {
 	tx             *bbolt.Tx
-	index, reports *bbolt.Bucket
+	reports, dead  *queue.Queue[queued] // by seq
 	totals, before totals
 }
 
-func openQueue(tx *bbolt.Tx) (*queue, error) {
-	q := &queue{tx: tx, index: tx.Bucket([]byte(bucketIndex)), reports: tx.Bucket([]byte(bucketReports))}
-	if q.index == nil || q.reports == nil {
-		return q, nil
-	}
-	var err error
-	q.totals, err = state.Load[totals](tx, state.Meta, keyTotals)
-	q.before = q.totals
-	return q, err
+func boxOf(tx *bbolt.Tx) (*box, error) {
+	reports, err1 := queue.Open[queued](tx, bucketReports)
+	dead, err2 := queue.Open[queued](tx, bucketDead)
+	t, err3 := state.Load[totals](tx, state.Meta, keyTotals)
+	return &box{tx: tx, reports: reports, dead: dead, totals: t, before: t}, errors.Join(err1, err2, err3)
 }
 
 // close keeps the totals. It says whether they have changed.
-func (q *queue) close() (bool, error) {
+func (q *box) close() (bool, error) {
 	if q.totals == q.before {
 		return false, nil
 	}
-	if q.totals.Length == 0 {
+	if q.reports.Entries == 0 {
 		q.totals.Gap = 0
 	}
 	return true, state.Save(q.tx, state.Meta, keyTotals, q.totals)
@@ -90,80 +83,76 @@ func (q *queue) close() (bool, error) {
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// each calls f for the reports after seq, oldest first, until f returns false. f must not change the queue.
-func (q *queue) each(after uint64, f func(queued) (bool, error)) error {
-	c := q.index.Cursor()
-	for k, v := c.Seek(seqKey(after + 1)); k != nil; k, v = c.Next() {
-		e, err := parseQueued(k, v)
-		if err != nil {
-			return err
+// reportOf returns the report, or the dead letter, of an entry.
+func reportOf(e queue.Entry[queued], dead bool) queued {
+	r := e.Note
+	r.seq, r.envelope, r.dead = binary.BigEndian.Uint64(e.Key), bytes.Clone(e.Body), dead
+	return r
+}
+
+// after yields the reports after seq, oldest first. The queue must not change before the loop ends.
+func (q *box) after(seq uint64) iter.Seq2[queued, error] { return each(q.reports, seq, false) }
+
+// letters yields the dead letters, oldest first.
+func (q *box) letters() iter.Seq2[queued, error] { return each(q.dead, 0, true) }
+
+func each(of *queue.Queue[queued], seq uint64, dead bool) iter.Seq2[queued, error] {
+	return func(yield func(queued, error) bool) {
+		for e, err := range of.From(seqKey(seq + 1)) {
+			if err != nil {
+				yield(queued{}, err)
+				return
+			}
+			if !yield(reportOf(e, dead), nil) {
+				return
+			}
 		}
-		if more, err := f(e); err != nil || !more {
-			return err
-		}
 	}
-	return nil
 }
 
-func parseQueued(k, v []byte) (queued, error) {
-	e := queued{seq: binary.BigEndian.Uint64(k)}
-	if err := json.Unmarshal(v, &e); err != nil {
-		return e, fmt.Errorf("%s %d: %w: %v", bucketIndex, e.seq, state.ErrDamaged, err)
-	}
-	return e, nil
+func (q *box) get(seq uint64) (e queued, ok bool, err error) { return getFrom(q.reports, seq, false) }
+
+func getFrom(of *queue.Queue[queued], seq uint64, dead bool) (e queued, ok bool, err error) {
+	e, ok, err = of.Get(seqKey(seq))
+	e.seq, e.dead = seq, dead
+	return e, ok, err
 }
 
-func (q *queue) get(seq uint64) (e queued, ok bool, err error) {
-	v := q.index.Get(seqKey(seq))
-	if v == nil {
-		return e, false, nil
+// oldest and newest return the ends of the queue. They are not ok if it is empty.
+func (q *box) oldest() (e queued, ok bool, err error) { return endOf(q.reports.First()) }
+func (q *box) newest() (e queued, ok bool, err error) { return endOf(q.reports.Last()) }
+
+func endOf(e queue.Entry[queued], ok bool, err error) (queued, bool, error) {
+	if !ok {
+		return queued{}, false, err
 	}
-	e, err = parseQueued(seqKey(seq), v)
-	return e, err == nil, err
+	return reportOf(e, false), true, nil
 }
 
-// oldest and newest return the ends of the queue. They are not ok where it is empty.
-func (q *queue) oldest() (e queued, ok bool, err error) { return q.end((*bbolt.Cursor).First) }
-func (q *queue) newest() (e queued, ok bool, err error) { return q.end((*bbolt.Cursor).Last) }
-
-func (q *queue) end(which func(*bbolt.Cursor) ([]byte, []byte)) (e queued, ok bool, err error) {
-	if q.index == nil {
-		return e, false, nil
+// of returns the queue that e is in.
+func (q *box) of(e queued) *queue.Queue[queued] {
+	if e.dead {
+		return q.dead
 	}
-	k, v := which(q.index.Cursor())
-	if k == nil {
-		return e, false, nil
-	}
-	e, err = parseQueued(k, v)
-	return e, err == nil, err
+	return q.reports
 }
 
-// note updates the index entry of a queued report.
-func (q *queue) note(e queued) error {
-	data, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	return q.index.Put(seqKey(e.seq), data)
-}
+// note updates the description of a queued report or a dead letter.
+func (q *box) note(e queued) error { return q.of(e).Note(seqKey(e.seq), e) }
 
-func (q *queue) insert(e queued) error {
-	q.totals.Length, q.totals.Bytes = q.totals.Length+1, q.totals.Bytes+int64(e.Size)
-	return errors.Join(q.note(e), q.reports.Put(seqKey(e.seq), e.envelope))
-}
+func (q *box) insert(e queued) error { return q.of(e).Put(seqKey(e.seq), e, e.envelope) }
 
-func (q *queue) remove(e queued) error {
-	q.totals.Length, q.totals.Bytes = q.totals.Length-1, q.totals.Bytes-int64(e.Size)
+func (q *box) remove(e queued) error {
 	if e.Rejected != "" {
 		q.totals.Rejected--
 	}
-	return errors.Join(q.index.Delete(seqKey(e.seq)), q.reports.Delete(seqKey(e.seq)), q.unpushed(e.Tag))
+	return errors.Join(q.of(e).Delete(seqKey(e.seq)), q.unpushed(e.Tag))
 }
 
 // enqueue adds a report of the given failures, deletes the reports that it makes superfluous, and drops the oldest ones
 // above limits.
 func enqueue(tx *bbolt.Tx, e queued, failures []string, limits Limits) error {
-	q, err := openQueue(tx)
+	q, err := boxOf(tx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +165,7 @@ func enqueue(tx *bbolt.Tx, e queued, failures []string, limits Limits) error {
 
 // OldestTag names the oldest report that the agent keeps beside the one of that incarnation and seq.
 func OldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
-	q, err := openQueue(tx)
+	q, err := boxOf(tx)
 	if err != nil {
 		return "", err
 	}
@@ -189,32 +178,29 @@ func OldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
 
 // Clear deletes the queued reports and the memory of failures.
 func Clear(tx *bbolt.Tx) error {
-	q, err := openQueue(tx)
+	q, err := boxOf(tx)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{bucketIndex, bucketReports, bucketFailing, bucketDead, bucketPushed} {
+	for _, name := range []string{bucketFailing, bucketPushed} {
 		if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
 			return err
 		}
 	}
+	err = errors.Join(q.reports.Clear(), q.dead.Clear())
 	q.totals = totals{Coalesced: q.totals.Coalesced, Dropped: q.totals.Dropped}
-	_, err = q.close()
-	for _, name := range []string{bucketIndex, bucketReports} {
-		_, err2 := tx.CreateBucketIfNotExists([]byte(name))
-		err = errors.Join(err, err2)
-	}
-	return err
+	_, err2 := q.close()
+	return errors.Join(err, err2)
 }
 
 // ReadStatus returns what waits. Unsent is not in the file, and empty.
 func ReadStatus(tx *bbolt.Tx) (Status, error) {
-	q, err := openQueue(tx)
+	q, err := boxOf(tx)
 	if err != nil {
 		return Status{}, err
 	}
 	t := q.totals
-	s := Status{Length: t.Length, Bytes: t.Bytes, Coalesced: t.Coalesced, Dropped: t.Dropped, Rejected: t.Rejected}
+	s := Status{Length: q.reports.Entries, Bytes: q.reports.Bytes, Coalesced: t.Coalesced, Dropped: t.Dropped, Rejected: t.Rejected}
 	if s.Rejected > 0 {
 		s.LastRejection = t.LastRejection
 	}

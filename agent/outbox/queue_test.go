@@ -23,7 +23,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // openBox opens the outbox of a state file that has nothing else, as the agent does.
 func openBox(t testing.TB, dir string) *Outbox {
 	t.Helper()
-	db, err := state.Open(dir, Buckets...)
+	db, err := state.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Init(state.CheckSchema, func(*bbolt.Tx) error { return nil }))
@@ -65,11 +65,11 @@ func fill(t testing.TB, o *Outbox, limits Limits, size int, words ...string) {
 	t.Helper()
 	for _, w := range words {
 		require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error {
-			q, err := openQueue(tx)
+			q, err := boxOf(tx)
 			require.NoError(t, err)
 			last, _, err := q.newest()
 			require.NoError(t, err)
-			e := queued{ID: testID(int(last.seq)), Size: size, At: epoch.Add(time.Duration(last.seq) * time.Hour), Heartbeat: w == "h", seq: last.seq + 1, envelope: []byte("{}")}
+			e := queued{ID: testID(int(last.seq)), At: epoch.Add(time.Duration(last.seq) * time.Hour), Heartbeat: w == "h", seq: last.seq + 1, envelope: make([]byte, size)}
 			var failures []string
 			if w != "-" && w != "h" {
 				failures = strings.Split(w, "")
@@ -82,9 +82,13 @@ func fill(t testing.TB, o *Outbox, limits Limits, size int, words ...string) {
 func seqs(t testing.TB, o *Outbox) (all []uint64) {
 	t.Helper()
 	require.NoError(t, o.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
+		q, err := boxOf(tx)
 		require.NoError(t, err)
-		return q.each(0, func(e queued) (bool, error) { all = append(all, e.seq); return true, nil })
+		for e, err := range q.after(0) {
+			require.NoError(t, err)
+			all = append(all, e.seq)
+		}
+		return nil
 	}))
 	return all
 }
@@ -125,9 +129,9 @@ func TestAFullQueueGivesUpWhatNoFailureNeeds(t *testing.T) {
 
 func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 	o := openBox(t, t.TempDir())
-	const size = maxSendBytes / 2
+	size := request.Bytes / 2
 	fill(t, o, Limits{Reports: 1000}, size, strings.Fields("- - - - -")...)
-	fill(t, o, Limits{Reports: 1000}, maxSendBytes+1, "-")
+	fill(t, o, Limits{Reports: 1000}, request.Bytes+1, "-")
 	all := func(queued) bool { return true }
 	for _, tc := range []struct {
 		name   string

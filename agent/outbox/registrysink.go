@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // ackInterval is how often to look for an acknowledgement while one is missing. Hubs look into registries as
@@ -48,7 +49,7 @@ func (s *RegistrySink) Run(ctx context.Context) {
 func (s *RegistrySink) idle() time.Duration {
 	st, err := s.Status()
 	if err != nil || st.Length == 0 || s.AckStored || s.Hub().Key == nil {
-		return LongestRetry
+		return queue.LongestRetry
 	}
 	return retry.Jitter(ackInterval)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // handed are the reports that a relay has taken, which are offered again only seldom. They are not on the disk: a process
@@ -41,7 +42,7 @@ func (h *handed) lapse(now time.Time) {
 // idle is how long nothing has to be sent.
 func (h *handed) idle(now time.Time) time.Duration {
 	if h.again.IsZero() {
-		return LongestRetry
+		return queue.LongestRetry
 	}
 	return min(max(h.again.Sub(now), time.Second), 2*hubapi.OfferAgain)
 }
@@ -71,7 +72,7 @@ func (s *HubSink) takeRelayed(envelope json.RawMessage) error {
 	if hub.Key == nil {
 		return nil
 	}
-	ack, err := openAck(envelope, hub.Key, s.UID())
+	ack, err := queue.OpenAck(envelope, hub.Key, s.UID())
 	if err != nil {
 		s.Log.Warn("an acknowledgement of a relay is not believed", "relay", hub.URL, "err", err)
 		return nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // answering is the other end of a HubSink without a network.
@@ -51,7 +52,7 @@ func newFollower(t *testing.T, o *Outbox, key ed25519.PublicKey) *follower {
 	f.HubSink = &HubSink{
 		Outbox: o,
 		Sender: Sender{
-			UID: func() string { return "plant-7" }, Hub: func() Hub { return Hub{URL: "https://first-box:5001", Key: key} },
+			UID: func() string { return "plant-7" }, Hub: func() queue.Hub { return queue.Hub{URL: "https://first-box:5001", Key: key} },
 			Now: time.Now, Log: slog.New(slog.NewTextHandler(&f.log, nil)),
 		},
 		First: func(context.Context) error { return nil },
@@ -79,7 +80,7 @@ func queuedIDs(t *testing.T, o *Outbox) (ids []digest.Digest) {
 func more(t *testing.T, o *Outbox, seq uint64) {
 	t.Helper()
 	require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error {
-		e := queued{ID: testID(int(seq)), Size: 2, At: time.Now(), seq: seq, envelope: []byte("{}")}
+		e := queued{ID: testID(int(seq)), At: time.Now(), seq: seq, envelope: []byte("{}")}
 		return errors.Join(Last{Seq: int64(seq)}.Save(tx), enqueue(tx, e, nil, Limits{}.WithDefaults()))
 	}))
 	o.Wake()
@@ -142,7 +143,7 @@ func TestWithoutAHubKeyARelayIsOfferedReportsAgainAndNoneIsDeleted(t *testing.T)
 	o := unsynced(t)
 	more(t, o, 1)
 	f := newFollower(t, o, nil)
-	f.HubSink.Hub = func() Hub { return Hub{URL: "https://first-box:5001"} }
+	f.HubSink.Hub = func() queue.Hub { return queue.Hub{URL: "https://first-box:5001"} }
 	now := epoch
 	f.Now = func() time.Time { return now }
 	f.acks = []json.RawMessage{ackOf(key, "plant-7", queuedIDs(t, o))}

@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"crypto"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,21 +14,16 @@ import (
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
-
-// Hub is where reports go, and whose word deletes them.
-type Hub struct {
-	URL string           // empty while no hub is known
-	Key crypto.PublicKey // nil where none is pinned
-}
 
 // Sender is the identity for which a sink sends. Its functions are called before each request, since enrolling an agent
 // changes their results.
 type Sender struct {
 	UID         func() string // of the cluster
 	Incarnation func() int64  // of the agent
-	Hub         func() Hub
+	Hub         func() queue.Hub
 	Now         func() time.Time
 	Log         *slog.Logger
 }
@@ -100,7 +95,11 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", duration.Text(rest), err)
 		}
 		s.db.At("send: before")
-		receipt, err := s.post(ctx, batch)
+		var envelopes []json.RawMessage
+		for _, q := range batch {
+			envelopes = append(envelopes, q.envelope)
+		}
+		receipt, err := s.Hub().Send(ctx, s.Client, s.UID(), envelopes)
 		if err != nil {
 			return 0, s.failed(err)
 		}
@@ -125,7 +124,7 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 
 // failed keeps what a hub says of the agent's identity where it takes no report.
 func (s *HubSink) failed(err error) error {
-	var said *HubError
+	var said *queue.HubError
 	if errors.As(err, &said) && (said.Code == hubapi.CodeRetired || said.Code == hubapi.CodeKeyReplaced) {
 		return errors.Join(err, s.Heard(&hubapi.IdentityHint{Reason: said.Code, Message: said.Message}))
 	}
@@ -165,7 +164,7 @@ func (s *HubSink) act(receipt hubapi.Receipt, batch []queued) error {
 		v.rejected[r.ID] = reconcilers.Clip(why)
 	}
 	if s.Hub().Key != nil && len(receipt.Ack) > 0 {
-		ack, err := openAck(receipt.Ack, s.Hub().Key, s.UID())
+		ack, err := queue.OpenAck(receipt.Ack, s.Hub().Key, s.UID())
 		if err != nil {
 			return errors.Join(problem, err)
 		}

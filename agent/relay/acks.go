@@ -5,16 +5,14 @@ import (
 	"crypto"
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/outbox"
-	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // Ack is an acknowledgement whose signature was verified.
@@ -44,11 +42,11 @@ func (r *Relay) Acknowledge(acks []Ack) (done Acknowledged, err error) {
 		// Those of clusters that report here come last, so that they are the last to make room for others.
 		var here, elsewhere []Ack
 		for _, a := range acks {
-			c, err := s.cluster(a.Cluster)
+			_, known, err := s.clusters.Get([]byte(a.Cluster))
 			if err != nil {
 				return false, err
 			}
-			if c.Reports > 0 {
+			if known {
 				here = append(here, a)
 			} else {
 				elsewhere = append(elsewhere, a)
@@ -67,8 +65,8 @@ func (r *Relay) Acknowledge(acks []Ack) (done Acknowledged, err error) {
 			done.Deleted += deleted
 			changed = changed || deleted > 0 || kept
 		}
-		done.Kept = s.Acks
-		return changed, s.close()
+		done.Kept = s.acks.Entries
+		return changed, nil
 	})
 	return done, err
 }
@@ -76,8 +74,7 @@ func (r *Relay) Acknowledge(acks []Ack) (done Acknowledged, err error) {
 // settle deletes the reports that an acknowledgement names.
 func (s *shelf) settle(a bundle.Ack) (deleted int, err error) {
 	for _, id := range a.Reports {
-		prefix := append(append([]byte(a.Cluster), 0), rawOf(id)...)
-		rows, err := rowsWith(s.tx, prefix)
+		rows, err := s.rowsWith(append(prefix(a.Cluster), rawOf(id)...))
 		if err != nil {
 			return deleted, err
 		}
@@ -91,39 +88,18 @@ func (s *shelf) settle(a bundle.Ack) (deleted int, err error) {
 	return deleted, nil
 }
 
-// waiting is an acknowledgement in the state file.
-type waiting struct {
-	Cluster  string          `json:"cluster"`
-	Envelope json.RawMessage `json:"envelope"`
-
-	arrival uint64
-	size    int // in the file, in bytes
-}
-
-// acksOf returns the acknowledgements for a cluster, or for all with an empty uid, the oldest first.
-func acksOf(tx *bbolt.Tx, uid string) (all []waiting, err error) {
-	b := tx.Bucket([]byte(bucketAcks))
-	if b == nil {
-		return nil, nil
+// acksOf returns the acknowledgements for a cluster, the oldest first.
+func (s *shelf) acksOf(uid string) (all []queue.Entry[struct{}], err error) {
+	for e, err := range s.acks.With(prefix(uid)) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Body, err = s.acks.Body(e.Key); err != nil {
+			return nil, err
+		}
+		all = append(all, e)
 	}
-	want := []byte(`{"cluster":` + quote(uid) + `,`)
-	err = b.ForEach(func(k, v []byte) error {
-		if uid != "" && !bytes.HasPrefix(v, want) {
-			return nil
-		}
-		w := waiting{arrival: binary.BigEndian.Uint64(k), size: len(v)}
-		if err := json.Unmarshal(v, &w); err != nil {
-			return fmt.Errorf("%s %d: %w: %v", bucketAcks, w.arrival, state.ErrDamaged, err)
-		}
-		all = append(all, w)
-		return nil
-	})
-	return all, err
-}
-
-func quote(s string) string {
-	data, _ := json.Marshal(s) // of a plain string
-	return string(data)
+	return all, nil
 }
 
 // keep stores an acknowledgement, unless it is there already.
@@ -132,48 +108,43 @@ func (s *shelf) keep(a Ack) (bool, error) {
 	if err := json.Compact(&plain, a.Envelope); err != nil {
 		return false, err
 	}
-	same, err := acksOf(s.tx, a.Cluster)
+	same, err := s.acksOf(a.Cluster)
 	if err != nil {
 		return false, err
 	}
-	if slices.ContainsFunc(same, func(w waiting) bool { return bytes.Equal(w.Envelope, plain.Bytes()) }) {
+	if slices.ContainsFunc(same, func(e queue.Entry[struct{}]) bool { return bytes.Equal(e.Body, plain.Bytes()) }) {
 		return false, nil
 	}
-	data, err := json.Marshal(waiting{Cluster: a.Cluster, Envelope: plain.Bytes()})
-	if err != nil {
-		return false, err
-	}
 	for _, old := range same[:max(0, len(same)+1-maxClusterAcks)] {
-		if err := s.removeAck(old); err != nil {
+		if err := s.acks.Delete(old.Key); err != nil {
 			return false, err
 		}
 	}
-	for s.Acks >= maxAcks || s.Acks > 0 && s.AckBytes+int64(len(data)) > maxAckBytes {
+	for s.acks.Entries >= maxAcks || s.acks.Entries > 0 && s.acks.Bytes+int64(plain.Len()) > maxAckBytes {
 		if err := s.removeOldestAck(); err != nil {
 			return false, err
 		}
 	}
-	b := s.tx.Bucket([]byte(bucketAcks))
-	arrival, err := b.NextSequence()
+	arrival, err := s.acks.NextKey()
 	if err != nil {
 		return false, err
 	}
-	s.Acks, s.AckBytes = s.Acks+1, s.AckBytes+int64(len(data))
-	return true, b.Put(arrivalKey(arrival), data)
+	return true, s.acks.Put(binary.BigEndian.AppendUint64(prefix(a.Cluster), arrival), struct{}{}, plain.Bytes())
 }
 
-func (s *shelf) removeAck(w waiting) error {
-	s.Acks, s.AckBytes = s.Acks-1, s.AckBytes-int64(w.size)
-	return s.tx.Bucket([]byte(bucketAcks)).Delete(arrivalKey(w.arrival))
-}
-
+// removeOldestAck deletes the acknowledgement that came first.
 func (s *shelf) removeOldestAck() error {
-	k, v := s.tx.Bucket([]byte(bucketAcks)).Cursor().First()
-	if k == nil { // the totals are wrong
-		s.Acks, s.AckBytes = 0, 0
-		return nil
+	arrival := func(key []byte) []byte { return key[len(key)-8:] }
+	var oldest []byte
+	for e, err := range s.acks.From(nil) {
+		if err != nil {
+			return err
+		}
+		if oldest == nil || bytes.Compare(arrival(e.Key), arrival(oldest)) < 0 {
+			oldest = e.Key
+		}
 	}
-	return s.removeAck(waiting{arrival: binary.BigEndian.Uint64(k), size: len(v)})
+	return s.acks.Delete(oldest)
 }
 
 // maxAnswerBytes bounds the acknowledgements of one answer, so that it stays below hubapi.MaxReceiptBytes.
@@ -185,30 +156,35 @@ func (r *Relay) unacknowledged(uid string, brought []notice, hubKey crypto.Publi
 	if hubKey == nil || len(brought) == 0 {
 		return brought, nil
 	}
-	var all []waiting
-	err := r.db.View(func(tx *bbolt.Tx) (err error) { all, err = acksOf(tx, uid); return err })
+	rest, size := brought, 0
+	err := r.db.View(func(tx *bbolt.Tx) error {
+		s, err := open(tx)
+		if err != nil {
+			return err
+		}
+		all, err := s.acksOf(uid)
+		for _, e := range all {
+			ack, err := queue.OpenAck(e.Body, hubKey, uid)
+			if err != nil {
+				continue // of a hub whose key was pinned before
+			}
+			named := map[digest.Digest]bool{}
+			for _, id := range ack.Reports {
+				named[id] = true
+			}
+			left := slices.DeleteFunc(slices.Clone(rest), func(n notice) bool { return named[n.id] })
+			if len(left) == len(rest) || size+len(e.Body) > maxAnswerBytes {
+				continue
+			}
+			size += len(e.Body)
+			receipt.Acks = append(receipt.Acks, bytes.Clone(e.Body))
+			receipt.Duplicates += len(rest) - len(left)
+			rest = left
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	open := brought
-	size := 0
-	for _, w := range all {
-		ack, err := outbox.OpenAck(w.Envelope, hubKey)
-		if err != nil || ack.Cluster != uid {
-			continue // of a hub whose key was pinned before
-		}
-		named := map[digest.Digest]bool{}
-		for _, id := range ack.Reports {
-			named[id] = true
-		}
-		left := slices.DeleteFunc(slices.Clone(open), func(n notice) bool { return named[n.id] })
-		if len(left) == len(open) || size+len(w.Envelope) > maxAnswerBytes {
-			continue
-		}
-		size += len(w.Envelope)
-		receipt.Acks = append(receipt.Acks, w.Envelope)
-		receipt.Duplicates += len(open) - len(left)
-		open = left
-	}
-	return open, nil
+	return rest, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
 
@@ -60,7 +61,7 @@ func newCorrespondence(t testing.TB, seed uint64, limits Limits) *correspondence
 	w.relay, w.db = openRelay(t, w.dir, limits)
 	for i := range 3 {
 		m := &member{uid: fmt.Sprintf("agent-%d", i)}
-		db, err := state.Open(t.TempDir(), outbox.Buckets...)
+		db, err := state.Open(t.TempDir())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = db.Close() })
 		require.NoError(t, db.Init(state.CheckSchema, func(*bbolt.Tx) error { return nil }))
@@ -69,7 +70,7 @@ func newCorrespondence(t testing.TB, seed uint64, limits Limits) *correspondence
 			Outbox: m.box, Client: &http.Client{Transport: w},
 			Sender: outbox.Sender{
 				UID: func() string { return m.uid }, Now: func() time.Time { return w.now }, Log: slog.New(slog.DiscardHandler),
-				Hub: func() outbox.Hub { return outbox.Hub{URL: "https://first-box:5001", Key: hubKey.Public()} },
+				Hub: func() queue.Hub { return queue.Hub{URL: "https://first-box:5001", Key: hubKey.Public()} },
 			},
 			First: func(context.Context) error { return nil },
 			Heard: func(*hubapi.IdentityHint) error { return nil },

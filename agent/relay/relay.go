@@ -7,17 +7,15 @@
 // Nothing of a report is believed but its form, since a relay knows no keys of other agents: it is an envelope of a report,
 // of bounded size, that names the cluster as which it was sent. So whoever reaches the endpoint can fill the share of a
 // cluster. That harms nobody else, and loses nothing: an agent keeps its reports until the hub has signed for them, and
-// offers them again. What Handler has answered for is on the disk. Acknowledgements are believed only with the signature
-// of the pinned hub key, here and by the agents.
+// offers them again. What Handler has answered for is on the disk, as package queue guarantees. Acknowledgements are believed
+// only with the signature of the pinned hub key, here and by the agents.
 package relay
 
 import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,6 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // Limits bounds what a relay stores. Zero means the defaults.
@@ -66,17 +65,12 @@ const (
 	lapsedAfter = 3 * hubapi.OfferAgain
 )
 
-// The buckets, made with the first report or acknowledgement.
+// The queues of the state file.
 const (
-	bucketReports  = "relay-reports"  // arrival: envelope
-	bucketIndex    = "relay-index"    // uid, 0, report id, digest of the envelope: stored
-	bucketClusters = "relay-clusters" // uid: cluster
-	bucketAcks     = "relay-acks"     // arrival: ack
-
-	keyTotals = "relay" // in state.Meta: Status
+	queueReports  = "relay-reports"  // uid, 0, report id, digest of the envelope: stored, and the envelope
+	queueClusters = "relay-clusters" // uid: Cluster
+	queueAcks     = "relay-acks"     // uid, 0, arrival: nothing more, and the envelope
 )
-
-var buckets = []string{bucketReports, bucketIndex, bucketClusters, bucketAcks}
 
 // Relay is the reports of other agents in a state file. It may be used by several goroutines.
 type Relay struct {
@@ -99,7 +93,13 @@ type Status struct {
 }
 
 // ReadStatus returns what the relay of a state file holds.
-func ReadStatus(tx *bbolt.Tx) (Status, error) { return state.Load[Status](tx, state.Meta, keyTotals) }
+func ReadStatus(tx *bbolt.Tx) (Status, error) {
+	s, err := open(tx)
+	if err != nil {
+		return Status{}, err
+	}
+	return s.status(), nil
+}
 
 // Status returns what the relay holds.
 func (r *Relay) Status() (s Status, err error) {
@@ -123,18 +123,17 @@ type Cluster struct {
 func (r *Relay) Clusters() (all []Cluster, err error) {
 	all = []Cluster{}
 	err = r.db.View(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(bucketClusters))
-		if b == nil {
-			return nil
+		s, err := open(tx)
+		if err != nil {
+			return err
 		}
-		return b.ForEach(func(k, v []byte) error {
-			var c Cluster
-			if err := json.Unmarshal(v, &c); err != nil {
-				return fmt.Errorf("%s %s: %w: %v", bucketClusters, k, state.ErrDamaged, err)
+		for c, err := range s.clusters.From(nil) {
+			if err != nil {
+				return err
 			}
-			all = append(all, c)
-			return nil
-		})
+			all = append(all, c.Note)
+		}
+		return nil
 	})
 	return all, err
 }
@@ -151,16 +150,22 @@ type Stored struct {
 // View calls f with all reports, by cluster and arrival. They stay as they are until f returns, which may take its time.
 func (r *Relay) View(f func([]Stored) error) error {
 	return r.db.View(func(tx *bbolt.Tx) error {
-		var all []Stored
-		err := eachCluster(tx, func(uid string) error {
-			rows, err := rowsOf(tx, uid)
-			for _, row := range rows {
-				all = append(all, Stored{uid, row.envelope, int64(row.Size), func() ([]byte, error) { return row.read(tx) }})
-			}
-			return err
-		})
+		s, err := open(tx)
 		if err != nil {
 			return err
+		}
+		var all []Stored
+		for c, err := range s.clusters.From(nil) {
+			if err != nil {
+				return err
+			}
+			rows, err := s.rowsOf(c.Note.UID)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				all = append(all, Stored{row.uid, row.envelope, int64(row.Size), func() ([]byte, error) { return s.reports.Body(row.key()) }})
+			}
 		}
 		return f(all)
 	})
@@ -171,52 +176,55 @@ func (r *Relay) View(f func([]Stored) error) error {
 func (r *Relay) Drop(uid string) (n int, err error) {
 	err = r.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		n = 0
-		t, err := open(tx)
+		s, err := open(tx)
 		if err != nil {
 			return false, err
 		}
-		rows, err := rowsOf(tx, uid)
+		rows, err := s.rowsOf(uid)
 		if err != nil {
 			return false, err
 		}
 		for _, row := range rows {
-			if err := t.remove(row); err != nil {
+			if err := s.remove(row); err != nil {
 				return false, err
 			}
 		}
-		acks, err := acksOf(tx, uid)
+		acks, err := s.acksOf(uid)
 		for _, a := range acks {
 			if err == nil {
-				err = t.removeAck(a)
+				err = s.acks.Delete(a.Key)
 			}
 		}
 		n = len(rows)
-		return n+len(acks) > 0, errors.Join(err, t.close())
+		return n+len(acks) > 0, err
 	})
 	return n, err
 }
 
-// row is a report in the index.
-type row struct {
+// stored is the note of a report.
+type stored struct {
 	Arrival uint64 `json:"arrival"`
 	Size    int    `json:"size"`
 	// Offered is when its agent has offered it last, as far as that was noted.
 	Offered time.Time `json:"offered"`
+}
 
+// row is a report that is stored.
+type row struct {
+	stored
 	uid          string
 	id, envelope digest.Digest
 }
 
-func arrivalKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
+func (r row) key() []byte { return reportKey(r.uid, r.id, r.envelope) }
 
-func (r row) key() []byte { return indexKey(r.uid, r.id, r.envelope) }
+// prefix is what the keys of a cluster's reports, and of its acknowledgements, begin with.
+func prefix(uid string) []byte { return append([]byte(uid), 0) }
 
-// indexKey begins with the uid, so that the reports of a cluster are together; then comes the id, which acknowledgements
+// reportKey begins with the uid, so that the reports of a cluster are together; then comes the id, which acknowledgements
 // name. Two envelopes of one report are both kept: a forged signature must not keep the true one out.
-func indexKey(uid string, id, envelope digest.Digest) []byte {
-	k := append([]byte(uid), 0)
-	k = append(k, rawOf(id)...)
-	return append(k, rawOf(envelope)...)
+func reportKey(uid string, id, envelope digest.Digest) []byte {
+	return append(append(prefix(uid), rawOf(id)...), rawOf(envelope)...)
 }
 
 // rawOf returns the bytes of a SHA-256 digest; of another digest, those of one that no report has.
@@ -231,33 +239,39 @@ func rawOf(d digest.Digest) []byte {
 
 func digestOf(raw []byte) digest.Digest { return digest.NewDigestFromBytes(digest.SHA256, raw) }
 
-func parseRow(k, v []byte) (row, error) {
-	uid, rest, ok := bytes.Cut(k, []byte{0})
-	var r row
-	if err := json.Unmarshal(v, &r); err != nil || !ok || len(rest) != 2*sha256.Size {
-		return r, fmt.Errorf("%s %x: %w", bucketIndex, k, state.ErrDamaged)
+func rowOf(e queue.Entry[stored]) (row, error) {
+	uid, rest, ok := bytes.Cut(e.Key, []byte{0})
+	if !ok || len(rest) != 2*sha256.Size {
+		return row{}, fmt.Errorf("%s %x: %w", queueReports, e.Key, state.ErrDamaged)
 	}
-	r.uid, r.id, r.envelope = string(uid), digestOf(rest[:sha256.Size]), digestOf(rest[sha256.Size:])
-	return r, nil
+	return row{e.Note, string(uid), digestOf(rest[:sha256.Size]), digestOf(rest[sha256.Size:])}, nil
 }
 
-func (r row) read(tx *bbolt.Tx) ([]byte, error) {
-	envelope := tx.Bucket([]byte(bucketReports)).Get(arrivalKey(r.Arrival))
-	if len(envelope) != r.Size {
-		return nil, fmt.Errorf("%s %d: %w", bucketReports, r.Arrival, state.ErrDamaged)
-	}
-	return envelope, nil
+// shelf is the relay within a transaction.
+type shelf struct {
+	reports  *queue.Queue[stored]
+	clusters *queue.Queue[Cluster]
+	acks     *queue.Queue[struct{}]
 }
 
-// rowsWith returns the rows whose key begins with prefix, by arrival.
-func rowsWith(tx *bbolt.Tx, prefix []byte) (rows []row, err error) {
-	b := tx.Bucket([]byte(bucketIndex))
-	if b == nil {
-		return nil, nil
-	}
-	c := b.Cursor()
-	for k, v := c.Seek(prefix); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-		r, err := parseRow(k, v)
+func open(tx *bbolt.Tx) (*shelf, error) {
+	reports, err1 := queue.Open[stored](tx, queueReports)
+	clusters, err2 := queue.Open[Cluster](tx, queueClusters)
+	acks, err3 := queue.Open[struct{}](tx, queueAcks)
+	return &shelf{reports, clusters, acks}, errors.Join(err1, err2, err3)
+}
+
+func (s *shelf) status() Status {
+	return Status{s.clusters.Entries, s.reports.Entries, s.reports.Bytes, s.acks.Entries, s.acks.Bytes}
+}
+
+// rowsWith returns the reports whose key begins with prefix, by arrival.
+func (s *shelf) rowsWith(prefix []byte) (rows []row, err error) {
+	for e, err := range s.reports.With(prefix) {
+		if err != nil {
+			return nil, err
+		}
+		r, err := rowOf(e)
 		if err != nil {
 			return nil, err
 		}
@@ -267,99 +281,46 @@ func rowsWith(tx *bbolt.Tx, prefix []byte) (rows []row, err error) {
 	return rows, nil
 }
 
-func rowsOf(tx *bbolt.Tx, uid string) ([]row, error) { return rowsWith(tx, append([]byte(uid), 0)) }
-
-func eachCluster(tx *bbolt.Tx, f func(uid string) error) error {
-	b := tx.Bucket([]byte(bucketClusters))
-	if b == nil {
-		return nil
-	}
-	return b.ForEach(func(k, _ []byte) error { return f(string(k)) })
-}
-
-// shelf is the relay within a transaction that writes.
-type shelf struct {
-	tx *bbolt.Tx
-	Status
-	before Status
-}
-
-func open(tx *bbolt.Tx) (*shelf, error) {
-	for _, b := range buckets {
-		if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
-			return nil, err
-		}
-	}
-	s, err := ReadStatus(tx)
-	return &shelf{tx, s, s}, err
-}
-
-// close saves the totals.
-func (s *shelf) close() error {
-	if s.Status == s.before {
-		return nil
-	}
-	return state.Save(s.tx, state.Meta, keyTotals, s.Status)
-}
-
-func (s *shelf) cluster(uid string) (Cluster, error) {
-	return state.Load[Cluster](s.tx, bucketClusters, uid)
-}
+func (s *shelf) rowsOf(uid string) ([]row, error) { return s.rowsWith(prefix(uid)) }
 
 // insert stores one report more.
 func (s *shelf) insert(n notice, uid string, now time.Time) error {
-	reports := s.tx.Bucket([]byte(bucketReports))
-	arrival, err := reports.NextSequence()
+	arrival, err := s.reports.NextKey()
 	if err != nil {
 		return err
 	}
-	if err := reports.Put(arrivalKey(arrival), n.envelope); err != nil {
-		return err
-	}
-	c, err := s.cluster(uid)
+	c, known, err := s.clusters.Get([]byte(uid))
 	if err != nil {
 		return err
 	}
-	if c.Reports == 0 {
+	if !known {
 		c = Cluster{UID: uid, Since: now}
-		s.Clusters++
 	}
 	c.Name, c.Last = n.name, now
 	c.Reports, c.Bytes = c.Reports+1, c.Bytes+int64(len(n.envelope))
-	s.Reports, s.Bytes = s.Reports+1, s.Bytes+int64(len(n.envelope))
-	if err := state.Save(s.tx, bucketClusters, uid, c); err != nil {
-		return err
+	if known {
+		err = s.clusters.Note([]byte(uid), c)
+	} else {
+		err = s.clusters.Put([]byte(uid), c, nil)
 	}
-	return s.note(row{Arrival: arrival, Size: len(n.envelope), Offered: now, uid: uid, id: n.id, envelope: digest.FromBytes(n.envelope)})
-}
-
-func (s *shelf) note(r row) error {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return s.tx.Bucket([]byte(bucketIndex)).Put(r.key(), data)
+	r := row{stored{Arrival: arrival, Size: len(n.envelope), Offered: now}, uid, n.id, digest.FromBytes(n.envelope)}
+	return errors.Join(err, s.reports.Put(r.key(), r.stored, n.envelope))
 }
 
 // remove deletes a report, and the cluster with its last one.
 func (s *shelf) remove(r row) error {
-	if err := s.tx.Bucket([]byte(bucketReports)).Delete(arrivalKey(r.Arrival)); err != nil {
+	if err := s.reports.Delete(r.key()); err != nil {
 		return err
 	}
-	if err := s.tx.Bucket([]byte(bucketIndex)).Delete(r.key()); err != nil {
-		return err
-	}
-	c, err := s.cluster(r.uid)
+	c, _, err := s.clusters.Get([]byte(r.uid))
 	if err != nil {
 		return err
 	}
 	c.Reports, c.Bytes = c.Reports-1, c.Bytes-int64(r.Size)
-	s.Reports, s.Bytes = s.Reports-1, s.Bytes-int64(r.Size)
 	if c.Reports > 0 {
-		return state.Save(s.tx, bucketClusters, r.uid, c)
+		return s.clusters.Note([]byte(r.uid), c)
 	}
-	s.Clusters--
-	return state.Drop(s.tx, bucketClusters, r.uid)
+	return s.clusters.Delete([]byte(r.uid))
 }
 
 // nameOf is a cluster's name as its report claims it, if it has the form of one.

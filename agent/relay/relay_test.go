@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -35,7 +34,7 @@ var hubKey, agentKey = keyOf(1), keyOf(2)
 // openRelay opens the relay of the state file in dir.
 func openRelay(t testing.TB, dir string, limits Limits) (*Relay, *state.DB) {
 	t.Helper()
-	db, err := state.Open(dir, outbox.Buckets...)
+	db, err := state.Open(dir)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	require.NoError(t, db.Init(state.CheckSchema, func(*bbolt.Tx) error { return nil }))
@@ -124,7 +123,7 @@ func requireTotals(t testing.TB, r *Relay) Status {
 			name  string
 			count *int
 			bytes *int64
-		}{{bucketReports, &want.Reports, &want.Bytes}, {bucketAcks, &want.Acks, &want.AckBytes}, {bucketClusters, &want.Clusters, nil}} {
+		}{{queueReports, &want.Reports, &want.Bytes}, {queueAcks, &want.Acks, &want.AckBytes}, {queueClusters, &want.Clusters, nil}} {
 			if bucket := tx.Bucket([]byte(b.name)); bucket != nil {
 				require.NoError(t, bucket.ForEach(func(_, v []byte) error {
 					if *b.count++; b.bytes != nil {
@@ -134,7 +133,7 @@ func requireTotals(t testing.TB, r *Relay) Status {
 				}))
 			}
 		}
-		if index := tx.Bucket([]byte(bucketIndex)); index != nil {
+		if index := tx.Bucket([]byte(queueReports + "-index")); index != nil {
 			require.Equal(t, want.Reports, index.Stats().KeyN)
 		}
 		return nil

@@ -98,11 +98,11 @@ func (r *Relay) store(tx *bbolt.Tx, uid string, all []notice, now time.Time) (st
 	if err != nil {
 		return 0, nil, false, err
 	}
-	cluster, err := s.cluster(uid)
+	cluster, _, err := s.clusters.Get([]byte(uid))
 	if err != nil {
 		return 0, nil, false, err
 	}
-	rows, err := rowsOf(tx, uid)
+	rows, err := s.rowsOf(uid)
 	if err != nil {
 		return 0, nil, false, err
 	}
@@ -113,7 +113,7 @@ func (r *Relay) store(tx *bbolt.Tx, uid string, all []notice, now time.Time) (st
 	var fresh []notice
 	crowded := 2*cluster.Reports > r.limits.ClusterReports || 2*cluster.Bytes > r.limits.ClusterBytes
 	for _, n := range all {
-		key := string(indexKey(uid, n.id, digest.FromBytes(n.envelope)))
+		key := string(reportKey(uid, n.id, digest.FromBytes(n.envelope)))
 		row, there := known[key]
 		if !there {
 			fresh = append(fresh, n)
@@ -124,7 +124,7 @@ func (r *Relay) store(tx *bbolt.Tx, uid string, all []notice, now time.Time) (st
 		if row.Arrival > 0 && crowded && now.Sub(row.Offered).Abs() >= refreshAfter {
 			row.Offered = now
 			known[key] = row
-			if err := s.note(row); err != nil {
+			if err := s.reports.Note(row.key(), row.stored); err != nil {
 				return 0, nil, false, err
 			}
 			changed = true
@@ -139,7 +139,7 @@ func (r *Relay) store(tx *bbolt.Tx, uid string, all []notice, now time.Time) (st
 			lapsed = append(lapsed, row)
 		}
 	}
-	fits, gone := r.choose(s.Status, cluster, fresh, lapsed)
+	fits, gone := r.choose(s.status(), cluster, fresh, lapsed)
 	for _, row := range lapsed[:gone] {
 		if err := s.remove(row); err != nil {
 			return 0, nil, false, err
@@ -155,7 +155,7 @@ func (r *Relay) store(tx *bbolt.Tx, uid string, all []notice, now time.Time) (st
 		}
 		stored++
 	}
-	return stored, left, changed || stored+gone > 0, s.close()
+	return stored, left, changed || stored+gone > 0, nil
 }
 
 // choose returns which of the fresh reports of a cluster fit, the last ones first, since they have the present; and how

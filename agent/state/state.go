@@ -27,14 +27,16 @@ import (
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // Errors that callers branch on.
 var (
 	// ErrBusy means that another agent works with the same state folder.
 	ErrBusy = errors.New("in use by another agent")
-	// ErrDamaged means that the state file holds no state that can be read.
-	ErrDamaged = errors.New("damaged")
+	// ErrDamaged means that the state file holds no state that can be read. It is that of the queues in the file.
+	ErrDamaged = queue.ErrDamaged
 	// ErrNoState means that no agent has begun in the folder.
 	ErrNoState = errors.New("no agent has run here")
 )

@@ -1,18 +1,16 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -36,19 +34,11 @@ func (o *outcome) add(p outcome) {
 	}
 }
 
-// laterError is an answer by which the upper hub asks to be left alone for a while.
-type laterError struct {
-	code  hubapi.Code
-	after time.Duration
-}
-
-func (e *laterError) Error() string { return "the upper hub answers " + string(e.code) }
-
 // deliver sends reports of one cluster. It ends at the first request that has to wait, unless the key alone is not known.
 func (f *Forwarder) deliver(ctx context.Context, uid string, all []store.StoredEnvelope) (o outcome, err error) {
 	for len(all) > 0 {
-		n, size := 1, len(all[0].Envelope)
-		for n < min(len(all), requestReports) && size+len(all[n].Envelope)+1 <= requestBytes {
+		n, size := 0, 0
+		for n < len(all) && !request.Full(n, size, len(all[n].Envelope)+1) {
 			size += len(all[n].Envelope) + 1
 			n++
 		}
@@ -68,27 +58,28 @@ func (f *Forwarder) deliver(ctx context.Context, uid string, all []store.StoredE
 
 // post sends one request, and the halves of it if the upper hub does not say which report is the problem.
 func (f *Forwarder) post(ctx context.Context, uid string, all []store.StoredEnvelope) (outcome, error) {
-	receipt, refused, err := f.ask(ctx, uid, all)
-	if err != nil {
-		return outcome{}, err
-	}
-	if refused == nil {
+	receipt, err := f.ask(ctx, uid, all)
+	if err == nil {
 		return f.judge(uid, all, receipt)
 	}
-	switch code := refused.said.Code; {
+	var refused *queue.HubError
+	if !errors.As(err, &refused) || refused.Code == "" || refused.Code.Status() != refused.StatusCode { // it may be a proxy
+		return outcome{}, err
+	}
+	switch code := refused.Code; {
 	case code == hubapi.CodeUnknownCluster:
 		return outcome{wait: code}, nil
 	case code == hubapi.CodeOverQuota:
-		return outcome{wait: code, after: refused.after}, nil
+		return outcome{wait: code, after: refused.After}, nil
 	case code == hubapi.CodeRetired:
-		return f.refuse(uid, all, refused.said), nil
+		return f.refuse(uid, all, refused), nil
 	case code == hubapi.CodeUnknownKey:
-		o := f.refuse(uid, all, refused.said)
+		o := f.refuse(uid, all, refused)
 		return outcome{wait: code, unknown: o.refused}, nil
 	case code != hubapi.CodeTooLarge && code != hubapi.CodeBadRequest && !code.Untrusted():
-		return outcome{}, &laterError{code, refused.after} // it is busy, or no hub
+		return outcome{}, err // it is busy, or no hub
 	case len(all) == 1:
-		return f.refuse(uid, all, refused.said), nil
+		return f.refuse(uid, all, refused), nil
 	}
 	o, err := f.post(ctx, uid, all[:len(all)/2])
 	if err != nil {
@@ -99,9 +90,9 @@ func (f *Forwarder) post(ctx context.Context, uid string, all []store.StoredEnve
 	return o, err
 }
 
-func (f *Forwarder) refuse(uid string, all []store.StoredEnvelope, said hubapi.Error) (o outcome) {
+func (f *Forwarder) refuse(uid string, all []store.StoredEnvelope, answer *queue.HubError) (o outcome) {
 	for _, e := range all {
-		o.refused = append(o.refused, f.refusal(uid, e.ID, said.Code, said.Message))
+		o.refused = append(o.refused, f.refusal(uid, e.ID, answer.Code, answer.Message))
 	}
 	return o
 }
@@ -114,16 +105,9 @@ func (f *Forwarder) refusal(uid string, id digest.Digest, code hubapi.Code, mess
 func (f *Forwarder) judge(uid string, all []store.StoredEnvelope, receipt hubapi.Receipt) (o outcome, err error) {
 	acked := map[digest.Digest]bool{}
 	if len(receipt.Ack) > 0 {
-		body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, receipt.Ack, f.key)
+		ack, err := queue.OpenAck(receipt.Ack, f.hub.Key, uid)
 		if err != nil {
-			return o, fmt.Errorf("acknowledgement of the upper hub: %w", err)
-		}
-		ack, err := bundle.ParseAck(body)
-		if err == nil && ack.Cluster != uid {
-			err = fmt.Errorf("it is for cluster %q", store.Clip(ack.Cluster))
-		}
-		if err != nil {
-			return o, fmt.Errorf("acknowledgement of the upper hub: %w", err)
+			return o, fmt.Errorf("the upper hub: %w", err)
 		}
 		for _, id := range ack.Reports {
 			acked[id] = true
@@ -153,54 +137,13 @@ func (f *Forwarder) judge(uid string, all []store.StoredEnvelope, receipt hubapi
 	return o, nil
 }
 
-// refusedError is an answer other than 200.
-type refusedError struct {
-	said  hubapi.Error
-	after time.Duration
-}
-
-// ask sends one request. The error means that nobody, or no hub, has answered.
-func (f *Forwarder) ask(ctx context.Context, uid string, all []store.StoredEnvelope) (receipt hubapi.Receipt, refused *refusedError, err error) {
+// ask sends one request.
+func (f *Forwarder) ask(ctx context.Context, uid string, all []store.StoredEnvelope) (hubapi.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	var request hubapi.Reports
+	var envelopes []json.RawMessage
 	for _, e := range all {
-		request.Reports = append(request.Reports, e.Envelope)
+		envelopes = append(envelopes, e.Envelope)
 	}
-	body, encoding, err := request.Body()
-	if err != nil {
-		return receipt, nil, err
-	}
-	address, err := hubapi.ReportsURL(f.url, uid)
-	if err != nil {
-		return receipt, nil, err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-	if err != nil {
-		return receipt, nil, err
-	}
-	req.Header.Set("Content-Type", hubapi.ContentType)
-	if encoding != "" {
-		req.Header.Set("Content-Encoding", encoding)
-	}
-	answer, err := f.client.Do(req)
-	if err != nil {
-		return receipt, nil, err
-	}
-	defer answer.Body.Close()
-	said, err := io.ReadAll(io.LimitReader(answer.Body, hubapi.MaxReceiptBytes))
-	if err != nil {
-		return receipt, nil, err
-	}
-	if answer.StatusCode == http.StatusOK {
-		if err := json.Unmarshal(said, &receipt); err != nil {
-			return receipt, nil, fmt.Errorf("the upper hub's answer: %w", err)
-		}
-		return receipt, nil, nil
-	}
-	refused = &refusedError{after: min(hubapi.RetryAfter(answer.Header, f.now()), time.Hour)}
-	if json.Unmarshal(said, &refused.said) != nil || refused.said.Code == "" || refused.said.Code.Status() != answer.StatusCode {
-		return receipt, nil, fmt.Errorf("the upper hub answers %q", store.Clip(answer.Status)) // it may be a proxy
-	}
-	return receipt, refused, nil
+	return f.hub.Send(ctx, f.client, uid, envelopes)
 }

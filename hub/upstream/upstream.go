@@ -4,9 +4,9 @@
 // Begin with New; Run forwards until its context ends, Once forwards what is there. A Forwarder sends to the route that agents
 // send to, and has no rights of its own at the upper hub, which has to know the clusters and their keys.
 //
-// Guarantees: a position is remembered only after the upper hub has acknowledged everything up to it, with its signature, or
-// has refused it for good. So nothing is skipped, whichever hub is killed at whatever moment, and what is sent twice is a
-// duplicate there. Reports of a cluster that the upper hub does not know wait, and those of the others go on. What is refused
+// Its queue is the hub's database; package queue has the guarantee. A position is remembered only after the upper hub has
+// acknowledged everything up to it, with its signature, or has refused it for good. So nothing is skipped, whichever hub is
+// killed at whatever moment, and what is sent twice is a duplicate there. Reports of a cluster that the upper hub does not know wait, and those of the others go on. What is refused
 // for good is recorded and logged once. If the hub's own database is restored from a backup, forwarding begins anew.
 //
 // Limits: retention may remove envelopes that wait for a cluster to be known. One process of a database forwards; two do no
@@ -32,6 +32,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -48,8 +49,6 @@ const (
 
 	windowReports  = 1000 // in memory at once
 	windowBytes    = 8 << 20
-	requestReports = 200
-	requestBytes   = hubapi.MaxRequestBytes - 4<<10
 	requestsAtOnce = 8
 	// catchUpClusters bounds the waiting clusters that are tried between two windows of all clusters.
 	catchUpClusters = 100
@@ -60,6 +59,9 @@ const (
 	minWaiting, maxWaiting = time.Minute, time.Hour
 	requestTime            = 5 * time.Minute
 )
+
+// request bounds one request.
+var request = queue.Bounds{Entries: 200, Bytes: hubapi.MaxRequestBytes - 4<<10}
 
 // Source is the hub's own store.
 type Source interface {
@@ -90,8 +92,7 @@ type Options struct {
 
 // Forwarder passes envelopes on. Run and Once may not be called at the same time; Status may.
 type Forwarder struct {
-	url    string
-	key    crypto.PublicKey
+	hub    queue.Hub
 	from   Source
 	memory Memory
 	client *http.Client
@@ -167,7 +168,7 @@ func New(url string, key crypto.PublicKey, from Source, memory Memory, o Options
 	if _, err := hubapi.ReportsURL(url, "x"); err != nil {
 		return nil, fmt.Errorf("upstream %s: %w", url, err)
 	}
-	f := &Forwarder{url: url, key: key, from: from, memory: memory, client: o.Client, now: o.Now, log: o.Log}
+	f := &Forwarder{hub: queue.Hub{URL: url, Key: key}, from: from, memory: memory, client: o.Client, now: o.Now, log: o.Log}
 	if f.client == nil {
 		f.client = http.DefaultClient
 	}
@@ -198,7 +199,7 @@ func (f *Forwarder) Status() Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := Status{
-		Upstream: f.url, Position: f.state.Position, Behind: f.behind, Read: f.looked, Forwarded: f.state.Forwarded,
+		Upstream: f.hub.URL, Position: f.state.Position, Behind: f.behind, Read: f.looked, Forwarded: f.state.Forwarded,
 		RefusedCount: f.state.RefusedCount, Refused: slices.Clone(f.state.Refused), AckedAt: f.acked, Failed: f.failed,
 	}
 	for _, w := range f.state.Waiting {
@@ -227,11 +228,7 @@ func (f *Forwarder) Run(ctx context.Context) error {
 			f.await(ctx, seen)
 			continue
 		}
-		var later *laterError
-		wait := pause + rand.N(pause)
-		if errors.As(err, &later) {
-			wait = max(wait, min(later.after, maxRetry))
-		}
+		wait := max(pause+rand.N(pause), min(queue.RetryAfter(err), maxRetry))
 		pause = min(2*pause, maxRetry/2)
 		select {
 		case <-time.After(wait):
@@ -274,9 +271,9 @@ func (f *Forwarder) Once(ctx context.Context) error {
 	}
 	switch {
 	case said != "" && f.failed == "":
-		f.log.Warn("reports are not forwarded; trying again", "upstream", f.url, "err", err)
+		f.log.Warn("reports are not forwarded; trying again", "upstream", f.hub.URL, "err", err)
 	case said == "" && f.failed != "":
-		f.log.Info("reports are forwarded again", "upstream", f.url)
+		f.log.Info("reports are forwarded again", "upstream", f.hub.URL)
 	}
 	f.failed = said
 	return err
@@ -441,7 +438,7 @@ func (f *Forwarder) forward(ctx context.Context) (more bool, err error) {
 			}
 			entry.again(f.now(), o.after)
 			f.state.Waiting[uid] = entry
-			f.log.Warn("reports of a cluster wait", "cluster", uid, "upstream", f.url, "reason", o.wait)
+			f.log.Warn("reports of a cluster wait", "cluster", uid, "upstream", f.hub.URL, "reason", o.wait)
 		}
 	}
 	f.state.Position, f.state.Last = w.end()
@@ -546,7 +543,7 @@ func (f *Forwarder) catchUpCluster(ctx context.Context, uid string) error {
 	defer f.mu.Unlock()
 	if held == "" {
 		delete(f.state.Waiting, uid)
-		f.log.Info("a cluster's reports wait no longer", "cluster", uid, "upstream", f.url)
+		f.log.Info("a cluster's reports wait no longer", "cluster", uid, "upstream", f.hub.URL)
 	} else {
 		entry.Code = held
 		entry.again(f.now(), after)

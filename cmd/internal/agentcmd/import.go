@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/medium"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -260,7 +261,7 @@ func takeAcks(cmd *cobra.Command, c *config.Config, paths []string) (*outbox.Ack
 		return nil, nil
 	}
 	done, err := acknowledge(cmd, c, envelopes)
-	if errors.Is(err, outbox.ErrForeignAck) {
+	if errors.Is(err, queue.ErrForeignAck) {
 		cmd.PrintErrf("note: %s: no acknowledgement for this cluster\n", strings.Join(paths, ", "))
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
-package outbox
+package queue
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
@@ -20,9 +20,13 @@ func TestALargeBodyIsCompressed(t *testing.T) {
 	var reports hubapi.Reports
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		encoding, size = r.Header.Get("Content-Encoding"), r.ContentLength
-		body, err := agenttest.Body(r)
+		body := io.Reader(r.Body)
+		var err error
+		if encoding == "gzip" {
+			body, err = gzip.NewReader(r.Body)
+		}
 		if err == nil {
-			err = json.Unmarshal(body, &reports)
+			err = json.NewDecoder(body).Decode(&reports)
 		}
 		if err != nil {
 			w.WriteHeader(http.StatusBadRequest)
@@ -31,10 +35,9 @@ func TestALargeBodyIsCompressed(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	defer server.Close()
-	s := &HubSink{Sender: Sender{UID: func() string { return "plant-7" }, Hub: func() Hub { return Hub{URL: server.URL} }}, Client: server.Client()}
 	send := func(envelope string) {
 		t.Helper()
-		_, err := s.post(t.Context(), []queued{{envelope: json.RawMessage(envelope)}})
+		_, err := Hub{URL: server.URL}.Send(t.Context(), server.Client(), "plant-7", []json.RawMessage{json.RawMessage(envelope)})
 		require.NoError(t, err)
 		require.Equal(t, []json.RawMessage{json.RawMessage(envelope)}, reports.Reports)
 	}
