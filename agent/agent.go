@@ -254,7 +254,7 @@ type process struct {
 	engines    *engines.Set
 	values     *sitevalues.Site
 	budget     *budget
-	memory     *memoryState
+	memory     *clusterMemory
 	tidied     bool       // a pass has looked for left-overs
 	looked     bool       // a pass has looked whether the process before has died
 	lived      bool       // the process has outlived a pass in which engines changed something
@@ -299,7 +299,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, configured: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, instance: strings.ToLower(rand.Text()),
-		process: process{memory: &memoryState{}, freezeRest: freeze.Rest, budget: &budget{bytes: opts.MaxManifests}},
+		process: process{freezeRest: freeze.Rest, budget: &budget{bytes: opts.MaxManifests}},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
 	named := append(slices.Clone(a.opts.Named), artifact.Named, a.namedArtifacts)
@@ -322,6 +322,10 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	if a.opts.Lease != nil {
 		a.lease = lease.New(state.db, a.opts.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
 	}
+	a.memory = &clusterMemory{
+		store: a.opts.Memory, lease: a.lease, state: state, engines: a.engines, adapters: a.opts.Reconcilers, onCluster: a.opts.OnCluster,
+		now: a.opts.Now, log: a.opts.Log,
+	}
 	return a
 }
 
@@ -333,6 +337,14 @@ func (a *Agent) enterWindow(ctx context.Context) (context.Context, func(error) e
 // stream is the line of releases that the agent follows.
 func (a *Agent) stream() bundle.Stream {
 	return bundle.Stream{Platform: a.cluster.Platform, Environment: a.cluster.Environment, ClusterType: a.cluster.Type}
+}
+
+// uid is who the cluster is, also where that was found out after others had begun to read it.
+func (a *Agent) uid() string {
+	if a.anonymous {
+		return a.state.who.Identity().UID
+	}
+	return a.cluster.UID
 }
 
 // enter notes the step that begins, for Status; an empty one ends the pass.

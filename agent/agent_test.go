@@ -268,7 +268,7 @@ func TestAReleaseThatWasStagedIsAppliedWithoutTheRegistry(t *testing.T) {
 	s.agent(func(a *Agent) { // ends as if killed before apply
 		p := newPass(a, scope{from: a.source})
 		require.NoError(t, p.remember())
-		_, out := p.take(context.Background())
+		_, out := p.puller().take(context.Background())
 		require.Equal(t, done, out)
 	})
 	requireFile(t, s.host, "a-x/f", "1")

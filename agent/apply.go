@@ -34,7 +34,7 @@ func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did appl
 	if did.dropped, err = p.derive(ctx, got.target, did.rollout); err != nil {
 		return did, err
 	}
-	if err = p.entrust(ctx, g); err != nil {
+	if err = p.memory.entrust(ctx, g, p.self()); err != nil {
 		return did, err
 	}
 	if did.attempted, err = p.noteAttempt(ctx, did.rollout, g); err != nil {
@@ -46,7 +46,7 @@ func (p *pass) apply(ctx context.Context, got pulled, g *freeze.Guard) (did appl
 
 // rollout reads how all assignments stand.
 func (p *pass) rollout() (*assignments.Rollout, error) {
-	all, err := p.records()
+	all, err := p.state.allRecords()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment, forgiven 
 		if err != nil {
 			return err
 		}
-		left, err := p.inheritInventory(tx, known, now)
+		left, err := p.memory.inheritInventory(tx, known, now)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment, forgiven 
 		if forgiven {
 			err = errors.Join(err, state.Drop(tx, state.Meta, keyRefused))
 		}
-		return errors.Join(err, p.catchUp(tx, next), state.Save(tx, state.Meta, keyRunning, next), p.begin(tx, "apply", next.Digest()))
+		return errors.Join(err, catchUp(tx, next), state.Save(tx, state.Meta, keyRunning, next), p.begin(tx, "apply", next.Digest()))
 	})
 	if err != nil {
 		return err
@@ -126,13 +126,15 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment, forgiven 
 	return nil
 }
 
-func (p *pass) isRefused(r *state.Release) bool {
-	return p.refused != nil && p.refused.Digest == r.Digest()
+// isRefused reports whether r is the release that was refused.
+func (e *earlier) isRefused(r *state.Release) bool {
+	return e.refused != nil && e.refused.Digest == r.Digest()
 }
 
-func (p *pass) records() (rs []assignments.Record, err error) {
-	err = p.state.db.View(func(tx *bbolt.Tx) error {
-		rs, err = p.state.records.All(tx)
+// allRecords reads the records of all assignments.
+func (s *State) allRecords() (rs []assignments.Record, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) error {
+		rs, err = s.records.All(tx)
 		return err
 	})
 	if err != nil {

@@ -80,14 +80,6 @@ func (p *pass) carry(ctx context.Context, got pulled, rollout *assignments.Rollo
 	return nil
 }
 
-// carryOn is carry for a pass that has looked before, once more has arrived.
-func (p *pass) carryOn(ctx context.Context, got pulled, rollout *assignments.Rollout, frozen bool) error {
-	if !p.carrier.Stale() {
-		return nil
-	}
-	return p.carry(ctx, got, rollout, frozen)
-}
-
 // carriedLists returns what releases have carried, the most wanted first, and how many of the lists are of the running
 // release and of the one that is to run. Of other releases, the lists are those that are known since they ran.
 func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignments.Rollout, frozen bool) (lists []carry.List, wanted int, err error) {
@@ -110,7 +102,7 @@ func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignment
 	if p.running != nil && rollout.Contains(func(r assignments.Record) bool { return !r.Removing && r.Spec.Carry != "" }) {
 		l, ok := find(p.running)
 		if !ok {
-			if l, err = p.carriedList(ctx, p.running); err != nil {
+			if l, err = carriedList(ctx, p.content, p.running); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -121,7 +113,7 @@ func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignment
 		if next := p.next(ctx, got); next != nil && next.Digest() != p.running.Digest() && !has(next) {
 			l, ok := find(next)
 			if !ok {
-				if l, err = p.carriedList(ctx, next); err != nil {
+				if l, err = carriedList(ctx, p.content, next); err != nil {
 					return nil, 0, err
 				}
 			}
@@ -140,11 +132,11 @@ func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignment
 }
 
 // carriedList reads what the assignments of a release have carried. A tree that is not as it was unpacked is unpacked again.
-func (p *pass) carriedList(ctx context.Context, r *state.Release) (carry.List, error) {
-	l, err := p.readCarried(r)
+func carriedList(ctx context.Context, files *content.Store, r *state.Release) (carry.List, error) {
+	l, err := readCarried(files, r)
 	if errors.Is(err, content.ErrNotStaged) {
-		if err = p.content.Stage(ctx, r); err == nil {
-			l, err = p.readCarried(r)
+		if err = files.Stage(ctx, r); err == nil {
+			l, err = readCarried(files, r)
 		}
 	}
 	if err != nil {
@@ -153,12 +145,12 @@ func (p *pass) carriedList(ctx context.Context, r *state.Release) (carry.List, e
 	return l, nil
 }
 
-func (p *pass) readCarried(r *state.Release) (carry.List, error) {
-	list, err := p.content.Assignments(r)
+func readCarried(files *content.Store, r *state.Release) (carry.List, error) {
+	list, err := files.Assignments(r)
 	if err != nil || !carry.Needs(list) {
 		return carry.List{Tree: r.Release.Content.DiffID}, err
 	}
-	data, err := p.content.Document(r, bundle.ArtifactsPath)
+	data, err := files.Document(r, bundle.ArtifactsPath)
 	if err != nil {
 		return carry.List{}, err
 	}

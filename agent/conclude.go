@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -28,19 +29,19 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *freez
 		}
 		return out
 	}
-	if err := p.entrust(ctx, g); err != nil {
+	if err := p.memory.entrust(ctx, g, p.self()); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	proved := false // the running release became the good one
 	err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		refusal, err1 := p.noteRefusal(tx, got, out, now)
 		contact, err2 := p.noteContact(tx, got.offer.answered, out, now)
-		journal, err3 := p.endJournal(tx, out)
+		journal, err3 := endJournal(tx, out)
 		var err4 error
 		proved, err4 = p.noteGood(tx)
-		frozen, err5 := p.noteFreeze(tx, g.Found())
+		frozen, err5 := noteFreeze(tx, p.opts.Log, p.frozenBefore, g.Found())
 		probation, err6 := p.noteProbation(tx, seen)
-		answers, err7 := p.noteRegistries(tx, got.answers, now)
+		answers, err7 := noteRegistries(tx, p.opts.Log, p.registries, got.answers, len(p.opts.Further) > 0, now)
 		return refusal || contact || journal || proved || frozen || probation || answers, errors.Join(err1, err2, err3, err4, err5, err6, err7)
 	})
 	if err == nil {
@@ -56,7 +57,11 @@ func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *freez
 	if p.from != nil || p.source == nil { // else less was tried, and less was to be written
 		p.unrecorded.Store(nil)
 	}
-	if err := errors.Join(p.tidy(got.target, seen.switched || seen.dropped || got.taken || proved), p.pruneValues()); err != nil {
+	all, err := p.state.allRecords()
+	if err == nil {
+		err = p.values.Prune(all, p.engines.For)
+	}
+	if err := errors.Join(p.tidy(got.target, seen.switched || seen.dropped || got.taken || proved), err); err != nil {
 		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
 	}
 	return out
@@ -98,33 +103,33 @@ func (p *pass) noteContact(tx *bbolt.Tx, answered bool, out outcome, now time.Ti
 			next.Last = state.Stamp(now)
 		}
 	}
-	p.logContact(old, next)
+	logContact(p.opts.Log, old, next)
 	return next != old, state.Save(tx, state.Meta, keyContact, next)
 }
 
 // noteRegistries keeps how each of several registries has answered, and logs what has changed.
-func (p *pass) noteRegistries(tx *bbolt.Tx, answers []registries.Answer, now time.Time) (bool, error) {
+func noteRegistries(tx *bbolt.Tx, log *slog.Logger, known []registries.Status, answers []registries.Answer, several bool, now time.Time) (bool, error) {
 	switch {
 	case answers != nil:
-	case len(p.opts.Further) == 0 && p.registries != nil: // there were several
+	case !several && known != nil: // there were several
 		return true, registries.Save(tx, nil)
 	default:
 		return false, nil
 	}
-	rows, changed := registries.Next(p.registries, answers, now)
+	rows, changed := registries.Next(known, answers, now)
 	if !changed {
 		return false, nil
 	}
 	for i, row := range rows {
 		var old registries.Status
-		if i < len(p.registries) && p.registries[i].Registry == row.Registry {
-			old = p.registries[i]
+		if i < len(known) && known[i].Registry == row.Registry {
+			old = known[i]
 		}
 		switch {
 		case row.Reason != "" && row.Reason != old.Reason:
-			p.opts.Log.Warn("a registry is passed over", "registry", row.Registry, "reason", row.Reason, "message", row.Message)
+			log.Warn("a registry is passed over", "registry", row.Registry, "reason", row.Reason, "message", row.Message)
 		case row.Last && !old.Last:
-			p.opts.Log.Info("a registry answers", "registry", row.Registry)
+			log.Info("a registry answers", "registry", row.Registry)
 		}
 	}
 	return true, registries.Save(tx, rows)
@@ -149,20 +154,20 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 }
 
 // logContact logs once that bundles cannot be read, and once that they can again.
-func (p *pass) logContact(old, next contact) {
+func logContact(log *slog.Logger, old, next contact) {
 	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
 	switch {
 	case bad(next.Verdict) && (next.Verdict != old.Verdict || next.Reason != old.Reason):
-		p.opts.Log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
+		log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
 	case next.Verdict == Deferred && old.Verdict != Deferred:
-		p.opts.Log.Info("a newer release waits", "reason", next.Reason, "message", next.Message)
+		log.Info("a newer release waits", "reason", next.Reason, "message", next.Message)
 	case bad(old.Verdict) && !bad(next.Verdict):
-		p.opts.Log.Info("releases can be taken again")
+		log.Info("releases can be taken again")
 	}
 }
 
 // endJournal deletes the record of the step in progress, unless this machine is at fault.
-func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
+func endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
 		return false, nil
 	}
@@ -181,13 +186,12 @@ func (p *pass) tidy(target *state.Release, others bool) error {
 }
 
 // noteFreeze saves the freeze of the pass, and logs its beginning and its end once.
-func (p *pass) noteFreeze(tx *bbolt.Tx, next *freeze.Freeze) (bool, error) {
-	old := p.frozenBefore
+func noteFreeze(tx *bbolt.Tx, log *slog.Logger, old, next *freeze.Freeze) (bool, error) {
 	switch {
 	case next.Shown() && (!old.Shown() || old.Reason != next.Reason):
-		p.opts.Log.Info("the cluster must not be changed now", "reason", next.Reason, "message", next.Message)
+		log.Info("the cluster must not be changed now", "reason", next.Reason, "message", next.Message)
 	case old.Shown() && !next.Shown():
-		p.opts.Log.Info("the cluster may be changed again", "was", old.Reason)
+		log.Info("the cluster may be changed again", "was", old.Reason)
 	}
 	if next == nil && old == nil || next != nil && old != nil && *next == *old {
 		return false, nil

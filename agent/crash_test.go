@@ -231,7 +231,7 @@ func (s *site) crash() {
 		p := newPass(a, scope{from: a.source})
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
-		got, _ := p.pull(ctx)
+		got, _ := p.puller().pull(ctx)
 		g := p.guard(got)
 		require.NoError(s.t, g.Begin(ctx))
 		_, err := p.choose(ctx, got, g)

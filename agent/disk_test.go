@@ -123,7 +123,7 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 		defer st.Close()
 		opened++
 		require.Equal(t, id, st.who.Identity())
-		order, _, err := newPass(s.agentOn(st), scope{}).judgedSoFar(s.stream, 0)
+		order, _, err := st.judgedSoFar(s.stream, 0)
 		if err != nil {
 			require.ErrorIs(t, err, state.ErrDamaged)
 			return

@@ -78,7 +78,10 @@ func (p *pass) complete(ctx context.Context, got pulled, out outcome) {
 	if p.opts.Serve == nil && !p.media || out.Verdict == Interrupted || ctx.Err() != nil {
 		return
 	}
-	err := p.recheck(ctx)
+	var err error
+	if s := p.endpoint.Load(); s != nil {
+		err = p.content.Recheck(ctx, s.Damaged()) // deletes the blobs that the endpoint has found to be damaged
+	}
 	if err == nil && p.opts.Serve != nil {
 		err = p.content.KeepTrust(ctx, p.trustEnvelopes())
 	}
@@ -93,14 +96,6 @@ func (p *pass) complete(ctx context.Context, got pulled, out outcome) {
 	if old := p.unserved.Swap(&message); old == nil || *old != message {
 		p.opts.Log.Warn("the newest release is not served yet", "release", p.accepted.Name(), "err", err)
 	}
-}
-
-// recheck deletes the blobs that the endpoint has found to be damaged.
-func (p *pass) recheck(ctx context.Context) error {
-	if s := p.endpoint.Load(); s != nil {
-		return p.content.Recheck(ctx, s.Damaged())
-	}
-	return nil
 }
 
 // completeRelease asks the source of this pass only if it has answered.

@@ -27,19 +27,18 @@ const foretellTime = time.Minute
 // entrust saves the state to the cluster's memory, with the objects that engines are about to apply. It makes
 // one request if anything is new. Its error is of this machine; if the cluster refuses the memory, the cluster's
 // engines are frozen.
-func (p *pass) entrust(ctx context.Context, g *freeze.Guard) error {
-	if !p.mayEntrust() {
-		if p.opts.Memory != nil && p.memory.deniedAt.IsZero() {
+func (m *clusterMemory) entrust(ctx context.Context, g *freeze.Guard, self self) error {
+	if !m.mayEntrust() {
+		if m.store != nil && m.deniedAt.IsZero() {
 			g.FreezeCluster(errLapsed)
 		}
 		return nil
 	}
-	m := p.memory
 	var doc backup.Backup
 	var id int
-	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
+	err := m.state.db.View(func(tx *bbolt.Tx) (err error) {
 		if id = tx.ID(); id != m.seen {
-			doc, err = p.memorable(tx)
+			doc, err = memorable(tx, self)
 		}
 		return err
 	})
@@ -49,7 +48,7 @@ func (p *pass) entrust(ctx context.Context, g *freeze.Guard) error {
 	if id == m.seen {
 		return nil
 	}
-	if err := p.addInventory(ctx, &doc); err != nil {
+	if err := m.addInventory(ctx, &doc); err != nil {
 		return err
 	}
 	sum, err := doc.Sum()
@@ -60,37 +59,35 @@ func (p *pass) entrust(ctx context.Context, g *freeze.Guard) error {
 		m.seen = id
 		return nil
 	}
-	return p.saveMemory(ctx, g, doc, sum)
+	return m.save(ctx, g, doc, sum)
 }
 
 // mayEntrust reports whether this agent has read the cluster's memory and may write it.
-func (p *pass) mayEntrust() bool {
-	m := p.memory
-	return p.opts.Memory != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && p.lease.Holds() && m.term == p.lease.Term()
+func (m *clusterMemory) mayEntrust() bool {
+	return m.store != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && m.lease.Holds() && m.term == m.lease.Term()
 }
 
-// saveMemory writes doc, after the state has recorded that it will.
-func (p *pass) saveMemory(ctx context.Context, g *freeze.Guard, doc backup.Backup, sum string) error {
-	m := p.memory
+// save writes doc, after the state has recorded that it will.
+func (m *clusterMemory) save(ctx context.Context, g *freeze.Guard, doc backup.Backup, sum string) error {
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
 	data, partial, err := doc.Pack()
 	if err == nil {
-		err = p.saveMemoryNote(func(n *backup.Note) {
-			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sum, state.Stamp(p.opts.Now())
+		err = m.saveNote(func(n *backup.Note) {
+			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sum, state.Stamp(m.now())
 		})
 		if err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(ctx, memoryTime)
 		defer cancel()
-		err = p.opts.Memory.Save(ctx, data)
+		err = m.store.Save(ctx, data)
 	}
 	switch {
 	case err == nil:
 		m.last, m.sum, m.generation = &doc, sum, doc.Generation
 	case errors.Is(err, lease.ErrDenied):
-		m.deniedAt = p.opts.Now()
-		return p.noteMemory(ReasonMemoryDenied, err.Error())
+		m.deniedAt = m.now()
+		return m.note(ReasonMemoryDenied, err.Error())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
@@ -99,25 +96,17 @@ func (p *pass) saveMemory(ctx context.Context, g *freeze.Guard, doc backup.Backu
 		return nil
 	}
 	if partial {
-		return p.noteMemory(ReasonMemoryTooLarge, "the cluster's memory has no room for the inventory: a machine that is set up anew will keep the order of releases, and not find what it has to take away")
+		return m.note(ReasonMemoryTooLarge, "the cluster's memory has no room for the inventory: a machine that is set up anew will keep the order of releases, and not find what it has to take away")
 	}
-	return p.noteMemory("", "")
+	return m.note("", "")
 }
 
 // errLapsed is why nothing is changed after others may have had the Lease in the middle of a pass.
 var errLapsed = errors.New("the Lease was not renewed in time")
 
-// uid is who the cluster is, also where that was found out after others had begun to read it.
-func (p *pass) uid() string {
-	if p.anonymous {
-		return p.state.who.Identity().UID
-	}
-	return p.cluster.UID
-}
-
 // memorable is the memory of what the state holds, but for the inventory.
-func (p *pass) memorable(tx *bbolt.Tx) (backup.Backup, error) {
-	doc := backup.Backup{Schema: backup.Schema, UID: p.uid(), Stream: p.stream(), Orders: map[string]backup.Position{}, Floors: map[string]time.Time{}}
+func memorable(tx *bbolt.Tx, self self) (backup.Backup, error) {
+	doc := backup.Backup{Schema: backup.Schema, UID: self.uid, Stream: self.stream, Orders: map[string]backup.Position{}, Floors: map[string]time.Time{}}
 	err := tx.Bucket([]byte(state.Orders)).ForEach(func(k, v []byte) error {
 		var o bundle.Order
 		err := json.Unmarshal(v, &o)
@@ -164,16 +153,16 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 
 // addInventory adds the assignments of the cluster's engines, those that they have and those that they are about to get.
 // After an apply, an engine's ledger has at most the predicted objects, so it costs no further request.
-func (p *pass) addInventory(ctx context.Context, doc *backup.Backup) error {
-	all, err := p.records()
+func (m *clusterMemory) addInventory(ctx context.Context, doc *backup.Backup) error {
+	all, err := m.state.allRecords()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, foretellTime)
 	defer cancel()
-	last, inventory := p.memory.last.Items(), map[string]backup.Item{}
+	last, inventory := m.last.Items(), map[string]backup.Item{}
 	for _, r := range all {
-		wanted := p.engines.For(r.Spec)
+		wanted := m.engines.For(r.Spec)
 		h := backup.Item{
 			Name: r.Spec.Name, Adapter: r.Adapter, Namespace: r.Spec.Namespace, Workspace: r.Spec.Workspace, Workload: r.Spec.Workload, Target: r.Spec.Target,
 			Wave: r.Spec.Wave, DependsOn: r.Spec.DependsOn, OnRemove: r.Spec.OnRemove, Ledgers: map[string]json.RawMessage{},
@@ -181,17 +170,17 @@ func (p *pass) addInventory(ctx context.Context, doc *backup.Backup) error {
 		if h.Adapter == "" {
 			h.Adapter = wanted
 		}
-		if !slices.Contains(p.opts.OnCluster, h.Adapter) && (r.Removing || !slices.Contains(p.opts.OnCluster, wanted)) {
+		if !slices.Contains(m.onCluster, h.Adapter) && (r.Removing || !slices.Contains(m.onCluster, wanted)) {
 			continue
 		}
-		if err := p.ledgers(r.Spec.Name, h.Ledgers); err != nil {
+		if err := m.ledgers(r.Spec.Name, h.Ledgers); err != nil {
 			return err
 		}
 		due := !r.Removing && r.Stale(wanted)
 		switch before, known := last[r.Spec.Name]; {
 		case due:
-			p.foretell(ctx, r, wanted, h.Ledgers)
-		case known && !p.memory.unforeseen[r.Spec.Name]:
+			m.foretell(ctx, r, wanted, h.Ledgers)
+		case known && !m.unforeseen[r.Spec.Name]:
 			h.Ledgers = before.Ledgers
 		}
 		if len(h.Ledgers) == 0 {
@@ -204,9 +193,9 @@ func (p *pass) addInventory(ctx context.Context, doc *backup.Backup) error {
 }
 
 // ledgers reads what the engines of the cluster know of an assignment.
-func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error {
-	for _, adapter := range p.opts.OnCluster {
-		entry, err := p.state.Ledger(adapter).Load(assignment)
+func (m *clusterMemory) ledgers(assignment string, into map[string]json.RawMessage) error {
+	for _, adapter := range m.onCluster {
+		entry, err := m.state.Ledger(adapter).Load(assignment)
 		if err != nil {
 			return state.Local("read state: %w", err)
 		}
@@ -219,19 +208,19 @@ func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error
 
 // foretell asks the engine to predict the objects of an assignment. If the engine cannot, the apply itself will return
 // the error, and the memory gets the result afterwards.
-func (p *pass) foretell(ctx context.Context, r assignments.Record, adapter string, into map[string]json.RawMessage) {
-	delete(p.memory.unforeseen, r.Spec.Name)
-	f, ok := p.opts.Reconcilers[adapter].(reconcilers.Foreteller)
+func (m *clusterMemory) foretell(ctx context.Context, r assignments.Record, adapter string, into map[string]json.RawMessage) {
+	delete(m.unforeseen, r.Spec.Name)
+	f, ok := m.adapters[adapter].(reconcilers.Foreteller)
 	if !ok {
 		return
 	}
 	var entry []byte
-	handed, err := p.engines.Handed(ctx, r, adapter)
+	handed, err := m.engines.Handed(ctx, r, adapter)
 	if err == nil {
 		entry, err = f.Foretell(ctx, handed)
 	}
 	if err != nil || !json.Valid(entry) {
-		p.memory.unforeseen[r.Spec.Name] = true
+		m.unforeseen[r.Spec.Name] = true
 		return
 	}
 	into[adapter] = entry

@@ -21,51 +21,46 @@ import (
 )
 
 // inherit takes over a memory that is newer than the state.
-func (p *pass) inherit(doc *backup.Backup, first bool) error {
-	m := p.memory
-	known, err := p.boundBy()
+func (m *clusterMemory) inherit(doc *backup.Backup, first bool, self self, running *state.Release) (named *identity.Identity, err error) {
+	known, err := m.state.isBound()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if !known && doc.Stream != p.stream() {
+	if !known && doc.Stream != self.stream {
 		m.known = false // read it again: a person may change the configuration or rebind meanwhile
 		m.bad = &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonOtherStream, Message: fmt.Sprintf(
 			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
-			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
-		return nil
+			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, m.store)}
+		return nil, nil
 	}
 	var version int64
 	for _, envelope := range doc.Trust {
 		version++
-		if err := p.state.trust.Extend(p.cluster.Platform, envelope); err != nil {
-			p.opts.Log.Warn("a trust document of the cluster's memory is not believed", "version", version, "err", err)
+		if err := m.state.trust.Extend(self.stream.Platform, envelope); err != nil {
+			m.log.Warn("a trust document of the cluster's memory is not believed", "version", version, "err", err)
 			break
 		}
 	}
-	var named *identity.Identity
-	err = p.state.db.Update(func(tx *bbolt.Tx) (err error) {
-		if named, err = p.inheritName(tx, doc, first); err != nil {
-			return err
+	err = m.state.db.Update(func(tx *bbolt.Tx) (err error) {
+		named = nil
+		if first && self.anonymous && doc.UID != "" { // it goes on under the cluster's name, unless somebody has given it another
+			if named, err = enroll.Rename(tx, doc.UID); err != nil {
+				return err
+			}
 		}
-		return p.inheritOrder(tx, doc, first)
+		return m.inheritOrder(tx, doc, first)
 	})
 	if err != nil {
-		return err
-	}
-	if named != nil {
-		p.state.who.Renamed(named)
-		if !p.started {
-			p.cluster.UID = named.UID
-		}
+		return nil, err
 	}
 	m.inherited = doc
-	p.opts.Log.Info("taking over what the cluster's memory knows", "memory", p.opts.Memory.String(), "generation", doc.Generation, "assignments", len(doc.Inventory))
-	return p.inheritAtOnce()
+	m.log.Info("taking over what the cluster's memory knows", "memory", m.store.String(), "generation", doc.Generation, "assignments", len(doc.Inventory))
+	return named, m.inheritAtOnce(self.stream, running)
 }
 
 // inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
 // said.
-func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error {
+func (m *clusterMemory) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error {
 	note, err := backup.LoadNote(tx)
 	if err != nil {
 		return err
@@ -97,22 +92,13 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup.Backup, first bool) error 
 		}
 	}
 	note.Trust = max(note.Trust, int64(len(doc.Trust)))
-	note.Where, note.Known = p.opts.Memory.String(), true
+	note.Where, note.Known = m.store.String(), true
 	if first {
-		if err := inheritWishes(tx, doc, p.opts.Now()); err != nil {
+		if err := inheritWishes(tx, doc, m.now()); err != nil {
 			return err
 		}
 	}
 	return note.Save(tx)
-}
-
-// inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
-// another. It returns nil where nothing changes.
-func (p *pass) inheritName(tx *bbolt.Tx, doc *backup.Backup, first bool) (*identity.Identity, error) {
-	if !first || !p.anonymous || doc.UID == "" {
-		return nil, nil
-	}
-	return enroll.Rename(tx, doc.UID)
 }
 
 // inheritWishes takes over, on a new machine, a pause and the quarantine.
@@ -143,17 +129,17 @@ func inheritWishes(tx *bbolt.Tx, doc *backup.Backup, now time.Time) error {
 
 // inheritAtOnce takes the inventory over if the running release is as new as the memory, so that no switch to
 // another release will do it.
-func (p *pass) inheritAtOnce() error {
-	if p.running == nil || p.behind(p.running) {
+func (m *clusterMemory) inheritAtOnce(stream bundle.Stream, running *state.Release) error {
+	if running == nil || m.behind(stream, running) {
 		return nil
 	}
-	now := p.opts.Now()
-	err := p.state.db.Update(func(tx *bbolt.Tx) error {
-		known, err := p.state.records.ByName(tx)
+	now := m.now()
+	err := m.state.db.Update(func(tx *bbolt.Tx) error {
+		known, err := m.state.records.ByName(tx)
 		if err != nil {
 			return err
 		}
-		left, err := p.inheritInventory(tx, known, now)
+		left, err := m.inheritInventory(tx, known, now)
 		for _, r := range known {
 			err = errors.Join(err, assignments.Save(tx, r))
 		}
@@ -163,20 +149,20 @@ func (p *pass) inheritAtOnce() error {
 		return err
 	})
 	if err == nil {
-		p.memory.inherited = nil
+		m.inherited = nil
 	}
 	return err
 }
 
 // inheritInventory writes what engines know of the assignments of the inherited backup, and returns those that known
 // lacks.
-func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Record, now time.Time) (more []assignments.Record, err error) {
-	doc := p.memory.inherited
+func (m *clusterMemory) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Record, now time.Time) (more []assignments.Record, err error) {
+	doc := m.inherited
 	if doc == nil {
 		return nil, nil
 	}
 	for _, h := range doc.Inventory {
-		if !slices.Contains(p.opts.OnCluster, h.Adapter) {
+		if !slices.Contains(m.onCluster, h.Adapter) {
 			continue // the state has the assignments of engines on this machine
 		}
 		if r, here := known[h.Name]; !here {
@@ -186,20 +172,20 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Recor
 			known[h.Name] = r
 		}
 		for adapter, entry := range h.Ledgers {
-			if slices.Contains(p.opts.OnCluster, adapter) {
+			if slices.Contains(m.onCluster, adapter) {
 				err = errors.Join(err, assignments.SaveLedger(tx, adapter, h.Name, entry))
 			}
 		}
 	}
 	note, err2 := backup.LoadNote(tx)
 	note = cmp.Or(note, &backup.Note{})
-	note.Generation, note.Sum = doc.Generation, p.memory.sum
+	note.Generation, note.Sum = doc.Generation, m.sum
 	return more, errors.Join(err, err2, note.Save(tx))
 }
 
 // catchUp ends that the cluster is ahead, once a release begins to run that is as new: later an older one may run
 // on purpose.
-func (p *pass) catchUp(tx *bbolt.Tx, next *state.Release) error {
+func catchUp(tx *bbolt.Tx, next *state.Release) error {
 	note, err := backup.LoadNote(tx)
 	key := state.OrderKey(next.Release.Stream())
 	if err != nil || note == nil {

@@ -586,7 +586,7 @@ func TestARollbackTakesItsFilesFromAMedium(t *testing.T) {
 	requireFile(t, s.site.host, "web-x/f", "1")
 	require.Contains(t, s.blobsHere(), apps[1].Digest.Encoded(), "its images stay while it runs")
 	s.agent(func(a *Agent) {
-		highest, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 0)
+		highest, _, err := a.state.judgedSoFar(s.stream, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 4, highest.Sequence, "the order never falls")
 		_, err = a.Resume(false)

@@ -17,7 +17,7 @@ import (
 // learn asks for trust documents before it judges a new manifest, once a day, when a person asks, and at every poll while
 // the document in force has expired. A document that is not trusted, or cannot be read, keeps a new release out; it does
 // not affect an accepted release, and is only put aside if nothing new is offered.
-func (p *pass) learn(ctx context.Context, s source, offered digest.Digest) (aside, out outcome) {
+func (p puller) learn(ctx context.Context, s source, offered digest.Digest) (aside, out outcome) {
 	if s.Trust == nil || len(p.state.trust.Chain()) == 0 {
 		return aside, done
 	}
@@ -39,13 +39,13 @@ func (p *pass) learn(ctx context.Context, s source, offered digest.Digest) (asid
 }
 
 // unjudged reports whether verify is about to judge a manifest.
-func (p *pass) unjudged(manifest digest.Digest) bool {
+func (p puller) unjudged(manifest digest.Digest) bool {
 	return manifest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, manifest))
 }
 
 // walkFrom accepts newer trust documents of s. Each proves itself, so that those after s are asked while one does not
 // answer.
-func (p *pass) walkFrom(ctx context.Context, s source) outcome {
+func (p puller) walkFrom(ctx context.Context, s source) outcome {
 	out := outcomeOf(ctx, p.walk(ctx, s.Trust))
 	for _, next := range p.sources()[s.place+1:] {
 		if out.Verdict != Unreachable || next.Trust == nil {
@@ -57,7 +57,7 @@ func (p *pass) walkFrom(ctx context.Context, s source) outcome {
 }
 
 // walk accepts the trust documents that are newer than the one in force.
-func (p *pass) walk(ctx context.Context, documents bundle.Source) error {
+func (p puller) walk(ctx context.Context, documents bundle.Source) error {
 	if repo, ok := documents.(oci.Target); ok {
 		documents = p.onePerManifest(repo, bundle.TrustDocumentRejected)
 	}
@@ -65,7 +65,7 @@ func (p *pass) walk(ctx context.Context, documents bundle.Source) error {
 }
 
 // noteAsked keeps the outcome of asking for trust documents, and saves it only if it has changed.
-func (p *pass) noteAsked(out outcome, now time.Time) error {
+func (p puller) noteAsked(out outcome, now time.Time) error {
 	next := trust.Asked{At: p.asked.At, Reason: out.reason()}
 	var refusal *bundle.Refusal
 	switch {

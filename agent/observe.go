@@ -22,8 +22,10 @@ func (p *pass) observe(ctx context.Context, got pulled, did applied, g *freeze.G
 	begun := time.Now()
 	needed := func(r assignments.Record) assignments.Operation { return p.look(r, did) }
 	for {
-		if err = p.carryOn(ctx, got, seen.rollout, g.Found() != nil); err != nil {
-			return seen, err
+		if p.carrier.Stale() { // more has arrived since apply looked
+			if err = p.carry(ctx, got, seen.rollout, g.Found() != nil); err != nil {
+				return seen, err
+			}
 		}
 		// Before the look, which may be over when the work is.
 		working, carrying := p.last && p.engines.Working(), p.last && p.carrier.Working()

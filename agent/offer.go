@@ -32,7 +32,7 @@ type offer struct {
 }
 
 // resolve asks a registry for the manifest under the moving tag. One without releases offers nothing.
-func (p *pass) resolve(ctx context.Context, s source) (o offer, out outcome) {
+func (p puller) resolve(ctx context.Context, s source) (o offer, out outcome) {
 	from := s.Releases
 	if from == nil {
 		return o, idle
@@ -103,7 +103,7 @@ func (o *onePerManifest) Fetch(ctx context.Context, d ocispec.Descriptor) (io.Re
 
 // poll asks what the moving tag names, in one request. What has changed since it was asked last comes with the
 // answer.
-func (p *pass) poll(ctx context.Context, repo oci.Target, place int) (ocispec.Descriptor, bundle.Source, error) {
+func (p puller) poll(ctx context.Context, repo oci.Target, place int) (ocispec.Descriptor, bundle.Source, error) {
 	known, tag := p.known(place), bundle.MovingTag(p.cluster.Ring)
 	of := p.book.Of(place)
 	from := p.onePerManifest(repo, bundle.TooLarge)
@@ -129,7 +129,7 @@ func (p *pass) poll(ctx context.Context, repo oci.Target, place int) (ocispec.De
 
 // known returns the manifest that the tag of a registry named in its last answer. It returns the zero descriptor if
 // nothing is remembered, or if the manifest has to be fetched again. A refused manifest counts for the first registry.
-func (p *pass) known(place int) ocispec.Descriptor {
+func (p puller) known(place int) ocispec.Descriptor {
 	seen := p.book.Of(place).Seen
 	switch {
 	case seen != nil:

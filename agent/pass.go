@@ -146,6 +146,12 @@ func newPass(a *Agent, s scope) *pass {
 	return &pass{Agent: a, scope: s}
 }
 
+// puller is the first half of the pass.
+func (p *pass) puller() puller { return puller{p.Agent, p.scope, &p.earlier} }
+
+// self is the agent as the cluster's memory knows it.
+func (p *pass) self() self { return self{stream: p.stream(), uid: p.uid(), anonymous: p.anonymous} }
+
 // makePass runs one pass and returns its outcome.
 func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	a.busy.Lock()
@@ -170,7 +176,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx), p.noteEnd()); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	got, verdict := p.pull(ctx)
+	got, verdict := p.puller().pull(ctx)
 	defer a.opts.Turn(ctx)()
 	g := p.guard(got)
 	var seen observed
@@ -183,58 +189,6 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	p.complete(ctx, got, verdict)
 	verdict.moved, verdict.frozen = seen.switched || seen.changes.Began, g.Found()
 	return p.conclude(ctx, got, seen, g, verdict)
-}
-
-// pull fetches the offered release, and the release that is to run if its files are missing. For an imported file, it also
-// returns an error of the trust documents if the release is not new.
-func (p *pass) pull(ctx context.Context) (pulled, outcome) {
-	got, out := p.take(ctx)
-	if out.Verdict != Interrupted {
-		var back outcome
-		if got, back = p.bringBack(ctx, got); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
-			out = back
-			if back.Verdict == Refused || back.reason() == ReasonNotFound { // this is not about the offer
-				out.Verdict, out.answered = Unreachable, got.offer.answered
-			}
-		}
-	}
-	if p.media && got.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
-		return got, got.aside
-	}
-	return got, out
-}
-
-// takeFrom brings the release here that one registry offers. It ends at the first step that is not done.
-func (p *pass) takeFrom(ctx context.Context, r source) (got pulled, out outcome) {
-	p.enter("resolve")
-	if got.offer, out = p.resolve(ctx, r); out.Verdict != Done {
-		return got, out
-	}
-	if back := p.held.release(); p.media && back != nil && back.Digest() == got.offer.manifest.Digest { // judged when it was accepted
-		got.target = back
-		got.staged, out = p.fetchAndStage(ctx, []offer{got.offer}, verified{release: back})
-		return got, out
-	}
-	if p.saidOlder(got.offer) {
-		return got, older
-	}
-	p.enter("learn")
-	if got.aside, out = p.learn(ctx, r, got.offer.manifest.Digest); out.Verdict != Done {
-		return got, out
-	}
-	p.enter("verify")
-	v, out := p.verify(ctx, got.offer)
-	got.target, got.taken, got.recalled = v.release, v.taken, v.recalled
-	switch {
-	case r.several && p.noteOlder(got.offer, out):
-		return got, older
-	case out.Verdict != Done:
-		return got, out
-	case v.release.Digest() == r.tried:
-		return got, older // from another registry, it could not be fetched
-	}
-	got.staged, out = p.fetchAndStage(ctx, p.others(got.offer), v)
-	return got, out
 }
 
 // keep brings the cluster to the release on disk, and then to the last good release if the running one is given up. It
@@ -311,6 +265,6 @@ func (p *pass) introduce() error {
 }
 
 // begin records the step that is about to begin, for the start after a crash.
-func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
-	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(p.opts.Now())})
+func (a *Agent) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
+	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(a.opts.Now())})
 }

@@ -133,7 +133,7 @@ func (p *pass) breakLoop(ctx context.Context) error {
 	if !p.probation.Crashing(p.running) || !p.mayGiveUp() || !p.content.Ready(ctx, p.good) {
 		return nil
 	}
-	all, err := p.records()
+	all, err := p.state.allRecords()
 	hold := func(r assignments.Record) bool { return r.HoldsRelease() && !r.Proven(p.engines.For(r.Spec)) }
 	if err != nil || slices.ContainsFunc(all, hold) {
 		return err
@@ -150,7 +150,7 @@ func (p *pass) noteEnd() error {
 	if p.probation.Interrupted == 0 {
 		return nil
 	}
-	all, err := p.records()
+	all, err := p.state.allRecords()
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/backup"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/freeze"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/lease"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -24,7 +28,29 @@ const (
 	deniedTime = time.Hour
 )
 
-// memoryState is what a process knows of the cluster's memory. A pass that runs has it for itself.
+// clusterMemory is what the cluster keeps for its agent: it reads it, takes it over, and writes it. A pass that runs has it for
+// itself.
+type clusterMemory struct {
+	store     backup.Store // nil without one
+	lease     *lease.Held  // nil without one
+	state     *State
+	engines   *engines.Set
+	adapters  map[string]reconcilers.Reconciler
+	onCluster []string // the adapters whose objects are in the cluster
+	now       func() time.Time
+	log       *slog.Logger
+
+	memoryState
+}
+
+// self is the agent as the cluster's memory knows it.
+type self struct {
+	stream    bundle.Stream
+	uid       string
+	anonymous bool // the configuration gives the cluster no uid
+}
+
+// memoryState is what a process knows of the cluster's memory.
 type memoryState struct {
 	known bool           // it was read, or nobody may, in the term of the Lease
 	term  int            // of the Lease
@@ -43,111 +69,123 @@ type memoryState struct {
 	deniedAt time.Time
 }
 
+// recall is clusterMemory.recall for this pass.
+func (p *pass) recall(ctx context.Context) error {
+	named, err := p.memory.recall(ctx, p.self(), p.running)
+	if named != nil {
+		p.state.who.Renamed(named)
+		if !p.started {
+			p.cluster.UID = named.UID
+		}
+	}
+	return err
+}
+
 // recall takes the Lease, reads the memory unless that was done in this term, and takes over its newer parts:
 // the higher of both orders, later trust documents and, once a release runs that is as new, the inventory.
 // The memory is not signed. Anybody who can write it can stop updates, but cannot make an agent accept a release that
 // it would refuse without the memory.
-func (p *pass) recall(ctx context.Context) error {
-	if p.lease.Due() {
-		_ = p.lease.Attend(ctx) // the freezes report the result
+//
+// It returns the name that a new machine takes over, if it does, also with an error.
+func (m *clusterMemory) recall(ctx context.Context, self self, running *state.Release) (named *identity.Identity, err error) {
+	if m.lease.Due() {
+		_ = m.lease.Attend(ctx) // the freezes report the result
 	}
-	m := p.memory
-	if err := p.noteLease(); err != nil {
-		return err
+	if err := m.noteLease(); err != nil {
+		return nil, err
 	}
 	switch {
-	case p.opts.Memory == nil:
-		return nil
-	case !p.lease.Holds():
+	case m.store == nil:
+		return nil, nil
+	case !m.lease.Holds():
 		m.known = false
-		return nil
-	case m.known && m.term == p.lease.Term() && (m.deniedAt.IsZero() || p.opts.Now().Sub(m.deniedAt).Abs() < deniedTime):
-		return nil
+		return nil, nil
+	case m.known && m.term == m.lease.Term() && (m.deniedAt.IsZero() || m.now().Sub(m.deniedAt).Abs() < deniedTime):
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
-	data, err := p.opts.Memory.Load(ctx)
-	*m = memoryState{err: err, term: p.lease.Term(), unforeseen: map[string]bool{}}
+	data, err := m.store.Load(ctx)
+	m.memoryState = memoryState{err: err, term: m.lease.Term(), unforeseen: map[string]bool{}}
 	switch {
 	case errors.Is(err, lease.ErrDenied):
-		m.known, m.deniedAt = true, p.opts.Now()
-		return p.noteMemory(ReasonMemoryDenied, err.Error())
+		m.known, m.deniedAt = true, m.now()
+		return nil, m.note(ReasonMemoryDenied, err.Error())
 	case err != nil:
-		return nil
+		return nil, nil
 	}
-	return p.learnFrom(data)
+	return m.learnFrom(data, self, running)
 }
 
 // learnFrom takes over the memory that was read.
-func (p *pass) learnFrom(data []byte) error {
-	m := p.memory
+func (m *clusterMemory) learnFrom(data []byte, self self, running *state.Release) (named *identity.Identity, err error) {
 	m.known = true
-	note, err := backup.ReadNote(p.state.db)
+	note, err := backup.ReadNote(m.state.db)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if data == nil {
 		if note == nil || !note.Known { // the first start in this cluster
-			return p.saveMemoryNote(func(n *backup.Note) { n.Known = true })
+			err = m.saveNote(func(n *backup.Note) { n.Known = true })
 		}
-		return nil
+		return nil, err
 	}
 	doc, err := backup.Unpack(data)
 	if err != nil {
-		m.bad = &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
-		return nil
+		m.bad = &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", m.store, err)}
+		return nil, nil
 	}
 	m.generation = doc.Generation
 	if m.sum, err = doc.Sum(); err != nil {
-		return err
+		return nil, err
 	}
 	n := cmp.Or(note, &backup.Note{})
 	if doc.Generation < n.Generation || doc.Generation == n.Generation && m.sum == n.Sum {
 		if doc.Generation == n.Generation {
 			m.last = doc
 		}
-		return nil
+		return nil, nil
 	}
 	m.last = doc
-	return p.inherit(doc, !n.Known && p.running == nil)
+	return m.inherit(doc, !n.Known && running == nil, self, running)
 }
 
 // noteLease keeps that there may be no Lease, and that there may again.
-func (p *pass) noteLease() error {
-	note, err := backup.ReadNote(p.state.db)
-	if err != nil || p.opts.Memory == nil {
+func (m *clusterMemory) noteLease() error {
+	note, err := backup.ReadNote(m.state.db)
+	if err != nil || m.store == nil {
 		return err
 	}
-	denied, known := p.lease.DeniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
+	denied, known := m.lease.DeniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
 	if denied == known || denied && note != nil && note.Reason != "" {
 		return nil
 	}
-	return p.noteMemory("", "")
+	return m.note("", "")
 }
 
-// noteMemory keeps what people are to know of the memory; an empty reason is that all is well.
-func (p *pass) noteMemory(reason, message string) error {
-	if denied := p.lease.DeniedBy(); reason == "" && denied != nil {
+// note keeps what people are to know of the memory; an empty reason is that all is well.
+func (m *clusterMemory) note(reason, message string) error {
+	if denied := m.lease.DeniedBy(); reason == "" && denied != nil {
 		reason, message = ReasonLeaseDenied, denied.Error()
 	}
-	note, err := backup.ReadNote(p.state.db)
+	note, err := backup.ReadNote(m.state.db)
 	if err != nil || note != nil && note.Reason == reason && note.Message == reconcilers.Clip(message) {
 		return err
 	}
 	if reason != "" {
-		p.opts.Log.Warn("the cluster's memory is not kept as it should be", "memory", p.opts.Memory.String(), "reason", reason, "message", message)
+		m.log.Warn("the cluster's memory is not kept as it should be", "memory", m.store.String(), "reason", reason, "message", message)
 	}
-	return p.saveMemoryNote(func(n *backup.Note) { n.Reason, n.Message = reason, reconcilers.Clip(message) })
+	return m.saveNote(func(n *backup.Note) { n.Reason, n.Message = reason, reconcilers.Clip(message) })
 }
 
-func (p *pass) saveMemoryNote(change func(*backup.Note)) error {
-	return p.state.db.Update(func(tx *bbolt.Tx) error {
+func (m *clusterMemory) saveNote(change func(*backup.Note)) error {
+	return m.state.db.Update(func(tx *bbolt.Tx) error {
 		note, err := backup.LoadNote(tx)
 		if err != nil {
 			return err
 		}
 		note = cmp.Or(note, &backup.Note{})
-		note.Where = p.opts.Memory.String()
+		note.Where = m.store.String()
 		change(note)
 		return note.Save(tx)
 	})

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -157,7 +158,7 @@ func endHold(tx *bbolt.Tx, r *Resumed, now time.Time) error {
 }
 
 // noteAccepted remembers a release that was accepted, and ends a hold by it.
-func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err error) {
+func noteAccepted(tx *bbolt.Tx, r *state.Release, quarantine probation.Quarantine) (ended bool, err error) {
 	history, err1 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	held, err2 := state.Load[*hold](tx, state.Meta, keyHeld) // it may be newer than the pass
 	if err := errors.Join(err1, err2); err != nil {
@@ -165,7 +166,7 @@ func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err err
 	}
 	history = append([]*state.Release{r}, history...)
 	err = state.Save(tx, state.Meta, keyHistory, history[:min(len(history), maxHistory)])
-	if held == nil || !held.endedBy(r) || p.quarantine.Of(r) != nil {
+	if held == nil || !held.endedBy(r) || quarantine.Of(r) != nil {
 		return false, err
 	}
 	return true, errors.Join(err, state.Drop(tx, state.Meta, keyHeld))
@@ -213,25 +214,25 @@ func (p *pass) voidHold() error {
 }
 
 // passesOver reports whether a release that is offered, and accepted, is not to run.
-func (p *pass) passesOver(r *state.Release) bool {
-	return p.held != nil && p.held.To.Digest() != r.Digest() || p.quarantine.Of(r) != nil
+func (e *earlier) passesOver(r *state.Release) bool {
+	return e.held != nil && e.held.To.Digest() != r.Digest() || e.quarantine.Of(r) != nil
 }
 
 // wanted is a release that is to run and is not the one offered: a person's, or the last good one. Nil where
 // there is none.
-func (p *pass) wanted() *state.Release {
+func (e *earlier) wanted() *state.Release {
 	switch {
-	case p.held != nil:
-		return p.held.To
-	case p.quarantine.Of(p.running) != nil:
-		return p.good
+	case e.held != nil:
+		return e.held.To
+	case e.quarantine.Of(e.running) != nil:
+		return e.good
 	}
 	return nil
 }
 
 // bringBack fetches the wanted release by its digests if its files are missing, and returns got unchanged
 // otherwise.
-func (p *pass) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
+func (p puller) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
 	r := p.wanted()
 	if r == nil && p.accepted != nil && p.passesOver(p.accepted) {
 		r = p.running // which is no longer offered

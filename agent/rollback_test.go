@@ -51,7 +51,7 @@ func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
 	require.Equal(t, first.Digest, r.Status.Release.Running.Digest, "nor does a renewal of what was left")
 	require.Equal(t, renewal.Digest, r.Status.Release.Desired.Digest)
 	s.agent(func(a *Agent) {
-		highest, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 0)
+		highest, _, err := a.state.judgedSoFar(s.stream, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, highest.Sequence, "the order never falls")
 	})

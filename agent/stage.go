@@ -8,7 +8,7 @@ import (
 )
 
 // fetchAndStage makes the tree of a release usable, and reports whether it is. Places are those that may have it.
-func (p *pass) fetchAndStage(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
+func (p puller) fetchAndStage(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
 	p.enter("fetch")
 	if staged, out = p.fetch(ctx, places, v); out.Verdict != Done || staged {
 		return staged, out
@@ -19,7 +19,7 @@ func (p *pass) fetchAndStage(ctx context.Context, places []offer, v verified) (s
 
 // fetch brings a release's tree into the store, unless it is here already. It reports whether it is staged already. A
 // later place goes on where an earlier one has stopped: all content is named by digests.
-func (p *pass) fetch(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
+func (p puller) fetch(ctx context.Context, places []offer, v verified) (staged bool, out outcome) {
 	if p.passesOver(v.release) {
 		return false, idle
 	}
@@ -44,7 +44,7 @@ func (p *pass) fetch(ctx context.Context, places []offer, v verified) (staged bo
 }
 
 // stage unpacks a release's tree from the store and checks it.
-func (p *pass) stage(ctx context.Context, r *state.Release) (staged bool, out outcome) {
+func (p puller) stage(ctx context.Context, r *state.Release) (staged bool, out outcome) {
 	defer p.opts.Turn(ctx)()
 	err := p.content.Stage(ctx, r)
 	return err == nil, outcomeOf(ctx, err)

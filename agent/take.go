@@ -15,6 +15,66 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
+// puller is the half of a pass that brings a release here: resolve, learn, verify, fetch, stage. It takes nothing from the cluster
+// and changes nothing there.
+type puller struct {
+	*Agent
+	scope
+	*earlier
+}
+
+// pull fetches the offered release, and the release that is to run if its files are missing. For an imported file, it also
+// returns an error of the trust documents if the release is not new.
+func (p puller) pull(ctx context.Context) (pulled, outcome) {
+	got, out := p.take(ctx)
+	if out.Verdict != Interrupted {
+		var back outcome
+		if got, back = p.bringBack(ctx, got); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
+			out = back
+			if back.Verdict == Refused || back.reason() == ReasonNotFound { // this is not about the offer
+				out.Verdict, out.answered = Unreachable, got.offer.answered
+			}
+		}
+	}
+	if p.media && got.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
+		return got, got.aside
+	}
+	return got, out
+}
+
+// takeFrom brings the release here that one registry offers. It ends at the first step that is not done.
+func (p puller) takeFrom(ctx context.Context, r source) (got pulled, out outcome) {
+	p.enter("resolve")
+	if got.offer, out = p.resolve(ctx, r); out.Verdict != Done {
+		return got, out
+	}
+	if back := p.held.release(); p.media && back != nil && back.Digest() == got.offer.manifest.Digest { // judged when it was accepted
+		got.target = back
+		got.staged, out = p.fetchAndStage(ctx, []offer{got.offer}, verified{release: back})
+		return got, out
+	}
+	if p.saidOlder(got.offer) {
+		return got, older
+	}
+	p.enter("learn")
+	if got.aside, out = p.learn(ctx, r, got.offer.manifest.Digest); out.Verdict != Done {
+		return got, out
+	}
+	p.enter("verify")
+	v, out := p.verify(ctx, got.offer)
+	got.target, got.taken, got.recalled = v.release, v.taken, v.recalled
+	switch {
+	case r.several && p.noteOlder(got.offer, out):
+		return got, older
+	case out.Verdict != Done:
+		return got, out
+	case v.release.Digest() == r.tried:
+		return got, older // from another registry, it could not be fetched
+	}
+	got.staged, out = p.fetchAndStage(ctx, p.others(got.offer), v)
+	return got, out
+}
+
 // source is a registry that a pass asks, or a medium.
 type source struct {
 	registries.Registry
@@ -46,12 +106,12 @@ var older = outcome{Verdict: Idle, older: true}
 // take brings the release here that the scope's registries offer. The first answer that counts ends it: an answer does not
 // count if it is an error, refused, or older than what another registry has brought. Order and trust are thus judged as if
 // all were one registry.
-func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
+func (p puller) take(ctx context.Context) (got pulled, out outcome) {
 	all := p.sources()
 	if len(all) == 1 {
 		return p.takeFrom(ctx, all[0])
 	}
-	t := &taking{pass: p, answers: make([]registries.Answer, len(all))}
+	t := &taking{puller: p, answers: make([]registries.Answer, len(all))}
 	for i, s := range all {
 		t.answers[i].Place = s.Place
 		if i == 0 {
@@ -71,7 +131,7 @@ func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
 
 // taking is what the registries of one pass have answered so far.
 type taking struct {
-	*pass
+	puller
 	answers  []registries.Answer
 	cutShort []int // places that did not answer in registries.Patience
 	got      pulled
@@ -175,13 +235,13 @@ func (e *noneError) Unwrap() error { return e.error }
 var errHurried = fmt.Errorf("%w: no answer in %v", oci.ErrUnreachable, registries.Patience)
 
 // saidOlder reports whether the offer was verified before and is older than what the agent has from another registry.
-func (p *pass) saidOlder(o offer) bool {
+func (p puller) saidOlder(o offer) bool {
 	k := p.book.Of(o.place)
 	return !p.force && k.Older != "" && k.Older == o.manifest.Digest && k.OlderBy == p.judgedBy()
 }
 
 // noteOlder reports whether verify found the offer older than the accepted release, and remembers such an offer.
-func (p *pass) noteOlder(o offer, out outcome) bool {
+func (p puller) noteOlder(o offer, out outcome) bool {
 	if out.reason() != string(bundle.OlderRelease) {
 		return false
 	}
@@ -191,7 +251,7 @@ func (p *pass) noteOlder(o offer, out outcome) bool {
 }
 
 // others returns o, and then the other registries of the scope as places of the same release, which is named by digests.
-func (p *pass) others(o offer) []offer {
+func (p puller) others(o offer) []offer {
 	all := []offer{o}
 	for _, s := range p.sources() {
 		if repo, ok := s.Releases.(oci.Target); ok && s.place != o.place {

@@ -330,7 +330,7 @@ func TestAReleaseNeedsTheThresholdOfDistinctKeys(t *testing.T) {
 	desc := s.publish(d)
 	s.requireRefused(bundle.BelowThreshold, "signed by 1 of the keys that are trusted here, 2 are needed")
 	s.agent(func(a *Agent) {
-		order, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 1)
+		order, _, err := a.state.judgedSoFar(s.stream, 1)
 		require.NoError(t, err)
 		require.Zero(t, order, "what too few have signed has no place in the order")
 	})

@@ -24,7 +24,7 @@ func (p *pass) useValues(ctx context.Context, rollout *assignments.Rollout) erro
 		return nil
 	}
 	document := func(name string) ([]byte, error) { return p.content.Document(p.running, name) }
-	if err := p.values.Resolve(ctx, p.running.Digest(), document, p.facts(), rollout.Contains(usesValues)); err != nil {
+	if err := p.values.Resolve(ctx, p.running.Digest(), document, factsOf(p.cluster, p.uid()), rollout.Contains(usesValues)); err != nil {
 		return err
 	}
 	waits, now := map[string]assignments.Wait{}, p.opts.Now()
@@ -61,20 +61,9 @@ func usesValues(r assignments.Record) bool {
 	return !r.Removing && (len(r.Spec.SiteValues) > 0 || r.Values != "")
 }
 
-// facts returns the properties of the cluster that the agent knows without the platform.
-func (p *pass) facts() sitevalues.Facts { return factsOf(p.cluster, p.uid()) }
-
+// factsOf returns the properties of the cluster that the agent knows without the platform.
 func factsOf(c bundle.ReportCluster, uid string) sitevalues.Facts {
 	return sitevalues.Facts{Name: c.Name, UID: uid, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels}
-}
-
-// pruneValues deletes the copies of files that no assignment needs any more.
-func (p *pass) pruneValues() error {
-	all, err := p.records()
-	if err != nil {
-		return err
-	}
-	return p.values.Prune(all, p.engines.For)
 }
 
 // SiteValues returns how the values of the site stand, with the values.

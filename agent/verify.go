@@ -24,7 +24,7 @@ type verified struct {
 
 // verify judges an offer, once for each digest. It requests manifest, signature and release document and no layer.
 // It saves an accepted release at once: order and floor never fall.
-func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
+func (p puller) verify(ctx context.Context, o offer) (verified, outcome) {
 	by := p.judge()
 	if r := p.refused; r != nil && p.remembered(*r, o.manifest.Digest) {
 		return verified{recalled: true}, outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
@@ -59,8 +59,8 @@ func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
 }
 
 // check judges a release by what the agent is and has accepted so far.
-func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) error {
-	highest, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
+func (p puller) check(r bundle.Release, manifest digest.Digest, by trust.Judge) error {
+	highest, floor, err := p.state.judgedSoFar(r.Stream(), by.Epoch)
 	if err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) e
 }
 
 // excused returns the person's reason for accepting a release that has expired; empty if it has not.
-func (p *pass) excused(r bundle.Release, by trust.Judge) (string, error) {
-	_, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
+func (p puller) excused(r bundle.Release, by trust.Judge) (string, error) {
+	_, floor, err := p.state.judgedSoFar(r.Stream(), by.Epoch)
 	if err != nil || !r.Expiry(latest(p.opts.Now(), floor)).Expired {
 		return "", err
 	}
@@ -123,16 +123,16 @@ func (r refusal) final() bool {
 
 // remembered reports whether a manifest was refused before and may not be judged otherwise now. A refusal
 // by a clock that was ahead is no reason to wait until that time has come.
-func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
+func (p puller) remembered(r refusal, manifest digest.Digest) bool {
 	now := p.opts.Now()
 	return !p.force && r.Digest == manifest && r.Trust == p.judgedBy() &&
 		(r.final() || !now.Before(r.At) && now.Before(r.NotBefore))
 }
 
 // judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
-func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
-	err = p.state.db.View(func(tx *bbolt.Tx) (err error) {
-		highest, err = state.Load[bundle.Order](tx, state.Orders, state.OrderKey(s))
+func (s *State) judgedSoFar(of bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
+		highest, err = state.Load[bundle.Order](tx, state.Orders, state.OrderKey(of))
 		if err == nil {
 			floor, err = trust.LoadFloor(tx, epoch)
 		}
@@ -148,7 +148,7 @@ func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, 
 var errOtherTrust = errors.New("another trust document is in force")
 
 // accept writes that r was accepted, before anything of it is fetched.
-func (p *pass) accept(r *state.Release, by trust.Judge) error {
+func (p puller) accept(r *state.Release, by trust.Judge) error {
 	ended := false
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		version, err := trust.Version(tx)
@@ -158,7 +158,7 @@ func (p *pass) accept(r *state.Release, by trust.Judge) error {
 		if err != nil {
 			return err
 		}
-		ended, err = p.noteAccepted(tx, r)
+		ended, err = noteAccepted(tx, r, p.quarantine)
 		return errors.Join(
 			err,
 			state.Save(tx, state.Orders, state.OrderKey(r.Release.Stream()), r.Order()),
@@ -182,7 +182,7 @@ func (p *pass) accept(r *state.Release, by trust.Judge) error {
 }
 
 // forgive forgets the refusal of another release once the tag names the accepted one again.
-func (p *pass) forgive(offered digest.Digest) error {
+func (p puller) forgive(offered digest.Digest) error {
 	if p.refused == nil || p.refused.Digest == offered {
 		return nil // a refusal of the accepted release itself stands until its content is whole
 	}

@@ -86,7 +86,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 		}
 		require.Equal(t, map[bundle.State]int{bundle.Compliant: engines.Workers, bundle.Pending: 3}, states)
 		require.Equal(t, "Removing", item(t, r, "z-x").Reason)
-		all, err := newPass(a, scope{}).records()
+		all, err := a.state.allRecords()
 		require.NoError(t, err)
 		for _, rec := range all {
 			require.Equal(t, rec.Item.State == bundle.Compliant || rec.Removing, rec.Applied != "", "%s", rec.Spec.Name)
