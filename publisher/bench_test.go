@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -58,7 +58,7 @@ func BenchmarkDeltas(b *testing.B) {
 	opts.Now = func() time.Time { return w.now }
 	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), opts)
 	require.NoError(b, err)
-	pl, err := p.plan(b.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, standing.Record{})
+	pl, err := p.plan(b.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, state.Record{})
 	require.NoError(b, err)
 	const runs = 10
 	began, cpu := time.Now(), cpuTime(b)

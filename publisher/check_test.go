@@ -13,7 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -116,7 +116,7 @@ func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 		out.Reset()
 		var plans []*plan
 		for _, ct := range w.result.ClusterTypes {
-			pl, err := p.plan(t.Context(), asked{ClusterTypeResult: ct}, standing.Record{})
+			pl, err := p.plan(t.Context(), asked{ClusterTypeResult: ct}, state.Record{})
 			require.NoError(t, err)
 			plans = append(plans, pl)
 		}
@@ -130,7 +130,7 @@ func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 
 	p.opts.Checks, so.pushed = []string{"exit 1"}, map[string]bool{"large": true}
 	w.result.ClusterTypes[0].Assignments = nil
-	pl, err := p.plan(t.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, standing.Record{})
+	pl, err := p.plan(t.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, state.Record{})
 	require.NoError(t, err)
 	require.EqualError(t, p.check(t.Context(), []*plan{pl}, so),
 		`refused by a check: "exit 1": exit status 1: what had been published before another publisher came stays`)

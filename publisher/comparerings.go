@@ -5,7 +5,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // rings compares what a plan would have with what each of its rings has.
@@ -40,8 +40,8 @@ func (c comparing) rings(ctx context.Context, s *download) (*diff.TypeDifference
 }
 
 // byRelease groups the rings of pl by their release, and separates those to publish to.
-func (pl *plan) byRelease() []standing.Rings {
-	var groups []standing.Rings
+func (pl *plan) byRelease() []state.Rings {
+	var groups []state.Rings
 	for n, l := range pl.Rings {
 		if n > 0 {
 			last := groups[len(groups)-1]
@@ -50,13 +50,13 @@ func (pl *plan) byRelease() []standing.Rings {
 				continue
 			}
 		}
-		groups = append(groups, standing.Rings{l})
+		groups = append(groups, state.Rings{l})
 	}
 	return groups
 }
 
 // ring compares with the release of a group of rings. The difference is nil if they have no release and get none.
-func (c comparing) ring(ctx context.Context, s *download, group standing.Rings, planned []*ringRelease) (*diff.RingDifference, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, s *download, group state.Rings, planned []*ringRelease) (*diff.RingDifference, *diff.TypeDifference, error) {
 	pl := s.plan
 	has := (&ringRelease{rings: group}).published()
 	row := &diff.RingDifference{Rings: has.Rings, Latest: has.Latest, Result: diff.ResultKept}

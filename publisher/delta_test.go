@@ -24,7 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/verify"
 )
 
@@ -298,7 +298,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
 	require.NotEqual(t, a.Manifest.Descriptor.Digest, q.pendingDigest("drone"))
 	at := q.reader()
-	_, err = at.ReleaseThatWaits(t.Context(), standing.Type{Stream: v.Release.Stream()}, a.Manifest.Descriptor.Digest, nil)
+	_, err = at.ReleaseThatWaits(t.Context(), state.Type{Stream: v.Release.Stream()}, a.Manifest.Descriptor.Digest, nil)
 	require.ErrorContains(t, err, "1 of its 2 layers are neither its tree nor a delta")
 }
 

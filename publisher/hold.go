@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -42,7 +42,7 @@ type kept struct {
 // hold decides on the failed assignments of ct: they are dropped on purpose, held with their content of the last release,
 // or left out because they never had any. If their earlier content is unknown, ct is not published: leaving an assignment
 // out would order its deletion.
-func (n *planner) hold(ctx context.Context, ct asked, at found, record standing.Record) (kept, error) {
+func (n *planner) hold(ctx context.Context, ct asked, at found, record state.Record) (kept, error) {
 	o, unknowns := outcomeOf(ct), n.unknowns.of(ct)
 	k, err := n.holdFailed(ctx, o, ct.Sites, unknowns, at, record)
 	if err != nil {
@@ -76,7 +76,7 @@ func takenOf(ct asked) []FailedAssignment {
 }
 
 // holdFailed does what hold says for those whose names nobody else has.
-func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Sites, unknowns typeUnknowns, at found, record standing.Record) (k kept, err error) {
+func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Sites, unknowns typeUnknowns, at found, record state.Record) (k kept, err error) {
 	var last *lastRelease
 	var listed []bundle.Assignment // in last
 	needed := unknowns.needLast(o)
@@ -94,7 +94,7 @@ func (n *planner) holdFailed(ctx context.Context, o outcome, sites *scheduler.Si
 	if err == nil {
 		k.sites, err = last.siteValues(sites, k.held)
 	}
-	var unknown *standing.LostError
+	var unknown *state.LostError
 	if errors.As(err, &unknown) {
 		k := unknowns.lost(o, unknown)
 		if !needed {
@@ -136,7 +136,7 @@ func (g typeUnknowns) keep(o outcome, last *lastRelease, accountOf func(workspac
 			h, err := last.hold(a, f.Reason)
 			h.Line.ServiceAccount = accountOf(a.Workspace, a.Namespace) // permissions follow the present platform
 			if err != nil {
-				return k, standing.LostIfRefused(err, "release %s", last.name)
+				return k, state.LostIfRefused(err, "release %s", last.name)
 			}
 			k.held, f.HeldFrom = append(k.held, h), h.Line.HeldFrom
 		}
@@ -160,20 +160,20 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 }
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there never was one,
-// and a *standing.LostError where it cannot be fetched and verified.
-func (n *planner) openLast(ctx context.Context, at found, record standing.Record) (*lastRelease, error) {
+// and a *state.LostError where it cannot be fetched and verified.
+func (n *planner) openLast(ctx context.Context, at found, record state.Record) (*lastRelease, error) {
 	v, err := n.last(ctx, at, record)
 	if v == nil || err != nil {
 		return nil, err
 	}
 	tree, err := at.Type.Type.Tree(ctx, v)
 	if err != nil {
-		return nil, standing.LostIfRefused(err, "release %s", v.Name())
+		return nil, state.LostIfRefused(err, "release %s", v.Name())
 	}
 	return &lastRelease{v.Name(), v.Release, tree}, nil
 }
 
 // last returns the release that failed assignments keep their content from; nil where there never was one.
-func (n *planner) last(ctx context.Context, at found, record standing.Record) (*bundle.Verified, error) {
+func (n *planner) last(ctx context.Context, at found, record state.Record) (*bundle.Verified, error) {
 	return n.Last(ctx, at.Type, at.base(), record)
 }

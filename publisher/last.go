@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -46,7 +46,7 @@ type lastReleases struct {
 
 	mu          sync.Mutex
 	publication *publication // nil until somebody asks
-	record      standing.Record
+	record      state.Record
 }
 
 func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
@@ -63,7 +63,7 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 		l.publication = p
 	}
 	assignments, err := l.publication.lastAssignments(ctx, clusterType, l.record)
-	var unknown *standing.LostError
+	var unknown *state.LostError
 	if errors.As(err, &unknown) {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 }
 
 // lastAssignments lists the assignments in the release from which failed assignments would keep their content.
-func (n *planner) lastAssignments(ctx context.Context, clusterType string, record standing.Record) ([]bundle.Assignment, error) {
+func (n *planner) lastAssignments(ctx context.Context, clusterType string, record state.Record) ([]bundle.Assignment, error) {
 	at, err := n.find(ctx, clusterType, record)
 	if err != nil || at.refused != "" {
 		return nil, err
@@ -88,7 +88,7 @@ func (n *planner) lastAssignments(ctx context.Context, clusterType string, recor
 	}
 	list, err := at.Type.Type.Assignments(ctx, v)
 	if err != nil {
-		return nil, standing.LostIfRefused(err, "release %s", v.Release.Tag())
+		return nil, state.LostIfRefused(err, "release %s", v.Release.Tag())
 	}
 	return list, nil
 }

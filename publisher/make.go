@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -27,7 +27,7 @@ type maker struct {
 	// origin are the annotations that say when and of which commit something was made.
 	origin map[string]string
 	// reader, cache and deltaCommand are for deltas; see deltas.Make.
-	reader       *standing.Reader
+	reader       *state.Reader
 	cache        scheduler.Cache
 	deltaCommand []string
 	deltaSlots   slots // see pusher

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -45,7 +45,7 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 		return nil, &usage.Error{Err: err}
 	}
 	assignments := 0
-	done, err := Reissue(ctx, to, keys, move.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (content *Content, err error) {
+	done, err := Reissue(ctx, to, keys, move.Environment, func(ctx context.Context, at *state.Reader, record state.Record) (content *Content, err error) {
 		content, assignments, err = move.choose(ctx, at, record)
 		return content, err
 	}, opts)
@@ -61,12 +61,12 @@ func PlatformOf(ctx context.Context, to oci.Location, opts oci.Options, environm
 	if err != nil {
 		return "", err
 	}
-	at := standing.New(to, store, published.Signers{}, time.Time{}, "", environment, func(string, ...any) {})
+	at := state.New(to, store, published.Signers{}, time.Time{}, "", environment, func(string, ...any) {})
 	return platformOf(ctx, &at)
 }
 
 // platformOf returns the platform's name from the environment's record. Whether that is signed is judged later.
-func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
+func platformOf(ctx context.Context, at *state.Reader) (string, error) {
 	e, err := at.By(published.AsItLies()).Environment(at.Environment)
 	if err != nil {
 		return "", err
@@ -82,7 +82,7 @@ func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
 }
 
 // choose returns what Move gives to the ring and to those that have the same release, and counts its assignments.
-func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record standing.Record) (*Content, int, error) {
+func (m MoveOptions) choose(ctx context.Context, at *state.Reader, record state.Record) (*Content, int, error) {
 	r := record.Verified.Record
 	if len(r.Rings[m.ClusterType]) == 0 {
 		return nil, 0, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", m.ClusterType, m.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(r.Rings)), ", "), "none"))
@@ -95,13 +95,13 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 	if t, err = at.WithRings(ctx, t, rings, record); err != nil {
 		return nil, 0, err
 	}
-	n := slices.IndexFunc(t.Rings, func(l *standing.Ring) bool { return l.Name == m.Ring })
+	n := slices.IndexFunc(t.Rings, func(l *state.Ring) bool { return l.Name == m.Ring })
 	if n < 0 {
 		return nil, 0, usage.Errorf("unknown ring %q: cluster type %s has %s", m.Ring, m.ClusterType, strings.Join(rings, ", "))
 	}
 	has := t.Rings[n].Release
 	if has == nil {
-		return nil, 0, standing.Lost("the release of %s is not there", t.Rings[n:n+1])
+		return nil, 0, state.Lost("the release of %s is not there", t.Rings[n:n+1])
 	}
 	assignments, err := t.Assignments(ctx, has)
 	if err != nil {
@@ -126,7 +126,7 @@ func (m MoveOptions) choose(ctx context.Context, at *standing.Reader, record sta
 }
 
 // accepted returns the place of the release that clusters have accepted.
-func (m MoveOptions) accepted(ctx context.Context, at *standing.Reader, t standing.Type) (bundle.Order, error) {
+func (m MoveOptions) accepted(ctx context.Context, at *state.Reader, t state.Type) (bundle.Order, error) {
 	if m.Above == "" {
 		return published.OrderOf(t.Rings.Newest()), nil
 	}

@@ -8,11 +8,11 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // stillUndone returns what the last record lists as undone, and nobody has let be released again.
-func (p *publication) stillUndone(last standing.Record) []bundle.Undone {
+func (p *publication) stillUndone(last state.Record) []bundle.Undone {
 	if last.Verified == nil {
 		return nil
 	}
@@ -20,7 +20,7 @@ func (p *publication) stillUndone(last standing.Record) []bundle.Undone {
 }
 
 // undone returns what plans would bring back although it was undone; nil if there is nothing.
-func (p *publication) undone(plans []*plan, last standing.Record) *bundle.Undone {
+func (p *publication) undone(plans []*plan, last state.Record) *bundle.Undone {
 	all := p.stillUndone(last)
 	if len(all) == 0 {
 		return nil
@@ -40,7 +40,7 @@ func (p *publication) undone(plans []*plan, last standing.Record) *bundle.Undone
 }
 
 // runPaused renews what is there, and publishes nothing else: plans say what it would have been.
-func (p *publication) runPaused(ctx context.Context, plans []*plan, record standing.Record) (Published, error) {
+func (p *publication) runPaused(ctx context.Context, plans []*plan, record state.Record) (Published, error) {
 	waiting, err := p.PendingRecord(ctx, record)
 	if err != nil {
 		return p.nothingDone(), err
@@ -86,7 +86,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record stand
 // keep plans what the rings of a cluster type have already.
 func (pl *plan) keep() *plan {
 	// The ring to publish to is none of those that are there: no release takes the place of another.
-	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: standing.Rings{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
+	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: state.Rings{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
 	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites
 	return kept
 }
@@ -96,5 +96,5 @@ func (pl *plan) wouldChange() bool {
 	if pl.row.Result == releases.OutcomeFailed {
 		return false // it would release nothing
 	}
-	return slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) })
+	return slices.ContainsFunc(pl.aim, func(l *state.Ring) bool { return !pl.isOf(l.Release) })
 }

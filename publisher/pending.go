@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -55,8 +55,8 @@ type Pending struct {
 	// Warnings are about the content at the location.
 	Warnings []string `json:"warnings,omitempty"`
 
-	at     standing.Reader
-	record standing.Record // the one that stands
+	at     state.Reader
+	record state.Record // the one that stands
 }
 
 // PendingType is one cluster type of a Pending.
@@ -104,7 +104,7 @@ type PendingRecord struct {
 
 // pendingPart is a release of a Pending as Sign needs it.
 type pendingPart struct {
-	at       *standing.Type
+	at       *state.Type
 	verified *bundle.Verified
 	moving   []string // the tags that it moves
 }
@@ -128,15 +128,15 @@ func OpenPending(ctx context.Context, loc oci.Location, environment string, trus
 }
 
 // pendingReader returns a reader of what waits in an environment.
-func pendingReader(loc oci.Location, environment string, trust published.Signers, opts PendingOptions, warn func(format string, args ...any)) (standing.Reader, error) {
+func pendingReader(loc oci.Location, environment string, trust published.Signers, opts PendingOptions, warn func(format string, args ...any)) (state.Reader, error) {
 	if err := oci.CheckName(environment); err != nil {
-		return standing.Reader{}, usage.Errorf("environment: %w", err)
+		return state.Reader{}, usage.Errorf("environment: %w", err)
 	}
 	if !trust.Documented() {
-		return standing.Reader{}, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
+		return state.Reader{}, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
 	if opts.Tag != "" && published.ParseTag(opts.Tag).Kind != published.Pending {
-		return standing.Reader{}, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, published.PendingTag(1, 1795262400))
+		return state.Reader{}, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, published.PendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {
@@ -144,14 +144,14 @@ func pendingReader(loc oci.Location, environment string, trust published.Signers
 	}
 	store, err := loc.Open(opts.OCI)
 	if err != nil {
-		return standing.Reader{}, err
+		return state.Reader{}, err
 	}
-	at := standing.New(loc, store, trust, now(), trust.Document.Platform, environment, warn)
+	at := state.New(loc, store, trust, now(), trust.Document.Platform, environment, warn)
 	return at, trust.Check(at.Platform, at.IssuedAt)
 }
 
 // openPending opens what waits under tag, or the newest where that is empty.
-func openPending(ctx context.Context, at standing.Reader, tag string) (*Pending, error) {
+func openPending(ctx context.Context, at state.Reader, tag string) (*Pending, error) {
 	last, err := at.Record(ctx)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func openPending(ctx context.Context, at standing.Reader, tag string) (*Pending,
 }
 
 // chooseRecord returns the record that waits under tag, or the newest where that is empty. Last is the one that stands.
-func chooseRecord(ctx context.Context, at *standing.Reader, last standing.Record, tag string) (*bundle.VerifiedEnvironment, error) {
+func chooseRecord(ctx context.Context, at *state.Reader, last state.Record, tag string) (*bundle.VerifiedEnvironment, error) {
 	if tag != "" {
 		return at.RecordThatWaits(ctx, last, tag)
 	}
@@ -204,7 +204,7 @@ func chooseRecord(ctx context.Context, at *standing.Reader, last standing.Record
 // pendingTypes reads and judges the releases of one cluster type that the record r names, the newest first, or, where that
 // names none because the cluster type leaves the environment, those that wait there. Each is compared with what the widest
 // of its rings has. Last is the record that stands.
-func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundle.EnvironmentRecord, last standing.Record) ([]PendingType, error) {
+func pendingTypes(ctx context.Context, at *state.Reader, name string, r bundle.EnvironmentRecord, last state.Record) ([]PendingType, error) {
 	if err := oci.CheckName(name); err != nil {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: err.Error()}
 	}
@@ -215,7 +215,7 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 	if t, err = at.WithRings(ctx, t, slices.Sorted(maps.Keys(r.Rings[name])), last); err != nil {
 		return nil, err
 	}
-	ringsOf := map[digest.Digest]standing.Rings{}
+	ringsOf := map[digest.Digest]state.Rings{}
 	for _, l := range t.Rings {
 		d := r.ReleaseOf(name, l.Name)
 		switch {
@@ -254,7 +254,7 @@ func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundl
 }
 
 // pendingRelease returns the release with manifest d, which is to stand in the place of last and under the moving tags.
-func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, d digest.Digest, last *bundle.Verified, moving []string) (PendingType, error) {
+func pendingRelease(ctx context.Context, at *state.Reader, t *state.Type, d digest.Digest, last *bundle.Verified, moving []string) (PendingType, error) {
 	row, v, err := PendingType{ClusterType: t.Stream.ClusterType, Result: releases.OutcomePending}, last, error(nil)
 	if last != nil && last.Descriptor.Digest == d {
 		row.Result = releases.OutcomeUnchanged

@@ -16,13 +16,13 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // planner decides the content of a cluster type's next release, and whether it may be published. It writes nothing.
 type planner struct {
-	*standing.Reader
+	*state.Reader
 	unknowns unknowns
 	opts     PublishOptions
 	// packer is opts.Packed, or one that has packed nothing yet.
@@ -45,7 +45,7 @@ type asked struct {
 
 // askedOf returns the cluster types of result, and, without assignments, those that the last record names and result does
 // not. A signed, empty release tells the agents of such a type that they have no assignment any more.
-func askedOf(result *scheduler.Result, record standing.Record) []asked {
+func askedOf(result *scheduler.Result, record state.Record) []asked {
 	var all []asked
 	for _, ct := range result.ClusterTypes {
 		all = append(all, asked{ClusterTypeResult: ct})
@@ -65,9 +65,9 @@ func askedOf(result *scheduler.Result, record standing.Record) []asked {
 
 // found is the published state of one cluster type, and the rings to publish to.
 type found struct {
-	standing.Type
+	state.Type
 	// aim are the rings to publish to, narrowest first.
-	aim standing.Rings
+	aim state.Rings
 	// named are the rings that the platform names.
 	named []string
 	// refused is the reason why the cluster type cannot be published; empty if it can.
@@ -84,7 +84,7 @@ type plan struct {
 	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
 	validFor time.Duration            // zero is that of the release which is made anew
 	// contents has the release whose content a ring is to have, for the reason why; nil unless Reissue plans; see there.
-	contents map[*standing.Ring]*bundle.Verified
+	contents map[*state.Ring]*bundle.Verified
 	why      string
 	anew     bool // see Content
 	// seen are the trees that were found in the repository when the releases were judged.
@@ -106,7 +106,7 @@ func (c content) isOf(v *bundle.Verified) bool {
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
-func (n *planner) plan(ctx context.Context, ct asked, record standing.Record) (*plan, error) {
+func (n *planner) plan(ctx context.Context, ct asked, record state.Record) (*plan, error) {
 	pl := &plan{asked: ct, layers: map[digest.Digest][]byte{}}
 	var err error
 	if pl.found, err = n.find(ctx, ct.Name, record); err != nil {
@@ -154,7 +154,7 @@ func (pl *plan) lacksSomething() bool {
 }
 
 // find reads the published state of a cluster type, and whether it can be published.
-func (n *planner) find(ctx context.Context, name string, record standing.Record) (f found, err error) {
+func (n *planner) find(ctx context.Context, name string, record state.Record) (f found, err error) {
 	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
 		f.refused = fmt.Sprintf("a cluster type's name becomes the name of a repository: %v", err)
 		return f, nil
@@ -221,7 +221,7 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
 func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, error) {
 	if f.Verified != nil {
-		return slices.ContainsFunc(f.aim, func(l *standing.Ring) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
+		return slices.ContainsFunc(f.aim, func(l *state.Ring) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
 	}
 	for tag := range f.Moving {
 		v, _, err := f.By(published.AsItLies()).Read(ctx, tag)

@@ -32,7 +32,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -197,7 +197,7 @@ func (p *publication) mayPublish(ctx context.Context) error {
 // publication is one run of Publish: the planner and the pusher, which share a reader. They pass their results to one
 // another as values.
 type publication struct {
-	*standing.Reader
+	*state.Reader
 	planner
 	pusher
 	warnings *warnings // of the Reader
@@ -240,7 +240,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		packer = pack.NewPacker(opts.Cache, result.Environment)
 	}
 	w := new(warnings)
-	at := standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add)
+	at := state.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add)
 	return &publication{
 		Reader: &at,
 		planner: planner{
@@ -399,7 +399,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 
 // planned plans the cluster types of result, and those that have left the environment. Registrations that drop too many
 // targets are held.
-func (p *publication) planned(ctx context.Context, result *scheduler.Result, record standing.Record, so *progress) ([]*plan, error) {
+func (p *publication) planned(ctx context.Context, result *scheduler.Result, record state.Record, so *progress) ([]*plan, error) {
 	p.unknowns.dropping = nil
 	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
 	if err == nil {
@@ -409,7 +409,7 @@ func (p *publication) planned(ctx context.Context, result *scheduler.Result, rec
 }
 
 // planAll plans cluster types, and checks that the assignments to drop exist.
-func (p *publication) planAll(ctx context.Context, all []asked, record standing.Record, so *progress) ([]*plan, error) {
+func (p *publication) planAll(ctx context.Context, all []asked, record state.Record, so *progress) ([]*plan, error) {
 	plans := make([]*plan, len(all))
 	err := p.each(len(all), func(p *publication, i int) (err error) {
 		plans[i], err = p.plan(ctx, all[i], record)
@@ -514,7 +514,7 @@ func (p *publication) check(ctx context.Context, plans []*plan, so *progress) er
 
 // carryOut pushes what pl asks for, or finds that it is there, and returns what the result says of it. Where another
 // publisher was faster, it plans the cluster type anew.
-func (p *publication) carryOut(ctx context.Context, pl *plan, record standing.Record, so *progress) (PublishedType, error) {
+func (p *publication) carryOut(ctx context.Context, pl *plan, record state.Record, so *progress) (PublishedType, error) {
 	for race := 1; pl.row.Result != releases.OutcomeFailed; race++ {
 		row, err := p.attempt(ctx, pl)
 		if !errors.Is(err, releases.ErrRace) {

@@ -10,12 +10,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // publishedRecord describes a record as one that was there before.
-func publishedRecord(at standing.Record, result releases.Outcome) PublishedRecord {
+func publishedRecord(at state.Record, result releases.Outcome) PublishedRecord {
 	if at.Verified == nil {
 		return PublishedRecord{Result: result}
 	}
@@ -67,7 +67,7 @@ func (d *Published) incomplete(types map[string]digest.Digest, unknown bool) []s
 }
 
 // newRecord returns what the environment of result consists of once done was done, without its place.
-func (p *publication) newRecord(done Published, result *scheduler.Result, last standing.Record) bundle.EnvironmentRecord {
+func (p *publication) newRecord(done Published, result *scheduler.Result, last state.Record) bundle.EnvironmentRecord {
 	types := done.recorded(result)
 	r := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.Platform, Environment: p.Environment, IssuedAt: p.IssuedAt,
@@ -82,7 +82,7 @@ func (p *publication) newRecord(done Published, result *scheduler.Result, last s
 
 // publishRecord signs next, which takes the place of the record at, unless that says the same. Waits says that a release
 // which next names waits for signatures.
-func (p *publication) publishRecord(ctx context.Context, at standing.Record, next bundle.EnvironmentRecord, waits bool) (PublishedRecord, error) {
+func (p *publication) publishRecord(ctx context.Context, at state.Record, next bundle.EnvironmentRecord, waits bool) (PublishedRecord, error) {
 	pending, err := p.PendingRecord(ctx, at)
 	if err != nil {
 		return PublishedRecord{}, err

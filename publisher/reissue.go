@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -54,7 +54,7 @@ type Content struct {
 // Choose decides, given the environment's verified record; it is called again if another publisher was at work. If it returns
 // nil, nothing is done. Of PublishOptions, Reissue uses Trust, OCI, Parallel and Now. Like Publish it may be killed and repeated
 // at any time, and leaves releases pending if more keys have to sign. The result's Assignments are not counted.
-func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *standing.Reader, record standing.Record) (*Content, error), opts PublishOptions) (*Published, error) {
+func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment string, choose func(ctx context.Context, at *state.Reader, record state.Record) (*Content, error), opts PublishOptions) (*Published, error) {
 	return settled(environment+" at "+to.String(), &scheduler.Result{Environment: environment}, to, keys, opts, func(p *publication) (Published, error) {
 		if err := p.ofRecord(ctx); err != nil {
 			return p.nothingDone(), err
@@ -63,7 +63,7 @@ func Reissue(ctx context.Context, to oci.Location, keys []*keys.Key, environment
 	})
 }
 
-func (p *publication) reissue(ctx context.Context, choose func(context.Context, *standing.Reader, standing.Record) (*Content, error)) (Published, error) {
+func (p *publication) reissue(ctx context.Context, choose func(context.Context, *state.Reader, state.Record) (*Content, error)) (Published, error) {
 	record, err := p.Record(ctx)
 	if err != nil {
 		return p.nothingDone(), err
@@ -101,7 +101,7 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 }
 
 // writeAll pushes what the rings of plans are to have, and a record like next that names it. It adds to done.
-func (p *publication) writeAll(ctx context.Context, plans []*plan, record standing.Record, next bundle.EnvironmentRecord, done *Published) error {
+func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.Record, next bundle.EnvironmentRecord, done *Published) error {
 	rows := make([]*PublishedType, len(plans))
 	err := p.each(len(plans), func(p *publication, i int) error {
 		row, err := p.attempt(ctx, plans[i])
@@ -168,7 +168,7 @@ func RingOrder(r bundle.EnvironmentRecord) []string {
 }
 
 // planContent plans the releases of a cluster type for the content that its rings are to have.
-func (p *publication) planContent(ctx context.Context, name string, content Content, record standing.Record) (*plan, error) {
+func (p *publication) planContent(ctx context.Context, name string, content Content, record state.Record) (*plan, error) {
 	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
 		return nil, usage.Errorf("cluster type: %w", cmp.Or(err, fmt.Errorf("%q holds a slash", name)))
 	}
@@ -183,7 +183,7 @@ func (p *publication) planContent(ctx context.Context, name string, content Cont
 		return nil, usage.Errorf("%s holds releases of the platform %q, the environment's record is of %q", p.Location.Name(t.Stream.Repository()), last.Release.Platform, p.Platform)
 	}
 	if len(record.Verified.Record.RingOrder) == 0 { // the release of a narrower ring is above that of a wider one
-		slices.SortStableFunc(t.Rings[:len(t.Rings)-1], func(a, b *standing.Ring) int {
+		slices.SortStableFunc(t.Rings[:len(t.Rings)-1], func(a, b *state.Ring) int {
 			if a.Release == nil || b.Release == nil {
 				return 0
 			}
@@ -192,7 +192,7 @@ func (p *publication) planContent(ctx context.Context, name string, content Cont
 	}
 	pl := &plan{
 		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
-		contents: map[*standing.Ring]*bundle.Verified{}, why: content.Why, anew: content.Anew, row: PublishedType{ClusterType: name},
+		contents: map[*state.Ring]*bundle.Verified{}, why: content.Why, anew: content.Anew, row: PublishedType{ClusterType: name},
 	}
 	read := p.releaseReader(t)
 	for _, l := range t.Rings {
@@ -232,8 +232,8 @@ func (p *publication) planContent(ctx context.Context, name string, content Cont
 }
 
 // releaseReader returns a function that reads a release of t by its digest, each once. The error is a *bundle.Refusal for one
-// that is not trusted or of another stream, and a *standing.LostError for one that is not there.
-func (p *publication) releaseReader(t standing.Type) func(context.Context, digest.Digest) (*bundle.Verified, error) {
+// that is not trusted or of another stream, and a *state.LostError for one that is not there.
+func (p *publication) releaseReader(t state.Type) func(context.Context, digest.Digest) (*bundle.Verified, error) {
 	known := map[digest.Digest]*bundle.Verified{}
 	for _, l := range t.Rings {
 		if l.Release != nil {
@@ -249,7 +249,7 @@ func (p *publication) releaseReader(t standing.Type) func(context.Context, diges
 		case err != nil:
 			return nil, err
 		case v == nil:
-			return nil, standing.Lost("release %s is not there, or not %s", d, p.Trust.SignedText())
+			return nil, state.Lost("release %s is not there, or not %s", d, p.Trust.SignedText())
 		case v.Release.Stream() != t.Stream:
 			return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s is of %s", d, v.Release.Stream().Repository())}
 		}
@@ -269,14 +269,14 @@ func (pl *plan) checkRecorded(ctx context.Context, read func(context.Context, di
 			return err
 		}
 		if !hasContent(l, v) {
-			return fmt.Errorf("%s: ring %s has release %s, and the environment's record names %s: %w", pl.Name, standing.Rings{l}, l.Release.Name(), v.Name(), ErrUnfinished)
+			return fmt.Errorf("%s: ring %s has release %s, and the environment's record names %s: %w", pl.Name, state.Rings{l}, l.Release.Name(), v.Name(), ErrUnfinished)
 		}
 	}
 	return nil
 }
 
 // hasContent reports whether a ring has the content of v; not if v is nil.
-func hasContent(l *standing.Ring, v *bundle.Verified) bool {
+func hasContent(l *state.Ring, v *bundle.Verified) bool {
 	return v != nil && l.Release != nil && l.Release.Release.SameContent(v.Release)
 }
 

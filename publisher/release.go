@@ -13,13 +13,13 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // pusher makes, signs and pushes the releases that are planned, and decides which releases are made anew.
 type pusher struct {
-	*standing.Reader
+	*state.Reader
 	signer signing.Signer
 	// renewBefore, created, source, message, cache and deltaCommand are the options of those names.
 	renewBefore  time.Duration

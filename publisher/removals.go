@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/check"
 )
@@ -44,8 +44,8 @@ func (n *planner) loss(ctx context.Context, pl *plan) (most loss, err error) {
 	for _, v := range pl.replaced() {
 		had, err := pl.listAssignments(ctx, v, n.opts.Cache)
 		if err != nil {
-			var lost *standing.LostError
-			if err = standing.LostIfRefused(err, "release %s", v.Name()); errors.As(err, &lost) {
+			var lost *state.LostError
+			if err = state.LostIfRefused(err, "release %s", v.Name()); errors.As(err, &lost) {
 				n.Warn("%s: the assignments that it had are not known, so nobody counts those that are removed: %v", pl.Name, err)
 				err = nil
 			}
@@ -90,7 +90,7 @@ func (p *publication) isDroppedByTeam(a bundle.Assignment, had bundle.Release) b
 }
 
 // holdDropping returns plans in which each registration that drops too many of its targets keeps what it had.
-func (p *publication) holdDropping(ctx context.Context, plans []*plan, record standing.Record) ([]*plan, error) {
+func (p *publication) holdDropping(ctx context.Context, plans []*plan, record state.Record) ([]*plan, error) {
 	if p.opts.AllowRemovals {
 		return plans, nil
 	}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // chooseAim returns those of all rings that a publication is for: the widest of the wanted rings and those before it, else
 // the first. Rings are those that the platform names. The first publication of a cluster type, of which no release is
 // recorded, is for all, since nothing runs there that a narrow ring would protect.
-func chooseAim(all standing.Rings, rings, wanted []string, recorded bool) standing.Rings {
+func chooseAim(all state.Rings, rings, wanted []string, recorded bool) state.Rings {
 	latest := all[len(all)-1]
 	unnamed := len(all) - 1 - len(rings)
 	widest := 0
@@ -27,7 +27,7 @@ func chooseAim(all standing.Rings, rings, wanted []string, recorded bool) standi
 }
 
 // base returns the widest ring that is published to: what fails is held from its release.
-func (f found) base() *standing.Ring { return f.aim[len(f.aim)-1] }
+func (f found) base() *state.Ring { return f.aim[len(f.aim)-1] }
 
 // hasRings reports whether the platform names rings, or did so for the newest release.
 func (f found) hasRings() bool {
@@ -36,7 +36,7 @@ func (f found) hasRings() bool {
 
 // ringRelease is the release that some rings are to have: a new one, or the one that they have, renewed or as it is.
 type ringRelease struct {
-	rings standing.Rings
+	rings state.Rings
 	// from is the rings' release to keep or make anew; nil if the planned content replaces it.
 	from           *bundle.Verified
 	current, taken bool
@@ -54,16 +54,16 @@ func (i *ringRelease) due() bool { return i.from == nil || i.why != "" }
 // forAll reports whether agents of every ring may accept it.
 func (i *ringRelease) forAll() bool { return len(i.rings.Names()) == 0 }
 
-func (i *ringRelease) covers(l *standing.Ring) bool { return slices.Contains(i.rings, l) }
+func (i *ringRelease) covers(l *state.Ring) bool { return slices.Contains(i.rings, l) }
 
 // aimsAt reports whether a ring is published to.
-func (f found) aimsAt(l *standing.Ring) bool { return slices.Contains(f.aim, l) }
+func (f found) aimsAt(l *state.Ring) bool { return slices.Contains(f.aim, l) }
 
 // ringReleases returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
 // may take comes before those of narrower rings.
 func (ps *pusher) ringReleases(ctx context.Context, pl *plan) ([]*ringRelease, error) {
 	all := pl.currentReleases(pl.content)
-	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Ring) bool { return !pl.isOf(l.Release) }) {
+	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *state.Ring) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutRings(all, pl.aim), &ringRelease{rings: pl.aim})
 	}
 	all, pl.seen = pl.addContents(all), nil
@@ -128,9 +128,9 @@ func sameRelease(a, b *bundle.Verified) bool {
 }
 
 // withoutRings takes rings away from releases, and drops those that are left with none.
-func withoutRings(all []*ringRelease, rings standing.Rings) []*ringRelease {
+func withoutRings(all []*ringRelease, rings state.Rings) []*ringRelease {
 	for _, i := range all {
-		i.rings = slices.DeleteFunc(i.rings, func(l *standing.Ring) bool { return slices.Contains(rings, l) })
+		i.rings = slices.DeleteFunc(i.rings, func(l *state.Ring) bool { return slices.Contains(rings, l) })
 	}
 	return slices.DeleteFunc(all, func(i *ringRelease) bool { return len(i.rings) == 0 })
 }
@@ -165,7 +165,7 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *ringRelease) error {
 		return err
 	}
 	if i.other {
-		return standing.Lost("%s: the files of release %s are not there any more", pl.Name, i.from.Name())
+		return state.Lost("%s: the files of release %s are not there any more", pl.Name, i.from.Name())
 	}
 	if i.why == "" {
 		i.why = "its files are not there any more"

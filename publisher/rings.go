@@ -8,7 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // attempt pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
@@ -75,9 +75,9 @@ func (ps *pusher) releasesOf(pl *plan, all []*ringRelease) ([]*madeRelease, erro
 
 // lastOf is the highest sequence that releases have in an epoch, those that wait among them.
 func (f found) lastOf(epoch int64) int64 {
-	last := standing.LastSequence(f.Verified, epoch)
+	last := state.LastSequence(f.Verified, epoch)
 	for _, l := range f.Rings {
-		last = max(last, standing.LastSequence(l.Release, epoch), standing.LastSequence(l.Waiting, epoch))
+		last = max(last, state.LastSequence(l.Release, epoch), state.LastSequence(l.Waiting, epoch))
 	}
 	return last
 }
@@ -159,7 +159,7 @@ func (f found) lostReleases(row PublishedType) []PublishedRelease {
 	var all []PublishedRelease
 	for _, l := range f.Rings {
 		if l.Release == nil && l.Recorded != "" && row.releaseOf(l.Name).Digest == "" {
-			lost := (&ringRelease{rings: standing.Rings{l}}).published()
+			lost := (&ringRelease{rings: state.Rings{l}}).published()
 			lost.Digest = l.Recorded
 			all = append(all, lost)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/sitevalues"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -47,7 +47,7 @@ func (l *lastRelease) siteValues(sites *scheduler.Sites, lines []pack.Held) (s s
 	var rows []sitevalues.Row
 	if l != nil {
 		if document, rows, err = l.tree.Sites(); err != nil {
-			return s, standing.LostIfRefused(err, "release %s", l.name)
+			return s, state.LostIfRefused(err, "release %s", l.name)
 		}
 	}
 	for i := range rows {

@@ -20,7 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -71,7 +71,7 @@ func everywhere(o releases.Outcome) map[string]releases.Outcome {
 	return map[string]releases.Outcome{"drone": o, "large": o, "small": o, "record": o}
 }
 
-func (q *quorum) reader() standing.Reader {
+func (q *quorum) reader() state.Reader {
 	at, err := pendingReader(q.loc, "dev", published.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }}, new(warnings).add)
 	require.NoError(q.t, err)
 	return at
@@ -85,7 +85,7 @@ func (q *quorum) maker(keys ...*keys.Key) maker {
 }
 
 func planOf(repo oci.Target, tree *bundle.Packed) *plan {
-	return &plan{found: found{Type: standing.Type{Type: published.Type{Reader: published.Reader[bundle.Verified]{Repository: published.Repository{Repo: repo}}}}}, content: content{tree: tree}}
+	return &plan{found: found{Type: state.Type{Type: published.Type{Reader: published.Reader[bundle.Verified]{Repository: published.Repository{Repo: repo}}}}}, content: content{tree: tree}}
 }
 
 func (q *quorum) open() (*Pending, error) { return openPending(q.t.Context(), q.reader(), "") }

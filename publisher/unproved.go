@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // workload names a workload in all environments.
@@ -118,7 +118,7 @@ func (p *publication) unproved(ctx context.Context, plans []*plan) ([]diff.Unpro
 
 // isLost reports whether err is about content that is lost, or that is not trusted.
 func isLost(err error) bool {
-	return errors.As(err, new(*standing.LostError)) || published.IgnoreRefused(err) == nil
+	return errors.As(err, new(*state.LostError)) || published.IgnoreRefused(err) == nil
 }
 
 // unprovedOf describes a workload that runs all of its contents, of which some are missing below.
@@ -154,7 +154,7 @@ func lacking(all map[string]bool, known ...map[string]bool) (missing []string) {
 
 // contentsOf returns what the newest record of an environment of this platform names, in all of its rings.
 func (p *publication) contentsOf(ctx context.Context, environment string) (contents, error) {
-	at := standing.New(p.Location, p.Store, p.Trust, p.IssuedAt, p.Platform, environment, p.warnings.add)
+	at := state.New(p.Location, p.Store, p.Trust, p.IssuedAt, p.Platform, environment, p.warnings.add)
 	record, err := at.Record(ctx)
 	all := contents{}
 	if err != nil || record.Verified == nil {

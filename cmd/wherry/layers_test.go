@@ -140,7 +140,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"store/storetest":       {"store"},
 		},
 		"publisher": {
-			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
+			"": {"artifacts", "catalog", "checks", "deltas", "diff", "impact", "keys", "pack", "platform", "releases", "signing", "state", "trust", "usage"},
 
 			"author/scaffold": {"author", "gitrepo", "starter"},
 			"author":          {"author/files", "gitrepo", "platform", "settings"},
@@ -153,8 +153,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/kustomization": nil,
 
 			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "markdown", "outgit", "platform"},
-			"advance":   {"", "gate", "keys", "releases", "standing", "trust", "usage"},
-			"undo":      {"", "decisions", "keys", "releases", "standing", "usage"},
+			"advance":   {"", "gate", "keys", "releases", "state", "trust", "usage"},
+			"undo":      {"", "decisions", "keys", "releases", "state", "usage"},
 			"cohort":    {"gate", "roster"},
 			"decisions": {"gate", "releases", "trust"},
 			"gate":      nil,
@@ -164,9 +164,9 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"follow": {"egress", "gitrepo"},
 
 			"announce":     nil,
-			"deltas":       {"pack", "standing"},
+			"deltas":       {"pack", "state"},
 			"signing":      {"keys", "releases"},
-			"standing":     {"releases", "usage"},
+			"state":        {"releases", "usage"},
 			"codeowners":   {"gitrepo"},
 			"copier":       {"decisions", "releases", "trust", "usage"},
 			"garbage":      nil,

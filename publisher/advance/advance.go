@@ -24,7 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -97,7 +97,7 @@ func (d *Done) Has(r Result) bool {
 // before anything was read. Of opts, Once uses Trust, OCI, Parallel and Now.
 func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, judge Gate, opts publisher.PublishOptions) (*Done, error) {
 	var done *Done
-	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Content, error) {
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *state.Reader, record state.Record) (*publisher.Content, error) {
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Steps: []Step{}}
 		return choose(ctx, at, record.Verified.Record, o, judge, done)
 	}, opts)
@@ -119,7 +119,7 @@ func Once(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 }
 
 // choose decides what the rings of a record are to have.
-func choose(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Content, error) {
+func choose(ctx context.Context, at *state.Reader, record bundle.EnvironmentRecord, o Options, judge Gate, done *Done) (*publisher.Content, error) {
 	order := orderOf(record, o)
 	switch {
 	case len(record.Rings) == 0:
@@ -180,7 +180,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // step asks whether the ring order[i] may get what the ring before it has; nil if it has that already.
-func step(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, order []string, i int, judge Gate) (*Step, error) {
+func step(ctx context.Context, at *state.Reader, record bundle.EnvironmentRecord, o Options, order []string, i int, judge Gate) (*Step, error) {
 	s := Step{Ring: order[i], From: order[i-1], ClusterTypes: []string{}}
 	ask := Ask{Environment: o.Environment, Ring: s.Ring, From: s.From, Candidate: gate.Candidate{
 		Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{},
@@ -236,7 +236,7 @@ func give(all map[string]map[string]digest.Digest, record bundle.EnvironmentReco
 }
 
 // compare returns the release from, and whether to, which may be empty, has other content.
-func compare(ctx context.Context, at *standing.Reader, name string, from, to digest.Digest) (*bundle.Verified, bool, error) {
+func compare(ctx context.Context, at *state.Reader, name string, from, to digest.Digest) (*bundle.Verified, bool, error) {
 	a, err := at.ReleaseOf(ctx, name, from)
 	if err != nil || to == "" {
 		return a, err == nil, err

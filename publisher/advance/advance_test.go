@@ -22,7 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -94,7 +94,7 @@ func (w *world) has() string {
 	w.t.Helper()
 	store, err := w.loc.Open(w.opts.OCI)
 	require.NoError(w.t, err)
-	rd := standing.New(w.loc, store, trust.PinnedBy(w.keys), w.now, "edge", "prod", func(string, ...any) {})
+	rd := state.New(w.loc, store, trust.PinnedBy(w.keys), w.now, "edge", "prod", func(string, ...any) {})
 	record, err := rd.Record(w.t.Context())
 	require.NoError(w.t, err)
 	drone, err := rd.Type(w.t.Context(), "drone")

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -62,7 +62,7 @@ func Look(ctx context.Context, to oci.Location, opts oci.Options, signers publis
 		return nil, err
 	}
 	seen := &Seen{Platform: name, Environment: o.Environment, Rings: []Ring{}}
-	at := standing.New(to, store, signers, now, name, o.Environment, func(format string, args ...any) {
+	at := state.New(to, store, signers, now, name, o.Environment, func(format string, args ...any) {
 		seen.Warnings = append(seen.Warnings, fmt.Sprintf(format, args...))
 	})
 	found, err := at.Record(ctx)
@@ -102,7 +102,7 @@ func Look(ctx context.Context, to oci.Location, opts oci.Options, signers publis
 }
 
 // has returns what a record names for a ring; for the empty one, what agents without a ring have.
-func has(ctx context.Context, at *standing.Reader, record bundle.EnvironmentRecord, o Options, ring string) (Ring, error) {
+func has(ctx context.Context, at *state.Reader, record bundle.EnvironmentRecord, o Options, ring string) (Ring, error) {
 	r := Ring{Ring: ring, Releases: []Release{}}
 	for _, name := range record.Types() {
 		d := record.ReleaseOf(name, ring)

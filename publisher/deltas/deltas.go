@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/scratch"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -37,7 +37,7 @@ const (
 // cannot be made is a warning of rd: agents fetch the whole layer in its place. The cache may have earlier trees. Command
 // is the program, with its arguments, that calls [delta.Child]; without one there are no deltas of trees that are not
 // small. The error is ctx's.
-func Make(ctx context.Context, rd *standing.Reader, t standing.Type, next *bundle.Packed, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
+func Make(ctx context.Context, rd *state.Reader, t state.Type, next *bundle.Packed, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
 	if next.Content.Size > delta.MaxTreeBytes || len(next.Gzip) <= minDeltaSaves {
 		return nil, nil
 	}
@@ -72,8 +72,8 @@ func Make(ctx context.Context, rd *standing.Reader, t standing.Type, next *bundl
 
 // baseSearch looks for the releases that deltas start from.
 type baseSearch struct {
-	*standing.Reader
-	of      standing.Type
+	*state.Reader
+	of      state.Type
 	lookups int
 	found   []*bundle.Verified
 	taken   map[digest.Digest]bool // trees
@@ -81,7 +81,7 @@ type baseSearch struct {
 
 // findBases returns the base releases for deltas, at most delta.MaxLayers, each with a different tree: the rings' present
 // releases, newest first, and then earlier ones. If the registry fails, it returns the ones found so far.
-func findBases(ctx context.Context, rd *standing.Reader, t standing.Type, next bundle.Content) ([]*bundle.Verified, error) {
+func findBases(ctx context.Context, rd *state.Reader, t state.Type, next bundle.Content) ([]*bundle.Verified, error) {
 	s := &baseSearch{Reader: rd, of: t, taken: map[digest.Digest]bool{next.DiffID: true}}
 	err := s.atRings(ctx)
 	for _, tag := range t.Releases() {

@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -152,7 +152,7 @@ func (w *world) record(ctx context.Context, platform, environment string) (*bund
 	if err != nil {
 		return nil, err
 	}
-	reader := standing.New(w.loc, store, trust.PinnedBy([]*keys.Key{w.key}), w.now, platform, environment, w.t.Logf)
+	reader := state.New(w.loc, store, trust.PinnedBy([]*keys.Key{w.key}), w.now, platform, environment, w.t.Logf)
 	r, err := reader.Record(ctx)
 	if err != nil || r.Verified == nil {
 		return nil, err

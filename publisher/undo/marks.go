@@ -13,7 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // takeBack lists in content what that takes back, and shows the plan.
@@ -84,7 +84,7 @@ func (s *search) releases(ctx context.Context, content *publisher.Content) (map[
 		for d := range wanted {
 			g.Go(func() error {
 				v, err := s.at.ReleaseOf(reading, name, d)
-				if errors.As(err, new(*standing.LostError)) {
+				if errors.As(err, new(*state.LostError)) {
 					return nil
 				}
 				mu.Lock()

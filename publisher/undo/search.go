@@ -16,15 +16,15 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // search looks for previous content in the records of an environment.
 type search struct {
 	Options
-	at     *standing.Reader
-	record standing.Record
+	at     *state.Reader
+	record state.Record
 	now    bundle.EnvironmentRecord // the record that stands
 }
 
@@ -503,7 +503,7 @@ func (s *search) anyDiffers(ctx context.Context, all []pair) (bool, error) {
 					return nil
 				}
 			}
-			if err == nil || errors.As(err, new(*standing.LostError)) {
+			if err == nil || errors.As(err, new(*state.LostError)) {
 				return found
 			}
 			return err

@@ -26,7 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -156,7 +156,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 	}
 	var done *Done
 	var pause *bundle.Decision
-	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *standing.Reader, record standing.Record) (*publisher.Content, error) {
+	published, err := publisher.Reissue(ctx, to, signers, o.Environment, func(ctx context.Context, at *state.Reader, record state.Record) (*publisher.Content, error) {
 		r := record.Verified.Record
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Left: commitsOf(r), Releases: []Release{}}
 		s := &search{Options: o, at: at, record: record, now: r}

@@ -26,7 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/undo"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -171,14 +171,14 @@ func commitOf(what string) string {
 	return digest.FromString(what).Encoded()[:40]
 }
 
-func (w *world) reader() standing.Reader {
+func (w *world) reader() state.Reader {
 	store, err := w.loc.Open(w.opts.OCI)
 	require.NoError(w.t, err)
 	signers := w.opts.Trust
 	if !signers.Documented() {
 		signers = trust.PinnedBy(w.keys)
 	}
-	return standing.New(w.loc, store, signers, w.now, "edge", "prod", func(string, ...any) {})
+	return state.New(w.loc, store, signers, w.now, "edge", "prod", func(string, ...any) {})
 }
 
 func (w *world) record() bundle.EnvironmentRecord {
@@ -214,7 +214,7 @@ func (w *world) has() string {
 	return strings.Join(all, ", ")
 }
 
-func (w *world) textOf(rd standing.Reader, clusterType string, d digest.Digest) string {
+func (w *world) textOf(rd state.Reader, clusterType string, d digest.Digest) string {
 	t, err := rd.Place.Named("bundles/prod/" + clusterType)
 	require.NoError(w.t, err)
 	v, _, err := t.Read(w.t.Context(), d.String())

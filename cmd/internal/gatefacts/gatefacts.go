@@ -31,7 +31,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -199,7 +199,7 @@ func (f *Facts) undone(ctx context.Context, q gate.Question) ([]bundle.Undone, e
 	if warn == nil {
 		warn = func(string, ...any) {}
 	}
-	reader := standing.New(f.Location, store, f.Signers, q.Now, cmp.Or(f.Platform, publisher.DefaultPlatform), q.Policy.Environment, warn)
+	reader := state.New(f.Location, store, f.Signers, q.Now, cmp.Or(f.Platform, publisher.DefaultPlatform), q.Policy.Environment, warn)
 	record, err := reader.Record(ctx)
 	if err != nil || record.Verified == nil {
 		return nil, err

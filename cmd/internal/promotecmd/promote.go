@@ -27,7 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/promote"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 )
 
 // promoting holds the flags of promote.
@@ -229,7 +229,7 @@ func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, enviro
 	if name == "" {
 		name = publisher.DefaultPlatform
 	}
-	reader := standing.New(p.Location, store, p.Trusted, time.Now(), name, environment, p.warn(cmd))
+	reader := state.New(p.Location, store, p.Trusted, time.Now(), name, environment, p.warn(cmd))
 	found, err := reader.Record(ctx)
 	if err != nil || found.Verified == nil {
 		return nil, failure.At(err, p.Location)

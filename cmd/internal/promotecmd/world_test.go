@@ -35,7 +35,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -248,11 +248,11 @@ func (w *world) sign(environments ...string) {
 }
 
 // standing reads what an environment has.
-func (w *world) standing(environment string) standing.Reader {
+func (w *world) standing(environment string) state.Reader {
 	w.t.Helper()
 	store, err := w.to.Open(oci.Options{})
 	require.NoError(w.t, err)
-	return standing.New(w.to, store, w.trusted, time.Now(), "edge", environment, w.t.Logf)
+	return state.New(w.to, store, w.trusted, time.Now(), "edge", environment, w.t.Logf)
 }
 
 // record returns the newest record of an environment that those who are trusted have signed.

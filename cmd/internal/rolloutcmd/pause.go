@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
-	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/publisher/undo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -216,7 +216,7 @@ func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci
 	if err != nil {
 		return none, "", err
 	}
-	reader := standing.New(to, store, signers, now, name, environment, func(format string, args ...any) {
+	reader := state.New(to, store, signers, now, name, environment, func(format string, args ...any) {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
 	})
 	r, err := reader.Record(ctx)

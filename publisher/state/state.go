@@ -1,9 +1,9 @@
-// Package standing reads the published state of an environment at a location, and the releases that wait for signatures.
+// Package state reads the published state of an environment at a location, and the releases that wait for signatures.
 //
 // Begin with [New]. [Reader.Record] finds the environment's newest trusted record, [Reader.Type] the newest trusted release
-// of a cluster type, and [Reader.Rings] the release of each of its rings. All content is judged by the trust in force,
+// of a cluster type, and [Reader.WithRings] the release of each of its rings. All content is judged by the trust in force,
 // since a registry's tags prove nothing. A Reader writes nothing.
-package standing
+package state
 
 import (
 	"context"
