@@ -220,14 +220,6 @@ func (p *Promoter) Pass(ctx context.Context, o Options) (Pass, error) {
 	return all, nil
 }
 
-// Worst returns the worst state of all results; Current if there are none.
-func (p Pass) Worst() State {
-	if len(p.Results) == 0 {
-		return Current
-	}
-	return p.Results[0].State
-}
-
 // targets returns the environments to look at, in the order of the chain; none if each is the first of its chain.
 func (p *Promoter) targets(ctx context.Context, o Options) ([]string, error) {
 	if o.To != "" {

@@ -251,3 +251,11 @@ func (w *world) status(environment, commit string) string {
 	}
 	return ""
 }
+
+// Worst returns the worst state of all results; Current if there are none.
+func (p Pass) Worst() State {
+	if len(p.Results) == 0 {
+		return Current
+	}
+	return p.Results[0].State
+}

@@ -59,8 +59,6 @@ type Options struct {
 	Show func(*Plan) error
 	// AllowEmpty takes all assignments away from cluster types that the previous record does not have.
 	AllowEmpty bool
-	// NoPause leaves automation as it is.
-	NoPause bool
 }
 
 // Plan is what Undo and Abort are about to do. Its JSON form is an interface.
@@ -130,7 +128,7 @@ func Undo(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, 
 }
 
 // Abort gives the narrower rings what the widest ring has, and pauses the environment. Of o it uses Environment, ClusterType,
-// Reason, Show and NoPause.
+// Reason and Show.
 func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
 	return run(ctx, to, signers, o, opts, (*search).abort)
 }
@@ -178,7 +176,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		if err := s.takeBack(ctx, f.content, done); err != nil {
 			return nil, err
 		}
-		if pause == nil && !o.NoPause { // before anything is released: automation would bring the content again
+		if pause == nil { // before anything is released: automation would bring the content again
 			if pause, err = o.pause(ctx, to, signers[0], at.Platform, opts); err != nil {
 				return nil, err
 			}
