@@ -1,13 +1,11 @@
 package kustomization_test
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -213,7 +211,6 @@ func TestAnOverlayChangesTheKustomizationItself(t *testing.T) {
 		"patches": [{"path": "patch.yaml"}],
 		"components": ["../component"], "commonLabels": {"team": "a"}, "commonAnnotations": {"by": "argo"}}`))
 	require.NoError(t, err)
-	overlay.Common = kustomization.Metadata{Labels: map[string]string{"common": "1"}}
 	built, err := kustomization.Build(source, "app", kustomization.Options{Overlay: overlay})
 	require.NoError(t, err)
 	require.Equal(t, `apiVersion: v1
@@ -223,7 +220,6 @@ metadata:
     by: argo
     component: "yes"
   labels:
-    common: "1"
     patched: "yes"
     team: a
   name: new-one-x
@@ -258,14 +254,9 @@ func TestAKustomizationOfNothingBuildsNothing(t *testing.T) {
 	require.Zero(t, built.Objects)
 }
 
-func TestResourcesStandForAKustomization(t *testing.T) {
-	source := tree(map[string]string{"app/one.yaml": object, "app/below/two.yaml": strings.Replace(object, "one", "two", 1)})
-	_, err := kustomization.Build(source, "app", kustomization.Options{})
+func TestAFolderWithoutAKustomizationIsAnError(t *testing.T) {
+	_, err := kustomization.Build(tree(map[string]string{"app/one.yaml": object}), "app", kustomization.Options{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	built, err := kustomization.Build(source, "app", kustomization.Options{Resources: []string{"one.yaml", "below/two.yaml"}, Overlay: kustomization.Overlay{Namespace: "shop"}})
-	require.NoError(t, err)
-	require.Equal(t, 2, bytes.Count(built.YAML, []byte("namespace: shop")))
-	require.True(t, slices.IsSorted(built.Read))
 }
 
 func TestBuildsAfterEachOther(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/konfig"
@@ -91,10 +90,6 @@ func (c *copier) root(dir string) (place, error) {
 		return at, finding.Errorf("", finding.Position{File: dir}, "use a path within the repository", "the folder of the kustomization lies outside of the repository")
 	}
 	file, k, err := c.kustomization(at)
-	if errors.Is(err, fs.ErrNotExist) && len(c.opts.Resources) > 0 {
-		file, k, err = konfig.DefaultKustomizationFileName(), &types.Kustomization{Resources: slices.Clone(c.opts.Resources)}, nil
-		k.FixKustomization()
-	}
 	if err != nil {
 		return at, err
 	}

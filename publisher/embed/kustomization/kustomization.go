@@ -28,11 +28,8 @@ import (
 
 // Options are the inputs of a build beside the tree, and its bounds. The zero value adds no input and has the default bounds.
 type Options struct {
-	// Overlay has the changes that an engine's own object asks for, beside the kustomization.
+	// Overlay has the changes that an Application asks for, beside the kustomization.
 	Overlay Overlay
-	// Resources is the list of resources, relative to the folder, that stands for a kustomization where the folder has none.
-	// With an empty list such a folder is an error wrapping fs.ErrNotExist.
-	Resources []string
 	// Remote returns the tree of a commit of another repository; commit has 40 or 64 hexadecimal digits. Nil refuses every
 	// remote base. The credentials are the caller's; url has none.
 	Remote func(url, commit string) (fs.FS, error)
@@ -90,7 +87,8 @@ func Do(source fs.FS, dir string, argo []byte, remote func(url, commit string) (
 }
 
 // Build returns the objects that the kustomization in folder dir of source makes. The dir is a path as of package fs, "."
-// for the root. Paths in kustomizations may lead anywhere within source, as Flux has it, and nowhere else.
+// for the root. Paths in kustomizations may lead anywhere within source, as Flux has it, and nowhere else. A
+// folder without a kustomization is an error wrapping fs.ErrNotExist.
 //
 // A process does one build at a time: kustomize keeps the schemas of kinds in global variables, and is not safe for several
 // goroutines (kubernetes-sigs/kustomize issue 3659).
@@ -108,9 +106,6 @@ func Build(source fs.FS, dir string, opts Options) (result *Result, err error) {
 	}
 	objects, err := c.run(at)
 	if err != nil {
-		return nil, err
-	}
-	if err := opts.Overlay.Common.set(objects); err != nil {
 		return nil, err
 	}
 	return c.result(at, objects)

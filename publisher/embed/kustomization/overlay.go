@@ -8,14 +8,13 @@ import (
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/api/types"
 )
 
-// Overlay has fields that an engine's object sets beside a kustomization. They change the kustomization of the folder itself,
-// as both Flux and Argo CD do; they are no further layer on top of it.
+// Overlay has fields that an Application sets beside a kustomization. They change the kustomization of the folder itself, as Argo CD
+// does; they are no further layer on top of it.
 type Overlay struct {
-	// Namespace replaces the kustomization's namespace, as Flux's targetNamespace.
+	// Namespace replaces the kustomization's namespace.
 	Namespace string
 	// NamePrefix and NameSuffix replace those of the kustomization.
 	NamePrefix, NameSuffix string
@@ -30,30 +29,6 @@ type Overlay struct {
 	Patches []types.Patch
 	// Components are folders, relative to the kustomization's, that are added after its own.
 	Components []string
-	// Common is set on the objects that come out, as Flux's commonMetadata.
-	Common Metadata
-}
-
-// Metadata has labels and annotations that every object gets, in its own metadata alone.
-type Metadata struct{ Labels, Annotations map[string]string }
-
-func (m Metadata) set(objects resmap.ResMap) error {
-	if len(m.Labels) == 0 && len(m.Annotations) == 0 {
-		return nil
-	}
-	for _, object := range objects.Resources() {
-		if len(m.Labels) > 0 {
-			if err := object.SetLabels(union(object.GetLabels(), m.Labels)); err != nil {
-				return err
-			}
-		}
-		if len(m.Annotations) > 0 {
-			if err := object.SetAnnotations(union(object.GetAnnotations(), m.Annotations)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func union(under, over map[string]string) map[string]string {
