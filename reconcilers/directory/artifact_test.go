@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,13 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
-	"github.com/wherry-dev/wherry/airgap/registry"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -41,10 +43,7 @@ type shelf struct {
 }
 
 func newShelf(t *testing.T) *shelf {
-	reg, err := registry.Open(t.TempDir(), registry.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, reg.Close()) })
-	s := &shelf{t: t, passed: reg.Handler()}
+	s := &shelf{t: t, passed: registry.New(registry.Logger(log.New(io.Discard, "", 0)))}
 	s.server = httptest.NewServer(s)
 	t.Cleanup(s.server.Close)
 	return s
