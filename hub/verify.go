@@ -126,7 +126,7 @@ func (keys keyring) open(u unopened) (received, *hubapi.Rejection) {
 	if until != nil && store.OrderOf(report.Agent).Compare(*until) > 0 {
 		return received{}, u.reject(hubapi.CodeKeyReplaced, "%s", replacedMessage)
 	}
-	if err := clean(&report); err != nil {
+	if err := store.Clean(&report); err != nil {
 		return received{}, u.reject(hubapi.CodeBadReport, "%v", err)
 	}
 	return received{Report: store.Report{ID: u.id, KeyID: kid, Body: report, Envelope: u.envelope, Usual: u.usual}, index: u.index, size: len(u.envelope)}, nil

@@ -104,14 +104,18 @@ func (e *Environment) vouch(record *bundle.EnvironmentRecord) {
 	}
 }
 
-// NewestOf returns the newest of the releases that a record names for a cluster type; empty if none of them is known. It has
-// the content of the record's commits if the cluster type is complete: a ring that is wider than those that were published
-// to keeps an older release.
+// NewestOf returns the newest of the releases that a record names for a cluster type; empty if one of them is not known, which may
+// be the newest. It has the content of the record's commits if the cluster type is complete: a ring that is wider than those that were
+// published to keeps an older release.
 func (e *Environment) NewestOf(record *bundle.EnvironmentRecord, typ string) (newest digest.Digest) {
 	var order bundle.Order
 	for _, d := range record.ReleasesOf(typ) {
-		if r := e.releases(d); r != nil && (newest == "" || bundle.OrderOf(*r, d).Compare(order) > 0) {
-			newest, order = d, bundle.OrderOf(*r, d)
+		r := e.releases(d)
+		if r == nil {
+			return ""
+		}
+		if of := bundle.OrderOf(*r, d); newest == "" || of.Compare(order) > 0 {
+			newest, order = d, of
 		}
 	}
 	return newest

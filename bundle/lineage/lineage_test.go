@@ -79,6 +79,17 @@ func TestAReleaseHasACommit(t *testing.T) {
 	require.Equal(t, w.env.Newest(), w.find("a").Last())
 }
 
+func TestTheReleaseOfAWiderRingIsNotTakenForOneThatIsMissing(t *testing.T) {
+	w := newWorld()
+	one := w.release("1", "a", "x", 1)
+	w.record("a", one, one)
+	w.record("b", digest.FromString("gone"), one)
+	require.False(t, w.find("b").Has("drone", one))
+	two := w.release("2", "c", "y", 2)
+	w.record("c", two, digest.FromString("gone"))
+	require.True(t, w.find("c").Has("drone", two), "it was made from the commit")
+}
+
 func TestTheVerdictOnACluster(t *testing.T) {
 	w := newWorld()
 	one := w.release("1", "a", "x", 1)

@@ -131,6 +131,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"web":       {"access", "fleet", "store"},
 			"store":     nil,
 
+			"store/memory":     {"store", "store/timeline"},
 			"store/postgres":   {"store", "store/relational"},
 			"store/relational": {"store", "store/timeline"},
 			"store/sqlite":     {"store", "store/relational", "store/timeline"},

@@ -9,17 +9,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Source is the part of a store that a Fleet needs.
+// Source is the part of a store that a Fleet needs; see the interfaces of package store, and package memory for a command without a hub.
 type Source interface {
 	store.Past
 	store.Feed
-	store.Evidence
-	store.Published
-	store.Decisions
+
+	ReportList(ctx context.Context, f store.ReportFilter) (store.ReportList, error)
+	Envelope(ctx context.Context, uid string, at store.Order) ([]byte, error)
+	Place(ctx context.Context, uid string, id digest.Digest) (store.Order, error)
+	SigningKeys(ctx context.Context, uid string) ([]store.SigningKey, error)
+
+	Release(ctx context.Context, d digest.Digest) (store.PublishedRelease, error)
+	Releases(ctx context.Context, each func(store.PublishedRelease) error) error
+	Records(ctx context.Context, each func(store.PublishedRecord) error) error
+	Decisions(ctx context.Context, environment string) ([]store.StoredDecision, error)
 }
 
 // Options are the optional parts of a Fleet; the zero value works.

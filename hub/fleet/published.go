@@ -26,7 +26,7 @@ type published struct {
 }
 
 // readPublished reads all that is published.
-func readPublished(ctx context.Context, from store.Published) (*published, error) {
+func readPublished(ctx context.Context, from Source) (*published, error) {
 	p := &published{releases: map[digest.Digest]*store.PublishedRelease{}}
 	err := from.Releases(ctx, func(r store.PublishedRelease) error {
 		r.Assignments, r.Artifacts = nil, nil

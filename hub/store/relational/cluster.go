@@ -1,7 +1,6 @@
 package relational
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -9,8 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
@@ -196,41 +193,7 @@ func (c *clusterRow) save(ctx context.Context, db *Conn) error {
 func (c *clusterRow) state() *store.ClusterState {
 	s := &store.ClusterState{Registration: c.registration, Change: c.change}
 	s.Registration.Newest = c.Order
-	c.fill(s)
-	listed := 0
-	for _, t := range c.Deployments {
-		if t.Listed {
-			listed++
-		}
-	}
-	s.Deployments = make([]store.Deployment, 0, listed)
-	for _, t := range c.Deployments {
-		if t.Listed {
-			s.Deployments = append(s.Deployments, deploymentOf(t, c.proof))
-		}
-	}
+	c.Fill(s, c.proof)
+	s.Deployments = c.Listed(c.proof)
 	return s
-}
-
-// fill sets what the newest report says, but for deployments.
-func (c *clusterRow) fill(s *store.ClusterState) {
-	if !c.EverReported {
-		return
-	}
-	s.Proof, s.LastSeen = c.proof, store.Moment(c.LastSeen)
-	if c.Order == (store.Order{}) {
-		return
-	}
-	s.State, s.Reason, s.Message, s.Since = stateOf(c.Agent.State), c.Agent.Reason, c.Message, store.Moment(c.Since)
-	s.Desired, s.Observed, s.AgentVersion, s.Claims = c.Desired, c.Observed, c.AgentVersion, c.Claims
-}
-
-// deploymentOf returns a deployment as a store shows it. Its time is not after the one at which the report came.
-func deploymentOf(t *timeline.Deployment, p store.Proof) store.Deployment {
-	return store.Deployment{
-		Assignment: t.Assignment, Workspace: t.Workspace, Application: t.Application, Workload: t.Workload, Target: t.Target, Adapter: t.Adapter,
-		State: stateOf(t.State), Reason: t.Reason, Message: t.Message, Since: store.Moment(min(t.Since, cmp.Or(store.Millis(p.ReceivedAt), t.Since))),
-		Version: t.Version, Revision: t.Revision, ConfigDigest: digest.Digest(t.Config), Content: digest.Digest(t.Content), SiteValues: digest.Digest(t.SiteValues),
-		Failures: t.Failures, Floating: t.Floating,
-	}
 }

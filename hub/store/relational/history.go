@@ -4,12 +4,9 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
-
-func stateOf(s string) bundle.State { return bundle.State(s) }
 
 // The reports beside a place.
 const (

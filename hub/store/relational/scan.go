@@ -172,7 +172,7 @@ func wanted(s store.Scope, t *timeline.Deployment) bool {
 
 // finish returns the state from what was read.
 func (c *chosen) finish(s store.Scope) *store.ClusterState {
-	c.row.fill(c.state)
+	c.row.Fill(c.state, c.row.proof)
 	if s.WithoutDeployments {
 		return c.state
 	}
@@ -180,7 +180,7 @@ func (c *chosen) finish(s store.Scope) *store.ClusterState {
 	c.state.Deployments = make([]store.Deployment, 0, len(c.row.Deployments))
 	for _, t := range c.row.Deployments {
 		if t.Listed && wanted(s, t) {
-			c.state.Deployments = append(c.state.Deployments, deploymentOf(t, c.row.proof))
+			c.state.Deployments = append(c.state.Deployments, t.Shown(c.row.proof))
 		}
 	}
 	return c.state

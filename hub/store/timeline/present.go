@@ -1,10 +1,13 @@
 package timeline
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -140,6 +143,40 @@ func (d *Deployment) unlist(a *Advanced) {
 	if d.State != Gone.State {
 		d.Value = Gone
 		a.Values = append(a.Values, d)
+	}
+}
+
+// Fill sets what a store shows of a cluster, but for its deployments. Proof is the newest report.
+func (p *Present) Fill(s *store.ClusterState, proof store.Proof) {
+	if !p.EverReported {
+		return
+	}
+	s.Proof, s.LastSeen = proof, store.Moment(p.LastSeen)
+	if p.Order == (store.Order{}) {
+		return
+	}
+	s.State, s.Reason, s.Message, s.Since = bundle.State(p.Agent.State), p.Agent.Reason, p.Message, store.Moment(p.Since)
+	s.Desired, s.Observed, s.AgentVersion, s.Claims = p.Desired, p.Observed, p.AgentVersion, p.Claims
+}
+
+// Listed returns the deployments that the newest report lists, as a store shows them. Proof is that report.
+func (p *Present) Listed(proof store.Proof) []store.Deployment {
+	all := make([]store.Deployment, 0, len(p.Deployments))
+	for _, d := range p.Deployments {
+		if d.Listed {
+			all = append(all, d.Shown(proof))
+		}
+	}
+	return all
+}
+
+// Shown returns a deployment as a store shows it. Its time is not after the one at which the report came.
+func (d *Deployment) Shown(proof store.Proof) store.Deployment {
+	return store.Deployment{
+		Assignment: d.Assignment, Workspace: d.Workspace, Application: d.Application, Workload: d.Workload, Target: d.Target, Adapter: d.Adapter,
+		State: bundle.State(d.State), Reason: d.Reason, Message: d.Message, Since: store.Moment(min(d.Since, cmp.Or(store.Millis(proof.ReceivedAt), d.Since))),
+		Version: d.Version, Revision: d.Revision, ConfigDigest: digest.Digest(d.Config), Content: digest.Digest(d.Content), SiteValues: digest.Digest(d.SiteValues),
+		Failures: d.Failures, Floating: d.Floating,
 	}
 }
 

@@ -1,4 +1,4 @@
-package hub
+package store
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // maxItems bounds the items of a report.
@@ -23,8 +22,8 @@ func isWord(s string) bool {
 	return len(s) >= 1 && len(s) <= 32
 }
 
-// clean checks the values of a report and makes its texts plain. Agents are not trusted to be kind.
-func clean(r *bundle.Report) error {
+// Clean checks the values of a report and makes its texts plain. Agents are not trusted to be kind.
+func Clean(r *bundle.Report) error {
 	if !isWord(string(r.State)) || !isWord(string(r.Kind)) {
 		return fmt.Errorf("state %q and kind %q are not both a word", r.State, r.Kind)
 	}
@@ -34,29 +33,29 @@ func clean(r *bundle.Report) error {
 	if err := cleanTexts(&r.Reason, &r.Cluster.Name, &r.Cluster.Platform, &r.Cluster.Type, &r.Cluster.Environment, &r.Cluster.Ring, &r.Agent.Version, &r.Agent.Instance); err != nil {
 		return err
 	}
-	if len(r.Cluster.Labels) > store.MaxLabels {
-		return fmt.Errorf("%d labels, at most %d", len(r.Cluster.Labels), store.MaxLabels)
+	if len(r.Cluster.Labels) > MaxLabels {
+		return fmt.Errorf("%d labels, at most %d", len(r.Cluster.Labels), MaxLabels)
 	}
 	for k, v := range r.Cluster.Labels {
 		if err := cleanTexts(&k, &v); err != nil {
 			return err
 		}
 	}
-	r.Cluster.Labels = store.PlainLabels(r.Cluster.Labels)
+	r.Cluster.Labels = PlainLabels(r.Cluster.Labels)
 	for _, release := range []*bundle.ReportRelease{r.Desired, r.Observed} {
 		if release == nil {
 			continue
 		}
 		if release.Digest.Validate() != nil {
-			return fmt.Errorf("release digest %q is none", store.Clip(string(release.Digest)))
+			return fmt.Errorf("release digest %q is none", Clip(string(release.Digest)))
 		}
-		release.BaseCommit, release.EnvironmentCommit = store.Plain(store.Clip(release.BaseCommit)), store.Plain(store.Clip(release.EnvironmentCommit))
-		release.AllowExpired = store.Plain(store.Clip(release.AllowExpired))
+		release.BaseCommit, release.EnvironmentCommit = Plain(Clip(release.BaseCommit)), Plain(Clip(release.EnvironmentCommit))
+		release.AllowExpired = Plain(Clip(release.AllowExpired))
 	}
 	if m := r.OlderMedium; m != nil && m.Digest.Validate() != nil {
-		return fmt.Errorf("digest %q of an older medium is none", store.Clip(string(m.Digest)))
+		return fmt.Errorf("digest %q of an older medium is none", Clip(string(m.Digest)))
 	}
-	r.Message = store.Plain(store.Clip(r.Message))
+	r.Message = Plain(Clip(r.Message))
 	return cleanItems(r.Items)
 }
 
@@ -65,14 +64,14 @@ func cleanItems(items []bundle.Item) error {
 	for i := range items {
 		it := &items[i]
 		if !isWord(string(it.State)) {
-			return fmt.Errorf("item %d: state %q is no word", i, store.Clip(string(it.State)))
+			return fmt.Errorf("item %d: state %q is no word", i, Clip(string(it.State)))
 		}
 		config, content, values := string(it.ConfigDigest), string(it.Content), string(it.SiteValues)
 		if err := cleanTexts(&it.Assignment, &it.Workspace, &it.Application, &it.Workload, &it.Target, &it.Adapter, &it.Reason, &it.Version, &it.Revision, &config, &content, &values); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
 		it.ConfigDigest, it.Content, it.SiteValues = digest.Digest(config), digest.Digest(content), digest.Digest(values)
-		it.Message, it.Failures = store.Plain(store.Clip(it.Message)), max(it.Failures, 0)
+		it.Message, it.Failures = Plain(Clip(it.Message)), max(it.Failures, 0)
 		if it.Assignment == "" || seen[it.Assignment] {
 			return fmt.Errorf("item %d: assignment %q is empty or listed twice", i, it.Assignment)
 		}
@@ -83,10 +82,10 @@ func cleanItems(items []bundle.Item) error {
 
 func cleanTexts(texts ...*string) error {
 	for _, t := range texts {
-		if len(*t) > store.MaxText {
-			return fmt.Errorf("a value has %d bytes, at most %d: %q…", len(*t), store.MaxText, (*t)[:32])
+		if len(*t) > MaxText {
+			return fmt.Errorf("a value has %d bytes, at most %d: %q…", len(*t), MaxText, (*t)[:32])
 		}
-		*t = store.Plain(*t)
+		*t = Plain(*t)
 	}
 	return nil
 }
