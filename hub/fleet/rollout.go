@@ -53,14 +53,14 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	if err != nil {
 		return Rollout{}, err
 	}
-	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, counts: map[lineage.Verdict]int{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}, reaching: map[[3]uint32]bool{}}
+	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}, reaching: map[[3]uint32]bool{}}
 	if err := out.readFailures(ctx, environment); err != nil {
 		return Rollout{}, err
 	}
 	for r := range chosen.clusters() {
 		out.add(r)
 	}
-	if out.clusters == 0 {
+	if out.all.Clusters == 0 {
 		if err := m.checkNames(ctx, q); err != nil {
 			return Rollout{}, err
 		}
@@ -69,12 +69,11 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 		out.addTypes(q.Type)
 	}
 	answer := Rollout{
-		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Clusters: out.clusters,
-		Compliant: out.counts[lineage.Compliant], Progressing: out.counts[lineage.Progressing], FailedCount: out.counts[lineage.Failed],
-		Waiting: out.counts[lineage.Waiting], Unknown: out.counts[lineage.Unknown], Reached: out.reached,
+		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Reached: out.reached,
 		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined, Failures: out.failures, FailuresSince: out.failuresSince,
 		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
+	answer.count(out.all)
 	answer.conclude(targets)
 	answer.Open, err = out.openRows(ctx, limit)
 	return answer, err
@@ -146,14 +145,13 @@ func (p *published) follows(q Query) bool {
 
 // rolloutCount counts the clusters of a rollout.
 type rolloutCount struct {
-	m        *moment
-	asked    RolloutQuery
-	targets  map[*environmentIndex]*lineage.Commit
-	clusters int
-	counts   map[lineage.Verdict]int
-	oldest   int64
-	types    map[string]*TypeRollout
-	open     []openRow
+	m       *moment
+	asked   RolloutQuery
+	targets map[*environmentIndex]*lineage.Commit
+	all     RolloutCounts
+	oldest  int64
+	types   map[string]*TypeRollout
+	open    []openRow
 
 	notReporting, later, quarantined int
 
@@ -195,8 +193,7 @@ func (c *rolloutCount) add(r *row) {
 		return
 	}
 	verdict := c.verdict(r, at.target)
-	c.clusters++
-	c.counts[verdict]++
+	c.all.add(verdict)
 	c.failures += c.failuresOf[r.uid]
 	if c.quarantines(r, at.target) {
 		c.quarantined++
@@ -210,6 +207,11 @@ func (c *rolloutCount) add(r *row) {
 		return
 	}
 	c.open = append(c.open, openRow{r.cluster, verdict, r.lastSeen})
+}
+
+// count sets the counts of all clusters.
+func (a *Rollout) count(n RolloutCounts) {
+	a.Clusters, a.Compliant, a.Progressing, a.FailedCount, a.Waiting, a.Unknown = n.Clusters, n.Compliant, n.Progressing, n.Failed, n.Waiting, n.Unknown
 }
 
 func (n *RolloutCounts) add(verdict lineage.Verdict) {

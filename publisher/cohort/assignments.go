@@ -9,15 +9,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Newest returns the newest report of a cluster; nil if there is none.
-func (r *Reports) Newest(uid string) *bundle.Report {
-	all := r.byUID[uid]
-	if len(all) == 0 {
-		return nil
-	}
-	return &all[len(all)-1]
-}
-
 // Assignments returns a release of a cluster type that a record names, and its assignments. It is an error if the release is not there.
 func (h *History) Assignments(ctx context.Context, clusterType string, d digest.Digest) (bundle.Release, []bundle.Assignment, error) {
 	fail := func(err error) (bundle.Release, []bundle.Assignment, error) {
@@ -32,6 +23,9 @@ func (h *History) Assignments(ctx context.Context, clusterType string, d digest.
 	if found == nil {
 		return fail(fmt.Errorf("release %s is not there: publish again", d))
 	}
+	if all, known := h.reader.memory.assignmentsOf(found.Tree.Digest); known {
+		return found.Release, all, nil
+	}
 	repo, err := h.reader.Store.Repository(found.Release.Stream().Repository())
 	if err != nil {
 		return fail(err)
@@ -44,5 +38,6 @@ func (h *History) Assignments(ctx context.Context, clusterType string, d digest.
 	if err != nil {
 		return fail(err)
 	}
+	h.reader.memory.keepAssignments(found.Tree.Digest, all)
 	return found.Release, all, nil
 }

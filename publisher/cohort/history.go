@@ -2,8 +2,8 @@
 // an OCI layout, and from a roster.
 //
 // Begin with Open. [Reader.History] returns the verified records of an environment, from which come the candidate of a gate and the
-// times that the environment had a commit. [Reader.Reports] collects the reports of a roster's clusters, and [History.Count] says how
-// far they are. A [Memory] makes looks that are repeated cheaper.
+// times that the environment had a commit. [Reader.Reports] collects the reports of a roster's clusters. How far the clusters are is for
+// a fleet to say, see hub/fleet. A [Memory] makes looks that are repeated cheaper.
 //
 // Everything is verified before it counts: records and releases by the signers, reports by the keys of the roster. What is read is
 // bounded: the newest [MaxRecords] records, the releases that they and the clusters name, and the newest reports of each cluster.
@@ -14,10 +14,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
@@ -37,8 +37,6 @@ const (
 	parallel = 8
 	// maxRejected bounds the artifacts of a cluster that are looked at for a report that its key has signed.
 	maxRejected = 3
-	// MaxAhead is how far the clock of an agent may be ahead of the reader's.
-	MaxAhead = 10 * time.Minute
 )
 
 // ErrNoCommit is wrapped by errors about a commit that no record has, or several.
@@ -49,14 +47,13 @@ type Reader struct {
 	*published.Place
 	asItLies *published.Place // for releases that a verified record names
 	platform string
-	now      time.Time
 	warn     func(format string, args ...any)
 	memory   *Memory // nil without Remember
 }
 
-// Open returns a reader of a location as of now, for a platform of that name; empty means whatever platform the newest record is of. The
+// Open returns a reader of a location, for a platform of that name; empty means whatever platform the newest record is of. The
 // signers are those whose records count. Warn may be nil. It makes no request.
-func Open(loc oci.Location, opts oci.Options, signers published.Signers, platform string, now time.Time, warn func(format string, args ...any)) (*Reader, error) {
+func Open(loc oci.Location, opts oci.Options, signers published.Signers, platform string, warn func(format string, args ...any)) (*Reader, error) {
 	at, err := published.Open(loc, opts, signers)
 	if err != nil {
 		return nil, err
@@ -64,7 +61,7 @@ func Open(loc oci.Location, opts oci.Options, signers published.Signers, platfor
 	if warn == nil {
 		warn = func(string, ...any) {}
 	}
-	return &Reader{Place: at, asItLies: at.By(published.AsItLies()), platform: platform, now: now.UTC(), warn: warn}, nil
+	return &Reader{Place: at, asItLies: at.By(published.AsItLies()), platform: platform, warn: warn}, nil
 }
 
 // History are the verified records of an environment.
@@ -347,6 +344,58 @@ func (h *History) load(ctx context.Context, wanted []typed) error {
 		})
 	}
 	return g.Wait()
+}
+
+// LoadFor reads the releases by which clusters are judged at a commit: those of the records with the commit, and those of records that
+// name a release which a cluster runs or is getting.
+func (h *History) LoadFor(ctx context.Context, commit string, reports *Reports) error {
+	types, has := map[string]bool{}, map[typed]bool{}
+	for _, one := range reports.Clusters {
+		types[one.ClusterType] = true
+		newest := reports.newest(one.UID)
+		for _, r := range []*bundle.ReportRelease{newest.Observed, newest.Desired} {
+			if r != nil {
+				has[typed{one.ClusterType, r.Digest}] = true
+			}
+		}
+	}
+	wanted := slices.Collect(maps.Keys(has))
+	for i := range h.Records {
+		r := &h.Records[i].Record
+		for _, typ := range r.Types() {
+			all := r.ReleasesOf(typ)
+			if types[typ] && (r.BaseCommit == commit || slices.ContainsFunc(all, func(d digest.Digest) bool { return has[typed{typ, d}] })) {
+				for _, d := range all {
+					wanted = append(wanted, typed{typ, d})
+				}
+			}
+		}
+	}
+	return h.load(ctx, wanted)
+}
+
+// LoadNewest reads the releases that the newest record names for clusters and their rings.
+func (h *History) LoadNewest(ctx context.Context, reports *Reports) error {
+	var wanted []typed
+	if record := h.Newest(); record != nil {
+		for _, one := range reports.Clusters {
+			ring := cmp.Or(one.Ring, reports.newest(one.UID).Cluster.Ring)
+			wanted = append(wanted, typed{one.ClusterType, record.ReleaseOf(one.ClusterType, ring)}, typed{one.ClusterType, record.ClusterTypes[one.ClusterType]})
+		}
+	}
+	return h.load(ctx, wanted)
+}
+
+// Releases returns the releases that were read, and are there and trusted.
+func (h *History) Releases() (all []*bundle.Verified) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, v := range h.known {
+		if v != nil {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // release returns nil for a release that is not there, or not trusted.

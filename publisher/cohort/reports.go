@@ -19,8 +19,17 @@ import (
 
 // Reports are the reports of the clusters of a roster that their keys have signed.
 type Reports struct {
-	clusters []scheduler.Cluster
-	byUID    map[string][]bundle.Report // the order is that of bundle.ReportAgent
+	Clusters []scheduler.Cluster
+	// ByUID has the reports of each cluster that has some, in the order of bundle.ReportAgent.
+	ByUID map[string][]bundle.Report
+}
+
+// newest returns the newest report of a cluster; the zero Report if there is none.
+func (r *Reports) newest(uid string) bundle.Report {
+	if all := r.ByUID[uid]; len(all) > 0 {
+		return all[len(all)-1]
+	}
+	return bundle.Report{}
 }
 
 // Reports returns what the clusters of a roster have reported through the registry, and the envelopes given, such as those that came
@@ -69,10 +78,10 @@ func (r *Reader) Reports(ctx context.Context, clusters []scheduler.Cluster, enve
 		return nil, err
 	}
 	r.warnOfRefused(clusters, refused)
-	all := &Reports{clusters: clusters, byUID: map[string][]bundle.Report{}}
+	all := &Reports{Clusters: clusters, ByUID: map[string][]bundle.Report{}}
 	for i, c := range clusters {
 		if len(found[i]) > 0 {
-			all.byUID[c.UID] = found[i]
+			all.ByUID[c.UID] = found[i]
 		}
 	}
 	return all, nil

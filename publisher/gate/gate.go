@@ -123,11 +123,11 @@ type Cluster struct {
 	Type    string `json:"type"`
 	Ring    string `json:"ring,omitempty"`
 	Verdict string `json:"verdict"` // failed, unknown, waiting or progressing; see docs/reference/hub.md
-	// Reason and Message are the agent's; of a failed cluster whose agent gives none, those of its first failed assignment, which
-	// the message begins with.
+	// Reason and Message are the agent's; if it gives none, those of the first assignment in the cluster's state, which the message
+	// names.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// LastSeen is zero for a cluster that has never reported.
+	// LastSeen is zero for a cluster that has never reported, or whose clock is ahead.
 	LastSeen time.Time `json:"lastSeen,omitzero"`
 }
 

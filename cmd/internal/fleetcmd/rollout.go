@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,11 +21,13 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// RolloutStatus returns the command wherry rollout status, and a function that has it ask somebody else than a hub about a workload, by
-// a name for people.
-func RolloutStatus() (cmd *cobra.Command, ask func(instead fleet.Answers, by string)) {
+// RolloutStatus returns the command wherry rollout status, and a function that has it look at clusters by itself about a workload, in place
+// of a hub and by a name for people.
+func RolloutStatus() (cmd *cobra.Command, ask func(instead func(context.Context, fleet.Query) (fleet.Answers, error), by string)) {
 	s := new(source)
-	return newRolloutStatusCommand(s), func(a fleet.Answers, by string) { s.answers, s.by, s.instead = a, by, true }
+	return newRolloutStatusCommand(s), func(look func(context.Context, fleet.Query) (fleet.Answers, error), by string) {
+		s.instead, s.by = look, by
+	}
 }
 
 // How rollout status --watch asks again.
@@ -44,9 +48,8 @@ type watching struct {
 	watch        bool
 	timeout      string
 	allowUnknown bool
-	releases     meantVersions              // that were read
-	workloads    map[string]map[string]bool // that they have, and their workspaces
-	hint         string                     // what to do if no cluster counts; of the last look at a workload
+	workloads    fleet.Workloads
+	hint         string // what to do if no cluster counts; of the last look at a workload
 }
 
 func newRolloutStatusCommand(s *source) *cobra.Command {
@@ -278,7 +281,7 @@ func (w *watching) follow(ctx context.Context, notes io.Writer, a fleet.Answers,
 // look asks how far the clusters are.
 func (w *watching) look(ctx context.Context, a fleet.Answers, q fleet.Query) (r fleet.Rollout, err error) {
 	if w.Workload != "" {
-		r, err = w.ofWorkload(ctx, a, q)
+		r, err = w.lookAtWorkload(ctx, a, q)
 	} else {
 		r, err = a.Rollout(ctx, w.environment, w.Commit, fleet.RolloutQuery{Query: q})
 	}
@@ -286,6 +289,50 @@ func (w *watching) look(ctx context.Context, a fleet.Answers, q fleet.Query) (r 
 		r.Done = true
 	}
 	return r, err
+}
+
+// lookAtWorkload asks how far the clusters are that are meant to run the workload.
+func (w *watching) lookAtWorkload(ctx context.Context, a fleet.Answers, q fleet.Query) (fleet.Rollout, error) {
+	q.Environments, w.hint = w.Environments, ""
+	if w.instead != nil {
+		var err error
+		if a, err = w.instead(ctx, q); err != nil {
+			return fleet.Rollout{}, err
+		}
+	}
+	r, err := w.workloads.Rollout(ctx, a, q)
+	if w.instead != nil && errors.As(err, new(*fleet.UnknownNameError)) {
+		r.Published, r.Why = false, "no cluster is registered"
+		return r.Rollout, nil
+	}
+	if err != nil || r.Clusters+r.NotReporting > 0 {
+		return r.Rollout, err
+	}
+	versions := slices.DeleteFunc(r.Versions, func(v string) bool { return v == "" })
+	switch in := r.Workspaces[w.Workload]; {
+	case !r.Followed && w.instead != nil:
+		w.hint = "check --to and --environment: no record of the environment is there that --release-key or --trust vouches for"
+	case !r.Followed:
+		r.Why, w.hint = "the hub does not know what is published for any of its clusters", followHint
+	case in == nil:
+		w.hint = nearHint(w.Workload, slices.Sorted(maps.Keys(r.Workspaces)))
+	case len(r.Versions) == 0:
+		w.hint = nearHint(w.Workspace, slices.Sorted(maps.Keys(in)))
+	case len(versions) == 0:
+		w.hint = "its releases name no version: see wherry.dev/pin, or deliver it embedded"
+	default:
+		w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxNames):], ", ")
+	}
+	return r.Rollout, nil
+}
+
+// workloadRollout is how far the clusters are with a version of a workload. Its JSON form is an interface.
+type workloadRollout struct {
+	Workload string `json:"workload"`
+	Version  string `json:"version"`
+	// CountedBy is who counted the clusters, such as "the hub at https://hub.example.com".
+	CountedBy string `json:"countedBy,omitempty"`
+	fleet.Rollout
 }
 
 // moment is the moment of an answer.
@@ -302,6 +349,9 @@ func (w *watching) moment(r fleet.Rollout) time.Time {
 // changes tells of changes in the environment until stop is called. If the hub tells of none, the caller asks again by
 // itself.
 func (w *watching) changes(ctx context.Context, a fleet.Answers) (changes <-chan struct{}, stop func()) {
+	if w.instead != nil {
+		return nil, func() {}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	tell, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {

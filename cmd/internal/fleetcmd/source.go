@@ -30,8 +30,8 @@ const (
 type source struct {
 	url, dir, authorities, tokenFile string
 
-	// instead is true if answers are of somebody else than a hub.
-	instead bool
+	// instead, if not nil, looks at the clusters that a query chooses, in place of a hub.
+	instead func(context.Context, fleet.Query) (fleet.Answers, error)
 	// by names who answers, for people.
 	by string
 	// answers, clock and columns stand in for the hub that the flags choose, the time, and the width of the terminal, in
@@ -58,7 +58,7 @@ func (s *source) width() int {
 
 // ask opens the hub that the flags choose, for the time of use.
 func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
-	if s.answers != nil {
+	if s.answers != nil || s.instead != nil {
 		return failure.Of(use(s.answers))
 	}
 	url, dir, err := s.choose()

@@ -224,7 +224,7 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 	case below == "":
 		return f.first(ctx, q)
 	}
-	reader, err := cohort.Open(f.Location, f.Options, f.Signers, f.Platform, q.Now, f.Warn)
+	reader, err := cohort.Open(f.Location, f.Options, f.Signers, f.Platform, f.Warn)
 	if err != nil {
 		return q, err
 	}
@@ -345,10 +345,7 @@ func (g *gathering) clusters(ctx context.Context) error {
 	if q.Candidate == nil || q.Candidate.BaseCommit == "" {
 		return nil
 	}
-	c := cohort.Query{
-		Commit: q.Candidate.BaseCommit, Since: q.Candidate.IssuedAt, RegisteredBefore: q.Candidate.IssuedAt,
-		MaxReportAge: q.Gate.MaxReportAge, Open: cmp.Or(g.Open, MaxOpen),
-	}
+	c := fleet.RolloutQuery{RegisteredBefore: q.Candidate.IssuedAt}
 	if g.ask.Ring != "" {
 		// A cluster that joins in the middle of a rollout belongs to its ring as if it had been there.
 		c.RegisteredBefore, c.Rings = time.Time{}, ringsBefore(g.ask.Policy, g.ask.Ring)
@@ -357,12 +354,8 @@ func (g *gathering) clusters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if q.Cohort, err = count(c); err != nil || q.Gate.Required == nil {
-		return err
-	}
-	c.Selector = q.Gate.Required
-	required, err := count(c)
-	q.Required = &required
+	all, err := count(ctx, q.Candidate.BaseCommit, q.Candidate.IssuedAt, c)
+	q.Cohort, q.Required = all.Cohort, all.Required
 	return err
 }
 
@@ -376,55 +369,60 @@ func ringsBefore(p promotion.Policy, ring string) (all []string) {
 	return all
 }
 
-// counter returns a function that counts clusters, and names who counted.
-func (g *gathering) counter(ctx context.Context) (func(cohort.Query) (gate.Cohort, error), error) {
-	count, err := g.counting(ctx)
-	return func(c cohort.Query) (gate.Cohort, error) {
-		all, err := count(c)
-		all.Source = g.source()
-		return all, err
-	}, err
+// Counted is how far clusters are, and those among them that the gate requires; Required is nil without such a rule.
+type Counted struct {
+	Cohort   gate.Cohort
+	Required *gate.Cohort
 }
 
-func (g *gathering) counting(ctx context.Context) (func(cohort.Query) (gate.Cohort, error), error) {
-	if g.Hub != nil {
-		return func(c cohort.Query) (gate.Cohort, error) { return g.askHub(ctx, c) }, nil
-	}
-	var clusters []scheduler.Cluster
-	var err error
-	if g.Clusters != nil {
-		if clusters, err = g.Clusters(ctx, g.history.Environment); err != nil {
+// counter reads what is needed to count clusters, and returns a function that counts those of q by how far they are with a commit that was
+// released at a time.
+func (g *gathering) counter(ctx context.Context) (func(ctx context.Context, commit string, since time.Time, q fleet.RolloutQuery) (Counted, error), error) {
+	from := g.Hub
+	if from == nil {
+		var clusters []scheduler.Cluster
+		var err error
+		if g.Clusters != nil {
+			if clusters, err = g.Clusters(ctx, g.history.Environment); err != nil {
+				return nil, err
+			}
+		}
+		if from, err = g.local(ctx, g.reader, g.history, clusters, g.q.Gate.MaxReportAge); err != nil {
 			return nil, err
 		}
 	}
-	reports, err := g.reader.Reports(ctx, clusters, g.Reports)
-	return func(c cohort.Query) (gate.Cohort, error) { return g.history.Count(ctx, reports, c) }, err
+	return func(ctx context.Context, commit string, since time.Time, q fleet.RolloutQuery) (c Counted, err error) {
+		q.MaxReportAge, q.Limit = g.q.Gate.MaxReportAge, max(cmp.Or(g.Open, MaxOpen), 0)
+		if g.Hub == nil || g.q.Gate.MaxFailures >= 0 { // a hub reads its database for them
+			q.FailuresSince = since
+		}
+		if c.Cohort, err = g.count(ctx, from, commit, q); err != nil || g.q.Gate.Required == nil {
+			return c, err
+		}
+		q.Selector = g.q.Gate.Required.String()
+		required, err := g.count(ctx, from, commit, q)
+		c.Required = &required
+		return c, err
+	}, nil
 }
 
-// askHub counts clusters as a hub knows them.
-func (g *gathering) askHub(ctx context.Context, c cohort.Query) (gate.Cohort, error) {
-	q := fleet.RolloutQuery{RegisteredBefore: c.RegisteredBefore, MaxReportAge: c.MaxReportAge, Rings: c.Rings}
-	q.Limit = max(c.Open, 0)
-	if g.q.Gate.MaxFailures >= 0 {
-		q.FailuresSince = c.Since
-	}
-	if c.Selector != nil {
-		q.Selector = c.Selector.String()
-	}
-	out := gate.Cohort{From: gate.FromHub, AsOf: g.q.Now}
-	r, err := g.Hub.Rollout(ctx, g.history.Environment, c.Commit, q)
+// count asks how far clusters are.
+func (g *gathering) count(ctx context.Context, from Hub, commit string, q fleet.RolloutQuery) (gate.Cohort, error) {
+	out := gate.Cohort{From: g.from(), Source: g.source(), AsOf: g.q.Now, Open: []gate.Cluster{}}
+	r, err := from.Rollout(ctx, g.history.Environment, commit, q)
 	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return out, nil // no cluster of the environment is registered
 	} else if err != nil {
 		return out, err
 	}
-	if !r.Published && g.Warn != nil {
-		g.Warn("the hub does not know that %s is published in %s: see wherry hub serve --watch", c.Commit, g.history.Environment)
+	if !r.Published && g.Hub != nil {
+		g.warn("the hub does not know that %s is published in %s: see wherry hub serve --watch", commit, g.history.Environment)
 	}
-	out = gate.Cohort{
-		From: gate.FromHub, AsOf: cmp.Or(r.ReadAt, r.AsOf), Clusters: r.Clusters, Compliant: r.Compliant, Progressing: r.Progressing, Failed: r.FailedCount,
-		Waiting: r.Waiting, Unknown: r.Unknown, Quarantined: r.Quarantined, Failures: int(r.Failures), NotReporting: r.NotReporting,
+	if !r.ReadAt.IsZero() {
+		out.AsOf = r.ReadAt
 	}
+	out.Clusters, out.Compliant, out.Progressing, out.Failed, out.Waiting, out.Unknown = r.Clusters, r.Compliant, r.Progressing, r.FailedCount, r.Waiting, r.Unknown
+	out.Quarantined, out.Failures, out.NotReporting = r.Quarantined, int(r.Failures), r.NotReporting
 	for _, o := range r.Open {
 		out.Open = append(out.Open, gate.Cluster{
 			UID: o.UID, Name: o.Cluster, Type: o.Type, Ring: o.Ring, Verdict: o.Verdict, Reason: o.Reason, Message: o.Message, LastSeen: o.LastSeen,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/decisions"
@@ -12,17 +13,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// Counted is how far clusters are, and those among them that the policy's ring gate requires; Required is nil without such a rule.
-type Counted struct {
-	Cohort   gate.Cohort
-	Required *gate.Cohort
-}
-
 // Counter reads what is needed to count the clusters of an environment, and returns a function that does. It counts those of some rings, or
 // all for nil, by how far they are with a commit that was released at a time. The policy's ring gate says how old a report may be.
 func (f *Facts) Counter(ctx context.Context, policy promotion.Policy) (func(rings []string, commit string, since time.Time) (Counted, error), error) {
 	q := gate.Question{Policy: policy, Gate: policy.RingGate, Now: f.Now().UTC()}
-	reader, err := cohort.Open(f.Location, f.Options, f.Signers, f.Platform, q.Now, f.Warn)
+	reader, err := cohort.Open(f.Location, f.Options, f.Signers, f.Platform, f.Warn)
 	if err != nil {
 		return nil, err
 	}
@@ -32,16 +27,12 @@ func (f *Facts) Counter(ctx context.Context, policy promotion.Policy) (func(ring
 		return nil, err
 	}
 	count, err := g.counter(ctx)
-	return func(rings []string, commit string, since time.Time) (c Counted, err error) {
-		ask := cohort.Query{Commit: commit, Since: since, Rings: rings, MaxReportAge: q.Gate.MaxReportAge, Open: cmp.Or(f.Open, MaxOpen)}
-		if c.Cohort, err = count(ask); err != nil || q.Gate.Required == nil {
-			return c, err
-		}
-		ask.Selector = q.Gate.Required
-		required, err := count(ask)
-		c.Required = &required
-		return c, err
-	}, err
+	if err != nil {
+		return nil, err
+	}
+	return func(rings []string, commit string, since time.Time) (Counted, error) {
+		return count(ctx, commit, since, fleet.RolloutQuery{Rings: rings})
+	}, nil
 }
 
 // Paused returns the pause of an environment that is in force, and whether there is one.

@@ -113,7 +113,7 @@ func fieldText(raw json.RawMessage) string {
 
 // ringChanges is changes for a ring, which gets what the ring before it has.
 func (d *deciding) ringChanges(ctx context.Context, c *gate.Candidate) (changes []string, from string, err error) {
-	reader, err := cohort.Open(d.loc, d.registry.Options(), d.trust.Releases, d.trust.Platform, d.trust.Now, nil)
+	reader, err := cohort.Open(d.loc, d.registry.Options(), d.trust.Releases, d.trust.Platform, nil)
 	if err != nil {
 		return nil, "", err
 	}

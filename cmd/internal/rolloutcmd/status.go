@@ -2,6 +2,7 @@ package rolloutcmd
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,8 +35,8 @@ type looking struct {
 }
 
 // AddStatus adds the rings of an environment to the command wherry rollout status: it shows them if neither a commit nor a workload is given.
-// Ask has the command ask somebody else than a hub about a workload.
-func AddStatus(cmd *cobra.Command, ask func(instead fleet.Answers, by string)) *cobra.Command {
+// Ask has the command look at clusters by itself in place of a hub, for a workload.
+func AddStatus(cmd *cobra.Command, ask func(instead func(context.Context, fleet.Query) (fleet.Answers, error), by string)) *cobra.Command {
 	l := &looking{command: &cobra.Command{Use: cmd.Use}}
 	own := l.command
 	l.AddTo(own)

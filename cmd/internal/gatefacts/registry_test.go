@@ -1,7 +1,8 @@
-package cohort_test
+package gatefacts
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"encoding/json"
 	"fmt"
@@ -19,10 +20,10 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/gate"
@@ -151,7 +152,7 @@ func (w *world) leave(name string, envelopes ...[]byte) {
 
 func (w *world) reader() *cohort.Reader {
 	w.t.Helper()
-	r, err := cohort.Open(w.loc, w.opts, trust.PinnedBy([]*keys.Key{w.key}), "coffee", w.now, func(format string, args ...any) {
+	r, err := cohort.Open(w.loc, w.opts, trust.PinnedBy([]*keys.Key{w.key}), "coffee", func(format string, args ...any) {
 		w.warnings = append(w.warnings, fmt.Sprintf(format, args...))
 	})
 	require.NoError(w.t, err)
@@ -165,14 +166,27 @@ func (w *world) history() *cohort.History {
 	return h
 }
 
+// question is what is asked about clusters.
+type question struct {
+	fleet.RolloutQuery
+	commit string
+}
+
 // count counts the clusters, with reports from elsewhere.
-func (w *world) count(q cohort.Query, envelopes ...[]byte) gate.Cohort {
+func (w *world) count(q question, envelopes ...[]byte) gate.Cohort {
 	w.t.Helper()
-	h := w.history()
-	reports, err := w.reader().Reports(w.t.Context(), w.clusters, envelopes)
+	return w.countBy(w.reader(), w.history(), q, envelopes...)
+}
+
+func (w *world) countBy(r *cohort.Reader, h *cohort.History, q question, envelopes ...[]byte) gate.Cohort {
+	w.t.Helper()
+	g := gathering{Facts: &Facts{Location: w.loc, Reports: envelopes, Now: func() time.Time { return w.now }}, history: h, q: &gate.Question{Now: w.now}}
+	l, err := g.local(w.t.Context(), r, h, w.clusters, cmp.Or(q.MaxReportAge, 24*time.Hour))
 	require.NoError(w.t, err)
-	c, err := h.Count(w.t.Context(), reports, q)
+	c, err := g.count(w.t.Context(), l, q.commit, q.RolloutQuery)
 	require.NoError(w.t, err)
+	require.Equal(w.t, w.loc.String(), c.Source)
+	c.Source = ""
 	return c
 }
 
@@ -187,7 +201,7 @@ func TestAFailedClusterSaysWhichAssignmentFailed(t *testing.T) {
 			{Assignment: "web-prod", Workload: "web", Target: "prod", State: bundle.Failed, Reason: "NotOurs", Message: "somebody else's", Since: w.now},
 		}
 	}))
-	got := w.count(cohort.Query{Commit: commit("a"), Since: w.now}).Open
+	got := w.count(question{commit: commit("a")}).Open
 	require.Len(t, got, 1)
 	require.Equal(t, "NotOurs", got[0].Reason)
 	require.Equal(t, "web-prod: somebody else's", got[0].Message)
@@ -227,14 +241,14 @@ func TestClustersAreCountedByTheirReports(t *testing.T) {
 	w.leave("good", forged)
 	w.clusters = w.clusters[:len(w.clusters)-1]
 
-	q := cohort.Query{Commit: commit("b"), Since: at, RegisteredBefore: at, MaxReportAge: 24 * time.Hour}
+	q := question{fleet.RolloutQuery{FailuresSince: at, RegisteredBefore: at, MaxReportAge: 24 * time.Hour}, commit("b")}
 	got := w.count(q)
 	var open []string
 	for _, c := range got.Open {
 		open = append(open, c.Verdict+" "+c.Name)
 	}
-	require.Equal(t, []string{"failed bad", "failed quarantines", "unknown never", "unknown silent", "unknown ahead", "waiting behind", "waiting foreign", "progressing busy"}, open)
-	require.Equal(t, "exit?[2J", got.Open[0].Message)
+	require.Equal(t, []string{"failed bad", "failed quarantines", "unknown ahead", "unknown never", "unknown silent", "waiting behind", "waiting foreign", "progressing busy"}, open)
+	require.Equal(t, "exit[2J", got.Open[0].Message)
 	got.Open = nil
 	require.Equal(t, gate.Cohort{
 		From: "registry", AsOf: at, Clusters: 11, Compliant: 3, Progressing: 1, Failed: 2, Waiting: 2, Unknown: 3, Quarantined: 1, NotReporting: 1,
@@ -242,25 +256,23 @@ func TestClustersAreCountedByTheirReports(t *testing.T) {
 	require.Contains(t, strings.Join(w.warnings, "\n"), "1 reports of cluster good do not count: the key of its Cluster has not signed it")
 
 	// The commit before: those that have the later one have it, too.
-	q.Commit = commit("a")
+	q.commit = commit("a")
 	got = w.count(q)
 	require.Equal(t, []int{4, 1}, []int{got.Compliant, got.Waiting})
 
 	// A commit that nobody published.
-	q.Commit = commit("c")
+	q.commit = commit("c")
 	got = w.count(q)
 	require.Equal(t, []int{0, 8, 3}, []int{got.Compliant, got.Waiting, got.Unknown})
 
 	// By labels, and by ring.
-	q.Commit, q.Open = commit("b"), 1
+	q.commit, q.Limit = commit("b"), 1
 	w.clusters[0].Labels, w.clusters[2].Labels = map[string]string{"pilot": "true"}, map[string]string{"pilot": "true"}
 	ring("canary")(&w.clusters[0])
-	selector, err := labels.Parse("pilot=true")
-	require.NoError(t, err)
-	q.Selector = selector
+	q.Selector = "pilot=true"
 	got = w.count(q)
 	require.Equal(t, []int{2, 1, 1, 1}, []int{got.Clusters, got.Compliant, got.Failed, len(got.Open)})
-	q.Selector, q.Rings = nil, []string{"canary"}
+	q.Selector, q.Rings = "", []string{"canary"}
 	require.Equal(t, 1, w.count(q).Clusters)
 
 	// A report that came on a medium counts if it is newer.
@@ -273,9 +285,6 @@ func TestTheAssignmentsOfARelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := w.publish(commit("a"), "drone=one")
-	w.cluster("good", "drone")
-	w.leave("good", w.report("good", bundle.Applying, "", now["drone"]), w.report("good", bundle.Compliant, now["drone"], now["drone"]))
-	w.cluster("never", "drone")
 	h := w.history()
 	release, all, err := h.Assignments(t.Context(), "drone", now["drone"])
 	require.NoError(t, err)
@@ -284,10 +293,6 @@ func TestTheAssignmentsOfARelease(t *testing.T) {
 	require.Equal(t, "web", all[0].Workload)
 	_, _, err = h.Assignments(t.Context(), "drone", digest.FromString("gone"))
 	require.ErrorContains(t, err, "assignments of cluster type drone in environment stage: release sha256:")
-	reports, err := w.reader().Reports(t.Context(), w.clusters, nil)
-	require.NoError(t, err)
-	require.Equal(t, bundle.Compliant, reports.Newest("uid-good").State)
-	require.Nil(t, reports.Newest("uid-never"))
 }
 
 func TestFailuresSinceTheRecord(t *testing.T) {
@@ -319,7 +324,7 @@ func TestFailuresSinceTheRecord(t *testing.T) {
 		{"a new state file counts anew", func() [][]byte { return [][]byte{at(-1, 1, 5), at(1, 2, 2)} }, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := w.count(cohort.Query{Commit: commit("a"), Since: since}, c.reports()...)
+			got := w.count(question{fleet.RolloutQuery{FailuresSince: since}, commit("a")}, c.reports()...)
 			require.Equal(t, c.want, got.Failures)
 		})
 	}
@@ -406,9 +411,9 @@ func TestAReleaseThatIsGoneVouchesForNothing(t *testing.T) {
 	now := w.publish(commit("b"), "drone=two")["drone"]
 	w.cluster("stable", "drone")
 	w.leave("stable", w.report("stable", bundle.Compliant, old, old))
-	require.Equal(t, 1, w.count(cohort.Query{Commit: commit("b")}).Waiting)
+	require.Equal(t, 1, w.count(question{commit: commit("b")}).Waiting)
 	require.NoError(t, os.Remove(filepath.Join(w.loc.Dir, "blobs", "sha256", now.Encoded())))
-	require.Equal(t, 1, w.count(cohort.Query{Commit: commit("b")}).Waiting, "the wider ring's release is not taken for that of the commit")
+	require.Equal(t, 1, w.count(question{commit: commit("b")}).Waiting, "the wider ring's release is not taken for that of the commit")
 	h := w.history()
 	_, err := h.Candidate(t.Context(), h.Newest(), false)
 	require.ErrorContains(t, err, "cluster type drone is not there")
@@ -446,11 +451,7 @@ func TestALookThatIsRepeatedMakesOneRequestForEachCluster(t *testing.T) {
 		require.NoError(t, err)
 		c, err := h.Candidate(t.Context(), h.Newest(), true)
 		require.NoError(t, err)
-		reports, err := r.Reports(t.Context(), w.clusters, nil)
-		require.NoError(t, err)
-		got, err := h.Count(t.Context(), reports, cohort.Query{Commit: commit("a")})
-		require.NoError(t, err)
-		return got, c.Floating
+		return w.countBy(r, h, question{commit: commit("a")}), c.Floating
 	}
 	for _, name := range []string{"one", "two", "three"} {
 		w.cluster(name, "drone")
@@ -513,10 +514,7 @@ func BenchmarkGateCheckRegistry(b *testing.B) {
 		require.NoError(b, err)
 		c, err := h.Candidate(b.Context(), h.Newest(), true)
 		require.NoError(b, err)
-		reports, err := r.Reports(b.Context(), w.clusters, nil)
-		require.NoError(b, err)
-		got, err := h.Count(b.Context(), reports, cohort.Query{Commit: c.BaseCommit, Since: c.IssuedAt, RegisteredBefore: c.IssuedAt, MaxReportAge: 24 * time.Hour})
-		require.NoError(b, err)
+		got := w.countBy(r, h, question{fleet.RolloutQuery{FailuresSince: c.IssuedAt, RegisteredBefore: c.IssuedAt, MaxReportAge: 24 * time.Hour}, c.BaseCommit})
 		require.Equal(b, clusters, got.Compliant)
 		fmt.Printf("figure %s %d ms\n", figure, time.Since(began).Milliseconds())
 	}
