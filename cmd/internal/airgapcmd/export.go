@@ -66,7 +66,7 @@ of a file of reports, or of the releases that the hub knows ("--since hub").
 An interrupted export goes on where it stopped. --each-site DIR writes a package for each site. --check runs a command
 on the finished file. --allow-expired REASON exports a release that has expired.
 
-Exit codes: 0 written, 2 wrong usage, 3 failed, 4 refused, 130 interrupted.
+Exit codes: 0 written, 2 wrong usage, 3 failed, 4 refused or without a login, 130 interrupted.
 
 More: wherry help air-gap`,
 		Example: `  wherry airgap export --environment prod --from oci://registry.example.com/edge -o site.tar

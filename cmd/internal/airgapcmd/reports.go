@@ -87,7 +87,7 @@ func (r *reading) run(cmd *cobra.Command, files []string) error {
 	if r.roster != "" {
 		var err error
 		if clusters, err = roster.Read(cmd.Context(), r.roster); err != nil {
-			return failure.Of(err)
+			return wrongRoster(err)
 		}
 		if clusters == nil {
 			clusters = []scheduler.Cluster{}
@@ -95,12 +95,12 @@ func (r *reading) run(cmd *cobra.Command, files []string) error {
 	}
 	review, err := roster.NewReview(clusters)
 	if err != nil {
-		return failure.Of(err)
+		return wrongRoster(err)
 	}
 	for _, file := range files {
 		err := airgap.EachReport(file, func(envelope []byte) error { review.Add(envelope); return nil })
-		if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
-			return cli.Fail(cli.Usage, err, `give files that "wherry-agent reports export" wrote`)
+		if err = failure.Of(err); errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
+			err = cli.Otherwise(err, cli.Usage, `give files that "wherry-agent reports export" wrote`)
 		}
 		if err != nil {
 			return err
@@ -192,4 +192,9 @@ func reportsTable(w io.Writer, found read, now time.Time) {
 		}
 		cli.Row(w, c.Name, c.Environment, c.ClusterType, string(cmp.Or(c.State, "unreported")), c.Reason, release, since, bundle.Ago(c.LastSeen, now), fmt.Sprint(c.Reports))
 	}
+}
+
+// wrongRoster gives an error of the folder of --roster its exit code and hint.
+func wrongRoster(err error) error {
+	return failure.Of(fmt.Errorf("--roster: %w", err), cli.AsBy(func(e *roster.Error) (int, string) { return cli.Usage, e.Hint }))
 }

@@ -77,7 +77,7 @@ func sinceFailure(err error) error {
 	if err == nil {
 		return nil
 	}
-	return failure.Of(fmt.Errorf("--since: %w", err), cli.Is(airgap.ErrFormat, cli.Usage, `give a site package, a file of "wherry-agent reports export", or hub`))
+	return cli.Kinds{cli.Is(airgap.ErrFormat, cli.Usage, `give a site package, a file of "wherry-agent reports export", or hub`)}.Of(failure.Of(fmt.Errorf("--since: %w", err)))
 }
 
 // fleetOfHub asks the hub which clusters there are, and which releases they have.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/author"
 )
 
@@ -41,7 +40,7 @@ func (p *place) open(cmd *cobra.Command) (*author.Platform, error) {
 	}
 	opened, err := author.Open(cmd.Context(), p.dir)
 	if err != nil {
-		return nil, failure.Of(err)
+		return nil, err
 	}
 	if len(opened.Objects) == 0 && opened.Settings == nil && opened.Own == "" {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s has no object of a platform", p.dir), `go to a platform's folder, or name it with --platform; "wherry init" makes one`)
@@ -62,7 +61,7 @@ func (p *place) apply(cmd *cobra.Command, plan *author.Plan) error {
 		return nil
 	}
 	if err := plan.Apply(); err != nil {
-		return failure.Of(err)
+		return err
 	}
 	for _, e := range plan.Edits {
 		fmt.Fprintf(out, "%s: %s\n", show.Line(e.Position.String()), show.Cell(e.Text))
@@ -124,10 +123,7 @@ func kindOf(word string) (string, error) {
 	if err == nil && (kind == author.Workspace || kind == author.Ring || kind == author.Group) {
 		return "", cli.Fail(cli.Usage, fmt.Errorf("a %s is no object of its own", kind), "edit the Platform or PromotionPolicy that lists it, or rename it")
 	}
-	if err != nil {
-		return "", failure.Of(err)
-	}
-	return kind, nil
+	return kind, err
 }
 
 // editor returns the person's editor, as git and kubectl find it.

@@ -75,14 +75,14 @@ func (e *editing) run(cmd *cobra.Command, word, name string) error {
 	}
 	found, err := p.Find(kind, name, e.environment, false)
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	if len(settings) == 0 {
 		return e.inEditor(cmd, p, found[0])
 	}
 	plan, err := p.Set(cmd.Context(), found[0], settings)
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	return e.apply(cmd, plan)
 }
@@ -92,7 +92,7 @@ func (e *editing) settings() ([]author.Setting, error) {
 	for _, s := range e.set {
 		one, err := author.ParseSetting(s)
 		if err != nil {
-			return nil, failure.Of(err)
+			return nil, err
 		}
 		all = append(all, one)
 	}
@@ -120,7 +120,7 @@ const remark = "# wherry: "
 func (e *editing) inEditor(cmd *cobra.Command, p *author.Platform, o *author.Object) error {
 	before, err := p.Text(o)
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	dir, err := os.MkdirTemp("", "wherry-edit-")
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/author"
 )
 
@@ -45,7 +44,7 @@ No value, comment, quote, anchor or line end changes. What is written in a way t
 func (f *formatting) run(cmd *cobra.Command, args []string) error {
 	plan, err := author.Format(cmd.Context(), args)
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	out := cmd.OutOrStdout()
 	if f.diff {
@@ -61,7 +60,7 @@ func (f *formatting) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case !f.check && !f.diff:
 		if err := plan.Apply(); err != nil {
-			return failure.Of(err)
+			return err
 		}
 	case f.check && len(plan.Changes) > 0:
 		return cli.Exit(cli.No)

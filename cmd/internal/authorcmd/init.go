@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
@@ -95,7 +94,7 @@ func (b *beginning) run(cmd *cobra.Command, dir string) error {
 	}
 	plan, err := scaffold.Init(cmd.Context(), dir, b.start)
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	if b.dryRun {
 		fmt.Fprint(cmd.OutOrStdout(), plan.Diff())
@@ -112,7 +111,7 @@ func (b *beginning) run(cmd *cobra.Command, dir string) error {
 		}
 	}
 	if err := plan.Apply(); err != nil {
-		return failure.Of(err)
+		return err
 	}
 	for _, c := range plan.Changes {
 		fmt.Fprintln(cmd.OutOrStdout(), plan.Path(c.Name))

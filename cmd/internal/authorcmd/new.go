@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/author/scaffold"
@@ -360,7 +359,7 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 		return cli.Fail(cli.Usage, which, "name it with -e, or give --shared")
 	}
 	if err != nil {
-		return failure.Of(err)
+		return err
 	}
 	if c.dryRun && c.request.Kind == author.Workspace {
 		fmt.Fprint(cmd.OutOrStdout(), plan.Diff())
@@ -376,7 +375,7 @@ func (c *creation) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if err := plan.Apply(); err != nil {
-		return failure.Of(err)
+		return err
 	}
 	for _, change := range plan.Changes {
 		fmt.Fprintln(cmd.OutOrStdout(), plan.Path(change.Name))

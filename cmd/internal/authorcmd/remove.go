@@ -2,8 +2,6 @@ package authorcmd
 
 import (
 	"github.com/spf13/cobra"
-
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 )
 
 // Remove returns the command wherry rm.
@@ -29,7 +27,7 @@ removed, each reference is listed with its file and line, and the exit code is 1
 			}
 			plan, err := p.Remove(cmd.Context(), kind, args[1], at.environment)
 			if err != nil {
-				return failure.Of(err)
+				return err
 			}
 			return at.apply(cmd, plan)
 		},

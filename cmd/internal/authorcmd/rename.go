@@ -3,7 +3,6 @@ package authorcmd
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/author"
 )
 
@@ -26,7 +25,7 @@ Each place that changes is printed, or with --dry-run the difference.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			kind, err := author.Kind(args[0])
 			if err != nil {
-				return failure.Of(err)
+				return err
 			}
 			p, err := at.open(cmd)
 			if err != nil {
@@ -34,7 +33,7 @@ Each place that changes is printed, or with --dry-run the difference.`,
 			}
 			plan, err := p.Rename(cmd.Context(), kind, args[1], args[2], at.environment)
 			if err != nil {
-				return failure.Of(err)
+				return err
 			}
 			return at.apply(cmd, plan)
 		},

@@ -92,7 +92,7 @@ func Main(root *cobra.Command, kinds Kinds) int {
 	}
 	e := classify(kinds.Of(err), ctx.Err() != nil, cmd)
 	if e.Err != nil {
-		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Indented(e.Err.Error()))
+		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Indented(strings.TrimSpace(e.Err.Error())))
 	}
 	if e.Hint != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", Indented(e.Hint))

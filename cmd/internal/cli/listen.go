@@ -16,9 +16,9 @@ func Listen(flag, addr string) (net.Listener, error) {
 	err = fmt.Errorf("--%s: %w", flag, err)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, Fail(Failed, err, "stop what listens there, or choose another address; port 0 is a free one")
+		return nil, Fail(Failed, err, "stop what listens there, or choose another --"+flag)
 	case errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)):
 		return nil, Fail(Usage, err, "it looks like 127.0.0.1:8080, or :8080 for all addresses")
 	}
-	return nil, Fail(Failed, err, "choose another address")
+	return nil, Fail(Failed, err, "choose another --"+flag)
 }

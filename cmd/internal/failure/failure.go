@@ -60,8 +60,8 @@ func HubRequest(err error, url string) error {
 	return beforeHub.Of(Hub(err, url), "{hub}", url)
 }
 
-// Git is Of for the git repository of a forge. Token is the hint for a repository that asks for a login, and denied the one for a
+// Git is Of for the git repository of a forge, also if it is a source of the platform. Token is the hint for a repository that asks for a login, and denied the one for a
 // branch that takes no push.
 func Git(err error, token, denied string, first ...cli.Kind) error {
-	return atForge.Of(Of(err, first...), "{token}", token, "{denied}", denied)
+	return Of(atForge.Of(cli.Kinds(first).Of(err), "{token}", token, "{denied}", denied))
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -315,16 +316,19 @@ func (w *watching) lookAtWorkload(ctx context.Context, a fleet.Answers, q fleet.
 	case !r.Followed:
 		r.Why, w.hint = "the hub does not know what is published for any of its clusters", followHint
 	case in == nil:
-		w.hint = nearHint(w.Workload, slices.Sorted(maps.Keys(r.Workspaces)))
+		w.hint = failure.Near(w.Workload, slices.Sorted(maps.Keys(r.Workspaces)))
 	case len(r.Versions) == 0:
-		w.hint = nearHint(w.Workspace, slices.Sorted(maps.Keys(in)))
+		w.hint = failure.Near(w.Workspace, slices.Sorted(maps.Keys(in)))
 	case len(versions) == 0:
 		w.hint = "its releases name no version: see wherry.dev/pin, or deliver it embedded"
 	default:
-		w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxNames):], ", ")
+		w.hint = "releases have version " + strings.Join(versions[max(0, len(versions)-maxVersions):], ", ")
 	}
 	return r.Rollout, nil
 }
+
+// maxVersions bounds the versions in a hint.
+const maxVersions = 8
 
 // workloadRollout is how far the clusters are with a version of a workload. Its JSON form is an interface.
 type workloadRollout struct {

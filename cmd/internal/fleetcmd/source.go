@@ -59,7 +59,7 @@ func (s *source) width() int {
 // ask opens the hub that the flags choose, for the time of use.
 func (s *source) ask(cmd *cobra.Command, use func(fleet.Answers) error) error {
 	if s.answers != nil || s.instead != nil {
-		return failure.Of(use(s.answers))
+		return failure.Hub(use(s.answers), "")
 	}
 	url, dir, err := s.choose()
 	switch {

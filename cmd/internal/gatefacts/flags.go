@@ -18,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/gate/check"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -162,7 +163,8 @@ func HubDecisions(hub client.Client, url string) func(ctx context.Context, envir
 func (f *Flags) Failure(err error, facts *Facts) error {
 	err = failure.Of(err,
 		cli.Is(ErrFirst, cli.Usage, "a PromotionPolicy has the chain; for its first environment, give --commit all of its digits"),
-		cli.Is(ErrNoRing, cli.Usage, "the first ring gets what is published; --ring is for those after it"))
+		cli.Is(ErrNoRing, cli.Usage, "the first ring gets what is published; --ring is for those after it"),
+		cli.AsBy(func(e *roster.Error) (int, string) { return cli.Usage, e.Hint }))
 	if facts.Hub != nil {
 		err = failure.HubRequest(err, f.Fleet.URL())
 	}

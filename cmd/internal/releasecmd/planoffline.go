@@ -168,9 +168,10 @@ func (p *planning) reported(cmd *cobra.Command, listed []scheduler.Cluster, envi
 	}
 	reports, err := flags.ReadReports(p.offline.reports, keys)
 	if err != nil {
-		return impact.Fleet{}, failure.Of(fmt.Errorf("--reports: %w", err),
+		return impact.Fleet{}, cli.Kinds{
 			cli.Is(airgap.ErrFormat, cli.Usage, `give a file of "wherry-agent reports export"`),
-			cli.Is(bundle.ErrUntrusted, cli.Denied, `"wherry roster add" lists a cluster with its key`))
+			cli.Is(bundle.ErrUntrusted, cli.Denied, `"wherry roster add" lists a cluster with its key`),
+		}.Of(failure.Of(fmt.Errorf("--reports: %w", err)))
 	}
 	return impact.OfReports(reports, "", environment), nil
 }
