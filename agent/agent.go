@@ -3,7 +3,7 @@
 // Begin with OpenState, then New, then Agent.Once for a single pass or Agent.Run for a service:
 //
 //	state, err := agent.OpenState("/var/lib/wherry-agent", nil)
-//	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
+//	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Engines: engines.Options{Reconcilers: adapters}})
 //	result := a.Once(ctx, 10*time.Second)
 //
 // A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. Each gets the results of those
@@ -46,7 +46,6 @@ package agent
 import (
 	"cmp"
 	"context"
-	"crypto"
 	"crypto/rand"
 	"log/slog"
 	"net/http"
@@ -56,10 +55,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/wherry-dev/wherry/agent/artifact"
-	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/backup"
 	"github.com/wherry-dev/wherry/agent/carry"
 	"github.com/wherry-dev/wherry/agent/content"
@@ -76,9 +72,8 @@ import (
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/bundle/queue"
 )
 
 // The defaults of Options.
@@ -90,13 +85,11 @@ const (
 	DefaultHeartbeat     = time.Hour
 )
 
-// Options configures an agent. The zero value works, with the defaults above.
+// Options configures an agent. The zero value works, with the defaults above. Of the options of parts, those that the agent itself
+// knows are set by New, such as the clock and the log.
 type Options struct {
-	// Reconcilers are the engines by the name that assignments give. An assignment whose engine is
-	// missing fails alone, as AdapterUnavailable.
-	Reconcilers map[string]reconcilers.Reconciler
-	// Adapter, when set, is used for every assignment, whatever the release says.
-	Adapter string
+	// Engines are the reconcilers. An assignment whose engine is missing fails alone, as AdapterUnavailable.
+	Engines engines.Options
 	// Interval is the time between two looks at the registry; MaxBackoff the longest while it is out of
 	// reach. Both are spread by a tenth.
 	Interval, MaxBackoff time.Duration
@@ -109,81 +102,47 @@ type Options struct {
 	// that counts.
 	Place   string
 	Further []registries.Registry
-	// Settle is the time for which an engine must report an assignment compliant before it counts as such; a pointer
-	// to zero means at once. Nil means the engine's own default; see reconcilers.Settler.
-	Settle *time.Duration
-	// Download configures the download of layers from a registry, and Window its times.
-	Download oci.DownloadOptions
-	Window   window.Transfer
-	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
-	// layers are fetched.
-	DeltaCommand []string
-	// ApplyDelta, if not nil, applies deltas in place of DeltaCommand: in this process, where many agents share it.
-	ApplyDelta func(context.Context, delta.Job) error
+	// Content configures the store of releases, and the download of layers from a registry.
+	Content content.Options
+	// Window has the times for transfers.
+	Window window.Transfer
 	// Maintenance are the times in which the cluster may be changed. None is always.
 	Maintenance []window.Maintenance
 	// SiteValues is the place of the values that the site itself sets; nil is none.
 	SiteValues sitevalues.Source
 	// Veto is how the site says that it must not be changed.
 	Veto veto.Veto
-	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
-	// before it has failed.
-	Deadline time.Duration
 	// MaxManifests bounds the manifests of one assignment, in bytes, with YAML aliases expanded and each value counted as some
 	// more; see yamlvalues.Size. Decoding takes up to ten times as much memory. Zero is yamlvalues.MaxBytes.
 	MaxManifests int64
-	// Heartbeat is the time after which a report is made though nothing has changed.
-	Heartbeat time.Duration
-	// Queue bounds the reports that wait.
-	Queue outbox.Limits
-	// HubURL is the hub's address for reports; empty keeps them for media. HubKey verifies acknowledgements; without
+	// Hub is where reports go; without a URL they are kept for media. Its key verifies acknowledgements; without
 	// one reports are sent and none is ever deleted. If one is empty, the value of the enrollment in the state counts.
-	HubURL string
-	HubKey crypto.PublicKey
-	// ReportStore is a registry that reports are pushed to, each cluster's to a repository of its own, and
-	// ReportPlace its name for the log. Nil is none.
-	ReportStore oci.Store
-	ReportPlace string
-	// AckStored deletes reports once ReportStore has stored them, where there is no hub that acknowledges.
-	AckStored bool
-	// EnrollToken has an agent that no hub has enrolled register itself at HubURL; see enroll.Options.
+	Hub queue.Hub
+	// EnrollToken has an agent that no hub has enrolled register itself at Hub; see enroll.Options.
 	EnrollToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
 	HTTPClient *http.Client
+	// Reports configures the queue of reports, and where they go beside Hub.
+	Reports Reports
 	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves
 	// none of them.
 	Listen string
 	// Serve is the endpoint at which Run lets others read the content store, and from which engines fetch assignments with
 	// embedded delivery. Nil is none.
 	Serve *serve.Endpoint
-	// AcceptReports has Serve take the reports of other agents, for somebody who carries them to the hub; see package relay.
-	AcceptReports bool
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
 	Watchdog *health.Watchdog
-	// Carry configures how the artifacts of assignments are brought to the content store. What the agent itself knows,
-	// such as Download and Window, is set by New.
+	// Carry configures how the artifacts of assignments are brought to the content store.
 	Carry carry.Options
-	// Intake configures what is stored of site packages. What the agent itself knows, such as Own and Trust, is set by New.
+	// Intake configures what is stored of site packages.
 	Intake intake.Options
-	// Named list what the content store keeps beside releases; see content.Options.
-	Named []func(*bbolt.Tx) ([]content.Named, error)
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *metrics.Traffic
-	// NoSocket has Run open no control socket: of many agents in one process, each would be one more file descriptor.
-	NoSocket bool
-	// Shared, if not nil, keeps the files of assignments for several agents of this process; see content.Shared.
-	Shared *content.Shared
-	// Turn, if not nil, bounds how many agents of this process work at one time: it is called before the parts of a pass that take
-	// much memory and wait for no registry, and end after each. It returns at the latest when the context ends.
-	Turn func(context.Context) (end func())
-	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Both may be nil: without Memory, a
-	// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
-	Memory    backup.Store
-	Lease     lease.Lease
-	OnCluster []string
+	// OnCluster is what the agent has in the cluster.
+	OnCluster OnCluster
 	// Boot identifies the start of this machine; empty if that is not known. An agent that dies in a power cut has not died of what
 	// it was doing.
 	Boot string
@@ -195,22 +154,44 @@ type Options struct {
 	Log *slog.Logger
 }
 
+// Reports configures what becomes of reports. The zero value makes one at least every DefaultHeartbeat, and keeps them within the
+// bounds of package outbox.
+type Reports struct {
+	// Queue bounds the reports that wait.
+	Queue outbox.Limits
+	// Heartbeat is the time after which a report is made though nothing has changed.
+	Heartbeat time.Duration
+	// Store is a registry that reports are pushed to, each cluster's to a repository of its own, and Place its name for the
+	// log. Nil is none.
+	Store oci.Store
+	Place string
+	// AckStored deletes reports once Store has stored them, where there is no hub that acknowledges.
+	AckStored bool
+	// AcceptOthers has Options.Serve take the reports of other agents, for somebody who carries them to the hub; see package relay.
+	AcceptOthers bool
+}
+
+// OnCluster is the agent's memory and Lease in the cluster that the engines Adapters work on. Both may be nil: without Memory, a
+// new machine knows nothing of the agent's past; without Lease, a second agent is not noticed.
+type OnCluster struct {
+	Adapters []string
+	Memory   backup.Store
+	Lease    lease.Lease
+}
+
 func (o Options) withDefaults() Options {
 	o.Interval = cmp.Or(o.Interval, DefaultInterval)
 	o.MaxBackoff = max(cmp.Or(o.MaxBackoff, DefaultMaxBackoff), o.Interval)
 	o.DriftInterval = cmp.Or(o.DriftInterval, DefaultDriftInterval)
-	o.Deadline = cmp.Or(o.Deadline, DefaultDeadline)
-	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
-	o.Queue = o.Queue.WithDefaults()
+	o.Engines.Deadline = cmp.Or(o.Engines.Deadline, DefaultDeadline)
+	o.Reports.Heartbeat = cmp.Or(o.Reports.Heartbeat, DefaultHeartbeat)
+	o.Reports.Queue = o.Reports.Queue.WithDefaults()
 	o.Version = cmp.Or(o.Version, "(devel)")
 	if o.HTTPClient == nil {
 		o.HTTPClient = outbox.NewHTTPClient()
 	}
 	if o.Traffic == nil {
 		o.Traffic = new(metrics.Traffic)
-	}
-	if o.Turn == nil {
-		o.Turn = func(context.Context) (end func()) { return func() {} }
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -302,28 +283,26 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		process: process{freezeRest: freeze.Rest, budget: &budget{bytes: opts.MaxManifests}},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
-	named := append(slices.Clone(a.opts.Named), artifact.Named, a.namedArtifacts)
+	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, time.Now), newPasses()
+	files := a.opts.Content
+	files.Window, files.Serving, files.Log = a.enterWindow, a.servingAs(), a.opts.Log
+	files.Named = append(slices.Clone(files.Named), artifact.Named, a.namedArtifacts)
 	if a.opts.Serve != nil {
-		named = append(named, a.namedTrust)
+		files.Named = append(files.Named, a.namedTrust)
 	}
-	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
-	a.content = content.New(state.db, content.Options{
-		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, ApplyDelta: a.opts.ApplyDelta, Window: a.enterWindow, Log: a.opts.Log,
-		Named: named, Serving: a.servingAs(), Shared: a.opts.Shared,
-	})
+	a.content = content.New(state.db, files)
 	a.values = sitevalues.New(state.db, a.content, sitevalues.Options{Source: a.opts.SiteValues, Log: a.opts.Log})
 	a.artifacts = artifact.New(state.db, a.content)
 	a.carrier, a.intake = a.newCarrier(), a.newKeeper()
-	a.engines = engines.New(state.db, a.content, engines.Options{
-		Complete:    []func(context.Context, assignments.Record, *reconcilers.Assignment) error{a.values.Complete, a.budget.check, a.serveTo},
-		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
-		Alive: func() { a.pulse.Live() }, Now: a.opts.Now, Log: a.opts.Log,
-	})
-	if a.opts.Lease != nil {
-		a.lease = lease.New(state.db, a.opts.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
+	called := a.opts.Engines
+	called.Complete = append(slices.Clone(called.Complete), a.values.Complete, a.budget.check, a.serveTo)
+	called.Alive, called.Now, called.Log = func() { a.pulse.Live() }, a.opts.Now, a.opts.Log
+	a.engines = engines.New(state.db, a.content, called)
+	if a.opts.OnCluster.Lease != nil {
+		a.lease = lease.New(state.db, a.opts.OnCluster.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
 	}
 	a.memory = &clusterMemory{
-		store: a.opts.Memory, lease: a.lease, state: state, engines: a.engines, adapters: a.opts.Reconcilers, onCluster: a.opts.OnCluster,
+		store: a.opts.OnCluster.Memory, lease: a.lease, state: state, engines: a.engines, adapters: a.opts.Engines.Reconcilers, onCluster: a.opts.OnCluster.Adapters,
 		now: a.opts.Now, log: a.opts.Log,
 	}
 	return a

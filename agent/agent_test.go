@@ -52,8 +52,8 @@ func TestAnUnchangedTagCostsOneRequestAndNoReport(t *testing.T) {
 
 func TestOnlyWhatChangedIsAppliedAndWhatIsNoLongerListedIsRemoved(t *testing.T) {
 	s := newSite(t)
-	engine := &recording{Reconciler: s.opts.Reconcilers["directory"]}
-	s.opts.Reconcilers["directory"] = engine
+	engine := &recording{Reconciler: s.opts.Engines.Reconcilers["directory"]}
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "1"}))
 	s.once()
 	require.ElementsMatch(t, []string{"apply a-x", "apply b-x", "apply c-x"}, engine.take())
@@ -144,7 +144,7 @@ func TestDriftIsCorrectedAndSaid(t *testing.T) {
 
 func TestAnAssignmentFailsAlone(t *testing.T) {
 	s := newSite(t)
-	s.opts.Adapter = ""
+	s.opts.Engines.Adapter = ""
 	d := s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"})
 	d.ChangeList = func(as []bundle.Assignment) { as[0].Adapter = "flux" }
 	s.publish(d)
@@ -168,7 +168,7 @@ func TestTheAdapterThatIsTakenInsteadIsSaid(t *testing.T) {
 	d.Adapter = "flux"
 	s.publish(d)
 	require.Equal(t, "AdapterUnavailable", s.once().Status.Items[0].Reason)
-	s.opts.Adapter = "directory"
+	s.opts.Engines.Adapter = "directory"
 
 	r := s.once()
 
@@ -179,10 +179,10 @@ func TestTheAdapterThatIsTakenInsteadIsSaid(t *testing.T) {
 func TestAnotherAdapterTakesOverOnlyAfterTheFirstHasLetGo(t *testing.T) {
 	s := newSite(t)
 	other := filepath.Join(t.TempDir(), "other")
-	s.opts.Reconcilers["elsewhere"] = directory.New(other, directory.Options{})
+	s.opts.Engines.Reconcilers["elsewhere"] = directory.New(other, directory.Options{})
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
-	s.opts.Adapter = "elsewhere"
+	s.opts.Engines.Adapter = "elsewhere"
 
 	r := s.once()
 
@@ -195,8 +195,8 @@ func TestAnotherAdapterTakesOverOnlyAfterTheFirstHasLetGo(t *testing.T) {
 func TestAnEngineThatHangsHoldsUpOnlyItsAssignment(t *testing.T) {
 	t.Parallel() // as most of its time is waited
 	s := newSite(t)
-	s.opts.Deadline = 2 * time.Second // which the other one may need on a busy machine
-	s.opts.Reconcilers["directory"] = &recording{Reconciler: s.opts.Reconcilers["directory"], hang: "a-x"}
+	s.opts.Engines.Deadline = 2 * time.Second // which the other one may need on a busy machine
+	s.opts.Engines.Reconcilers["directory"] = &recording{Reconciler: s.opts.Engines.Reconcilers["directory"], hang: "a-x"}
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
 
 	r := s.once()
@@ -208,8 +208,8 @@ func TestAnEngineThatHangsHoldsUpOnlyItsAssignment(t *testing.T) {
 
 func TestWhatFollowsABranchIsObservedInEveryPass(t *testing.T) {
 	s := newSite(t)
-	engine := &recording{Reconciler: s.opts.Reconcilers["directory"], floats: "a-x"}
-	s.opts.Reconcilers["directory"] = engine
+	engine := &recording{Reconciler: s.opts.Engines.Reconcilers["directory"], floats: "a-x"}
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
 	s.once()
 	engine.take()

@@ -71,7 +71,7 @@ func TestAttackByADelta(t *testing.T) {
 		{name: "a delta without an end", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.signed[:4<<10]) }, sent: func([]byte) http.HandlerFunc { return endless }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := besiege(t, func(s *siege) { s.opts.DeltaCommand = deltaCommand(t) })
+			s := besiege(t, func(s *siege) { s.opts.Content.Deltas = delta.Command(deltaCommand(t)) })
 			files := map[string]string{"shop-main/config.yaml": large()}
 			release := s.draft(6, files)
 			o := offered{

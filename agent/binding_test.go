@@ -38,7 +38,7 @@ func (s *site) rebind(to Rebinding) (r Rebound) {
 func TestAnAgentIsBoundToAnotherStreamAndBack(t *testing.T) {
 	s, engine := newSlowSite(t)
 	calls := &recording{Reconciler: engine}
-	s.opts.Reconcilers["slow"] = calls
+	s.opts.Engines.Reconcilers["slow"] = calls
 	slow := map[string]func(*bundle.Assignment){"a-x": like("slow", 0), "b-x": like("slow", 0, "a-x"), "c-x": like("slow", 0)}
 	s.publishAs(2, map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "1"}, slow)
 	s.requireTaken()

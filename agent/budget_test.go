@@ -33,8 +33,8 @@ func TestAnAssignmentOfTooManyManifestsFailsAlone(t *testing.T) {
 	t.Parallel()
 	object := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 	s := newSite(t)
-	s.opts.Adapter = "kubernetes"
-	s.opts.Reconcilers["kubernetes"] = decoding{s.opts.Reconcilers["directory"], t}
+	s.opts.Engines.Adapter = "kubernetes"
+	s.opts.Engines.Reconcilers["kubernetes"] = decoding{s.opts.Engines.Reconcilers["directory"], t}
 	s.publish(s.draft(1, map[string]string{
 		"a-bomb/f.yaml": object + "data:\n  a: &a \"" + strings.Repeat("x", 1<<20) + "\"\nspec: [" + strings.Repeat("*a,", 4000) + "]\n",
 		"b-x/f.yaml":    object,

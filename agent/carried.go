@@ -19,7 +19,7 @@ import (
 // newCarrier returns the carrier, which shares link, window and clock with the rest.
 func (a *Agent) newCarrier() *carry.Carrier {
 	o := a.opts.Carry
-	o.Download, o.Window, o.Now, o.Log = a.opts.Download, a.enterWindow, a.opts.Now, a.opts.Log
+	o.Download, o.Window, o.Now, o.Log = a.opts.Content.Download, a.enterWindow, a.opts.Now, a.opts.Log
 	o.Wake = func() { nudge(a.wake) }
 	return carry.New(a.state.db, o)
 }

@@ -60,7 +60,7 @@ func (s *imageSite) carries() {
 			return []carry.Source{{Host: host, Target: repo}}, err
 		},
 	}
-	s.opts.Download.Retries = -1
+	s.opts.Content.Download.Retries = -1
 }
 
 // push stores content in the images' registry.

@@ -35,7 +35,7 @@ func (p *pass) guard(got pulled) *freeze.Guard {
 			{Ask: func(ctx context.Context) (*freeze.Freeze, error) { return vetoed(ctx, p.opts.Veto) }, OnNeed: true},
 			{Ask: func(context.Context) (*freeze.Freeze, error) { return p.memory.outOfReach(), nil }, OnCluster: true},
 		},
-		Before: p.frozenBefore, Engines: p.engines, OnCluster: p.opts.OnCluster, Now: p.opts.Now, Rest: p.freezeRest,
+		Before: p.frozenBefore, Engines: p.engines, OnCluster: p.opts.OnCluster.Adapters, Now: p.opts.Now, Rest: p.freezeRest,
 	}
 }
 

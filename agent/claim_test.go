@@ -23,10 +23,10 @@ func TestAFolderThatWasThereBeforeIsLeftAlone(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"nginx-main/a": "1", "shop-main/a": "1"}))
 
 	// The first process ends between the record of its next step and the step.
-	engine := s.opts.Reconcilers["directory"]
-	s.opts.Reconcilers["directory"] = unlucky{engine.(*directory.Reconciler)}
+	engine := s.opts.Engines.Reconcilers["directory"]
+	s.opts.Engines.Reconcilers["directory"] = unlucky{engine.(*directory.Reconciler)}
 	s.once()
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	for n := int64(1); n < 4; n++ {
 		s.publish(s.draft(n, map[string]string{"nginx-main/a": "1", "shop-main/a": string(rune('0' + n))}))
 		r := s.once()
@@ -57,7 +57,7 @@ func TestAnAgentWhoseStateIsLostGoesOnWithItsFolders(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"shop-main/a": "1", "gone-main/a": "1"}))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	require.NoError(t, os.RemoveAll(s.dir))
-	s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
+	s.opts.Engines.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
 	s.publish(s.draft(2, map[string]string{"shop-main/a": "2"}))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	requireFile(t, s.host, "shop-main/a", "2")

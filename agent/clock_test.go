@@ -100,7 +100,7 @@ func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
 	s, h := newSite(t), openHub(t)
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
-	s.opts.HubKey = h.PublicKey()
+	s.opts.Hub.Key = h.PublicKey()
 	right := s.now
 	var last Status
 	for n, now := range []time.Time{time.Unix(0, 0), right, right.AddDate(10, 0, 0), right.Add(-time.Hour), time.Unix(5, 0), right} {
@@ -123,7 +123,7 @@ func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
 	}
 	register(t, h, last)
 
-	s.opts.HubURL = server.URL
+	s.opts.Hub.URL = server.URL
 	s.once()
 	s.agent(func(a *Agent) {
 		st, err := a.Status()

@@ -107,11 +107,8 @@ type howMany struct {
 	Count int `json:"count"`
 }
 
-// listen opens the control socket; nil if the agent has none.
+// listen opens the control socket.
 func (a *Agent) listen() (*control.Server, error) {
-	if a.opts.NoSocket {
-		return nil, nil
-	}
 	s, err := control.Listen(a.state.Dir())
 	if err == nil {
 		s.Kind, s.Log = kindOf, a.opts.Log

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -58,7 +59,7 @@ func runChild(args []string) error {
 	return New(state, repo, bundle.Pinned(keys), cluster, Options{
 		Interval:    10 * time.Millisecond,
 		TrustSource: trust,
-		Reconcilers: map[string]reconcilers.Reconciler{"directory": childEngine(args[2])},
+		Engines:     engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": childEngine(args[2])}},
 		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}).Run(context.Background())
 }

@@ -67,7 +67,7 @@ func (f *fetcher) Remove(context.Context, reconcilers.Assignment) reconcilers.Re
 // embedding is a site whose engine fetches, with an endpoint.
 func embedding(t *testing.T) (*site, *fetcher) {
 	s, f := newSite(t), &fetcher{served: map[string]reconcilers.Served{}}
-	s.opts.Reconcilers = map[string]reconcilers.Reconciler{"flux": f}
+	s.opts.Engines.Reconcilers = map[string]reconcilers.Reconciler{"flux": f}
 	var err error
 	s.opts.Serve, err = serve.Open(serve.Options{Address: ":5001", URL: "https://box:5001", StateDir: t.TempDir()})
 	require.NoError(t, err)

@@ -39,7 +39,7 @@ func TestEveryWriteOfAPassMayFail(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.opts.Heartbeat = time.Nanosecond // each pass has something to report
+			s.opts.Reports.Heartbeat = time.Nanosecond // each pass has something to report
 			s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
 			s.once()
 			seq, failures := int64(1), 0

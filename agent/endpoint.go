@@ -26,7 +26,7 @@ func (a *Agent) openEndpoint() (*serve.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.opts.AcceptReports {
+	if a.opts.Reports.AcceptOthers {
 		s.AcceptReports(a.state.relay.Handler(relay.Options{
 			Own: func() string { return a.cluster.UID }, HubKey: func() crypto.PublicKey { return a.hub().Key }, Now: a.opts.Now, Log: a.opts.Log,
 		}))

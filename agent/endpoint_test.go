@@ -27,6 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/serve"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
@@ -90,7 +91,7 @@ func TestASecondAgentFollowsTheFirst(t *testing.T) {
 	first := agenttest.NewTrust(s.stream.Platform, s.now, root, s.key)
 	require.NoError(t, s.install(first))
 	s.serves()
-	s.opts.DeltaCommand = deltaCommand(t)
+	s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 	before, after := trees()
 	one := s.draft(1, before)
 	s.publish(one)
@@ -179,7 +180,7 @@ func TestAFollowerOverTLSWhileTheFirstAgentRuns(t *testing.T) {
 func TestALayerThatCannotBeMadeIsFetchedOnce(t *testing.T) {
 	s := newSite(t)
 	s.serves()
-	s.opts.DeltaCommand = deltaCommand(t)
+	s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 	before, after := trees()
 	one := s.draft(1, before)
 	s.publish(one)
@@ -198,7 +199,7 @@ func TestALayerThatCannotBeMadeIsFetchedOnce(t *testing.T) {
 // A site that is cut off runs the release that it has, and serves it once it is whole.
 func TestAReleaseThatIsNotWholeIsSaidAndNotServed(t *testing.T) {
 	s := newSite(t)
-	s.opts.DeltaCommand = deltaCommand(t)
+	s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 	before, after := trees()
 	one := s.draft(1, before)
 	s.publish(one)
@@ -301,7 +302,7 @@ func TestAReleaseIsCompletedWhereverItIsCut(t *testing.T) {
 	for n := 0; ; n += sweeptest.Every(3) {
 		s := newSite(t)
 		s.serves()
-		s.opts.DeltaCommand = deltaCommand(t)
+		s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 		one := s.draft(1, before)
 		s.publish(one)
 		s.once()

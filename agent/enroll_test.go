@@ -208,7 +208,7 @@ func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, other.URL, a.hub().URL)
 	})
-	s.opts.HubKey = h.PublicKey()
+	s.opts.Hub.Key = h.PublicKey()
 	s.agent(func(a *Agent) {
 		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.ErrorIs(t, err, enroll.ErrOtherHub, "the configuration is a person's to change")
@@ -357,10 +357,10 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		before := a.testKeyID(t)
-		a.opts.HubKey = s.key.Public()
+		a.opts.Hub.Key = s.key.Public()
 		_, err = a.Enroller().EndRotation()
 		require.ErrorIs(t, err, enroll.ErrUnfinished, "the hub's answer ends it")
-		a.opts.HubKey = nil
+		a.opts.Hub.Key = nil
 		e, err := a.Enroller().EndRotation()
 		require.NoError(t, err)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
@@ -409,7 +409,7 @@ func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		register(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
-		a.opts.HubURL = h.URL
+		a.opts.Hub.URL = h.URL
 		sender := a.hubSink()
 		require.NoError(t, sender.Send(t.Context()))
 		require.Equal(t, 1, a.testQueue(t), "without a key nothing is deleted")
@@ -539,7 +539,7 @@ func TestARunningAgentEnrollsAndSendsAtOnce(t *testing.T) {
 func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.now, s.opts.Now = time.Now(), nil
-	s.opts.HubURL, s.opts.EnrollToken = h.URL, h.token(t)
+	s.opts.Hub.URL, s.opts.EnrollToken = h.URL, h.token(t)
 	s.change(1)
 	h.lose = 1
 	require.Equal(t, 1, s.once().Status.Queue.Length)
@@ -547,7 +547,7 @@ func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 
 	// A token that is of no use any more holds up nothing.
 	other := newSite(t)
-	other.opts.HubURL, other.opts.EnrollToken = h.URL, s.opts.EnrollToken
+	other.opts.Hub.URL, other.opts.EnrollToken = h.URL, s.opts.EnrollToken
 	other.change(1)
 	other.agent(func(a *Agent) {
 		a.cluster.UID, a.cluster.Name = "plant-8", "plant-8"

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -59,7 +60,7 @@ func once(ctx context.Context) error {
 	host := filepath.Join(dir, "host")
 	a := agent.New(state, repository, bundle.Pinned(bundle.Keys{key.Public()}),
 		bundle.ReportCluster{Name: "plant-7", Platform: stream.Platform, Environment: stream.Environment, Type: stream.ClusterType},
-		agent.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(host, directory.Options{})}})
+		agent.Options{Engines: engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(host, directory.Options{})}}})
 	result := a.Once(ctx, 10*time.Second)
 	fmt.Printf("%s: %s, release %d\n", result.Verdict, result.Status.State, result.Status.Release.Running.Number)
 

@@ -23,6 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/intake"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -112,8 +114,8 @@ func newSite(t testing.TB) *site {
 	s.repo, s.trust = s.repository(s.stream), s.at(bundle.TrustRepository)
 	s.opts = Options{
 		TrustSource: s.trust,
-		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(s.host, directory.Options{})},
-		Download:    oci.DownloadOptions{Wait: time.Millisecond, MaxWait: time.Millisecond},
+		Engines:     engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(s.host, directory.Options{})}},
+		Content:     content.Options{Download: oci.DownloadOptions{Wait: time.Millisecond, MaxWait: time.Millisecond}},
 		Intake:      intake.Options{Space: emptyDisk},
 		Version:     "v0.0.0-test",
 		Now:         func() time.Time { return s.now },

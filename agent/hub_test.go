@@ -62,7 +62,7 @@ func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
 	s, h := newSite(t), openHub(t)
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
-	s.opts.HubURL, s.opts.HubKey = server.URL, h.PublicKey()
+	s.opts.Hub.URL, s.opts.Hub.Key = server.URL, h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
@@ -88,18 +88,18 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
-	s.opts.HubKey = h.PublicKey()
+	s.opts.Hub.Key = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	register(t, h, s.once().Status)
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	require.Equal(t, 2, s.once().Status.Queue.Length)
-	s.opts.HubURL = server.URL
+	s.opts.Hub.URL = server.URL
 	s.agent(func(a *Agent) { s.send(a.hubSink()) })
 
 	s.publish(s.draft(3, map[string]string{"a-x/f": "3"}))
-	s.opts.HubURL = ""
+	s.opts.Hub.URL = ""
 	s.once()
-	s.opts.HubURL = server.URL
+	s.opts.Hub.URL = server.URL
 	s.agent(func(a *Agent) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waits []time.Duration
@@ -130,7 +130,7 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	s, h := newSite(t), openHub(t)
 	s.now, s.opts.Now = time.Now(), nil // what came by media is as old as its clock says
-	s.opts.HubKey = h.PublicKey()
+	s.opts.Hub.Key = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	register(t, h, s.once().Status)
 	ctx := context.Background()

@@ -15,9 +15,12 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -136,15 +139,19 @@ func (o order) agent(state *State, d *death) (*Agent, error) {
 	cluster := bundle.ReportCluster{UID: o.UID, Name: o.UID, Platform: "default", Environment: "dev", Type: "drone"}
 	return New(state, repo, bundle.Pinned(keys), cluster, Options{
 		Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
-		TrustSource:  trust,
-		Reconcilers:  map[string]reconcilers.Reconciler{"directory": &fileEngine{o.Cluster, state.Ledger("directory"), d.reached}},
-		DeltaCommand: []string{self, deltaArgument},
-		Download: oci.DownloadOptions{
-			Chunk: 1 << 10, Retries: -1, Moment: d.reached,
-			Progress: func(int64) { d.reached("fetch: some bytes") },
+		TrustSource: trust,
+		Engines: engines.Options{
+			Reconcilers: map[string]reconcilers.Reconciler{"directory": &fileEngine{o.Cluster, state.Ledger("directory"), d.reached}},
+			Deadline:    o.Deadline,
 		},
-		Deadline: o.Deadline,
-		HubURL:   o.Hub, HubKey: hubKeys[0],
+		Content: content.Options{
+			Deltas: delta.Command{self, deltaArgument},
+			Download: oci.DownloadOptions{
+				Chunk: 1 << 10, Retries: -1, Moment: d.reached,
+				Progress: func(int64) { d.reached("fetch: some bytes") },
+			},
+		},
+		Hub:     queue.Hub{URL: o.Hub, Key: hubKeys[0]},
 		Version: "v0.0.0-test",
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}), nil

@@ -246,10 +246,10 @@ func newBadDay(t *testing.T, chunk int64) *badDay {
 	if dir, err := os.MkdirTemp("/dev/shm", "wherry-"); err == nil { // nothing here is about the disk
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		s.dir, s.host = filepath.Join(dir, "state"), filepath.Join(dir, "host")
-		s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
+		s.opts.Engines.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
 	}
 	d := &badDay{site: s, link: s.link(), n: 1}
-	s.opts.Download.Chunk, s.opts.Download.MinProgress, s.opts.Download.Retries = chunk, 1, -1 // one pass, one try
+	s.opts.Content.Download.Chunk, s.opts.Content.Download.MinProgress, s.opts.Content.Download.Retries = chunk, 1, -1 // one pass, one try
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	t.Cleanup(func() { state.Close() })

@@ -193,10 +193,10 @@ func (s *site) on(c *fakeCluster, f func(*Agent)) {
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(s.t, err)
 	defer state.Close()
-	s.opts.Reconcilers = map[string]reconcilers.Reconciler{
+	s.opts.Engines.Reconcilers = map[string]reconcilers.Reconciler{
 		onCluster: &objects{c, state.Ledger(onCluster)}, "directory": directory.New(s.host, directory.Options{}),
 	}
-	s.opts.Memory, s.opts.Lease, s.opts.OnCluster = &fakeMemory{fakeCluster: c}, &fakeLease{c}, []string{onCluster}
+	s.opts.OnCluster.Memory, s.opts.OnCluster.Lease, s.opts.OnCluster.Adapters = &fakeMemory{fakeCluster: c}, &fakeLease{c}, []string{onCluster}
 	f(s.agentOn(state))
 }
 

@@ -39,7 +39,7 @@ func (r *running) Working() bool { return r.looks.Load() > 0 }
 func TestAFailureThatIsSeenIsLogged(t *testing.T) {
 	s := newSite(t)
 	engine := &running{}
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.agent(func(a *Agent) { a.sync(context.Background(), 0) })
 	engine.fails = true
@@ -51,7 +51,7 @@ func TestAFailureThatIsSeenIsLogged(t *testing.T) {
 func TestAProcessThatEndsWithItsPassWaitsForWhatItRuns(t *testing.T) {
 	s := newSite(t)
 	engine := &running{}
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 
 	engine.looks.Store(3)

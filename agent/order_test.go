@@ -59,7 +59,7 @@ func (s *slow) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers
 // newSlowSite is a site with the adapters directory and slow.
 func newSlowSite(t *testing.T) (*site, *slow) {
 	s, engine := newSite(t), newSlow(t)
-	s.opts.Reconcilers["slow"] = engine
+	s.opts.Engines.Reconcilers["slow"] = engine
 	return s, engine
 }
 

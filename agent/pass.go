@@ -177,7 +177,6 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 		return outcomeOf(ctx, err)
 	}
 	got, verdict := p.puller().pull(ctx)
-	defer a.opts.Turn(ctx)()
 	g := p.guard(got)
 	var seen observed
 	if verdict.Verdict != Interrupted {

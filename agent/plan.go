@@ -103,7 +103,7 @@ func (p *plan) ask(at time.Time) {
 
 // next is when the next pass is due. One is due for each heartbeat.
 func (p *plan) next(now time.Time) time.Time {
-	return earliest(earliest(p.contact, p.drift), earliest(p.look, now.Add(p.agent.opts.Heartbeat)))
+	return earliest(earliest(p.contact, p.drift), earliest(p.look, now.Add(p.agent.opts.Reports.Heartbeat)))
 }
 
 // settled reports whether every assignment is compliant, or as good as it will get without a person.

@@ -108,7 +108,7 @@ func TestAnAbandonedSyncIsNotBegunAfterThePassThatRuns(t *testing.T) {
 
 func TestThePlanLooksSoonAtWhatIsNotCompliant(t *testing.T) {
 	s := newSite(t)
-	s.opts.Reconcilers = nil // so that the assignment fails
+	s.opts.Engines.Reconcilers = nil // so that the assignment fails
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
 	s.agent(func(a *Agent) {

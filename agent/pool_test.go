@@ -39,7 +39,7 @@ func (s *stuck) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers
 func TestAnEngineThatHangsHoldsUpNoOther(t *testing.T) {
 	s := newSite(t)
 	engine := &stuck{recording: recording{Reconciler: newSlow(t)}, free: make(chan struct{})}
-	s.opts.Reconcilers["stuck"] = engine
+	s.opts.Engines.Reconcilers["stuck"] = engine
 	files, change := map[string]string{"z-x/f": "1"}, map[string]func(*bundle.Assignment){}
 	for i := range engines.SaveEvery + engines.Workers {
 		name := fmt.Sprintf("a%02d-x", i)
@@ -111,8 +111,8 @@ func (c *claiming) SettleTime() time.Duration { return time.Minute }
 func TestWhatWasAppliedMayOutliveItsAssignment(t *testing.T) {
 	s := newSite(t)
 	engine := &claiming{Reconciler: newSlow(t), state: bundle.Progressing}
-	s.opts.Reconcilers["claiming"] = engine
-	s.opts.Settle = new(time.Duration)
+	s.opts.Engines.Reconcilers["claiming"] = engine
+	s.opts.Engines.Settle = new(time.Duration)
 	orphan := func(adapter string) func(*bundle.Assignment) {
 		return func(a *bundle.Assignment) { a.Adapter, a.OnRemove = adapter, "orphan" }
 	}
@@ -142,7 +142,7 @@ func TestWhatWasAppliedMayOutliveItsAssignment(t *testing.T) {
 
 func TestAnAdapterSaysHowLongWellHasToLast(t *testing.T) {
 	s := newSite(t)
-	s.opts.Reconcilers["claiming"] = &claiming{Reconciler: newSlow(t)}
+	s.opts.Engines.Reconcilers["claiming"] = &claiming{Reconciler: newSlow(t)}
 	s.publishAs(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}, map[string]func(*bundle.Assignment){"a-x": like("claiming", 0)})
 	r := s.once()
 	require.Equal(t, "Settling", item(t, r, "a-x").Reason)
@@ -151,12 +151,12 @@ func TestAnAdapterSaysHowLongWellHasToLast(t *testing.T) {
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 
 	long := time.Hour
-	s.opts.Settle = &long
+	s.opts.Engines.Settle = &long
 	s.publishAs(2, map[string]string{"a-x/f": "2", "b-x/f": "2"}, map[string]func(*bundle.Assignment){"a-x": like("claiming", 0)})
 	s.now = s.now.Add(30 * time.Minute)
 	for _, i := range s.once().Status.Items {
 		require.Equal(t, "Settling", i.Reason)
 	}
-	s.opts.Settle = new(time.Duration)
+	s.opts.Engines.Settle = new(time.Duration)
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 }

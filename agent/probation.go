@@ -44,7 +44,7 @@ func (p *pass) assess(ctx context.Context, rollout *assignments.Rollout, g *free
 		now, found := p.opts.Now(), onProbation(rollout)
 		next = p.probation.After(p.running.Digest(), found, now)
 		var verdict probation.Verdict
-		verdict, next.Message = next.Judge(found, func() (func(string) bool, bool) { return p.changedSinceGood(ctx, rollout) }, p.opts.Deadline, now)
+		verdict, next.Message = next.Judge(found, func() (func(string) bool, bool) { return p.changedSinceGood(ctx, rollout) }, p.opts.Engines.Deadline, now)
 		switch verdict {
 		case probation.GiveUp:
 			return true, false, p.giveUp(ReasonAssignmentsFailed, next.Message)

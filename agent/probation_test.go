@@ -48,8 +48,8 @@ func (m *moody) mood(a reconcilers.Assignment, res reconcilers.Result) reconcile
 
 // moody replaces the site's engine.
 func (s *site) moody(moods map[string]reconcilers.Result) *moody {
-	m := &moody{recording{Reconciler: s.opts.Reconcilers["directory"]}, moods}
-	s.opts.Reconcilers["directory"] = m
+	m := &moody{recording{Reconciler: s.opts.Engines.Reconcilers["directory"]}, moods}
+	s.opts.Engines.Reconcilers["directory"] = m
 	return m
 }
 
@@ -224,14 +224,14 @@ func TestAReleaseThatFailsStaysWhere(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			plain := maps.Clone(s.opts.Reconcilers)
+			plain := maps.Clone(s.opts.Engines.Reconcilers)
 			if tc.before == nil {
 				s.moody(tc.moods)
 			}
 			s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
 			s.once()
 			if tc.before != nil {
-				s.opts.Reconcilers = plain
+				s.opts.Engines.Reconcilers = plain
 				s.moody(tc.moods)
 			}
 			second := tc.second
@@ -329,7 +329,7 @@ func TestWhatRecoversInTimeStays(t *testing.T) {
 		}))
 	})
 	engine.moods["a-x=2"] = unhealthy
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	r = s.attempts(6)
 	require.Equal(t, bundle.Failed, r.Status.State, "once good, what fails later is no fault of the release")
 	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
@@ -426,8 +426,8 @@ func TestBeingToldToEndIsNoCrash(t *testing.T) {
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	s.once()
 	next := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
-	engine := &recording{Reconciler: s.opts.Reconcilers["directory"], hang: "a-x"}
-	s.opts.Reconcilers["directory"] = engine
+	engine := &recording{Reconciler: s.opts.Engines.Reconcilers["directory"], hang: "a-x"}
+	s.opts.Engines.Reconcilers["directory"] = engine
 	for range 2 * probation.MaxAttempts {
 		s.agent(func(a *Agent) {
 			ctx, cancel := context.WithCancelCause(context.Background())

@@ -35,7 +35,7 @@ func (s *site) probedBy(t *testing.T, clock func() time.Time) (*Agent, func(path
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	a := s.agentOn(state)
-	a.pulse = health.NewPulse(a.opts.Traffic, a.opts.Deadline, clock)
+	a.pulse = health.NewPulse(a.opts.Traffic, a.opts.Engines.Deadline, clock)
 	p, err := health.Listen(a.opts.Listen, a.pulse, state.db)
 	require.NoError(t, err)
 	address := p.Addr().String()
@@ -68,7 +68,7 @@ func (h *hung) Apply(context.Context, reconcilers.Assignment) reconcilers.Result
 func TestAnAgentIsReadyOnceItHasJudgedWhatIsOffered(t *testing.T) {
 	s := newSite(t)
 	engine := &hung{called: make(chan struct{}), free: make(chan struct{})}
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, shop))
 	a, get := s.probed(t)
 	code, body := get("/readyz")
@@ -101,7 +101,7 @@ func TestAnAgentThatReachesNobodyIsHealthyAndReady(t *testing.T) {
 func TestAnEngineThatDoesNotAnswerIsNotHealthyForEver(t *testing.T) {
 	s := newSite(t)
 	engine := &hung{called: make(chan struct{}), free: make(chan struct{})}
-	s.opts.Reconcilers["directory"] = engine
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, shop))
 	var late atomic.Int64
 	a, get := s.probedBy(t, func() time.Time { return time.Now().Add(time.Duration(late.Load())) })

@@ -62,8 +62,8 @@ func TestTheLogSpeaksOnChangeOnly(t *testing.T) {
 	const day = 24 * time.Hour
 	s := newSite(t)
 	s.opts.Interval = 20 * time.Minute
-	engine := &fickle{Reconciler: s.opts.Reconcilers["directory"]}
-	s.opts.Reconcilers["directory"] = engine
+	engine := &fickle{Reconciler: s.opts.Engines.Reconcilers["directory"]}
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, shop))
 	s.agent(func(a *Agent) {
 		p := &plan{agent: a}

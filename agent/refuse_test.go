@@ -68,8 +68,8 @@ func TestARefusalIsOverWhenTheNextReleaseIsAccepted(t *testing.T) {
 	require.Equal(t, bundle.Rejected, s.once().Status.State)
 	s.publish(s.draft(6, files(map[string]string{"a-x": "2"})))
 	var during Status
-	engine := &asking{Reconciler: s.opts.Reconcilers["directory"]}
-	s.opts.Reconcilers["directory"] = engine
+	engine := &asking{Reconciler: s.opts.Engines.Reconcilers["directory"]}
+	s.opts.Engines.Reconcilers["directory"] = engine
 	s.agent(func(a *Agent) {
 		engine.ask = func() {
 			var err error

@@ -342,9 +342,9 @@ func TestAKilledAgentGoesOnAtTheNextRegistry(t *testing.T) {
 	layer := s.layer(manifest)
 	packed := s.blobBytes(layer)
 	half := len(packed) / 2
-	s.opts.Download.Chunk = int64(half)
+	s.opts.Content.Download.Chunk = int64(half)
 	arrived := make(chan struct{})
-	s.opts.Download.Progress = func(have int64) {
+	s.opts.Content.Download.Progress = func(have int64) {
 		if have == int64(half) {
 			close(arrived)
 		}
@@ -353,7 +353,7 @@ func TestAKilledAgentGoesOnAtTheNextRegistry(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-arrived; cancel() }()
 	s.agent(func(a *Agent) { require.Equal(t, Interrupted, a.Once(ctx, 0).Verdict) })
-	s.opts.Download.Progress = nil
+	s.opts.Content.Download.Progress = nil
 	isAway(s)
 	begun := b.ranges(layer.Digest, packed)
 

@@ -29,7 +29,7 @@ func reporting(t *testing.T) (*site, *hub.Hub) {
 	s, h := newSite(t), openHub(t)
 	store, err := s.location().Open(oci.Options{HTTPClient: &http.Client{Transport: s.registry.Client().Transport, Timeout: time.Minute}})
 	require.NoError(t, err)
-	s.opts.ReportStore, s.opts.ReportPlace, s.opts.HubKey = store, "oci://registry", h.PublicKey()
+	s.opts.Reports.Store, s.opts.Reports.Place, s.opts.Hub.Key = store, "oci://registry", h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	register(t, h, s.once().Status)
 	return s, h
@@ -57,7 +57,7 @@ func (s *site) queued() int {
 
 func collect(t *testing.T, s *site, h *hub.Hub, accepted, duplicates int) {
 	t.Helper()
-	got, err := h.Collect(context.Background(), "registry", s.opts.ReportStore)
+	got, err := h.Collect(context.Background(), "registry", s.opts.Reports.Store)
 	require.NoError(t, err)
 	require.Empty(t, got.Rejected)
 	require.Equal(t, accepted, got.Accepted)
@@ -173,10 +173,10 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 		s.rollOut(2)
 		collect(t, s, h, 2, 0)
 		s.once()
-		reports := s.opts.ReportStore
-		s.opts.ReportStore = nil
+		reports := s.opts.Reports.Store
+		s.opts.Reports.Store = nil
 		s.rollOut(3)
-		s.opts.ReportStore = reports
+		s.opts.Reports.Store = reports
 		left := n
 		cut = s.cutShort(&left)
 		_, err := h.Collect(t.Context(), "registry", reports)
@@ -228,7 +228,7 @@ func TestAClonesReportIsNotOverwritten(t *testing.T) {
 	tags := s.tags()
 	require.Len(t, tags, 3)
 	require.True(t, strings.HasPrefix(tags[2], s.tag(2)+"-"), tags)
-	got, err := h.Collect(t.Context(), "registry", s.opts.ReportStore)
+	got, err := h.Collect(t.Context(), "registry", s.opts.Reports.Store)
 	require.NoError(t, err)
 	require.Len(t, got.Rejected, 1)
 	require.Equal(t, hubapi.CodeConflict, got.Rejected[0].Reason)
@@ -238,7 +238,7 @@ func TestWithoutAHubWhatTheRegistryHasStoredIsDeleted(t *testing.T) {
 	s := newSite(t)
 	store, err := s.location().Open(oci.Options{HTTPClient: s.registry.Client()})
 	require.NoError(t, err)
-	s.opts.ReportStore, s.opts.AckStored = store, true
+	s.opts.Reports.Store, s.opts.Reports.AckStored = store, true
 	s.rollOut(1)
 	require.Zero(t, s.queued())
 	for range 3 {

@@ -52,12 +52,12 @@ func (i *island) reinstall(s *site) {
 func newIsland(t *testing.T) *island {
 	i := &island{T: t, hub: openHub(t), box: newSite(t)}
 	i.box.uid, i.box.opts.Now, i.box.opts.Interval, i.box.now = "first-box", i.now, time.Hour, time.Now()
-	i.box.opts.AcceptReports, i.box.opts.HubKey = true, i.hub.PublicKey()
+	i.box.opts.Reports.AcceptOthers, i.box.opts.Hub.Key = true, i.hub.PublicKey()
 	for _, other := range []struct{ uid, clusterType string }{{"drone-2", "drone"}, {"till-1", "till"}} {
 		s := newSite(t)
 		s.uid, s.stream.ClusterType, s.now, s.opts.Now = other.uid, other.clusterType, time.Now(), i.now
 		s.repo = s.repository(s.stream)
-		s.opts.HubKey = i.hub.PublicKey()
+		s.opts.Hub.Key = i.hub.PublicKey()
 		i.others = append(i.others, s)
 	}
 	t.Cleanup(func() { i.stop() })
@@ -95,7 +95,7 @@ func (i *island) start() {
 	require.NoError(i, err)
 	i.Cleanup(client.CloseIdleConnections)
 	for _, s := range i.others {
-		s.opts.HubURL, s.opts.HTTPClient = "https://"+st.Endpoint.Address, client
+		s.opts.Hub.URL, s.opts.HTTPClient = "https://"+st.Endpoint.Address, client
 	}
 }
 
@@ -251,7 +251,7 @@ func TestOneFileEachWayForASiteOfManyClusters(t *testing.T) {
 func TestAcknowledgementsForOthersAreOfUseToARelayAlone(t *testing.T) {
 	for _, relays := range []bool{false, true} {
 		s, h := twoReports(t)
-		s.opts.AcceptReports = relays
+		s.opts.Reports.AcceptOthers = relays
 		s.agent(func(a *Agent) {
 			other := h.ack(h.key, "plant-8", waiting(t, a))
 			got, err := a.Acknowledge([][]byte{other})
@@ -266,7 +266,7 @@ func TestAcknowledgementsForOthersAreOfUseToARelayAlone(t *testing.T) {
 		})
 	}
 	s, _ := twoReports(t)
-	s.opts.HubKey, s.opts.AcceptReports, s.opts.Log = nil, true, slog.New(slog.DiscardHandler)
+	s.opts.Hub.Key, s.opts.Reports.AcceptOthers, s.opts.Log = nil, true, slog.New(slog.DiscardHandler)
 	s.agent(func(a *Agent) {
 		_, err := a.Acknowledge(nil)
 		require.ErrorIs(t, err, outbox.ErrNoHubKey)

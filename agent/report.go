@@ -59,7 +59,7 @@ func (a *Agent) report(now time.Time) error {
 			return false, nil
 		}
 		made = true
-		return true, outbox.Append(tx, outbox.Entry{Report: r, Body: body, Envelope: envelope, Last: last}, a.opts.Queue)
+		return true, outbox.Append(tx, outbox.Entry{Report: r, Body: body, Envelope: envelope, Last: last}, a.opts.Reports.Queue)
 	})
 	if made && err == nil {
 		a.state.outbox.Wake()
@@ -82,7 +82,7 @@ func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last outbox.
 		r.Kind = bundle.Snapshot
 	case shown != last.Shown:
 		r.Kind = bundle.Event
-	case now.Sub(last.At).Abs() >= a.opts.Heartbeat:
+	case now.Sub(last.At).Abs() >= a.opts.Reports.Heartbeat:
 		r.Kind = bundle.Heartbeat
 	}
 	return r, last, shown, nil
@@ -139,7 +139,7 @@ func shownBy(r bundle.Report) string {
 // Enroller has a hub register the agent.
 func (a *Agent) Enroller() *enroll.Enroller {
 	return &enroll.Enroller{
-		Store: a.state.who, Outbox: a.state.outbox, Cluster: &a.cluster, HubURL: a.opts.HubURL, HubKey: a.opts.HubKey,
+		Store: a.state.who, Outbox: a.state.outbox, Cluster: &a.cluster, HubURL: a.opts.Hub.URL, HubKey: a.opts.Hub.Key,
 		Version: a.opts.Version, Client: a.opts.HTTPClient, Now: a.opts.Now, Log: a.opts.Log,
 	}
 }
@@ -166,7 +166,7 @@ func (a *Agent) hubSink() *outbox.HubSink {
 // registrySink takes reports to Options.ReportStore.
 func (a *Agent) registrySink() *outbox.RegistrySink {
 	return &outbox.RegistrySink{
-		Outbox: a.state.outbox, Sender: a.sender(), Store: a.opts.ReportStore, Place: a.opts.ReportPlace, AckStored: a.opts.AckStored,
+		Outbox: a.state.outbox, Sender: a.sender(), Store: a.opts.Reports.Store, Place: a.opts.Reports.Place, AckStored: a.opts.Reports.AckStored,
 	}
 }
 
@@ -182,7 +182,7 @@ func (a *Agent) sender() outbox.Sender {
 // other clusters are passed over; but if one of the envelopes is not the hub's, or none of them is of use here, nothing is
 // deleted. The error wraps bundle.ErrUntrusted, queue.ErrForeignAck or outbox.ErrNoHubKey.
 func (a *Agent) Acknowledge(envelopes [][]byte) (outbox.Acknowledged, error) {
-	return a.state.acknowledge(envelopes, a.hub().Key, a.cluster.UID, a.opts.AcceptReports)
+	return a.state.acknowledge(envelopes, a.hub().Key, a.cluster.UID, a.opts.Reports.AcceptOthers)
 }
 
 func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string, relays bool) (outbox.Acknowledged, error) {

@@ -208,7 +208,7 @@ func TestAnAcknowledgementIsForWhatAReportSaysAndNotForItsNumber(t *testing.T) {
 	require.NoError(t, err)
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
-	s.opts.HubKey = key.Public()
+	s.opts.Hub.Key = key.Public()
 	second := func(minutes time.Duration) (ids []digest.Digest, seq int64) {
 		s.now = s.now.Add(minutes * time.Minute)
 		s.publish(s.draft(int64(minutes), map[string]string{"a-x/f": "2"}))

@@ -48,11 +48,11 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
 		}
 	}
-	if a.opts.ReportStore != nil && ctx.Err() == nil {
+	if a.opts.Reports.Store != nil && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
 		if err := a.registrySink().Send(ctx); err != nil {
-			a.opts.Log.Warn("reports stay in the queue", "to", a.opts.ReportPlace, "err", err)
+			a.opts.Log.Warn("reports stay in the queue", "to", a.opts.Reports.Place, "err", err)
 		}
 	}
 	return a.result(out)
@@ -126,9 +126,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.lease != nil {
 		parts.Go(func() { a.lease.Run(ctx, func() { nudge(a.wake) }) })
 	}
-	if socket != nil {
-		parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
-	}
+	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
 	if probes != nil {
 		parts.Go(func() { probes.Serve(ctx, a.metrics, a.opts.Log) })
 	}
@@ -137,7 +135,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	parts.Go(func() { a.watchValues(ctx) })
 	parts.Go(func() { a.hubSink().Run(ctx) })
-	if a.opts.ReportStore != nil {
+	if a.opts.Reports.Store != nil {
 		parts.Go(func() { a.registrySink().Run(ctx) })
 	}
 	a.loop(ctx)

@@ -129,7 +129,7 @@ func TestReportsAreDeletedByNothingButTheHubsOwnWord(t *testing.T) {
 
 func TestWithoutAPinnedKeyReportsAreSentOnceAndKept(t *testing.T) {
 	s, h := twoReports(t)
-	s.opts.HubKey = nil
+	s.opts.Hub.Key = nil
 	h.answer = func(h *testHub, ids []digest.Digest) (int, any) {
 		return 200, map[string]any{"ack": h.ack(h.key, "plant-7", ids)}
 	}
@@ -191,7 +191,7 @@ func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
 				seq := uint64(i + 3)
 				e := outbox.Entry{Body: fmt.Append(nil, seq), Envelope: sealedBody(h.key, fmt.Sprint(seq)), Last: outbox.Last{Seq: int64(seq), At: s.now}}
 				e.Report.Items = []bundle.Item{{Assignment: fmt.Sprint(i), State: bundle.Failed}}
-				if err := outbox.Append(tx, e, a.opts.Queue); err != nil {
+				if err := outbox.Append(tx, e, a.opts.Reports.Queue); err != nil {
 					return err
 				}
 			}
@@ -288,6 +288,6 @@ func twoReports(t *testing.T) (*site, *testHub) {
 	s.once()
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	require.Equal(t, 2, s.once().Status.Queue.Length)
-	s.opts.HubURL, s.opts.HubKey = h.URL, h.key.Public()
+	s.opts.Hub.URL, s.opts.Hub.Key = h.URL, h.key.Public()
 	return s, h
 }

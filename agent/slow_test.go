@@ -102,11 +102,11 @@ func TestWhatGoesOnForEverEndsAPassAndNothingElse(t *testing.T) {
 			require.NoError(t, err)
 			s.linked, err = store.Repository(s.stream.Repository())
 			require.NoError(t, err)
-			download, window := s.opts.Download, patience
+			download, window := s.opts.Content.Download, patience
 			if tc.kept > 0 {
 				window *= 10 // in which they have to come, on a busy machine too
 			}
-			s.opts.Download.Window, s.opts.Download.MinProgress, s.opts.Download.Retries = window, dripped, -1
+			s.opts.Content.Download.Window, s.opts.Content.Download.MinProgress, s.opts.Content.Download.Retries = window, dripped, -1
 
 			r := s.once()
 
@@ -116,7 +116,7 @@ func TestWhatGoesOnForEverEndsAPassAndNothingElse(t *testing.T) {
 			require.EqualValues(t, 1, r.Status.Release.Running.Sequence)
 			requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 
-			s.linked, s.opts.Download = nil, download
+			s.linked, s.opts.Content.Download = nil, download
 			begun := s.ranges(layer.Digest, data)
 			r = s.once()
 			require.Equal(t, bundle.Compliant, r.Status.State, r.Error)

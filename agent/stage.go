@@ -45,7 +45,6 @@ func (p puller) fetch(ctx context.Context, places []offer, v verified) (staged b
 
 // stage unpacks a release's tree from the store and checks it.
 func (p puller) stage(ctx context.Context, r *state.Release) (staged bool, out outcome) {
-	defer p.opts.Turn(ctx)()
 	err := p.content.Stage(ctx, r)
 	return err == nil, outcomeOf(ctx, err)
 }

@@ -117,7 +117,7 @@ func (s *State) Trust() *trust.Store { return s.trust }
 
 // Acknowledge deletes the reports that the hub's acknowledgements name, where no agent has the state open: those of
 // the hub with the key hubKey; nil is the one that has enrolled the agent. See Agent.Acknowledge. Relays is true for an
-// agent with Options.AcceptReports.
+// agent with Reports.AcceptOthers.
 func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, relays bool) (outbox.Acknowledged, error) {
 	st, err := s.Status(time.Time{})
 	if err != nil {

@@ -243,7 +243,7 @@ func (f stateFixture) site(t *testing.T, name string) *site {
 	s := newSite(t)
 	dir := t.TempDir()
 	s.dir, s.host, s.key, s.now = filepath.Join(dir, "state"), filepath.Join(dir, "host"), fixtureKey(t, 1), f.At.Add(time.Hour)
-	s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
+	s.opts.Engines.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
 	s.epoch = 1
 	file, err := os.Open(filepath.Join(stateFixtures, f.name, name+".tar.gz"))
 	require.NoError(t, err)

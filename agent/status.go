@@ -179,7 +179,7 @@ func (a *Agent) Status() (Status, error) {
 		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why
 	}
 	s.Endpoint = a.endpointStatus()
-	if a.opts.AcceptReports && s.Relay == nil {
+	if a.opts.Reports.AcceptOthers && s.Relay == nil {
 		s.Relay = &relay.Status{}
 	}
 	if s.Trust != nil {

@@ -49,13 +49,13 @@ func (s *site) entries(folder string) (names []string) {
 func TestTheStoreKeepsWhatRunsAndWhatRanWellLast(t *testing.T) {
 	const blobs = "store/blobs/sha256"
 	s := newSite(t)
-	engines := s.opts.Reconcilers
+	engines := s.opts.Engines.Reconcilers
 	publish := func(n int64) { s.publish(s.draft(n, map[string]string{"a-x/f": string(rune('a' + n))})) }
 	publish(1)
 	s.once()
 	require.Equal(t, 3, s.count(blobs), "manifest, release document and layer")
 
-	s.opts.Reconcilers = map[string]reconcilers.Reconciler{} // later releases fail
+	s.opts.Engines.Reconcilers = map[string]reconcilers.Reconciler{} // later releases fail
 	for n := range int64(4) {
 		publish(n + 2)
 		require.Equal(t, bundle.Failed, s.once().Status.State)
@@ -64,7 +64,7 @@ func TestTheStoreKeepsWhatRunsAndWhatRanWellLast(t *testing.T) {
 	require.Equal(t, 6, s.count(blobs))
 	require.Equal(t, 1, s.count(content.TreesDir))
 
-	s.opts.Reconcilers = engines
+	s.opts.Engines.Reconcilers = engines
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	require.Equal(t, []string{"bundles/dev/drone/s0-5", "bundles/dev/drone/s0-1"}, s.refs(), "the one that ran well before is for a person who goes back")
 	require.Equal(t, 6, s.count(blobs))
@@ -137,7 +137,7 @@ func TestADiskThatFailsDuringATransfer(t *testing.T) {
 			d := s.publish(s.draft(2, before))
 			layer := s.layer(d)
 			data := s.blobBytes(layer)
-			s.opts.Download.Chunk = 1 << 10
+			s.opts.Content.Download.Chunk = 1 << 10
 			stop := len(data)/2 + 100
 			over := s.stallAfter(layer.Digest, data, stop)
 			s.agent(func(a *Agent) {

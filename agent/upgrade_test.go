@@ -53,8 +53,8 @@ func (c *counted) Remove(ctx context.Context, a reconcilers.Assignment) reconcil
 func (c *counted) begin() { c.applied, c.removed = nil, nil }
 
 func (s *site) counted() *counted {
-	c := &counted{Reconciler: s.opts.Reconcilers["directory"]}
-	s.opts.Reconcilers["directory"] = c
+	c := &counted{Reconciler: s.opts.Engines.Reconcilers["directory"]}
+	s.opts.Engines.Reconcilers["directory"] = c
 	return c
 }
 
@@ -154,7 +154,7 @@ func (s *site) requireAcknowledged(t *testing.T, envelopes [][]byte) {
 		ids = append(ids, reportID(t, e))
 	}
 	hub := newTestHub(t)
-	s.opts.HubKey = hub.key.Public()
+	s.opts.Hub.Key = hub.key.Public()
 	s.agent(func(a *Agent) {
 		result, err := a.Acknowledge([][]byte{hub.ack(hub.key, "plant-7", ids)})
 		require.NoError(t, err)
@@ -407,12 +407,12 @@ func TestAnAgentThatIsReplacedAtAnyStepLosesNothing(t *testing.T) {
 				}
 				s.registry.hook.Store(&hook)
 			}
-			directory := s.opts.Reconcilers["directory"]
-			s.opts.Reconcilers["directory"] = &dismissed{directory, endIn("apply"), endIn("observe")}
+			directory := s.opts.Engines.Reconcilers["directory"]
+			s.opts.Engines.Reconcilers["directory"] = &dismissed{directory, endIn("apply"), endIn("observe")}
 			s.agent(func(a *Agent) { require.NoError(t, a.Run(ctx)) })
 			require.True(t, ended.Load(), "it was ended in the middle of that step")
 
-			s.opts.Reconcilers["directory"], s.opts.Version = directory, "v0.0.1-test"
+			s.opts.Engines.Reconcilers["directory"], s.opts.Version = directory, "v0.0.1-test"
 			r := s.once()
 			require.Contains(t, []Verdict{Done, Idle}, r.Verdict, r.Error)
 			require.Equal(t, bundle.Compliant, r.Status.State, "%+v", r.Status.Items)

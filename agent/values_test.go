@@ -273,8 +273,8 @@ func TestAReleaseIsNotGivenUpForAValueOfTheSite(t *testing.T) {
 	s := newSite(t)
 	_, write := s.ownFile()
 	write("dns: a\n")
-	fussy := &fussy{Reconciler: s.opts.Reconcilers["directory"], hates: "b"}
-	s.opts.Reconcilers["directory"] = fussy
+	fussy := &fussy{Reconciler: s.opts.Engines.Reconcilers["directory"], hates: "b"}
+	s.opts.Engines.Reconcilers["directory"] = fussy
 	s.publish(s.valued(1, manifest))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	fussy.stuck = "other-live" // which keeps the release from proving good

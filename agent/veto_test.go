@@ -58,7 +58,7 @@ func TestAVetoIsAskedForWhereSomethingIsToBeChanged(t *testing.T) {
 func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 	s := newSite(t)
 	engine := &stuck{recording: recording{Reconciler: newSlow(t)}, free: make(chan struct{})}
-	s.opts.Reconcilers["stuck"] = engine
+	s.opts.Engines.Reconcilers["stuck"] = engine
 	s.opts.Veto.File = filepath.Join(t.TempDir(), "busy")
 	files, change := map[string]string{"z-x/f": "1"}, map[string]func(*bundle.Assignment){}
 	s.publishAs(1, files, nil)

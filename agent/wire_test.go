@@ -123,7 +123,7 @@ func TestAnUpdateTakesFourRequests(t *testing.T) {
 	before, after := trees()
 	first := s.draft(1, before)
 	s.publish(first)
-	s.opts.DeltaCommand = deltaCommand(t)
+	s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 	s.agent(func(a *Agent) {
 		require.Equal(t, Done, a.Once(context.Background(), 0).Verdict)
 		wire := s.listen()
@@ -204,13 +204,13 @@ func TestADeltaThatIsOfNoUseCostsTheFullLayer(t *testing.T) {
 			data[len(data)/2] ^= 1
 			require.NoError(s.t, os.WriteFile(path, data, 0o600))
 		}, 2},
-		{"the program for it is gone", func(s *site, _ *ocispec.Descriptor) { s.opts.DeltaCommand = []string{"/nowhere"} }, 2},
-		{"it is not wanted", func(s *site, _ *ocispec.Descriptor) { s.opts.DeltaCommand = nil }, 1},
+		{"the program for it is gone", func(s *site, _ *ocispec.Descriptor) { s.opts.Content.Deltas = delta.Command([]string{"/nowhere"}) }, 2},
+		{"it is not wanted", func(s *site, _ *ocispec.Descriptor) { s.opts.Content.Deltas = nil }, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			s.opts.DeltaCommand = deltaCommand(t)
+			s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 			first := s.draft(1, before)
 			s.publish(first)
 			s.once()
@@ -230,7 +230,7 @@ func TestADeltaThatIsOfNoUseCostsTheFullLayer(t *testing.T) {
 
 func TestADeltaStartsFromATreeThatADeltaHasMade(t *testing.T) {
 	s := newSite(t)
-	s.opts.DeltaCommand = deltaCommand(t)
+	s.opts.Content.Deltas = delta.Command(deltaCommand(t))
 	before, after := trees()
 	first, second := s.draft(1, before), s.draft(2, after)
 	s.publish(first)

@@ -11,7 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent"
+	store "github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -61,8 +64,9 @@ func newDevice(t *testing.T, w *world, clusterType string) *device {
 	d.agent = agent.New(state, repo, trustIn(w.key),
 		bundle.ReportCluster{Name: "plant-7", Platform: stream.Platform, Environment: stream.Environment, Type: stream.ClusterType},
 		agent.Options{
-			Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(filepath.Join(dir, "host"), directory.Options{})},
-			Now:         func() time.Time { return w.now }, DeltaCommand: deltaCommand(t),
+			Engines: engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(filepath.Join(dir, "host"), directory.Options{})}},
+			Content: store.Options{Deltas: delta.Command(deltaCommand(t))},
+			Now:     func() time.Time { return w.now },
 		})
 	return d
 }

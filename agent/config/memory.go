@@ -68,6 +68,6 @@ func (c *Config) remember(cluster *rest.Config, o *agent.Options) error {
 	if err != nil {
 		return err
 	}
-	o.Memory, o.Lease, o.OnCluster = store.Memory(), store.Lease(), []string{"argo", "flux", "kubernetes", "zarf"}
+	o.OnCluster = agent.OnCluster{Memory: store.Memory(), Lease: store.Lease(), Adapters: []string{"argo", "flux", "kubernetes", "zarf"}}
 	return nil
 }

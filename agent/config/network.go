@@ -115,7 +115,7 @@ func (r *remote) configure(o *agent.Options) error {
 		if err != nil {
 			return invalid(err, "")
 		}
-		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.Reports.Registry.String(), r.c.Reports.AckStored
+		o.Reports.Store, o.Reports.Place, o.Reports.AckStored = store, r.c.Reports.Registry.String(), r.c.Reports.AckStored
 	}
 	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: outbox.HubTime}
 	o.Traffic = r.traffic

@@ -18,9 +18,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
 	"github.com/wherry-dev/wherry/reconcilers/argo"
@@ -33,7 +36,7 @@ import (
 // Process is the process that runs an agent.
 type Process struct {
 	Log *slog.Logger // required
-	// Now, DeltaCommand, Ready and Watchdog are those of agent.Options.
+	// Now, Ready and Watchdog are those of agent.Options, and DeltaCommand is a delta.Command.
 	Now          func() time.Time
 	DeltaCommand []string
 	Ready        func() error
@@ -61,7 +64,10 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	if err := remote.configure(&opts); err != nil {
 		return err
 	}
-	opts.Now, opts.DeltaCommand, opts.Ready, opts.Watchdog = p.Now, p.DeltaCommand, p.Ready, p.Watchdog
+	opts.Now, opts.Ready, opts.Watchdog = p.Now, p.Ready, p.Watchdog
+	if len(p.DeltaCommand) > 0 {
+		opts.Content.Deltas = delta.Command(p.DeltaCommand)
+	}
 	cluster, err := c.clusterConfig()
 	if err != nil {
 		return err
@@ -83,7 +89,7 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 	if opts.Serve, err = c.endpoint(remote.clock.Now, opts.Log); err != nil {
 		return errors.Join(err, st.Close())
 	}
-	if opts.Reconcilers, err = c.reconcilers(st, cluster, remote, opts.Log); err != nil {
+	if opts.Engines.Reconcilers, err = c.reconcilers(st, cluster, remote, opts.Log); err != nil {
 		return errors.Join(err, st.Close())
 	}
 	for err = agent.ErrRebound; errors.Is(err, agent.ErrRebound); {
@@ -92,7 +98,7 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 			err = f(a)
 		}
 	}
-	if closeErr := errors.Join(closeAll(opts.Reconcilers), st.Close()); err == nil {
+	if closeErr := errors.Join(closeAll(opts.Engines.Reconcilers), st.Close()); err == nil {
 		err = closeErr
 	}
 	return err
@@ -101,15 +107,13 @@ func (c *Config) Run(ctx context.Context, p Process, f func(*agent.Agent) error)
 // options are those that need no connection.
 func (c *Config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
-		Adapter: c.Adapters.Only, Interval: c.Passes.Interval, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline,
-		Boot:          bootID(),
-		MaxManifests:  c.MaxManifests,
-		AcceptReports: c.Serve.AcceptReports,
-		Window:        c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, HubURL: c.Reports.Hub, Listen: c.Listen, Version: c.Program.Version, Log: log,
+		Engines: engines.Options{Adapter: c.Adapters.Only, Settle: c.Passes.Settle, Deadline: c.Passes.Deadline}, Interval: c.Passes.Interval,
+		Boot: bootID(), MaxManifests: c.MaxManifests, Hub: queue.Hub{URL: c.Reports.Hub}, Reports: agent.Reports{AcceptOthers: c.Serve.AcceptReports},
+		Window: c.Registry.Window, Maintenance: c.Passes.Maintenance, Veto: c.Passes.Veto, Listen: c.Listen, Version: c.Program.Version, Log: log,
 		Intake: c.intakeOptions(),
 	}
 	var err error
-	if o.HubKey, err = c.HubKey(); err != nil {
+	if o.Hub.Key, err = c.HubKey(); err != nil {
 		return o, err
 	}
 	o.EnrollToken, err = c.readEnrollToken(log)

@@ -89,14 +89,14 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 // reportRegistry fills in where the agent's reports lie in the registry that they are pushed to, if they are.
 func (c *Config) reportRegistry(status agent.Status, remote *remote, s *doctor.Subject) error {
 	var o agent.Options
-	if err := remote.configure(&o); err != nil || o.ReportStore == nil {
+	if err := remote.configure(&o); err != nil || o.Reports.Store == nil {
 		return err
 	}
-	repo, err := o.ReportStore.Repository(bundle.ReportRepository(cmp.Or(status.Cluster.UID, c.Cluster.UID)))
+	repo, err := o.Reports.Store.Repository(bundle.ReportRepository(cmp.Or(status.Cluster.UID, c.Cluster.UID)))
 	if err != nil {
 		return err
 	}
-	s.Reports = doctor.Reports{Repository: repo, Place: o.ReportPlace, AckStored: o.AckStored}
+	s.Reports = doctor.Reports{Repository: repo, Place: o.Reports.Place, AckStored: o.Reports.AckStored}
 	return nil
 }
 

@@ -47,21 +47,22 @@ type Options struct {
 	// Window returns a context for transfers that ends when they have to stop, and a function that says so in an error
 	// that followed from that. Its error says that none may begin. Nil is always open.
 	Window func(context.Context) (context.Context, func(error) error, error)
-	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full layers
-	// are fetched.
-	DeltaCommand []string
-	// ApplyDelta, if not nil, does what DeltaCommand would, in this process.
-	ApplyDelta func(context.Context, delta.Job) error
+	// Deltas applies deltas, such as a delta.Command. Without it full layers are fetched.
+	Deltas Deltas
 	// Serving has the releases be kept and named as a follower of the agent's endpoint takes them; see Complete. Nil keeps
 	// what the agent itself needs.
 	Serving *Serving
 	// Named are the functions that list what else the store keeps, beside releases; see Named. They are called in one
 	// transaction each time that the index is written or blobs are deleted. If one fails, neither happens.
 	Named []func(*bbolt.Tx) ([]Named, error)
-	// Shared, if not nil, keeps the files of assignments for several stores of one process. Each store still has its own trees
-	// and blobs.
-	Shared *Shared
-	Log    *slog.Logger
+	// Files keeps the files of assignments; nil keeps them in the state folder.
+	Files Files
+	Log   *slog.Logger
+}
+
+// Deltas applies deltas.
+type Deltas interface {
+	Apply(context.Context, delta.Job) error
 }
 
 // Store is the content of one state folder. Only one goroutine uses it.
@@ -72,8 +73,6 @@ type Store struct {
 	db     *state.DB
 	opts   Options
 	layout *oci.Layout
-	// checked are the contents of assignments that this process has compared.
-	checked map[digest.Digest]bool
 	// list is the list that was read last, by its digest.
 	list struct {
 		digest      digest.Digest
@@ -94,8 +93,11 @@ func New(db *state.DB, opts Options) *Store {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
+	if opts.Files == nil {
+		opts.Files = &folders{db: db, checked: map[digest.Digest]bool{}}
+	}
 	return &Store{
-		db: db, opts: opts, layout: layout, checked: map[digest.Digest]bool{}, useless: map[digest.Digest]bool{}, unlike: map[digest.Digest]bool{},
+		db: db, opts: opts, layout: layout, useless: map[digest.Digest]bool{}, unlike: map[digest.Digest]bool{},
 		DownloadBlob: layout.Download,
 	}
 }
@@ -111,12 +113,7 @@ func (c *Store) tree(diffID digest.Digest) string {
 }
 
 // Folder is that of the files of an assignment whose content, a valid digest, is this. Releases share it.
-func (c *Store) Folder(content digest.Digest) string {
-	if c.opts.Shared != nil {
-		return c.opts.Shared.folder(content)
-	}
-	return filepath.Join(c.db.Dir(), ContentsDir, content.Encoded())
-}
+func (c *Store) Folder(content digest.Digest) string { return c.opts.Files.Folder(content) }
 
 // ErrNotStaged means that a tree is not on disk as it was unpacked.
 var ErrNotStaged = errors.New("tree is not staged")
@@ -155,30 +152,12 @@ func (c *Store) Assignments(r *state.Release) ([]bundle.Assignment, error) {
 		return nil, err
 	}
 	for _, a := range list {
-		if !c.has(a.Content) {
+		if !c.opts.Files.Has(a.Content) {
 			return nil, ErrNotStaged
 		}
 	}
 	c.seen.tree, c.seen.list = id, list
 	return list, nil
-}
-
-// has reports whether an assignment's files are here and have their digest.
-func (c *Store) has(content digest.Digest) bool {
-	if c.opts.Shared != nil {
-		return c.opts.Shared.has(content)
-	}
-	if !c.checked[content] && content.Validate() != nil {
-		return false
-	}
-	if info, err := os.Lstat(c.Folder(content)); err != nil || !info.IsDir() {
-		return false
-	}
-	if !c.checked[content] {
-		d, err := bundle.ContentDigestOf(os.DirFS(filepath.Join(c.db.Dir(), ContentsDir)), content.Encoded())
-		c.checked[content] = err == nil && d == content
-	}
-	return c.checked[content]
 }
 
 // readList reads the list of assignments. A tree without one has none.
@@ -196,20 +175,13 @@ func (c *Store) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, err
 	}
 	d := digest.FromBytes(data)
 	if d != c.list.digest {
-		list, err := c.parse(data, d)
+		list, err := c.opts.Files.Parse(data, d)
 		if err != nil {
 			return nil, d, err
 		}
 		c.list.digest, c.list.assignments = d, list
 	}
 	return c.list.assignments, d, nil
-}
-
-func (c *Store) parse(data []byte, d digest.Digest) ([]bundle.Assignment, error) {
-	if c.opts.Shared != nil {
-		return c.opts.Shared.parse(data, d)
-	}
-	return bundle.ParseAssignments(data)
 }
 
 // Stage makes the tree of r usable from its layer in the layout. The error is a *bundle.Refusal only if the signed content
@@ -286,7 +258,7 @@ func (c *Store) unpackTo(ctx context.Context, r *state.Release, dir string) (lis
 		if len(listed) == 0 {
 			listed = c.listed(root)
 		}
-		return c.has(listed[folder])
+		return c.opts.Files.Has(listed[folder])
 	}}
 	if err := unpack(u, tree, r.Release.Content); err != nil {
 		return "", nil, err
@@ -330,23 +302,15 @@ func (c *Store) place(root *os.Root, list []bundle.Assignment, passed map[string
 		}
 	}
 	for _, a := range list {
-		if c.has(a.Content) {
+		if c.opts.Files.Has(a.Content) {
 			continue
 		}
 		if err := root.MkdirAll(a.Name, 0o755); err != nil { // one without files has no folder in the tree
 			return err
 		}
-		folder := c.Folder(a.Content)
-		if c.opts.Shared != nil {
-			if err := c.opts.Shared.place(a.Content, filepath.Join(root.Name(), a.Name)); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := errors.Join(os.RemoveAll(folder), os.Rename(filepath.Join(root.Name(), a.Name), folder)); err != nil {
+		if err := c.opts.Files.Place(a.Content, filepath.Join(root.Name(), a.Name)); err != nil {
 			return err
 		}
-		c.checked[a.Content] = true
 		c.db.At("stage: a folder is in its place")
 	}
 	return nil

@@ -23,7 +23,7 @@ type offeredDelta struct {
 // deltas returns those of the manifest's deltas that this agent can use, in its order. None where the process of
 // a delta would take more memory than there is.
 func (c *Store) deltas(m ocispec.Manifest, w Wanted) (usable []offeredDelta) {
-	if len(c.opts.DeltaCommand) == 0 && c.opts.ApplyDelta == nil {
+	if c.opts.Deltas == nil {
 		return nil
 	}
 	for _, layer := range m.Layers[1:min(len(m.Layers), 1+delta.MaxLayers)] {
@@ -51,7 +51,7 @@ func (c *Store) byDelta(ctx context.Context, from oci.Target, d offeredDelta, w 
 	err = c.download(ctx, from, d.layer)
 	if err == nil {
 		c.db.At("delta: it has arrived")
-		if err = c.applyDelta(ctx, d.job); err == nil {
+		if err = c.opts.Deltas.Apply(ctx, d.job); err == nil {
 			c.db.At("delta: the tree is made")
 			if err = c.keepMade(d.job.Out, d.job.Want.DiffID); err != nil {
 				return false, state.Local("store: %w", err)
@@ -68,11 +68,4 @@ func (c *Store) byDelta(ctx context.Context, from oci.Target, d offeredDelta, w 
 	c.opts.Log.Warn("the full layer is fetched: a delta is of no use", "delta", d.layer.Digest, "err", err)
 	c.useless[d.layer.Digest] = true
 	return false, nil
-}
-
-func (c *Store) applyDelta(ctx context.Context, job delta.Job) error {
-	if c.opts.ApplyDelta != nil {
-		return c.opts.ApplyDelta(ctx, job)
-	}
-	return job.Start(ctx, c.opts.DeltaCommand...)
 }

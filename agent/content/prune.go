@@ -4,13 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
-	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
@@ -32,11 +29,7 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 			}
 		}
 	}
-	err := c.keepFolders(TreesDir, trees)
-	if c.opts.Shared == nil {
-		err = errors.Join(err, c.keepFolders(ContentsDir, folders))
-	}
-	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
+	err := errors.Join(retainFolders(c.db, TreesDir, trees), c.opts.Files.Retain(folders))
 	retained, err1 := c.retained(keep)
 	if err1 == nil {
 		err1 = c.layout.Retain(retained, c.db.At)
@@ -45,22 +38,6 @@ func (c *Store) Prune(unpacked, keep []*state.Release) error {
 		return state.Local("clean up: %w", err)
 	}
 	return nil
-}
-
-// keepFolders deletes all entries of a folder in the state folder except those in keep.
-func (c *Store) keepFolders(name string, keep map[string]bool) error {
-	dir := filepath.Join(c.db.Dir(), name)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, e := range entries {
-		if !keep[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-			c.db.At("prune: a folder is gone")
-		}
-	}
-	return err
 }
 
 func (c *Store) forgetTrees(keep map[string]bool) error {

@@ -50,6 +50,12 @@ func (j Job) Memory() int64 {
 	return 2*(j.Base.Size+j.Want.Size) + overhead
 }
 
+// Command is the program, with its arguments, by which this program calls Child.
+type Command []string
+
+// Apply is Job.Start by this command.
+func (c Command) Apply(ctx context.Context, j Job) error { return j.Start(ctx, c...) }
+
 // Start runs the job in a process of its own and waits for it. Self is the program and the arguments that make this
 // program call Child. The error is a *bundle.Refusal if the delta is at fault. The process ends when ctx does.
 func (j Job) Start(ctx context.Context, self ...string) error {

@@ -30,7 +30,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
+			"config":        {"", "artifact", "carry", "clustermemory", "control", "doctor", "engines", "health", "intake", "metrics", "outbox", "registries", "serve", "sitevalues", "state", "trust", "veto", "window"},
 			"doctor":        {"", "carry", "content", "control", "enroll", "intake", "outbox", "serve", "sitevalues", "state", "trust", "veto"},
 			"clustermemory": {"backup", "lease"},
 
@@ -47,7 +47,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"lease":     {"retry", "state"},
 			"metrics":   {"carry", "content", "intake", "outbox", "relay", "serve", "state", "trust"},
 			"outbox":    {"retry", "state"},
-			"relay":     {"outbox", "state"},
+			"relay":     {"state"},
 			"retry":     nil,
 			"serve":     nil,
 			"state":     nil,

@@ -10,10 +10,12 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/airgap/export"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -79,13 +81,14 @@ func (s *demonstration) newSite(name, link string, stream bundle.Stream) (*site,
 	}
 	var source bundle.Source
 	opts := agent.Options{
-		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(site.applied, directory.Options{})},
-		Adapter:     "directory",
-		HubKey:      s.hub.PublicKey(),
-		Version:     s.Version,
+		Engines: engines.Options{
+			Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(site.applied, directory.Options{})}, Adapter: "directory",
+		},
+		Hub:     queue.Hub{Key: s.hub.PublicKey()},
+		Version: s.Version,
 	}
 	if link == linkNetwork {
-		opts.HubURL = s.hubURL
+		opts.Hub.URL = s.hubURL
 		if source, err = s.prefix.Repository(stream.Repository(), oci.Options{}); err != nil {
 			return nil, err
 		}

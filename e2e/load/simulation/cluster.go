@@ -15,10 +15,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/queue"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -132,7 +135,7 @@ func (s *simulation) downOf(c *cluster) func() bool {
 
 // open opens the state of each cluster, makes its agent and registers it with the hub.
 func (s *simulation) open(ctx context.Context) error {
-	deltas, working := make(turns, runtime.GOMAXPROCS(0)), make(turns, 2*runtime.GOMAXPROCS(0))
+	deltas := inProcess{make(turns, runtime.GOMAXPROCS(0))}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(4 * runtime.GOMAXPROCS(0))
 	for i, c := range s.clusters {
@@ -143,7 +146,7 @@ func (s *simulation) open(ctx context.Context) error {
 			s.say("makes agents", i, len(s.clusters))
 		}
 		g.Go(func() error {
-			err := s.openCluster(ctx, i, c, deltas, working)
+			err := s.openCluster(ctx, i, c, deltas)
 			if err != nil {
 				err = fmt.Errorf("cluster %s: %w", c.name, err)
 			}
@@ -153,8 +156,8 @@ func (s *simulation) open(ctx context.Context) error {
 	return g.Wait()
 }
 
-// turns bounds how many do a thing at one time; nil does not. Agents take turns in what takes memory and a processor, as there are
-// few processors, and in having connections, as there are few file descriptors.
+// turns bounds how many do a thing at one time; nil does not. Agents take turns in applying deltas, as there are few processors,
+// and in having connections, as there are few file descriptors.
 type turns chan struct{}
 
 // take waits for a turn, or the end of ctx.
@@ -170,7 +173,19 @@ func (t turns) take(ctx context.Context) (end func()) {
 	}
 }
 
-func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas, working turns) (err error) {
+// inProcess applies the deltas of all agents in this process, a few at a time: there are few processors.
+type inProcess struct{ turns }
+
+// Apply implements content.Deltas.
+func (d inProcess) Apply(ctx context.Context, j delta.Job) error {
+	defer d.take(ctx)()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return j.Apply()
+}
+
+func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas inProcess) (err error) {
 	if c.state, err = agent.OpenState(s.path("clusters", fmt.Sprint(i)), nil); err != nil {
 		return err
 	}
@@ -199,18 +214,10 @@ func (s *simulation) openCluster(ctx context.Context, i int, c *cluster, deltas,
 	e := &engine{failing: c.failing}
 	claims := bundle.ReportCluster{UID: "uid-" + c.name, Name: c.name, Platform: stream.Platform, Type: c.typ, Environment: stream.Environment, Ring: c.ring}
 	c.agent = agent.New(c.state, source, s.trust(), claims, agent.Options{
-		Reconcilers: map[string]reconcilers.Reconciler{"simulated": e}, Adapter: "simulated",
+		Engines:  engines.Options{Reconcilers: map[string]reconcilers.Reconciler{"simulated": e}, Adapter: "simulated"},
+		Content:  content.Options{Files: s.shared[c.typ], Deltas: deltas},
 		Interval: s.Poll, MaxBackoff: maxBackoffs * s.Poll, TrustSource: documents, Place: s.prefix.String(),
-		HubURL: s.hubURL, HubKey: s.hub.PublicKey(), HTTPClient: toHub,
-		Shared: s.shared[c.typ], NoSocket: true, Version: s.Version,
-		ApplyDelta: func(ctx context.Context, j delta.Job) error {
-			defer deltas.take(ctx)()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return j.Apply()
-		},
-		Turn: working.take,
+		Hub: queue.Hub{URL: s.hubURL, Key: s.hub.PublicKey()}, HTTPClient: toHub, Version: s.Version,
 	})
 	return s.register(ctx, c, stream)
 }

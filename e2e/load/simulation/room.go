@@ -14,8 +14,8 @@ const (
 	bytesPerAgent      = 300 << 10
 	bytesPerAssignment = 9 << 10
 	baseBytes          = 200 << 20
-	// filesPerAgent is the file descriptors of an agent at rest: its state file.
-	filesPerAgent = 1
+	// filesPerAgent is the file descriptors of an agent at rest: its state file and its control socket.
+	filesPerAgent = 2
 	// filesPerConnection is a connection's end at the agent, its ends at the registry and at the hub, each of which closes its own later than the
 	// agent where processors are few, and the files of a download: the blob that the registry sends, and the agent's part of it, the lock of that
 	// and the folder of the store.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
@@ -41,7 +40,7 @@ type simulation struct {
 	clusters []*cluster
 	byName   map[string]*cluster
 	platform platform
-	shared   map[string]*content.Shared // by cluster type
+	shared   map[string]*shared // by cluster type
 	load     load
 	running  context.Context      // of agents, which outlive the calls that start them
 	stop     []context.CancelFunc // of agents, then of the servers
@@ -60,7 +59,7 @@ func Run(ctx context.Context, dir string, o Options) (_ *Result, err error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	s := &simulation{Options: o, dir: dir, began: time.Now(), byName: map[string]*cluster{}, shared: map[string]*content.Shared{}, numbers: map[digest.Digest]int{}}
+	s := &simulation{Options: o, dir: dir, began: time.Now(), byName: map[string]*cluster{}, shared: map[string]*shared{}, numbers: map[digest.Digest]int{}}
 	s.result = &Result{Gates: []Verdict{}, Releases: []Release{}, Notes: []string{}}
 	running, stopAgents := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopServers := context.WithCancel(context.WithoutCancel(ctx))
@@ -103,7 +102,7 @@ func (s *simulation) prepare(ctx, serving context.Context) (err error) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
-		s.shared[typ] = content.NewShared(dir)
+		s.shared[typ] = newShared(dir)
 	}
 	return s.open(ctx)
 }
