@@ -105,7 +105,7 @@ func heldByAnother(l *lease.Held) *freeze.Freeze {
 func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze.Freeze, error) {
 	blank, err := p.memory.blank(p.running)
 	switch {
-	case err != nil || p.opts.Memory == nil:
+	case err != nil || p.memory.store == nil:
 		return nil, err
 	case p.memory.bad != nil:
 		b := *p.memory.bad
@@ -119,7 +119,7 @@ func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze.Freeze, e
 	case got.staged && !p.memory.behind(p.stream(), got.target), p.accepted != nil && !p.memory.behind(p.stream(), p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
 		return nil, nil
 	}
-	return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
+	return &freeze.Freeze{State: bundle.Pending, Reason: freeze.ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.memory.store), Holding: true}, nil
 }
 
 // outOfReach freezes the engines of the cluster, and no others, while the Lease is not held and nobody else is known

@@ -171,12 +171,12 @@ var elsewhere = map[string]string{
 	"compressAgain":    "TestAReleaseIsCompletedWhereverItIsCut",
 	"forgetSignatures": "TestAReleaseIsCompletedWhereverItIsCut",
 	// Steps that repeat reads of the cluster's memory and Lease, which the process after a kill reads again.
-	"signOn":         "TestAnAgentThatWasKilledGoesOnAtOnce",
-	"take":           "TestAnAgentThatWasKilledGoesOnAtOnce",
-	"noteSeen":       "TestSinglePassesWaitForASilentAgentTogether",
-	"inherit":        "TestAMachineThatIsSetUpAnewForgetsNothing",
-	"inheritAtOnce":  "TestAnotherAgentsMemoryIsNewerThanFailedSaves",
-	"saveMemoryNote": "TestNothingIsAppliedThatTheMemoryDoesNotKnow",
+	"signOn":        "TestAnAgentThatWasKilledGoesOnAtOnce",
+	"take":          "TestAnAgentThatWasKilledGoesOnAtOnce",
+	"noteSeen":      "TestSinglePassesWaitForASilentAgentTogether",
+	"inherit":       "TestAMachineThatIsSetUpAnewForgetsNothing",
+	"inheritAtOnce": "TestAnotherAgentsMemoryIsNewerThanFailedSaves",
+	"saveNote":      "TestNothingIsAppliedThatTheMemoryDoesNotKnow",
 }
 
 // made are those that this harness makes out of another one: what a kill within one call of the system's leaves.

@@ -398,7 +398,7 @@ func TestAMemoryThatMayNotBeKeptIsDoneWithout(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()
 	s.bring(1, map[string]string{"a-x/f": "1"})
 	s.on(c, func(a *Agent) {
-		a.opts.Memory = denied{}
+		a.memory.store = denied{}
 		for range 3 {
 			a.makePass(t.Context(), scope{from: s.repo, all: true})
 		}

@@ -107,7 +107,7 @@ func (f *Forwarder) judge(uid string, all []store.StoredEnvelope, receipt hubapi
 	if len(receipt.Ack) > 0 {
 		ack, err := queue.OpenAck(receipt.Ack, f.hub.Key, uid)
 		if err != nil {
-			return o, fmt.Errorf("the upper hub: %w", err)
+			return o, fmt.Errorf("acknowledgement of the upper hub: %w", err)
 		}
 		for _, id := range ack.Reports {
 			acked[id] = true
