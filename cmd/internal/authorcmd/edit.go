@@ -152,7 +152,7 @@ func (e *editing) inEditor(cmd *cobra.Command, p *author.Platform, o *author.Obj
 			return keep(mistake, file, after)
 		}
 		if bytes.Equal(after, last) || !errors.As(mistake, new(*author.Error)) {
-			return keep(failure.Of(mistake), file, after)
+			return keep(mistake, file, after)
 		}
 		last = after
 		shown = append([]byte(remark+strings.ReplaceAll(mistake.Error(), "\n", "\n"+remark)+"\n"), after...)
@@ -165,7 +165,7 @@ func keep(err error, file string, text []byte) error {
 		return errors.Join(err, failed)
 	}
 	hint := "your text is in " + file
-	if e := (*cli.Error)(nil); errors.As(err, &e) {
+	if e := (*cli.Error)(nil); errors.As(failure.Of(err), &e) {
 		return cli.Fail(e.Code, e.Err, hint)
 	}
 	return cli.Fail(cli.Failed, err, hint)
