@@ -19,9 +19,9 @@ type Signers struct {
 	// Document is the trust document in force; the zero value where keys are pinned.
 	Document bundle.TrustDocument
 
-	// before and former are what earlier documents asked, newest first: those of the same epoch, and those of epochs that have ended.
-	before, former []bundle.Trust
-	asItLies       bool
+	// before and ended are what earlier documents asked, newest first: those of the same epoch, and those of epochs that have ended.
+	before, ended []bundle.Trust
+	asItLies      bool
 }
 
 // AsItLies are the signers of content that is not verified.
@@ -37,7 +37,7 @@ func Of(chain bundle.TrustChain) Signers {
 		if link.Document.Epoch == s.Epoch {
 			s.before = append(s.before, link.Document.Trust())
 		} else {
-			s.former = append(s.former, link.Document.Trust())
+			s.ended = append(s.ended, link.Document.Trust())
 		}
 	}
 	return s
@@ -68,7 +68,7 @@ func (s Signers) Check(platform string, now time.Time) error {
 
 // AnyKey is the trust of those who want to see one of the keys at least: enough to read on, and to accept nothing.
 func (s Signers) AnyKey() Signers {
-	s.before, s.former = nil, nil
+	s.before, s.ended = nil, nil
 	s.Threshold = 1
 	return s
 }
@@ -110,7 +110,7 @@ func (s Signers) SignersOf(ctx context.Context, src bundle.Source, d digest.Dige
 		}
 	}
 	if refusal.Reason == bundle.UntrustedKey {
-		for _, t := range s.former {
+		for _, t := range s.ended {
 			if _, err := bundle.VerifyLayers(ctx, src, layers, d, t); err == nil {
 				return nil, false, refuse(bundle.OldEpoch, "it is signed by keys of an earlier epoch alone, which the roots have ended")
 			}

@@ -206,7 +206,7 @@ func (q *Queue[N]) create() (err error) {
 	return err
 }
 
-// Put adds an entry. None has its key yet. A nil body is an empty one.
+// Put adds an entry with a key that no entry has. A nil body is an empty one.
 func (q *Queue[N]) Put(key []byte, note N, body []byte) error {
 	if err := q.create(); err != nil {
 		return err

@@ -116,11 +116,11 @@ func (v *verifying) one(cmd *cobra.Command, ref oci.Reference) error {
 			return err
 		}
 	}
-	verify, err := v.verifier(cmd, loc)
+	one, err := v.verifier(cmd, loc)
 	if err != nil {
 		return err
 	}
-	t, err := verify(ref)
+	t, err := one(ref)
 	if err != nil {
 		return failure.Reference(cmd.Context(), err, ref, v.registry.Options())
 	}
