@@ -21,10 +21,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/copier"
-	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
+	"github.com/wherry-dev/wherry/rollout/decisions"
 )
 
 // mirror is a second destination, whose releases are those of w's key.
@@ -146,13 +146,13 @@ func TestACopyOfAnEnvironmentBringsItsDecisions(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, repo.Tag(t.Context(), desc, "gate-nonsense"))
 	for _, want := range []int{1, 0} {
-		done, err := copier.Environment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
+		done, err := decisions.CopyEnvironment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
 		require.NoError(t, err)
 		require.Equal(t, want, done.Decisions)
 		require.Contains(t, strings.Join(done.Warnings, "\n"), "gate-nonsense is passed over")
 	}
 	decide(m.loc, bundle.Resume, w.now.Add(time.Hour))
-	done, err := copier.Environment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
+	done, err := decisions.CopyEnvironment(t.Context(), w.loc, "dev", m.loc, copier.Options{})
 	require.NoError(t, err)
 	require.Zero(t, done.Decisions, "the later one of the same person stays")
 	found, err := decisions.Read(t.Context(), m.loc, oci.Options{}, "dev", nil)

@@ -25,6 +25,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"hub":         {"bundle", "published"},
 		"published":   {"bundle"},
 		"publisher":   {"airgap", "bundle", "published", "scheduler"},
+		"rollout":     {"bundle", "hub", "published", "publisher", "scheduler"},
 		"reconcilers": {"bundle"},
 		"scheduler":   {"bundle"},
 	}
@@ -91,15 +92,14 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/fleetcmd":   {"internal/cli", "internal/failure", "internal/flags", "internal/hubcmd"},
 			"internal/hubcmd":     {"internal/cli", "internal/failure", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/failure", "internal/flags"},
-			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/env", "internal/failure", "internal/flags", "internal/gatefacts", "internal/prompt"},
-			"internal/rolloutcmd": {"internal/cli", "internal/env", "internal/failure", "internal/flags", "internal/gatefacts", "internal/prompt", "internal/releasecmd"},
-			"internal/promotecmd": {"internal/cli", "internal/env", "internal/failure", "internal/flags", "internal/gatefacts", "internal/releasecmd"},
-			"internal/gatefacts":  {"internal/cli", "internal/failure", "internal/flags"},
+			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/env", "internal/failure", "internal/flags", "internal/prompt"},
+			"internal/rolloutcmd": {"internal/cli", "internal/env", "internal/failure", "internal/flags", "internal/prompt", "internal/releasecmd"},
+			"internal/promotecmd": {"internal/cli", "internal/env", "internal/failure", "internal/flags", "internal/releasecmd"},
 			"internal/trustcmd":   {"internal/cli", "internal/failure", "internal/flags"},
 
 			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
 			"internal/flags":    {"internal/cli", "internal/failure", "internal/prompt"},
-			"internal/env":      {"internal/cli", "internal/flags"},
+			"internal/env":      {"internal/cli", "internal/failure", "internal/flags"},
 			"internal/failure":  {"internal/cli"},
 			"internal/cli":      nil,
 			"internal/deltacmd": nil,
@@ -153,15 +153,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/chart/render":  {"embed/chart"},
 			"embed/kustomization": nil,
 
-			"promote":   {"decisions", "forge", "gate", "gitcmd", "gitrepo", "markdown", "outgit", "platform"},
-			"advance":   {"", "gate", "keys", "releases", "state", "trust", "usage"},
-			"undo":      {"", "decisions", "keys", "releases", "state", "usage"},
-			"cohort":    {"gate", "roster"},
-			"decisions": {"gate", "releases", "trust"},
-			"gate":      nil,
-
-			"gate/check": {"checks", "gate", "program"},
-
 			"follow": {"egress", "gitrepo"},
 
 			"announce":     nil,
@@ -169,7 +160,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"signing":      {"keys", "releases"},
 			"state":        {"releases", "usage"},
 			"codeowners":   {"gitrepo"},
-			"copier":       {"decisions", "releases", "trust", "usage"},
+			"copier":       {"releases", "trust", "usage"},
 			"garbage":      nil,
 			"catalog":      {"diff", "releases"},
 			"verify":       {"catalog", "releases"},
@@ -230,6 +221,14 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"reconcilertest":            {""},
 			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
+		},
+		"rollout": {
+			"facts":     {"advance", "decisions", "gate"},
+			"promote":   {"decisions", "gate"},
+			"undo":      {"decisions"},
+			"advance":   {"gate"},
+			"decisions": {"gate"},
+			"gate":      nil,
 		},
 		"scheduler": {
 			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},

@@ -21,8 +21,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/gittest"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // gateClusters is how many clusters of one environment the hub of BenchmarkGateCheck has. Each has benchAssignments.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/e2e/load/simulation"
-	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 func TestASimulationHasOneRuleALineAndNoZeroCounts(t *testing.T) {

@@ -33,7 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub/store"
-	"github.com/wherry-dev/wherry/publisher/decisions"
+	"github.com/wherry-dev/wherry/rollout/decisions"
 )
 
 var epoch = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)

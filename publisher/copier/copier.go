@@ -21,8 +21,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
-	"github.com/wherry-dev/wherry/publisher/decisions"
-	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -71,7 +69,7 @@ func Bundle(ctx context.Context, from oci.Reference, to oci.Location, opts Optio
 }
 
 // Environment copies what makes up an environment, as Bundle copies one bundle: the releases that
-// moving tags name, the environment's record, and the decisions about it.
+// moving tags name, and the environment's record. Decisions about it are copied by rollout/decisions.
 func Environment(ctx context.Context, from oci.Location, environment string, to oci.Location, opts Options) (*Copied, error) {
 	if strings.Contains(environment, "/") {
 		return nil, usage.Errorf("%q is no environment", environment)
@@ -86,40 +84,7 @@ func Environment(ctx context.Context, from oci.Location, environment string, to 
 	if err := c.planEnvironment(ctx, environment); err != nil {
 		return nil, err
 	}
-	done, err := c.carryOut(ctx)
-	if err != nil || from.Archive != "" { // site packages carry none
-		return done, err
-	}
-	err = c.copyDecisions(ctx, environment, done)
-	done.Warnings = c.warnings
-	return done, err
-}
-
-// copyDecisions copies the decisions about promotion into an environment. A later one of the same person stays.
-func (c *copier) copyDecisions(ctx context.Context, environment string, done *Copied) error {
-	found, err := decisions.Read(ctx, c.from.at, c.opts.From, environment, c.warn)
-	if errors.Is(err, decisions.ErrTooMany) || oci.Refused(err) {
-		c.warn("decisions are not copied: %v", err)
-		return nil
-	}
-	if err != nil {
-		return c.from.blame(err)
-	}
-	for _, f := range found {
-		d, id, err := bundle.ReadDecision(f.Envelope)
-		if err != nil || d.Environment != environment || d.Tag(id) != f.Tag {
-			continue
-		}
-		written, err := decisions.Put(ctx, c.to.at, c.opts.To, f.Envelope)
-		switch {
-		case errors.Is(err, decisions.ErrNewer):
-		case err != nil:
-			return c.to.blame(err)
-		case written.Result == releases.OutcomePublished:
-			done.Decisions++
-		}
-	}
-	return nil
+	return c.carryOut(ctx)
 }
 
 // copier is one run of Bundle or Environment.

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/rollout/decisions"
 )
 
 // copying holds the flags of bundle copy.
@@ -109,7 +110,7 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copie
 		if err := c.reach(source, to); err != nil {
 			return nil, err
 		}
-		return copier.Environment(cmd.Context(), source, c.environment, to, c.options)
+		return decisions.CopyEnvironment(cmd.Context(), source, c.environment, to, c.options)
 	}
 	ref, err := oci.ParseReference(from)
 	if err == nil {

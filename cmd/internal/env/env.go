@@ -1,7 +1,7 @@
 // Package env opens what several commands work on, the same in all of them: what no flag gives is taken from the settings, and these
 // from the platform around the current folder.
 //
-// Begin with Signing for a command that signs releases. The flags themselves are those of package flags.
+// Begin with Signing for a command that signs releases, and with Gates for one that asks gates. The flags themselves are those of package flags.
 package env
 
 import (

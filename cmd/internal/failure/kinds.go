@@ -29,18 +29,18 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/author"
 	"github.com/wherry-dev/wherry/publisher/codeowners"
-	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitcmd"
 	"github.com/wherry-dev/wherry/publisher/migrate"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/promote"
 	"github.com/wherry-dev/wherry/publisher/roster"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
-	"github.com/wherry-dev/wherry/publisher/undo"
 	"github.com/wherry-dev/wherry/publisher/usage"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/promote"
+	"github.com/wherry-dev/wherry/rollout/undo"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -81,7 +81,7 @@ var Everywhere = cli.Kinds{
 	cli.Is(promote.ErrNoBase, cli.Usage, `each environment of a chain needs a BaseRepo called main: "wherry new base-repo -e NAME" makes one`),
 	cli.Is(promote.ErrNoBranch, cli.Usage, "give PLATFORM as URL#BRANCH or URL#BRANCH:FOLDER"),
 	cli.Is(promote.ErrNoCommit, cli.Usage, "give --commit more of its digits, and push it to the base's branch first"),
-	cli.Is(cohort.ErrNoCommit, cli.Usage, "give more digits"),
+	cli.Is(facts.ErrNoCommit, cli.Usage, "give more digits"),
 	func(err error) *cli.Error {
 		if len(finding.In(err)) == 0 {
 			return nil

@@ -16,10 +16,10 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/cohort"
 	"github.com/wherry-dev/wherry/publisher/diff"
-	"github.com/wherry-dev/wherry/publisher/gate"
-	"github.com/wherry-dev/wherry/publisher/promote"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/rollout/promote"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -113,11 +113,8 @@ func fieldText(raw json.RawMessage) string {
 
 // ringChanges is changes for a ring, which gets what the ring before it has.
 func (d *deciding) ringChanges(ctx context.Context, c *gate.Candidate) (changes []string, from string, err error) {
-	reader, err := cohort.Open(d.loc, d.registry.Options(), d.trust.Releases, d.trust.Platform, nil)
-	if err != nil {
-		return nil, "", err
-	}
-	h, err := reader.History(ctx, d.policy.Environment)
+	of := facts.Facts{Location: d.loc, Options: d.registry.Options(), Signers: d.trust.Releases, Platform: d.trust.Platform}
+	h, err := of.History(ctx, d.policy.Environment)
 	if err != nil || h.Newest() == nil {
 		return nil, "", err
 	}

@@ -13,13 +13,14 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
-	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // asking holds the flags of a question to a gate.
 type asking struct {
-	gatefacts.Flags
+	env.Gates
 	ring, commit string
 	automatic    bool
 }
@@ -35,7 +36,7 @@ func (a *asking) addTo(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("ring", a.Source.CompleteRings)
 }
 
-func (a *asking) judge(cmd *cobra.Command, args []string) (*gatefacts.Opened, gate.Verdict, error) {
+func (a *asking) judge(cmd *cobra.Command, args []string) (*env.Opened, gate.Verdict, error) {
 	if a.commit != "" && (len(a.commit) < 7 || strings.Trim(a.commit, "0123456789abcdef") != "") {
 		return nil, gate.Verdict{}, cli.Usagef("--commit must be at least 7 hexadecimal digits of a commit")
 	}
@@ -46,7 +47,7 @@ func (a *asking) judge(cmd *cobra.Command, args []string) (*gatefacts.Opened, ga
 	if a.ring != "" && !slices.Contains(o.Policy.Rings, a.ring) {
 		return nil, gate.Verdict{}, cli.Fail(cli.Usage, fmt.Errorf("environment %s has no ring %q", o.Policy.Environment, a.ring), "known: "+cmp.Or(strings.Join(o.Policy.Rings, ", "), "none"))
 	}
-	ask := gatefacts.Ask{Policy: o.Policy, Ring: a.ring, Commit: a.commit, Automatic: a.automatic}
+	ask := facts.Ask{Policy: o.Policy, Ring: a.ring, Commit: a.commit, Automatic: a.automatic}
 	if a.ring == "" {
 		ask.Removals = removals(cmd, &a.Source, o.Place, &o.Facts)
 	}

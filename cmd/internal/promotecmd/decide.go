@@ -17,21 +17,22 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/decisions"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/settings"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// facts holds the flags with which the policy, the candidate and the decisions of an environment are found.
-type facts struct {
+// subject holds the flags with which the policy, the candidate and the decisions of an environment are found.
+type subject struct {
 	source    flags.Source
 	registry  flags.Registry
 	fleet     flags.Fleet
@@ -47,7 +48,7 @@ type facts struct {
 	trust    decisions.Trust
 }
 
-func (f *facts) addTo(cmd *cobra.Command) {
+func (f *subject) addTo(cmd *cobra.Command) {
 	f.source.AddEnvironment(cmd)
 	f.source.AddReading(cmd)
 	f.registry.AddTo(cmd)
@@ -58,7 +59,7 @@ func (f *facts) addTo(cmd *cobra.Command) {
 }
 
 // open reads the policy of the environment, and who signs its releases.
-func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, error) {
+func (f *subject) open(cmd *cobra.Command, args []string) (*settings.Settings, error) {
 	place, err := f.source.Resolve(cmd, args)
 	if err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func (f *facts) open(cmd *cobra.Command, args []string) (*settings.Settings, err
 }
 
 // gate is the gate that is decided about.
-func (f *facts) gate() promotion.Gate {
+func (f *subject) gate() promotion.Gate {
 	if f.ring != "" {
 		return f.policy.RingGate
 	}
@@ -101,16 +102,16 @@ func (f *facts) gate() promotion.Gate {
 }
 
 // candidate returns what is to be decided about, as the gate sees it.
-func (f *facts) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
-	from := gatefacts.Facts{
+func (f *subject) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
+	from := facts.Facts{
 		Location: f.loc, Options: f.registry.Options(), Signers: f.trust.Releases, Platform: f.platform, Warn: warner(cmd),
 		Now: func() time.Time { return f.trust.Now },
 	}
-	c, err := from.Candidate(cmd.Context(), gatefacts.Ask{Policy: f.policy, Ring: f.ring})
+	c, err := from.Candidate(cmd.Context(), facts.Ask{Policy: f.policy, Ring: f.ring})
 	below := cmp.Or(f.policy.Below(), f.policy.Environment)
 	switch {
 	case err != nil:
-		return nil, new(gatefacts.Flags).Failure(err, &from)
+		return nil, new(env.Gates).Failure(err, &from)
 	case c == nil || len(c.Contents) == 0:
 		return nil, cli.Fail(cli.No, fmt.Errorf("%s has no record of environment %s %s", f.loc, below, f.trust.Releases.SignedText()), f.toPublish(below))
 	}
@@ -119,7 +120,7 @@ func (f *facts) candidate(cmd *cobra.Command) (*gate.Candidate, error) {
 }
 
 // toPublish says how an environment gets its first record.
-func (f *facts) toPublish(environment string) string {
+func (f *subject) toPublish(environment string) string {
 	if f.ring != "" {
 		return "publish it first"
 	}
@@ -127,7 +128,7 @@ func (f *facts) toPublish(environment string) string {
 }
 
 // found reads the decisions of the environment with read, from the registry and, if it is given, the hub.
-func (f *facts) found(cmd *cobra.Command, read readDecisions) ([]decisions.Found, error) {
+func (f *subject) found(cmd *cobra.Command, read readDecisions) ([]decisions.Found, error) {
 	all, err := read(cmd.Context(), f.loc, f.registry.Options(), f.policy.Environment, warner(cmd))
 	if err != nil {
 		return nil, failure.At(err, f.loc)
@@ -154,7 +155,7 @@ func warner(cmd *cobra.Command) func(string, ...any) {
 
 // deciding holds the flags of approve, reject and override.
 type deciding struct {
-	facts
+	subject
 	signers flags.Signers
 	action  bundle.Action
 	commit  string
@@ -247,7 +248,7 @@ var overridable = []string{
 }
 
 func (d *deciding) addTo(cmd *cobra.Command) {
-	d.facts.addTo(cmd)
+	d.subject.addTo(cmd)
 	cmd.Flags().Lookup("hub").Usage = "ask the hub at this `URL` how far the clusters are; without --key and --signer it signs, for the name of your access token"
 	d.signers.AddOptional(cmd)
 	cmd.Flags().StringVar(&d.ring, "ring", "", "decide about the `NAME` of a ring that is to get the release of the ring before it")
@@ -401,9 +402,9 @@ func (d *deciding) show(cmd *cobra.Command, c *gate.Candidate) {
 // showVerdict prints what the gate says before the decision. Nothing depends on it, so that one may decide where the clusters cannot be
 // counted.
 func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
-	from := gatefacts.Facts{
+	from := facts.Facts{
 		Location: d.loc, Options: d.registry.Options(), Signers: d.trust.Releases, Platform: d.platform, Now: func() time.Time { return d.trust.Now },
-		Clusters:  gatefacts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
+		Clusters:  facts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
 		Decisions: []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return found, nil }},
 	}
 	if d.fleet.URL() != "" {
@@ -414,7 +415,7 @@ func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
 		}
 		from.Hub, from.HubURL = hub, d.fleet.URL()
 	}
-	q, err := from.Question(cmd.Context(), gatefacts.Ask{Policy: d.policy, Ring: d.ring})
+	q, err := from.Question(cmd.Context(), facts.Ask{Policy: d.policy, Ring: d.ring})
 	if err != nil {
 		cmd.PrintErrf("note: the gate cannot be asked: %s\n", cli.Indented(err.Error()))
 		return
@@ -565,7 +566,7 @@ func membersText(group promotion.Approvals) string {
 
 // listing holds the flags of gate list.
 type listing struct {
-	facts
+	subject
 	format string
 }
 

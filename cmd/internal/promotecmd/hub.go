@@ -7,11 +7,11 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
-	"github.com/wherry-dev/wherry/publisher/decisions"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // byHub has the hub sign the decision for the name of the access token, and puts it into the registry as well if that is allowed.
@@ -45,16 +45,16 @@ func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 }
 
 // atHub returns the decisions about the environment that the hub has.
-func (f *facts) atHub(cmd *cobra.Command) ([]decisions.Found, error) {
+func (f *subject) atHub(cmd *cobra.Command) ([]decisions.Found, error) {
 	hub, err := f.fleet.Client(cmd)
 	if err != nil {
 		return nil, err
 	}
-	all, err := gatefacts.HubDecisions(hub, f.fleet.URL())(cmd.Context(), f.policy.Environment)
+	all, err := env.HubDecisions(hub, f.fleet.URL())(cmd.Context(), f.policy.Environment)
 	return all, f.hubFailure(err)
 }
 
-func (f *facts) hubFailure(err error) error { return failure.HubRequest(err, f.fleet.URL()) }
+func (f *subject) hubFailure(err error) error { return failure.HubRequest(err, f.fleet.URL()) }
 
 func errNotCounted(l decisions.Listed) error {
 	return fmt.Errorf("the hub signed it, but it does not count: %s", l.Why)

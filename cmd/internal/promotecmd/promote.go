@@ -20,28 +20,29 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
-	"github.com/wherry-dev/wherry/publisher/promote"
-	"github.com/wherry-dev/wherry/publisher/state"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/promote"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // promoting holds the flags of promote.
 type promoting struct {
-	gatefacts.Flags // but for its Trust
+	env.Gates // but for its Trust
 	env.Signing
 	forge   flags.Forge
 	format  string
 	options promote.Options
 	watch   flags.Watch
 
-	place    string           // the platform, as promote.Remote returns it
-	facts    *gatefacts.Facts // what gates are judged by, of the newest pass
-	withheld map[string]bool  // the hosts of which a note says that no token is sent there
+	place    string          // the platform, as promote.Remote returns it
+	facts    *facts.Facts    // what gates are judged by, of the newest pass
+	withheld map[string]bool // the hosts of which a note says that no token is sent there
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.
 	published func(*publisher.Published)
 }
@@ -201,40 +202,35 @@ func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, err := p.gather(cmd)
+	from, err := p.gather(cmd)
 	if err != nil {
 		return nil, err
 	}
-	p.facts = facts
+	p.facts = from
 	return &promote.Promoter{
 		Source: source,
-		Judge:  p.judge(cmd, facts),
+		Judge:  p.judge(cmd, from),
 		Record: func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
-			return p.record(ctx, cmd, platform, environment)
+			return p.record(ctx, platform, environment)
 		},
 		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
-		Paused:  p.paused(facts),
-		Again:   p.again(facts),
-		Pause:   p.pause,
-		Access:  func(at string) promote.Access { return p.access(cmd, at) },
+		Paused: func(ctx context.Context, platform string, policy promotion.Policy) (decisions.Pause, bool, error) {
+			pause, is, err := from.Paused(ctx, policy, platform)
+			return pause, is, p.Failure(err, from)
+		},
+		Again: func(ctx context.Context, platform string, policy promotion.Policy) (time.Time, error) {
+			again, err := from.Again(ctx, policy, platform)
+			return again, p.Failure(err, from)
+		},
+		Pause:  p.pause,
+		Access: func(at string) promote.Access { return p.access(cmd, at) },
 	}, nil
 }
 
 // record returns the newest verified record of an environment.
-func (p *promoting) record(ctx context.Context, cmd *cobra.Command, name, environment string) (*bundle.EnvironmentRecord, error) {
-	store, err := p.Location.Open(p.Registry.Options())
-	if err != nil {
-		return nil, failure.At(err, p.Location)
-	}
-	if name == "" {
-		name = publisher.DefaultPlatform
-	}
-	reader := state.New(p.Location, store, p.Trusted, time.Now(), name, environment, p.warn(cmd))
-	found, err := reader.Record(ctx)
-	if err != nil || found.Verified == nil {
-		return nil, failure.At(err, p.Location)
-	}
-	return &found.Verified.Record, nil
+func (p *promoting) record(ctx context.Context, name, environment string) (*bundle.EnvironmentRecord, error) {
+	record, err := p.facts.Record(ctx, name, environment)
+	return record, failure.At(err, p.Location)
 }
 
 // publish publishes an environment as its branch is now.
@@ -340,5 +336,5 @@ func (p *promoting) conclude(cmd *cobra.Command, done promote.Pass) error {
 // failure gives an error its exit code and a hint.
 func (p *promoting) failure(err error) error {
 	err = p.forge.Failure(err, gitrepo.Redact(p.place), "if the branch is protected, pass --change-request: that does not push to it")
-	return p.Failure(err, cmp.Or(p.facts, &gatefacts.Facts{Location: p.Location}))
+	return p.Failure(err, cmp.Or(p.facts, &facts.Facts{Location: p.Location}))
 }

@@ -1,5 +1,5 @@
 // Package promotecmd holds the commands of promotion: wherry gate …, which asks gates and decides at them, and wherry promote. Package
-// publisher/gate judges, cmd/internal/gatefacts gathers what it judges by, and publisher/promote promotes. Begin with Gate and Promote.
+// rollout/gate judges, rollout/facts gathers what it judges by, and rollout/promote promotes. Begin with Gate and Promote.
 package promotecmd
 
 import (

@@ -11,15 +11,15 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/promote"
+	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/rollout/promote"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -33,7 +33,7 @@ type watching struct {
 	states     string    // of what is followed, when all was published last
 	renewAt    time.Time // when all is published again
 	next       time.Time // when a release has to be renewed
-	rings      gatefacts.Rings
+	rings      env.Rings
 	// chain has the environments that are in the chain, as the step found them at its beginning.
 	chain []environment
 }
@@ -171,7 +171,7 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Jou
 		if w.options.To != "" && w.options.To != e.name {
 			continue
 		}
-		record, err := w.record(ctx, cmd, e.platform, e.name)
+		record, err := w.record(ctx, e.platform, e.name)
 		if err == nil && (record == nil || len(record.Rings) == 0) {
 			continue
 		}
@@ -265,7 +265,7 @@ func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []prom
 			failed = append(failed, fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
 			continue
 		case promote.Waiting, promote.Held:
-			if again := now.Add(gatefacts.LookAtFacts); next.IsZero() || again.Before(next) {
+			if again := now.Add(env.LookAtFacts); next.IsZero() || again.Before(next) {
 				next = again
 			}
 		}

@@ -15,20 +15,20 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/advance"
 	"github.com/wherry-dev/wherry/publisher/follow"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // advancing holds the flags of advance.
 type advancing struct {
-	gatefacts.Flags
+	env.Gates
 	env.Signing
 	format  string
 	options advance.Options
@@ -95,13 +95,13 @@ func (a *advancing) run(cmd *cobra.Command, args []string) error {
 	if a.watch.On {
 		return a.goOn(cmd, place)
 	}
-	facts, judge, err := a.facts(cmd, place)
+	from, judge, err := a.facts(cmd, place)
 	if err != nil {
 		return err
 	}
 	done, err := advance.Once(cmd.Context(), a.Location, a.Keys, a.options, judge, a.PublishOptions(a.Registry))
 	if err != nil {
-		return a.Failure(err, facts)
+		return a.Failure(err, from)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -127,13 +127,13 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 		return err
 	}
 	defer stop()
-	rings := gatefacts.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
+	rings := env.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
 	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return append(flags.SourcesOf(a.followed, a.Location.Dir), hubs...) }}
 	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
 		if err := a.ReadTrust(cmd, a.Registry); err != nil {
 			return time.Time{}, err
 		}
-		facts, judge, err := a.facts(cmd, place)
+		from, judge, err := a.facts(cmd, place)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -142,14 +142,14 @@ func (a *advancing) goOn(cmd *cobra.Command, place string) error {
 			return next, follow.Stop(lost)
 		}
 		if next.IsZero() { // somebody may publish
-			next = time.Now().Add(gatefacts.LookAtFacts)
+			next = time.Now().Add(env.LookAtFacts)
 		}
-		return next, a.Failure(err, facts)
+		return next, a.Failure(err, from)
 	})
 }
 
 // facts returns what a gate is judged by, and the gate of the policy that the environment has now, which says what the options leave out.
-func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, advance.Gate, error) {
+func (a *advancing) facts(cmd *cobra.Command, place string) (*facts.Facts, advance.Gate, error) {
 	source, err := a.Source.Options(place, "")
 	if err != nil {
 		return nil, nil, err
@@ -165,12 +165,12 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*gatefacts.Facts, a
 	}
 	a.Source.Environment, a.followed = policy.Environment, loaded.Followed
 	a.options.Environment, a.options.Rings = policy.Environment, policy.Rings
-	facts := &gatefacts.Facts{
+	from := &facts.Facts{
 		Location: a.Location, Options: a.Registry.Options(), Signers: a.Trusted, Platform: loaded.Model.PlatformName(),
 		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
 		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
 	}
-	return facts, facts.RingGate(map[string]promotion.Policy{policy.Environment: policy}), a.Complete(cmd, facts)
+	return from, from.RingGate(map[string]promotion.Policy{policy.Environment: policy}), a.Complete(cmd, from)
 }
 
 func stepsTable(w io.Writer, done *advance.Done) {

@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/undo"
+	"github.com/wherry-dev/wherry/rollout/undo"
 )
 
 // Commands returns the commands, for wherry rollout.

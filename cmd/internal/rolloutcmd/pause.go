@@ -17,10 +17,10 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/decisions"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/state"
-	"github.com/wherry-dev/wherry/publisher/undo"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/undo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )

@@ -16,19 +16,20 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
 	"github.com/wherry-dev/wherry/hub/fleet"
-	"github.com/wherry-dev/wherry/publisher/advance"
-	"github.com/wherry-dev/wherry/publisher/decisions"
-	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
 // looking holds the flags of rollout status that are about the rings of an environment.
 type looking struct {
-	gatefacts.Flags
+	env.Gates
 	format      string
 	clusterType string
 	command     *cobra.Command // has the flags, and is not run by itself
@@ -184,7 +185,7 @@ func (l *looking) show(cmd *cobra.Command, args []string) error {
 	return cli.Exit(cli.NotYet)
 }
 
-func (l *looking) look(cmd *cobra.Command, o *gatefacts.Opened) (*status, error) {
+func (l *looking) look(cmd *cobra.Command, o *env.Opened) (*status, error) {
 	ctx, policy, now := cmd.Context(), o.Policy, o.Facts.Now().UTC()
 	options := advance.Options{Environment: policy.Environment, ClusterType: l.clusterType, Rings: policy.Rings}
 	seen, err := advance.Look(ctx, o.Facts.Location, o.Facts.Options, o.Facts.Signers, options, o.Facts.RingGate(map[string]promotion.Policy{policy.Environment: policy}), now)
@@ -213,7 +214,7 @@ func (l *looking) look(cmd *cobra.Command, o *gatefacts.Opened) (*status, error)
 		}
 		s.Rings = append(s.Rings, one)
 	}
-	var all gatefacts.Counted
+	var all facts.Counted
 	widest := seen.Rings[len(seen.Rings)-1]
 	if widest.BaseCommit != "" {
 		if all, err = count(nil, widest.BaseCommit, widest.IssuedAt); err != nil {
@@ -236,7 +237,7 @@ func (l *looking) look(cmd *cobra.Command, o *gatefacts.Opened) (*status, error)
 var proofRules = []string{gate.RulePublished, gate.RuleCohort, gate.RuleReported, gate.RuleCompliant, gate.RuleFailed, gate.RuleQuarantine, gate.RuleFailures, gate.RuleRequired}
 
 // proof judges the clusters of all rings by the numbers of the ring gate.
-func proof(policy promotion.Policy, seen *advance.Seen, widest advance.Ring, all gatefacts.Counted, now time.Time) gate.Verdict {
+func proof(policy promotion.Policy, seen *advance.Seen, widest advance.Ring, all facts.Counted, now time.Time) gate.Verdict {
 	v := gate.Judge(gate.Question{
 		Policy: policy, Gate: policy.RingGate, Ring: widest.Ring, Commit: widest.BaseCommit,
 		Candidate: &gate.Candidate{Platform: seen.Platform, Environment: seen.Environment, BaseCommit: widest.BaseCommit, IssuedAt: widest.IssuedAt},

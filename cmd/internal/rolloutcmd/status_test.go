@@ -6,10 +6,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/cmd/internal/gatefacts"
-	"github.com/wherry-dev/wherry/publisher/advance"
-	"github.com/wherry-dev/wherry/publisher/decisions"
-	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -50,7 +50,7 @@ func TestTheStateOfARollout(t *testing.T) {
 			seen := &advance.Seen{Platform: "edge", Environment: "prod"}
 			policy := promotion.Policy{Environment: "prod", RingGate: promotion.Gate{MinReported: 60, MinCompliant: 50, MaxFailures: -1}}
 			s := status{Seen: seen, Pause: tc.pause, Rings: []ringStatus{{Ring: advance.Ring{Ring: "canary", Next: tc.next}}, {Ring: widest}}}
-			s.Proof = proof(policy, seen, widest, gatefacts.Counted{Cohort: tc.cohort}, now)
+			s.Proof = proof(policy, seen, widest, facts.Counted{Cohort: tc.cohort}, now)
 			s.conclude()
 			require.Equal(t, tc.want, s.headline())
 		})

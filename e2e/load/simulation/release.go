@@ -12,9 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/advance"
-	"github.com/wherry-dev/wherry/publisher/gate"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // stage is one release in one ring, with the clusters that are to get it.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/wherry-dev/wherry/publisher/gate"
+	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // Result is what was measured. Its JSON form is an interface.

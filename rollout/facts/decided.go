@@ -1,0 +1,76 @@
+package facts
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/state"
+	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// said returns what was taken back from the environment of a policy, and the decisions about it that count.
+func (f *Facts) said(ctx context.Context, policy promotion.Policy, platform string) ([]bundle.Undone, []gate.Decided, error) {
+	var undone []bundle.Undone
+	record, err := f.Record(ctx, f.Platform, policy.Environment)
+	if err != nil {
+		return nil, nil, err
+	}
+	if record != nil {
+		undone = record.Undone
+	}
+	found, trust, err := f.decided(ctx, policy, platform)
+	return undone, decisions.Of(found, trust), err
+}
+
+// Record returns the newest verified record of an environment of a platform, whose name may be empty; nil if there is none.
+func (f *Facts) Record(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
+	store, err := f.Location.Open(f.Options)
+	if err != nil {
+		return nil, err
+	}
+	reader := state.New(f.Location, store, f.Signers, f.Now(), cmp.Or(platform, publisher.DefaultPlatform), environment, f.warn)
+	record, err := reader.Record(ctx)
+	if err != nil || record.Verified == nil {
+		return nil, err
+	}
+	return &record.Verified.Record, nil
+}
+
+// decided reads the decisions about the environment of a policy, and returns who may decide there.
+func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform string) ([]decisions.Found, decisions.Trust, error) {
+	trust := decisions.Trust{Platform: cmp.Or(platform, publisher.DefaultPlatform), Policy: policy, Releases: f.Signers, Now: f.Now().UTC()}
+	found, err := decisions.Read(ctx, f.Location, f.Options, policy.Environment, f.Warn)
+	for _, read := range f.Decisions {
+		if err != nil {
+			break
+		}
+		var more []decisions.Found
+		more, err = read(ctx, policy.Environment)
+		found = append(found, more...)
+	}
+	return found, trust, err
+}
+
+// Paused returns the pause of an environment that is in force, and whether there is one.
+func (f *Facts) Paused(ctx context.Context, policy promotion.Policy, platform string) (decisions.Pause, bool, error) {
+	found, trust, err := f.decided(ctx, policy, platform)
+	if err != nil {
+		return decisions.Pause{}, false, err
+	}
+	pause, is := decisions.Paused(found, trust)
+	return pause, is, nil
+}
+
+// Again returns the moment until which what was undone in an environment may be released again; see decisions.Again.
+func (f *Facts) Again(ctx context.Context, policy promotion.Policy, platform string) (time.Time, error) {
+	found, trust, err := f.decided(ctx, policy, platform)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return decisions.Again(found, trust), nil
+}
