@@ -154,14 +154,14 @@ func (f *fleetSite) relation(cluster string) answers.Relation {
 	var list answers.Clusters
 	require.NoError(f.t, json.Unmarshal([]byte(f.wherry(0, "get", "clusters", "--data", "hub", "-o", "json")), &list))
 	for _, c := range list.Clusters {
-		if c.Name == cluster && c.Meant != nil {
-			return c.Meant.Relation
+		if c.Name == cluster && c.Desired != nil {
+			return c.Desired.Relation
 		}
 	}
 	return ""
 }
 
-func TestAHubKnowsWhatItsFleetIsMeantToRun(t *testing.T) {
+func TestAHubKnowsTheDesiredStateOfItsFleet(t *testing.T) {
 	t.Parallel()
 	const first, second, third = "1111111111111111", "2222222222222222", "3333333333333333"
 	f := newFleetSite(t)

@@ -37,7 +37,7 @@ func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7, Number: 12}
 	require.Equal(t, store.ClusterStatus{
 		Identity: store.Identity{UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: storetest.Epoch,
-		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: storetest.Epoch,
+		Offered: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: storetest.Epoch,
 	}, onlyCluster(t, h))
 	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h))
 }

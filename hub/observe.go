@@ -85,7 +85,7 @@ func (h *Hub) snapshot(ctx context.Context) (metrics.Snapshot, error) {
 	return s, errors.Join(err, tokensErr, h.measureFleet(ctx, &s))
 }
 
-// measureFleet adds what the fleet runs and is meant to run.
+// measureFleet adds what the fleet runs and should run.
 func (h *Hub) measureFleet(ctx context.Context, s *metrics.Snapshot) error {
 	view, err := h.Answers(ctx, store.AccessScope{})
 	if err != nil {

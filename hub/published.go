@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// publications is what a hub does to know what its fleet is meant to run.
+// publications is what a hub does to know what its fleet should run.
 type publications struct {
 	follower *desired.Follower
 	// archives bounds the archives that are received at once.

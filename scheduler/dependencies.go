@@ -110,10 +110,10 @@ func (d *dependencies) resolve(t *target, a kinds.Annotation) ([]string, error) 
 			return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.Mistake(form, "%q names no workload", word))
 		}
 		found := false
-		meant := d.meant(t, workload)
-		for _, other := range meant {
-			if one && other.Spec.Name != name || !one && other == t && len(meant) > 1 {
-				continue // the other targets of its workload are meant
+		named := d.named(t, workload)
+		for _, other := range named {
+			if one && other.Spec.Name != name || !one && other == t && len(named) > 1 {
+				continue // the name stands for the other targets of its workload
 			}
 			found = true
 			names = append(names, other.Name)
@@ -129,10 +129,10 @@ func (d *dependencies) resolve(t *target, a kinds.Annotation) ([]string, error) 
 	return names, nil
 }
 
-// meant returns the targets of the workload that t names. If several registrations have a workload of that name, t means
+// named returns the targets of the workload that t names. If several registrations have a workload of that name, t means
 // its own registration's, or the one that it waits for in the last release, or the one that had the name first: a team
 // cannot take over the dependency of another by using a workload's name.
-func (d *dependencies) meant(t *target, workload string) []*target {
+func (d *dependencies) named(t *target, workload string) []*target {
 	all := d.workloads[workload]
 	of := func(registrations ...string) []*target {
 		return slices.DeleteFunc(slices.Clone(all), func(other *target) bool { return !slices.Contains(registrations, other.Workload.Registration) })
@@ -165,7 +165,7 @@ func (d *dependencies) meant(t *target, workload string) []*target {
 // dependency.
 const maxCompared = 500
 
-// suggestion returns the known word that is probably meant; empty if none is similar, or too many would be compared.
+// suggestion returns the known word nearest to a mistyped one; empty if none is similar, or too many would be compared.
 func (d *dependencies) suggestion(word string) string {
 	if len(d.targets) > maxCompared {
 		return ""

@@ -200,17 +200,17 @@ func (l *loader) document(file string, n *yaml.Node) {
 	at := finding.Position{File: file, Line: n.Line}
 	apiVersion, kind := kinds.StringField(n, "apiVersion"), kinds.StringField(n, "kind")
 	into := kinds.New(apiVersion, kind)
-	meant, near := kinds.Near(n)
+	nearest, near := kinds.Near(n)
 	switch {
 	case n.ShortTag() == "!!null":
 	case apiVersion == kinds.CoreAPI && kind == "List":
 		for _, item := range kinds.SequenceField(n, "items") {
 			l.document(file, item)
 		}
-	case l.src.OnlyEnvironments && kind != "Environment" && meant.Kind != "Environment":
+	case l.src.OnlyEnvironments && kind != "Environment" && nearest.Kind != "Environment":
 	case kind == "" && path.Base(file) == kinds.SettingsFile: // of the commands, not of the platform
-	case near && (l.src.Registration == "" || meant.Kind == "" || meant.Kind == "Workload" || meant.Kind == "List"):
-		l.nearlyOurs(at, kinds.Type{APIVersion: apiVersion, Kind: kind}, meant)
+	case near && (l.src.Registration == "" || nearest.Kind == "" || nearest.Kind == "Workload" || nearest.Kind == "List"):
+		l.nearlyOurs(at, kinds.Type{APIVersion: apiVersion, Kind: kind}, nearest)
 	case l.src.Registration != "" && isTeamsOwn(n, into): // what the workloads deploy lies beside them
 	case kind == "":
 		l.note(finding.CodeNoObject, at, "no object (there is no kind): passed over")
@@ -237,9 +237,9 @@ func isTeamsOwn(n *yaml.Node, into kinds.Object) bool {
 
 // nearlyOurs refuses an object whose kind is one of ours but for a mistake: passed over, what it says would not hold, and
 // what it assigns would be removed.
-func (l *loader) nearlyOurs(at finding.Position, has, meant kinds.Type) {
-	hint := fmt.Sprintf("did you mean kind %s of %s?", meant.Kind, meant.APIVersion)
-	if meant.Kind == "" {
+func (l *loader) nearlyOurs(at finding.Position, has, nearest kinds.Type) {
+	hint := fmt.Sprintf("did you mean kind %s of %s?", nearest.Kind, nearest.APIVersion)
+	if nearest.Kind == "" {
 		hint = "name its kind, such as " + kinds.Names()[0]
 	}
 	l.errs = append(l.errs, finding.Errorf(finding.CodeNearKind, at, hint, "unknown kind %s of %s", cmp.Or(has.Kind, `""`), cmp.Or(has.APIVersion, "no apiVersion")))

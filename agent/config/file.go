@@ -75,7 +75,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]Setting)
 		case hasBelow(fields, field):
 			problems = append(problems, f.read(value, field, fields))
 		default:
-			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s%s", f.path, key.Line, field, meant(field, prefix, fields)))
+			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s%s", f.path, key.Line, field, suggestion(field, prefix, fields)))
 		}
 	}
 	return errors.Join(problems...)
@@ -146,9 +146,9 @@ func hasBelow(fields map[string]Setting, field string) bool {
 // maxFieldsListed bounds how many fields an error lists.
 const maxFieldsListed = 8
 
-// meant returns which field may be meant by an unknown one, which lies in the field prefix: the nearest of all, else those
+// suggestion returns the fields that an unknown field in the field prefix may stand for: the nearest of all, else those
 // beside it if they are few.
-func meant(field, prefix string, fields map[string]Setting) string {
+func suggestion(field, prefix string, fields map[string]Setting) string {
 	known := slices.Sorted(maps.Keys(fields))
 	best := similar.To(field, known)
 	if best == "" { // or a field of the same name somewhere else, or under the name of its flag

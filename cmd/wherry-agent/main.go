@@ -1,4 +1,4 @@
-// Command wherry-agent is the agent: what a cluster or a host needs to keep itself at the newest release that is meant for it, and
+// Command wherry-agent is the agent: what a cluster or a host needs to keep itself at the newest release for it, and
 // no more.
 package main
 

@@ -86,7 +86,7 @@ var chooses = map[string]Parameter{
 	"release":     {About: "the digest of the release that runs, or its beginning", Example: "1234567"},
 	"image":       {About: "an image that the release has: a reference, a repository, or a digest", Example: "registry.example/till:1.2.0"},
 	"state":       {About: "states, repeated or with commas between them", Example: "failed,stale"},
-	"relation":    {About: "how clusters stand to what they are meant to run: current, behind, ahead, foreign, nothing", Example: "behind,foreign"},
+	"relation":    {About: "relation of clusters to their desired release: current, behind, ahead, foreign, nothing", Example: "behind,foreign"},
 	"silentFor":   {About: "clusters whose last word is at least that old", Example: "7d"},
 	"asOf":        {About: "the moment that is asked about: a time in RFC 3339, a day, or a duration back from now", Example: "24h"},
 	"sort":        {About: "the field to sort by, with - before it for the reverse", Example: "-state"},
@@ -217,7 +217,7 @@ func reads() []read {
 			ask: askCompare,
 		},
 		{
-			path: "/v1/drift", permission: access.Read, summary: "What is not as it is meant to be, by cluster",
+			path: "/v1/drift", permission: access.Read, summary: "Differences from the desired state, by cluster",
 			answer: fleet.Drifts{}, rows: "drifts",
 			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) { return from.Drift(ctx, r.query) },
 		},

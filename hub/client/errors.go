@@ -35,33 +35,33 @@ func refusal(e *hubapi.Error) error {
 	fleet.Plain(e)
 	e.Message = store.Clip(e.Message)
 	e.Near = e.Near[:min(len(e.Near), maxNear)]
-	var meant error
+	var kind error
 	switch {
 	case e.Code == hubapi.CodeUnknownName:
 		return &fleet.UnknownNameError{Kind: e.Kind, Name: e.Name, Near: e.Near}
 	case e.Code == hubapi.CodeBadRequest:
-		meant = store.ErrInvalid
+		kind = store.ErrInvalid
 	case e.Code == hubapi.CodeForgotten:
-		meant = store.ErrForgotten
+		kind = store.ErrForgotten
 	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindCluster:
-		meant = store.ErrUnknownCluster
+		kind = store.ErrUnknownCluster
 	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindRelease:
-		meant = store.ErrUnknownRelease
+		kind = store.ErrUnknownRelease
 	case e.Code == hubapi.CodeNotFound && e.Kind == hubapi.KindReport:
-		meant = store.ErrUnknownReport
+		kind = store.ErrUnknownReport
 	default:
 		return e
 	}
-	return &answered{refused: e, meant: meant}
+	return &answered{refused: e, kind: kind}
 }
 
-// answered is a hub's error that means one of this program's.
+// answered is an error of the hub that also is one of this program's kinds of error.
 type answered struct {
 	refused *hubapi.Error
-	meant   error
+	kind    error
 }
 
 func (a *answered) Error() string { return a.refused.Message }
 
 // Unwrap returns both.
-func (a *answered) Unwrap() []error { return []error{a.refused, a.meant} }
+func (a *answered) Unwrap() []error { return []error{a.refused, a.kind} }

@@ -29,7 +29,7 @@ func (c Client) Register(ctx context.Context, wanted store.Cluster, request []by
 	}
 	var added store.AddedCluster
 	err = c.write(ctx, http.MethodPost, "v1/clusters", nil, body, &added)
-	return added.Changed, added.Answer, meaning(err, hubapi.CodeExists, store.ErrExists)
+	return added.Changed, added.Answer, withKind(err, hubapi.CodeExists, store.ErrExists)
 }
 
 // AllRegistrations returns the clusters in the scope of the token that are registered, or were retired, by name.
@@ -82,7 +82,7 @@ func (c Client) CreateToken(ctx context.Context, s store.TokenScope) (bundle.Enr
 // RevokeToken makes an enrollment token useless. The error wraps store.ErrUnknownToken.
 func (c Client) RevokeToken(ctx context.Context, id string) error {
 	err := c.write(ctx, http.MethodDelete, "v1/tokens/"+url.PathEscape(id), nil, nil, &store.CreatedToken{})
-	return meaning(err, hubapi.CodeNotFound, store.ErrUnknownToken)
+	return withKind(err, hubapi.CodeNotFound, store.ErrUnknownToken)
 }
 
 // Enroll has the hub do what the request in an envelope asks for, and returns its signed answer.
@@ -92,11 +92,11 @@ func (c Client) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 	return answer.Enrollment, err
 }
 
-// meaning returns an error that also is meant if it is the hub's of a code.
-func meaning(err error, code hubapi.Code, meant error) error {
+// withKind returns err, which also is kind if it is an error of the hub with that code.
+func withKind(err error, code hubapi.Code, kind error) error {
 	var refused *hubapi.Error
 	if !errors.As(err, &refused) || refused.Code != code {
 		return err
 	}
-	return &answered{refused: refused, meant: meant}
+	return &answered{refused: refused, kind: kind}
 }

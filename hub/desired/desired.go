@@ -1,4 +1,4 @@
-// Package desired learns what a fleet is meant to run: it follows environment records and releases in registries, verifies
+// Package desired learns what a fleet should run: it follows environment records and releases in registries, verifies
 // them as agents do, and stores them.
 //
 // Begin with New and Follower.Run. What publishers send to a hub that reaches no registry is given to Follower.Receive.

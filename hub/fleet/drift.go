@@ -22,13 +22,13 @@ const (
 	DriftMissing = "missing"
 	// DriftExtra is a deployment that the release does not have.
 	DriftExtra = "extra"
-	// DriftBehind is a cluster that runs an older release than it is meant to.
+	// DriftBehind is a cluster that runs an older release than it should.
 	DriftBehind = "behind"
 	// DriftForeign is a cluster that runs a release that was never published here for it.
 	DriftForeign = "foreign"
 )
 
-// Drift implements Answers. Content, missing and extra are found on clusters that run what they are meant to. Silent clusters
+// Drift implements Answers. Content, missing and extra are found on clusters that run what they should. Silent clusters
 // are left out: nobody knows what they run.
 func (v *View) Drift(ctx context.Context, q Query) (Drifts, error) {
 	m, done, err := v.moment(ctx, q, false)
@@ -89,20 +89,20 @@ func (f *driftFinder) add(r *row, d *deployment, drift Drift) {
 
 // look finds the drift of a cluster that is not silent.
 func (f *driftFinder) look(ctx context.Context, r *row) error {
-	meant := r.meant()
-	if meant != nil && (meant.Relation == Behind || meant.Relation == Foreign) {
+	desired := r.desired()
+	if desired != nil && (desired.Relation == Behind || desired.Relation == Foreign) {
 		runs := f.snapshot.releases[r.observed]
-		d := Drift{Kind: DriftBehind, Running: bundle.ReleaseName(runs.Number, runs.Digest), Since: meant.BehindSince}
-		if meant.Relation == Foreign {
+		d := Drift{Kind: DriftBehind, Running: bundle.ReleaseName(runs.Number, runs.Digest), Since: desired.BehindSince}
+		if desired.Relation == Foreign {
 			d.Kind = DriftForeign
 		}
-		if meant.Release != nil {
-			d.Meant = bundle.ReleaseName(meant.Release.Number, meant.Release.Digest)
+		if desired.Release != nil {
+			d.Desired = bundle.ReleaseName(desired.Release.Number, desired.Release.Digest)
 		}
 		f.add(r, nil, d)
 	}
 	var wanted map[string]*bundle.Assignment
-	if meant != nil && meant.Relation == Current {
+	if desired != nil && desired.Relation == Current {
 		var err error
 		if wanted, err = f.assignments(ctx, f.snapshot.releases[r.observed].Digest); err != nil {
 			return err
@@ -124,12 +124,12 @@ func (f *driftFinder) look(ctx context.Context, r *row) error {
 		case a == nil && f.settled(d):
 			f.add(r, d, Drift{Assignment: name, Kind: DriftExtra, Running: runs})
 		case a != nil && runs != string(a.Content):
-			f.add(r, d, Drift{Assignment: name, Kind: DriftContent, Meant: string(a.Content), Running: runs})
+			f.add(r, d, Drift{Assignment: name, Kind: DriftContent, Desired: string(a.Content), Running: runs})
 		}
 	}
 	for name, a := range wanted {
 		if !reported[name] && f.chooses(a) {
-			f.add(r, nil, Drift{Assignment: name, Kind: DriftMissing, Meant: string(a.Content)})
+			f.add(r, nil, Drift{Assignment: name, Kind: DriftMissing, Desired: string(a.Content)})
 		}
 	}
 	return nil

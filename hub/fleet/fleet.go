@@ -97,16 +97,16 @@ var bySeverity = []bundle.State{
 	bundle.Pulling, bundle.Verifying, bundle.Applying, bundle.Progressing, bundle.Removed, bundle.Compliant,
 }
 
-// Relation is how a cluster stands to the releases that are published for it.
+// Relation compares the release that a cluster runs with those published for it.
 type Relation string
 
 // The relations. They are unknown, and absent from rows, for clusters whose environment's records the hub does not follow.
 const (
-	// Current means that it runs what it is meant to run: that release, or another one with the same content.
+	// Current means that it runs what it should run: that release, or another one with the same content.
 	Current Relation = "current"
 	// Behind means that it runs an older release of its stream, with other content.
 	Behind Relation = "behind"
-	// Ahead means that it runs a newer release than the one it is meant to run, such as one of a narrower ring.
+	// Ahead means that it runs a newer release than it should run, such as one of a narrower ring.
 	Ahead Relation = "ahead"
 	// Foreign means that it runs a release that was never published here, or not for its cluster type.
 	Foreign Relation = "foreign"
@@ -117,11 +117,11 @@ const (
 // Relations lists every relation.
 func Relations() []Relation { return []Relation{Current, Behind, Ahead, Foreign, Nothing} }
 
-// Meant is what a cluster is meant to run, and how far it is from that.
-type Meant struct {
-	Release  *bundle.ReportRelease `json:"release,omitempty"` // the one that it is meant to run
+// Desired is what a cluster should run, and how far it is from that.
+type Desired struct {
+	Release  *bundle.ReportRelease `json:"release,omitempty"` // the release that it should run
 	Relation Relation              `json:"relation"`
-	// Behind counts the releases of its stream and ring after the one that runs, up to the one that is meant, but for those that
+	// Behind counts the releases of its stream and ring after the one that runs, up to the desired one, but for those that
 	// have the content of the one before them. BehindSince is when the first of them was issued.
 	Behind      int       `json:"behind,omitempty"`
 	BehindSince time.Time `json:"behindSince,omitzero"`
@@ -130,8 +130,8 @@ type Meant struct {
 // Cluster is a row about a cluster.
 type Cluster struct {
 	store.ClusterStatus
-	// Meant is nil if the hub does not follow what is published for it.
-	Meant       *Meant      `json:"meant,omitempty"`
+	// Desired is nil if the hub does not follow what is published for it.
+	Desired     *Desired    `json:"desired,omitempty"`
 	Proof       store.Proof `json:"proof,omitzero"`
 	Deployments int         `json:"deployments"`
 	// Reporting is store.NotReporting for a cluster that is registered as sending no reports, and empty for others.
@@ -172,9 +172,9 @@ type Deployment struct {
 	// BaseCommit and EnvironmentCommit are of the release that runs.
 	BaseCommit        string `json:"baseCommit,omitempty"`
 	EnvironmentCommit string `json:"environmentCommit,omitempty"`
-	// Meant is the content that the assignment is meant to have; empty if that is unknown, or the assignment is not meant to
+	// Desired is the content that the assignment should have; empty if that is unknown, or the assignment should not
 	// be there.
-	Meant           digest.Digest `json:"meant,omitempty"`
+	Desired         digest.Digest `json:"desired,omitempty"`
 	Proof           store.Proof   `json:"proof,omitzero"`
 	ProofAgeSeconds int64         `json:"proofAgeSeconds,omitempty"`
 }
@@ -220,7 +220,7 @@ type Release struct {
 	Foreign bool `json:"foreign,omitempty"`
 	// Current is true while an environment record names it as the newest of its stream or of a ring.
 	Current bool `json:"current,omitempty"`
-	// Clusters counts the clusters that are meant to run it; Compliant, Failed, Progressing, Unknown are those of them that
+	// Clusters counts the clusters that should run it; Compliant, Failed, Progressing, Unknown are those of them that
 	// run it, or another one with its content, by state, and Waiting those that are known to run other content. Unknown are the
 	// silent ones.
 	Clusters    int `json:"clusters"`
@@ -229,7 +229,7 @@ type Release struct {
 	Failed      int `json:"failed"`
 	Waiting     int `json:"waiting"`
 	Unknown     int `json:"unknown"`
-	// Running counts the clusters that run it, meant or not.
+	// Running counts the clusters that run it, desired or not.
 	Running int `json:"running"`
 }
 
@@ -296,7 +296,7 @@ type Rollout struct {
 	FailedCount int    `json:"failedClusters"`
 	Waiting     int    `json:"waiting"`
 	Unknown     int    `json:"unknown"`
-	// Reached is the same of the clusters that are meant to have the commit by now. The others are in rings that it has not reached.
+	// Reached is the same of the clusters that should have the commit by now. The others are in rings that it has not reached.
 	Reached RolloutCounts `json:"reached"`
 	// NotReporting counts clusters that are registered as sending no reports, and Later those that were registered after
 	// RolloutQuery.RegisteredBefore. Neither are in the numbers above.
@@ -410,7 +410,7 @@ type Variant struct {
 	Compliant    int           `json:"compliant"`
 }
 
-// Drift is a deployment, or a cluster, that is not what it is meant to be.
+// Drift is a deployment, or a cluster, that is not in its desired state.
 type Drift struct {
 	UID        string `json:"uid"`
 	Cluster    string `json:"cluster"`
@@ -419,7 +419,7 @@ type Drift struct {
 	// Kind is drifted (its reconciler says so), content, missing, extra, behind, foreign.
 	Kind    string       `json:"kind"`
 	State   bundle.State `json:"state"`
-	Meant   string       `json:"meant,omitempty"`
+	Desired string       `json:"desired,omitempty"`
 	Running string       `json:"running,omitempty"`
 	Since   time.Time    `json:"since,omitzero"`
 	Message string       `json:"message,omitempty"`

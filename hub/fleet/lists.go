@@ -82,7 +82,7 @@ func (v *View) Deployments(ctx context.Context, q Query) (Deployments, error) {
 	for _, f := range rows {
 		r, _ := m.see(f.cluster)
 		d := r.deploymentStatus(f.deployment)
-		if d.Meant, err = r.meantContent(ctx, d.Assignment); err != nil {
+		if d.Desired, err = r.desiredContent(ctx, d.Assignment); err != nil {
 			return Deployments{}, err
 		}
 		list.Deployments = append(list.Deployments, d)
@@ -221,11 +221,11 @@ func (r *row) status() Cluster {
 	c := Cluster{
 		ClusterStatus: store.ClusterStatus{
 			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: reason, Message: message, Since: store.Moment(r.since),
-			Desired: r.m.release(r.desired), Observed: r.m.release(r.observed), AgentVersion: t[r.agentVersion],
+			Offered: r.m.release(r.offered), Observed: r.m.release(r.observed), AgentVersion: t[r.agentVersion],
 			Incarnation: r.newest.Incarnation, Seq: r.newest.Seq, LastSeen: store.Moment(r.lastSeen), Mismatch: t[r.mismatch],
 			Conflicts: r.conflicts, SharedSince: store.Moment(r.shared), SharedHow: t[r.sharedHow],
 		},
-		Meant: r.meant(), Proof: r.proofOf(), Deployments: r.count(), KeyIDs: r.keyIDs(),
+		Desired: r.desired(), Proof: r.proofOf(), Deployments: r.count(), KeyIDs: r.keyIDs(),
 		ExpectedSeconds: r.expected / 1000, AddedAt: store.Moment(r.added), ProofAgeSeconds: r.age(),
 	}
 	if !r.reports() {
@@ -254,14 +254,14 @@ func (r *row) deploymentStatus(d *deployment) Deployment {
 	}
 }
 
-// meantContent returns the content that an assignment of a cluster is meant to have; empty if nobody knows, or it is not
-// meant to be there.
-func (r *row) meantContent(ctx context.Context, assignment string) (digest.Digest, error) {
-	meant := r.meant()
-	if meant == nil || meant.Release == nil {
+// desiredContent returns the content that an assignment of a cluster should have; empty if that is unknown, or it should not
+// be there.
+func (r *row) desiredContent(ctx context.Context, assignment string) (digest.Digest, error) {
+	desired := r.desired()
+	if desired == nil || desired.Release == nil {
 		return "", nil
 	}
-	release, err := r.m.view.fleet.contentsOf(ctx, r.m.published, meant.Release.Digest)
+	release, err := r.m.view.fleet.contentsOf(ctx, r.m.published, desired.Release.Digest)
 	if release == nil || err != nil {
 		return "", r.m.unread(ctx, err)
 	}

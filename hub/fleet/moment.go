@@ -19,12 +19,12 @@ type moment struct {
 	// at decides what is silent; asOf is zero for now; readAt is the time of the rows if the database cannot be read.
 	at, asOf, readAt time.Time
 	sight            *sight
-	meanings         map[stream]*Meant
+	desired          map[stream]*Desired
 	// push is what the rows were restricted to when they were read.
 	push store.Scope
 }
 
-// stream is all that decides what a cluster is meant to run, and how it stands to that.
+// stream is all that decides what a cluster should run, and how it stands to that.
 type stream struct{ platform, environment, typ, ring, observed uint32 }
 
 // row is a cluster that a View sees.
@@ -177,26 +177,26 @@ func (r *row) was(reported uint32) bundle.State {
 	return bundle.State(r.m.texts[reported])
 }
 
-// meant returns what a cluster is meant to run; nil if nobody knows. The result is shared.
-func (r *row) meant() *Meant {
+// desired returns what a cluster should run; nil if that is unknown. The result is shared.
+func (r *row) desired() *Desired {
 	m := r.m
 	of := stream{r.platform, r.environment, r.typ, r.ring, r.observed}
-	meant, known := m.meanings[of]
+	desired, known := m.desired[of]
 	if !known {
-		if m.meanings == nil {
-			m.meanings = map[stream]*Meant{}
+		if m.desired == nil {
+			m.desired = map[stream]*Desired{}
 		}
 		id := store.Identity{Platform: m.texts[of.platform], Environment: m.texts[of.environment], Type: m.texts[of.typ], Ring: m.texts[of.ring]}
-		meant = m.published.meantOf(id, m.release(of.observed))
-		m.meanings[of] = meant
+		desired = m.published.desiredOf(id, m.release(of.observed))
+		m.desired[of] = desired
 	}
-	return meant
+	return desired
 }
 
 // relation returns how a cluster stands to what is published for it; empty if nobody knows.
 func (r *row) relation() Relation {
-	if meant := r.meant(); meant != nil {
-		return meant.Relation
+	if desired := r.desired(); desired != nil {
+		return desired.Relation
 	}
 	return ""
 }

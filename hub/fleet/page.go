@@ -56,8 +56,8 @@ func fieldOf(name string, deployments bool) (field, error) {
 		}}, nil
 	case "behind":
 		return field{number: func(r *row, _ *deployment) int64 {
-			if meant := r.meant(); meant != nil {
-				return -int64(meant.Behind)
+			if desired := r.desired(); desired != nil {
+				return -int64(desired.Behind)
 			}
 			return 0
 		}}, nil

@@ -270,7 +270,7 @@ func FormatMoment(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// UnknownParameter returns the error of a parameter that is none of the known ones. It names the one that was probably meant,
+// UnknownParameter returns the error of an unknown parameter. It suggests the nearest known one,
 // and wraps store.ErrInvalid.
 func UnknownParameter(name string, known []string) error {
 	hint := ""

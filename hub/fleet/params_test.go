@@ -144,12 +144,12 @@ func TestAllTextsOfAnAnswerArePlain(t *testing.T) {
 	const bad = "x\x1b[2J\u202e"
 	answer := Clusters{Next: bad, Totals: Totals{States: map[bundle.State]int{bad: 2}}, Clusters: []Cluster{{
 		ClusterStatus: store.ClusterStatus{Identity: store.Identity{Name: bad, Labels: map[string]string{bad: bad}}, Observed: &bundle.ReportRelease{Digest: bad}, Since: noon},
-		Meant:         &Meant{Release: &bundle.ReportRelease{BaseCommit: bad}},
+		Desired:       &Desired{Release: &bundle.ReportRelease{BaseCommit: bad}},
 	}}}
 	Plain(&answer)
 	const good = "x[2J"
 	require.Equal(t, Clusters{Next: good, Totals: Totals{States: map[bundle.State]int{good: 2}}, Clusters: []Cluster{{
 		ClusterStatus: store.ClusterStatus{Identity: store.Identity{Name: good, Labels: map[string]string{good: good}}, Observed: &bundle.ReportRelease{Digest: good}, Since: noon},
-		Meant:         &Meant{Release: &bundle.ReportRelease{BaseCommit: good}},
+		Desired:       &Desired{Release: &bundle.ReportRelease{BaseCommit: good}},
 	}}}, answer)
 }

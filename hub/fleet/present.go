@@ -31,7 +31,7 @@ type cluster struct {
 	uid, name           string
 	reason, message     uint32
 	keys                []byte // the ids of those in force, 32 bytes each
-	desired             uint32
+	offered             uint32
 	since, added        int64
 	change              store.Position
 	newest              store.Order
@@ -70,7 +70,7 @@ func (t *tables) pack(s store.ClusterState) *cluster {
 		expected: cmp.Or(s.ExpectedInterval, time.Duration(s.ExpectedSeconds)*time.Second, store.DefaultExpectedInterval).Milliseconds(),
 		added:    store.Millis(s.AddedAt), change: s.Change,
 		newest: s.Newest, reported: reported, state: text(string(s.State)), reason: text(s.Reason), since: store.Millis(s.Since),
-		desired: t.release(s.Desired), observed: t.release(s.Observed), agentVersion: text(s.AgentVersion), mismatch: text(named.Mismatch),
+		offered: t.release(s.Offered), observed: t.release(s.Observed), agentVersion: text(s.AgentVersion), mismatch: text(named.Mismatch),
 		conflicts: s.Conflicts, sharedHow: text(s.SharedHow), lastSeen: store.Millis(s.LastSeen),
 		occurred: store.Millis(s.Proof.OccurredAt), received: store.Millis(s.Proof.ReceivedAt), via: text(string(s.Proof.Via)),
 	}

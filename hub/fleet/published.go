@@ -21,8 +21,8 @@ type published struct {
 	ordered []*store.PublishedRelease
 	// records are by platform, environment and order, oldest first.
 	records []*store.PublishedRecord
-	// index finds what clusters are meant to run.
-	index meantIndex
+	// index finds what clusters should run.
+	index desiredIndex
 }
 
 // readPublished reads all that is published.
@@ -43,7 +43,7 @@ func readPublished(ctx context.Context, from Source) (*published, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.index = newMeantIndex(p)
+	p.index = newDesiredIndex(p)
 	return p, nil
 }
 
@@ -60,7 +60,7 @@ func (p *published) at(t time.Time) *published {
 			then.records = append(then.records, r)
 		}
 	}
-	then.index = newMeantIndex(then)
+	then.index = newDesiredIndex(then)
 	return then
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Releases implements Answers. Conditions on clusters and deployments choose what is counted, and then leave out releases
-// that none of these is meant to run, or runs; those on platform, environment, type, ring, commit and release choose
+// that none of these should run, or runs; those on platform, environment, type, ring, commit and release choose
 // releases. With the relation foreign alone, only releases that were never published here are listed.
 func (v *View) Releases(ctx context.Context, q Query) (Releases, error) {
 	if q.Sort != "" {
@@ -212,27 +212,27 @@ func (m *moment) markCurrent(rows map[digest.Digest]*Release) {
 	}
 }
 
-// countRelease counts a cluster at the release that it is meant to run, and at the one that it runs.
+// countRelease counts a cluster at the release that it should run, and at the one that it runs.
 func (m *moment) countRelease(rows map[digest.Digest]*Release, counted map[digest.Digest]bool, r *row) {
-	runs, offered := m.snapshot.releases[r.observed], m.snapshot.releases[r.desired]
-	meant := r.meant()
+	runs, offered := m.snapshot.releases[r.observed], m.snapshot.releases[r.offered]
+	desired := r.desired()
 	if runs.Digest != "" {
 		row := rows[runs.Digest]
 		if row == nil {
 			id := r.place()
 			row = &Release{
 				ReportRelease: runs, Platform: id.Platform, Environment: id.Environment, Type: id.Type, EnvironmentCommit: runs.EnvironmentCommit,
-				Foreign: meant != nil && meant.Relation == Foreign,
+				Foreign: desired != nil && desired.Relation == Foreign,
 			}
 			rows[runs.Digest] = row
 		}
 		row.Running++
 		counted[runs.Digest] = true
 	}
-	if meant == nil || meant.Release == nil || rows[meant.Release.Digest] == nil {
+	if desired == nil || desired.Release == nil || rows[desired.Release.Digest] == nil {
 		return
 	}
-	d := meant.Release.Digest
+	d := desired.Release.Digest
 	counted[d] = true
 	row := rows[d]
 	row.Clusters++
@@ -240,9 +240,9 @@ func (m *moment) countRelease(rows map[digest.Digest]*Release, counted map[diges
 	switch {
 	case r.silent():
 		row.Unknown++
-	case failed && (meant.Relation == Current || offered.Digest == d):
+	case failed && (desired.Relation == Current || offered.Digest == d):
 		row.Failed++
-	case meant.Relation != Current:
+	case desired.Relation != Current:
 		row.Waiting++
 	case r.state == compliantState:
 		row.Compliant++

@@ -230,18 +230,18 @@ func (n *RolloutCounts) add(verdict lineage.Verdict) {
 	}
 }
 
-// reaches reports whether a commit has reached the ring of a cluster: it has not if the cluster is meant to run a release without it
+// reaches reports whether a commit has reached the ring of a cluster: it has not if the cluster should run a release without it
 // while the newest release of its type at the commit has it.
 func (c *rolloutCount) reaches(r *row, t *lineage.Commit) bool {
-	meant := r.meant()
-	if t == nil || meant == nil || meant.Release == nil {
+	desired := r.desired()
+	if t == nil || desired == nil || desired.Release == nil {
 		return true
 	}
 	ring := [3]uint32{r.platform, r.typ, r.ring}
 	reaches, known := c.reaching[ring]
 	if !known {
 		typ := c.m.texts[r.typ]
-		reaches = t.Has(typ, meant.Release.Digest) || !t.Has(typ, t.NewestOf(t.Last(), typ))
+		reaches = t.Has(typ, desired.Release.Digest) || !t.Has(typ, t.NewestOf(t.Last(), typ))
 		c.reaching[ring] = reaches
 	}
 	return reaches
@@ -274,7 +274,7 @@ func (c *rolloutCount) placeOf(r *row) rolloutPlace {
 	return at
 }
 
-// place returns the part of a cluster's identity that says what it is meant to run.
+// place returns the part of a cluster's identity that says what it should run.
 func (r *row) place() store.Identity {
 	t := r.m.texts
 	return store.Identity{Platform: t[r.platform], Environment: t[r.environment], Type: t[r.typ], Ring: t[r.ring]}
@@ -297,7 +297,7 @@ func (c *rolloutCount) has(t *lineage.Commit, r *row, release uint32) bool {
 // quarantines reports whether a cluster's newest report, however old, says that a release with the commit is in quarantine
 // there.
 func (c *rolloutCount) quarantines(r *row, t *lineage.Commit) bool {
-	return r.reported && c.m.texts[r.reason] == reasonQuarantined && c.has(t, r, r.desired)
+	return r.reported && c.m.texts[r.reason] == reasonQuarantined && c.has(t, r, r.offered)
 }
 
 // reasonQuarantined is the agent's reason if it has given up the newest release that it was offered.
@@ -316,7 +316,7 @@ func (c *rolloutCount) verdict(r *row, t *lineage.Commit) lineage.Verdict {
 	if c.unheard(r) {
 		return lineage.Unknown
 	}
-	return lineage.VerdictOf(bundle.State(r.m.texts[r.reportedState]), c.has(t, r, r.observed), c.has(t, r, r.desired))
+	return lineage.VerdictOf(bundle.State(r.m.texts[r.reportedState]), c.has(t, r, r.observed), c.has(t, r, r.offered))
 }
 
 func (c *rolloutCount) typeRow(name string) *TypeRollout {

@@ -98,9 +98,9 @@ func (e *estate) cluster(name, typ, runs string, state bundle.State, offered ...
 			}
 		}
 	}
-	s.Desired = s.Observed
+	s.Offered = s.Observed
 	if len(offered) > 0 {
-		s.Desired = &bundle.ReportRelease{Digest: digest.FromString(offered[0])}
+		s.Offered = &bundle.ReportRelease{Digest: digest.FromString(offered[0])}
 	}
 	return e.put(s)
 }
@@ -164,7 +164,7 @@ func TestRollout(t *testing.T) {
 				e.silence(e.cluster("two", "drone", "drone:2", bundle.Failed), 48*time.Hour)
 				e.cluster("three", "shop", "shop:1", bundle.Compliant)
 				s := e.cluster("four", "shop", "", "")
-				s.Newest, s.LastSeen, s.Desired = store.Order{}, time.Time{}, nil
+				s.Newest, s.LastSeen, s.Offered = store.Order{}, time.Time{}, nil
 				e.put(s)
 			},
 			want: "four=unknown two=unknown one=unknown", why: "3 silent",
@@ -482,7 +482,7 @@ func TestACommitOfOnePlatformIsNoMatterOfAnother(t *testing.T) {
 	require.Equal(t, 1, got.Clusters)
 }
 
-func TestMeant(t *testing.T) {
+func TestDesired(t *testing.T) {
 	issued := func(n int64) time.Time { return start.Add(time.Duration(n-1000) * time.Minute) }
 	for _, tc := range []struct {
 		name, typ, runs string
@@ -536,7 +536,7 @@ func TestMeant(t *testing.T) {
 			e.cluster("it", tc.typ, tc.runs, bundle.Compliant)
 			list, err := all(t, e).Clusters(t.Context(), Query{Cluster: "it"})
 			require.NoError(t, err)
-			m := list.Clusters[0].Meant
+			m := list.Clusters[0].Desired
 			require.NotNil(t, m)
 			release := ""
 			if m.Release != nil {
@@ -558,7 +558,7 @@ func TestNothingIsKnownOfEnvironmentsThatAreNotFollowed(t *testing.T) {
 	e.cluster("it", "drone", "", bundle.Pending)
 	list, err := all(t, e).Clusters(t.Context(), Query{})
 	require.NoError(t, err)
-	require.Nil(t, list.Clusters[0].Meant)
+	require.Nil(t, list.Clusters[0].Desired)
 }
 
 func TestAClusterWithoutAPlatformBelongsToTheOnlyOne(t *testing.T) {
@@ -568,7 +568,7 @@ func TestAClusterWithoutAPlatformBelongsToTheOnlyOne(t *testing.T) {
 	e.put(s)
 	list, err := all(t, e).Clusters(t.Context(), Query{})
 	require.NoError(t, err)
-	require.Equal(t, Current, list.Clusters[0].Meant.Relation)
+	require.Equal(t, Current, list.Clusters[0].Desired.Relation)
 }
 
 func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
@@ -589,7 +589,7 @@ func TestRolloutCountsTheCohortOfAGate(t *testing.T) {
 	earlier.Reason = "Quarantined" // of the release before
 	e.put(earlier)
 	none := e.cluster("none", "drone", "", "")
-	none.Reporting, none.Newest, none.LastSeen, none.Desired = store.NotReporting, store.Order{}, time.Time{}, nil
+	none.Reporting, none.Newest, none.LastSeen, none.Offered = store.NotReporting, store.Order{}, time.Time{}, nil
 	e.put(none)
 	registered(start.Add(-time.Hour), e.cluster("joined", "canary=drone", "drone:2", bundle.Compliant))
 	registered(start, e.cluster("joined-now", "drone", "drone:1", bundle.Compliant))

@@ -145,7 +145,7 @@ func (t *tables) sweep(clusters []*cluster) {
 		for _, l := range c.labels {
 			texts[l.key], texts[l.value] = true, true
 		}
-		releases[c.desired], releases[c.observed], messages[c.message] = true, true, true
+		releases[c.offered], releases[c.observed], messages[c.message] = true, true, true
 		for i := range c.deployments {
 			d := &c.deployments[i]
 			kinds[d.kind], messages[d.message] = true, true

@@ -24,7 +24,7 @@ type Workloads struct {
 // WorkloadRollout is how far clusters are with a version of a workload.
 type WorkloadRollout struct {
 	Rollout
-	// Versions are those of the workload in the releases that the clusters are meant to run, sorted, and Workspaces the workspaces of all
+	// Versions are those of the workload in the releases that the clusters should run, sorted, and Workspaces the workspaces of all
 	// workloads there, by the name of the workload.
 	Versions   []string
 	Workspaces map[string]map[string]bool
@@ -35,8 +35,8 @@ type WorkloadRollout struct {
 // severest are the verdicts on an assignment, the worst first.
 var severest = []lineage.Verdict{lineage.Failed, lineage.Unknown, lineage.Waiting, lineage.Progressing, lineage.Compliant}
 
-// Rollout counts the clusters that are meant to run the workload of a query by how far they are with the version of the query. What they are
-// meant to run is in the releases that a knows. Without an environment, those count in which a release has the version.
+// Rollout counts the clusters that should run the workload of a query by how far they are with the version of the query. What they
+// should run is in the releases that a knows. Without an environment, those count in which a release has the version.
 func (w *Workloads) Rollout(ctx context.Context, a Answers, q Query) (WorkloadRollout, error) {
 	r := WorkloadRollout{Rollout: Rollout{Environment: q.onlyEnvironment(), Followed: true, Published: true, Open: []OpenCluster{}, Types: []TypeRollout{}}}
 	asked, limit := q, q.Limit
@@ -87,17 +87,17 @@ func (w *Workloads) Rollout(ctx context.Context, a Answers, q Query) (WorkloadRo
 	return r, nil
 }
 
-// read reads each release that one of the clusters is meant to run.
+// read reads each release that one of the clusters should run.
 func (w *Workloads) read(ctx context.Context, a Answers, clusters []Cluster, q Query, r *WorkloadRollout) error {
 	if w.releases == nil {
 		w.releases = map[digest.Digest][]bundle.Assignment{}
 	}
 	r.versions, r.Workspaces = map[digest.Digest]map[string]string{}, map[string]map[string]bool{}
 	for _, c := range clusters {
-		if c.Meant == nil || c.Meant.Release == nil || r.versions[c.Meant.Release.Digest] != nil {
+		if c.Desired == nil || c.Desired.Release == nil || r.versions[c.Desired.Release.Digest] != nil {
 			continue
 		}
-		d := c.Meant.Release.Digest
+		d := c.Desired.Release.Digest
 		assignments, known := w.releases[d]
 		if !known {
 			detail, err := a.Release(ctx, d.String(), Query{})
@@ -123,12 +123,12 @@ func (w *Workloads) read(ctx context.Context, a Answers, clusters []Cluster, q Q
 	return nil
 }
 
-// versionsFor returns the versions of the workload, by assignment, in the release that a cluster is meant to run.
+// versionsFor returns the versions of the workload, by assignment, in the release that a cluster should run.
 func (r *WorkloadRollout) versionsFor(c Cluster) map[string]string {
-	if c.Meant == nil || c.Meant.Release == nil {
+	if c.Desired == nil || c.Desired.Release == nil {
 		return nil
 	}
-	return r.versions[c.Meant.Release.Digest]
+	return r.versions[c.Desired.Release.Digest]
 }
 
 // explainNone says why no cluster counts.
@@ -136,7 +136,7 @@ func (r *WorkloadRollout) explainNone(clusters int, q Query) {
 	r.Published = r.NotReporting > 0
 	switch {
 	case r.NotReporting > 0:
-		r.Why = "all clusters that are meant to run it are registered as sending no reports"
+		r.Why = "all clusters that should run it are registered as sending no reports"
 	case clusters == 0:
 		r.Why = "no cluster is registered"
 	case len(r.versions) == 0:
@@ -172,7 +172,7 @@ func (w *workloadCount) add(c Cluster) {
 	}
 	row := w.types[c.Type]
 	if row == nil {
-		row = &TypeRollout{Type: c.Type, Release: bundle.ReleaseName(c.Meant.Release.Number, c.Meant.Release.Digest)}
+		row = &TypeRollout{Type: c.Type, Release: bundle.ReleaseName(c.Desired.Release.Number, c.Desired.Release.Digest)}
 		w.types[c.Type] = row
 	}
 	verdict, reason, message := w.verdict(c, versions)
@@ -195,8 +195,8 @@ func (w *workloadCount) add(c Cluster) {
 	w.out.Open = append(w.out.Open, open)
 }
 
-// verdict returns how far a cluster is that is meant to have versions of assignments: the worst of them, with the reason.
-func (w *workloadCount) verdict(c Cluster, meant map[string]string) (verdict lineage.Verdict, reason, message string) {
+// verdict returns how far a cluster is that should have versions of assignments: the worst of them, with the reason.
+func (w *workloadCount) verdict(c Cluster, desired map[string]string) (verdict lineage.Verdict, reason, message string) {
 	if c.State == store.Stale || c.State == store.Unreported {
 		return lineage.Unknown, "", ""
 	}
@@ -207,16 +207,16 @@ func (w *workloadCount) verdict(c Cluster, meant map[string]string) (verdict lin
 		}
 	}
 	has := w.deployments[c.UID]
-	for _, name := range slices.Sorted(maps.Keys(meant)) {
-		if meant[name] != w.asked.Version {
-			worse(lineage.Waiting, "its release has version "+cmp.Or(meant[name], "none")+" of "+name, "")
+	for _, name := range slices.Sorted(maps.Keys(desired)) {
+		if desired[name] != w.asked.Version {
+			worse(lineage.Waiting, "its release has version "+cmp.Or(desired[name], "none")+" of "+name, "")
 			continue
 		}
 		i := slices.IndexFunc(has, func(d Deployment) bool { return d.Assignment == name })
 		switch {
 		case c.State == bundle.Rejected:
 			worse(lineage.Failed, c.Reason, c.Message)
-		case (i < 0 || has[i].Version != w.asked.Version) && c.Reason == reasonQuarantined && c.Desired != nil && c.Desired.Digest == c.Meant.Release.Digest:
+		case (i < 0 || has[i].Version != w.asked.Version) && c.Reason == reasonQuarantined && c.Offered != nil && c.Offered.Digest == c.Desired.Release.Digest:
 			worse(lineage.Failed, c.Reason, c.Message)
 		case i < 0 || has[i].Version != w.asked.Version:
 			worse(lineage.Progressing, "", "")

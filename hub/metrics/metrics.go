@@ -114,7 +114,7 @@ type Clusters struct {
 	Count       int
 }
 
-// Release is one that an environment's newest record names, with the clusters that are meant to run it by verdict.
+// Release is one that an environment's newest record names, with the clusters that should run it by verdict.
 type Release struct {
 	Platform, Environment, Type string
 	Name, Commit                string // as people call it, and the platform's commit
@@ -223,7 +223,7 @@ func (s Snapshot) writeReleases(p *page) {
 	if len(all) > MaxNames {
 		count(others)
 	}
-	p.write("wherry_hub_release_clusters", gauge, "Clusters that are meant to run a release, by the verdict on them.", counted...)
+	p.write("wherry_hub_release_clusters", gauge, "Clusters that should run a release, by the verdict on them.", counted...)
 	p.write("wherry_hub_release_issued_timestamp_seconds", gauge, "When the release was issued.", issued...)
 	p.write("wherry_hub_release_expires_timestamp_seconds", gauge, "Until when clusters that do not have it may take it.", expires...)
 

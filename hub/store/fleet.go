@@ -20,8 +20,8 @@ type ClusterStatus struct {
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
 	Since   time.Time    `json:"since,omitzero"`
-	// Desired is the newest release offered, Observed the one that runs.
-	Desired      *bundle.ReportRelease `json:"desired,omitempty"`
+	// Offered is the newest release that the agent was offered, Observed the one that runs.
+	Offered      *bundle.ReportRelease `json:"offered,omitempty"`
 	Observed     *bundle.ReportRelease `json:"observed,omitempty"`
 	AgentVersion string                `json:"agentVersion,omitempty"`
 	Incarnation  int64                 `json:"incarnation,omitempty"`

@@ -31,7 +31,7 @@ type ClusterState struct {
 	State           bundle.State
 	Reason, Message string
 	Since           time.Time
-	Desired         *bundle.ReportRelease
+	Offered         *bundle.ReportRelease
 	Observed        *bundle.ReportRelease
 	AgentVersion    string
 	Claims          bundle.ReportCluster

@@ -33,7 +33,7 @@ type PublishedRecord struct {
 	SeenAt time.Time
 }
 
-// Published is what the fleet is meant to run.
+// Published is what the fleet should run.
 type Published interface {
 	// AddReleases stores verified releases; those that are there already change nothing.
 	AddReleases(ctx context.Context, all []PublishedRelease) (added int, err error)

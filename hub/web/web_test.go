@@ -36,7 +36,7 @@ func (f *fake) Clusters(_ context.Context, q fleet.Query) (fleet.Clusters, error
 		},
 		Clusters: []fleet.Cluster{{
 			ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "u&7", Name: "<plant-7>"}, State: bundle.Compliant, Observed: &bundle.ReportRelease{Number: 12}, LastSeen: epoch.Add(-150 * time.Minute)},
-			Meant:         &fleet.Meant{Relation: fleet.Behind, Behind: 2},
+			Desired:       &fleet.Desired{Relation: fleet.Behind, Behind: 2},
 		}},
 		Next: "plant-7",
 	}, nil

@@ -47,7 +47,7 @@ func Program(defaultConfig string) *cobra.Command {
 	return root
 }
 
-const long = `The agent keeps one cluster, or one host, at the newest release that is meant for it.
+const long = `The agent keeps one cluster, or one host, at the newest release for it.
 
 It is told what to do by flags, by WHERRY_* variables named as the flags (WHERRY_STATE_DIR for
 --state-dir) and by the YAML file that --config names. Flags override variables, which override the file.

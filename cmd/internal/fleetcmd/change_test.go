@@ -114,11 +114,11 @@ func TestDriftIsANegativeAnswer(t *testing.T) {
 	require.Empty(t, said)
 	out, _, code = terminal{make: newDriftCommand, answers: canned{drifts: []fleet.Drift{
 		{Cluster: "plant-7", Assignment: "web-main", Kind: "drifted", State: bundle.Drifted, Since: noon.Add(-time.Hour), Message: "Deployment web: replicas"},
-		{Cluster: "plant-8", Kind: "behind", State: bundle.Compliant, Meant: "12 (68846e7d)", Running: "11 (abcdef01)"},
+		{Cluster: "plant-8", Kind: "behind", State: bundle.Compliant, Desired: "12 (68846e7d)", Running: "11 (abcdef01)"},
 	}}}.run()
 	require.Equal(t, cli.No, code)
-	require.Equal(t, `2 not as meant: 1 behind, 1 drifted
-CLUSTER  ASSIGNMENT  KIND     STATE      MEANT          RUNNING        SINCE   MESSAGE
+	require.Equal(t, `2 differences from the desired state: 1 behind, 1 drifted
+CLUSTER  ASSIGNMENT  KIND     STATE      DESIRED        RUNNING        SINCE   MESSAGE
 plant-7  web-main    drifted  drifted    -              -              1h ago  Deployment web: replicas
 plant-8  -           behind   compliant  12 (68846e7d)  11 (abcdef01)  -       -
 `, out)
@@ -127,7 +127,7 @@ plant-8  -           behind   compliant  12 (68846e7d)  11 (abcdef01)  -       -
 func TestDescribeAClusterThatIsSilent(t *testing.T) {
 	c := cluster("island", store.Stale, bundle.Compliant, 31*24*time.Hour, store.ViaMedia)
 	c.Labels, c.KeyIDs, c.ExpectedSeconds, c.Since = map[string]string{"region": "eu", "gpu": "true"}, []string{"k1"}, 30*24*3600, noon.Add(-40*24*time.Hour)
-	c.Meant = &fleet.Meant{Relation: fleet.Behind, Behind: 2, BehindSince: noon.Add(-48 * time.Hour), Release: &bundle.ReportRelease{Digest: digestOf("68846e7d"), Number: 13}}
+	c.Desired = &fleet.Desired{Relation: fleet.Behind, Behind: 2, BehindSince: noon.Add(-48 * time.Hour), Release: &bundle.ReportRelease{Digest: digestOf("68846e7d"), Number: 13}}
 	answers := canned{
 		clusters: func(q fleet.Query) (fleet.Clusters, error) {
 			if q.Cluster != "island" && q.Cluster != "" {
@@ -156,7 +156,7 @@ State        stale (was compliant) · last heard 31 days ago by medium
 Since        2026-09-22 12:00 UTC (40 days ago)
 Last heard   2026-10-01 12:00 UTC (31 days ago), by medium
 Runs         11 (abcdef01)
-Meant        13 (68846e7d)
+Desired      13 (68846e7d)
 Relation     behind by 2 releases, since 2026-10-30 12:00 UTC (2 days ago)
 
 1 deployment

@@ -139,7 +139,7 @@ func newDescribeCluster(s *source) *cobra.Command {
 		Use:     "cluster NAME|UID",
 		Aliases: []string{"clusters"},
 		Short:   "Show a cluster",
-		Long: `Show who a cluster is, what it runs, what it is meant to run, how that is known and how old the proof is, each of its
+		Long: `Show who a cluster is, what it runs, what it should run, how that is known and how old the proof is, each of its
 deployments with its reason, and what to do about what is wrong.`,
 		Example: "  wherry describe cluster plant-7\n  wherry describe cluster plant-7 --as-of 2026-11-01\n  wherry describe cluster plant-7 -o json",
 		Args:    cobra.ExactArgs(1),
@@ -225,14 +225,14 @@ func writeCluster(w *sheet, v clusterDetail, now time.Time) {
 	w.value("Last heard", joined(", ", sinceText(c.LastSeen, now), viaText(c.Proof.Via)))
 	w.value("Identity", c.SharedHow)
 	w.value("Runs", releaseText(c.Observed))
-	if c.Desired != nil && (c.Observed == nil || c.Desired.Digest != c.Observed.Digest) {
-		w.value("Offered", releaseText(c.Desired))
+	if c.Offered != nil && (c.Observed == nil || c.Offered.Digest != c.Observed.Digest) {
+		w.value("Offered", releaseText(c.Offered))
 	}
-	if m := c.Meant; m != nil {
-		w.value("Meant", releaseText(m.Release))
-		w.value("Relation", meantText(m, now))
+	if m := c.Desired; m != nil {
+		w.value("Desired", releaseText(m.Release))
+		w.value("Relation", desiredText(m, now))
 	} else {
-		w.value("Meant", "unknown: the hub does not follow what is published for it")
+		w.value("Desired", "unknown: the hub does not follow what is published for it")
 	}
 	t := &table{headers: []string{"ASSIGNMENT", "STATE", "VERSION", "SINCE", "REASON"}, flexible: []bool{false, false, false, false, true}}
 	for _, d := range v.Deployments {
@@ -280,8 +280,8 @@ func releaseText(r *bundle.ReportRelease) string {
 	return s
 }
 
-// meantText says how a cluster stands to what it is meant to run.
-func meantText(m *fleet.Meant, now time.Time) string {
+// desiredText compares what a cluster runs with what it should run, in words.
+func desiredText(m *fleet.Desired, now time.Time) string {
 	switch m.Relation {
 	case fleet.Behind:
 		s := "behind"
@@ -293,9 +293,9 @@ func meantText(m *fleet.Meant, now time.Time) string {
 		}
 		return s
 	case fleet.Foreign:
-		return "foreign: it runs what was never published here"
+		return "foreign: it runs a release that was never published here"
 	case fleet.Ahead:
-		return "ahead: it runs a newer release than it is meant to"
+		return "ahead: it runs a newer release than it should"
 	case fleet.Nothing:
 		return "it runs no release"
 	}
@@ -329,7 +329,7 @@ func clusterHints(c fleet.Cluster) (all []string) {
 	if c.Mismatch != "" {
 		add("its agent is configured for another place than it is registered for: change either (%s)", c.Mismatch)
 	}
-	if m := c.Meant; m != nil && m.Relation == fleet.Foreign {
+	if m := c.Desired; m != nil && m.Relation == fleet.Foreign {
 		add("find out who published what it runs: wherry describe release %s", short(c.Observed.Digest))
 	}
 	return all
@@ -389,11 +389,11 @@ func writeDeployment(w *sheet, d fleet.Deployment, now time.Time) {
 	w.value("Config", string(d.ConfigDigest))
 	w.value("Content", string(d.Content))
 	switch {
-	case d.Meant == "":
-	case d.Meant == d.Content:
-		w.value("Meant", "the same content")
+	case d.Desired == "":
+	case d.Desired == d.Content:
+		w.value("Desired", "the same content")
 	default:
-		w.value("Meant", string(d.Meant))
+		w.value("Desired", string(d.Desired))
 	}
 	w.value("Revision", d.Revision)
 	if d.Floating {
@@ -501,7 +501,7 @@ func writeRelease(w *sheet, r fleet.ReleaseDetail, now time.Time) {
 // progress is how far clusters are: "3 of 5 clusters are compliant, 1 failed, 1 unknown".
 func progress(clusters, compliant, progressing, failed, waiting, unknown int) string {
 	if clusters == 0 {
-		return "no cluster is meant to run it"
+		return "no cluster should run it"
 	}
 	verb := "are"
 	if clusters == 1 {

@@ -66,7 +66,7 @@ var driftKind = kind[fleet.Drifts, fleet.Drift]{
 		text("ASSIGNMENT", func(d fleet.Drift) string { return d.Assignment }),
 		text("KIND", func(d fleet.Drift) string { return d.Kind }),
 		text("STATE", func(d fleet.Drift) string { return string(d.State) }),
-		{header: "MEANT", value: func(d fleet.Drift, _ time.Time) string { return cutDigest(d.Meant) }, raw: func(d fleet.Drift) string { return d.Meant }},
+		{header: "DESIRED", value: func(d fleet.Drift, _ time.Time) string { return cutDigest(d.Desired) }, raw: func(d fleet.Drift) string { return d.Desired }},
 		{header: "RUNNING", value: func(d fleet.Drift, _ time.Time) string { return cutDigest(d.Running) }, raw: func(d fleet.Drift) string { return d.Running }},
 		{header: "SINCE", value: func(d fleet.Drift, now time.Time) string {
 			if d.Since.IsZero() {
@@ -89,7 +89,7 @@ var driftKind = kind[fleet.Drifts, fleet.Drift]{
 		line := "no drift"
 		n := driftCount(p)
 		if n > 0 {
-			line = number(n) + " not as meant"
+			line = count(n, "difference") + " from the desired state"
 		}
 		if !asOf.IsZero() {
 			line += " as of " + utc(asOf)

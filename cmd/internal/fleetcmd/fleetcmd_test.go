@@ -142,7 +142,7 @@ func cluster(name string, state, was bundle.State, heard time.Duration, via stor
 func threeClusters(fleet.Query) (fleet.Clusters, error) {
 	failed := cluster("plant-7", bundle.Failed, "", 5*time.Minute, store.ViaHTTP)
 	failed.Reason = "Unhealthy"
-	failed.Meant = &fleet.Meant{Relation: fleet.Behind, Behind: 2}
+	failed.Desired = &fleet.Desired{Relation: fleet.Behind, Behind: 2}
 	return fleet.Clusters{
 		Totals: fleet.Totals{
 			Count:     1204,

@@ -100,7 +100,7 @@ var clusterKind = kind[fleet.Clusters, fleet.Cluster]{
 		{header: "REASON", flexible: true, value: func(c fleet.Cluster, _ time.Time) string { return clusterReason(c) }, raw: func(c fleet.Cluster) string { return c.ShownReason() }},
 		{
 			header: "RELEASE", value: func(c fleet.Cluster, _ time.Time) string {
-				return joined(", ", releaseName(c.Observed), relationText(c.Meant))
+				return joined(", ", releaseName(c.Observed), relationText(c.Desired))
 			},
 			raw: func(c fleet.Cluster) string {
 				if c.Observed == nil {
@@ -115,28 +115,28 @@ var clusterKind = kind[fleet.Clusters, fleet.Cluster]{
 			}
 			return short(c.Observed.BaseCommit)
 		}),
-		wideText("MEANT", func(c fleet.Cluster) string {
-			if c.Meant == nil {
+		wideText("DESIRED", func(c fleet.Cluster) string {
+			if c.Desired == nil {
 				return ""
 			}
-			return releaseName(c.Meant.Release)
+			return releaseName(c.Desired.Release)
 		}),
 		wideText("RELATION", func(c fleet.Cluster) string {
-			if c.Meant == nil {
+			if c.Desired == nil {
 				return ""
 			}
-			return string(c.Meant.Relation)
+			return string(c.Desired.Relation)
 		}),
 		{header: "BEHIND SINCE", wide: true, value: func(c fleet.Cluster, now time.Time) string {
-			if c.Meant == nil || c.Meant.BehindSince.IsZero() {
+			if c.Desired == nil || c.Desired.BehindSince.IsZero() {
 				return ""
 			}
-			return bundle.Ago(c.Meant.BehindSince, now)
+			return bundle.Ago(c.Desired.BehindSince, now)
 		}, raw: func(c fleet.Cluster) string {
-			if c.Meant == nil {
+			if c.Desired == nil {
 				return ""
 			}
-			return stamp(c.Meant.BehindSince)
+			return stamp(c.Desired.BehindSince)
 		}},
 		{header: "LAST SEEN", value: func(c fleet.Cluster, now time.Time) string { return heard(c.LastSeen, c.Proof.Via, now) }, raw: func(c fleet.Cluster) string { return stamp(c.LastSeen) }},
 		wideText("VIA", func(c fleet.Cluster) string { return way(c.Proof.Via) }),
@@ -189,7 +189,7 @@ var deploymentKind = kind[fleet.Deployments, fleet.Deployment]{
 		{header: "VERSION", value: func(d fleet.Deployment, _ time.Time) string { return d.ShownVersion() }, raw: func(d fleet.Deployment) string { return d.Version }},
 		{header: "CONFIG", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.ConfigDigest) }, raw: func(d fleet.Deployment) string { return string(d.ConfigDigest) }},
 		{header: "CONTENT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.Content) }, raw: func(d fleet.Deployment) string { return string(d.Content) }},
-		{header: "MEANT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.Meant) }, raw: func(d fleet.Deployment) string { return string(d.Meant) }},
+		{header: "DESIRED", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.Desired) }, raw: func(d fleet.Deployment) string { return string(d.Desired) }},
 		{header: "COMMIT", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(cmp.Or(d.BaseCommit, d.EnvironmentCommit)) }, raw: func(d fleet.Deployment) string { return cmp.Or(d.BaseCommit, d.EnvironmentCommit) }},
 		{header: "SINCE", value: func(d fleet.Deployment, now time.Time) string { return bundle.Ago(d.Since, now) }, raw: func(d fleet.Deployment) string { return stamp(d.Since) }},
 		{header: "LAST SEEN", value: func(d fleet.Deployment, now time.Time) string { return heard(proofTime(d), d.Proof.Via, now) }, raw: func(d fleet.Deployment) string { return stamp(proofTime(d)) }},
@@ -239,7 +239,7 @@ func newGetReleases(s *source) *cobra.Command {
 		Use:     "releases",
 		Aliases: []string{"release"},
 		Short:   "List releases and their progress",
-		Long: `List published releases, newest first, and how far the clusters are with each: how many are meant to run it, and of
+		Long: `List published releases, newest first, and how far the clusters are with each: how many should run it, and of
 these how many run it and are compliant, progressing or failed, how many are known to run another, and how many are
 silent. A release that runs somewhere and was never published here is shown as foreign.
 

@@ -73,7 +73,7 @@ func (q *query) addChoosing(cmd *cobra.Command, without ...string) {
 		_ = cmd.RegisterFlagCompletionFunc("state", listCompletion(words(store.States())))
 	}
 	if has("relation") {
-		f.StringSliceVar(&q.relations, "relation", nil, "only what stands like this to what it is meant to run: `RELATIONS` such as behind,foreign")
+		f.StringSliceVar(&q.relations, "relation", nil, "only `RELATIONS` to the desired release, such as behind,foreign")
 		cli.NotEmpty(cmd, "relation")
 		_ = cmd.RegisterFlagCompletionFunc("relation", listCompletion(words(fleet.Relations())))
 	}

@@ -292,7 +292,7 @@ func (w *watching) look(ctx context.Context, a fleet.Answers, q fleet.Query) (r 
 	return r, err
 }
 
-// lookAtWorkload asks how far the clusters are that are meant to run the workload.
+// lookAtWorkload asks how far the clusters are that should run the workload.
 func (w *watching) lookAtWorkload(ctx context.Context, a fleet.Answers, q fleet.Query) (fleet.Rollout, error) {
 	q.Environments, w.hint = w.Environments, ""
 	if w.instead != nil {

@@ -21,11 +21,11 @@ import (
 type site struct {
 	name, environment string
 	state             bundle.State // of the cluster
-	release           string       // that it is meant to run; empty if the hub does not know that
+	release           string       // that it should run; empty if the hub does not know that
 	runs              string       // version of web; empty for none
 	web               bundle.State // of its deployment
 	silent            bool         // registered without reports
-	reason            string       // of the cluster, which was offered the release that it is meant to run
+	reason            string       // of the cluster, which was offered the release that it should run
 }
 
 // told is a hub that knows these sites and the versions of web in releases.
@@ -42,7 +42,7 @@ func told(versions map[string]string, sites ...site) canned {
 				c := fleet.Cluster{ClusterStatus: store.ClusterStatus{State: s.state}}
 				c.Name, c.UID, c.Environment, c.Type, c.Reason = s.name, s.name, s.environment, "drone", s.reason
 				if s.release != "" {
-					c.Meant, c.Desired = &fleet.Meant{Release: named(s.release)}, named(s.release)
+					c.Desired, c.Offered = &fleet.Desired{Release: named(s.release)}, named(s.release)
 				}
 				if s.silent {
 					c.Reporting = store.NotReporting
@@ -104,7 +104,7 @@ func TestRolloutStatusOfAWorkload(t *testing.T) {
 		{"another environment is not promoted", []site{good, later}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
 		{"another environment is asked about", []site{good, later}, []string{"-e", "prod"}, cli.NotYet, "web 2 in prod: 0 of 1 cluster is compliant, 1 waiting\n"},
 		{"no release has it", []site{later}, nil, cli.NotYet, "web 2: no clusters\n"},
-		{"one is not meant to run it", []site{good, with(func(s *site) { s.release = "without" })}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
+		{"one should not run it", []site{good, with(func(s *site) { s.release = "without" })}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
 		{"one never reports", []site{good, with(func(s *site) { s.silent, s.runs, s.state = true, "", store.Unreported })}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
 		{"the hub follows no release of one", []site{good, with(func(s *site) { s.release = "" })}, nil, cli.OK, "web 2: 1 of 1 cluster is compliant\n"},
 	}

@@ -111,8 +111,8 @@ func releaseName(r *bundle.ReportRelease) string {
 	return bundle.ReleaseName(r.Number, r.Digest)
 }
 
-// relationText returns how far a cluster is from what it is meant to run; empty if it runs that, or nobody knows.
-func relationText(m *fleet.Meant) string {
+// relationText returns how far a cluster is from what it should run; empty if it runs that, or that is unknown.
+func relationText(m *fleet.Desired) string {
 	switch {
 	case m == nil || m.Relation == fleet.Current || m.Relation == fleet.Nothing || m.Relation == "":
 		return ""

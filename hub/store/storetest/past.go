@@ -72,7 +72,7 @@ func theStateOfAClusterIsWhatItsNewestReportSays(t *testing.T, f *fixture) {
 	require.Equal(t, order(2, 9), got[0].Newest)
 	require.Equal(t, store.Proof{Report: r.ID, At: order(2, 9), OccurredAt: Epoch, ReceivedAt: Epoch.Add(time.Minute), Via: store.ViaMedia}, got[0].Proof)
 	require.Equal(t, []any{bundle.Failed, "Degraded", "one has failed", Epoch, "v0.1.0", Epoch}, []any{got[0].State, got[0].Reason, got[0].Message, got[0].Since, got[0].AgentVersion, got[0].LastSeen})
-	require.Equal(t, r.Body.Desired, got[0].Desired)
+	require.Equal(t, r.Body.Desired, got[0].Offered)
 	require.Equal(t, r.Body.Observed, got[0].Observed)
 	require.Equal(t, r.Body.Cluster, got[0].Claims)
 	require.Equal(t, []store.Deployment{
@@ -160,7 +160,7 @@ func then(all []store.Report, at time.Time) (s store.ClusterState) {
 		return s
 	}
 	r := all[last]
-	s.State, s.Reason, s.Desired, s.Observed, s.AgentVersion, s.Claims = r.Body.State, r.Body.Reason, r.Body.Desired, r.Body.Observed, r.Body.Agent.Version, r.Body.Cluster
+	s.State, s.Reason, s.Offered, s.Observed, s.AgentVersion, s.Claims = r.Body.State, r.Body.Reason, r.Body.Desired, r.Body.Observed, r.Body.Agent.Version, r.Body.Cluster
 	s.Proof.Report, s.Proof.At, s.LastSeen = r.ID, store.OrderOf(r.Body.Agent), r.Body.OccurredAt
 	for i := last; i >= 0 && all[i].Body.State == r.Body.State; i-- {
 		s.Since = all[i].Body.OccurredAt

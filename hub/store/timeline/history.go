@@ -37,7 +37,7 @@ var Gone = Value{State: string(bundle.Removed), Reason: "NotListed"}
 
 // About is what a report says of its agent beside the state.
 type About struct {
-	Desired      *bundle.ReportRelease `json:"desired,omitempty"`
+	Offered      *bundle.ReportRelease `json:"offered,omitempty"`
 	Observed     *bundle.ReportRelease `json:"observed,omitempty"`
 	AgentVersion string                `json:"agentVersion,omitempty"`
 	Claims       bundle.ReportCluster  `json:"claims"`
@@ -45,7 +45,7 @@ type About struct {
 
 // aboutOf returns what a report says of its agent.
 func aboutOf(r *bundle.Report) About {
-	return About{Desired: r.Desired, Observed: r.Observed, AgentVersion: r.Agent.Version, Claims: r.Cluster}
+	return About{Offered: r.Desired, Observed: r.Observed, AgentVersion: r.Agent.Version, Claims: r.Cluster}
 }
 
 func (a *About) json() (string, error) {

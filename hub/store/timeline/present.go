@@ -156,7 +156,7 @@ func (p *Present) Fill(s *store.ClusterState, proof store.Proof) {
 		return
 	}
 	s.State, s.Reason, s.Message, s.Since = bundle.State(p.Agent.State), p.Agent.Reason, p.Message, store.Moment(p.Since)
-	s.Desired, s.Observed, s.AgentVersion, s.Claims = p.Desired, p.Observed, p.AgentVersion, p.Claims
+	s.Offered, s.Observed, s.AgentVersion, s.Claims = p.Offered, p.Observed, p.AgentVersion, p.Claims
 }
 
 // Listed returns the deployments that the newest report lists, as a store shows them. Proof is that report.
@@ -181,7 +181,7 @@ func (d *Deployment) Shown(proof store.Proof) store.Deployment {
 }
 
 func (a *About) equal(b *About) bool {
-	return a.AgentVersion == b.AgentVersion && sameRelease(a.Desired, b.Desired) && sameRelease(a.Observed, b.Observed) && sameClaims(&a.Claims, &b.Claims)
+	return a.AgentVersion == b.AgentVersion && sameRelease(a.Offered, b.Offered) && sameRelease(a.Observed, b.Observed) && sameClaims(&a.Claims, &b.Claims)
 }
 
 func sameRelease(a, b *bundle.ReportRelease) bool {

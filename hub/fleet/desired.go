@@ -10,8 +10,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// meantIndex finds what clusters are meant to run.
-type meantIndex struct {
+// desiredIndex finds what clusters should run.
+type desiredIndex struct {
 	// environments are by stream, without a cluster type; named has the same by the name of the environment.
 	environments map[bundle.Stream]*environmentIndex
 	named        map[string][]*environmentIndex
@@ -28,9 +28,9 @@ type environmentIndex struct {
 
 func (e *environmentIndex) newest() *store.PublishedRecord { return e.records[len(e.records)-1] }
 
-// newMeantIndex returns the index of all that p has.
-func newMeantIndex(p *published) meantIndex {
-	x := meantIndex{
+// newDesiredIndex returns the index of all that p has.
+func newDesiredIndex(p *published) desiredIndex {
+	x := desiredIndex{
 		environments: map[bundle.Stream]*environmentIndex{}, named: map[string][]*environmentIndex{}, streams: map[bundle.Stream][]*store.PublishedRelease{},
 	}
 	for _, r := range p.ordered {
@@ -58,7 +58,7 @@ func mayTake(r *store.PublishedRelease, ring string) bool {
 
 // environmentOf returns the environment of a cluster; nil if there are no records of it. A cluster that is registered
 // without a platform belongs to the only one that has the environment or, of several, to the only one that has its type.
-func (x *meantIndex) environmentOf(id store.Identity) *environmentIndex {
+func (x *desiredIndex) environmentOf(id store.Identity) *environmentIndex {
 	if id.Platform != "" {
 		return x.environments[bundle.Stream{Platform: id.Platform, Environment: id.Environment}]
 	}
@@ -73,7 +73,7 @@ func (x *meantIndex) environmentOf(id store.Identity) *environmentIndex {
 }
 
 // releaseFor returns the release that a record means for agents of a cluster type and ring; empty if there is none. Agents
-// of a ring that the record does not name, or may not take its release, are meant to have the newest that they may take: so
+// of a ring that the record does not name, or may not take its release, should have the newest that they may take: so
 // do agents follow them.
 func (p *published) releaseFor(e *environmentIndex, record *store.PublishedRecord, typ, ring string) digest.Digest {
 	named := record.ReleaseOf(typ, ring)
@@ -93,19 +93,19 @@ func (p *published) releaseFor(e *environmentIndex, record *store.PublishedRecor
 	return ""
 }
 
-// meantOf returns what a cluster that runs observed is meant to run; nil if nobody knows. Only platform, environment, type
+// desiredOf returns what a cluster that runs observed should run; nil if that is unknown. Only platform, environment, type
 // and ring of the identity are set; observed may be nil. The result is shared.
-func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *Meant {
+func (p *published) desiredOf(id store.Identity, observed *bundle.ReportRelease) *Desired {
 	e := p.index.environmentOf(id)
 	if e == nil {
 		return nil
 	}
-	m := &Meant{Relation: Nothing}
+	m := &Desired{Relation: Nothing}
 	named := p.releaseFor(e, e.newest(), id.Type, id.Ring)
-	meant := p.releases[named]
+	desired := p.releases[named]
 	switch {
-	case meant != nil:
-		m.Release = reportRelease(meant)
+	case desired != nil:
+		m.Release = reportRelease(desired)
 	case named != "":
 		m.Release = &bundle.ReportRelease{Digest: named}
 	}
@@ -119,14 +119,14 @@ func (p *published) meantOf(id store.Identity, observed *bundle.ReportRelease) *
 		m.Relation = Current
 	case runs == nil || runs.Stream() != stream:
 		m.Relation = Foreign
-	case meant != nil && sameContent(runs, meant):
+	case desired != nil && sameContent(runs, desired):
 		m.Relation = Current
-	case named == "" || meant != nil && releaseOrder(runs).Compare(releaseOrder(meant)) > 0:
+	case named == "" || desired != nil && releaseOrder(runs).Compare(releaseOrder(desired)) > 0:
 		m.Relation = Ahead
 	default:
 		m.Relation = Behind
-		p.countBehind(m, runs, meant, id.Ring)
-		if meant == nil { // the record names it, and the hub has not learned it
+		p.countBehind(m, runs, desired, id.Ring)
+		if desired == nil { // the record names it, and the hub has not learned it
 			if m.Behind++; m.BehindSince.IsZero() {
 				m.BehindSince = e.newest().IssuedAt
 			}
@@ -140,12 +140,12 @@ func sameContent(a, b *store.PublishedRelease) bool {
 	return a.Content.DiffID == b.Content.DiffID && a.Content.DiffID != ""
 }
 
-// countBehind counts the releases after the one that runs, up to the one that is meant, or to the newest if that is nil. A release
+// countBehind counts the releases after the one that runs, up to the desired one, or to the newest if that is nil. A release
 // with the content of the one before it brings nothing, and does not count.
-func (p *published) countBehind(m *Meant, runs, meant *store.PublishedRelease, ring string) {
+func (p *published) countBehind(m *Desired, runs, desired *store.PublishedRelease, ring string) {
 	last := runs
 	for _, r := range p.index.streams[runs.Stream()] {
-		if releaseOrder(r).Compare(releaseOrder(runs)) <= 0 || meant != nil && releaseOrder(r).Compare(releaseOrder(meant)) > 0 || !mayTake(r, ring) {
+		if releaseOrder(r).Compare(releaseOrder(runs)) <= 0 || desired != nil && releaseOrder(r).Compare(releaseOrder(desired)) > 0 || !mayTake(r, ring) {
 			continue
 		}
 		if sameContent(last, r) {
