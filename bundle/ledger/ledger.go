@@ -1,0 +1,378 @@
+// Package ledger says which revision of each workload an environment has, since when, and which proofs it has seen.
+//
+// A Ledger is layer 0 of the manifest of an environment record, so that the record's signature covers it. [Ledger.Marshal] writes
+// it and [Parse] reads it: the same ledger gives the same bytes, and a ledger beyond the bounds here is refused. Agents never have
+// one. Nothing here reads a registry or a clock.
+//
+// A workload is a registration, empty for the platform's own, and the name of a Workload object: all its targets of an environment
+// together. Its revision there is what [RevisionOf] makes of its object, the folders of its targets and its artifacts; commits are
+// not part of it.
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// MediaType is the type of the layer: JSON, compressed with gzip.
+const MediaType = "application/vnd.wherry.ledger.v1+gzip"
+
+// Schema is the version of the format that this code writes.
+const Schema = 1
+
+// Ledger is what one environment record says about workloads. Its lists are sorted; see [Ledger.Sort].
+type Ledger struct {
+	Schema int `json:"schema"`
+	// Base is the base commit of the first ring.
+	Base Base `json:"base,omitzero"`
+	// Batches names, for each ring, the record that brought the batch of new revisions that the ring has.
+	Batches map[string]Record `json:"batches,omitempty"`
+	// Registrations are those of the environment, sorted by name, with the commit at which each was last read. The platform's own has
+	// no name.
+	Registrations []Registration `json:"registrations,omitempty"`
+	// Workloads are those that a ring has, sorted by registration and name.
+	Workloads []Workload `json:"workloads,omitempty"`
+	// Removed are workloads that a ring has no more although the base has their registration, sorted like Workloads.
+	Removed []Removed `json:"removed,omitempty"`
+	// Undone are revisions that were taken back from the environment, oldest first. A revision stays out until another one comes, or
+	// until a person says otherwise.
+	Undone []Undone `json:"undone,omitempty"`
+}
+
+// Base is a base commit.
+type Base struct {
+	Commit string `json:"commit"`
+	// Since is the time from which the environment has it without a break.
+	Since time.Time `json:"since"`
+	// Earlier are the stays of base commits that ended, oldest first, each commit once.
+	Earlier []Stay `json:"earlier,omitempty"`
+}
+
+// Stay is how long an environment had a base commit, all stays added up, in whole seconds.
+type Stay struct {
+	Commit  string `json:"commit"`
+	Seconds int64  `json:"seconds"`
+}
+
+// Source is a state of a git repository. Without a repository it is a plain folder, which has no commit. A reference that moves has no
+// commit either: it is not known what clusters take.
+type Source struct {
+	Repo   string `json:"repo,omitempty"`
+	Ref    string `json:"ref,omitempty"`
+	Commit string `json:"commit,omitempty"`
+}
+
+// Registration is a WorkloadRegistration and where its workloads were read from.
+type Registration struct {
+	Name   string `json:"name"`
+	Source Source `json:"source,omitzero"`
+}
+
+// Key names a workload.
+type Key struct {
+	// Registration is empty for the platform's own workloads.
+	Registration string `json:"registration,omitempty"`
+	Workload     string `json:"workload"`
+}
+
+// Compare orders keys by registration and name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Registration, other.Registration), cmp.Compare(k.Workload, other.Workload))
+}
+
+// String returns REGISTRATION/WORKLOAD, as an exemption and a message name it.
+func (k Key) String() string {
+	if k.Registration == "" {
+		return k.Workload
+	}
+	return k.Registration + "/" + k.Workload
+}
+
+// Workload is a workload with the revisions that the rings of the environment have.
+type Workload struct {
+	Key
+	// Revisions are those that a ring has, newest first; see Revision.Newest.
+	Revisions []Revision `json:"revisions"`
+	// Proofs are about revisions of the environment below, newest first, at most MaxProofs.
+	Proofs []Proof `json:"proofs,omitempty"`
+}
+
+// Revision is one revision of a workload.
+type Revision struct {
+	// Revision is what RevisionOf makes of Object, Targets and Artifacts.
+	Revision digest.Digest `json:"revision"`
+	// Version is for people; empty if the targets have several.
+	Version string `json:"version,omitempty"`
+	// Object is the digest of the parsed Workload object, and Source the place that it was read from.
+	Object digest.Digest `json:"object"`
+	Source Source        `json:"source,omitzero"`
+	// In are the rings that have the revision, sorted by name; one without a name if the platform names no rings.
+	In []Ring `json:"in"`
+	// Targets are the workload's targets in the environment, sorted by name.
+	Targets []Target `json:"targets,omitempty"`
+	// Artifacts are all images, charts, packages, models and OCI sources of the targets on all cluster types, sorted, each once.
+	Artifacts []Artifact `json:"artifacts,omitempty"`
+	// From is the revision of the environment below of which this one was made; zero in the first environment, and for what ran before
+	// there was a chain.
+	From From `json:"from,omitzero"`
+	// BaseCommit is the base commit with which the files were rendered.
+	BaseCommit string `json:"baseCommit,omitempty"`
+	// Before is the last record in which the ring that got it first did not have it; zero if there was none.
+	Before Record `json:"before,omitzero"`
+	// Unproved is the reason of the person who took it without a proof; empty for all others.
+	Unproved string `json:"unproved,omitempty"`
+}
+
+// Newest returns the place of the newest record among In; see Ring.Record.
+func (r Revision) Newest() (newest Record) {
+	for _, in := range r.In {
+		if in.Record.Compare(newest) > 0 {
+			newest = in.Record
+		}
+	}
+	return newest
+}
+
+// Ring is a ring that has something.
+type Ring struct {
+	// Name is empty if the platform names no rings.
+	Name string `json:"ring,omitempty"`
+	// Since is the time from which the ring has it without a break, in UTC, in whole seconds.
+	Since time.Time `json:"since"`
+	// Record orders what comes and goes in one environment: the record in which it came to its first ring. It comes along from ring to
+	// ring, and an undo gives the old one back.
+	Record Record `json:"record"`
+	// Unlike names the cluster types, sorted, that have other content of the workload in this ring: held, dropped, undone, or not
+	// published to.
+	Unlike []string `json:"unlike,omitempty"`
+}
+
+// Target is a deployment target of a workload.
+type Target struct {
+	// Name is the target's own, without the workload's.
+	Name string `json:"name"`
+	// Source is the place of what the target names; zero if that is no git repository and no folder.
+	Source Source `json:"source,omitzero"`
+	Path   string `json:"path,omitempty"`
+	// ID is git's id of the folder or, if the build read more than the folder, the digest of the lines "PATH ID" of all that it read.
+	// It is empty if the publisher does not read the folder.
+	ID string `json:"id,omitempty"`
+}
+
+// Artifact is something outside the bundle that a workload needs.
+type Artifact struct {
+	Type bundle.ArtifactType `json:"type"`
+	// Reference is the one in the manifests; the range of versions of a chart keeps its text.
+	Reference string `json:"reference"`
+	// Digest is what was taken, empty if it is not known. Version is what a range came to.
+	Digest  string `json:"digest,omitempty"`
+	Version string `json:"version,omitempty"`
+}
+
+// From is a revision of the environment below.
+type From struct {
+	Environment string        `json:"environment"`
+	Revision    digest.Digest `json:"revision"`
+	// Record is that of the revision's Ring in the last ring below.
+	Record Record `json:"record"`
+}
+
+// Proof says that clusters of the environment below ran a revision well.
+type Proof struct {
+	// Revision, Record, Object, Source, Targets and Artifacts are those of the environment below.
+	Revision  digest.Digest `json:"revision"`
+	Record    Record        `json:"record"`
+	Object    digest.Digest `json:"object,omitempty"`
+	Source    Source        `json:"source,omitzero"`
+	Targets   []Target      `json:"targets,omitempty"`
+	Artifacts []Artifact    `json:"artifacts,omitempty"`
+	// Removal means that the workload was taken away there; then there is no Revision.
+	Removal bool `json:"removal,omitempty"`
+	// Proved is the time at which numbers and soak held together; zero if they have not yet.
+	Proved time.Time `json:"proved,omitzero"`
+	// Met are the base commits with which the numbers held once, oldest first.
+	Met []Met `json:"met,omitempty"`
+}
+
+// Met says that enough clusters ran a revision well with a base commit.
+type Met struct {
+	BaseCommit string    `json:"baseCommit,omitempty"`
+	At         time.Time `json:"at"`
+	// By says who counted, such as "hub https://hub.example.com".
+	By        string `json:"by,omitempty"`
+	Clusters  int    `json:"clusters"`
+	Compliant int    `json:"compliant"`
+}
+
+// Removed is a workload that rings have no more.
+type Removed struct {
+	Key
+	In []Ring `json:"in"`
+	// Assignments names, by cluster type, the assignments that were removed.
+	Assignments map[string][]string `json:"assignments,omitempty"`
+}
+
+// Undone is a revision that was taken back.
+type Undone struct {
+	Key
+	At     time.Time `json:"at"`
+	Reason string    `json:"reason,omitempty"`
+	// Revision was taken back, and From is the revision of the environment below that it was made of.
+	Revision digest.Digest `json:"revision"`
+	From     digest.Digest `json:"from,omitempty"`
+}
+
+// Record names a record by the place in its tag: "s1-1795425120" is epoch 1, sequence 1795425120. The zero Record is none.
+type Record struct{ Epoch, Sequence int64 }
+
+// RecordOf returns the name of a record.
+func RecordOf(r bundle.EnvironmentRecord) Record { return Record{r.Epoch, r.Sequence} }
+
+// Compare orders records as they were made.
+func (r Record) Compare(other Record) int {
+	return cmp.Or(cmp.Compare(r.Epoch, other.Epoch), cmp.Compare(r.Sequence, other.Sequence))
+}
+
+// String returns the record's tag, empty for none.
+func (r Record) String() string {
+	if r == (Record{}) {
+		return ""
+	}
+	return bundle.EnvironmentRecord{Epoch: r.Epoch, Sequence: r.Sequence}.Tag()
+}
+
+// MarshalText writes the record's tag.
+func (r Record) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a record's tag, as MarshalText writes it.
+func (r *Record) UnmarshalText(text []byte) error {
+	var read Record
+	if len(text) > 0 {
+		epoch, sequence, _ := strings.Cut(strings.TrimPrefix(string(text), "s"), "-")
+		read.Epoch, _ = strconv.ParseInt(epoch, 10, 64)
+		read.Sequence, _ = strconv.ParseInt(sequence, 10, 64)
+		if read.Epoch < 0 || read.Sequence < 1 || read.String() != string(text) {
+			return fmt.Errorf("%s is not the tag of a record, such as s1-1795425120", bundle.Clip(strconv.Quote(string(text))))
+		}
+	}
+	*r = read
+	return nil
+}
+
+// RevisionOf returns the revision of a workload with this object, and these targets and artifacts, which are sorted: a digest of the
+// object, the name and ID of each target, and the type, reference and digest of each artifact.
+func RevisionOf(object digest.Digest, targets []Target, artifacts []Artifact) digest.Digest {
+	d := digest.Canonical.Digester()
+	fmt.Fprintf(d.Hash(), "%s\n", object)
+	for _, t := range targets {
+		fmt.Fprintf(d.Hash(), "target %q %q\n", t.Name, t.ID)
+	}
+	for _, a := range artifacts {
+		fmt.Fprintf(d.Hash(), "artifact %q %q %q\n", a.Type, a.Reference, a.Digest)
+	}
+	return d.Digest()
+}
+
+// Find returns a workload; nil if no ring has it. The ledger must be sorted.
+func (l *Ledger) Find(k Key) *Workload {
+	i, found := slices.BinarySearchFunc(l.Workloads, k, func(w Workload, k Key) int { return w.Key.Compare(k) })
+	if !found {
+		return nil
+	}
+	return &l.Workloads[i]
+}
+
+// FindRemoved returns the removal of a workload; nil if there is none. The ledger must be sorted.
+func (l *Ledger) FindRemoved(k Key) *Removed {
+	i, found := slices.BinarySearchFunc(l.Removed, k, func(w Removed, k Key) int { return w.Key.Compare(k) })
+	if !found {
+		return nil
+	}
+	return &l.Removed[i]
+}
+
+// Registration returns a registration; nil if the ledger has none of that name.
+func (l *Ledger) Registration(name string) *Registration {
+	i, found := slices.BinarySearchFunc(l.Registrations, name, func(r Registration, name string) int { return cmp.Compare(r.Name, name) })
+	if !found {
+		return nil
+	}
+	return &l.Registrations[i]
+}
+
+// In returns the revision that a ring has, and what the ledger says of the ring; nil if the ring does not have the workload.
+func (w *Workload) In(ring string) (*Revision, Ring) {
+	for i := range w.Revisions {
+		if n := indexOf(w.Revisions[i].In, ring); n >= 0 {
+			return &w.Revisions[i], w.Revisions[i].In[n]
+		}
+	}
+	return nil, Ring{}
+}
+
+func indexOf(in []Ring, name string) int {
+	return slices.IndexFunc(in, func(r Ring) bool { return r.Name == name })
+}
+
+// Sort puts everything into its place: registrations, workloads and removals by name; revisions and proofs newest first; rings,
+// targets and artifacts by name. What is listed oldest first stays as it is.
+func (l *Ledger) Sort() {
+	slices.SortFunc(l.Registrations, func(a, b Registration) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Workloads, func(a, b Workload) int { return a.Key.Compare(b.Key) })
+	slices.SortFunc(l.Removed, func(a, b Removed) int { return a.Key.Compare(b.Key) })
+	for i := range l.Workloads {
+		w := &l.Workloads[i]
+		for j := range w.Revisions {
+			w.Revisions[j].sort()
+		}
+		slices.SortFunc(w.Revisions, func(a, b Revision) int {
+			return cmp.Or(b.Newest().Compare(a.Newest()), cmp.Compare(a.Revision, b.Revision))
+		})
+		for _, p := range w.Proofs {
+			slices.SortFunc(p.Targets, compareTargets)
+			slices.SortFunc(p.Artifacts, compareArtifacts)
+		}
+		slices.SortFunc(w.Proofs, func(a, b Proof) int {
+			return cmp.Or(b.Record.Compare(a.Record), cmp.Compare(a.Revision, b.Revision))
+		})
+	}
+	for i := range l.Removed {
+		sortRings(l.Removed[i].In)
+		for _, names := range l.Removed[i].Assignments {
+			slices.Sort(names)
+		}
+	}
+}
+
+func (r *Revision) sort() {
+	sortRings(r.In)
+	slices.SortFunc(r.Targets, compareTargets)
+	slices.SortFunc(r.Artifacts, compareArtifacts)
+}
+
+func sortRings(in []Ring) {
+	slices.SortFunc(in, func(a, b Ring) int { return cmp.Compare(a.Name, b.Name) })
+	for _, r := range in {
+		slices.Sort(r.Unlike)
+	}
+}
+
+func compareTargets(a, b Target) int { return cmp.Compare(a.Name, b.Name) }
+
+func compareArtifacts(a, b Artifact) int {
+	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Reference, b.Reference), cmp.Compare(a.Digest, b.Digest), cmp.Compare(a.Version, b.Version))
+}
+
+// SortArtifacts returns all sorted, each once.
+func SortArtifacts(all []Artifact) []Artifact {
+	slices.SortFunc(all, compareArtifacts)
+	return slices.Compact(all)
+}

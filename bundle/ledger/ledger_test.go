@@ -1,0 +1,304 @@
+package ledger
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+func fakeCommit(n int) string { return digest.FromString(fmt.Sprint("commit ", n)).Encoded()[:40] }
+
+// workload returns one with so many targets, each of which needs three artifacts.
+func workload(n, targets int) Workload {
+	r := Revision{
+		Version: fmt.Sprintf("2.%d.1", n%7), Object: digest.FromString(fmt.Sprint("object ", n)), BaseCommit: fakeCommit(-1),
+		Source: Source{fmt.Sprintf("https://git.example/team-%d/app", n/30), "main", fakeCommit(n / 30)},
+		In:     []Ring{{Name: "canary", Since: noon, Record: Record{1, 1795425120}}}, Before: Record{1, 1795338720},
+		From: From{"stage", digest.FromString(fmt.Sprint("below ", n)), Record{1, 1795330000}},
+	}
+	for i := range targets {
+		name := fmt.Sprintf("target-%d", i)
+		r.Targets = append(r.Targets, Target{name, r.Source, fmt.Sprintf("apps/%d/%s", n, name), fakeCommit(1000*n + i)})
+		for _, image := range []string{"web", "worker", "init"} {
+			d := digest.FromString(fmt.Sprint(n, i, image))
+			r.Artifacts = append(r.Artifacts, Artifact{Type: bundle.ArtifactImage, Reference: fmt.Sprintf("ghcr.io/team-%d/%s-%d:2.%d.1", n/30, image, i, n%7), Digest: d.String()})
+		}
+	}
+	r.Artifacts = SortArtifacts(r.Artifacts)
+	r.Revision = RevisionOf(r.Object, r.Targets, r.Artifacts)
+	older := r
+	older.Revision, older.Version, older.In = digest.FromString(fmt.Sprint("older ", n)), "1.0.0", []Ring{{Name: "stable", Since: noon.Add(-time.Hour), Record: Record{1, 1795338720}}}
+	met := Met{fakeCommit(-1), noon, "hub https://hub.example.com", 45, 44}
+	return Workload{Key{fmt.Sprintf("team-%d", n/30), fmt.Sprintf("app-%d", n)}, []Revision{older, r}, []Proof{{
+		Revision: r.From.Revision, Record: r.From.Record, Object: r.Object, Source: r.Source, Targets: r.Targets, Artifacts: r.Artifacts, Proved: noon, Met: []Met{met},
+	}}}
+}
+
+func example(workloads int) *Ledger {
+	l := &Ledger{Schema: Schema, Base: Base{Commit: fakeCommit(-1), Since: noon, Earlier: []Stay{{fakeCommit(-2), 86400}}}, Batches: map[string]Record{"canary": {1, 1795425120}}}
+	for n := range workloads {
+		w := workload(n, 1)
+		l.Workloads = append(l.Workloads, w)
+		if l.Registration(w.Registration) == nil {
+			l.Registrations = append(l.Registrations, Registration{w.Registration, w.Revisions[0].Source})
+			l.Sort()
+		}
+	}
+	l.Removed = []Removed{{Key{"team-0", "cart"}, []Ring{{Name: "canary", Since: noon, Record: Record{1, 1795425120}}}, map[string][]string{"drone": {"cart-live"}}}}
+	l.Undone = []Undone{{Key: Key{"team-0", "app-0"}, At: noon, Reason: "orders fail", Revision: digest.FromString("bad")}}
+	return l
+}
+
+func pack(t testing.TB, l *Ledger) []byte {
+	t.Helper()
+	data, err := l.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func packText(text string) []byte {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestSpeed)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.Bytes()
+}
+
+func TestParseReadsWhatMarshalWrites(t *testing.T) {
+	l := example(40)
+	data := pack(t, l)
+	slices.Reverse(l.Workloads)
+	slices.Reverse(l.Registrations)
+	slices.Reverse(l.Workloads[3].Revisions)
+	slices.Reverse(l.Workloads[3].Revisions[0].Artifacts)
+	if again := pack(t, l); !bytes.Equal(data, again) {
+		t.Error("another order of the same gives other bytes")
+	}
+	read, err := Parse(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := pack(t, read); !bytes.Equal(data, again) {
+		t.Error("what was read gives other bytes")
+	}
+	if !Same(read, l) {
+		t.Error("what was read is not the same")
+	}
+}
+
+func TestSameIgnoresCommitsAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Ledger)
+		same   bool
+	}{
+		"nothing":                   {func(*Ledger) {}, true},
+		"commit of a registration":  {func(l *Ledger) { l.Registrations[0].Source.Commit = "x" }, true},
+		"commit of an object":       {func(l *Ledger) { l.Workloads[1].Revisions[0].Source.Commit = "x" }, true},
+		"commit of a target":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].Source.Commit = "x" }, true},
+		"commit of a proof":         {func(l *Ledger) { l.Workloads[1].Proofs[0].Targets[0].Source.Commit = "x" }, true},
+		"branch of a registration":  {func(l *Ledger) { l.Registrations[0].Source.Ref = "x" }, false},
+		"folder of a target":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].ID = "x" }, false},
+		"digest of an artifact":     {func(l *Ledger) { l.Workloads[1].Revisions[0].Artifacts[0].Digest = "x" }, false},
+		"time of a ring":            {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Since = noon.Add(time.Second) }, false},
+		"base commit":               {func(l *Ledger) { l.Workloads[1].Revisions[0].BaseCommit = "x" }, false},
+		"a proof":                   {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, false},
+		"a workload that is absent": {func(l *Ledger) { l.Workloads = l.Workloads[1:] }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := example(3), example(3)
+			pack(t, a)
+			pack(t, b)
+			test.change(b)
+			if got := Same(a, b); got != test.same {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+	if Same(nil, example(0)) || !Same(nil, nil) {
+		t.Error("none is the same as none alone")
+	}
+}
+
+func TestRevisionIgnoresCommitsAndPaths(t *testing.T) {
+	w := workload(1, 2)
+	r := w.Revisions[1]
+	same := RevisionOf(r.Object, []Target{{Name: r.Targets[0].Name, ID: r.Targets[0].ID}, {Name: r.Targets[1].Name, Path: "elsewhere", ID: r.Targets[1].ID}}, r.Artifacts)
+	if same != r.Revision {
+		t.Error("another place of the same folders is another revision")
+	}
+	for name, other := range map[string]digest.Digest{
+		"object":   RevisionOf(digest.FromString("x"), r.Targets, r.Artifacts),
+		"targets":  RevisionOf(r.Object, r.Targets[:1], r.Artifacts),
+		"artifact": RevisionOf(r.Object, r.Targets, r.Artifacts[1:]),
+	} {
+		if other == r.Revision {
+			t.Errorf("another %s is the same revision", name)
+		}
+	}
+}
+
+func TestFind(t *testing.T) {
+	l := example(40)
+	pack(t, l)
+	w := l.Find(Key{"team-1", "app-33"})
+	if w == nil {
+		t.Fatal("not found")
+	}
+	if l.Find(Key{"team-1", "app-1"}) != nil || l.FindRemoved(Key{"team-0", "app-0"}) != nil || l.Registration("team-9") != nil {
+		t.Error("found what is not there")
+	}
+	if l.FindRemoved(Key{"team-0", "cart"}) == nil || l.Registration("team-1") == nil {
+		t.Error("not found")
+	}
+	r, in := w.In("stable")
+	if r == nil || r.Version != "1.0.0" || in.Record != (Record{1, 1795338720}) {
+		t.Errorf("stable has %+v, %+v", r, in)
+	}
+	if r, _ := w.In("early"); r != nil {
+		t.Errorf("early has %+v", r)
+	}
+	if w.Revisions[0].In[0].Name != "canary" {
+		t.Error("the newest revision is not first")
+	}
+}
+
+func TestRecordIsATag(t *testing.T) {
+	for _, r := range []Record{{}, {0, 1}, {1, 1795425120}} {
+		text, _ := r.MarshalText()
+		var read Record
+		if err := read.UnmarshalText(text); err != nil || read != r {
+			t.Errorf("%q is read as %v, %v", text, read, err)
+		}
+	}
+	for _, text := range []string{"1-2", "s1", "s1-", "s01-2", "s-1-2", "s1-0", "pending-1-2", "latest", "s1-2-3"} {
+		if err := new(Record).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is taken for a record", text)
+		}
+	}
+	if (Record{1, 9}).Compare(Record{2, 1}) >= 0 || (Record{1, 9}).Compare(Record{1, 8}) <= 0 {
+		t.Error("the order is by epoch, then by sequence")
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	text := func(change func(*Ledger)) []byte {
+		l := example(2)
+		l.Sort()
+		change(l)
+		data, err := json.Marshal(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return packText(string(data))
+	}
+	for name, test := range map[string]struct {
+		data []byte
+		want bundle.Reason
+	}{
+		"no gzip":              {[]byte(`{"schema":1}`), bundle.BadContent},
+		"a torn file":          {text(func(*Ledger) {})[:200], bundle.BadContent},
+		"no JSON":              {packText("x"), bundle.BadContent},
+		"a later schema":       {packText(`{"schema":2,"workloads":"a list no more"}`), bundle.UnsupportedSchema},
+		"no schema":            {packText(`{}`), bundle.BadContent},
+		"too large":            {make([]byte, MaxBytes+1), bundle.TooLarge},
+		"too large unpacked":   {packText(strings.Repeat(" ", MaxUnpackedBytes+1)), bundle.TooLarge},
+		"a wrong order":        {text(func(l *Ledger) { slices.Reverse(l.Workloads) }), bundle.BadContent},
+		"a workload twice":     {text(func(l *Ledger) { l.Workloads[1] = l.Workloads[0] }), bundle.BadContent},
+		"no revision":          {text(func(l *Ledger) { l.Workloads[0].Revisions = nil }), bundle.BadContent},
+		"a revision in none":   {text(func(l *Ledger) { l.Workloads[0].Revisions[0].In = nil }), bundle.BadContent},
+		"two in one ring":      {text(func(l *Ledger) { l.Workloads[0].Revisions[1].In = l.Workloads[0].Revisions[0].In }), bundle.BadContent},
+		"no digest":            {text(func(l *Ledger) { l.Workloads[0].Revisions[0].Revision = "../../x" }), bundle.BadContent},
+		"control characters":   {text(func(l *Ledger) { l.Workloads[0].Revisions[0].Version = "\x1b[31m" }), bundle.BadContent},
+		"a long text":          {text(func(l *Ledger) { l.Registrations[0].Source.Repo = strings.Repeat("x", maxText+1) }), bundle.BadContent},
+		"too many proofs":      {text(func(l *Ledger) { l.Workloads[0].Proofs = make([]Proof, MaxProofs+1) }), bundle.BadContent},
+		"a proof of nothing":   {text(func(l *Ledger) { l.Workloads[0].Proofs[0].Revision = "" }), bundle.BadContent},
+		"too many undone":      {text(func(l *Ledger) { l.Undone = make([]Undone, MaxUndone+1) }), bundle.TooLarge},
+		"a negative stay":      {text(func(l *Ledger) { l.Base.Earlier[0].Seconds = -1 }), bundle.BadContent},
+		"a record that is odd": {packText(`{"schema":1,"batches":{"canary":"s1"}}`), bundle.BadContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Parse(test.data)
+			var refusal *bundle.Refusal
+			if !errors.As(err, &refusal) || refusal.Reason != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestMarshalRefusesWhatIsTooLarge(t *testing.T) {
+	l := &Ledger{Schema: Schema, Undone: make([]Undone, MaxUndone+1)}
+	if _, err := l.Marshal(); !errors.Is(err, bundle.ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestSizes holds the sizes that docs/reference/promotion.md names: each workload has two revisions, one of them on its way, and a proof.
+func TestSizes(t *testing.T) {
+	l := example(316)
+	packed := pack(t, l)
+	text, err := l.json()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(packed) > 120_000 || len(text) > 1_300_000 {
+		t.Errorf("316 workloads: %d bytes, %d unpacked", len(packed), len(text))
+	}
+}
+
+func BenchmarkMarshalAndParse(b *testing.B) {
+	for _, n := range []int{316, 10_000} {
+		l := example(n)
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			var packed []byte
+			for b.Loop() {
+				packed = pack(b, l)
+				read, err := Parse(packed)
+				if err != nil || !Same(l, read) {
+					b.Fatal(err)
+				}
+			}
+			text, err := Unpack(packed)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(len(packed)), "packed-bytes")
+			b.ReportMetric(float64(len(text)), "json-bytes")
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(pack(f, example(2)))
+	f.Add(pack(f, &Ledger{Schema: Schema}))
+	f.Add(packText(`{"schema":1,"workloads":[{"workload":"a","revisions":[{"revision":"sha256:` + strings.Repeat("0", 64) + `"}]}]}`))
+	f.Add(packText(`{"schema":2}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		l, err := Parse(data)
+		if err != nil {
+			var refusal *bundle.Refusal
+			if !errors.As(err, &refusal) {
+				t.Fatalf("%v is no refusal", err)
+			}
+			return
+		}
+		again, err := Parse(pack(t, l))
+		if err != nil || !Same(l, again) {
+			t.Fatalf("what was read is read otherwise the second time: %v", err)
+		}
+	})
+}
