@@ -165,7 +165,7 @@ func (l *Ledger) check() error {
 	}
 	for _, r := range l.Removed {
 		c.key(r.Key)
-		c.rings(r.In)
+		c.stays(r.In)
 		for typ, names := range r.Assignments {
 			c.text(typ)
 			c.text(names...)
@@ -213,18 +213,15 @@ func (c *checker) workload(w *Workload) error {
 		c.digest(r.Revision)
 		c.digest(r.Object)
 		c.source(r.Source)
-		c.rings(r.In)
+		c.stays(r.In)
 		for _, in := range r.In {
-			if seen[in.Name] {
-				c.fail("two revisions are in ring %q", in.Name)
+			if seen[in.Ring] {
+				c.fail("two revisions are in ring %q", in.Ring)
 			}
-			seen[in.Name] = true
+			seen[in.Ring] = true
 		}
 		c.content(r.Targets, r.Artifacts)
-		c.text(r.Version, r.BaseCommit, r.Unproved, r.From.Environment)
-		if r.From != (From{}) {
-			c.digest(r.From.Revision)
-		}
+		c.text(r.Version)
 	}
 	for _, p := range w.Proofs {
 		if p.Removal == (p.Revision != "") {
@@ -256,15 +253,18 @@ func (c *checker) key(k Key) {
 	c.text(k.Registration, k.Workload)
 }
 
-func (c *checker) rings(in []Ring) {
-	if len(in) == 0 || !ordered(in, func(a, b Ring) int { return strings.Compare(a.Name, b.Name) }) {
+func (c *checker) stays(in []Stay) {
+	if len(in) == 0 || !ordered(in, func(a, b Stay) int { return strings.Compare(a.Ring, b.Ring) }) {
 		c.fail("its rings are not in order, or there are none")
 	}
-	for _, r := range in {
-		c.text(r.Name)
-		c.text(r.Unlike...)
-		if !ordered(r.Unlike, strings.Compare) {
-			c.fail("ring %q: its cluster types are not in order", r.Name)
+	for _, s := range in {
+		c.text(s.Ring, s.BaseCommit, s.Unproved, s.From.Environment)
+		if s.From != (From{}) {
+			c.digest(s.From.Revision)
+		}
+		c.text(s.Unlike...)
+		if !ordered(s.Unlike, strings.Compare) {
+			c.fail("ring %q: its cluster types are not in order", s.Ring)
 		}
 	}
 }

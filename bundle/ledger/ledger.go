@@ -53,11 +53,11 @@ type Base struct {
 	// Since is the time from which the environment has it without a break.
 	Since time.Time `json:"since"`
 	// Earlier are the stays of base commits that ended, oldest first, each commit once.
-	Earlier []Stay `json:"earlier,omitempty"`
+	Earlier []Earlier `json:"earlier,omitempty"`
 }
 
-// Stay is how long an environment had a base commit, all stays added up, in whole seconds.
-type Stay struct {
+// Earlier is how long an environment had a base commit, all stays added up, in whole seconds.
+type Earlier struct {
 	Commit  string `json:"commit"`
 	Seconds int64  `json:"seconds"`
 }
@@ -105,7 +105,7 @@ type Workload struct {
 	Proofs []Proof `json:"proofs,omitempty"`
 }
 
-// Revision is one revision of a workload.
+// Revision is the content of a workload, and the rings that have it.
 type Revision struct {
 	// Revision is what RevisionOf makes of Object, Targets and Artifacts.
 	Revision digest.Digest `json:"revision"`
@@ -115,23 +115,14 @@ type Revision struct {
 	Object digest.Digest `json:"object"`
 	Source Source        `json:"source,omitzero"`
 	// In are the rings that have the revision, sorted by name; one without a name if the platform names no rings.
-	In []Ring `json:"in"`
+	In []Stay `json:"in"`
 	// Targets are the workload's targets in the environment, sorted by name.
 	Targets []Target `json:"targets,omitempty"`
 	// Artifacts are all images, charts, packages, models and OCI sources of the targets on all cluster types, sorted, each once.
 	Artifacts []Artifact `json:"artifacts,omitempty"`
-	// From is the revision of the environment below of which this one was made; zero in the first environment, and for what ran before
-	// there was a chain.
-	From From `json:"from,omitzero"`
-	// BaseCommit is the base commit with which the files were rendered.
-	BaseCommit string `json:"baseCommit,omitempty"`
-	// Before is the last record in which the ring that got it first did not have it; zero if there was none.
-	Before Record `json:"before,omitzero"`
-	// Unproved is the reason of the person who took it without a proof; empty for all others.
-	Unproved string `json:"unproved,omitempty"`
 }
 
-// Newest returns the place of the newest record among In; see Ring.Record.
+// Newest returns the place of the newest record among In; see Stay.Record.
 func (r Revision) Newest() (newest Record) {
 	for _, in := range r.In {
 		if in.Record.Compare(newest) > 0 {
@@ -141,15 +132,24 @@ func (r Revision) Newest() (newest Record) {
 	return newest
 }
 
-// Ring is a ring that has something.
-type Ring struct {
-	// Name is empty if the platform names no rings.
-	Name string `json:"ring,omitempty"`
+// Stay is the time in which a ring has a revision, or is without a workload.
+type Stay struct {
+	// Ring is empty if the platform names no rings.
+	Ring string `json:"ring,omitempty"`
 	// Since is the time from which the ring has it without a break, in UTC, in whole seconds.
 	Since time.Time `json:"since"`
 	// Record orders what comes and goes in one environment: the record in which it came to its first ring. It comes along from ring to
 	// ring, and an undo gives the old one back.
 	Record Record `json:"record"`
+	// Before is the last record without it in the ring that got it first; zero if there was none.
+	Before Record `json:"before,omitzero"`
+	// BaseCommit is the base commit with which the files of the ring were rendered.
+	BaseCommit string `json:"baseCommit,omitempty"`
+	// From is the revision of the environment below of which it was made; zero in the first environment, and for what ran before there
+	// was a chain.
+	From From `json:"from,omitzero"`
+	// Unproved is the reason of the person who took it without a proof; empty for all others.
+	Unproved string `json:"unproved,omitempty"`
 	// Unlike names the cluster types, sorted, that have other content of the workload in this ring: held, dropped, undone, or not
 	// published to.
 	Unlike []string `json:"unlike,omitempty"`
@@ -181,7 +181,7 @@ type Artifact struct {
 type From struct {
 	Environment string        `json:"environment"`
 	Revision    digest.Digest `json:"revision"`
-	// Record is that of the revision's Ring in the last ring below.
+	// Record is that of its stay in the last ring below.
 	Record Record `json:"record"`
 }
 
@@ -215,7 +215,7 @@ type Met struct {
 // Removed is a workload that rings have no more.
 type Removed struct {
 	Key
-	In []Ring `json:"in"`
+	In []Stay `json:"in"`
 	// Assignments names, by cluster type, the assignments that were removed.
 	Assignments map[string][]string `json:"assignments,omitempty"`
 }
@@ -308,18 +308,18 @@ func (l *Ledger) Registration(name string) *Registration {
 	return &l.Registrations[i]
 }
 
-// In returns the revision that a ring has, and what the ledger says of the ring; nil if the ring does not have the workload.
-func (w *Workload) In(ring string) (*Revision, Ring) {
+// In returns the revision that a ring has, and its stay there; nil if the ring does not have the workload.
+func (w *Workload) In(ring string) (*Revision, Stay) {
 	for i := range w.Revisions {
 		if n := indexOf(w.Revisions[i].In, ring); n >= 0 {
 			return &w.Revisions[i], w.Revisions[i].In[n]
 		}
 	}
-	return nil, Ring{}
+	return nil, Stay{}
 }
 
-func indexOf(in []Ring, name string) int {
-	return slices.IndexFunc(in, func(r Ring) bool { return r.Name == name })
+func indexOf(in []Stay, ring string) int {
+	return slices.IndexFunc(in, func(s Stay) bool { return s.Ring == ring })
 }
 
 // Sort puts everything into its place: registrations, workloads and removals by name; revisions and proofs newest first; rings,
@@ -345,7 +345,7 @@ func (l *Ledger) Sort() {
 		})
 	}
 	for i := range l.Removed {
-		sortRings(l.Removed[i].In)
+		sortStays(l.Removed[i].In)
 		for _, names := range l.Removed[i].Assignments {
 			slices.Sort(names)
 		}
@@ -353,15 +353,15 @@ func (l *Ledger) Sort() {
 }
 
 func (r *Revision) sort() {
-	sortRings(r.In)
+	sortStays(r.In)
 	slices.SortFunc(r.Targets, compareTargets)
 	slices.SortFunc(r.Artifacts, compareArtifacts)
 }
 
-func sortRings(in []Ring) {
-	slices.SortFunc(in, func(a, b Ring) int { return cmp.Compare(a.Name, b.Name) })
-	for _, r := range in {
-		slices.Sort(r.Unlike)
+func sortStays(in []Stay) {
+	slices.SortFunc(in, func(a, b Stay) int { return cmp.Compare(a.Ring, b.Ring) })
+	for _, s := range in {
+		slices.Sort(s.Unlike)
 	}
 }
 

@@ -23,10 +23,12 @@ func fakeCommit(n int) string { return digest.FromString(fmt.Sprint("commit ", n
 // workload returns one with so many targets, each of which needs three artifacts.
 func workload(n, targets int) Workload {
 	r := Revision{
-		Version: fmt.Sprintf("2.%d.1", n%7), Object: digest.FromString(fmt.Sprint("object ", n)), BaseCommit: fakeCommit(-1),
+		Version: fmt.Sprintf("2.%d.1", n%7), Object: digest.FromString(fmt.Sprint("object ", n)),
 		Source: Source{fmt.Sprintf("https://git.example/team-%d/app", n/30), "main", fakeCommit(n / 30)},
-		In:     []Ring{{Name: "canary", Since: noon, Record: Record{1, 1795425120}}}, Before: Record{1, 1795338720},
-		From: From{"stage", digest.FromString(fmt.Sprint("below ", n)), Record{1, 1795330000}},
+		In: []Stay{{
+			Ring: "canary", Since: noon, Record: Record{1, 1795425120}, Before: Record{1, 1795338720}, BaseCommit: fakeCommit(-1),
+			From: From{"stage", digest.FromString(fmt.Sprint("below ", n)), Record{1, 1795330000}},
+		}},
 	}
 	for i := range targets {
 		name := fmt.Sprintf("target-%d", i)
@@ -39,24 +41,23 @@ func workload(n, targets int) Workload {
 	r.Artifacts = SortArtifacts(r.Artifacts)
 	r.Revision = RevisionOf(r.Object, r.Targets, r.Artifacts)
 	older := r
-	older.Revision, older.Version, older.In = digest.FromString(fmt.Sprint("older ", n)), "1.0.0", []Ring{{Name: "stable", Since: noon.Add(-time.Hour), Record: Record{1, 1795338720}}}
+	older.Revision, older.Version, older.In = digest.FromString(fmt.Sprint("older ", n)), "1.0.0", []Stay{{Ring: "stable", Since: noon.Add(-time.Hour), Record: Record{1, 1795338720}}}
 	met := Met{fakeCommit(-1), noon, "hub https://hub.example.com", 45, 44}
 	return Workload{Key{fmt.Sprintf("team-%d", n/30), fmt.Sprintf("app-%d", n)}, []Revision{older, r}, []Proof{{
-		Revision: r.From.Revision, Record: r.From.Record, Object: r.Object, Source: r.Source, Targets: r.Targets, Artifacts: r.Artifacts, Proved: noon, Met: []Met{met},
+		Revision: r.In[0].From.Revision, Record: r.In[0].From.Record, Object: r.Object, Source: r.Source, Targets: r.Targets, Artifacts: r.Artifacts, Proved: noon, Met: []Met{met},
 	}}}
 }
 
 func example(workloads int) *Ledger {
-	l := &Ledger{Schema: Schema, Base: Base{Commit: fakeCommit(-1), Since: noon, Earlier: []Stay{{fakeCommit(-2), 86400}}}, Batches: map[string]Record{"canary": {1, 1795425120}}}
+	l := &Ledger{Schema: Schema, Base: Base{Commit: fakeCommit(-1), Since: noon, Earlier: []Earlier{{fakeCommit(-2), 86400}}}, Batches: map[string]Record{"canary": {1, 1795425120}}}
 	for n := range workloads {
 		w := workload(n, 1)
 		l.Workloads = append(l.Workloads, w)
-		if l.Registration(w.Registration) == nil {
+		if n%30 == 0 {
 			l.Registrations = append(l.Registrations, Registration{w.Registration, w.Revisions[0].Source})
-			l.Sort()
 		}
 	}
-	l.Removed = []Removed{{Key{"team-0", "cart"}, []Ring{{Name: "canary", Since: noon, Record: Record{1, 1795425120}}}, map[string][]string{"drone": {"cart-live"}}}}
+	l.Removed = []Removed{{Key{"team-0", "cart"}, []Stay{{Ring: "canary", Since: noon, Record: Record{1, 1795425120}}}, map[string][]string{"drone": {"cart-live"}}}}
 	l.Undone = []Undone{{Key: Key{"team-0", "app-0"}, At: noon, Reason: "orders fail", Revision: digest.FromString("bad")}}
 	return l
 }
@@ -114,7 +115,7 @@ func TestSameIgnoresCommitsAlone(t *testing.T) {
 		"folder of a target":        {func(l *Ledger) { l.Workloads[1].Revisions[0].Targets[0].ID = "x" }, false},
 		"digest of an artifact":     {func(l *Ledger) { l.Workloads[1].Revisions[0].Artifacts[0].Digest = "x" }, false},
 		"time of a ring":            {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Since = noon.Add(time.Second) }, false},
-		"base commit":               {func(l *Ledger) { l.Workloads[1].Revisions[0].BaseCommit = "x" }, false},
+		"base commit":               {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].BaseCommit = "x" }, false},
 		"a proof":                   {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, false},
 		"a workload that is absent": {func(l *Ledger) { l.Workloads = l.Workloads[1:] }, false},
 	} {
@@ -171,7 +172,7 @@ func TestFind(t *testing.T) {
 	if r, _ := w.In("early"); r != nil {
 		t.Errorf("early has %+v", r)
 	}
-	if w.Revisions[0].In[0].Name != "canary" {
+	if w.Revisions[0].In[0].Ring != "canary" {
 		t.Error("the newest revision is not first")
 	}
 }
