@@ -37,6 +37,7 @@ const (
 	CodeUnreachable  = "E1021"
 	CodeNearKind     = "E1022"
 	CodeUnpinnedBase = "W1023"
+	CodeContentAny   = "N1024"
 
 	// References between objects.
 	CodeNoTemplate         = "E1101"

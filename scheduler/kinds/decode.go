@@ -163,6 +163,12 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 			d.decode(n, reflect.ValueOf(&p.Text).Elem(), at)
 		}
 		return
+	case *PromotionContent:
+		if n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null" {
+			p.Line = Line(n.Line)
+			d.decode(n, reflect.ValueOf(&p.Any).Elem(), at)
+			return
+		}
 	case *Scalar:
 		p.Value, p.Line = ScalarOf(n), Line(n.Line)
 		return

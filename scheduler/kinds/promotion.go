@@ -84,6 +84,9 @@ type PromotionGate struct {
 	// AllowFloating lets assignments pass whose content follows a branch or another source that moves, as an app team's branch in
 	// Kalypso. Its content changes in all environments at once, and no gate holds it.
 	AllowFloating Flag `yaml:"allowFloating"`
+	// Content says whether what application teams deliver waits for its own proof, workload by workload. The word any means that it
+	// does not; {} means that it does. The default is any.
+	Content PromotionContent `yaml:"content"`
 	// Approvals are the people who have to agree.
 	Approvals PromotionApprovals `yaml:"approvals"`
 	// Override are the people who may override rules. By default nobody may.
@@ -93,6 +96,39 @@ type PromotionGate struct {
 	// Schedule says when the gate is open. By default it always is.
 	Schedule PromotionSchedule `yaml:"schedule"`
 	Line     Line
+}
+
+// PromotionContent says what holds for the content of application teams: the word any, or the settings of the rule.
+type PromotionContent struct {
+	// Any is the word in place of the settings.
+	Any Text
+	// Exempt names workloads for which the rule does not hold.
+	Exempt PromotionExempt `yaml:"exempt"`
+	// Approvals are the people who have to agree to each new revision of a workload. The default is the gate's; required 0 asks nobody.
+	Approvals ContentApprovals `yaml:"approvals"`
+	// BatchAfter is how long new content may be on its way through the rings before it is reported, such as 12h. The default is 24h.
+	BatchAfter Text `yaml:"batchAfter"`
+	Line       Line
+}
+
+// PromotionExempt names workloads. A workload is exempt if one of the lists has it.
+type PromotionExempt struct {
+	// Workspaces are names of workspaces.
+	Workspaces []Text `yaml:"workspaces"`
+	// Registrations are names of WorkloadRegistrations.
+	Registrations []Text `yaml:"registrations"`
+	// Workloads are written REGISTRATION/NAME, since teams choose names, or NAME for a workload of the platform's own.
+	Workloads []Text `yaml:"workloads"`
+	Line      Line
+}
+
+// ContentApprovals is a number of people of a group, which may be none.
+type ContentApprovals struct {
+	// Required is how many people of the group have to agree.
+	Required Whole `yaml:"required" schema:"required,minimum=0"`
+	// Group is the name of the group.
+	Group Text `yaml:"group"`
+	Line  Line
 }
 
 // PromotionApprovals is a number of people of a group.

@@ -267,6 +267,11 @@ func (g *generator) value(typ reflect.Type, f *field) object {
 		return object{"type": []string{"string", "null"}}
 	case "TextOrObject":
 		return object{"type": []string{"string", "object", "null"}}
+	case "PromotionContent":
+		schema := g.object(typ, g.types[typ.Name()])
+		schema["type"] = []string{"string", "object", "null"}
+		schema["anyOf"] = []any{object{"type": []string{"object", "null"}}, object{"const": "any"}}
+		return schema
 	case "Scalar":
 		return object{"type": []string{"string", "number", "boolean"}}
 	}

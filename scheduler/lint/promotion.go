@@ -137,6 +137,10 @@ func (l *linter) promotions() {
 		}
 	}
 	l.found = append(l.found, p.unpinnable()...)
+	if word := p.gate().Content.Any; p.Below() != "" && word.Line != 0 {
+		l.add(finding.CodeContentAny, p.policy.Position(word.Line), "write content: {}, and name workloads that cannot be proved in content.exempt",
+			"environment %q gets what application teams deliver without a proof of %s", p.Environment, p.Below())
+	}
 	if len(p.read.Rings) < 2 || len(p.clusters) == 0 || p.ringGate().Line == 0 {
 		return
 	}

@@ -117,6 +117,29 @@ func TestAnEnvironmentOfAChainThatFollowsABranch(t *testing.T) {
 	}
 }
 
+func TestAGateThatLetsAllContentIn(t *testing.T) {
+	gate := func(gate string) string {
+		return promotionPolicy("  chain: [dev, prod]\n  gate: {content: " + gate + "}\n")
+	}
+	for _, c := range []struct{ environment, text, want string }{
+		{"prod", gate("any"), `N1024 p.yaml:6: environment "prod" gets what application teams deliver without a proof of dev (write content: {}, and name workloads that cannot be proved in content.exempt)`},
+		{"dev", gate("any"), ""},
+		{"prod", gate("{}"), ""},
+		{"prod", promotionPolicy("  chain: [dev, prod]\n"), ""},
+		{"prod", promotionPolicy("  environments: [{name: prod, gate: {content: any}}]\n"), ""},
+	} {
+		report, err := Run(context.Background(), modelOf(t, c.environment, c.text), Options{})
+		require.NoError(t, err)
+		var got string
+		for _, f := range texts(report.Findings) {
+			if strings.HasPrefix(f, finding.CodeContentAny) {
+				got += f
+			}
+		}
+		require.Equal(t, c.want, got, c.text)
+	}
+}
+
 func TestRingGatesThatNobodyCanPass(t *testing.T) {
 	policy := func(fields string) string {
 		return promotionPolicy("  environments:\n    - name: dev\n      rings: [canary, wide]\n      " + fields + "\n")

@@ -84,10 +84,48 @@ type Gate struct {
 	// AllowFloating lets assignments pass whose content follows a branch, a tag or another source that moves. What clusters have
 	// proved is then not what the next environment gets. It excludes RequirePinned.
 	AllowFloating bool
-	Approvals     Approvals
-	Override      Approvals // who may override rules; with none, nobody may
-	Check         *Check    // nil for none
-	Schedule      Schedule
+	// Content is what holds for the content of application teams. A gate between rings has none.
+	Content   Content
+	Approvals Approvals
+	Override  Approvals // who may override rules; with none, nobody may
+	Check     *Check    // nil for none
+	Schedule  Schedule
+}
+
+// Content is the rule about what application teams deliver: each workload enters an environment once the clusters of the environment
+// below have proved it.
+type Content struct {
+	// Held is true if the rule holds.
+	Held   bool
+	Exempt Exempt
+	// Approvals are asked for each revision of a workload.
+	Approvals Approvals
+	// BatchAfter is the time after which new content that has not reached the last ring is reported.
+	BatchAfter time.Duration
+}
+
+// ContentIsHeld is Content.Held of a gate that says nothing. It is false until every command that publishes into an environment judges
+// content; from then on it is true.
+const ContentIsHeld = false
+
+// DefaultBatchAfter is Content.BatchAfter of a gate that says nothing.
+const DefaultBatchAfter = 24 * time.Hour
+
+// Exempt names workloads for which the rule about content does not hold. The platform gives all these names, but for those of
+// workloads, which therefore come with their registration.
+type Exempt struct {
+	Workspaces, Registrations []string
+	// Workloads are REGISTRATION/NAME, or NAME for the platform's own.
+	Workloads []string
+}
+
+// Has reports whether a workload is exempt. Registration is empty for the platform's own.
+func (e Exempt) Has(workspace, registration, workload string) bool {
+	if registration != "" {
+		workload = registration + "/" + workload
+	}
+	return workspace != "" && slices.Contains(e.Workspaces, workspace) || registration != "" && slices.Contains(e.Registrations, registration) ||
+		slices.Contains(e.Workloads, workload)
 }
 
 // ReportInterval is the longest time between two reports of an agent that has nothing new to say. A MaxReportAge must be longer: else
@@ -97,7 +135,7 @@ const ReportInterval = time.Hour
 // Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
 // failed.
 func Default() Gate {
-	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour}
+	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld, BatchAfter: DefaultBatchAfter}}
 }
 
 // Approvals asks for the consent of people. The zero value asks for none.

@@ -118,6 +118,9 @@ func inWords(g promotion.Gate, v gate.Verdict) []string {
 		in = []string{v.From}
 	}
 	add(g.Soak > 0, "it has been for %s in %s", words(g.Soak), strings.Join(in, " and "))
+	if v.Ring == "" {
+		add(g.Content.Held, "each workload of an application team waits until it is proved in %s, beside what is said here of the base commit", v.From)
+	}
 	add(g.Approvals.Required > 0, "%d of %s (%s) approve it", g.Approvals.Required, g.Approvals.Group, names(g.Approvals))
 	if c := g.Check; c != nil {
 		kind := "webhook"

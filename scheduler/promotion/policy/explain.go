@@ -148,6 +148,9 @@ func (w *ruleWriter) gate(g promotion.Gate, written *kinds.PromotionGate, below 
 		w.add("requiredClusters", written.RequiredClusters.Line, "every cluster with %s is compliant", g.Required)
 	}
 	w.soak(g, written, below, what)
+	if below != "" {
+		w.content(g.Content, &written.Content, below)
+	}
 	w.approvals("approvals", g.Approvals, written.Approvals.Line, "have approved", "nobody has to approve")
 	w.approvals("override", g.Override, written.Override.Line, "may together override a rule", "nobody may override a rule")
 	switch c := g.Check; {
@@ -159,6 +162,33 @@ func (w *ruleWriter) gate(g promotion.Gate, written *kinds.PromotionGate, below 
 		w.add("check", written.Check.Line, "%q passes: asked at %s, within %s", c.Name, withoutQuery(c.URL), lengthText(c.Timeout))
 	}
 	w.schedule(written.Schedule)
+}
+
+// content adds the rule about what application teams deliver.
+func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionContent, below string) {
+	if !c.Held {
+		w.add("content", written.Line, "what application teams deliver needs no proof of its own")
+		return
+	}
+	w.add("content", written.Line, "each workload of an application team waits until it is proved in %s", below)
+	if e := c.Exempt; len(e.Workspaces)+len(e.Registrations)+len(e.Workloads) > 0 {
+		var all []string
+		for _, list := range []struct {
+			what  string
+			names []string
+		}{{"workspaces", e.Workspaces}, {"registrations", e.Registrations}, {"workloads", e.Workloads}} {
+			if len(list.names) > 0 {
+				all = append(all, list.what+" "+strings.Join(list.names, ", "))
+			}
+		}
+		w.add("content.exempt", written.Exempt.Line, "but not %s", strings.Join(all, "; "))
+	}
+	if written.Approvals.Line != 0 {
+		w.approvals("content.approvals", c.Approvals, written.Approvals.Line, "have approved each new revision", "nobody has to approve a workload")
+	}
+	if textLine(written.BatchAfter) != 0 {
+		w.add("content.batchAfter", textLine(written.BatchAfter), "new content that is not in the last ring after %s is reported", lengthText(c.BatchAfter))
+	}
 }
 
 func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below, what string) {

@@ -62,7 +62,7 @@ func Read(o *kinds.PromotionPolicy, environment string, rings []string) promotio
 
 // ringGate returns the gate between the rings of an environment without one of its own.
 func ringGate(g promotion.Gate) promotion.Gate {
-	g.SoakIn, g.RequirePinned, g.Approvals, g.Check = nil, false, promotion.Approvals{}, nil
+	g.SoakIn, g.RequirePinned, g.Approvals, g.Check, g.Content = nil, false, promotion.Approvals{}, nil, promotion.Default().Content
 	return g
 }
 
@@ -307,7 +307,59 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 	read.Override = r.approvals("override", g.Override)
 	read.Check = r.check(g.Check)
 	read.Schedule = r.schedule(g.Schedule)
+	read.Content = r.content(&g.Content, read.Approvals)
 	return read
+}
+
+// content reads the rule about content of a gate with these approvals.
+func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approvals) promotion.Content {
+	read := promotion.Default().Content
+	if r.ring && c.Line != 0 {
+		r.mistake(c.Line, "remove it", "content has no meaning in a ringGate: content goes from ring to ring with the release")
+		return read
+	}
+	if word := c.Any; word.Line != 0 {
+		if word.Value != "any" {
+			r.mistake(word.Line, "write any, or {} for the rule without settings", "content is %q", word.Value)
+		}
+		read.Held = false
+		return read
+	}
+	if c.Line != 0 {
+		read.Held = true
+	}
+	read.Approvals = approvals
+	if a := c.Approvals; a.Line != 0 {
+		if read.Approvals = (promotion.Approvals{}); a.Required.Line == 0 || a.Required.Value != 0 {
+			read.Approvals = r.approvals("content.approvals", kinds.PromotionApprovals(a))
+		}
+	}
+	read.BatchAfter = r.length("content.batchAfter", c.BatchAfter, read.BatchAfter, time.Minute)
+	read.Exempt = promotion.Exempt{
+		Workspaces:    r.names("workspaces", c.Exempt.Workspaces, false),
+		Registrations: r.names("registrations", c.Exempt.Registrations, false),
+		Workloads:     r.names("workloads", c.Exempt.Workloads, true),
+	}
+	return read
+}
+
+// names reads a list of content.exempt. Those of workloads may have a registration before them.
+func (r *reader) names(field string, all []kinds.Text, ofWorkloads bool) (names []string) {
+	if len(all) > 0 && !r.fits(all[0].Line, field+" in content.exempt", len(all)) {
+		return nil
+	}
+	for _, t := range all {
+		registration, name, both := strings.Cut(t.Value, "/")
+		if !both {
+			registration, name = "", registration
+		}
+		if name == "" || both && (!ofWorkloads || registration == "" || strings.Contains(name, "/")) {
+			r.mistake(t.Line, "write names, and workloads as REGISTRATION/NAME", "content.exempt.%s has %q", field, t.Value)
+			continue
+		}
+		names = append(names, t.Value)
+	}
+	return names
 }
 
 // selector reads a selector. One with a mistake selects nothing.
