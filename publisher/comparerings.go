@@ -94,6 +94,10 @@ func plannedType(pl *plan) diff.State {
 	for _, f := range pl.row.FailedSites {
 		s.FailedSites = append(s.FailedSites, diff.FailedSite{Cluster: f.Cluster, Error: f.Error, Stands: f.HeldFrom != nil})
 	}
+	s.Held = map[string]bool{}
+	for _, w := range pl.row.Waiting {
+		s.Held[w.Name] = true
+	}
 	if len(pl.row.Failures)+len(pl.row.Dropped) > 0 {
 		s.Failed, s.Dropped = []diff.FailedDifference{}, map[string]string{}
 		for _, f := range pl.row.Failures {

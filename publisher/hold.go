@@ -23,6 +23,10 @@ const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
 // mistake in its selectors, so that it is not known whether it still does.
 const PolicyFailed scheduler.FailureReason = "PolicyFailed"
 
+// AwaitingProof is the reason of an assignment that keeps its files because its workload waits for a proof of the environment below.
+// That is no failure.
+const AwaitingProof scheduler.FailureReason = "AwaitingProof"
+
 // kept is the outcome for the assignments of a cluster type.
 type kept struct {
 	// rendered and held are published: with their new content, and with that of an earlier release.
@@ -30,8 +34,8 @@ type kept struct {
 	held     []pack.Held
 	// sites are published beside them.
 	sites siteValues
-	// failures and dropped are listed in the result.
-	failures, dropped []FailedAssignment
+	// failures, waiting and dropped are listed in the result.
+	failures, waiting, dropped []FailedAssignment
 	// lost is the reason why the earlier content of failed assignments is unknown, so that nothing may be published;
 	// empty if it is known.
 	lost string
@@ -140,9 +144,18 @@ func (g typeUnknowns) keep(o outcome, last *lastRelease, accountOf func(workspac
 			}
 			k.held, f.HeldFrom = append(k.held, h), h.Line.HeldFrom
 		}
-		k.failures = append(k.failures, f)
+		k.add(f)
 	}
 	return k, nil
+}
+
+// add lists an assignment that has not been dropped.
+func (k *kept) add(f FailedAssignment) {
+	if f.Reason == AwaitingProof {
+		k.waiting = append(k.waiting, f)
+	} else {
+		k.failures = append(k.failures, f)
+	}
 }
 
 // lastRelease is a release of ours with its content.

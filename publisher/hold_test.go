@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
@@ -143,6 +144,52 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.Nil(t, list["db-live"].HeldFrom)
 		require.Equal(t, "text: v2\n", files["db-live/platform-config.yaml"])
 		require.Empty(t, w.environmentRecord().Incomplete)
+	})
+}
+
+func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		_, first := w.mustPublish()
+		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: string(AwaitingProof)}
+		waits := "db waits for stage: soak 3h left"
+
+		w.now, w.result.BaseCommit = w.now.Add(time.Hour), "decaf"
+		w.assign("drone", "web-live", "v2")
+		w.assign("drone", "db-live", "v2")
+		w.assign("drone", "db-test", "v2") // another target of the workload, which is new
+		w.opts.Waiting = map[ledger.Key]string{{Workload: "db"}: waits}
+		outcomes, p := w.mustPublish()
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
+		require.Empty(t, row(t, p, "drone").Failures)
+		require.Equal(t, []FailedAssignment{
+			{Name: "db-live", Error: waits, Reason: AwaitingProof, HeldFrom: from}, {Name: "db-test", Error: waits, Reason: AwaitingProof},
+		}, row(t, p, "drone").Waiting)
+		list, files := w.content("drone", "latest")
+		require.Equal(t, from, list["db-live"].HeldFrom)
+		require.NotContains(t, list, "db-test")
+		require.Equal(t, "text: v1\n", files["db-live/platform-config.yaml"])
+		require.Equal(t, "text: v2\n", files["web-live/platform-config.yaml"])
+		require.Empty(t, w.environmentRecord().Incomplete)
+		held, leftOut := p.FailedAssignments()
+		require.Zero(t, held+leftOut)
+
+		// What it waits for changes, and no byte with it. Its removal waits, too, and a real failure is still one.
+		w.now, w.opts.Waiting = w.now.Add(time.Hour), map[ledger.Key]string{{Workload: "db"}: "db waits for stage: soak 2h left"}
+		w.remove("drone", "db-live")
+		w.fail("drone", "db-test")
+		outcomes, p = w.mustPublish()
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
+		require.Len(t, row(t, p, "drone").Waiting, 1)
+		require.Len(t, row(t, p, "drone").Failures, 1)
+
+		// A proof lets it come.
+		w.opts.Waiting = nil
+		w.remove("drone", "db-test")
+		w.assign("drone", "db-live", "v2")
+		w.mustPublish()
+		list, files = w.content("drone", "latest")
+		require.Nil(t, list["db-live"].HeldFrom)
+		require.Equal(t, "text: v2\n", files["db-live/platform-config.yaml"])
 	})
 }
 

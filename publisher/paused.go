@@ -87,7 +87,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record state
 func (pl *plan) keep() *plan {
 	// The ring to publish to is none of those that are there: no release takes the place of another.
 	kept := &plan{asked: pl.asked, found: found{Type: pl.Type, aim: state.Rings{{}}}, row: pl.standingRow(pl.Name, pl.row.Assignments)}
-	kept.left, kept.row.Failures, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Dropped, pl.row.FailedSites
+	kept.left, kept.row.Failures, kept.row.Waiting, kept.row.Dropped, kept.row.FailedSites = false, pl.row.Failures, pl.row.Waiting, pl.row.Dropped, pl.row.FailedSites
 	return kept
 }
 

@@ -119,7 +119,7 @@ func (n *planner) plan(ctx context.Context, ct asked, record state.Record) (*pla
 	if pl.kept, err = n.hold(ctx, ct, pl.found, record); err != nil {
 		return pl, err
 	}
-	pl.row.Failures, pl.row.Dropped, pl.row.FailedSites = pl.failures, pl.dropped, pl.sites.failures
+	pl.row.Failures, pl.row.Waiting, pl.row.Dropped, pl.row.FailedSites = pl.failures, pl.waiting, pl.dropped, pl.sites.failures
 	if pl.lost != "" {
 		return pl.fail("%s", pl.lost), nil
 	}

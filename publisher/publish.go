@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -72,6 +73,9 @@ type PublishOptions struct {
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []platform.Unread
+	// Waiting are the workloads, each with what it waits for, whose assignments keep the files that they have: the environment below
+	// has not proved what they would get. Those that are in no release are left out.
+	Waiting map[ledger.Key]string
 	// Drop gives up assignments that failed, each as <cluster type>/<deployment target>: they are left out,
 	// which deletes them from clusters. Each must have failed, or be in the last release.
 	Drop []string
@@ -244,7 +248,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	return &publication{
 		Reader: &at,
 		planner: planner{
-			Reader: &at, unknowns: unknowns{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
+			Reader: &at, unknowns: unknowns{unread: opts.Unread, failedPolicies: result.FailedPolicies, waiting: opts.Waiting, drops: drops},
 			opts: opts, packer: packer, rings: result.Rings, accountOf: result.ServiceAccount,
 			maxRemoved: result.MaxRemoved, declared: result.Declared,
 		},

@@ -65,6 +65,9 @@ type PublishedType struct {
 	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
 	// failed, those with HeldFrom are in the release as they were, and the others never were in one.
 	Failures []FailedAssignment `json:"failures,omitempty"`
+	// Waiting lists the assignments of workloads that wait for a proof of the environment below, sorted by name. Those with HeldFrom
+	// are in the release as they were, and the others are in none so far.
+	Waiting []FailedAssignment `json:"waiting,omitempty"`
 	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.
 	Dropped []FailedAssignment `json:"dropped,omitempty"`
 	// FailedSites lists the clusters whose site values have a mistake. Unless the cluster type failed, those with HeldFrom

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -21,6 +22,8 @@ type unknowns struct {
 	failedPolicies []scheduler.FailedPolicy
 	// dropping are the registrations that drop too many of their own targets, each with what is wrong.
 	dropping map[string]string
+	// waiting are the workloads whose new content the environment below has not proved, each with what it waits for.
+	waiting map[ledger.Key]string
 	// drops holds the assignments that are given up, as <cluster type>/<name>.
 	drops map[string]bool
 }
@@ -85,7 +88,7 @@ type outcome struct {
 // selected it fails. What another policy selects as well is rendered, and keeps both names.
 func (g typeUnknowns) compare(o outcome, last []bundle.Assignment) outcome {
 	o = outcome{slices.Clone(o.rendered), maps.Clone(o.failed)}
-	g.holdDropping(o, last)
+	g.holdBack(o, last)
 	for _, a := range last {
 		g.compareSelection(o, a)
 		if _, known := o.failed[a.Name]; g.isUnread(a.Registration) && !known {
@@ -101,18 +104,26 @@ func (g typeUnknowns) compare(o outcome, last []bundle.Assignment) outcome {
 	return o
 }
 
-// holdDropping notes in o all that a registration which drops too many targets had, and what is new of it: it stays whole.
-func (g typeUnknowns) holdDropping(o outcome, last []bundle.Assignment) {
-	fail := func(name, registration string) {
-		if g.dropping[registration] != "" && !g.left {
-			o.failed[name] = FailedAssignment{Name: name, Error: fmt.Sprintf("registration %s drops too many deployment targets at once", registration), Reason: TooManyRemoved}
+// holdBack notes in o all that a registration which drops too many targets had, and what is new of it, and the same of workloads
+// that wait: each of them stays whole.
+func (g typeUnknowns) holdBack(o outcome, last []bundle.Assignment) {
+	if g.left {
+		return
+	}
+	fail := func(name string, of ledger.Key) {
+		_, failed := o.failed[name]
+		switch {
+		case g.dropping[of.Registration] != "":
+			o.failed[name] = FailedAssignment{Name: name, Error: fmt.Sprintf("registration %s drops too many deployment targets at once", of.Registration), Reason: TooManyRemoved}
+		case g.waiting[of] != "" && !failed:
+			o.failed[name] = FailedAssignment{Name: name, Error: g.waiting[of], Reason: AwaitingProof}
 		}
 	}
 	for _, a := range last {
-		fail(a.Name, a.Registration)
+		fail(a.Name, ledger.Key{Registration: a.Registration, Workload: a.Workload})
 	}
 	for _, a := range o.rendered {
-		fail(a.Name, a.Registration)
+		fail(a.Name, ledger.Key{Registration: a.Registration, Workload: a.Workload})
 	}
 }
 
@@ -139,7 +150,7 @@ func (g typeUnknowns) compareSelection(o outcome, a bundle.Assignment) {
 func (g typeUnknowns) lost(o outcome, err error) kept {
 	k := kept{rendered: o.rendered}
 	for _, name := range slices.Sorted(maps.Keys(o.failed)) {
-		k.failures = append(k.failures, o.failed[name])
+		k.add(o.failed[name])
 	}
 	what := fmt.Sprintf("%d of %d assignments failed", len(o.failed), len(o.failed)+len(o.rendered))
 	remedy := "restore it, or give them up with --drop"
@@ -161,7 +172,7 @@ func (g typeUnknowns) lost(o outcome, err error) kept {
 // needLast reports whether the last release has to be read: for the content of held assignments, and to check that the
 // assignments to drop exist.
 func (g typeUnknowns) needLast(o outcome) bool {
-	needed := (g.any() || len(g.dropping) > 0) && !g.left
+	needed := (g.any() || len(g.dropping)+len(g.waiting) > 0) && !g.left
 	for name := range o.failed {
 		needed = needed || !g.drops[g.drop(name)]
 	}

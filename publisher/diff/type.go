@@ -31,6 +31,8 @@ type State struct {
 	name     string
 	Rendered []scheduler.Assignment
 	Failed   []FailedDifference
+	// Held names assignments that keep what clusters have of them.
+	Held map[string]bool
 	// Sites are the site values, and FailedSites the clusters that have mistakes in theirs.
 	Sites       Sites
 	FailedSites []FailedSite
@@ -82,6 +84,13 @@ func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDiffe
 	}
 	d := now.Unchanged()
 	d.Result, d.Unchanged = result, 0
+	for name := range now.Held {
+		if _, stands := before[name]; stands {
+			d.Assignments++
+			d.Unchanged++
+			delete(before, name)
+		}
+	}
 	var added []scheduler.Assignment
 	for _, a := range now.Rendered {
 		was, there := before[a.Name]
