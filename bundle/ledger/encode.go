@@ -205,8 +205,8 @@ func (c *checker) fail(format string, args ...any) {
 
 func (c *checker) workload(w *Workload) error {
 	c.key(w.Key)
-	if len(w.Revisions) == 0 || len(w.Proofs) > MaxProofs {
-		c.fail("it has %d revisions and %d proofs; it needs one, and may have %d", len(w.Revisions), len(w.Proofs), MaxProofs)
+	if len(w.Revisions)+len(w.Proofs) == 0 || len(w.Proofs) > MaxProofs {
+		c.fail("it has %d revisions and %d proofs; it needs one of them, and may have %d proofs", len(w.Revisions), len(w.Proofs), MaxProofs)
 	}
 	seen := map[string]bool{}
 	for _, r := range w.Revisions {

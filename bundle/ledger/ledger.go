@@ -38,7 +38,7 @@ type Ledger struct {
 	// Registrations are those of the environment, sorted by name, with the commit at which each was last read. The platform's own has
 	// no name.
 	Registrations []Registration `json:"registrations,omitempty"`
-	// Workloads are those that a ring has, sorted by registration and name.
+	// Workloads are those that a ring has, or is to get by their proofs, sorted by registration and name.
 	Workloads []Workload `json:"workloads,omitempty"`
 	// Removed are workloads that a ring has no more although the base has their registration, sorted like Workloads.
 	Removed []Removed `json:"removed,omitempty"`
@@ -99,8 +99,8 @@ func (k Key) String() string {
 // Workload is a workload with the revisions that the rings of the environment have.
 type Workload struct {
 	Key
-	// Revisions are those that a ring has, newest first; see Revision.Newest.
-	Revisions []Revision `json:"revisions"`
+	// Revisions are those that a ring has, newest first; see Revision.Newest. There are none of a workload that has proofs alone.
+	Revisions []Revision `json:"revisions,omitempty"`
 	// Proofs are about revisions of the environment below, newest first, at most MaxProofs.
 	Proofs []Proof `json:"proofs,omitempty"`
 }
@@ -223,7 +223,9 @@ type Removed struct {
 // Undone is a revision that was taken back.
 type Undone struct {
 	Key
-	At     time.Time `json:"at"`
+	At time.Time `json:"at"`
+	// Record is the one that took it back. A revision that comes in a later record is not undone.
+	Record Record `json:"record"`
 	Reason string    `json:"reason,omitempty"`
 	// Revision was taken back, and From is the revision of the environment below that it was made of.
 	Revision digest.Digest `json:"revision"`

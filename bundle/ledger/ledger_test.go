@@ -58,7 +58,7 @@ func example(workloads int) *Ledger {
 		}
 	}
 	l.Removed = []Removed{{Key{"team-0", "cart"}, []Stay{{Ring: "canary", Since: noon, Record: Record{1, 1795425120}}}, map[string][]string{"drone": {"cart-live"}}}}
-	l.Undone = []Undone{{Key: Key{"team-0", "app-0"}, At: noon, Reason: "orders fail", Revision: digest.FromString("bad")}}
+	l.Undone = []Undone{{Key: Key{"team-0", "app-0"}, At: noon, Record: Record{1, 1795425120}, Reason: "orders fail", Revision: digest.FromString("bad")}}
 	return l
 }
 
@@ -98,6 +98,18 @@ func TestParseReadsWhatMarshalWrites(t *testing.T) {
 	}
 	if !Same(read, l) {
 		t.Error("what was read is not the same")
+	}
+}
+
+func TestAWorkloadMayHaveProofsAlone(t *testing.T) {
+	l := example(2)
+	l.Workloads[0].Revisions = nil
+	read, err := Parse(pack(t, l))
+	if err != nil || len(read.Workloads[0].Proofs) != 1 {
+		t.Errorf("got %v, %v", read, err)
+	}
+	if r, _ := read.Workloads[0].In("canary"); r != nil {
+		t.Errorf("canary has %+v", r)
 	}
 }
 
@@ -219,7 +231,7 @@ func TestParseRefuses(t *testing.T) {
 		"too large unpacked":   {packText(strings.Repeat(" ", MaxUnpackedBytes+1)), bundle.TooLarge},
 		"a wrong order":        {text(func(l *Ledger) { slices.Reverse(l.Workloads) }), bundle.BadContent},
 		"a workload twice":     {text(func(l *Ledger) { l.Workloads[1] = l.Workloads[0] }), bundle.BadContent},
-		"no revision":          {text(func(l *Ledger) { l.Workloads[0].Revisions = nil }), bundle.BadContent},
+		"no revision":          {text(func(l *Ledger) { l.Workloads[0].Revisions, l.Workloads[0].Proofs = nil, nil }), bundle.BadContent},
 		"a revision in none":   {text(func(l *Ledger) { l.Workloads[0].Revisions[0].In = nil }), bundle.BadContent},
 		"two in one ring":      {text(func(l *Ledger) { l.Workloads[0].Revisions[1].In = l.Workloads[0].Revisions[0].In }), bundle.BadContent},
 		"no digest":            {text(func(l *Ledger) { l.Workloads[0].Revisions[0].Revision = "../../x" }), bundle.BadContent},
