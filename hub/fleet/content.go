@@ -160,7 +160,7 @@ type contentItem struct {
 
 // list sets the workloads of the ring.
 func (c *contentCounter) list(l *ledger.Ledger) {
-	add := func(k ledger.Key, in ledger.Ring, removed map[string][]string) {
+	add := func(k ledger.Key, in ledger.Stay, removed map[string][]string) {
 		c.counts = append(c.counts, WorkloadCount{Key: k, Removed: removed != nil})
 		c.before, c.removed = append(c.before, store.Millis(in.Since)), append(c.removed, removed)
 	}
@@ -170,7 +170,7 @@ func (c *contentCounter) list(l *ledger.Ledger) {
 		}
 	}
 	for _, r := range l.Removed {
-		if i := slices.IndexFunc(r.In, func(in ledger.Ring) bool { return in.Name == c.ring }); i >= 0 && len(r.Assignments) > 0 {
+		if i := slices.IndexFunc(r.In, func(in ledger.Stay) bool { return in.Ring == c.ring }); i >= 0 && len(r.Assignments) > 0 {
 			add(r.Key, r.In[i], r.Assignments)
 		}
 	}

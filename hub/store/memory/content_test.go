@@ -108,8 +108,8 @@ func drawContents(t *rapid.T) *contents {
 // drawLedger makes a ledger whose first workload has all that a ring needs, and others that may be absent or removed.
 func (w *contents) drawLedger(t *rapid.T) *ledger.Ledger {
 	l := &ledger.Ledger{Schema: ledger.Schema}
-	in := func() []ledger.Ring {
-		return []ledger.Ring{{Name: pick(t, "ring of the ledger", w.ring, w.ring, w.ring, "canary"), Since: judged.Add(pick(t, "since", -time.Hour, -6*time.Hour)), Record: ledger.Record{Epoch: 1, Sequence: 1}}}
+	in := func() []ledger.Stay {
+		return []ledger.Stay{{Ring: pick(t, "ring of the ledger", w.ring, w.ring, w.ring, "canary"), Since: judged.Add(pick(t, "since", -time.Hour, -6*time.Hour)), Record: ledger.Record{Epoch: 1, Sequence: 1}}}
 	}
 	for _, k := range []ledger.Key{{Workload: "menu"}, {Registration: "other", Workload: "cart"}, {Registration: "shop", Workload: "cart"}} {
 		switch pick(t, "workload", "there", "there", "there", "removed", "absent") {
@@ -228,7 +228,7 @@ func (w *contents) count() fleet.Content {
 		answer.Workloads = append(answer.Workloads, c)
 	}
 	for _, l := range w.ledger.Workloads {
-		if _, in := l.In(w.ring); l.Revisions[0].In[0].Name == w.ring {
+		if _, in := l.In(w.ring); l.Revisions[0].In[0].Ring == w.ring {
 			look(l.Key, in.Since, func(typ string) (map[string]digest.Digest, map[string]bool) {
 				contents, whole := map[string]digest.Digest{}, map[string]bool{}
 				for _, a := range w.releases[record.ClusterTypes[typ]].Assignments {
@@ -241,7 +241,7 @@ func (w *contents) count() fleet.Content {
 		}
 	}
 	for _, l := range w.ledger.Removed {
-		if l.In[0].Name == w.ring {
+		if l.In[0].Ring == w.ring {
 			look(l.Key, l.In[0].Since, func(typ string) (map[string]digest.Digest, map[string]bool) {
 				contents := map[string]digest.Digest{}
 				for _, name := range l.Assignments[typ] {
@@ -289,7 +289,7 @@ func fleetOf(t *testing.T, sites ...site) (*memory.Store, fleet.ContentQuery) {
 		require.NoError(t, s.Add(one.Registration, one.reports...))
 	}
 	s.Publish([]store.PublishedRecord{record}, []store.PublishedRelease{release})
-	in := []ledger.Ring{{Since: judged}}
+	in := []ledger.Stay{{Since: judged}}
 	return s, fleet.ContentQuery{Record: record.Digest, Ledger: &ledger.Ledger{Workloads: []ledger.Workload{
 		{Key: ledger.Key{Workload: "menu"}, Revisions: []ledger.Revision{{In: in}}}, {Key: ledger.Key{Registration: "shop", Workload: "cart"}, Revisions: []ledger.Revision{{In: in}}},
 	}}}
