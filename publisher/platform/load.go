@@ -242,6 +242,8 @@ func (l *loader) workloads(ctx context.Context) error {
 			if src, err = given(WorkloadPart, r.Name, place); err != nil {
 				return err
 			}
+		} else if l.WorkloadsAt != nil {
+			src.place.repo.Commit = l.WorkloadsAt(r.Name, r.Workload.Repo, r.Workload.Branch)
 		}
 		err := l.loaded.Model.CheckRegistration(r) // before anything is fetched
 		if err == nil {

@@ -41,6 +41,9 @@ type Source struct {
 	Commit string
 	// BaseAt is the commit at which the base "main" is read in place of the one that its BaseRepo pins; empty for that one.
 	BaseAt string
+	// WorkloadsAt returns the commit at which the workloads of a registration are read in place of the head of the branch that it
+	// names; empty for the head. Nil reads heads. It does not count for Workloads and Checkouts.
+	WorkloadsAt func(registration, repo, branch string) (commit string)
 	// CompareShared compares what is read from commits with the work trees that are here; see Loaded.Shared.
 	CompareShared bool
 	// Mirrors maps prefixes of git URLs to their replacements, such as a folder with clones.

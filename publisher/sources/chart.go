@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func (r *Resolver) chart(ctx context.Context, s Source, found *Resolution) error
 	if len(versions) == 0 {
 		return fmt.Errorf("the repository has no chart %q", s.Chart)
 	}
-	if found.Version, err = newestOf(versions, s.Semver); err != nil {
+	if found.Version, err = newestOf(versions, cmp.Or(s.Version, s.Semver)); err != nil {
 		return err
 	}
 	for _, c := range all {

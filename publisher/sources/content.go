@@ -50,6 +50,7 @@ type Content struct {
 // Content fetches what s names: a chart, or an artifact of the registry whose first layer is a gzipped tar, such as those
 // of "flux push artifact". It is fetched once, and compared with the digest that s was resolved to.
 func (r *Resolver) Content(ctx context.Context, s Source) (Content, error) {
+	s = r.settled(ctx, s)
 	found := r.Of(ctx, s)
 	if found.Err != nil {
 		return Content{}, found.Err

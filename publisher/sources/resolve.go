@@ -81,6 +81,9 @@ type Options struct {
 	Access *egress.Access
 	// Meters count what is fetched for each registration. Nil means new ones with the default budgets.
 	Meters *meter.Set
+	// At returns a source that a registration names in the state in which it is to be read: with a Revision, and with the Version
+	// of a range. It is not asked about a source with a Revision. Nil reads what each source names now.
+	At func(registration string, s Source) Source
 }
 
 // Resolver finds out what sources name, for one publication. What a source names is asked once, so that all who use a Resolver
@@ -92,6 +95,7 @@ type Resolver struct {
 	oci     oci.Options
 	access  *egress.Access
 	meters  *meter.Set
+	at      func(registration string, s Source) Source
 
 	mu      sync.Mutex
 	readers []*gitrepo.Reader
@@ -118,7 +122,7 @@ type entry struct {
 // NewResolver returns a Resolver that has asked nobody yet.
 func NewResolver(opts Options) *Resolver {
 	r := &Resolver{
-		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, access: opts.Access, meters: opts.Meters,
+		timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, access: opts.Access, meters: opts.Meters, at: opts.At,
 		silent: map[string]map[string]bool{}, slow: map[string]int{}, known: map[Source]*entry{},
 	}
 	if r.access == nil {
@@ -215,7 +219,7 @@ func (r *Resolver) allOf(ctx context.Context, registration string, list []Source
 
 // Of resolves one source for the registration of a context, or returns its earlier resolution.
 func (r *Resolver) Of(ctx context.Context, s Source) *Resolution {
-	s = s.canonical()
+	s = r.settled(ctx, s).canonical()
 	registration, e := registrationOf(ctx), r.entry(s)
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,6 +241,14 @@ func (r *Resolver) Of(ctx context.Context, s Source) *Resolution {
 	return found
 }
 
+// settled returns s in the state in which it is read for the registration of a context.
+func (r *Resolver) settled(ctx context.Context, s Source) Source {
+	if r.at == nil || s.Revision != "" {
+		return s
+	}
+	return r.at(registrationOf(ctx), s)
+}
+
 func (r *Resolver) entry(s Source) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,7 +267,7 @@ func (s Source) canonical() Source {
 	same := Source{Kind: s.Kind, URL: strings.TrimSuffix(strings.TrimSuffix(s.URL, "/"), ".git"), Revision: s.Revision}
 	switch {
 	case s.Revision != "":
-		same.Branch = s.gitName() // by which some servers have to be asked for the commit
+		same.Branch, same.Version = s.gitName(), s.Version // by which some servers have to be asked for the commit
 	case s.Semver != "":
 		same.Semver = s.Semver
 	default:
@@ -377,6 +389,7 @@ func (r *Resolver) git(ctx context.Context, s Source, found *Resolution) error {
 	r.readers = append(r.readers, g)
 	r.mu.Unlock()
 	ref := gitrepo.Ref{URL: s.URL, Branch: s.gitName(), Commit: s.Revision}
+	found.Version = s.Version
 	if s.Semver != "" && s.Revision == "" {
 		tags, err := g.Tags(ctx, s.URL)
 		if err != nil {
@@ -399,6 +412,8 @@ func (s Source) gitName() string {
 		return s.RefName
 	case s.Tag != "":
 		return "refs/tags/" + s.Tag
+	case s.Version != "":
+		return "refs/tags/" + s.Version
 	}
 	return s.Branch
 }
@@ -412,7 +427,7 @@ func (r *Resolver) registry(ctx context.Context, s Source, found *Resolution) er
 	version := s.Tag
 	switch {
 	case s.Revision != "":
-		version = s.Revision
+		version, found.Version = s.Revision, s.Version
 	case s.Semver != "":
 		tags, err := repo.Tags(ctx)
 		if err != nil {

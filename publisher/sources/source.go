@@ -24,6 +24,8 @@ type Source struct {
 	// One of these selects the state; without any it is the default. A Revision is a commit or a digest; a Tag beside it
 	// is only for people. Semver is a range of versions, RefName a full git reference.
 	Branch, Tag, Semver, RefName, Revision string
+	// Version is what the range came to that Semver names, if that is settled already; see Options.At.
+	Version string
 	// PlainHTTP is true for a registry without TLS.
 	PlainHTTP bool
 }
