@@ -194,7 +194,7 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 	require.NoDirExists(t, s.path("refused"))
 }
 
-func TestThePageOnOtherToolsSaysWhatWorks(t *testing.T) {
+func TestThePageOnRegistriesSaysWhatWorks(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.edit("platform/cluster-types.yaml", "name: edge", "name: drone")
@@ -207,7 +207,7 @@ func TestThePageOnOtherToolsSaysWhatWorks(t *testing.T) {
 		script := "#!/bin/sh\nexec env " + env + " " + path + ` "$@"` + "\n"
 		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
 	}
-	page, err := os.ReadFile("../docs/interop.md")
+	page, err := os.ReadFile("../docs/registry.md")
 	require.NoError(t, err)
 	blocks := block.FindAllStringSubmatch(string(page), -1)
 	require.Len(t, blocks, 3)
