@@ -153,8 +153,6 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"embed/chart/render":  {"embed/chart"},
 			"embed/kustomization": nil,
 
-			"follow": {"egress", "gitrepo"},
-
 			"announce":     nil,
 			"deltas":       {"pack", "state"},
 			"signing":      {"keys", "releases"},
@@ -229,6 +227,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"advance":   {"gate"},
 			"decisions": {"gate"},
 			"gate":      nil,
+			"watch":     nil,
 		},
 		"scheduler": {
 			"lint": {"", "builtin", "check", "finding", "kinds", "memo", "promotion", "secret", "siteschema", "yamlvalue"},

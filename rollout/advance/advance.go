@@ -3,7 +3,7 @@
 // [Once] looks at all rings of an environment, the widest first, and takes each at most one step: the ring gets the content of
 // the ring before it, in a new signed release that refers to the same blobs ([publisher.Reissue]). So a release reaches the last
 // ring only if its gate passed before each ring, and a newer release in a narrow ring takes the place of an older one that is
-// still on its way. [Pass] does it for several environments, and says when to look again.
+// still on its way. [Pass] does it for several environments, until no gate passes.
 package advance
 
 import (
@@ -263,23 +263,32 @@ func Candidate(record bundle.EnvironmentRecord, before, ring, clusterType string
 	return c, nil
 }
 
-// Pass advances the rings of several environments once, each by its own gate, and returns what was done by environment, and the
-// earliest moment at which a gate may pass by time alone, zero if there is none. The error joins those of environments; the
-// others were looked at all the same.
-func Pass(ctx context.Context, to oci.Location, signers []*keys.Key, all []Options, judge Gate, opts publisher.PublishOptions) (map[string]*Done, time.Time, error) {
-	done := map[string]*Done{}
-	var next time.Time
+// maxRounds bounds how often Pass looks at an environment again because a ring got something.
+const maxRounds = 20
+
+// Pass advances the rings of several environments as far as their gates pass: an environment in which a ring got something is looked at again.
+// Tell gets what was done in each round, and ends Pass if it returns an error. What fails in one environment keeps none of the others
+// back; the error joins all.
+func Pass(ctx context.Context, to oci.Location, signers []*keys.Key, all []Options, judge Gate, opts publisher.PublishOptions, tell func(*Done) error) error {
 	var failures []error
-	for _, o := range all {
-		d, err := Once(ctx, to, signers, o, judge, opts)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("environment %s: %w", o.Environment, err))
+	for round := 0; len(all) > 0; round++ {
+		var again []Options
+		for _, o := range all {
+			done, err := Once(ctx, to, signers, o, judge, opts)
+			if err != nil {
+				failures = append(failures, fmt.Errorf("environment %s: %w", o.Environment, err))
+			}
+			if done == nil {
+				continue
+			}
+			if err := tell(done); err != nil {
+				return errors.Join(append(failures, err)...)
+			}
+			if done.Has(Advanced) && round < maxRounds { // the gate of the next ring may pass, or know when it will
+				again = append(again, o)
+			}
 		}
-		if d == nil {
-			continue
-		}
-		done[o.Environment] = d
-		next = earlier(next, d.NextLook)
+		all = again
 	}
-	return done, next, errors.Join(failures...)
+	return errors.Join(failures...)
 }

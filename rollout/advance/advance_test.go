@@ -2,6 +2,7 @@ package advance_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http"
@@ -187,10 +188,23 @@ func TestAPassSaysWhenToLookAgain(t *testing.T) {
 	require.NoError(t, err)
 	w.publish("c")
 	w.answers = map[string]gate.Result{"early": gate.Wait, "broad": gate.Wait}
-	done, next, err := advance.Pass(t.Context(), w.loc, w.keys, []advance.Options{{Environment: "prod"}, {Environment: "nowhere"}}, w.judge, w.opts)
+	var done []*advance.Done
+	tell := func(d *advance.Done) error { done = append(done, d); return nil }
+	both := []advance.Options{{Environment: "nowhere"}, {Environment: "prod"}}
+	err = advance.Pass(t.Context(), w.loc, w.keys, both, w.judge, w.opts, tell)
 	require.ErrorContains(t, err, "environment nowhere", "the other one was looked at all the same")
-	require.Len(t, done["prod"].Steps, 2)
-	require.Equal(t, w.now.Add(5*time.Hour), next)
+	require.Len(t, done, 1)
+	require.Len(t, done[0].Steps, 2)
+	require.Equal(t, w.now.Add(5*time.Hour), done[0].NextLook)
+
+	// A ring that got something is looked at again, until no gate passes.
+	w.answers, done = map[string]gate.Result{"early": gate.Pass, "broad": gate.Pass}, nil
+	require.NoError(t, advance.Pass(t.Context(), w.loc, w.keys, both[1:], w.judge, w.opts, tell))
+	require.Len(t, done, 3)
+	require.Empty(t, done[2].Steps)
+	require.Equal(t, "c c c c", w.has())
+	errPrint := errors.New("closed pipe")
+	require.ErrorIs(t, advance.Pass(t.Context(), w.loc, w.keys, both[1:], w.judge, w.opts, func(*advance.Done) error { return errPrint }), errPrint)
 }
 
 // What a killed publisher has left in a ring was judged by nobody.

@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// said returns what was taken back from the environment of a policy, and the decisions about it that count.
-func (f *Facts) said(ctx context.Context, policy promotion.Policy, platform string) ([]bundle.Undone, []gate.Decided, error) {
+// undoneAndDecided returns what was taken back from the environment of a policy, and the decisions about it that count.
+func (f *Facts) undoneAndDecided(ctx context.Context, policy promotion.Policy, platform string) ([]bundle.Undone, []gate.Decided, error) {
 	var undone []bundle.Undone
 	record, err := f.Record(ctx, f.Platform, policy.Environment)
 	if err != nil {

@@ -204,7 +204,7 @@ func (f *Facts) first(ctx context.Context, q gate.Question) (gate.Question, erro
 	q.Candidate = &gate.Candidate{Platform: cmp.Or(f.Platform, publisher.DefaultPlatform), BaseCommit: q.Commit}
 	q.Cohort = gate.Cohort{AsOf: q.Now} // no clusters are counted
 	var err error
-	q.Undone, q.Decisions, err = f.said(ctx, q.Policy, q.Candidate.Platform)
+	q.Undone, q.Decisions, err = f.undoneAndDecided(ctx, q.Policy, q.Candidate.Platform)
 	return q, err
 }
 

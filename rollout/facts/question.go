@@ -45,7 +45,7 @@ func (f *Facts) Question(ctx context.Context, ask Ask) (gate.Question, error) {
 	if err := f.clusters(ctx, history, &q); err != nil {
 		return q, err
 	}
-	q.Undone, q.Decisions, err = f.said(ctx, ask.Policy, cmp.Or(f.Platform, history.Platform))
+	q.Undone, q.Decisions, err = f.undoneAndDecided(ctx, ask.Policy, cmp.Or(f.Platform, history.Platform))
 	return q, err
 }
 

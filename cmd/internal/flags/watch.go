@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
-	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -39,11 +39,12 @@ type Watch struct {
 	interval            time.Duration
 	webhook, secretFile string
 	journal             *Journal
+	hook                *watch.Webhook // nil without --webhook
 }
 
 // AddTo adds --watch and the flags that go with it.
 func (w *Watch) AddTo(cmd *cobra.Command, usage string) {
-	w.interval = follow.DefaultInterval
+	w.interval = watch.DefaultInterval
 	f := cmd.Flags()
 	f.BoolVar(&w.On, "watch", false, usage)
 	f.Var((*duration.Value)(&w.interval), "interval", "with --watch: look at each repository after this `TIME`")
@@ -75,10 +76,10 @@ func (w *Watch) Check(cmd *cobra.Command, format string) error {
 
 // Watched is what a command looks at with --watch.
 type Watched struct {
-	// Sources is called before the first step and after each.
-	Sources func() []follow.Source
-	// Changes tells of changes that others see; it may be nil.
-	Changes <-chan struct{}
+	// Sources is called before the first turn and after each.
+	Sources func() []watch.Source
+	// Wakers run beside the steps, with that of --webhook.
+	Wakers []watch.Waker
 	// Format is the value of -o.
 	Format string
 }
@@ -88,8 +89,8 @@ type Journal struct {
 	mu        sync.Mutex
 	out, talk io.Writer
 	format    string
-	noted     map[string]bool // by the last step
-	same      bool            // this step notes less than the last one
+	noted     map[string]bool // by the last turn
+	same      bool            // this turn notes less than the last one
 }
 
 // Line is a line of a [Journal]. Its JSON form is an interface.
@@ -145,35 +146,44 @@ func (j *Journal) Print(l Line) error {
 	return err
 }
 
-// Same tells that a step looks at less than those before it, so that what they noted holds.
+// Same tells that a turn looks at less than those before it, so that what they noted holds.
 func (j *Journal) Same() { j.same = true }
 
-// Run calls step as [follow.Run] does until the command is interrupted. What step prints to stderr is printed as lines, each
-// once as long as every step prints it again. The first step ends the command if its usage or configuration is wrong.
-func (w *Watch) Run(cmd *cobra.Command, o Watched, step func(ctx context.Context, j *Journal) (next time.Time, err error)) error {
+// Step is a step of a command that goes on; see [watch.Step].
+type Step func(ctx context.Context, t *watch.Turn, j *Journal) error
+
+// Run runs steps as [watch.Run] does until the command is interrupted. What they print to stderr is printed as lines, each
+// once as long as every turn prints it again. The first turn ends the command if its usage or configuration is wrong.
+func (w *Watch) Run(cmd *cobra.Command, o Watched, steps ...Step) error {
 	w.journal = &Journal{out: cmd.OutOrStdout(), talk: cmd.ErrOrStderr(), format: o.Format}
-	options := follow.Options{Sources: o.Sources, Changes: o.Changes, Interval: w.interval, Tell: w.tell}
 	about := fmt.Sprintf("watching, every %s", duration.Text(w.interval))
+	wakers := o.Wakers
 	if w.webhook != "" {
-		var err error
-		if options.Webhook, options.Listener, err = w.listen(cmd); err != nil {
+		listener, err := w.listen(cmd)
+		if err != nil {
 			return err
 		}
-		about += fmt.Sprintf("; webhooks at http://%s/hook", options.Listener.Addr())
+		wakers = append(wakers, w.hook)
+		about += fmt.Sprintf("; webhooks at http://%s/hook", listener.Addr())
 	}
 	if err := w.journal.Print(Line{Event: "watching", Message: about}); err != nil {
 		return err
 	}
-	ctx, first := cmd.Context(), true
-	err := follow.Run(ctx, options, func(ctx context.Context) (time.Time, error) {
-		next, err := w.journal.noting(ctx, cmd, step)
-		err = failure.Of(err)
+	first := true
+	around := func(ctx context.Context, turn func(context.Context) error) error {
+		err := failure.Of(w.journal.noting(ctx, cmd, turn))
 		if err != nil && first && isMistake(err) {
-			err = follow.Stop(err)
+			err = watch.Stop(err)
 		}
 		first = false
-		return next, err
-	})
+		return err
+	}
+	var all []watch.Step
+	for _, step := range steps {
+		all = append(all, func(ctx context.Context, t *watch.Turn) error { return step(ctx, t, w.journal) })
+	}
+	ctx := cmd.Context()
+	err := watch.Run(ctx, watch.Options{Sources: o.Sources, Wakers: wakers, Interval: w.interval, Around: around, Tell: w.tell}, all...)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -193,25 +203,25 @@ func isMistake(err error) bool {
 	return errors.As(err, &e) && e.Code == cli.Usage
 }
 
-// noting runs a step, and prints what it writes to stderr.
-func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(context.Context, *Journal) (time.Time, error)) (time.Time, error) {
+// noting runs a turn, and prints what it writes to stderr.
+func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, turn func(context.Context) error) error {
 	var written notes
 	before := cmd.Context()
 	cmd.SetContext(ctx)
 	cmd.SetErr(&written)
 	j.same = false
-	next, err := step(ctx, j)
+	err := turn(ctx)
 	cmd.SetErr(nil) // the root's again
 	cmd.SetContext(before)
 	if ctx.Err() != nil {
-		return next, ctx.Err()
+		return ctx.Err()
 	}
 	noted := map[string]bool{}
 	for _, note := range written.list() {
 		known := j.noted[note] || noted[note]
 		if noted[note] = true; !known {
 			if err := j.Print(Line{Event: "note", Message: note}); err != nil {
-				return next, follow.Stop(err)
+				return watch.Stop(err)
 			}
 		}
 	}
@@ -219,7 +229,7 @@ func (j *Journal) noting(ctx context.Context, cmd *cobra.Command, step func(cont
 		maps.Copy(noted, j.noted)
 	}
 	j.noted = noted
-	return next, err
+	return err
 }
 
 // notes keeps the beginning of what is written.
@@ -250,14 +260,20 @@ func (n *notes) list() (all []string) {
 	return all
 }
 
-// tell prints what happens beside the steps.
-func (w *Watch) tell(e follow.Event) {
+// tell prints what happens beside the steps, and notes it for --webhook.
+func (w *Watch) tell(e watch.Event) {
+	if w.hook != nil {
+		w.hook.Tell(e)
+	}
+	if e.Kind == watch.TurnBegan || e.Kind == watch.TurnEnded {
+		return
+	}
 	l := Line{Time: e.Time, Event: string(e.Kind), Source: e.Source, Again: e.Again}
 	var known *cli.Error
 	switch {
-	case e.Kind == follow.Reachable:
+	case e.Kind == watch.Reachable:
 		l.Message = "answers again"
-	case e.Kind == follow.Unreachable:
+	case e.Kind == watch.Unreachable:
 		l.Message = "does not answer: " + e.Err.Error()
 		if errors.As(e.Err, &known) {
 			l.Hint = known.Hint
@@ -273,26 +289,30 @@ func (w *Watch) tell(e follow.Event) {
 	_ = w.journal.Print(l) // a pipe that is closed ends the command at the next result
 }
 
-// listen returns what takes webhooks.
-func (w *Watch) listen(cmd *cobra.Command) (*follow.Webhook, net.Listener, error) {
+// listen makes what takes webhooks.
+func (w *Watch) listen(cmd *cobra.Command) (net.Listener, error) {
+	hint := "openssl rand -hex 32 > " + w.secretFile
 	data, err := cli.ReadInput(cmd, w.secretFile, maxSecretFile)
 	if err != nil {
-		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file: %w", err), "openssl rand -hex 32 > "+w.secretFile)
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file: %w", err), hint)
 	}
 	secret, _, _ := bytes.Cut(data, []byte("\n"))
-	hook, err := follow.NewWebhook(bytes.TrimSpace(secret))
-	if err != nil {
-		return nil, nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file %s: %w", w.secretFile, err), "openssl rand -hex 32 > "+w.secretFile)
+	if secret = bytes.TrimSpace(secret); len(secret) < watch.MinSecretBytes {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--webhook-secret-file %s: %w", w.secretFile, watch.ErrShortSecret), hint)
 	}
 	listener, err := cli.Listen("webhook", w.webhook)
-	return hook, listener, err
+	if err != nil {
+		return nil, err
+	}
+	w.hook, err = watch.NewWebhook(listener, secret)
+	return listener, err
 }
 
 // SourcesOf returns what an environment is read from, but for the folder output, which may be empty.
-func SourcesOf(f platform.Followed, output string) []follow.Source {
-	all := follow.Git(f.Refs, nil, f.Access) // mirrors have taken their places already
+func SourcesOf(f platform.Followed, output string) []watch.Source {
+	all := watch.Git(f.Refs, nil, f.Access) // mirrors have taken their places already
 	for _, dir := range f.Folders {
-		all = append(all, follow.Folder(dir, output))
+		all = append(all, watch.Folder(dir, output))
 	}
 	return all
 }

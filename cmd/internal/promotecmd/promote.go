@@ -186,7 +186,7 @@ func (p *promoting) kindAt(at string) forge.Kind {
 
 // pass looks at all environments once.
 func (p *promoting) pass(cmd *cobra.Command) (promote.Pass, error) {
-	promoter, err := p.promoter(cmd)
+	promoter, err := p.newPromoter(cmd)
 	if err != nil {
 		return promote.Pass{}, err
 	}
@@ -196,8 +196,8 @@ func (p *promoting) pass(cmd *cobra.Command) (promote.Pass, error) {
 	return done, p.failure(err)
 }
 
-// promoter returns the promoter for a command.
-func (p *promoting) promoter(cmd *cobra.Command) (*promote.Promoter, error) {
+// newPromoter returns the promoter for a command.
+func (p *promoting) newPromoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	source, err := p.Source.Of("").Options(p.place, p.Location.Dir)
 	if err != nil {
 		return nil, err

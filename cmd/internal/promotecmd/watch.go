@@ -15,27 +15,30 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
+	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// watching is promote --watch.
+// watching is promote --watch. Its steps are read, promote and advance.
 type watching struct {
 	*promoting
 	followed platform.Followed
-	said     map[string]string // what was said last of each environment
+	printed  map[string]string // the last line of each environment
 	// unfinished has the commits of environments whose publication is not whole.
 	unfinished map[string]string
-	states     string    // of what is followed, when all was published last
+	state      string    // of what is followed, when all was published last
 	renewAt    time.Time // when all is published again
-	next       time.Time // when a release has to be renewed
+	renewal    time.Time // when a release has to be renewed; zero if none has to be
 	rings      env.Rings
-	// chain has the environments that are in the chain, as the step found them at its beginning.
-	chain []environment
+
+	// What a turn reads first: what promotes, the first environment of the chain, and the environments that are in it.
+	promoter *promote.Promoter
+	first    string
+	chain    []environment
 }
 
 // environment is one that could be read. The name of its platform is empty if there is no Platform object, and its source if the
@@ -52,32 +55,21 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}
-	w := &watching{promoting: p, said: map[string]string{}, unfinished: map[string]string{}}
+	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}}
 	if err := w.follow(); err != nil {
 		return err
 	}
-	changes, hubs, stop, err := w.FollowHub(cmd)
+	wakers, hubs, err := w.FollowHub(cmd)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	watched := flags.Watched{Format: p.format, Changes: changes, Sources: func() []follow.Source { return append(w.sources(), hubs...) }}
-	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) { return w.step(ctx, cmd, j) })
-}
-
-func (w *watching) sources() []follow.Source { return flags.SourcesOf(w.followed, w.Location.Dir) }
-
-// statesNow is the state of all that is followed. What does not answer has none.
-func (w *watching) statesNow(ctx context.Context) string {
-	var all strings.Builder
-	for _, s := range w.sources() {
-		state, err := s.State(ctx)
-		if err != nil {
-			state = ""
-		}
-		fmt.Fprintf(&all, "%s\n%s\n", s.Name, state)
+	watched := flags.Watched{Format: p.format, Wakers: wakers, Sources: func() []watch.Source {
+		return append(flags.SourcesOf(w.followed, w.Location.Dir), hubs...)
+	}}
+	step := func(do func(context.Context, *cobra.Command, *watch.Turn, *flags.Journal) error) flags.Step {
+		return func(ctx context.Context, t *watch.Turn, j *flags.Journal) error { return do(ctx, cmd, t, j) }
 	}
-	return all.String()
+	return p.watch.Run(cmd, watched, step(w.read), step(w.promote), step(w.advance))
 }
 
 // follow notes the place of the platform.
@@ -87,85 +79,70 @@ func (w *watching) follow() error {
 	return err
 }
 
-// step gives the first environment of the chain the newest commit, and runs a pass over the others. What has its commit is
-// published again if something that is read has moved, and once an hour, which mends and renews.
-func (w *watching) step(ctx context.Context, cmd *cobra.Command, j *flags.Journal) (next time.Time, err error) {
+// read reads the trust document and the chain.
+func (w *watching) read(ctx context.Context, cmd *cobra.Command, _ *watch.Turn, _ *flags.Journal) (err error) {
 	if err := w.ReadTrust(cmd, w.Registry); err != nil {
-		return next, err
+		return err
 	}
-	promoter, err := w.promoter(cmd)
-	if err != nil {
-		return next, err
+	if w.promoter, err = w.newPromoter(cmd); err != nil {
+		return err
 	}
-	first, err := w.first(ctx, promoter)
-	if err != nil {
-		return next, w.failure(err)
+	if err := w.readChain(ctx); err != nil {
+		return w.failure(err)
 	}
-	now, states := time.Now(), w.statesNow(ctx)
+	return nil
+}
+
+// promote gives the first environment of the chain the newest commit, and runs a pass over the others. What has its commit is
+// published again if something that is read has moved, and once an hour, which mends and renews.
+func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Turn, j *flags.Journal) error {
+	state := t.State(ctx)
 	options := w.options
-	options.Quiet, options.Now = states == w.states && now.Before(w.renewAt), now
+	options.Quiet, options.Now = state == w.state && t.Now.Before(w.renewAt), t.Now
 	if options.Quiet {
 		j.Same()
 	} else {
-		w.next = time.Time{}
+		w.renewal = time.Time{}
 	}
 	var lost error
 	w.published = func(done *publisher.Published) {
-		if at := done.RenewAt; !at.IsZero() && (w.next.IsZero() || at.Before(w.next)) {
-			w.next = at
+		if at := done.RenewAt; !at.IsZero() && (w.renewal.IsZero() || at.Before(w.renewal)) {
+			w.renewal = at
 		}
-		if text := releasecmd.WhatIsNew(done); text != "" {
-			lost = errors.Join(lost, j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}))
-		}
+		lost = errors.Join(lost, releasecmd.PrintNew(j, done))
 	}
 	var results []promote.Result
 	targets := []string{options.To}
-	if options.To == "" && first != "" {
-		targets = []string{first, ""}
+	if options.To == "" && w.first != "" {
+		targets = []string{w.first, ""}
 	}
 	for _, to := range targets {
 		options.To = to
-		done, err := promoter.Pass(ctx, options)
+		done, err := w.promoter.Pass(ctx, options)
 		if err != nil {
-			return next, w.failure(err)
+			return w.failure(err)
 		}
-		if results = append(results, done.Results...); !done.NextLook.IsZero() && (next.IsZero() || done.NextLook.Before(next)) {
-			next = done.NextLook
-		}
+		results = append(results, done.Results...)
+		t.At(done.NextLook)
 	}
 	if lost != nil {
-		return next, follow.Stop(lost)
+		return lost
 	}
 	if !options.Quiet {
-		w.states, w.renewAt = states, now.Add(releasecmd.LookAnyway)
-		if !w.next.IsZero() && w.next.Before(w.renewAt) {
-			w.renewAt = w.next
+		w.state, w.renewAt = state, t.Now.Add(watch.ForAnything)
+		if !w.renewal.IsZero() && w.renewal.Before(w.renewAt) {
+			w.renewAt = w.renewal
 		}
 	}
-	if w.renewAt.After(now) && (next.IsZero() || w.renewAt.Before(next)) {
-		next = w.renewAt
+	if w.renewAt.After(t.Now) {
+		t.At(w.renewAt)
 	}
-	next, failed, lost := w.conclude(cmd, j, results, next, now)
-	if lost != nil {
-		return next, follow.Stop(lost)
-	}
-	look, err, lost := w.advance(ctx, cmd, j, promoter.Source)
-	if lost != nil {
-		return next, follow.Stop(lost)
-	}
-	if errors.Is(err, publisher.ErrUnfinished) {
-		w.renewAt = time.Time{} // the next step publishes, which completes it
-	}
-	if !look.IsZero() && (next.IsZero() || look.Before(next)) {
-		next = look
-	}
-	return next, errors.Join(failed, err)
+	return w.conclude(cmd, t, j, results)
 }
 
 // advance brings what is in the rings of environments to the next ones as far as their gates pass.
-func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Journal, source platform.Source) (next time.Time, err, lost error) {
+func (w *watching) advance(ctx context.Context, cmd *cobra.Command, t *watch.Turn, j *flags.Journal) error {
 	var all []advance.Options
-	var failed []error
 	policies := map[string]promotion.Policy{}
 	for _, e := range w.chain {
 		if w.options.To != "" && w.options.To != e.name {
@@ -177,10 +154,10 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Jou
 		}
 		var policy promotion.Policy
 		if err == nil {
-			policy, err = policyNow(ctx, source, e.source)
+			policy, err = policyNow(ctx, w.promoter.Source, e.source)
 		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", e.name, err))
+			t.Fail(fmt.Errorf("%s: %w", e.name, err))
 			continue
 		}
 		policies[e.name] = policy
@@ -188,18 +165,17 @@ func (w *watching) advance(ctx context.Context, cmd *cobra.Command, j *flags.Jou
 			all = append(all, advance.Options{Environment: e.name, Rings: policy.Rings})
 		}
 	}
-	opts := publisher.PublishOptions{OCI: w.Registry.Options(), Parallel: publisher.DefaultParallel}
-	if w.First != "" {
-		opts.Trust = w.Trusted
-	}
 	w.rings.Tell = func(done *publisher.Published) {
 		(&releasecmd.Publication{To: w.Location, Registry: w.Registry, Fleet: w.Fleet}).TellHub(cmd, done)
 	}
-	next, err, lost = w.rings.Advance(ctx, j, w.Location, w.Keys, all, w.facts.RingGate(policies), opts)
-	if err != nil {
-		failed = append(failed, w.failing(err))
+	err := w.rings.Advance(ctx, t, j, w.Location, w.Keys, all, w.facts.RingGate(policies), w.PublishOptions(w.Registry))
+	if errors.Is(err, publisher.ErrUnfinished) {
+		w.renewAt = time.Time{} // the next turn publishes, which completes it
 	}
-	return next, errors.Join(failed...), lost
+	if err != nil {
+		return w.failing(err)
+	}
+	return nil
 }
 
 // policyNow reads the policy that an environment has after the pass, which may have brought it another one.
@@ -212,14 +188,14 @@ func policyNow(ctx context.Context, source platform.Source, name string) (promot
 	return loaded.Model.Promotion()
 }
 
-// first returns the first environment of the chain, and notes what is to be followed.
-func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, error) {
+// readChain finds the environments that are in the chain and the first of it, and notes what is to be followed.
+func (w *watching) readChain(ctx context.Context) error {
 	if err := w.follow(); err != nil {
-		return "", err
+		return err
 	}
-	environments, err := platform.Environments(ctx, p.Source)
+	environments, err := platform.Environments(ctx, w.promoter.Source)
 	if err != nil && !errors.Is(err, platform.ErrNoEnvironments) {
-		return "", err
+		return err
 	}
 	names := []string{""}
 	if err == nil {
@@ -228,10 +204,9 @@ func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, erro
 			names = append(names, e.Environment)
 		}
 	}
-	first := ""
-	w.chain = nil
+	w.first, w.chain = "", nil
 	for _, name := range names {
-		source := p.Source
+		source := w.promoter.Source
 		source.Environment = name
 		loaded, err := platform.Load(ctx, source)
 		if err != nil {
@@ -246,28 +221,25 @@ func (w *watching) first(ctx context.Context, p *promote.Promoter) (string, erro
 			continue
 		}
 		w.chain = append(w.chain, environment{loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name})
-		if first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
-			first = policy.Chain[0]
+		if w.first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
+			w.first = policy.Chain[0]
 		}
 	}
-	return first, nil
+	return nil
 }
 
-// conclude prints what is new since the last step, and returns the moment of the next, what failed, and the error of printing.
-func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []promote.Result, next, now time.Time) (_ time.Time, failure, lost error) {
-	var failed []error
+// conclude prints what is new since the last turn, notes what failed, and asks for the next turn. An error of printing stops the loop.
+func (w *watching) conclude(cmd *cobra.Command, t *watch.Turn, j *flags.Journal, results []promote.Result) error {
 	for _, r := range results {
 		for _, warning := range r.Warnings {
 			cmd.PrintErrf("warning: %s: %s\n", r.Environment, warning)
 		}
 		switch r.State {
 		case promote.Failed:
-			failed = append(failed, fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
+			t.Fail(fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
 			continue
 		case promote.Waiting, promote.Held:
-			if again := now.Add(env.LookAtFacts); next.IsZero() || again.Before(next) {
-				next = again
-			}
+			t.Within(watch.ForReports)
 		}
 		if r.State == promote.Current && !r.Published && w.unfinished[r.Environment] == r.Commit {
 			continue // it was not published again, so this is no news
@@ -276,18 +248,17 @@ func (w *watching) conclude(cmd *cobra.Command, j *flags.Journal, results []prom
 		if r.Unfinished {
 			w.unfinished[r.Environment] = r.Commit
 		}
-		about, known := stable(r), w.said[r.Environment] != ""
-		same := w.said[r.Environment] == about
-		w.said[r.Environment] = about
-		if same || r.State == promote.Current && !known {
+		about, before := stable(r), w.printed[r.Environment]
+		w.printed[r.Environment] = about
+		if about == before || r.State == promote.Current && before == "" {
 			continue
 		}
 		text := strings.TrimPrefix(r.String(), r.Environment+": ")
 		if err := j.Print(flags.Line{Event: string(r.State), Environment: r.Environment, Message: text, Hint: r.Hint, Result: r}); err != nil {
-			return next, errors.Join(failed...), err
+			return watch.Stop(err)
 		}
 	}
-	return next, errors.Join(failed...), nil
+	return nil
 }
 
 func (w *watching) failing(err error) error {

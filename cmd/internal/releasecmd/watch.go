@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,14 +12,10 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/rollout/watch"
 )
-
-// LookAnyway is the longest time between two passes of a command that goes on: not all that an environment consists of is in
-// a repository that is followed, such as charts and the trust document.
-const LookAnyway = time.Hour
 
 // goOn publishes again and again.
 func (p *publishing) goOn(cmd *cobra.Command, args []string, place string) error {
@@ -37,46 +32,52 @@ func (p *publishing) goOn(cmd *cobra.Command, args []string, place string) error
 	}
 	followed := platform.FollowedBy(source)
 	watched := flags.Watched{
-		Format: p.format, Sources: func() []follow.Source { return flags.SourcesOf(followed, p.Location.Dir) },
+		Format: p.format, Sources: func() []watch.Source { return flags.SourcesOf(followed, p.Location.Dir) },
 	}
-	return p.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
+	return p.watch.Run(cmd, watched, func(ctx context.Context, t *watch.Turn, j *flags.Journal) error {
 		place, err := p.source.Resolve(cmd, args) // opens a repository anew, which may have other objects now
 		if err != nil {
-			return time.Time{}, err
+			return err
 		}
 		publication, err := p.publication(cmd, place)
 		if err != nil {
-			return time.Time{}, err
+			return err
 		}
 		publication.Quiet = true
 		publication.Read = func(l *platform.Loaded) { followed = l.Followed }
-		return PublishAgain(cmd, publication, j)
+		return publishAgain(cmd, publication, t, j)
 	})
 }
 
-// PublishAgain is a step of a command that goes on: it publishes an environment, and prints a line to j if that made something
-// new. Next is the moment at which a release has to be renewed, and within an hour.
-func PublishAgain(cmd *cobra.Command, p Publication, j *flags.Journal) (next time.Time, err error) {
-	next = time.Now().Add(LookAnyway)
+// publishAgain publishes an environment, prints a line if that made something new, and asks for a turn when a release has to be renewed.
+func publishAgain(cmd *cobra.Command, p Publication, t *watch.Turn, j *flags.Journal) error {
+	t.Within(watch.ForAnything)
 	done, err := PublishEnvironment(cmd, p)
-	if done != nil && !done.RenewAt.IsZero() && done.RenewAt.Before(next) {
-		next = done.RenewAt
+	if done != nil {
+		t.At(done.RenewAt)
 	}
-	if text := WhatIsNew(done); text != "" {
-		if lost := j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}); lost != nil {
-			return next, follow.Stop(lost)
-		}
+	if lost := PrintNew(j, done); lost != nil {
+		return lost
 	}
 	var e *cli.Error
 	if errors.As(err, &e) && e.Code == cli.NotYet { // people sign in their own time
 		cmd.PrintErrf("%s (%s)\n", e.Error(), e.Hint)
 		err = nil
 	}
-	return next, err
+	return err
 }
 
-// WhatIsNew says what a publication made; it is empty if it changed nothing.
-func WhatIsNew(done *publisher.Published) string {
+// PrintNew prints a line if a publication, which may be nil, made something new. An error of printing stops the loop.
+func PrintNew(j *flags.Journal, done *publisher.Published) error {
+	text := whatIsNew(done)
+	if text == "" {
+		return nil
+	}
+	return watch.Stop(j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}))
+}
+
+// whatIsNew says what a publication made; it is empty if it changed nothing.
+func whatIsNew(done *publisher.Published) string {
 	if done == nil {
 		return ""
 	}

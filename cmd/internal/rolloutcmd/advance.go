@@ -17,11 +17,11 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/follow"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/rollout/watch"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -122,29 +122,22 @@ func (a *advancing) tellHub(cmd *cobra.Command, done *publisher.Published) {
 
 // goOn advances again and again.
 func (a *advancing) goOn(cmd *cobra.Command, place string) error {
-	changes, hubs, stop, err := a.FollowHub(cmd)
+	wakers, hubs, err := a.FollowHub(cmd)
 	if err != nil {
 		return err
 	}
-	defer stop()
 	rings := env.Rings{Tell: func(done *publisher.Published) { a.tellHub(cmd, done) }}
-	watched := flags.Watched{Format: a.format, Changes: changes, Sources: func() []follow.Source { return append(flags.SourcesOf(a.followed, a.Location.Dir), hubs...) }}
-	return a.watch.Run(cmd, watched, func(ctx context.Context, j *flags.Journal) (time.Time, error) {
+	watched := flags.Watched{Format: a.format, Wakers: wakers, Sources: func() []watch.Source { return append(flags.SourcesOf(a.followed, a.Location.Dir), hubs...) }}
+	return a.watch.Run(cmd, watched, func(ctx context.Context, t *watch.Turn, j *flags.Journal) error {
 		if err := a.ReadTrust(cmd, a.Registry); err != nil {
-			return time.Time{}, err
+			return err
 		}
 		from, judge, err := a.facts(cmd, place)
 		if err != nil {
-			return time.Time{}, err
+			return err
 		}
-		next, err, lost := rings.Advance(ctx, j, a.Location, a.Keys, []advance.Options{a.options}, judge, a.PublishOptions(a.Registry))
-		if lost != nil {
-			return next, follow.Stop(lost)
-		}
-		if next.IsZero() { // somebody may publish
-			next = time.Now().Add(env.LookAtFacts)
-		}
-		return next, a.Failure(err, from)
+		t.Within(watch.ForReports) // somebody may publish
+		return a.Failure(rings.Advance(ctx, t, j, a.Location, a.Keys, []advance.Options{a.options}, judge, a.PublishOptions(a.Registry)), from)
 	})
 }
 

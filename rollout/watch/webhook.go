@@ -1,4 +1,4 @@
-package follow
+package watch
 
 import (
 	"context"
@@ -28,19 +28,21 @@ const (
 	// always fits, at the cost of the oldest.
 	maxHooks          = 64
 	maxHooksOfAddress = 16
-	// stuck is how long a step may take until the process counts as not healthy.
+	// stuck is how long a turn may take until the process counts as not healthy.
 	stuck = time.Hour
 )
 
-// Webhook is an HTTP server that looks again when a forge tells of a change. Its routes:
+// Webhook is an HTTP server that wakes a loop when a forge tells of a change. Give Tell the events of the loop. Its routes:
 //
 //	POST /hook    a webhook of GitHub, GitLab, Gitea, Forgejo or Azure DevOps that proves the secret: 202, else 401
-//	GET /healthz  200 unless a step takes more than an hour
-//	GET /readyz   200 once a step has succeeded
-//	GET /metrics  steps and their failures, in Prometheus' text format
+//	GET /healthz  200 unless a turn takes more than an hour
+//	GET /readyz   200 once a turn has succeeded
+//	GET /metrics  turns and their failures, in Prometheus' text format
 //
 // It speaks plain HTTP; put it behind something that speaks TLS.
 type Webhook struct {
+	listener net.Listener
+
 	secret [32]byte // the hash of it, as GitLab and Azure DevOps send the secret itself
 	key    []byte
 
@@ -49,44 +51,42 @@ type Webhook struct {
 	steps   int
 	failed  int
 	success time.Time   // zero before the first
-	begun   time.Time   // of the step that runs, or of the wait after it
+	begun   time.Time   // of the turn that runs, or of the wait before the first
 	bodies  slots.Slots // that are read for their signature
 }
 
 // ErrShortSecret is returned for a secret that can be guessed.
 var ErrShortSecret = fmt.Errorf("the webhook's secret has fewer than %d bytes", MinSecretBytes)
 
-// NewWebhook returns a Webhook that believes those who know secret.
-func NewWebhook(secret []byte) (*Webhook, error) {
+// NewWebhook returns a Webhook that answers on listener, which Wake closes, and believes those who know secret.
+func NewWebhook(listener net.Listener, secret []byte) (*Webhook, error) {
 	if len(secret) < MinSecretBytes {
 		return nil, ErrShortSecret
 	}
-	return &Webhook{secret: sha256.Sum256(secret), key: secret, begun: time.Now(), bodies: slots.Slots{PerAddress: maxHooksOfAddress, Total: maxHooks}}, nil
+	return &Webhook{listener: listener, secret: sha256.Sum256(secret), key: secret, begun: time.Now(), bodies: slots.Slots{PerAddress: maxHooksOfAddress, Total: maxHooks}}, nil
 }
 
-// stepped notes the end of a step.
-func (w *Webhook) stepped(now time.Time, err error) {
+// Tell notes when turns begin and end, for /healthz, /readyz and /metrics.
+func (w *Webhook) Tell(e Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.steps++; err != nil {
-		w.failed++
-	} else {
-		w.success = now
+	switch e.Kind {
+	case TurnBegan:
+		w.begun = e.Time
+	case TurnEnded:
+		if w.steps++; e.Err != nil {
+			w.failed++
+		} else {
+			w.success = e.Time
+		}
+		w.begun = time.Time{}
 	}
-	w.begun = time.Time{}
 }
 
-// stepping notes the beginning of a step.
-func (w *Webhook) stepping(now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.begun = now
-}
-
-// serve answers on listener until ctx ends, and calls look for each webhook that is believed.
-func (w *Webhook) serve(ctx context.Context, listener net.Listener, look func()) error {
+// Wake implements Waker: it answers until ctx ends, and calls wake for each webhook that is believed.
+func (w *Webhook) Wake(ctx context.Context, wake func()) error {
 	server := &http.Server{
-		Handler: w.handler(look), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
+		Handler: w.handler(wake), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
 		IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10,
 	}
 	ended := make(chan struct{})
@@ -98,8 +98,8 @@ func (w *Webhook) serve(ctx context.Context, listener net.Listener, look func())
 		case <-ended:
 		}
 	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	if err := server.Serve(w.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("webhook: %w", err)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package follow
+package watch
 
 import (
 	"bytes"
@@ -62,7 +62,7 @@ func TestWebhooks(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			hook, err := NewWebhook([]byte(secret))
+			hook, err := NewWebhook(nil, []byte(secret))
 			require.NoError(t, err)
 			looks := 0
 			request, answer := httptest.NewRequest(test.method, "/hook", test.body), httptest.NewRecorder()
@@ -77,7 +77,7 @@ func TestWebhooks(t *testing.T) {
 
 // Strangers who hold as many bodies open as they like keep no webhook out, whatever way it is proved, and from their own address too.
 func TestStrangersKeepNoWebhookOut(t *testing.T) {
-	hook, err := NewWebhook([]byte(secret))
+	hook, err := NewWebhook(nil, []byte(secret))
 	require.NoError(t, err)
 	looks := make(chan struct{}, 10)
 	server := httptest.NewServer(hook.handler(func() { looks <- struct{}{} }))
@@ -105,12 +105,12 @@ func TestStrangersKeepNoWebhookOut(t *testing.T) {
 }
 
 func TestAShortSecretIsRefused(t *testing.T) {
-	_, err := NewWebhook([]byte("123456789012345"))
+	_, err := NewWebhook(nil, []byte("123456789012345"))
 	require.ErrorIs(t, err, ErrShortSecret)
 }
 
 func TestHealth(t *testing.T) {
-	hook, err := NewWebhook([]byte(secret))
+	hook, err := NewWebhook(nil, []byte(secret))
 	require.NoError(t, err)
 	get := func(path string) (int, string) {
 		answer := httptest.NewRecorder()
@@ -120,15 +120,15 @@ func TestHealth(t *testing.T) {
 	status := func(path string) int { code, _ := get(path); return code }
 	require.Equal(t, 200, status("/healthz"))
 	require.Equal(t, 503, status("/readyz"))
-	hook.stepped(time.Now(), errors.New("no"))
+	hook.Tell(Event{Kind: TurnEnded, Time: time.Now(), Err: errors.New("no")})
 	require.Equal(t, 503, status("/readyz"))
-	hook.stepped(time.Unix(1_800_000_000, 0), nil)
+	hook.Tell(Event{Kind: TurnEnded, Time: time.Unix(1_800_000_000, 0)})
 	require.Equal(t, 200, status("/readyz"))
-	hook.stepped(time.Now(), errors.New("no"))
+	hook.Tell(Event{Kind: TurnEnded, Time: time.Now(), Err: errors.New("no")})
 	require.Equal(t, 200, status("/readyz"), "it is no better at another replica")
-	hook.stepping(time.Now().Add(-2 * time.Hour))
+	hook.Tell(Event{Kind: TurnBegan, Time: time.Now().Add(-2 * time.Hour)})
 	require.Equal(t, 503, status("/healthz"))
-	hook.stepped(time.Now(), errors.New("no"))
+	hook.Tell(Event{Kind: TurnEnded, Time: time.Now(), Err: errors.New("no")})
 	require.Equal(t, 200, status("/healthz"))
 	_, text := get("/metrics")
 	require.Contains(t, text, "\nwherry_follow_steps_total 4\n")
@@ -141,14 +141,14 @@ func TestHealth(t *testing.T) {
 func TestRunServesWebhooks(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	hook, err := NewWebhook([]byte(secret))
+	hook, err := NewWebhook(listener, []byte(secret))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	steps, ended := make(chan time.Time, 100), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Webhook: hook, Listener: listener, Settle: 200 * time.Millisecond}, func(context.Context) (time.Time, error) {
+		ended <- Run(ctx, Options{Wakers: []Waker{hook}, Settle: 200 * time.Millisecond}, func(context.Context, *Turn) error {
 			steps <- time.Now()
-			return time.Time{}, nil
+			return nil
 		})
 	}()
 	<-steps
@@ -173,9 +173,9 @@ func TestRunEndsIfTheWebhookCannotBeServed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, listener.Close())
-	hook, err := NewWebhook([]byte(secret))
+	hook, err := NewWebhook(listener, []byte(secret))
 	require.NoError(t, err)
-	err = Run(t.Context(), Options{Webhook: hook, Listener: listener}, func(context.Context) (time.Time, error) { return time.Time{}, nil })
+	err = Run(t.Context(), Options{Wakers: []Waker{hook}}, func(context.Context, *Turn) error { return nil })
 	require.ErrorIs(t, err, net.ErrClosed)
 	require.ErrorContains(t, err, "webhook: ")
 }

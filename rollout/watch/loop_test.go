@@ -1,4 +1,4 @@
-package follow
+package watch
 
 import (
 	"context"
@@ -54,6 +54,23 @@ func (p *place) looks() []time.Time {
 	return slices.Clone(p.asked)
 }
 
+// told is a Waker that a test tells of changes. A closed one has ended.
+type told chan struct{}
+
+func (c told) Wake(ctx context.Context, wake func()) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case _, open := <-c:
+			if !open {
+				return nil
+			}
+			wake()
+		}
+	}
+}
+
 // run is a Run in a bubble of virtual time, whose steps are noted.
 type run struct {
 	mu     sync.Mutex
@@ -78,6 +95,9 @@ func start(t *testing.T, o Options, places ...*place) *run {
 		}
 	}
 	o.Tell = func(e Event) {
+		if e.Kind == TurnBegan || e.Kind == TurnEnded {
+			return
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.events = append(r.events, fmt.Sprint(e.Kind, " ", e.Source, " ", e.Err))
@@ -89,7 +109,7 @@ func start(t *testing.T, o Options, places ...*place) *run {
 	})
 	t.Cleanup(func() { _ = r.end() })
 	go func() {
-		ended <- Run(ctx, o, func(context.Context) (time.Time, error) {
+		ended <- Run(ctx, o, func(_ context.Context, t *Turn) error {
 			r.mu.Lock()
 			n := len(r.steps)
 			r.steps = append(r.steps, time.Since(r.began))
@@ -99,9 +119,11 @@ func start(t *testing.T, o Options, places ...*place) *run {
 			do := r.do
 			r.mu.Unlock()
 			if do == nil {
-				return time.Time{}, nil
+				return nil
 			}
-			return do(n)
+			next, err := do(n)
+			t.At(next)
+			return err
 		})
 	}()
 	synctest.Wait()
@@ -138,8 +160,8 @@ func TestAStepRunsAtOnceAndAfterEachMove(t *testing.T) {
 
 func TestABurstOfCommitsIsOneStepForTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		repo, changes := &place{name: "platform", state: "0"}, make(chan struct{})
-		r := start(t, Options{Changes: changes}, repo)
+		repo, changes := &place{name: "platform", state: "0"}, make(told)
+		r := start(t, Options{Wakers: []Waker{changes}}, repo)
 		require.Len(t, r.at(), 1)
 		for i := range 10 { // each is told by a webhook or a hub
 			repo.set(fmt.Sprint(i+1), nil)
@@ -154,8 +176,8 @@ func TestABurstOfCommitsIsOneStepForTheNewest(t *testing.T) {
 
 func TestChangesWithoutAnEndDoNotHoldUpTheStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := make(chan struct{})
-		r := start(t, Options{Changes: changes})
+		changes := make(told)
+		r := start(t, Options{Wakers: []Waker{changes}})
 		for range 100 {
 			time.Sleep(500 * time.Millisecond)
 			changes <- struct{}{}
@@ -164,10 +186,10 @@ func TestChangesWithoutAnEndDoNotHoldUpTheStep(t *testing.T) {
 	})
 }
 
-func TestAClosedChannelTellsNothing(t *testing.T) {
+func TestAWakerThatHasEndedTellsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := make(chan struct{})
-		r := start(t, Options{Changes: changes})
+		changes := make(told)
+		r := start(t, Options{Wakers: []Waker{changes}})
 		close(changes)
 		time.Sleep(time.Hour)
 		require.Len(t, r.at(), 1)
@@ -198,8 +220,8 @@ func TestTheNextStepIsAtTheMomentWhenASoakEnds(t *testing.T) {
 
 func TestAMomentThatHasPassedIsNoEndlessLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := make(chan struct{}, 1)
-		r := start(t, Options{Changes: changes})
+		changes := make(told, 1)
+		r := start(t, Options{Wakers: []Waker{changes}})
 		r.mu.Lock()
 		r.do = func(int) (time.Time, error) { return r.began, nil }
 		r.mu.Unlock()
@@ -236,8 +258,8 @@ func TestAChangeDuringAStepIsLookedAtAfterIt(t *testing.T) {
 
 func TestAStepThatFailsIsTriedAgainWithGrowingPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		changes := make(chan struct{}, 1)
-		r := start(t, Options{Changes: changes})
+		changes := make(told, 1)
+		r := start(t, Options{Wakers: []Waker{changes}})
 		require.Len(t, r.at(), 1)
 		r.mu.Lock()
 		r.do = func(n int) (time.Time, error) {
@@ -259,14 +281,14 @@ func TestAStepThatFailsIsTriedAgainWithGrowingPauses(t *testing.T) {
 			require.InDelta(t, min(want, MaxPause).Seconds(), (steps[i] - steps[i-1]).Seconds(), min(want, MaxPause).Seconds()/10+1)
 			want *= 2
 		}
-		require.Equal(t, []string{"step-failed  the registry does not answer", "step-failed  disk full"}, r.events, "each reason once")
+		require.Equal(t, []string{"turn-failed  the registry does not answer", "turn-failed  disk full"}, r.events, "each reason once")
 	})
 }
 
 func TestANewCommitIsTriedAtOnceAfterAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		repo, changes := &place{name: "platform", state: "broken"}, make(chan struct{}, 1)
-		r := start(t, Options{Changes: changes}, repo)
+		repo, changes := &place{name: "platform", state: "broken"}, make(told, 1)
+		r := start(t, Options{Wakers: []Waker{changes}}, repo)
 		r.mu.Lock()
 		r.do = func(int) (time.Time, error) {
 			if repo.current() == "broken" {
@@ -284,10 +306,99 @@ func TestANewCommitIsTriedAtOnceAfterAFailure(t *testing.T) {
 	})
 }
 
+// A step asks for the next turn, and the loop decides: the earliest moment counts, whichever step asked for it.
+func TestTheEarliestMomentOfAllStepsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var turns []time.Duration
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := Run(ctx, Options{},
+			func(_ context.Context, t *Turn) error {
+				turns = append(turns, t.Now.Sub(began))
+				t.Within(40 * time.Minute)
+				return nil
+			},
+			func(_ context.Context, t *Turn) error {
+				t.At(began.Add(25 * time.Minute))
+				t.At(time.Time{})
+				return nil
+			})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, []time.Duration{0, 25 * time.Minute, 25*time.Minute + DefaultInterval}, turns[:3], "a moment that has passed is one interval away")
+	})
+}
+
+func TestAnErrorEndsATurnAndANotedOneDoesNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var steps []string
+		step := func(name string, do func(*Turn) error) Step {
+			return func(_ context.Context, t *Turn) error {
+				steps = append(steps, name)
+				return do(t)
+			}
+		}
+		errNoted, errEnds := errors.New("prod failed"), errors.New("no policy")
+		err := Run(t.Context(), Options{},
+			step("read", func(t *Turn) error { t.Fail(nil); return nil }),
+			step("promote", func(t *Turn) error { t.Fail(errNoted); return nil }),
+			step("advance", func(*Turn) error { return Stop(errEnds) }),
+			step("never", func(*Turn) error { return nil }))
+		require.Equal(t, errEnds, err)
+		require.Equal(t, []string{"read", "promote", "advance"}, steps)
+		require.NoError(t, Stop(nil))
+	})
+}
+
+func TestAWakerThatFailsEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reason := errors.New("the address is taken")
+		err := Run(t.Context(), Options{Wakers: []Waker{failing{reason}}}, func(context.Context, *Turn) error { return nil })
+		require.Equal(t, reason, err)
+	})
+}
+
+type failing struct{ error }
+
+func (f failing) Wake(context.Context, func()) error { return f.error }
+
+// A step learns whether what it reads has moved, also of what it has just found, and no turn is wasted on that.
+func TestTheStateOfWhatIsFollowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		platform, app := &place{name: "platform", state: "1"}, &place{name: "app", state: "1"}
+		found := []*place{platform}
+		var states []string
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, Options{Sources: func() (all []Source) {
+				for _, p := range found {
+					all = append(all, p.source())
+				}
+				return all
+			}}, func(ctx context.Context, t *Turn) error {
+				found = []*place{platform, app}
+				states = append(states, t.State(ctx))
+				t.Within(10 * time.Minute)
+				return nil
+			})
+		}()
+		time.Sleep(15 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"app\n1\nplatform\n1\n", "app\n1\nplatform\n1\n"}, states)
+		app.set("2", nil)
+		time.Sleep(35 * time.Second)
+		synctest.Wait()
+		require.Equal(t, "app\n2\nplatform\n1\n", states[2])
+		cancel()
+		<-ended
+	})
+}
+
 func TestStopEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reason := errors.New("the key is not there any more")
-		err := Run(t.Context(), Options{}, func(context.Context) (time.Time, error) { return time.Time{}, Stop(reason) })
+		err := Run(t.Context(), Options{}, func(context.Context, *Turn) error { return Stop(reason) })
 		require.Equal(t, reason, err)
 	})
 }
@@ -326,7 +437,7 @@ func TestASourceThatHangsDoesNotHoldUpTheOthers(t *testing.T) {
 					<-ctx.Done()
 					return "", ctx.Err()
 				}}}
-			}}, func(context.Context) (time.Time, error) { steps++; return time.Time{}, nil })
+			}}, func(context.Context, *Turn) error { steps++; return nil })
 		}()
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -354,10 +465,10 @@ func TestSourcesThatAStepFinds(t *testing.T) {
 					all = append(all, p.source())
 				}
 				return all
-			}}, func(context.Context) (time.Time, error) {
+			}}, func(context.Context, *Turn) error {
 				steps++
 				list = []*place{app}
-				return time.Time{}, nil
+				return nil
 			})
 		}()
 		time.Sleep(10 * time.Minute)
