@@ -123,7 +123,7 @@ func (p *pass) carriedLists(ctx context.Context, got pulled, rollout *assignment
 		}
 	}
 	wanted = len(lists)
-	for _, r := range append([]*state.Release{p.good, p.former}, p.kept(got.target)...) {
+	for _, r := range append([]*state.Release{p.good, p.previous}, p.kept(got.target)...) {
 		if l, ok := find(r); ok && !has(r) {
 			lists = append(lists, l)
 		}

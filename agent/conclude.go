@@ -147,7 +147,7 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 		return false, err
 	}
 	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {
-		p.former, err = p.good, state.Save(tx, state.Meta, keyFormer, p.good)
+		p.previous, err = p.good, state.Save(tx, state.Meta, keyPrevious, p.good)
 	}
 	p.good = p.running
 	return true, errors.Join(err, state.Save(tx, state.Meta, keyGood, p.running))

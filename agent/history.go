@@ -22,7 +22,7 @@ const maxHistory = 10
 // past holds the releases to which a person may roll back, and the state for judging that.
 type past struct {
 	accepted, running, good *state.Release
-	former                  *state.Release
+	previous                *state.Release
 	held                    *hold
 	known                   []*state.Release // the newest first
 	quarantine              probation.Quarantine
@@ -38,12 +38,12 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	p.good, err3 = state.Load[*state.Release](tx, state.Meta, keyGood)
 	p.quarantine, err4 = probation.LoadQuarantine(tx)
 	p.epoch = s.trust.Chain().Current().Epoch
-	p.former, err5 = state.Load[*state.Release](tx, state.Meta, keyFormer)
+	p.previous, err5 = state.Load[*state.Release](tx, state.Meta, keyPrevious)
 	history, err6 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	var err7 error
 	p.held, err7 = state.Load[*hold](tx, state.Meta, keyHeld)
 	stream := bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}
-	for _, r := range append(history, p.accepted, p.running, p.good, p.former) {
+	for _, r := range append(history, p.accepted, p.running, p.good, p.previous) {
 		same := func(o *state.Release) bool { return o.Digest() == r.Digest() }
 		if r != nil && r.Release.Stream() == stream && !slices.ContainsFunc(p.known, same) {
 			p.known = append(p.known, r)

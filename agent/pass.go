@@ -54,7 +54,7 @@ type earlier struct {
 	accepted     *state.Release // the newest that passed verification
 	running      *state.Release // the one whose content the items have, or are being given
 	good         *state.Release // the one that proved good last; see noteGood
-	former       *state.Release // the one, of other content, that was good before
+	previous     *state.Release // the one, of other content, that was good before
 	refused      *refusal       // of the release that was offered last
 	contact      contact
 	asked        trust.Asked
@@ -70,7 +70,7 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	e.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	e.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	e.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
-	e.former, errs[3] = state.Load[*state.Release](tx, state.Meta, keyFormer)
+	e.previous, errs[3] = state.Load[*state.Release](tx, state.Meta, keyPrevious)
 	e.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	e.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
 	e.asked, errs[6] = trust.LoadAsked(tx)

@@ -159,7 +159,7 @@ func (a *Agent) hubSink() *outbox.HubSink {
 	first := &enroll.First{Enroller: a.Enroller(), Token: a.opts.EnrollToken}
 	return &outbox.HubSink{
 		Outbox: a.state.outbox, Sender: a.sender(), Client: a.opts.HTTPClient, First: first.Do,
-		Heard: func(said *hubapi.IdentityHint) error { return a.state.who.Hear(said, a.opts.Log) },
+		Heard: func(hint *hubapi.IdentityHint) error { return a.state.who.Hear(hint, a.opts.Log) },
 	}
 }
 

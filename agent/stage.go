@@ -53,7 +53,7 @@ func (p puller) stage(ctx context.Context, r *state.Release) (staged bool, out o
 // one and the good one before, for a rollback without a link, and the one to which a person has rolled back. Deltas
 // start from the running and the last good one.
 func (e earlier) kept(target *state.Release) []*state.Release {
-	kept := []*state.Release{target, e.accepted, e.running, e.good, e.former}
+	kept := []*state.Release{target, e.accepted, e.running, e.good, e.previous}
 	if e.held != nil {
 		kept = append(kept, e.held.To)
 	}

@@ -36,7 +36,7 @@ const (
 	keyContact  = "contact"  // contact
 
 	keyAttempts = "attempts" // probation: of the running release
-	keyFormer   = "former"   // release: the good one before, with other content
+	keyPrevious = "former"   // release: the good one before, with other content
 	keyHistory  = "history"  // []*state.Release: the last accepted ones, the newest first
 	keyBinding  = "binding"  // Binding
 	keyHeld     = "held"     // hold: a person's rollback

@@ -53,7 +53,7 @@ func (p puller) takeFrom(ctx context.Context, r source) (got pulled, out outcome
 		got.staged, out = p.fetchAndStage(ctx, []offer{got.offer}, verified{release: back})
 		return got, out
 	}
-	if p.saidOlder(got.offer) {
+	if p.knownOlder(got.offer) {
 		return got, older
 	}
 	p.enter("learn")
@@ -234,8 +234,8 @@ func (e *noneError) Unwrap() error { return e.error }
 // errHurried means that a registry was not given the time that a single one has.
 var errHurried = fmt.Errorf("%w: no answer in %v", oci.ErrUnreachable, registries.Patience)
 
-// saidOlder reports whether the offer was verified before and is older than what the agent has from another registry.
-func (p puller) saidOlder(o offer) bool {
+// knownOlder reports whether the offer was verified before and is older than what the agent has from another registry.
+func (p puller) knownOlder(o offer) bool {
 	k := p.book.Of(o.place)
 	return !p.force && k.Older != "" && k.Older == o.manifest.Digest && k.OlderBy == p.judgedBy()
 }

@@ -191,7 +191,7 @@ func TestAHubKnowsTheDesiredStateOfItsFleet(t *testing.T) {
 	var silent answers.Rollout
 	f.until("it is silent", func() bool { silent = f.rollout(5, second); return silent.Unknown == 1 })
 	require.Equal(t, answers.VerdictUnknown, silent.Open[0].Verdict)
-	require.Equal(t, bundle.Compliant, silent.Open[0].Was)
+	require.Equal(t, bundle.Compliant, silent.Open[0].LastState)
 	require.WithinDuration(t, time.Now(), silent.Open[0].LastSeen, time.Minute)
 	require.False(t, silent.Failed)
 

@@ -256,24 +256,24 @@ func joined(a, b map[string]string) map[string]string {
 	return all
 }
 
-// rotate puts a new key in the place of the former one that has signed the request as well. Reports up to the place that
-// the request names may still come, signed by the former key.
+// rotate puts a new key in the place of the previous one, which has signed the request as well. Reports up to the place that
+// the request names may still come, signed by the previous key.
 func (e enroller) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed25519.PublicKey) (changed bool, err error) {
-	_, former, err := r.Keys()
+	_, previous, err := r.Keys()
 	if err != nil {
 		return false, badRequest("%v", err)
 	}
-	formerID, err1 := bundle.KeyID(former)
+	previousID, err1 := bundle.KeyID(previous)
 	kid, err2 := bundle.KeyID(key)
-	if err1 != nil || err2 != nil || formerID == kid {
-		return false, badRequest("the former key and the new one have to be two")
+	if err1 != nil || err2 != nil || previousID == kid {
+		return false, badRequest("the previous key and the new one have to be two")
 	}
-	change := store.Rotation{UID: r.Cluster.UID, Former: formerID, Key: key, Until: store.OrderOf(r.Agent)}
+	change := store.Rotation{UID: r.Cluster.UID, Previous: previousID, Key: key, Until: store.OrderOf(r.Agent)}
 	err = e.store.Rotate(ctx, change, func(keys store.Keys, taken error) (bool, error) {
 		changed = false
 		_, again := keys.Current[kid]
-		_, replaced := keys.Former[formerID]
-		_, inForce := keys.Current[formerID]
+		_, replaced := keys.Previous[previousID]
+		_, inForce := keys.Current[previousID]
 		switch {
 		case again && replaced:
 			return false, nil // the answer was lost

@@ -157,7 +157,7 @@ func (k keyring) verify(u unopened) (body []byte, kid string, until *store.Order
 	if !errors.Is(err, bundle.ErrUntrusted) {
 		return nil, "", nil, u.reject(hubapi.CodeBadReport, "%v", err)
 	}
-	for id, f := range k.Former {
+	for id, f := range k.Previous {
 		if !claimed(id) {
 			continue
 		}

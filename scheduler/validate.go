@@ -75,11 +75,11 @@ func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) e
 
 func violated(c *config, use schemaUse, violations []schema.Violation) (errs []error) {
 	for _, found := range violations {
-		at, says := c.Origin(found.Key), fmt.Sprintf("%s at %s", use.owner, use.at)
+		at, by := c.Origin(found.Key), fmt.Sprintf("%s at %s", use.owner, use.at)
 		if at == (finding.Position{}) {
-			at, says = use.at, use.owner
+			at, by = use.at, use.owner
 		}
-		errs = append(errs, finding.Errorf(finding.CodeSchemaViolation, at, "", "configuration: %s, says %s", strings.TrimSpace(found.Path+" "+found.Message), says))
+		errs = append(errs, finding.Errorf(finding.CodeSchemaViolation, at, "", "configuration: %s, says %s", strings.TrimSpace(found.Path+" "+found.Message), by))
 	}
 	return errs
 }

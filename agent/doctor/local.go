@@ -235,12 +235,12 @@ func checkAgent(ctx context.Context, e *examination) diagnosis.Finding {
 	}
 }
 
-// stated is the finding about an agent in a state: what is wrong with that is no fault of the machine.
-func stated(s bundle.State, says string) diagnosis.Finding {
+// stated is the finding about an agent in a state. A bad state is a warning: the machine is not at fault.
+func stated(s bundle.State, text string) diagnosis.Finding {
 	if s == bundle.Failed || s == bundle.Rejected {
-		return diagnosis.Warnf("status shows what is wrong, and why", "%s", says)
+		return diagnosis.Warnf("status shows what is wrong, and why", "%s", text)
 	}
-	return diagnosis.Okf("%s", says)
+	return diagnosis.Okf("%s", text)
 }
 
 func checkClock(_ context.Context, e *examination) diagnosis.Finding {

@@ -15,7 +15,7 @@ import (
 
 // accept saves an answer. All of its changes are on disk, in one transaction, before any of them takes effect.
 func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
-	said, hubKey, err := bundle.OpenEnrollment(answer, hub)
+	granted, hubKey, err := bundle.OpenEnrollment(answer, hub)
 	if err != nil {
 		return Enrolled{}, err
 	}
@@ -23,14 +23,14 @@ func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 	if err != nil {
 		return Enrolled{}, err
 	}
-	kept := enrollment{URL: url, HubKey: said.HubKey, Cluster: said.Cluster, KeyID: said.KeyID, Request: said.Request, At: state.Stamp(e.Now())}
+	kept := enrollment{URL: url, HubKey: granted.HubKey, Cluster: granted.Cluster, KeyID: granted.KeyID, Request: granted.Request, At: state.Stamp(e.Now())}
 	cluster := *e.Cluster
 	err = e.Store.db.Update(func(tx *bbolt.Tx) error {
 		p, err := loadPending(tx)
 		if err != nil {
 			return err
 		}
-		if err := matches(tx, cluster.UID, p, said); err != nil {
+		if err := matches(tx, cluster.UID, p, granted); err != nil {
 			return err
 		}
 		if p.Next != nil {
@@ -39,7 +39,7 @@ func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 				cluster.UID = p.Next.UID
 			}
 		}
-		return errors.Join(err, catchUp(tx, said.Incarnation, p.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), identity.SaveCluster(tx, cluster),
+		return errors.Join(err, catchUp(tx, granted.Incarnation, p.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), identity.SaveCluster(tx, cluster),
 			state.Drop(tx, state.Meta, keyEnrolling), state.Drop(tx, state.Meta, keyHint))
 	})
 	if err != nil {
@@ -49,9 +49,9 @@ func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
 	if err := e.Store.db.View(e.Store.Load); err != nil {
 		return Enrolled{}, err
 	}
-	e.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", said.Cluster.Name, "uid", said.Cluster.UID, "key", said.KeyID)
+	e.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", granted.Cluster.Name, "uid", granted.Cluster.UID, "key", granted.KeyID)
 	e.Outbox.HubChanged()
-	return Enrolled{Cluster: said.Cluster, KeyID: said.KeyID, HubKeyID: hubID, HubURL: url}, nil
+	return Enrolled{Cluster: granted.Cluster, KeyID: granted.KeyID, HubKeyID: hubID, HubURL: url}, nil
 }
 
 // matches returns an error unless e answers p, the last request of the cluster with that uid, or is the answer that was

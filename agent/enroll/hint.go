@@ -17,10 +17,10 @@ type hint struct {
 }
 
 // Hear saves the hub's last hint about the identity of this agent, from a receipt. Nil means that there is no problem.
-func (s *Store) Hear(said *hubapi.IdentityHint, log *slog.Logger) error {
+func (s *Store) Hear(received *hubapi.IdentityHint, log *slog.Logger) error {
 	var now hint
-	if said != nil {
-		now = hint{string(said.Reason), reconcilers.Clip(said.Message)}
+	if received != nil {
+		now = hint{string(received.Reason), reconcilers.Clip(received.Message)}
 	}
 	switch hubapi.Code(now.Reason) {
 	case "", hubapi.CodeSharedIdentity, hubapi.CodeRetired, hubapi.CodeKeyReplaced:
@@ -33,7 +33,7 @@ func (s *Store) Hear(said *hubapi.IdentityHint, log *slog.Logger) error {
 			return false, err
 		}
 		if now.Reason != "" && now.Reason != before.Reason {
-			log.Warn("the hub says that something is wrong with this agent's identity", "reason", now.Reason, "message", now.Message)
+			log.Warn("the hub reports a problem with this agent's identity", "reason", now.Reason, "message", now.Message)
 		}
 		return true, state.Save(tx, state.Meta, keyHint, now)
 	})

@@ -108,14 +108,14 @@ func (e *Enroller) seal(tx *bbolt.Tx, p *pending, now identity.Identity, hub str
 		return err
 	}
 	if p.Kind == Rotate {
-		former, err := now.Signer()
+		previous, err := now.Signer()
 		if err != nil {
 			return err
 		}
-		if r.Former, err = publicPEM(former); err != nil {
+		if r.Former, err = publicPEM(previous); err != nil {
 			return err
 		}
-		keys = append(keys, former)
+		keys = append(keys, previous)
 	}
 	if token != nil {
 		r.Token = token.ID()

@@ -22,11 +22,11 @@ func (e *Enroller) submit(ctx context.Context, p pending, hub, url string) (Enro
 	if err != nil {
 		return Enrolled{}, err
 	}
-	var said hubapi.Enrolled
-	if err := json.Unmarshal(answer, &said); err != nil {
+	var enrolled hubapi.Enrolled
+	if err := json.Unmarshal(answer, &enrolled); err != nil {
 		return Enrolled{}, fmt.Errorf("hub %s: answer: %w", url, err)
 	}
-	return e.accept(said.Enrollment, hub, url)
+	return e.accept(enrolled.Enrollment, hub, url)
 }
 
 // post posts a request's envelope to the hub and returns an answer with status 200. The error wraps
@@ -37,11 +37,11 @@ func (e *Enroller) post(ctx context.Context, hub string, request []byte) ([]byte
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	answer, err := queue.Post(ctx, e.Client, hub, address, "", request, hubapi.MaxEnrolledBytes)
-	var said *queue.HubError
-	if errors.As(err, &said) {
-		switch said.StatusCode {
+	var refused *queue.HubError
+	if errors.As(err, &refused) {
+		switch refused.StatusCode {
 		case http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // an older hub, or none
-			err = fmt.Errorf("%w: %w", ErrRefused, said)
+			err = fmt.Errorf("%w: %w", ErrRefused, refused)
 		}
 	}
 	return answer, err

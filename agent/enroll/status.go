@@ -31,7 +31,7 @@ func ReadStatus(tx *bbolt.Tx) (Status, error) {
 	id, err1 := identity.Load(tx)
 	known, err2 := state.Load[enrollment](tx, state.Meta, keyEnrollment)
 	waiting, err3 := loadPending(tx)
-	said, err4 := state.Load[hint](tx, state.Meta, keyHint)
+	hinted, err4 := state.Load[hint](tx, state.Meta, keyHint)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return Status{}, err
 	}
@@ -39,7 +39,7 @@ func ReadStatus(tx *bbolt.Tx) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	s := Status{Hub: known.URL, Waiting: waiting.Kind, Reason: said.Reason, Message: said.Message}
+	s := Status{Hub: known.URL, Waiting: waiting.Kind, Reason: hinted.Reason, Message: hinted.Message}
 	if s.KeyID, err = bundle.KeyID(key.Public()); err != nil || known.HubKey == "" {
 		return s, err
 	}

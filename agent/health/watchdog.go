@@ -17,7 +17,7 @@ type Watchdog struct {
 func (p *Pulse) Feed(ctx context.Context, w *Watchdog, log *slog.Logger) {
 	ticker := time.NewTicker(w.Every)
 	defer ticker.Stop()
-	said := ""
+	logged := ""
 	for {
 		why := p.Stuck()
 		if why == "" {
@@ -25,10 +25,10 @@ func (p *Pulse) Feed(ctx context.Context, w *Watchdog, log *slog.Logger) {
 				why = "it cannot be told: " + err.Error()
 			}
 		}
-		if why != "" && said == "" {
+		if why != "" && logged == "" {
 			log.Error("the watchdog hears nothing of this agent, and will end it", "why", why)
 		}
-		said = why
+		logged = why
 		select {
 		case <-ctx.Done():
 			return

@@ -112,7 +112,7 @@ type taking struct {
 	*head
 	Asked
 	streams   []*stream
-	stranger  *offer // to be judged in place of the own stream, which the package lacks
+	other     *offer // the release of another stream, which is judged if the package lacks the own one
 	platforms []string
 	failures  map[digest.Digest]error // of blobs that are not what their digest says
 	changed   bool
@@ -126,7 +126,7 @@ func (t *taking) take(ctx context.Context) error {
 		for _, s := range t.streams {
 			s.end(Foreign, bundle.WrongPlatform, "the package is for platform %q, this agent belongs to %q", c.Platform, t.opts.Own.Platform)
 		}
-		t.stranger = nil
+		t.other = nil
 		return nil
 	}
 	if err := t.verify(ctx); err != nil || len(t.left()) == 0 {
@@ -168,8 +168,8 @@ func (t *taking) choose() {
 	for i, o := range t.offers {
 		own := o.repository == t.opts.Own.Repository()
 		if !own && !t.opts.Others {
-			if t.stranger == nil {
-				t.stranger = &t.offers[i]
+			if t.other == nil {
+				t.other = &t.offers[i]
 			}
 			continue
 		}
@@ -179,7 +179,7 @@ func (t *taking) choose() {
 		})
 	}
 	if len(t.streams) > 0 {
-		t.stranger = nil
+		t.other = nil
 	}
 	t.platforms = t.opts.Platforms
 	if t.contents != nil && len(t.contents.ImagePlatforms) > 0 && t.usual {
@@ -226,8 +226,8 @@ func (t *taking) verify(ctx context.Context) error {
 	for _, s := range t.streams {
 		offers = append(offers, s.offer)
 	}
-	if t.stranger != nil {
-		offers = append(offers, *t.stranger)
+	if t.other != nil {
+		offers = append(offers, *t.other)
 	}
 	if err := t.readDocuments(ctx, int64(len(t.opts.Trust.Chain())), offers); err != nil {
 		return err
@@ -437,8 +437,8 @@ func (t *taking) result() Result {
 		}
 		result.Streams = append(result.Streams, s.Stream)
 	}
-	if t.stranger != nil {
-		result.Releases = stored{t.stranger.source(t.head), t.blobs, t.failures}
+	if t.other != nil {
+		result.Releases = stored{t.other.source(t.head), t.blobs, t.failures}
 	}
 	return result
 }

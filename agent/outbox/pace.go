@@ -35,7 +35,7 @@ type courier struct {
 func (c *courier) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		rest, err := c.round(ctx)
-		c.say(ctx, err)
+		c.logReach(ctx, err)
 		if err == nil {
 			c.failures = 0
 			c.await(ctx, rest)
@@ -62,8 +62,8 @@ func (c *courier) await(ctx context.Context, rest time.Duration) {
 	}
 }
 
-// say logs that a sink is out of reach once, and once that it is back. Status says it for as long as it is so.
-func (c *courier) say(ctx context.Context, err error) {
+// logReach logs once that a sink is out of reach, and once that it is back. The status shows the error until then.
+func (c *courier) logReach(ctx context.Context, err error) {
 	if err == nil {
 		c.box.unsent.Delete(c.to)
 	} else if ctx.Err() == nil {

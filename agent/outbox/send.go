@@ -124,9 +124,9 @@ func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
 
 // failed keeps what a hub says of the agent's identity where it takes no report.
 func (s *HubSink) failed(err error) error {
-	var said *queue.HubError
-	if errors.As(err, &said) && (said.Code == hubapi.CodeRetired || said.Code == hubapi.CodeKeyReplaced) {
-		return errors.Join(err, s.Heard(&hubapi.IdentityHint{Reason: said.Code, Message: said.Message}))
+	var refused *queue.HubError
+	if errors.As(err, &refused) && (refused.Code == hubapi.CodeRetired || refused.Code == hubapi.CodeKeyReplaced) {
+		return errors.Join(err, s.Heard(&hubapi.IdentityHint{Reason: refused.Code, Message: refused.Message}))
 	}
 	return err
 }

@@ -35,7 +35,7 @@ func Open(certificate, key string, log *slog.Logger) (*Files, error) {
 	if err := c.load(); err != nil {
 		return nil, err
 	}
-	c.sayIfLate(time.Now())
+	c.logIfExpired(time.Now())
 	return c, nil
 }
 
@@ -63,7 +63,7 @@ func (c *Files) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.log.Info("certificate read again", "file", c.certificate, "until", c.pair.Leaf.NotAfter)
 		}
 	}
-	c.sayIfLate(time.Now())
+	c.logIfExpired(time.Now())
 	return c.pair, nil
 }
 
@@ -85,8 +85,8 @@ func (c *Files) files() (states [2]fileState) {
 	return states
 }
 
-// sayIfLate logs once for each certificate that it has expired.
-func (c *Files) sayIfLate(now time.Time) {
+// logIfExpired logs the expiry of each certificate once.
+func (c *Files) logIfExpired(now time.Time) {
 	if c.late || now.Before(c.pair.Leaf.NotAfter) {
 		return
 	}

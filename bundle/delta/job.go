@@ -66,23 +66,23 @@ func (j Job) Start(ctx context.Context, self ...string) error {
 	if err := os.Remove(j.Out); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed job
 		return err
 	}
-	var said bytes.Buffer
+	var output bytes.Buffer
 	cmd := child.Command(ctx, self, "GOGC=20")
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &child.Head{W: &said, Left: maxWords}
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &child.Head{W: &output, Left: maxWords}
 	if err = cmd.Run(); err != nil {
 		_ = os.Remove(j.Out)
-		err = explain(ctx, err, said.Bytes())
+		err = explain(ctx, err, output.Bytes())
 	}
 	return err
 }
 
 // explain returns an error with the exit status and the error output of a child.
-func explain(ctx context.Context, err error, said []byte) error {
+func explain(ctx context.Context, err error, output []byte) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var refusal bundle.Refusal
-	if json.Unmarshal(said, &refusal) == nil && refusal.Message != "" {
+	if json.Unmarshal(output, &refusal) == nil && refusal.Message != "" {
 		if refusal.Reason != "" {
 			return &refusal
 		}

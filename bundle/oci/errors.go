@@ -70,24 +70,24 @@ func classify(err error) error {
 }
 
 func fromStatus(r *errcode.ErrorResponse) error {
-	said := fmt.Errorf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	answered := fmt.Errorf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
 	if len(r.Errors) > 0 {
-		said = fmt.Errorf("%w: %w", said, r.Errors)
+		answered = fmt.Errorf("%w: %w", answered, r.Errors)
 	}
 	if len(r.Errors) == 0 && r.StatusCode == http.StatusBadRequest && r.URL != nil && r.URL.Scheme == "http" {
-		said = fmt.Errorf("%w: it was asked without TLS, and may want TLS%s", said, alwaysPlain(r.URL.Hostname()))
+		answered = fmt.Errorf("%w: it was asked without TLS, and may want TLS%s", answered, alwaysPlain(r.URL.Hostname()))
 	}
-	said = statusError{said, r}
+	answered = statusError{answered, r}
 	switch code := r.StatusCode; {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden:
-		return fmt.Errorf("%w: %w", ErrUnauthorized, said)
+		return fmt.Errorf("%w: %w", ErrUnauthorized, answered)
 	case code == http.StatusNotFound:
-		return fmt.Errorf("%w: %w", errdef.ErrNotFound, said)
+		return fmt.Errorf("%w: %w", errdef.ErrNotFound, answered)
 	case code == http.StatusRequestTimeout, code == http.StatusTooManyRequests,
 		code >= 500 && code != http.StatusNotImplemented:
-		return fmt.Errorf("%w: %w", ErrUnreachable, said)
+		return fmt.Errorf("%w: %w", ErrUnreachable, answered)
 	}
-	return said
+	return answered
 }
 
 // busyError is a response with a Retry-After header.
@@ -118,11 +118,11 @@ func alwaysPlain(host string) string {
 
 // statusError is the error of a response, without the method and URL in its text.
 type statusError struct {
-	said   error
+	text   error
 	answer *errcode.ErrorResponse
 }
 
-func (e statusError) Error() string { return e.said.Error() }
+func (e statusError) Error() string { return e.text.Error() }
 func (e statusError) Unwrap() error { return e.answer }
 
 // Refused reports whether a registry has refused the request for good, for its content or otherwise.

@@ -226,7 +226,7 @@ func readManifest(resp *http.Response, limit int64) (ocispec.Descriptor, []byte,
 		return ocispec.Descriptor{}, nil, tooLong(limit)
 	}
 	desc := ocispec.Descriptor{MediaType: kind, Digest: digest.FromBytes(data), Size: int64(len(data))}
-	if said := resp.Header.Get("Docker-Content-Digest"); said != "" && said != desc.Digest.String() {
+	if claimed := resp.Header.Get("Docker-Content-Digest"); claimed != "" && claimed != desc.Digest.String() {
 		return ocispec.Descriptor{}, nil, fmt.Errorf("the manifest is %s, and the registry calls it otherwise: %w", desc.Digest, content.ErrMismatchedDigest)
 	}
 	return desc, data, nil

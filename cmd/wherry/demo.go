@@ -92,7 +92,7 @@ func printDemo(cmd *cobra.Command, format string, result *demo.Result, dir strin
 		return err
 	}
 	if format == "table" {
-		sayWhereToLook(out, result, dir, keep)
+		writeAddresses(out, result, dir, keep)
 	}
 	if result.AsExpected() {
 		return nil
@@ -105,7 +105,7 @@ func printDemo(cmd *cobra.Command, format string, result *demo.Result, dir strin
 	return cli.Exit(cli.No)
 }
 
-func sayWhereToLook(w io.Writer, result *demo.Result, dir string, keep bool) {
+func writeAddresses(w io.Writer, result *demo.Result, dir string, keep bool) {
 	if !keep {
 		fmt.Fprintln(w, "\nRun it with --keep to look at the platform, the registry and what each agent applied.")
 		return

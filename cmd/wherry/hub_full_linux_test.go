@@ -60,7 +60,7 @@ func TestAHubWhoseDiskIsFull(t *testing.T) {
 			require.Less(t, seq, int64(100_000), "a disk of 4 MiB holds no more")
 		}
 		require.Equal(t, http.StatusServiceUnavailable, refused.Status)
-		require.Equal(t, hubapi.CodeUnavailable, refused.Said.Code)
+		require.Equal(t, hubapi.CodeUnavailable, refused.Answer.Code)
 		for _, path := range []string{"/healthz", "/v1/clusters", "/v1/counts?of=deployments&by=environment,state"} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, h.URL+path, nil)
 			require.NoError(t, err)

@@ -139,9 +139,9 @@ func askToken(cmd *cobra.Command, fromStdin bool) (string, error) {
 }
 
 func loginHubFailure(err error, hub string) error {
-	var said *cli.Error
-	if errors.As(failure.Hub(err, hub), &said) && said.Code == cli.Denied {
-		return cli.Fail(said.Code, err, "nothing was stored")
+	var denied *cli.Error
+	if errors.As(failure.Hub(err, hub), &denied) && denied.Code == cli.Denied {
+		return cli.Fail(denied.Code, err, "nothing was stored")
 	}
 	return cli.Otherwise(failure.Hub(err, hub), cli.Failed, "is it the hub's address, and is the hub running? Nothing was stored")
 }

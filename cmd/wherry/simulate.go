@@ -111,7 +111,7 @@ func (s *simulating) run(cmd *cobra.Command, _ []string) (err error) {
 		show.Size(room.Memory), free(room.FreeMemory, show.Size(room.FreeMemory)), room.Files, free(room.MaxFiles, fmt.Sprint(room.MaxFiles)))
 	line := cli.NewProgress("simulation")
 	if line != nil {
-		o.Progress = func(p simulation.Progress) { line.Say(progressText(p)) }
+		o.Progress = func(p simulation.Progress) { line.Show(progressText(p)) }
 	}
 	result, err := simulation.Run(cmd.Context(), dir, o)
 	line.End()

@@ -85,7 +85,7 @@ func For(bundles []*needs.Needs, opts Options) *Permissions {
 			p.assignment(a, n, homes, kinds)
 		}
 	}
-	p.strangers()
+	p.missingNamespaces()
 	for _, note := range kinds.guesses() {
 		p.note("%s", note)
 	}
@@ -230,8 +230,8 @@ func (p *Permissions) within(a bundle.Assignment, namespace string, who subject,
 	p.allow(namespace, who, r, v)
 }
 
-// strangers adds notes about the namespaces that have to exist already.
-func (p *Permissions) strangers() {
+// missingNamespaces adds a note with the namespaces that no assignment brings.
+func (p *Permissions) missingNamespaces() {
 	missing := map[string]bool{}
 	for g := range p.grants {
 		if g.namespace != "" && !p.namespaces[g.namespace] {

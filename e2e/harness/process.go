@@ -113,8 +113,8 @@ func (p *process) ended() <-chan struct{} {
 	return p.done
 }
 
-// says waits until p has written a line that begins with prefix, and returns the rest of it.
-func (p *process) says(ctx context.Context, prefix string) (string, error) {
+// reports waits until p has written a line that begins with prefix, and returns the rest of it.
+func (p *process) reports(ctx context.Context, prefix string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {

@@ -47,7 +47,7 @@ func TestAProcessIsHeard(t *testing.T) {
 	p, err := start(t.TempDir(), "/bin/sh", []string{"-c", "echo ready; printf 'on 127'; sleep 0.1; echo ':5000'; exec sleep 600"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.stop()) })
-	got, err := p.says(t.Context(), "on ")
+	got, err := p.reports(t.Context(), "on ")
 	require.NoError(t, err)
 	require.Equal(t, "127:5000", got)
 }

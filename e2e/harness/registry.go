@@ -76,7 +76,7 @@ func launchRegistry(ctx context.Context, programs string) (*Registry, error) {
 		if err != nil {
 			return fmt.Errorf("%w (%s is %q; \"make build\" builds it)", err, ProgramsEnv, programs)
 		}
-		r.Prefix, err = r.process.says(ctx, "oci://")
+		r.Prefix, err = r.process.reports(ctx, "oci://")
 		return err
 	})
 }

@@ -35,8 +35,8 @@ func (g *Gate) ClientOf(r *http.Request) string {
 	if direct := g.addressOf(r.RemoteAddr); direct != "" {
 		return direct
 	}
-	said := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for _, one := range slices.Backward(said) {
+	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for _, one := range slices.Backward(forwarded) {
 		client, err := netip.ParseAddr(strings.TrimSpace(one))
 		if err != nil {
 			return ""

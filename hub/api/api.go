@@ -216,26 +216,26 @@ const retry = 30 * time.Second
 func ErrorOf(err error) *hubapi.Error {
 	var refused *hubapi.Error
 	var unknown *fleet.UnknownNameError
-	said := &hubapi.Error{Message: store.Plain(store.Clip(err.Error()))}
+	e := &hubapi.Error{Message: store.Plain(store.Clip(err.Error()))}
 	switch {
 	case errors.As(err, &refused):
 		return refused
 	case errors.As(err, &unknown):
-		said.Code, said.Kind, said.Name, said.Near = hubapi.CodeUnknownName, unknown.Kind, store.Plain(store.Clip(unknown.Name)), unknown.Near
+		e.Code, e.Kind, e.Name, e.Near = hubapi.CodeUnknownName, unknown.Kind, store.Plain(store.Clip(unknown.Name)), unknown.Near
 	case errors.Is(err, store.ErrUnknownCluster):
-		said.Code, said.Kind = hubapi.CodeNotFound, hubapi.KindCluster
+		e.Code, e.Kind = hubapi.CodeNotFound, hubapi.KindCluster
 	case errors.Is(err, store.ErrUnknownRelease):
-		said.Code, said.Kind = hubapi.CodeNotFound, hubapi.KindRelease
+		e.Code, e.Kind = hubapi.CodeNotFound, hubapi.KindRelease
 	case errors.Is(err, store.ErrUnknownReport):
-		said.Code, said.Kind = hubapi.CodeNotFound, hubapi.KindReport
+		e.Code, e.Kind = hubapi.CodeNotFound, hubapi.KindReport
 	case errors.Is(err, store.ErrForgotten):
-		said.Code = hubapi.CodeForgotten
+		e.Code = hubapi.CodeForgotten
 	case errors.Is(err, store.ErrInvalid):
-		said.Code = hubapi.CodeBadRequest
+		e.Code = hubapi.CodeBadRequest
 	default:
 		return nil
 	}
-	return said
+	return e
 }
 
 func invalid(format string, args ...any) error {

@@ -164,7 +164,7 @@ func TestListsAreAlsoCSVAndLines(t *testing.T) {
 	require.Equal(t, `</v1/clusters?after=x+y&type=drone>; rel="next"`, w.Header().Get("Link"))
 	lines := strings.Split(w.Body.String(), "\n")
 	require.Len(t, lines, 4)
-	require.Equal(t, "uid,name,platform,type,environment,ring,labels,state,was,reason,message,since", strings.Join(strings.Split(lines[0], ",")[:12], ","))
+	require.Equal(t, "uid,name,platform,type,environment,ring,labels,state,lastState,reason,message,since", strings.Join(strings.Split(lines[0], ",")[:12], ","))
 	require.Contains(t, lines[0], ",observed.sequence,")
 	require.True(t, strings.HasPrefix(lines[1], `u1,"a,1",,,,,a=1 b=2,failed,,,'=1+1,2026-11-21T12:00:00Z,`), lines[1])
 	require.Contains(t, lines[1], ",k1 k2,")

@@ -20,11 +20,11 @@ func errorOf(answer *http.Response, body []byte) error {
 		e.RetryAfter = hubapi.RetryAfter(answer.Header, time.Now())
 		return refusal(&e)
 	}
-	said := fmt.Sprintf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
+	message := fmt.Sprintf("it answered %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if text, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); text != "" && text[0] != '<' { // a proxy, or a port that speaks TLS
-		said += ": " + store.Clip(text)
+		message += ": " + store.Clip(text)
 	}
-	return errors.New(store.Plain(said))
+	return errors.New(store.Plain(message))
 }
 
 // maxNear bounds the names that an error suggests.

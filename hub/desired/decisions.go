@@ -28,7 +28,7 @@ func (f *Follower) lookAtDecisions(ctx context.Context, e published.Environment,
 	}
 	err := f.learnDecisions(ctx, e, l.decisions)
 	if errors.Is(err, oci.ErrUnauthorized) || oci.Refused(err) { // as registries that list no tags answer
-		if f.said.first("decisions about "+e.Environment, "not listed") {
+		if f.logged.first("decisions about "+e.Environment, "not listed") {
 			f.log.Warn("the registry does not let the hub list decisions", "environment", e.Environment, "err", err)
 		}
 		err = nil
@@ -89,7 +89,7 @@ func (f *Follower) learnDecision(ctx context.Context, e published.Environment, t
 		Platform: d.Platform, Environment: e.Environment, Digest: digest.FromBytes(d.Envelope), IssuedAt: d.IssuedAt, SeenAt: f.opts.Now().UTC(), Envelope: d.Envelope,
 	})
 	if errors.Is(err, store.ErrFull) {
-		if f.said.first("decisions about "+e.Environment, "full") {
+		if f.logged.first("decisions about "+e.Environment, "full") {
 			f.log.Warn("a registry has more decisions than are learned; run wherry bundle gc", "platform", d.Platform, "environment", e.Environment, "learned", store.MaxDecisions)
 		}
 		return nil

@@ -80,12 +80,12 @@ type Store interface {
 
 // Follower learns what is published. It may be used by several goroutines.
 type Follower struct {
-	store Store
-	opts  Options
-	log   *slog.Logger
-	wake  []chan struct{} // by location
-	known *known
-	said  said
+	store  Store
+	opts   Options
+	log    *slog.Logger
+	wake   []chan struct{} // by location
+	known  *known
+	logged logged
 }
 
 // New returns a follower that stores in s what trust covers.
@@ -218,7 +218,7 @@ func (f *Follower) follow(ctx context.Context, at *location) {
 		case err != nil:
 			failures++
 			wait, wake = backoff(f.opts.Interval, failures), nil
-			if f.said.first("location "+at.String(), "unreachable") {
+			if f.logged.first("location "+at.String(), "unreachable") {
 				f.log.Warn("what is published cannot be followed for now", "location", at.String(), "err", err)
 			}
 		default:
@@ -226,7 +226,7 @@ func (f *Follower) follow(ctx context.Context, at *location) {
 				f.log.Info("what is published is followed again", "location", at.String())
 			}
 			failures = 0
-			f.said.forget("location " + at.String())
+			f.logged.forget("location " + at.String())
 		}
 		timer := time.NewTimer(wait)
 		select {
@@ -289,12 +289,12 @@ func (f *Follower) logNothing(at *location, names []string) {
 	subject := "content of " + at.String()
 	switch {
 	case len(names) == 0:
-		if f.said.first(subject, "no environments") {
+		if f.logged.first(subject, "no environments") {
 			f.log.Info("nothing is followed as long as no cluster is registered", "location", at.String())
 		}
 	case slices.ContainsFunc(names, func(name string) bool { return !at.looked[name].missing }):
-		f.said.forget(subject)
-	case f.said.first(subject, "nothing"):
+		f.logged.forget(subject)
+	case f.logged.first(subject, "nothing"):
 		f.log.Warn("nothing is published at this location for the environments of the clusters; is it the right one?", "location", at.String(),
 			"environments", len(names), "first", at.Name(bundle.EnvironmentRepository(names[0])))
 	}
@@ -314,7 +314,7 @@ func (f *Follower) environments(ctx context.Context) ([]string, error) {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) > MaxEnvironments {
-		if f.said.first("environments", "too many") {
+		if f.logged.first("environments", "too many") {
 			f.log.Warn("there are more environments than are followed", "environments", len(names), "followed", MaxEnvironments)
 		}
 		names = names[:MaxEnvironments]
@@ -344,7 +344,7 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 		l.seen, l.missing = "", true
 		return nil
 	case errors.Is(err, oci.ErrUnauthorized): // also for content that is missing, as some registries answer
-		if f.said.first(subject, "unauthorized") {
+		if f.logged.first(subject, "unauthorized") {
 			f.log.Warn("the registry does not let the hub read a record", "record", subject, "err", err)
 		}
 		return nil
@@ -367,9 +367,9 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	var refusal *bundle.Refusal
 	switch {
 	case err == nil:
-		f.said.forget(subject)
+		f.logged.forget(subject)
 	case errors.As(err, &refusal):
-		if f.said.first(subject, string(desc.Digest)+err.Error()) {
+		if f.logged.first(subject, string(desc.Digest)+err.Error()) {
 			f.log.Warn("environment record refused", "record", subject, "digest", desc.Digest, "reason", refusal.Reason, "message", refusal.Message)
 		}
 	default:
@@ -381,14 +381,14 @@ func (f *Follower) lookAt(ctx context.Context, at *location, environment string)
 	return errors.Join(f.learnEarlier(ctx, place, l.todo), f.lookAtDecisions(ctx, e, l))
 }
 
-// said remembers what was logged, so that it is logged once.
-type said struct {
+// logged remembers the last message about each subject, so that it is logged once.
+type logged struct {
 	mu   sync.Mutex
 	last map[string]string // by subject
 }
 
-// first reports whether what was not the last thing said of a subject, and notes it.
-func (s *said) first(subject, what string) bool {
+// first reports whether what is new about a subject, and notes it.
+func (s *logged) first(subject, what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.last[subject] == what {
@@ -401,7 +401,7 @@ func (s *said) first(subject, what string) bool {
 	return true
 }
 
-func (s *said) forget(subject string) {
+func (s *logged) forget(subject string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.last, subject)

@@ -121,11 +121,11 @@ func (f *Follower) isNewest(r bundle.EnvironmentRecord, d digest.Digest) bool {
 func (f *Follower) logRefused(done Learned) {
 	subject := "releases of " + done.Platform + "/" + done.Environment
 	if len(done.Refused) == 0 {
-		f.said.forget(subject)
+		f.logged.forget(subject)
 		return
 	}
 	one := done.Refused[0]
-	if f.said.first(subject, fmt.Sprint(done.Record, len(done.Refused), one)) {
+	if f.logged.first(subject, fmt.Sprint(done.Record, len(done.Refused), one)) {
 		f.log.Warn("releases that a record names are not learned", "platform", done.Platform, "environment", done.Environment, "record", done.Record,
 			"releases", len(done.Refused), "first", one.ClusterType, "digest", one.Digest, "reason", one.Reason, "message", one.Message)
 	}

@@ -62,7 +62,7 @@ func (f *Follower) followTrust(ctx context.Context, at *published.Place, platfor
 	}
 	chain, err = documents.Follow(ctx, chain)
 	if errors.As(err, new(*bundle.Refusal)) {
-		if f.said.first("trust of "+platform, err.Error()) {
+		if f.logged.first("trust of "+platform, err.Error()) {
 			f.log.Warn("no newer trust document can be taken", "platform", platform, "err", err)
 		}
 		err = nil

@@ -318,14 +318,14 @@ type Rollout struct {
 
 // OpenCluster is a cluster that is not compliant with a commit.
 type OpenCluster struct {
-	UID     string       `json:"uid"`
-	Cluster string       `json:"cluster"`
-	Type    string       `json:"type"`
-	Ring    string       `json:"ring,omitempty"`
-	State   bundle.State `json:"state"`
-	Was     bundle.State `json:"was,omitempty"`
-	Reason  string       `json:"reason,omitempty"`
-	Message string       `json:"message,omitempty"`
+	UID       string       `json:"uid"`
+	Cluster   string       `json:"cluster"`
+	Type      string       `json:"type"`
+	Ring      string       `json:"ring,omitempty"`
+	State     bundle.State `json:"state"`
+	LastState bundle.State `json:"lastState,omitempty"`
+	Reason    string       `json:"reason,omitempty"`
+	Message   string       `json:"message,omitempty"`
 	// Verdict is progressing, failed, waiting or unknown.
 	Verdict  string    `json:"verdict"`
 	Release  string    `json:"release,omitempty"` // that runs, as people call it
@@ -505,7 +505,7 @@ type Report struct {
 type ReportDetail struct {
 	Report
 	Body bundle.Report `json:"body"`
-	// Signature is "good", "former" (by a key that was replaced later), "revoked" or "bad".
+	// Signature is "good", "previous" (by a key that was replaced later), "revoked" or "bad".
 	Signature string `json:"signature"`
 	// Envelope is the signed bytes.
 	Envelope []byte `json:"envelope"`

@@ -220,7 +220,7 @@ func (r *row) status() Cluster {
 	reason, message := r.explained()
 	c := Cluster{
 		ClusterStatus: store.ClusterStatus{
-			Identity: r.identity(), State: bundle.State(t[r.state]), Was: r.was(r.reportedState), Reason: reason, Message: message, Since: store.Moment(r.since),
+			Identity: r.identity(), State: bundle.State(t[r.state]), LastState: r.lastState(r.reportedState), Reason: reason, Message: message, Since: store.Moment(r.since),
 			Offered: r.m.release(r.offered), Observed: r.m.release(r.observed), AgentVersion: t[r.agentVersion],
 			Incarnation: r.newest.Incarnation, Seq: r.newest.Seq, LastSeen: store.Moment(r.lastSeen), Mismatch: t[r.mismatch],
 			Conflicts: r.conflicts, SharedSince: store.Moment(r.shared), SharedHow: t[r.sharedHow],
@@ -245,7 +245,7 @@ func (r *row) deploymentStatus(d *deployment) Deployment {
 		DeploymentStatus: store.DeploymentStatus{
 			Cluster: r.name, ClusterUID: r.uid, Environment: t[r.environment], Type: t[r.typ], Assignment: t[k.assignment],
 			Workspace: t[k.workspace], Workload: t[k.workload], Target: t[k.target], Adapter: t[k.adapter],
-			State: bundle.State(t[r.stateOf(d)]), Was: r.was(d.state), Reason: t[d.reason], Message: r.m.messages[d.message], Since: store.Moment(d.since), Version: t[d.version],
+			State: bundle.State(t[r.stateOf(d)]), LastState: r.lastState(d.state), Reason: t[d.reason], Message: r.m.messages[d.message], Since: store.Moment(d.since), Version: t[d.version],
 			ConfigDigest: digest.Digest(t[d.config]), Content: digest.Digest(t[d.content]), Revision: t[d.revision], Floating: d.floating, Failures: int64(d.failures),
 			Release: r.m.snapshot.releases[r.observed].Digest,
 		},
@@ -328,7 +328,7 @@ func (m *moment) fillDeployments(ctx context.Context, from []found, rows []Deplo
 		for i := range s.Deployments {
 			d := &s.Deployments[i]
 			// A newer report may be there by now.
-			if j, wanted := at[[2]string{s.UID, d.Assignment}]; wanted && rows[j].Reason == d.Reason && (rows[j].State == d.State || rows[j].Was == d.State) {
+			if j, wanted := at[[2]string{s.UID, d.Assignment}]; wanted && rows[j].Reason == d.Reason && (rows[j].State == d.State || rows[j].LastState == d.State) {
 				rows[j].Message = d.Message
 			}
 		}

@@ -169,8 +169,8 @@ func (r *row) stateOf(d *deployment) uint32 {
 	return d.state
 }
 
-// was returns the state that was reported last of a cluster, or of a deployment, that is stale now.
-func (r *row) was(reported uint32) bundle.State {
+// lastState returns the last reported state of a stale cluster, or of a deployment on one.
+func (r *row) lastState(reported uint32) bundle.State {
 	if r.state != staleState {
 		return ""
 	}

@@ -273,7 +273,7 @@ func TestReportsAreVerifiedAnew(t *testing.T) {
 	p.reports = append(p.reports, store.StoredReport{At: store.Order{Incarnation: 1, Seq: 8}})
 
 	v := all(t, p)
-	for seq, want := range map[int64]string{1: SignatureGood, 2: SignatureFormer, 3: SignatureRevoked, 4: SignatureRevoked, 5: SignatureBad, 6: SignatureBad, 7: SignatureBad} {
+	for seq, want := range map[int64]string{1: SignatureGood, 2: SignaturePrevious, 3: SignatureRevoked, 4: SignatureRevoked, 5: SignatureBad, 6: SignatureBad, 7: SignatureBad} {
 		d, err := v.Report(t.Context(), "a", bundle.ReportTag(1, seq))
 		require.NoError(t, err)
 		require.Equal(t, want, d.Signature, "report %d", seq)

@@ -19,8 +19,8 @@ import (
 const (
 	// SignatureGood means that a key in force has signed it.
 	SignatureGood = "good"
-	// SignatureFormer means that a key has signed it which the agent replaced later.
-	SignatureFormer = "former"
+	// SignaturePrevious means that a key has signed it which the agent replaced later.
+	SignaturePrevious = "previous"
 	// SignatureRevoked means that a key has signed it which speaks for nothing any more.
 	SignatureRevoked = "revoked"
 	// SignatureBad means that no key which was ever registered for the cluster has signed it.
@@ -151,7 +151,7 @@ func payloadOf(envelope []byte) ([]byte, error) {
 // registered for its cluster.
 func VerdictOn(envelope []byte, at store.Order, keys []store.SigningKey) string {
 	best := SignatureBad
-	order := []string{SignatureGood, SignatureFormer, SignatureRevoked, SignatureBad}
+	order := []string{SignatureGood, SignaturePrevious, SignatureRevoked, SignatureBad}
 	for _, k := range keys {
 		if _, _, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, envelope, []crypto.PublicKey{k.Key}...); err != nil {
 			continue
@@ -161,7 +161,7 @@ func VerdictOn(envelope []byte, at store.Order, keys []store.SigningKey) string 
 		case k.RevokedAt.IsZero():
 			verdict = SignatureGood
 		case at.Compare(k.Until) <= 0: // the zero place is before all reports
-			verdict = SignatureFormer
+			verdict = SignaturePrevious
 		}
 		if slices.Index(order, verdict) < slices.Index(order, best) {
 			best = verdict

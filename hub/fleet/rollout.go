@@ -405,7 +405,7 @@ func (c *rolloutCount) openRows(ctx context.Context, limit int) ([]OpenCluster, 
 	open := make([]OpenCluster, 0, len(rows))
 	for i, r := range rows {
 		one := OpenCluster{
-			UID: r.UID, Cluster: r.Name, Type: r.Type, Ring: r.Ring, State: r.State, Was: r.Was, Reason: r.Reason, Message: r.Message,
+			UID: r.UID, Cluster: r.Name, Type: r.Type, Ring: r.Ring, State: r.State, LastState: r.LastState, Reason: r.Reason, Message: r.Message,
 			Verdict: string(c.open[i].verdict), LastSeen: r.LastSeen, Via: r.Proof.Via,
 		}
 		if r.Observed != nil {

@@ -410,7 +410,7 @@ func TestRolloutHasTheAgeOfItsProofAndItsLimit(t *testing.T) {
 		Reached: RolloutCounts{Clusters: 4, Compliant: 2, Waiting: 1, Unknown: 1},
 		Why:     "1 run another release; 1 silent",
 		Open: []OpenCluster{{
-			UID: "four", Cluster: "four", Type: "drone", State: store.Stale, Was: bundle.Compliant, Verdict: VerdictUnknown,
+			UID: "four", Cluster: "four", Type: "drone", State: store.Stale, LastState: bundle.Compliant, Verdict: VerdictUnknown,
 			Release: bundle.ReleaseName(4, digest.FromString("drone:2")), LastSeen: start.Add(-30 * 24 * time.Hour), Via: store.ViaHTTP,
 		}},
 		Types: []TypeRollout{

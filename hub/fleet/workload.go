@@ -186,7 +186,7 @@ func (w *workloadCount) add(c Cluster) {
 		reason, message = c.Reason, c.Message
 	}
 	open := OpenCluster{
-		UID: c.UID, Cluster: c.Name, Type: c.Type, Ring: c.Ring, State: c.State, Was: c.Was, Verdict: string(verdict),
+		UID: c.UID, Cluster: c.Name, Type: c.Type, Ring: c.Ring, State: c.State, LastState: c.LastState, Verdict: string(verdict),
 		Reason: reason, Message: message, LastSeen: c.LastSeen, Via: c.Proof.Via,
 	}
 	if c.Observed != nil {

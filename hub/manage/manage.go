@@ -105,7 +105,7 @@ func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
 // refusal returns the answer for an error that is not the hub's own; nil for others.
 func refusal(err error) *hubapi.Error {
 	var refused *hubapi.Error
-	say := func(code hubapi.Code, kind string) *hubapi.Error {
+	answer := func(code hubapi.Code, kind string) *hubapi.Error {
 		return &hubapi.Error{Code: code, Message: store.Plain(store.Clip(err.Error())), Kind: kind}
 	}
 	switch {
@@ -114,13 +114,13 @@ func refusal(err error) *hubapi.Error {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return &hubapi.Error{Code: hubapi.CodeTooLarge, Message: fmt.Sprintf("the request has more than %d bytes", maxBody)}
 	case errors.Is(err, store.ErrUnknownCluster):
-		return say(hubapi.CodeNotFound, hubapi.KindCluster)
+		return answer(hubapi.CodeNotFound, hubapi.KindCluster)
 	case errors.Is(err, store.ErrUnknownToken), errors.Is(err, store.ErrUnknownAccess):
-		return say(hubapi.CodeNotFound, "token")
+		return answer(hubapi.CodeNotFound, "token")
 	case errors.Is(err, store.ErrInvalid):
-		return say(hubapi.CodeBadRequest, "")
+		return answer(hubapi.CodeBadRequest, "")
 	case errors.Is(err, store.ErrExists):
-		return say(hubapi.CodeExists, "")
+		return answer(hubapi.CodeExists, "")
 	}
 	return nil
 }

@@ -15,11 +15,11 @@ import (
 type ClusterStatus struct {
 	Identity
 	State bundle.State `json:"state"`
-	// Was is the last reported state of a stale cluster.
-	Was     bundle.State `json:"was,omitempty"`
-	Reason  string       `json:"reason,omitempty"`
-	Message string       `json:"message,omitempty"`
-	Since   time.Time    `json:"since,omitzero"`
+	// LastState is the last reported state of a stale cluster.
+	LastState bundle.State `json:"lastState,omitempty"`
+	Reason    string       `json:"reason,omitempty"`
+	Message   string       `json:"message,omitempty"`
+	Since     time.Time    `json:"since,omitzero"`
 	// Offered is the newest release that the agent was offered, Observed the one that runs.
 	Offered      *bundle.ReportRelease `json:"offered,omitempty"`
 	Observed     *bundle.ReportRelease `json:"observed,omitempty"`
@@ -75,8 +75,8 @@ type DeploymentStatus struct {
 	Target      string       `json:"target"`
 	Adapter     string       `json:"adapter,omitempty"`
 	State       bundle.State `json:"state"`
-	// Was is the last reported state on a stale cluster.
-	Was          bundle.State  `json:"was,omitempty"`
+	// LastState is the last reported state on a stale cluster.
+	LastState    bundle.State  `json:"lastState,omitempty"`
 	Reason       string        `json:"reason,omitempty"`
 	Message      string        `json:"message,omitempty"`
 	Since        time.Time     `json:"since,omitzero"`
@@ -92,7 +92,7 @@ type DeploymentStatus struct {
 }
 
 // ShownState returns the state as people read it, such as "stale (was compliant)".
-func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
+func (c ClusterStatus) ShownState() string { return shown(c.State, c.LastState) }
 
 // ShownReason returns the most important problem for people: a shared identity, the reason, or a mismatch.
 func (c ClusterStatus) ShownReason() string {
@@ -108,7 +108,7 @@ func (c ClusterStatus) ShownReason() string {
 }
 
 // ShownState returns the state as people read it, such as "stale (was compliant)".
-func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
+func (d DeploymentStatus) ShownState() string { return shown(d.State, d.LastState) }
 
 // ShownVersion returns the workload's version as people read it; see bundle.ShownVersion.
 func (d DeploymentStatus) ShownVersion() string { return bundle.ShownVersion(d.Version) }

@@ -42,8 +42,8 @@ func TestJSONOfRows(t *testing.T) {
 		{"an empty cluster", ClusterStatus{}, `{"uid":"","name":"","type":"","environment":"","state":""}`},
 		{
 			"a cluster",
-			ClusterStatus{Identity: who, State: Stale, Was: "compliant", Reason: "a", Message: "b", Since: at, LastSeen: at, Seq: 1, SharedSince: at, SharedHow: "c"},
-			`{` + identity + `"state":"stale","was":"compliant","reason":"a","message":"b","since":"2026-11-21T12:00:00Z","seq":1,` +
+			ClusterStatus{Identity: who, State: Stale, LastState: "compliant", Reason: "a", Message: "b", Since: at, LastSeen: at, Seq: 1, SharedSince: at, SharedHow: "c"},
+			`{` + identity + `"state":"stale","lastState":"compliant","reason":"a","message":"b","since":"2026-11-21T12:00:00Z","seq":1,` +
 				`"lastSeen":"2026-11-21T12:00:00Z","sharedSince":"2026-11-21T12:00:00Z","sharedHow":"c"}`,
 		},
 		{

@@ -11,7 +11,7 @@ import (
 // The states that only a hub knows.
 const (
 	// Stale is the state of a cluster that has been silent for three of its expected intervals, and of all its
-	// deployments. The last reported state is in Was, and no longer counts.
+	// deployments. The last reported state is in LastState, and no longer counts.
 	Stale bundle.State = "stale"
 	// Unreported is the state of a registered cluster that has never reported.
 	Unreported bundle.State = "unreported"

@@ -81,7 +81,7 @@ type Registry interface {
 	// open becomes c's. The error wraps ErrInvalid, or ErrExists if uid, name or key belong to another registration, or
 	// if other values are registered.
 	AddCluster(ctx context.Context, c Cluster) (changed bool, err error)
-	// ReplaceCluster is AddCluster, but other values of the same uid are replaced. Former keys are revoked; history stays.
+	// ReplaceCluster is AddCluster, but other values of the same uid are replaced. Previous keys are revoked; history stays.
 	ReplaceCluster(ctx context.Context, c Cluster) (changed bool, err error)
 	// RemoveCluster ends the registration of the cluster of this name or uid, and returns it. Its keys are revoked and
 	// it is no longer listed; its history stays. The error wraps ErrUnknownCluster.
@@ -133,8 +133,8 @@ type Enrollment interface {
 	// Enroll registers c, by its key, according to decide, in one transaction. If decide returns an error, Enroll
 	// returns it and changes nothing. The error wraps ErrInvalid if c is not acceptable.
 	Enroll(ctx context.Context, c Cluster, token string, decide func(Standing) (Grant, error)) error
-	// Rotate replaces a former key by a new one if decide returns true, in one transaction. Taken wraps
-	// ErrExists if the new key belongs to another cluster. Reports up to r.Until may still be signed by the former key.
+	// Rotate replaces the key in force by a new one if decide returns true, in one transaction. Taken wraps
+	// ErrExists if the new key belongs to another cluster. Reports up to r.Until may still be signed by the previous key.
 	// The error is that of Keys, or of decide.
 	Rotate(ctx context.Context, r Rotation, decide func(k Keys, taken error) (bool, error)) error
 	// RetireSilent retires the clusters of ephemeral tokens that have been silent for too long, and returns them, as they
@@ -243,12 +243,12 @@ type Owed struct {
 type Keys struct {
 	// Current keys are in force.
 	Current map[string]crypto.PublicKey
-	// Former keys speak for the reports up to a place. The agent has replaced them itself.
-	Former map[string]FormerKey
+	// Previous keys speak for the reports up to a place. The agent has replaced them itself.
+	Previous map[string]PreviousKey
 }
 
-// FormerKey speaks for the reports up to a place, that one included.
-type FormerKey struct {
+// PreviousKey speaks for the reports up to a place, that one included.
+type PreviousKey struct {
 	Key   crypto.PublicKey
 	Until Order
 }
@@ -301,9 +301,9 @@ type Grant struct {
 // Rotation is a change of the key of the cluster of this uid.
 type Rotation struct {
 	UID string
-	// Former is the key id of the former key, Key the new key.
-	Former string
-	Key    ed25519.PublicKey
-	// Until is the place of the last report that the former key may have signed.
+	// Previous is the key id of the previous key, Key the new key.
+	Previous string
+	Key      ed25519.PublicKey
+	// Until is the place of the last report that the previous key may have signed.
 	Until Order
 }

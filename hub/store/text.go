@@ -81,9 +81,9 @@ func Moment(ms int64) time.Time {
 }
 
 // shown returns a state as people read it. The last state of a silent cluster is not its present one.
-func shown(state, was bundle.State) string {
-	if was != "" {
-		return fmt.Sprintf("%s (was %s)", state, was)
+func shown(state, last bundle.State) string {
+	if last != "" {
+		return fmt.Sprintf("%s (was %s)", state, last)
 	}
 	return string(state)
 }

@@ -45,9 +45,9 @@ func (f Finding) String() string {
 
 // Verified counts what Verify has read. Each report with an envelope is in one of the four.
 type Verified struct {
-	// Good reports are signed by a key in force, Former ones by a key that the agent has replaced itself since.
-	Good   int64 `json:"good"`
-	Former int64 `json:"former"`
+	// Good reports are signed by a key in force, Previous ones by a key that the agent has replaced itself since.
+	Good     int64 `json:"good"`
+	Previous int64 `json:"previous"`
 	// Revoked reports are signed by a key that a person has replaced or removed since. They were good when they came.
 	Revoked int64 `json:"revoked"`
 	// Bad reports are signed by no key that was ever registered for their cluster, or are not what is stored about them.
@@ -62,7 +62,7 @@ type Verified struct {
 }
 
 // Reports returns how many envelopes were read.
-func (v Verified) Reports() int64 { return v.Good + v.Former + v.Revoked + v.Bad }
+func (v Verified) Reports() int64 { return v.Good + v.Previous + v.Revoked + v.Bad }
 
 // OK reports whether there were no findings.
 func (v Verified) OK() bool { return v.Bad == 0 && v.Differences == 0 && v.Gaps == 0 }
@@ -218,8 +218,8 @@ func (v *verifier) flush(ctx context.Context) error {
 		switch verdicts[i] {
 		case fleet.SignatureGood:
 			v.done.Good++
-		case fleet.SignatureFormer:
-			v.done.Former++
+		case fleet.SignaturePrevious:
+			v.done.Previous++
 		case fleet.SignatureRevoked:
 			v.done.Revoked++
 		default:

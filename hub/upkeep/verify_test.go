@@ -91,7 +91,7 @@ func TestVerify(t *testing.T) {
 	var seen []int64
 	done, err := Verify(t.Context(), e, func(Finding) error { return errors.New("nothing is wrong") }, func(n int64) { seen = append(seen, n) })
 	require.NoError(t, err)
-	require.Equal(t, Verified{Good: 3 * batchSize, Former: 1, Revoked: 1}, done)
+	require.Equal(t, Verified{Good: 3 * batchSize, Previous: 1, Revoked: 1}, done)
 	require.True(t, done.OK())
 	require.IsIncreasing(t, seen)
 

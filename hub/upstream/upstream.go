@@ -265,17 +265,17 @@ func (f *Forwarder) Once(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	said := ""
+	failed := ""
 	if err != nil {
-		said = err.Error()
+		failed = err.Error()
 	}
 	switch {
-	case said != "" && f.failed == "":
+	case failed != "" && f.failed == "":
 		f.log.Warn("reports are not forwarded; trying again", "upstream", f.hub.URL, "err", err)
-	case said == "" && f.failed != "":
+	case failed == "" && f.failed != "":
 		f.log.Info("reports are forwarded again", "upstream", f.hub.URL)
 	}
-	f.failed = said
+	f.failed = failed
 	return err
 }
 

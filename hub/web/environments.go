@@ -43,8 +43,8 @@ type environment struct {
 // decided is a decision as people see it.
 type decided struct {
 	fleet.Decided
-	// Former is true if the environment that it names has another commit by now.
-	Former bool
+	// Outdated is true if the environment that it names has another commit by now.
+	Outdated bool
 }
 
 const (
@@ -127,7 +127,7 @@ func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newes
 	}
 	for _, d := range all[:min(len(all), shownDecisions)] {
 		commit, known := newest[d.From]
-		one.Decisions = append(one.Decisions, decided{Decided: d, Former: known && d.BaseCommit != "" && commit != d.BaseCommit})
+		one.Decisions = append(one.Decisions, decided{Decided: d, Outdated: known && d.BaseCommit != "" && commit != d.BaseCommit})
 	}
 	one.More = len(all) - len(one.Decisions)
 	return one, nil

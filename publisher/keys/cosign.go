@@ -183,19 +183,19 @@ func (c *cosignProgram) run(ctx context.Context, stdin []byte, args ...string) (
 }
 
 // failure returns an error with cosign's message, without the PIN.
-func (c *cosignProgram) failure(err error, said string) error {
-	said = strings.ToValidUTF8(strings.TrimSpace(said), "?")
-	if _, after, ok := strings.Cut(said, "Error: "); ok {
-		said, _, _ = strings.Cut(after, "\n") // the other lines repeat it
+func (c *cosignProgram) failure(err error, output string) error {
+	output = strings.ToValidUTF8(strings.TrimSpace(output), "?")
+	if _, after, ok := strings.Cut(output, "Error: "); ok {
+		output, _, _ = strings.Cut(after, "\n") // the other lines repeat it
 	}
 	if c.pin != "" {
-		said = strings.NewReplacer(c.pin, "***", url.QueryEscape(c.pin), "***").Replace(said)
+		output = strings.NewReplacer(c.pin, "***", url.QueryEscape(c.pin), "***").Replace(output)
 	}
-	if len(said) > maxCosignMessage {
-		said = strings.ToValidUTF8(said[:maxCosignMessage], "") + "…"
+	if len(output) > maxCosignMessage {
+		output = strings.ToValidUTF8(output[:maxCosignMessage], "") + "…"
 	}
-	if said == "" {
+	if output == "" {
 		return fmt.Errorf("cosign: %w", err)
 	}
-	return fmt.Errorf("cosign: %s", said)
+	return fmt.Errorf("cosign: %s", output)
 }

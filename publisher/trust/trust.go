@@ -33,7 +33,7 @@ func CheckKeys(t published.Signers, keys []*keys.Key) error {
 	if len(keys) == 0 {
 		return usage.Errorf("nobody signs: give a key")
 	}
-	var ids, strangers []string
+	var ids, unlisted []string
 	for _, k := range keys {
 		id, err := bundle.KeyID(k.Public())
 		if err != nil {
@@ -44,12 +44,12 @@ func CheckKeys(t published.Signers, keys []*keys.Key) error {
 		}
 		ids = append(ids, id)
 		if t.Documented() && indexOfKey(t.Document.Release, id) < 0 {
-			strangers = append(strangers, ShortKeyID(id))
+			unlisted = append(unlisted, ShortKeyID(id))
 		}
 	}
-	if len(strangers) > 0 {
+	if len(unlisted) > 0 {
 		return usage.Errorf("%w in version %d of the trust document: %s; those are %s", ErrNoReleaseKey,
-			t.Document.Version, strings.Join(strangers, ", "), listKeys(namesOf(t.Document.Release.Keys)))
+			t.Document.Version, strings.Join(unlisted, ", "), listKeys(namesOf(t.Document.Release.Keys)))
 	}
 	return nil
 }

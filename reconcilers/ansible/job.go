@@ -105,7 +105,7 @@ func (j *job) list() string {
 	return strings.Join(j.names, ", ")
 }
 
-func (j *job) say(state bundle.State, reason, format string, args ...any) {
+func (j *job) report(state bundle.State, reason, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.phase = reconcilers.Result{State: state, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + fmt.Sprintf(format, args...))}
@@ -116,14 +116,14 @@ func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []st
 	j := &job{kind: k, content: a.Files(), names: names}
 	ready := false
 	if before {
-		j.say(bundle.Progressing, Stopping, "what ran before is being ended")
+		j.report(bundle.Progressing, Stopping, "what ran before is being ended")
 	} else {
 		select {
 		case r.slot <- struct{}{}:
 			ready = true
-			j.say(bundle.Progressing, Running, "about to begin")
+			j.report(bundle.Progressing, Running, "about to begin")
 		default:
-			j.say(bundle.Pending, Queued, "the playbooks of another assignment are at work")
+			j.report(bundle.Pending, Queued, "the playbooks of another assignment are at work")
 		}
 	}
 	err := r.jobs.Start(a.Name, j, func(ctx context.Context) {
@@ -154,7 +154,7 @@ func (r *Reconciler) do(ctx context.Context, j *job, a reconcilers.Assignment, p
 		}
 	}
 	defer func() { <-r.slot }()
-	j.say(bundle.Progressing, Running, "about to begin")
+	j.report(bundle.Progressing, Running, "about to begin")
 	err := r.sweep()
 	if err == nil && j.kind == applying && !staged {
 		err = p.stage(ctx, a)
@@ -199,7 +199,7 @@ func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment
 }
 
 func (r *Reconciler) checkSyntax(ctx context.Context, j *job, a reconcilers.Assignment, p place) reconcilers.Result {
-	j.say(bundle.Progressing, Running, "the syntax is checked")
+	j.report(bundle.Progressing, Running, "the syntax is checked")
 	if err := p.saveVars(a); err != nil {
 		return failed(err)
 	}

@@ -72,7 +72,7 @@ components:
 	requireResult(t, settle(r, false), bundle.Compliant, "")
 	require.Equal(t, "2", s.ConfigMap(t, "menu").Data["tea"])
 	require.FileExists(t, model)
-	for _, dir := range []string{"lent", "tmp"} {
+	for _, dir := range []string{"mounted", "tmp"} {
 		entries, err := os.ReadDir(filepath.Join(s.Dir, "assignments", "shop-live", dir))
 		require.True(t, err != nil || len(entries) == 0, "%s: %v", dir, entries)
 	}

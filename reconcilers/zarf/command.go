@@ -221,11 +221,11 @@ func (r *Reconciler) version(ctx context.Context) error {
 	if r.known {
 		return r.tooOld
 	}
-	said, err := askVersion(ctx, r)
+	printed, err := askVersion(ctx, r)
 	if err != nil {
 		return err
 	}
-	r.tooOld, r.known = checkVersion(r.opts.Program, said), true
+	r.tooOld, r.known = checkVersion(r.opts.Program, printed), true
 	return r.tooOld
 }
 
@@ -241,22 +241,22 @@ func askVersion(ctx context.Context, r *Reconciler) (string, error) {
 	if err != nil {
 		return "", local(err)
 	}
-	_, _, said := readLog(text)
-	return strings.TrimSpace(said), nil
+	_, _, printed := readLog(text)
+	return strings.TrimSpace(printed), nil
 }
 
 // checkVersion returns an error for a version below MinVersion. It accepts a program without a version number, such as a
 // developer's build.
-func checkVersion(path, said string) error {
-	if said == "" || strings.Contains(said, "\n") {
-		return failure(ZarfNotFound, "%s version says %q: is this zarf?", path, said)
+func checkVersion(path, printed string) error {
+	if printed == "" || strings.Contains(printed, "\n") {
+		return failure(ZarfNotFound, "%s version says %q: is this zarf?", path, printed)
 	}
-	v, err := utilversion.ParseGeneric(said)
+	v, err := utilversion.ParseGeneric(printed)
 	if err != nil {
 		return nil
 	}
 	if v.LessThan(utilversion.MustParseGeneric(MinVersion)) {
-		return failure(ZarfTooOld, "%s is zarf %s: install %s or newer, which can be told to deploy nothing unsigned", path, said, MinVersion)
+		return failure(ZarfTooOld, "%s is zarf %s: install %s or newer, which can be told to deploy nothing unsigned", path, printed, MinVersion)
 	}
 	return nil
 }
@@ -265,11 +265,11 @@ func checkVersion(path, said string) error {
 // is missing or too old.
 func Version(ctx context.Context, path, dir string) (string, error) {
 	r := &Reconciler{opts: Options{Program: path, Dir: dir}}
-	said, err := askVersion(ctx, r)
+	printed, err := askVersion(ctx, r)
 	if err != nil {
 		return "", err
 	}
-	return said, checkVersion(path, said)
+	return printed, checkVersion(path, printed)
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", max(int(d.Seconds()), 1)) }

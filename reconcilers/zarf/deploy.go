@@ -63,7 +63,7 @@ func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definiti
 	if def.Package == "" {
 		source, key, err = j.create(ctx, a, def)
 	} else {
-		if err := j.borrow(def.Package); err != nil {
+		if err := j.mount(def.Package); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, j.giveBack()) }()
@@ -137,8 +137,8 @@ func (j *job) create(ctx context.Context, a reconcilers.Assignment, def *definit
 // look inspects a prebuilt package, and returns its source and the key that verifies it.
 func (j *job) look(ctx context.Context, def *definition, rec *record) (source, key string, err error) {
 	source = def.Package
-	if j.lent != nil {
-		source = j.lent.source
+	if j.mounted != nil {
+		source = j.mounted.source
 	}
 	for _, key := range j.r.opts.Keys {
 		err = j.zarf(ctx, "inspect", nil, "", "definition", source, "--verify=always", "--key", key)
@@ -162,8 +162,8 @@ func (j *job) define(def *definition, rec *record) error {
 	if err != nil {
 		return local(err)
 	}
-	_, _, said := readLog(text)
-	found, err := parseDefinition(said)
+	_, _, printed := readLog(text)
+	found, err := parseDefinition(printed)
 	if err != nil {
 		return failure(InvalidPackage, "package %s: %w", def.Package, err)
 	}

@@ -21,7 +21,7 @@ type job struct {
 	assignment string
 	content    digest.Digest
 	removing   bool
-	lent       *lent // the package, if it comes from the store; only the job's own goroutine uses it
+	mounted    *mounted // the package, if it comes from the store; only the job's own goroutine uses it
 
 	mu   sync.Mutex
 	step string // the command that zarf runs, such as "deploy"
@@ -85,8 +85,8 @@ func (j *job) result() reconcilers.Result {
 	}
 	if step != "" {
 		message = "zarf package " + step
-		if said := progress(j.folder()); said != "" {
-			message += ": " + said
+		if at := progress(j.folder()); at != "" {
+			message += ": " + at
 		}
 	}
 	return reconcilers.Result{State: bundle.Progressing, Reason: reason, Message: reconcilers.Clip(message)}
@@ -99,8 +99,8 @@ func (j *job) zarf(ctx context.Context, step string, env []string, secret string
 	j.at(step)
 	deadline := time.Until(deadlineOf(ctx))
 	c := command{folder: j.folder(), args: append([]string{"package", step}, args...), env: env, deadline: deadline, secret: secret}
-	if j.lent != nil {
-		c.env, c.cache = append(c.env, j.lent.env...), j.lent.cache
+	if j.mounted != nil {
+		c.env, c.cache = append(c.env, j.mounted.env...), j.mounted.cache
 	}
 	err := j.r.run(ctx, c)
 	var ended *runError

@@ -68,7 +68,7 @@ func TestACarriedPackageIsDeployedWithoutItsRegistry(t *testing.T) {
 	s.reopen(t, func(o *zarf.Options) { o.Store, o.Keys = store, []string{other, public} })
 	requireResult(t, zarftest.Settle(t, s.r, a, true), bundle.Compliant, "")
 	require.Equal(t, 1, s.calls(t, "package deploy oci://127.0.0.1:"))
-	require.NoDirExists(t, filepath.Join(s.Dir, "assignments", "shop-live", "lent"), "its copy of the cache and the password are gone")
+	require.NoDirExists(t, filepath.Join(s.Dir, "assignments", "shop-live", "mounted"), "its copy of the cache and the password are gone")
 	require.Equal(t, before, blobs(t, store))
 
 	require.NoError(t, os.RemoveAll(store), "neither a look nor the removal needs it")

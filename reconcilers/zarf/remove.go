@@ -118,12 +118,12 @@ func (j *job) takeAll(ctx context.Context, rec *record) error {
 func (j *job) takeArchive(ctx context.Context, source string) (err error) {
 	keys := j.r.opts.Keys
 	if strings.HasPrefix(source, "oci://") {
-		if err := j.borrowKept(source); err != nil {
+		if err := j.mountKept(source); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, j.giveBack()) }()
-		if j.lent != nil {
-			source = j.lent.source
+		if j.mounted != nil {
+			source = j.mounted.source
 		}
 	} else {
 		signing, err := j.r.signingKey()

@@ -98,7 +98,7 @@ type step struct {
 	index int
 }
 
-func (r *reader) say(format string, args ...any) {
+func (r *reader) report(format string, args ...any) {
 	var field strings.Builder
 	for i, s := range r.path {
 		switch {
@@ -130,7 +130,7 @@ func (r *reader) read(value any, t reflect.Type) any {
 			err = json.Unmarshal(data, reflect.New(t).Interface())
 		}
 		if err != nil {
-			r.say("cannot be a %s", nameOf(t))
+			r.report("cannot be a %s", nameOf(t))
 		}
 	case t.Kind() == reflect.Struct:
 		fields := fieldsOf(t)
@@ -238,7 +238,7 @@ func (r *reader) readBytes(value any) {
 	if !ok {
 		r.wrong(value, "text in base64")
 	} else if _, err := base64.StdEncoding.DecodeString(text); err != nil {
-		r.say("must be in base64, and is not")
+		r.report("must be in base64, and is not")
 	}
 }
 
@@ -263,13 +263,13 @@ func (r *reader) readScalar(value any, t reflect.Type) {
 		case !isInt && (!isFloat || fraction != math.Trunc(fraction)):
 			r.wrong(value, "whole number")
 		case reflect.Zero(t).OverflowInt(number) || isFloat:
-			r.say("is too large a number")
+			r.report("is too large a number")
 		}
 	}
 }
 
 func (r *reader) wrong(value any, belongs string) {
-	r.say("must be a %s, and is a %s", belongs, typeName(value))
+	r.report("must be a %s, and is a %s", belongs, typeName(value))
 }
 
 func typeName(value any) string {

@@ -38,7 +38,7 @@ func checkAnnotations(object map[string]any) []Mistake {
 // missing may have a default, or come from an admission webhook.
 type ruling struct{ mistakes []Mistake }
 
-func (r *ruling) say(field, format string, args ...any) {
+func (r *ruling) report(field, format string, args ...any) {
 	r.mistakes = append(r.mistakes, Mistake{Field: field, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -93,7 +93,7 @@ func (r *ruling) configMap(known map[string]any) {
 		size += len(text)
 		r.key("data", key)
 		if _, twice := binary[key]; twice {
-			r.say("data."+key, "is in binaryData, too")
+			r.report("data."+key, "is in binaryData, too")
 		}
 	}
 	for key, value := range binary {
@@ -126,7 +126,7 @@ func (r *ruling) key(field, key string) {
 		return
 	}
 	if problems := validation.IsConfigMapKey(key); len(problems) > 0 {
-		r.say(field, "cannot have the key %q: %s", key, problems[0])
+		r.report(field, "cannot have the key %q: %s", key, problems[0])
 	}
 }
 
@@ -136,7 +136,7 @@ func isPlainKey(key string) bool {
 
 func (r *ruling) size(size int) {
 	if size > corev1.MaxSecretSize {
-		r.say("data", "has %d bytes, at most %d are permitted", size, corev1.MaxSecretSize)
+		r.report("data", "has %d bytes, at most %d are permitted", size, corev1.MaxSecretSize)
 	}
 }
 
@@ -146,9 +146,9 @@ func (r *ruling) service(o *corev1.Service) {
 		field := fmt.Sprintf("spec.ports[%d]", i)
 		switch {
 		case p.Name == "" && len(o.Spec.Ports) > 1:
-			r.say(field, "has no name, which a Service with several ports requires")
+			r.report(field, "has no name, which a Service with several ports requires")
 		case names[p.Name]:
-			r.say(field+".name", "is also the name of another port")
+			r.report(field+".name", "is also the name of another port")
 		}
 		names[p.Name] = true
 		r.port(field+".port", p.Port)
@@ -163,26 +163,26 @@ var protocols = []string{"TCP", "UDP", "SCTP"}
 
 func (r *ruling) port(field string, port int32) {
 	if port < 0 || port > 65535 {
-		r.say(field, "must be a port, from 1 to 65535, and is %d", port)
+		r.report(field, "must be a port, from 1 to 65535, and is %d", port)
 	}
 }
 
 // oneOf checks a text that is there.
 func (r *ruling) oneOf(field, value string, known []string) {
 	if value != "" && !slices.Contains(known, value) {
-		r.say(field, "cannot be %q (known: %s)", value, strings.Join(known, ", "))
+		r.report(field, "cannot be %q (known: %s)", value, strings.Join(known, ", "))
 	}
 }
 
 func (r *ruling) workload(replicas *int32, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) {
 	if replicas != nil && *replicas < 0 {
-		r.say("spec.replicas", "is below zero")
+		r.report("spec.replicas", "is below zero")
 	}
 	if selector != nil && len(template.Labels) > 0 {
 		if matches, err := metav1.LabelSelectorAsSelector(selector); err != nil {
-			r.say("spec.selector", "is not valid: %v", err)
+			r.report("spec.selector", "is not valid: %v", err)
 		} else if !matches.Matches(labels.Set(template.Labels)) {
-			r.say("spec.selector", "does not match the labels of spec.template")
+			r.report("spec.selector", "does not match the labels of spec.template")
 		}
 	}
 	r.oneOf("spec.template.spec.restartPolicy", string(template.Spec.RestartPolicy), []string{"Always"})
@@ -211,7 +211,7 @@ func (r *ruling) pod(field string, spec *corev1.PodSpec) {
 			if c.Name != "" {
 				r.label(at+".name", c.Name)
 				if names[c.Name] {
-					r.say(at+".name", "is also the name of another container")
+					r.report(at+".name", "is also the name of another container")
 				}
 				names[c.Name] = true
 			}
@@ -224,7 +224,7 @@ func (r *ruling) pod(field string, spec *corev1.PodSpec) {
 
 func (r *ruling) label(field, name string) {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-		r.say(field, "cannot be %q: %s", name, problems[0])
+		r.report(field, "cannot be %q: %s", name, problems[0])
 	}
 }
 
@@ -234,10 +234,10 @@ func (r *ruling) container(field string, c *corev1.Container, volumes map[string
 		at := fmt.Sprintf("%s.ports[%d]", field, i)
 		if p.Name != "" {
 			if problems := validation.IsValidPortName(p.Name); len(problems) > 0 {
-				r.say(at+".name", "cannot be %q: %s", p.Name, problems[0])
+				r.report(at+".name", "cannot be %q: %s", p.Name, problems[0])
 			}
 			if ports[p.Name] {
-				r.say(at+".name", "is also the name of another port")
+				r.report(at+".name", "is also the name of another port")
 			}
 			ports[p.Name] = true
 		}
@@ -245,31 +245,31 @@ func (r *ruling) container(field string, c *corev1.Container, volumes map[string
 		r.port(at+".hostPort", p.HostPort)
 		r.oneOf(at+".protocol", string(p.Protocol), protocols)
 		if spec.HostNetwork && p.HostPort != 0 && p.HostPort != p.ContainerPort {
-			r.say(at+".hostPort", "must be the containerPort where hostNetwork is true")
+			r.report(at+".hostPort", "must be the containerPort where hostNetwork is true")
 		}
 	}
 	for i, e := range c.Env {
 		if e.Name == "" {
-			r.say(fmt.Sprintf("%s.env[%d]", field, i), "has no name")
+			r.report(fmt.Sprintf("%s.env[%d]", field, i), "has no name")
 		}
 		if e.Value != "" && e.ValueFrom != nil {
-			r.say(fmt.Sprintf("%s.env[%d]", field, i), "has both value and valueFrom")
+			r.report(fmt.Sprintf("%s.env[%d]", field, i), "has both value and valueFrom")
 		}
 	}
 	mounts := map[string]bool{}
 	for i, m := range c.VolumeMounts {
 		at := fmt.Sprintf("%s.volumeMounts[%d]", field, i)
 		if m.Name != "" && !volumes[m.Name] {
-			r.say(at+".name", "names the volume %q, which the pod does not have", m.Name)
+			r.report(at+".name", "names the volume %q, which the pod does not have", m.Name)
 		}
 		if m.MountPath != "" && mounts[m.MountPath] {
-			r.say(at+".mountPath", "is also the path of another mount")
+			r.report(at+".mountPath", "is also the path of another mount")
 		}
 		mounts[m.MountPath] = true
 	}
 	for name, request := range c.Resources.Requests {
 		if limit, limited := c.Resources.Limits[name]; limited && request.Cmp(limit) > 0 {
-			r.say(field+".resources.requests."+string(name), "is more than the limit")
+			r.report(field+".resources.requests."+string(name), "is more than the limit")
 		}
 	}
 	r.oneOf(field+".imagePullPolicy", string(c.ImagePullPolicy), []string{"Always", "IfNotPresent", "Never"})

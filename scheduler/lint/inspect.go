@@ -139,7 +139,7 @@ func inspectFile(path string, data []byte, how treatment) []sight {
 	for i, v := range how.values.of(path, data) {
 		if v.err != nil {
 			if in.place = path; len(in.seen) == 0 { // else a reference is the mistake
-				in.say(finding.CodeRenderedSyntax, "values", "%v", v.err).Unparsed = "values"
+				in.report(finding.CodeRenderedSyntax, "values", "%v", v.err).Unparsed = "values"
 			}
 			continue
 		}
@@ -168,7 +168,7 @@ func (in *fileInspector) documents(path string) {
 		in.place = fmt.Sprintf("%s, document %d", path, number)
 		if err != nil {
 			in.place = path
-			in.say(finding.CodeRenderedSyntax, "", "what is rendered is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			in.report(finding.CodeRenderedSyntax, "", "what is rendered is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
 		if in.refers {
@@ -219,23 +219,23 @@ func (in *fileInspector) mistake(path string, m *manifests.Mistake) {
 	switch {
 	case m.Problem == manifests.Syntax:
 		in.place = path
-		s := in.say(finding.CodeRenderedSyntax, m.Origin, "what is rendered is not YAML: %s", m.Text)
+		s := in.report(finding.CodeRenderedSyntax, m.Origin, "what is rendered is not YAML: %s", m.Text)
 		if in.isYAML() {
 			s.Message, s.About = finding.Sentence("what is rendered is not YAML that Kubernetes reads: %s", m.Text), isYAML
 		}
 	case m.Problem == manifests.TooLarge:
-		in.say(finding.CodeRenderedSyntax, "", "%s", m.Text)
+		in.report(finding.CodeRenderedSyntax, "", "%s", m.Text)
 	case m.Problem == manifests.NoObject && m.Field == "":
-		in.say(finding.CodeNoKubeObject, "kind", "a %s, where a Kubernetes object belongs", kindName(m.Value))
+		in.report(finding.CodeNoKubeObject, "kind", "a %s, where a Kubernetes object belongs", kindName(m.Value))
 	case m.Problem == manifests.NoObject:
-		in.say(finding.CodeNoKubeObject, m.Field, "no %s", m.Field).About = apiVersionOf(m.Object)
+		in.report(finding.CodeNoKubeObject, m.Field, "no %s", m.Field).About = apiVersionOf(m.Object)
 	default:
 		before := len(in.seen)
 		if m.Field == "metadata.labels" || m.Field == "metadata.annotations" {
 			in.names(idOf(m.Object), m.Object)
 		}
 		if len(in.seen) == before {
-			in.say(finding.CodeKubeName, m.Field, "%s", m.Text)
+			in.report(finding.CodeKubeName, m.Field, "%s", m.Text)
 		}
 		id := idOf(m.Object)
 		in.seen = append(in.seen, sight{Place: in.place, Group: id.group, Kind: id.kind, Namespace: id.namespace, Name: id.name})
@@ -264,8 +264,8 @@ func idOf(o *unstructured.Unstructured) kubeID {
 	return kubeID{o.GroupVersionKind().Group, o.GetKind(), o.GetNamespace(), o.GetName()}
 }
 
-// say notes a mistake.
-func (in *fileInspector) say(code, same, format string, args ...any) *sight {
+// report notes a mistake.
+func (in *fileInspector) report(code, same, format string, args ...any) *sight {
 	in.seen = append(in.seen, sight{Place: in.place, Code: code, Same: same, Message: finding.Sentence(format, args...)})
 	return &in.seen[len(in.seen)-1]
 }
@@ -292,7 +292,7 @@ func (in *fileInspector) object(o *unstructured.Unstructured, final bool) {
 		if isConfigMap && m.NoText && strings.HasPrefix(m.Field, "data.") || m.Apply && !in.apply {
 			continue
 		}
-		in.say(finding.CodeRefusedObject, id.String()+m.Field, "%s: %s", id, m)
+		in.report(finding.CodeRefusedObject, id.String()+m.Field, "%s: %s", id, m)
 	}
 }
 
@@ -313,12 +313,12 @@ func (in *fileInspector) names(id kubeID, o *unstructured.Unstructured) {
 	}
 	if !isPlainWord(id.name) {
 		if problems := check(id.name); len(problems) > 0 {
-			in.say(finding.CodeKubeName, "name", "%s cannot be called %q: %s", id.kind, id.name, problems[0])
+			in.report(finding.CodeKubeName, "name", "%s cannot be called %q: %s", id.kind, id.name, problems[0])
 		}
 	}
 	if id.namespace != "" && !isPlainWord(id.namespace) {
 		if problems := validation.IsDNS1123Label(id.namespace); len(problems) > 0 {
-			in.say(finding.CodeKubeName, "namespace", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
+			in.report(finding.CodeKubeName, "namespace", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
 		}
 	}
 	metadata, _ := o.Object["metadata"].(map[string]any)
@@ -362,7 +362,7 @@ func (in *fileInspector) entry(id kubeID, part, key string, value any) {
 		problems = append(problems, validation.IsValidLabelValue(text)...)
 	}
 	if len(problems) > 0 {
-		in.say(finding.CodeKubeName, part+key, "%s cannot have %s: %q in its %s: %s", id, key, text, part, problems[0])
+		in.report(finding.CodeKubeName, part+key, "%s cannot have %s: %q in its %s: %s", id, key, text, part, problems[0])
 	}
 }
 
@@ -412,7 +412,7 @@ func (in *fileInspector) fluxVersion(group, version, kind string) {
 	if !slices.Contains(flux.gone, version) {
 		return
 	}
-	s := in.say(finding.CodeFluxVersion, group+version+kind, "today's Flux does not serve %s of %s/%s", kind, group, version)
+	s := in.report(finding.CodeFluxVersion, group+version+kind, "today's Flux does not serve %s of %s/%s", kind, group, version)
 	s.Hint, s.At, s.About, s.Kind = "write "+group+"/"+flux.now, atAPIVersion, group+"/"+version, kind
 }
 
@@ -427,7 +427,7 @@ func (in *fileInspector) configMapData(data any) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(wrong)) {
 		value := wrong[key]
-		s := in.say(finding.CodeNoTextInConfig, key, "%s is a %s, and a ConfigMap takes only texts", key, valueName(value))
+		s := in.report(finding.CodeNoTextInConfig, key, "%s is a %s, and a ConfigMap takes only texts", key, valueName(value))
 		s.Hint = `have the template write it as a text, such as with "stringify" or toJson, or put it in single quotes inside the value`
 		s.At, s.About = atConfig, key
 	}

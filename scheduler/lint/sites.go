@@ -78,7 +78,7 @@ func (in *fileInspector) siteReferences(what string, texts func(take func(string
 	texts(func(text string) { keys = append(keys, sitevalues.References(text)...) })
 	slices.Sort(keys)
 	for _, key := range slices.Compact(keys) {
-		s := in.say(finding.CodeSiteReference, key+" "+what, "%s refers to ${site.%s}, and the workload does not list %s in %s", what, key, key, usesAnnotation)
+		s := in.report(finding.CodeSiteReference, key+" "+what, "%s refers to ${site.%s}, and the workload does not list %s in %s", what, key, key, usesAnnotation)
 		s.Hint = "add it there, or write $${site." + key + "} for the text itself"
 		s.At, s.About = atWorkload, key
 	}

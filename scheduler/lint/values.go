@@ -110,7 +110,7 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
 			if now, changed := readAs(key); changed {
-				w.say(finding.CodeKeyReadAsBool, key, "put the key in quotes", "key %s of %s in ConfigMap %q is read as %s", key.Value, path, w.configMap.Metadata.Name, now)
+				w.report(finding.CodeKeyReadAsBool, key, "put the key in quotes", "key %s of %s in ConfigMap %q is read as %s", key.Value, path, w.configMap.Metadata.Name, now)
 			}
 			w.walk(value, path+"."+key.Value)
 		}
@@ -120,12 +120,12 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 		}
 	case yaml.ScalarNode:
 		if now, changed := readAs(n); changed {
-			w.say(finding.CodeValueChanged, n, "put it in quotes if it is a text, else write "+now, "%s of ConfigMap %q: %s is read as %s", path, w.configMap.Metadata.Name, n.Value, now)
+			w.report(finding.CodeValueChanged, n, "put it in quotes if it is a text, else write "+now, "%s of ConfigMap %q: %s is read as %s", path, w.configMap.Metadata.Name, n.Value, now)
 		}
 	}
 }
 
-func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ...any) {
+func (w *scalarWalk) report(code string, n *yaml.Node, hint, format string, args ...any) {
 	at := w.value.Line
 	if w.value.First > at { // a block text: its lines are those of the file
 		at = w.value.First + kinds.Line(n.Line) - 1

@@ -122,7 +122,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config.Config) error {
 		return enroller[enroll.Enrolled]{
 			running: func(ctx context.Context, a agent.Client) (enroll.Enrolled, error) { return a.EndRotation(ctx) },
 			resting: func(_ context.Context, a *agent.Agent) (enroll.Enrolled, error) { return a.Enroller().EndRotation() },
-			say: func(e enroll.Enrolled) error {
+			report: func(e enroll.Enrolled) error {
 				cmd.PrintErrf("%s signs with key %s alone from now on\n", e.Cluster.Name, e.KeyID)
 				return nil
 			},
@@ -138,7 +138,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config.Config) error {
 	return enroller[enroll.Enrolled]{
 		running: func(ctx context.Context, a agent.Client) (enroll.Enrolled, error) { return a.Enroll(ctx, o) },
 		resting: func(ctx context.Context, a *agent.Agent) (enroll.Enrolled, error) { return a.Enroller().Enroll(ctx, o) },
-		say:     sayEnrolled(cmd, c),
+		report:  reportEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
@@ -161,7 +161,7 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config.Config) error {
 		resting: func(_ context.Context, a *agent.Agent) (enroll.Enrolled, error) {
 			return a.Enroller().Accept(answer, hubKey)
 		},
-		say: sayEnrolled(cmd, c),
+		report: reportEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
@@ -169,7 +169,7 @@ func (f *enrollFlags) request(cmd *cobra.Command, c *config.Config) error {
 	return enroller[[]byte]{
 		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrollRequest(ctx, f.kind()) },
 		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.Enroller().Request(f.kind()) },
-		say: func(request []byte) error {
+		report: func(request []byte) error {
 			request = append(bytes.TrimSpace(request), '\n')
 			if f.requestFile == "-" {
 				_, err := cmd.OutOrStdout().Write(request)
@@ -215,7 +215,7 @@ func lastingName(c *config.Config, flags *pflag.FlagSet) string {
 	return other.Cluster.Name
 }
 
-func sayEnrolled(cmd *cobra.Command, c *config.Config) func(enroll.Enrolled) error {
+func reportEnrolled(cmd *cobra.Command, c *config.Config) func(enroll.Enrolled) error {
 	return func(e enroll.Enrolled) error {
 		at := "the hub"
 		if e.HubURL != "" {
@@ -234,7 +234,7 @@ func sayEnrolled(cmd *cobra.Command, c *config.Config) func(enroll.Enrolled) err
 type enroller[T any] struct {
 	running func(context.Context, agent.Client) (T, error)
 	resting func(context.Context, *agent.Agent) (T, error)
-	say     func(T) error
+	report  func(T) error
 }
 
 func (e enroller[T]) run(cmd *cobra.Command, c *config.Config) error {
@@ -248,7 +248,7 @@ func (e enroller[T]) run(cmd *cobra.Command, c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	return e.say(done)
+	return e.report(done)
 }
 
 // readToken finds the token. No error repeats it.

@@ -50,7 +50,7 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 
 // takeFound takes in a medium, and prints a line about it.
 func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string, found mountpoint.Found) mountpoint.Outcome {
-	say := func(format string, args ...any) {
+	printf := func(format string, args ...any) {
 		cli.Row(cmd.OutOrStdout(), time.Now().UTC().Format(time.RFC3339)+" "+fmt.Sprintf(format, args...))
 	}
 	one := *f
@@ -59,23 +59,23 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	}
 	if found.Err != nil && len(found.Acks) == 0 {
 		_ = one.reportResult(cmd, c, imported{}, sourceError(found.Err)) // the line has it, too
-		say("%s: not taken: %v", dir, found.Err)
+		printf("%s: not taken: %v", dir, found.Err)
 		return mountpoint.Ended
 	}
 	if found.Packages == 0 && len(found.Acks) == 0 && f.reports == "" {
-		say("%s: nothing to take: %s", dir, nothing(found))
+		printf("%s: nothing to take: %s", dir, nothing(found))
 		return mountpoint.Ended
 	}
 	// A watch opens no state: the agent could not begin, or begin again, while it does.
 	if _, err := agent.NewClient(c.StateDir).Status(cmd.Context()); err != nil {
-		say("%s: not taken yet: %v", dir, controlError(c, err))
+		printf("%s: not taken yet: %v", dir, controlError(c, err))
 		return mountpoint.Failed
 	}
 	n := named{acks: found.Acks}
 	if found.Packages > 0 {
 		var err error
 		if n, err = f.open(cmd, []string{dir}); err != nil { // it has gone meanwhile
-			say("%s: not taken: %v", dir, err)
+			printf("%s: not taken: %v", dir, err)
 			return mountpoint.Failed
 		}
 		defer n.close()
@@ -90,7 +90,7 @@ func (f *importFlags) takeFound(cmd *cobra.Command, c *config.Config, dir string
 	} else {
 		_ = one.reportResult(cmd, c, done, failed)
 	}
-	say("%s", line(dir, found, done, errs))
+	printf("%s", line(dir, found, done, errs))
 	return outcomeOf(found, done, errs)
 }
 

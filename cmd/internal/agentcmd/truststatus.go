@@ -90,27 +90,27 @@ func writeRole(w io.Writer, name string, r bundle.Role) {
 // writeChange writes what an installation has changed.
 func writeChange(w io.Writer, c trust.Change) {
 	d := c.After
-	say := func(format string, values ...any) { fmt.Fprintf(w, format+"\n", values...) }
+	printf := func(format string, values ...any) { fmt.Fprintf(w, format+"\n", values...) }
 	var before bundle.TrustDocument
 	switch {
 	case d == nil:
 		return
 	case c.Before == nil:
-		say("trust document version %d of platform %s is installed: pinned keys count no more", d.Version, d.Platform)
+		printf("trust document version %d of platform %s is installed: pinned keys count no more", d.Version, d.Platform)
 	case c.Before.Version == d.Version:
-		say("trust document version %d of platform %s is installed already: nothing has changed", d.Version, d.Platform)
+		printf("trust document version %d of platform %s is installed already: nothing has changed", d.Version, d.Platform)
 		return
 	default:
 		before = *c.Before
-		say("trust document of platform %s: version %d follows version %d", d.Platform, d.Version, before.Version)
+		printf("trust document of platform %s: version %d follows version %d", d.Platform, d.Version, before.Version)
 	}
 	if d.Epoch != before.Epoch {
-		say("epoch %d: releases of lower epochs are refused from now on", d.Epoch)
+		printf("epoch %d: releases of lower epochs are refused from now on", d.Epoch)
 	}
-	writeRoleChange(say, "root", before.Root, d.Root)
-	writeRoleChange(say, "release", before.Release, d.Release)
+	writeRoleChange(printf, "root", before.Root, d.Root)
+	writeRoleChange(printf, "release", before.Release, d.Release)
 	status := trust.Known{Chain: bundle.TrustChain{{Document: *d}}}.Status(time.Now())
-	say("%s", validity(status))
+	printf("%s", validity(status))
 }
 
 // quoted shows a name, which may hold anything.
@@ -121,9 +121,9 @@ func quoted(name string) string {
 	return strconv.Quote(name)
 }
 
-func writeRoleChange(say func(string, ...any), name string, before, after bundle.Role) {
+func writeRoleChange(printf func(string, ...any), name string, before, after bundle.Role) {
 	if before.Threshold != after.Threshold || len(before.Keys) != len(after.Keys) {
-		say("%s: %d of %s", name, after.Threshold, show.Count(len(after.Keys), "key"))
+		printf("%s: %d of %s", name, after.Threshold, show.Count(len(after.Keys), "key"))
 	}
 	byID := func(r bundle.Role) map[string]bundle.TrustKey {
 		m := map[string]bundle.TrustKey{}
@@ -144,6 +144,6 @@ func writeRoleChange(say func(string, ...any), name string, before, after bundle
 		if _, both := is[id]; both && sign == "-" {
 			continue
 		}
-		say("  %s %s key %s%s", sign, name, id, spaced(quoted(all[id].Name)))
+		printf("  %s %s key %s%s", sign, name, id, spaced(quoted(all[id].Name)))
 	}
 }

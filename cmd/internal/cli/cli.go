@@ -142,8 +142,8 @@ func classify(err error, interrupted bool, cmd *cobra.Command) *Error {
 	case errors.As(err, &e):
 		return e
 	}
-	if said, ok := wrongUsage(err); ok {
-		return &Error{Code: Usage, Err: said, Hint: usageHint(cmd)}
+	if wrong, ok := wrongUsage(err); ok {
+		return &Error{Code: Usage, Err: wrong, Hint: usageHint(cmd)}
 	}
 	return &Error{Code: Failed, Err: err}
 }

@@ -69,8 +69,8 @@ func (p *Progress) Update(done, total int64) {
 	fmt.Fprintf(p.to, "\r%s: %s\x1b[K", p.what, progressLine(done, total, p.rate()))
 }
 
-// Say shows a text in place of bytes.
-func (p *Progress) Say(text string) {
+// Show shows a text in place of bytes.
+func (p *Progress) Show(text string) {
 	if p == nil {
 		return
 	}

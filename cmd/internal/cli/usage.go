@@ -71,18 +71,18 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 		}
 		return Fail(Usage, err, hint)
 	}
-	if said, ok := wrongUsage(err); ok {
-		err = said
+	if wrong, ok := wrongUsage(err); ok {
+		err = wrong
 	} else if strings.HasPrefix(err.Error(), "unknown command") { // cobra takes it for one
 		err = fmt.Errorf("unexpected argument %q", args[0])
 	}
 	return Fail(Usage, err, usageHint(cmd))
 }
 
-// cobraSays maps cobra's errors about arguments and flags, which have no type, to our texts.
-var cobraSays = []struct {
+// cobraErrors maps cobra's errors about arguments and flags, which have no type, to our texts.
+var cobraErrors = []struct {
 	pattern *lazyregexp.Regexp
-	say     func(found []string) string
+	text    func(found []string) string
 }{
 	{lazyregexp.New(`^accepts (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("", m[1], m[2]) }},
 	{lazyregexp.New(`^accepts at most (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("at most ", m[1], m[2]) }},
@@ -100,9 +100,9 @@ var cobraSays = []struct {
 
 // wrongUsage is err in our words if it is a complaint of cobra's.
 func wrongUsage(err error) (error, bool) {
-	for _, c := range cobraSays {
+	for _, c := range cobraErrors {
 		if found := c.pattern.FindStringSubmatch(err.Error()); found != nil {
-			return errors.New(c.say(found)), true
+			return errors.New(c.text(found)), true
 		}
 	}
 	return err, false

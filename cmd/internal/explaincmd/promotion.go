@@ -69,7 +69,7 @@ func printPromotion(w io.Writer, x *policy.Explanation) {
 			if !r.Default {
 				place = show.Line(r.Position.String())
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Field, show.Line(r.Says), place)
+			fmt.Fprintf(w, "%s\t%s\t%s\n", r.Field, show.Line(r.Meaning), place)
 		}
 	}
 	rules("The order:", x.Order)

@@ -80,8 +80,8 @@ func (f *Fleet) Clusters(cmd *cobra.Command, platform, environment string) (*imp
 		cmd.PrintErrf("note: the hub does not say which clusters there are: %s\n", cli.Indented(err.Error()))
 		return nil, nil
 	}
-	if said := (*cli.Error)(nil); errors.As(err, &said) {
-		return nil, cli.Fail(said.Code, fmt.Errorf("--hub: %w", said.Err), said.Hint)
+	if known := (*cli.Error)(nil); errors.As(err, &known) {
+		return nil, cli.Fail(known.Code, fmt.Errorf("--hub: %w", known.Err), known.Hint)
 	}
 	if err != nil {
 		return nil, cli.Fail(cli.Failed, fmt.Errorf("--hub: %w", err), "leave --hub out to count the Cluster objects of the platform")
@@ -91,7 +91,7 @@ func (f *Fleet) Clusters(cmd *cobra.Command, platform, environment string) (*imp
 		if platform != "" && c.Platform != "" && c.Platform != platform {
 			continue
 		}
-		one := impact.Cluster{Name: c.Name, UID: c.UID, ClusterType: c.Type, Ring: c.Ring, Labels: c.Labels, State: cmp.Or(c.Was, c.State), LastSeen: c.LastSeen}
+		one := impact.Cluster{Name: c.Name, UID: c.UID, ClusterType: c.Type, Ring: c.Ring, Labels: c.Labels, State: cmp.Or(c.LastState, c.State), LastSeen: c.LastSeen}
 		if c.Observed != nil {
 			one.Release = c.Observed.Digest
 		}

@@ -137,7 +137,7 @@ func TestDescribeAClusterThatIsSilent(t *testing.T) {
 		},
 		deployments: func(fleet.Query) (fleet.Deployments, error) {
 			return fleet.Deployments{Deployments: []fleet.Deployment{{
-				DeploymentStatus: store.DeploymentStatus{Cluster: "island", Assignment: "web-main", Workload: "web", Target: "main", State: store.Stale, Was: bundle.Compliant, Version: "1.4.0", Since: noon.Add(-40 * 24 * time.Hour)},
+				DeploymentStatus: store.DeploymentStatus{Cluster: "island", Assignment: "web-main", Workload: "web", Target: "main", State: store.Stale, LastState: bundle.Compliant, Version: "1.4.0", Since: noon.Add(-40 * 24 * time.Hour)},
 				Proof:            store.Proof{OccurredAt: noon.Add(-31 * 24 * time.Hour), ReceivedAt: noon, Via: store.ViaMedia},
 			}}}, nil
 		},

@@ -628,7 +628,7 @@ func signatureText(verdict string) string {
 	switch verdict {
 	case "good":
 		return "good"
-	case "former":
+	case "previous":
 		return "good, by a key that the agent has replaced since"
 	case "revoked":
 		return "by a key that was revoked since: do not rely on this report"

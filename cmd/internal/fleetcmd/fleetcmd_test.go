@@ -129,8 +129,8 @@ func digestOf(digits string) digest.Digest {
 	return digest.Digest("sha256:" + digits + strings.Repeat("0", 64-len(digits)))
 }
 
-func cluster(name string, state, was bundle.State, heard time.Duration, via store.Via) fleet.Cluster {
-	c := fleet.Cluster{ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "uid-" + name, Name: name, Type: "drone", Environment: "prod"}, State: state, Was: was}}
+func cluster(name string, state, last bundle.State, heard time.Duration, via store.Via) fleet.Cluster {
+	c := fleet.Cluster{ClusterStatus: store.ClusterStatus{Identity: store.Identity{UID: "uid-" + name, Name: name, Type: "drone", Environment: "prod"}, State: state, LastState: last}}
 	if via != "" {
 		c.LastSeen, c.Proof.Via = noon.Add(-heard), via
 		c.Observed = &bundle.ReportRelease{Digest: digestOf("abcdef01"), Number: 11}

@@ -96,7 +96,7 @@ var clusterKind = kind[fleet.Clusters, fleet.Cluster]{
 		text("TYPE", func(c fleet.Cluster) string { return c.Type }),
 		wideText("RING", func(c fleet.Cluster) string { return c.Ring }),
 		{header: "STATE", value: func(c fleet.Cluster, _ time.Time) string { return c.ShownState() }, raw: func(c fleet.Cluster) string { return string(c.State) }},
-		{header: "WAS", wide: true, value: func(c fleet.Cluster, _ time.Time) string { return string(c.Was) }},
+		{header: "LAST STATE", wide: true, value: func(c fleet.Cluster, _ time.Time) string { return string(c.LastState) }},
 		{header: "REASON", flexible: true, value: func(c fleet.Cluster, _ time.Time) string { return clusterReason(c) }, raw: func(c fleet.Cluster) string { return c.ShownReason() }},
 		{
 			header: "RELEASE", value: func(c fleet.Cluster, _ time.Time) string {
@@ -184,7 +184,7 @@ var deploymentKind = kind[fleet.Deployments, fleet.Deployment]{
 		text("TARGET", func(d fleet.Deployment) string { return d.Target }),
 		wideText("ADAPTER", func(d fleet.Deployment) string { return d.Adapter }),
 		{header: "STATE", value: func(d fleet.Deployment, _ time.Time) string { return d.ShownState() }, raw: func(d fleet.Deployment) string { return string(d.State) }},
-		{header: "WAS", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return string(d.Was) }},
+		{header: "LAST STATE", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return string(d.LastState) }},
 		{header: "REASON", flexible: true, value: func(d fleet.Deployment, _ time.Time) string { return waitReason(d.DeploymentStatus) }, raw: func(d fleet.Deployment) string { return d.Reason }},
 		{header: "VERSION", value: func(d fleet.Deployment, _ time.Time) string { return d.ShownVersion() }, raw: func(d fleet.Deployment) string { return d.Version }},
 		{header: "CONFIG", wide: true, value: func(d fleet.Deployment, _ time.Time) string { return short(d.ConfigDigest) }, raw: func(d fleet.Deployment) string { return string(d.ConfigDigest) }},

@@ -379,7 +379,7 @@ type screen struct {
 	redraw bool
 	width  int
 	lines  int    // that the last picture took
-	said   string // the last line
+	shown  string // the last line
 }
 
 func (s *screen) show(r fleet.Rollout, now time.Time) error {
@@ -395,15 +395,15 @@ func (s *screen) show(r fleet.Rollout, now time.Time) error {
 		return err
 	}
 	line, _, _ := strings.Cut(text, "\n")
-	if s.said == "" || r.Done || r.Failed {
-		s.said = line
+	if s.shown == "" || r.Done || r.Failed {
+		s.shown = line
 		_, err := io.WriteString(s.out, text)
 		return err
 	}
-	if line == s.said {
+	if line == s.shown {
 		return nil
 	}
-	s.said = line
+	s.shown = line
 	_, err := fmt.Fprintln(s.out, line)
 	return err
 }
@@ -453,7 +453,7 @@ func writeRollout(w *sheet, title, by string, r fleet.Rollout, now time.Time) {
 	}
 	t := &table{headers: []string{"CLUSTER", "TYPE", "VERDICT", "STATE", "REASON", "RELEASE", "LAST SEEN"}, flexible: []bool{false, false, false, false, true, false, false}}
 	for _, c := range r.Open {
-		t.add(c.Cluster, joined(", ring ", c.Type, c.Ring), c.Verdict, stateText(c.State, c.Was), reasonText(c.Reason, c.Message), c.Release, heard(c.LastSeen, c.Via, now))
+		t.add(c.Cluster, joined(", ring ", c.Type, c.Ring), c.Verdict, stateText(c.State, c.LastState), reasonText(c.Reason, c.Message), c.Release, heard(c.LastSeen, c.Via, now))
 	}
 	w.table("Open clusters", t)
 	if more := r.Clusters - r.Compliant - len(r.Open); more > 0 {
@@ -462,6 +462,6 @@ func writeRollout(w *sheet, title, by string, r fleet.Rollout, now time.Time) {
 }
 
 // stateText is a state as people read it.
-func stateText(state, was bundle.State) string {
-	return fleet.Cluster{ClusterStatus: store.ClusterStatus{State: state, Was: was}}.ShownState()
+func stateText(state, last bundle.State) string {
+	return fleet.Cluster{ClusterStatus: store.ClusterStatus{State: state, LastState: last}}.ShownState()
 }

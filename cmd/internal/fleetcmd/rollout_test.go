@@ -21,7 +21,7 @@ func rollingOut() fleet.Rollout {
 	return fleet.Rollout{
 		Environment: "prod", Commit: "3f2a9c1e77aa", Clusters: 2, Compliant: 1, Unknown: 1, Why: "1 cluster is silent", OldestProofSeconds: 7200, Followed: true, Published: true,
 		Types: []fleet.TypeRollout{{Type: "drone", Release: "12 (68846e7d)", RolloutCounts: fleet.RolloutCounts{Clusters: 2, Compliant: 1, Unknown: 1}}},
-		Open:  []fleet.OpenCluster{{Cluster: "island", Type: "drone", Ring: "far", State: store.Stale, Was: bundle.Compliant, Verdict: "unknown", Release: "12 (68846e7d)", LastSeen: noon.Add(-31 * 24 * time.Hour), Via: store.ViaMedia}},
+		Open:  []fleet.OpenCluster{{Cluster: "island", Type: "drone", Ring: "far", State: store.Stale, LastState: bundle.Compliant, Verdict: "unknown", Release: "12 (68846e7d)", LastSeen: noon.Add(-31 * 24 * time.Hour), Via: store.ViaMedia}},
 	}
 }
 

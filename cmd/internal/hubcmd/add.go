@@ -30,7 +30,7 @@ tells the agent that this is its hub; a request may also replace the key of a re
 --reporting none sends no reports: it has no key, and gates list it apart.
 
 Registering the same again changes nothing. To change a registration, or to take a new key after an agent
-has lost its old one, give --replace; former keys are then refused.`,
+has lost its old one, give --replace; previous keys are then refused.`,
 		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
   wherry hub clusters add --request plant-7.request --answer plant-7.answer
   wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub

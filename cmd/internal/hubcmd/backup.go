@@ -148,7 +148,7 @@ docs/hub.md, "Backup".`,
 					cli.Is(fs.ErrNotExist, cli.Failed, ""),
 				}.Of(err), *dir)
 			}
-			sayRestored(cmd, dir.folder, done)
+			reportRestored(cmd, dir.folder, done)
 			return nil
 		},
 	}
@@ -171,7 +171,7 @@ func acceptTokens(cmd *cobra.Command, dir location, o hub.RestoreOptions) error 
 	})
 }
 
-func sayRestored(cmd *cobra.Command, folder string, done hub.Restored) {
+func reportRestored(cmd *cobra.Command, folder string, done hub.Restored) {
 	since := "it has no reports"
 	if !done.Newest.IsZero() {
 		since = "its newest report is of " + done.Newest.UTC().Format(time.RFC3339)

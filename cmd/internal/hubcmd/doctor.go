@@ -68,14 +68,14 @@ func (e *examining) examine(ctx context.Context, dir location, use func(*hub.Hub
 		}
 		return err
 	})
-	var said *cli.Error
+	var hinted *cli.Error
 	switch {
 	case ctx.Err() != nil:
 		return r, ctx.Err()
 	case err != nil && len(r.Checks) > 0:
 		return r, err
-	case errors.As(err, &said) && said.Hint != "":
-		r.Checks = append(r.Checks, diagnosis.Finding{Check: "folder", Result: diagnosis.Failed, Message: err.Error(), Remedy: said.Hint})
+	case errors.As(err, &hinted) && hinted.Hint != "":
+		r.Checks = append(r.Checks, diagnosis.Finding{Check: "folder", Result: diagnosis.Failed, Message: err.Error(), Remedy: hinted.Hint})
 	case err != nil:
 		r.Checks = append(r.Checks, diagnosis.Finding{Check: "folder", Result: diagnosis.Failed, Message: err.Error(), Remedy: "see whether this is the hub's folder, and whether this user may read it"})
 	}

@@ -40,7 +40,7 @@ func (f *requestFlags) register(cmd *cobra.Command, a *administrator, flags *reg
 	if err != nil {
 		return cli.Fail(cli.Denied, err, "")
 	}
-	if err := sayRequest(cmd, f.file, r); err != nil {
+	if err := writeRequest(cmd, f.file, r); err != nil {
 		return err
 	}
 	return a.registrations(cmd, false, func(at registrar) error {
@@ -76,9 +76,9 @@ func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {
 	return nil
 }
 
-// sayRequest prints the cluster and the keys of a request, to which the person is about to agree.
-func sayRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) error {
-	key, former, err := r.Keys()
+// writeRequest prints the cluster and the keys of a request, to which the person is about to agree.
+func writeRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) error {
+	key, previous, err := r.Keys()
 	if err != nil {
 		return err
 	}
@@ -87,10 +87,10 @@ func sayRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) err
 		return err
 	}
 	cmd.PrintErrf("%s: %s (uid %s), environment %s, cluster type %s, key %s\n", file, r.Cluster.Name, r.Cluster.UID, r.Cluster.Environment, r.Cluster.Type, id)
-	if former == nil {
+	if previous == nil {
 		return nil
 	}
-	if id, err = bundle.KeyID(former); err == nil {
+	if id, err = bundle.KeyID(previous); err == nil {
 		cmd.PrintErrf("%s: in the place of key %s\n", file, id)
 	}
 	return err

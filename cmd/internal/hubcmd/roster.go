@@ -48,7 +48,7 @@ expects nothing of a cluster that joined after the release. Commit what is writt
 			if err != nil {
 				return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", args[0], err), `it must be a file of "wherry-agent enroll --request"`)
 			}
-			if err := sayRequest(cmd, args[0], r); err != nil {
+			if err := writeRequest(cmd, args[0], r); err != nil {
 				return err
 			}
 			if len(args) == 2 {

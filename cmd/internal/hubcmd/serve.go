@@ -74,7 +74,7 @@ More: wherry help running-a-hub`,
 			defer listener.Close()
 			options.Log = log
 			return withHub(*dir, options, func(h *hub.Hub) error {
-				if err := sayAdminToken(cmd, h, *dir, s.adminToken); err != nil {
+				if err := logAdminToken(cmd, h, *dir, s.adminToken); err != nil {
 					return err
 				}
 				background, err := s.background(h)
@@ -113,9 +113,9 @@ More: wherry help running-a-hub`,
 // renewBefore is how long before its end a start of the hub says that the admin token has to be renewed.
 const renewBefore = 14 * 24 * time.Hour
 
-// sayAdminToken makes the first access token of a new hub, and says which file has it, until when it is good, and how to renew
+// logAdminToken makes the first access token of a new hub, and says which file has it, until when it is good, and how to renew
 // it; and later once that is near. The token itself is in the file alone: standard error ends in a journal.
-func sayAdminToken(cmd *cobra.Command, h *hub.Hub, dir location, given string) error {
+func logAdminToken(cmd *cobra.Command, h *hub.Hub, dir location, given string) error {
 	first, err := h.FirstAccess(cmd.Context())
 	if given != "" && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, access.ErrToken)) {
 		return cli.Fail(cli.Usage, fmt.Errorf("--admin-token-file: %w", err), "\"wherry install hub --secret\" makes one")

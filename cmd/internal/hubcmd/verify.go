@@ -24,7 +24,7 @@ verified by all keys that were ever registered for its cluster; the present of e
 history says; and each entry of the audit log has to follow from the one before, by its digest. Note the digest
 of the newest entry elsewhere: it vouches for all entries up to there, also if somebody writes the log anew.
 
-A report is good if a key in force has signed it, former if the agent has replaced that key since, and revoked
+A report is good if a key in force has signed it, previous if the agent has replaced that key since, and revoked
 if a person has replaced or removed it: such a report was good when it came. A bad one is signed by no key
 of its cluster, or is not what the database says of it: somebody, or a disk, has changed the database.
 
@@ -55,8 +55,8 @@ It exits with 0 if there is nothing to say, and with 1 and each finding otherwis
 				return err
 			}
 			err = cli.Print(cmd.OutOrStdout(), format, out, func(w io.Writer) {
-				fmt.Fprintf(w, "%d reports: %d good, %d former, %d revoked, %d bad; %d differences of the present\n",
-					out.Reports(), out.Good, out.Former, out.Revoked, out.Bad, out.Differences)
+				fmt.Fprintf(w, "%d reports: %d good, %d previous, %d revoked, %d bad; %d differences of the present\n",
+					out.Reports(), out.Good, out.Previous, out.Revoked, out.Bad, out.Differences)
 				if out.Audit > 0 {
 					fmt.Fprintf(w, "audit log up to entry %d: %s\n", out.Audit, out.AuditDigest)
 				}

@@ -18,7 +18,7 @@ func Rollout() *cobra.Command {
 		Use:   "rollout",
 		Short: "Roll releases out through rings, or back",
 		Long: `Bring releases through the rings of an environment, or take them back: "advance" brings what has proved itself to the next
-ring, "status" shows how far the clusters are, "undo" and "abort" give former content back, and "pause" keeps an
+ring, "status" shows how far the clusters are, "undo" and "abort" restore previous content, and "pause" keeps an
 environment as it is until "resume".`,
 		Args: cobra.NoArgs,
 	}

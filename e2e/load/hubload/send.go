@@ -37,11 +37,11 @@ func NewSender(url string, key crypto.PublicKey, connections int) *Sender {
 // Refused is a hub's answer other than 200.
 type Refused struct {
 	Status int
-	Said   hubapi.Error
+	Answer hubapi.Error
 }
 
 func (r *Refused) Error() string {
-	return fmt.Sprintf("%d %s: %s", r.Status, r.Said.Code, r.Said.Message)
+	return fmt.Sprintf("%d %s: %s", r.Status, r.Answer.Code, r.Answer.Message)
 }
 
 // Post sends a request of a cluster, and returns the reports that the hub has acknowledged, and its receipt. The error is a
@@ -61,18 +61,18 @@ func (s *Sender) Post(ctx context.Context, c *Cluster, body []byte) (acked []dig
 		return nil, receipt, err
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
+	data, err := io.ReadAll(answer.Body)
 	if err != nil {
 		return nil, receipt, err
 	}
 	if answer.StatusCode != http.StatusOK {
 		r := &Refused{Status: answer.StatusCode}
-		if json.Unmarshal(said, &r.Said) != nil {
-			r.Said.Message = string(said)
+		if json.Unmarshal(data, &r.Answer) != nil {
+			r.Answer.Message = string(data)
 		}
 		return nil, receipt, r
 	}
-	if err := json.Unmarshal(said, &receipt); err != nil {
+	if err := json.Unmarshal(data, &receipt); err != nil {
 		return nil, receipt, fmt.Errorf("receipt: %w", err)
 	}
 	if receipt.Ack == nil {

@@ -200,7 +200,7 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 			return err
 		}
 		if _, err := db.Exec(ctx, `UPDATE cluster_key SET revoked_at = $1, until_incarnation = $2, until_seq = $3 WHERE cluster_id = $4 AND kid = $5`,
-			store.Millis(d.now()), r.Until.Incarnation, r.Until.Seq, cluster, r.Former); err != nil {
+			store.Millis(d.now()), r.Until.Incarnation, r.Until.Seq, cluster, r.Previous); err != nil {
 			return err
 		}
 		if _, err := db.Exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES ($1, $2, $3)`, cluster, kid, der); err != nil {
@@ -221,7 +221,7 @@ func (d *DB) Keys(ctx context.Context, uid string) (store.Keys, error) {
 
 // keysOf also returns the cluster's row.
 func keysOf(ctx context.Context, db querier, uid string) (cluster int64, k store.Keys, err error) {
-	k = store.Keys{Current: map[string]crypto.PublicKey{}, Former: map[string]store.FormerKey{}}
+	k = store.Keys{Current: map[string]crypto.PublicKey{}, Previous: map[string]store.PreviousKey{}}
 	rows, err := db.query(ctx, `SELECT c.id, c.removed_at, c.retired_at, c.retired_reason, k.kid, k.public_key, k.revoked_at, k.until_incarnation, k.until_seq
 		FROM cluster c LEFT JOIN cluster_key k ON k.cluster_id = c.id AND (k.revoked_at IS NULL OR k.until_seq IS NOT NULL)
 		WHERE c.uid = $1`, uid)
@@ -250,7 +250,7 @@ func keysOf(ctx context.Context, db querier, uid string) (cluster int64, k store
 			return 0, k, fmt.Errorf("key %s: %w: %v", *kid, store.ErrCorrupt, err)
 		}
 		if revoked.Valid {
-			k.Former[*kid] = store.FormerKey{Key: key, Until: store.Order{Incarnation: incarnation.Int64, Seq: seq.Int64}}
+			k.Previous[*kid] = store.PreviousKey{Key: key, Until: store.Order{Incarnation: incarnation.Int64, Seq: seq.Int64}}
 		} else {
 			k.Current[*kid] = key
 		}

@@ -207,7 +207,7 @@ func manyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T, f *fixture) {
 func aRotatedKeySpeaksForWhatCameBefore(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
 	next := keyOf(2)
-	r := store.Rotation{UID: c.UID, Former: kidOf(t, c.Key), Key: next, Until: order(1, 5)}
+	r := store.Rotation{UID: c.UID, Previous: kidOf(t, c.Key), Key: next, Until: order(1, 5)}
 	require.NoError(t, f.Rotate(t.Context(), r, func(k store.Keys, taken error) (bool, error) {
 		require.NoError(t, taken)
 		require.Len(t, k.Current, 1)
@@ -217,7 +217,7 @@ func aRotatedKeySpeaksForWhatCameBefore(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, keys.Current, 1)
 	require.Equal(t, next, keys.Current[kidOf(t, next)])
-	require.Equal(t, map[string]store.FormerKey{r.Former: {Key: c.Key, Until: order(1, 5)}}, keys.Former)
+	require.Equal(t, map[string]store.PreviousKey{r.Previous: {Key: c.Key, Until: order(1, 5)}}, keys.Previous)
 	registered, err := f.Registered(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Equal(t, []string{kidOf(t, next)}, registered.KeyIDs)
@@ -227,12 +227,12 @@ func aRotatedKeySpeaksForWhatCameBefore(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	keys, err = f.Keys(t.Context(), c.UID)
 	require.NoError(t, err)
-	require.Empty(t, keys.Former, "a person's replacement ends what former keys speak for")
+	require.Empty(t, keys.Previous, "a person's replacement ends what previous keys speak for")
 }
 
 func aRotationThatIsRefusedChangesNothing(t *testing.T, f *fixture) {
 	all := f.added("plant-7", "plant-8")
-	r := store.Rotation{UID: all[0].UID, Former: kidOf(t, all[0].Key), Key: all[1].Key, Until: order(1, 5)}
+	r := store.Rotation{UID: all[0].UID, Previous: kidOf(t, all[0].Key), Key: all[1].Key, Until: order(1, 5)}
 	before, err := f.Keys(t.Context(), r.UID)
 	require.NoError(t, err)
 	refusal := errors.New("refused")

@@ -16,7 +16,7 @@ func registryTests() []test {
 		{"registering the same again changes nothing", registeringTheSameAgainChangesNothing},
 		{"a registration keeps what it was given", aRegistrationKeepsWhatItWasGiven},
 		{"what a registration leaves open stays", whatARegistrationLeavesOpenStays},
-		{"replacing a cluster revokes its former key", replacingAClusterRevokesItsFormerKey},
+		{"replacing a cluster revokes its previous key", replacingAClusterRevokesItsPreviousKey},
 		{"a removed cluster is unknown, and its name and key are free", aRemovedClusterIsUnknownAndItsNameAndKeyAreFree},
 		{"a retired cluster is refused for good, with the reason, until a person brings it back", aRetiredClusterIsRefusedForGoodWithTheReasonUntilAPersonBringsItBack},
 		{"a long reason is cut", aLongReasonIsCut},
@@ -104,7 +104,7 @@ func whatARegistrationLeavesOpenStays(t *testing.T, f *fixture) {
 	}
 }
 
-func replacingAClusterRevokesItsFormerKey(t *testing.T, f *fixture) {
+func replacingAClusterRevokesItsPreviousKey(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
 	c.Key, c.Type = keyOf(2), "large"
 	changed, err := f.ReplaceCluster(t.Context(), c)
@@ -114,7 +114,7 @@ func replacingAClusterRevokesItsFormerKey(t *testing.T, f *fixture) {
 	require.NoError(t, err)
 	require.Len(t, keys.Current, 1)
 	require.Equal(t, c.Key, keys.Current[kidOf(t, c.Key)])
-	require.Empty(t, keys.Former)
+	require.Empty(t, keys.Previous)
 	r, err := f.Registration(t.Context(), c.Name)
 	require.NoError(t, err)
 	require.Equal(t, "large", r.Type)
@@ -262,5 +262,5 @@ func aClusterThatSendsNoReportsHasNoKey(t *testing.T, f *fixture) {
 	keys, err = f.Keys(t.Context(), quiet.UID)
 	require.NoError(t, err)
 	require.Empty(t, keys.Current, "the key of before is revoked")
-	require.Empty(t, keys.Former)
+	require.Empty(t, keys.Previous)
 }

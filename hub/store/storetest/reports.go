@@ -165,7 +165,7 @@ func aPersonEndsTheSuspicionOfTwoAgentsUntilNewReportsRaiseIt(t *testing.T, f *f
 func aNewKeyEndsTheSuspicionOfTwoAgents(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
 	f.ingested(c, made(c, "a", 1), made(c, "b", 2), made(c, "a", 3))
-	r := store.Rotation{UID: c.UID, Former: kidOf(t, c.Key), Key: keyOf(2), Until: order(1, 9)}
+	r := store.Rotation{UID: c.UID, Previous: kidOf(t, c.Key), Key: keyOf(2), Until: order(1, 9)}
 	require.NoError(t, f.Rotate(t.Context(), r, func(store.Keys, error) (bool, error) { return true, nil }))
 	require.Empty(t, f.ingested(c, made(c, "b", 8), made(c, "a", 9)).SharedHow, "reports up to there may still come")
 	require.Nil(t, f.status("plant-7").SharedSince)

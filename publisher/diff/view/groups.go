@@ -46,19 +46,19 @@ func groupsOf(d *diff.Difference) []*group {
 
 // allLines lists what there is to say, each once with all assignments that it is said of.
 func allLines(d *diff.Difference) []*group {
-	type said struct {
+	type shown struct {
 		change diff.Change
 		line   line
 	}
 	var all []*group
-	known := map[said]*group{}
+	known := map[shown]*group{}
 	for _, ct := range d.ClusterTypes {
 		for _, a := range ct.Changes {
 			for _, l := range linesOf(a) {
-				g := known[said{a.Change, l}]
+				g := known[shown{a.Change, l}]
 				if g == nil {
 					g = &group{change: a.Change, lines: []line{l}}
-					known[said{a.Change, l}], all = g, append(all, g)
+					known[shown{a.Change, l}], all = g, append(all, g)
 				}
 				g.names = append(g.names, ct.ClusterType+"/"+a.Name)
 			}

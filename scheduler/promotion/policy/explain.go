@@ -33,8 +33,8 @@ type Explanation struct {
 type Rule struct {
 	// Field is the name of the field, such as minReported or schedule.open.
 	Field string `json:"field"`
-	// Says is the meaning for people.
-	Says string `json:"says"`
+	// Meaning explains the value to people.
+	Meaning string `json:"meaning"`
 	// Default is true if nobody has written the field; the position is zero then.
 	Default bool `json:"default,omitempty"`
 	finding.Position
@@ -84,7 +84,7 @@ type ruleWriter struct {
 
 // add adds a rule that is written at a line; zero is a default.
 func (w *ruleWriter) add(field string, line kinds.Line, format string, args ...any) {
-	r := Rule{Field: field, Says: fmt.Sprintf(format, args...), Default: line == 0}
+	r := Rule{Field: field, Meaning: fmt.Sprintf(format, args...), Default: line == 0}
 	if line != 0 {
 		r.Position = w.policy.Position(line)
 	}

@@ -207,7 +207,7 @@ func TestExplainSaysWhatIsWrittenAndWhatIsADefault(t *testing.T) {
 	said := func(rules []policy.Rule, field string) string {
 		for _, r := range rules {
 			if r.Field == field {
-				return fmt.Sprintf("%s (%d)", r.Says, r.Line)
+				return fmt.Sprintf("%s (%d)", r.Meaning, r.Line)
 			}
 		}
 		return "nothing"

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	lentDir   = "lent"   // in an assignment's folder, for the time of a run that gets its package from this machine
-	keptDir   = "kept"   // there, an OCI layout with what a removal needs of a package
-	cacheDir  = "cache"  // of zarf
-	imagesDir = "images" // there, the OCI layout of the parts of packages
+	mountedDir = "mounted" // in an assignment's folder, for the time of a run that gets its package from this machine
+	keptDir    = "kept"    // there, an OCI layout with what a removal needs of a package
+	cacheDir   = "cache"   // of zarf
+	imagesDir  = "images"  // there, the OCI layout of the parts of packages
 )
 
 // definitionFiles are the parts of a package that zarf reads to remove it: its metadata, and the files of signatures.
@@ -27,8 +27,8 @@ var definitionFiles = []string{"zarf.yaml", "checksums.txt", "zarf.bundle.sig", 
 // systemTrust has the folders of certificates that zarf, a program in Go, reads without SSL_CERT_DIR.
 const systemTrust = "/etc/ssl/certs:/etc/pki/tls/certs"
 
-// lent is a package that zarf gets from this machine, by way of a registry on loopback.
-type lent struct {
+// mounted is a package that zarf gets from this machine, by way of a registry on loopback.
+type mounted struct {
 	source string // for zarf, in place of the package's own reference
 	cache  string // zarf's cache folder for it
 	env    []string
@@ -54,8 +54,8 @@ func open(layout, ref string) (*localregistry.Artifact, error) {
 	return a, nil
 }
 
-// borrow has zarf take the package of a reference from the store from now on, if all of it is there.
-func (j *job) borrow(ref string) error {
+// mount has zarf take the package of a reference from the store from now on, if all of it is there.
+func (j *job) mount(ref string) error {
 	if j.r.opts.Store == "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (j *job) borrow(ref string) error {
 func (j *job) lend(a *localregistry.Artifact, ref string) error {
 	name, pinned, _ := strings.Cut(strings.TrimPrefix(ref, "oci://"), "@")
 	repository, _, _ := strings.Cut(path.Base(name), ":")
-	l := &lent{artifact: a, dir: j.path(lentDir)}
+	l := &mounted{artifact: a, dir: j.path(mountedDir)}
 	err := l.prepare(repository, pinned)
 	if err != nil {
 		return local(errors.Join(err, l.close()))
@@ -85,12 +85,12 @@ func (j *job) lend(a *localregistry.Artifact, ref string) error {
 	if err := a.Link(filepath.Join(l.cache, imagesDir)); err != nil { // a file system without links, or parts that are not there
 		j.r.opts.Log.Debug("zarf's cache has copies of the package's parts", "package", ref, "err", err)
 	}
-	j.lent = l
+	j.mounted = l
 	return nil
 }
 
 // prepare starts the registry, and writes what zarf needs to read from it.
-func (l *lent) prepare(repository, pinned string) (err error) {
+func (l *mounted) prepare(repository, pinned string) (err error) {
 	if err := os.RemoveAll(l.dir); err != nil { // of a killed agent
 		return err
 	}
@@ -113,20 +113,20 @@ func (l *lent) prepare(repository, pinned string) (err error) {
 
 // giveBack ends the loan, if there is one.
 func (j *job) giveBack() error {
-	l := j.lent
-	j.lent = nil
+	l := j.mounted
+	j.mounted = nil
 	return l.close()
 }
 
-// keep stores what a removal needs of a lent package for which Zarf has no record: its definition and its signature. By the
+// keep stores what a removal needs of a mounted package for which Zarf has no record: its definition and its signature. By the
 // time of the removal, the store need not have the package any more.
 func (j *job) keep() error {
-	if j.lent == nil {
+	if j.mounted == nil {
 		return nil
 	}
 	err := os.RemoveAll(j.path(keptDir))
 	if err == nil {
-		err = j.lent.artifact.Keep(j.path(keptDir), definitionFiles...)
+		err = j.mounted.artifact.Keep(j.path(keptDir), definitionFiles...)
 	}
 	if err != nil {
 		return local(err)
@@ -134,20 +134,20 @@ func (j *job) keep() error {
 	return nil
 }
 
-// borrowKept is borrow for a removal.
-func (j *job) borrowKept(ref string) error {
+// mountKept is mount for a removal.
+func (j *job) mountKept(ref string) error {
 	a, err := open(j.path(keptDir), ref)
 	if err != nil {
 		return err
 	}
 	if a == nil {
-		return j.borrow(ref)
+		return j.mount(ref)
 	}
 	return j.lend(a, ref)
 }
 
 // close ends the registry, and deletes the cache. Nil has nothing to end.
-func (l *lent) close() error {
+func (l *mounted) close() error {
 	if l == nil {
 		return nil
 	}
