@@ -259,7 +259,7 @@ func (c *checker) stays(in []Stay) {
 	}
 	for _, s := range in {
 		c.text(s.Ring, s.BaseCommit, s.Unproved, s.From.Environment)
-		if s.From != (From{}) {
+		if s.From.Revision != "" {
 			c.digest(s.From.Revision)
 		}
 		c.text(s.Unlike...)

@@ -177,10 +177,11 @@ type Artifact struct {
 	Version string `json:"version,omitempty"`
 }
 
-// From is a revision of the environment below.
+// From is a revision of the environment below, or a removal there.
 type From struct {
-	Environment string        `json:"environment"`
-	Revision    digest.Digest `json:"revision"`
+	Environment string `json:"environment"`
+	// Revision is empty for a removal.
+	Revision digest.Digest `json:"revision,omitempty"`
 	// Record is that of its stay in the last ring below.
 	Record Record `json:"record"`
 }
@@ -226,7 +227,7 @@ type Undone struct {
 	At time.Time `json:"at"`
 	// Record is the one that took it back. A revision that comes in a later record is not undone.
 	Record Record `json:"record"`
-	Reason string    `json:"reason,omitempty"`
+	Reason string `json:"reason,omitempty"`
 	// Revision was taken back, and From is the revision of the environment below that it was made of.
 	Revision digest.Digest `json:"revision"`
 	From     digest.Digest `json:"from,omitempty"`

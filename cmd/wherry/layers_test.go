@@ -225,6 +225,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"promote":   {"decisions", "gate"},
 			"undo":      {"decisions"},
 			"advance":   {"gate"},
+			"content":   {"gate"},
 			"decisions": {"gate"},
 			"gate":      nil,
 			"watch":     nil,

@@ -17,6 +17,9 @@ import (
 
 // isAboutThis reports whether a decision is about the content that is judged.
 func (j judge) isAboutThis(d Decided) bool {
+	if j.workload != "" { // whoever asks has chosen them
+		return true
+	}
 	c := j.Candidate
 	return c != nil && d.Platform == c.Platform && d.Environment == j.Policy.Environment &&
 		j.Commit == c.BaseCommit && d.IsAbout(j.Ring, c.Environment, c.BaseCommit, c.Contents)
@@ -90,6 +93,9 @@ func (j judge) command(name string) string {
 	text := fmt.Sprintf("wherry gate %s --environment %s", name, j.Policy.Environment)
 	if j.Ring != "" {
 		text += " --ring " + j.Ring
+	}
+	if j.workload != "" {
+		text += " --workload " + j.workload
 	}
 	if j.Commit != "" {
 		text += " --commit " + short(j.Commit)

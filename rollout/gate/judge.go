@@ -63,6 +63,8 @@ func worse(a, b Result) Result {
 type judge struct {
 	Question
 	now time.Time
+	// workload is set if the question is about one; see Content.
+	workload string
 }
 
 // from returns the environment that is judged.

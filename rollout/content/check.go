@@ -1,0 +1,94 @@
+package content
+
+import (
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle/ledger"
+)
+
+// Checked is the answer of Decision.Check. The rendered workload may be published if nothing is missing and it is not undone. Else render
+// it again at Take.Entry, once, and keep its files if that does not help.
+type Checked struct {
+	// Missing are artifacts that no proof of the workload has, and own does not have.
+	Missing []ledger.Artifact
+	// Undone is true if own took this revision back.
+	Undone bool
+	// Outside counts artifacts without a known digest: what clusters get is not known, and the gate's rule "pinned" decides.
+	Outside int
+	// From is the revision below that it is made of; nil if own's entry keeps the one that it has.
+	From *ledger.Proof
+}
+
+// Passes reports whether the rendered workload may be published.
+func (c Checked) Passes() bool { return len(c.Missing) == 0 && !c.Undone }
+
+// Check judges what was rendered of a workload that is taken. Every artifact has to be one that clusters below have proved with a revision
+// of the same workload, or that own has, wherever the manifests came from. A workload at its head is free, but for what own took back.
+func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
+	t := d.Take(k)
+	if t == nil { // nobody decided about it
+		return Checked{Missing: rendered.Artifacts}
+	}
+	c.Undone = slices.Contains(t.undone, rendered.Revision) && !t.Unproved
+	if t.Kind == Head {
+		return c
+	}
+	proofs := t.proofs(d.Proofs[k])
+	for _, a := range rendered.Artifacts {
+		known := slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return hasArtifact(p.Artifacts, a) }) ||
+			slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return hasArtifact(r.Artifacts, a) })
+		switch {
+		case a.Digest == "":
+			c.Outside++
+		case !known:
+			c.Missing = append(c.Missing, a)
+		}
+	}
+	if t.Kind != Proved && t.Kind != Admitted {
+		return c
+	}
+	if t.Proof != nil && shares(rendered, t.Proof) {
+		c.From = t.Proof
+		return c
+	}
+	if t.Entry != nil && slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return shares(rendered, p) }) {
+		return c // it was made of what its entry says
+	}
+	for _, p := range proofs { // newest first
+		if lists(p, rendered.Artifacts) {
+			c.From = p
+			break
+		}
+	}
+	return c
+}
+
+// proofs returns what was proved below, newest first: the revision that is taken, and proofs that were seen.
+func (t *Take) proofs(kept []ledger.Proof) (all []*ledger.Proof) {
+	if t.Proof != nil {
+		all = append(all, t.Proof)
+	}
+	for i := range kept {
+		if p := &kept[i]; !p.Proved.IsZero() && !p.Removal && (t.Proof == nil || !sameAs(*p, *t.Proof)) {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *ledger.Proof) int { return b.Record.Compare(a.Record) })
+	return all
+}
+
+// shares reports whether a revision was read from a repository and ref that one below was read from.
+func shares(rendered ledger.Revision, p *ledger.Proof) bool {
+	at := func(s ledger.Source) ledger.Source { return ledger.Source{Repo: s.Repo, Ref: s.Ref} }
+	below := []ledger.Source{at(p.Source)}
+	for _, t := range p.Targets {
+		below = append(below, at(t.Source))
+	}
+	is := func(s ledger.Source) bool { return s.Repo != "" && slices.Contains(below, at(s)) }
+	return is(rendered.Source) || slices.ContainsFunc(rendered.Targets, func(t ledger.Target) bool { return is(t.Source) })
+}
+
+// lists reports whether a proof has all artifacts whose digests are known.
+func lists(p *ledger.Proof, all []ledger.Artifact) bool {
+	return !slices.ContainsFunc(all, func(a ledger.Artifact) bool { return a.Digest != "" && !hasArtifact(p.Artifacts, a) })
+}

@@ -1,0 +1,756 @@
+// Package content decides which revision of each workload enters an environment.
+//
+// Begin with [Decide]. It gets the ledgers of the environment that is published ("own") and of the one before it in the chain
+// ("below"), how far below's clusters are, and the policy, and answers for each workload: what to read it at, why it waits, when to
+// look again, and the proofs for own's next ledger. [Decision.Check] judges what was rendered from that.
+//
+// A workload enters own if clusters below have proved it, and stays as it is otherwise: nothing goes back. The functions are pure.
+// They read no clock, no git and no registry, and trust what they are given: verify ledgers, reports and decisions first.
+package content
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/ledger"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// Question is what a decision is made from.
+type Question struct {
+	// Policy is own's. Its gate has the numbers, the soak, and the rule about content.
+	Policy promotion.Policy
+	// Own and Below are the ledgers of the newest verified records. Own is nil if there is none in the epoch in force: then nobody
+	// knows what runs. Below is nil if there is none, or one that this version does not read: then nothing new is proved.
+	Own, Below *ledger.Ledger
+	// OwnRing is the first ring of own, and BelowRing the last one of below's record; empty without rings.
+	OwnRing, BelowRing string
+	// BaseCommit is the base commit that own will run.
+	BaseCommit string
+	// Counts say how far the clusters are with what below's record assigns to them. Nil means that nobody could count.
+	Counts map[ledger.Key]Count
+	// Workloads are further ones that own may have, from what below's newest commits list.
+	Workloads []ledger.Key
+	// Workspaces has the workspace of each registration; that of the platform's own workloads has the key "".
+	Workspaces map[string]string
+	// Decisions are the verified ones about workloads of own.
+	Decisions []Decided
+	// Again is the time of own's resume that lets come again what was undone before; zero for none.
+	Again time.Time
+	// Closed says why nothing new may come at all, such as a freeze, a pause or a batch under way; empty if it may. OpensAt is the end
+	// of that, if time alone ends it.
+	Closed  string
+	OpensAt time.Time
+	// Unproved reports whether a person takes a workload without a proof; may be nil.
+	Unproved func(ledger.Key) bool
+	Now      time.Time
+}
+
+// Count is how far the clusters are that have a workload, and Required the same of those that the gate requires.
+type Count struct {
+	gate.Cohort
+	Required *gate.Cohort
+}
+
+// Decided is a decision of a person about a revision of the environment below.
+type Decided struct {
+	Key      ledger.Key
+	Revision digest.Digest
+	gate.Decided
+}
+
+// Kind says what a workload is read at.
+type Kind string
+
+// The kinds.
+const (
+	// Head means that nothing holds the workload: its sources are read at their heads.
+	Head Kind = "head"
+	// Proved means that shared sources are read at the commits of Take.Proof, and others at their heads.
+	Proved Kind = "proved"
+	// Admitted means that shared sources are read at the commits of Take.Entry, and others at their heads if Take.Open.
+	Admitted Kind = "admitted"
+	// FilesStay means that the workload keeps the files of the release that own's record names.
+	FilesStay Kind = "filesStay"
+	// LeftOut means that own has never had the workload, and does not get it.
+	LeftOut Kind = "leftOut"
+	// Refused means that nobody knows whether own has it, so that leaving it out could remove what runs: nothing may be published.
+	Refused Kind = "refused"
+)
+
+// Take is what own takes of a workload.
+type Take struct {
+	ledger.Key
+	Kind Kind `json:"kind"`
+	// Removed is true if own is without the workload by this: it was removed below, or before.
+	Removed bool `json:"removed,omitempty"`
+	// Unproved is true if a person takes it without a proof.
+	Unproved bool `json:"unproved,omitempty"`
+	// Open is true if what nobody below can have is read at its head.
+	Open bool `json:"open"`
+	// Proof is the revision below that a proved one is made of, and Entry is what own has; nil if there is none.
+	Proof *ledger.Proof    `json:"-"`
+	Entry *ledger.Revision `json:"-"`
+	// Waits says why something newer, which below has, does not come; empty if nothing waits.
+	Waits string `json:"waits,omitempty"`
+	// own are the revisions that rings of own have, undone those that own took back.
+	own    []ledger.Revision
+	undone []digest.Digest
+}
+
+// Decision is the answer.
+type Decision struct {
+	// Takes are sorted by workload.
+	Takes []Take
+	// Proofs are those for own's next ledger, by workload, newest first.
+	Proofs map[ledger.Key][]ledger.Proof
+	// NewProofs is true if own's ledger lacks something of them that could be lost.
+	NewProofs bool
+	// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
+	NextLook time.Time
+}
+
+// Take returns the one of a workload; nil if there is none.
+func (d *Decision) Take(k ledger.Key) *Take {
+	i, found := slices.BinarySearchFunc(d.Takes, k, func(t Take, k ledger.Key) int { return t.Compare(k) })
+	if !found {
+		return nil
+	}
+	return &d.Takes[i]
+}
+
+// Refused returns the workloads that keep own from being published.
+func (d *Decision) Refused() (all []Take) {
+	for _, t := range d.Takes {
+		if t.Kind == Refused {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// Decide decides about all workloads.
+func Decide(q Question) *Decision {
+	d := &decider{Question: q, works: map[ledger.Key]*work{}}
+	d.gather()
+	for _, w := range d.works {
+		d.look(w)
+	}
+	d.together()
+	out := &Decision{Proofs: map[ledger.Key][]ledger.Proof{}}
+	for _, k := range slices.SortedFunc(maps.Keys(d.works), ledger.Key.Compare) {
+		w := d.works[k]
+		if t, is := d.take(w); is {
+			out.Takes = append(out.Takes, t)
+		}
+		if kept := d.keep(w); len(kept) > 0 {
+			out.Proofs[k] = kept
+			out.NewProofs = out.NewProofs || hasNew(w.had, kept)
+		}
+	}
+	out.NextLook = d.nextLook
+	return out
+}
+
+// decider is a question that is being answered.
+type decider struct {
+	Question
+	works    map[ledger.Key]*work
+	nextLook time.Time
+}
+
+// work is what is known of a workload.
+type work struct {
+	ledger.Key
+	free     bool // nothing holds it
+	unproved bool
+	// mine is what own has in its first ring, and stay its stay there; gone means that own has removed it.
+	mine *ledger.Revision
+	stay ledger.Stay
+	gone bool
+	had  []ledger.Proof // of own's ledger
+	// rings are what all rings of own have.
+	rings []ledger.Revision
+	// candidates are newest first.
+	candidates []candidate
+	pick       *candidate
+	marks      []*ledger.Undone // of own, in force
+	names      []string         // of assignments, as far as they are known
+	taken      bool
+}
+
+// candidate is a revision of the environment below, or a removal there.
+type candidate struct {
+	ledger.Proof
+	now     bool // below has it now
+	version string
+	stay    ledger.Stay
+	// verdict is that on the present one.
+	verdict gate.Verdict
+	// blocked says why it does not come; ends is when time alone ends that.
+	blocked string
+	ends    time.Time
+	past    bool // own has it, or something newer
+}
+
+func (d *decider) work(k ledger.Key) *work {
+	w := d.works[k]
+	if w == nil {
+		w = &work{Key: k}
+		d.works[k] = w
+	}
+	return w
+}
+
+// gather collects the workloads of own and below.
+func (d *decider) gather() {
+	for _, k := range d.Workloads {
+		d.work(k)
+	}
+	if own := d.Own; own != nil {
+		for i := range own.Workloads {
+			w := d.work(own.Workloads[i].Key)
+			w.mine, w.stay = own.Workloads[i].In(d.OwnRing)
+			w.had, w.rings = own.Workloads[i].Proofs, own.Workloads[i].Revisions
+			if w.mine != nil {
+				w.addNames(w.mine.Targets)
+			}
+		}
+		for i := range own.Removed {
+			w, stay := d.work(own.Removed[i].Key), stayIn(own.Removed[i].In, d.OwnRing)
+			if stay != nil && w.mine == nil {
+				w.gone, w.stay = true, *stay
+			}
+		}
+		for i := range own.Undone { // a mark ends when something else comes after it
+			u := &own.Undone[i]
+			if w := d.works[u.Key]; w != nil && u.At.After(d.Again) && w.stay.Record.Compare(u.Record) <= 0 {
+				w.marks = append(w.marks, u)
+			}
+		}
+	}
+	if below := d.Below; below != nil {
+		for i := range below.Workloads {
+			r, stay := below.Workloads[i].In(d.BelowRing)
+			if r == nil {
+				continue
+			}
+			w := d.work(below.Workloads[i].Key)
+			w.addNames(r.Targets)
+			w.candidates = append(w.candidates, candidate{now: true, version: r.Version, stay: stay, Proof: ledger.Proof{
+				Revision: r.Revision, Record: stay.Record, Object: r.Object, Source: r.Source, Targets: r.Targets, Artifacts: r.Artifacts,
+			}})
+		}
+		for i := range below.Removed {
+			w, stay := d.work(below.Removed[i].Key), stayIn(below.Removed[i].In, d.BelowRing)
+			if stay != nil && len(w.candidates) == 0 {
+				for _, names := range below.Removed[i].Assignments {
+					w.names = append(w.names, names...)
+				}
+				w.candidates = append(w.candidates, candidate{now: true, stay: *stay, Proof: ledger.Proof{Record: stay.Record, Removal: true}})
+			}
+		}
+	}
+	held := d.Policy.Below() != "" && d.Policy.Gate.Content.Held
+	for _, w := range d.works {
+		w.unproved = d.Unproved != nil && d.Unproved(w.Key)
+		w.free = !held || w.unproved || d.Policy.Gate.Content.Exempt.Has(d.Workspaces[w.Registration], w.Registration, w.Workload)
+	}
+}
+
+func (w *work) addNames(targets []ledger.Target) {
+	for _, t := range targets {
+		w.names = append(w.names, w.Workload+"-"+t.Name)
+	}
+}
+
+func stayIn(in []ledger.Stay, ring string) *ledger.Stay {
+	if i := slices.IndexFunc(in, func(s ledger.Stay) bool { return s.Ring == ring }); i >= 0 {
+		return &in[i]
+	}
+	return nil
+}
+
+// look judges the candidates of a workload, and picks the newest good one.
+func (d *decider) look(w *work) {
+	if w.free {
+		return
+	}
+	if len(w.candidates) > 0 {
+		d.count(w, &w.candidates[0])
+	}
+	below := len(w.candidates) > 0 && !w.candidates[0].Removal
+	for _, p := range w.had {
+		if p.Removal && below {
+			continue // it has come back
+		}
+		if i := slices.IndexFunc(w.candidates, func(c candidate) bool { return sameAs(c.Proof, p) }); i < 0 {
+			w.candidates = append(w.candidates, candidate{Proof: p})
+		}
+	}
+	slices.SortStableFunc(w.candidates, func(a, b candidate) int { return b.Record.Compare(a.Record) })
+	for i := range w.candidates {
+		c := &w.candidates[i]
+		d.judge(w, c)
+		if c.blocked == "" && !c.past && w.pick == nil {
+			w.pick = c
+		}
+	}
+}
+
+// sameAs reports whether two proofs are about the same: a revision that comes again is another one.
+func sameAs(a, b ledger.Proof) bool {
+	return a.Revision == b.Revision && a.Record == b.Record && a.Removal == b.Removal
+}
+
+// count judges what below has now, and notes what its clusters prove.
+func (d *decider) count(w *work, c *candidate) {
+	if i := slices.IndexFunc(w.had, func(p ledger.Proof) bool { return sameAs(p, c.Proof) }); i >= 0 {
+		c.Proved, c.Met = w.had[i].Proved, slices.Clone(w.had[i].Met)
+	}
+	n := d.Counts[w.Key]
+	c.verdict = gate.Content(gate.ContentQuestion{
+		Policy: d.Policy, Workload: w.String(), Cohort: n.Cohort, Required: n.Required, Since: c.stay.Since, Decisions: d.about(w.Key, c.Revision), Now: d.Now,
+	})
+	if !c.verdict.NumbersHold() || len(c.stay.Unlike) > 0 || c.stay.Since.After(d.Now) {
+		return
+	}
+	if !metWith(c.Proof, c.stay.BaseCommit) {
+		c.Met = append(c.Met, ledger.Met{BaseCommit: c.stay.BaseCommit, At: d.Now, By: n.CountedBy(), Clusters: n.Clusters, Compliant: n.Compliant})
+		c.Met = c.Met[max(0, len(c.Met)-ledger.MaxEarlier):]
+	}
+	if c.Proved.IsZero() && c.verdict.Rule(gate.RuleSoak).Result == gate.Pass {
+		c.Proved = d.Now
+	}
+}
+
+// about returns the decisions about a revision of a workload.
+func (d *decider) about(k ledger.Key, revision digest.Digest) (all []gate.Decided) {
+	for _, o := range d.Decisions {
+		if o.Key == k && o.Revision == revision {
+			all = append(all, o.Decided)
+		}
+	}
+	return all
+}
+
+func metWith(p ledger.Proof, base string) bool {
+	return slices.ContainsFunc(p.Met, func(m ledger.Met) bool { return m.BaseCommit == base })
+}
+
+// judge says why a candidate does not come.
+func (d *decider) judge(w *work, c *candidate) {
+	if c.past = d.isPast(w, c); c.past {
+		return
+	}
+	var why []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			why = append(why, fmt.Sprintf(format, args...))
+		}
+	}
+	below := d.Policy.Below()
+	if u := d.undoneBelow(w, c); u != nil {
+		add(true, "undone in %s since %s%s", below, clock(u.At), because(u.Reason))
+	}
+	if u := d.undoneHere(w, c); u != nil {
+		add(true, "undone in %s since %s%s", d.Policy.Environment, clock(u.At), because(u.Reason))
+	}
+	if no, is := gate.Rejected(d.Policy, d.about(w.Key, c.Revision)); is {
+		add(true, "rejected by %s%s", no.Member, because(no.Reason))
+	}
+	if c.Proved.IsZero() {
+		if c.now {
+			why = append(why, d.numbers(c)...)
+		} else {
+			add(true, "%s had it for too short a time", below)
+		}
+	}
+	if approvals := d.approvals(w, c); approvals.Result != gate.Pass {
+		add(true, "approved by %s, wants %s", approvals.Has, approvals.Wants)
+	}
+	add(len(why) == 0 && !c.Removal && !metWith(c.Proof, d.BaseCommit), "%s has not run it well with base commit %s", below, short(d.BaseCommit))
+	c.blocked = strings.Join(why, ", ")
+	if r := c.verdict.Rule(gate.RuleSoak); c.now && c.Proved.IsZero() && r.Result == gate.Wait {
+		c.ends = r.Ends
+	}
+}
+
+// approvals is the rule about approvals of a candidate.
+func (d *decider) approvals(w *work, c *candidate) gate.Rule {
+	v := c.verdict
+	if !c.now {
+		v = gate.Content(gate.ContentQuestion{Policy: d.Policy, Workload: w.String(), Decisions: d.about(w.Key, c.Revision), Now: d.Now})
+	}
+	return v.Rule(gate.RuleApprovals)
+}
+
+// isPast reports whether own has a candidate, or something newer. What ran before there was a chain is as new as its own record.
+func (d *decider) isPast(w *work, c *candidate) bool {
+	switch {
+	case w.mine == nil && !w.gone:
+		return c.Removal
+	case w.gone && c.Removal:
+		return true
+	case w.stay.From == (ledger.From{}):
+		return c.Record.Compare(w.stay.Record) <= 0
+	case c.Record == w.stay.From.Record && c.Revision == w.stay.From.Revision: // perhaps at another commit
+		return false
+	}
+	return c.Record.Compare(w.stay.From.Record) <= 0
+}
+
+// undoneBelow returns the mark of the environment below that a candidate came before.
+func (d *decider) undoneBelow(w *work, c *candidate) *ledger.Undone {
+	if d.Below == nil || c.Removal {
+		return nil
+	}
+	for i := range d.Below.Undone {
+		if u := &d.Below.Undone[i]; u.Key == w.Key && u.Revision == c.Revision && c.Record.Compare(u.Record) <= 0 {
+			return u
+		}
+	}
+	return nil
+}
+
+// undoneHere returns own's mark of what was made of a candidate; nil if there is none in force.
+func (d *decider) undoneHere(w *work, c *candidate) *ledger.Undone {
+	i := slices.IndexFunc(w.marks, func(u *ledger.Undone) bool { return !c.Removal && u.From == c.Revision })
+	if i < 0 {
+		return nil
+	}
+	return w.marks[i]
+}
+
+// numbers says what is missing for the proof of what below has now.
+func (d *decider) numbers(c *candidate) (why []string) {
+	below := d.Policy.Below()
+	if d.Counts == nil {
+		return []string{"the clusters of " + below + " were not counted"}
+	}
+	v := c.verdict
+	soak := v.Rule(gate.RuleSoak)
+	if soak.Result != gate.Pass {
+		why = append(why, "soak "+length(soak.Ends.Sub(d.Now))+" left")
+	}
+	if len(c.stay.Unlike) > 0 {
+		why = append(why, fmt.Sprintf("%s of %s has other content", strings.Join(c.stay.Unlike, ", "), below))
+	}
+	if v.Rule(gate.RuleCohort).Result != gate.Pass {
+		return append(why, "no cluster of "+below+" that counts has it")
+	}
+	if r, m := v.Rule(gate.RuleReported), v.Rule(gate.RuleCompliant); r.Result != gate.Pass || m.Result != gate.Pass || soak.Result != gate.Pass {
+		why = append(why, fmt.Sprintf("%d of %d clusters", v.Cohort.Compliant, v.Cohort.Clusters))
+	}
+	for _, name := range []string{gate.RuleFailed, gate.RuleQuarantine} {
+		if r := v.Rule(name); r.Result != gate.Pass {
+			why = append(why, r.String())
+		}
+	}
+	if r := v.Rule(gate.RuleRequired); r.Result != gate.Pass {
+		why = append(why, r.Has+" required clusters")
+	}
+	if len(why) == 0 { // the record is ahead of the clock
+		why = append(why, "its time is ahead of the clock")
+	}
+	return why
+}
+
+// together holds back new workloads and removals that belong together until all of them are proved: those of one registration that
+// came with one record, and those with an assignment name in common. Else a renaming would stop a workload, or run it twice.
+func (d *decider) together() {
+	groups := map[string]*group{}
+	var all []*group
+	for _, k := range slices.SortedFunc(maps.Keys(d.works), ledger.Key.Compare) {
+		w := d.works[k]
+		c := w.comes()
+		if w.free || c == nil || c.Removal == (w.mine == nil) {
+			continue // nothing comes, or a workload that own has gets another revision
+		}
+		g := &group{works: []*work{w}, added: !c.Removal, removed: c.Removal}
+		all = append(all, g)
+		names := []string{"record " + k.Registration + " " + c.Record.String()}
+		for _, name := range w.names {
+			names = append(names, "assignment "+name)
+		}
+		for _, name := range names {
+			if other := groups[name]; other != nil {
+				g.join(other)
+			}
+			groups[name] = g
+		}
+	}
+	for _, g := range all {
+		if g.into == nil {
+			g.hold()
+		}
+	}
+}
+
+// comes returns what a workload is about to get.
+func (w *work) comes() *candidate {
+	if w.pick != nil {
+		return w.pick
+	}
+	for i := range w.candidates {
+		if !w.candidates[i].past {
+			return &w.candidates[i]
+		}
+	}
+	return nil
+}
+
+// group is workloads that pass together.
+type group struct {
+	into           *group // nil, or the one that it has become part of
+	works          []*work
+	added, removed bool
+}
+
+func (g *group) whole() *group {
+	for g.into != nil {
+		if g.into.into != nil {
+			g.into = g.into.into
+		}
+		g = g.into
+	}
+	return g
+}
+
+func (g *group) join(other *group) {
+	g, other = g.whole(), other.whole()
+	if g == other {
+		return
+	}
+	if len(g.works) > len(other.works) {
+		g, other = other, g
+	}
+	other.works, other.added, other.removed = append(other.works, g.works...), g.added || other.added, g.removed || other.removed
+	g.into = other
+}
+
+// hold lets the group wait for what is not proved of it, if it adds and removes workloads.
+func (g *group) hold() {
+	if !g.added || !g.removed {
+		return
+	}
+	slices.SortFunc(g.works, func(a, b *work) int { return a.Compare(b.Key) })
+	i := slices.IndexFunc(g.works, func(w *work) bool { return w.pick == nil })
+	if i < 0 {
+		return
+	}
+	for _, w := range g.works {
+		if w.pick != nil {
+			w.pick.blocked = "waits for " + g.works[i].String() + ", which belongs to the same change"
+			w.pick = nil
+		}
+	}
+}
+
+// take says what own takes of a workload. It returns false for one that own does not have and is not to get.
+func (d *decider) take(w *work) (Take, bool) {
+	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings}
+	for _, u := range w.marks {
+		t.undone = append(t.undone, u.Revision)
+	}
+	newest := w.comes()
+	switch {
+	case w.free:
+		t.Kind, t.Open = Head, true
+		return t, true
+	case w.pick != nil && t.Open:
+		t.Kind, t.Proof, t.Removed, w.taken = Proved, &w.pick.Proof, w.pick.Removal, true
+	case w.gone:
+		t.Kind, t.Removed = Admitted, true
+	case w.mine != nil && d.runsWith(w, d.BaseCommit):
+		t.Kind = Admitted
+	case w.mine != nil:
+		t.Kind = FilesStay
+	case newest == nil && !slices.Contains(d.Workloads, w.Key):
+		return t, false
+	case d.Own != nil:
+		t.Kind = LeftOut
+	default:
+		t.Kind = Refused
+	}
+	t.Waits = d.waits(w, t, newest)
+	return t, true
+}
+
+// runsWith reports whether own's entry runs with a base commit already, or what it was made of has met the numbers with it.
+func (d *decider) runsWith(w *work, base string) bool {
+	if w.stay.BaseCommit == base {
+		return true
+	}
+	from := w.stay.From
+	return slices.ContainsFunc(w.candidates, func(c candidate) bool {
+		if !metWith(c.Proof, base) {
+			return false
+		}
+		if from == (ledger.From{}) {
+			return covers(c.Proof, w.mine)
+		}
+		return c.Revision == from.Revision && c.Record == from.Record && !c.Removal
+	})
+}
+
+// covers reports whether a revision of the environment below has the content of one that own has, of which it is not known from what it
+// was made: the same object, each artifact, and the same folders where both read the same.
+func covers(below ledger.Proof, own *ledger.Revision) bool {
+	if below.Removal || below.Object != own.Object {
+		return false
+	}
+	for _, a := range own.Artifacts {
+		if !hasArtifact(below.Artifacts, a) {
+			return false
+		}
+	}
+	for _, t := range own.Targets {
+		for _, other := range below.Targets {
+			if t.Source.Repo == other.Source.Repo && t.Source.Ref == other.Source.Ref && t.Path == other.Path && t.ID != other.ID {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func hasArtifact(all []ledger.Artifact, a ledger.Artifact) bool {
+	return slices.ContainsFunc(all, func(b ledger.Artifact) bool { return a.Type == b.Type && a.Digest == b.Digest })
+}
+
+// waits says why something newer does not come, and notes when to look again.
+func (d *decider) waits(w *work, t Take, newest *candidate) string {
+	below := d.Policy.Below()
+	label := w.Workload
+	var why string
+	switch {
+	case newest == nil && (t.Kind == LeftOut || t.Kind == Refused):
+		why = below + " does not have it"
+	case newest == nil && t.Kind == FilesStay:
+		why = fmt.Sprintf("%s has not run it well with base commit %s", below, short(d.BaseCommit))
+	case newest == nil:
+		return ""
+	default:
+		first := newest // of all that is not past, the newest
+		for i := range w.candidates {
+			if c := &w.candidates[i]; !c.past {
+				first = c
+				break
+			}
+		}
+		if v := first.version; v != "" {
+			label += " " + v
+		}
+		switch {
+		case w.taken && t.Proof == &first.Proof:
+			return ""
+		case first.Revision == w.stay.From.Revision && first.Record == w.stay.From.Record && w.mine != nil && t.Kind != FilesStay:
+			return "" // own has it
+		case first.blocked == "":
+			why = d.Closed
+			d.lookAt(d.OpensAt)
+		default:
+			why = first.blocked
+			d.lookAt(first.ends)
+		}
+		if first.Removal {
+			label += ", removed in " + below + ","
+		}
+	}
+	return fmt.Sprintf("%s waits for %s: %s", label, below, why)
+}
+
+// lookAt notes a time at which something may pass.
+func (d *decider) lookAt(at time.Time) {
+	if at.After(d.Now) && (d.nextLook.IsZero() || at.Before(d.nextLook)) {
+		d.nextLook = at
+	}
+}
+
+// keep returns the proofs of a workload for own's next ledger: of what own has, and of what may come.
+func (d *decider) keep(w *work) []ledger.Proof {
+	if w.free {
+		return nil
+	}
+	from := w.stay.From
+	if w.taken {
+		from = ledger.From{Revision: w.pick.Revision, Record: w.pick.Record}
+	}
+	var kept []ledger.Proof
+	proved := false
+	rank := map[ledger.Record]int{}
+	for _, c := range w.candidates { // newest first
+		isFrom := c.Revision == from.Revision && c.Record == from.Record
+		_, rejected := gate.Rejected(d.Policy, d.about(w.Key, c.Revision))
+		old := c.past || w.taken && c.Record.Compare(from.Record) <= 0
+		switch {
+		case len(c.Met) == 0, isFrom && c.Removal:
+			continue
+		case isFrom:
+			rank[c.Record] = 0
+		case d.undoneBelow(w, &c) != nil, rejected, old && !d.isOfUse(w, &c):
+			continue
+		case !c.Proved.IsZero() && !old && !proved:
+			rank[c.Record], proved = 1, true
+		case !old:
+			rank[c.Record] = 2
+		default:
+			rank[c.Record] = 3
+		}
+		kept = append(kept, c.Proof)
+	}
+	slices.SortStableFunc(kept, func(a, b ledger.Proof) int { return cmp.Compare(rank[a.Record], rank[b.Record]) })
+	kept = kept[:min(len(kept), ledger.MaxProofs)]
+	slices.SortFunc(kept, func(a, b ledger.Proof) int { return b.Record.Compare(a.Record) })
+	return kept
+}
+
+// isOfUse reports whether the proof of something older than what own has may still matter: own reads its manifests elsewhere, and may
+// name any artifact that was proved, or it is not known of what own's entry was made.
+func (d *decider) isOfUse(w *work, c *candidate) bool {
+	if w.mine == nil || c.Removal {
+		return false
+	}
+	return !shares(*w.mine, &c.Proof) || w.stay.From == (ledger.From{}) && covers(c.Proof, w.mine)
+}
+
+// hasNew reports whether one of the proofs that are kept says something that is not written yet.
+func hasNew(had, kept []ledger.Proof) bool {
+	for _, p := range kept {
+		i := slices.IndexFunc(had, func(o ledger.Proof) bool { return sameAs(o, p) })
+		if i < 0 || had[i].Proved.IsZero() != p.Proved.IsZero() || !slices.EqualFunc(had[i].Met, p.Met, func(a, b ledger.Met) bool { return a.BaseCommit == b.BaseCommit }) {
+			return true
+		}
+	}
+	return false
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// clock writes a time for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
+
+// length writes how long something takes: 3h12m, or 40s.
+func length(d time.Duration) string {
+	if d >= time.Minute {
+		d = (d + time.Minute - 1).Truncate(time.Minute)
+	}
+	v := duration.Value(max(d, time.Second).Round(time.Second))
+	return v.String()
+}
+
+func short(commit string) string { return commit[:min(len(commit), 7)] }

@@ -1,0 +1,63 @@
+package gate
+
+import (
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// ContentQuestion is what is asked about one revision of a workload in the environment below.
+type ContentQuestion struct {
+	Policy promotion.Policy // of the environment that is to get it
+	// Workload names it for a command, as REGISTRATION/NAME.
+	Workload string
+	// Cohort is how far the clusters are that have the workload, and Required the same of those that the gate requires.
+	Cohort   Cohort
+	Required *Cohort
+	// Since is the time from which the environment below has the revision without a break.
+	Since time.Time
+	// Decisions are about this revision, and no other.
+	Decisions []Decided
+	Now       time.Time
+}
+
+// Content returns the rules about one revision of a workload: the numbers of the policy's gate, its soak, and the approvals of its
+// content. Another rule is not among them. No cluster is no proof, whatever the gate says of empty cohorts.
+func Content(q ContentQuestion) Verdict {
+	g := q.Policy.Gate
+	g.AllowEmptyCohort, g.SoakIn, g.Approvals = false, nil, g.Content.Approvals
+	below := q.Policy.Below()
+	j := judge{now: q.Now.UTC(), workload: q.Workload, Question: Question{
+		Policy: q.Policy, Gate: g, Candidate: &Candidate{Environment: below}, Cohort: q.Cohort, Required: q.Required, Decisions: q.Decisions,
+		Stays: map[string][]Stay{below: {{From: q.Since}}}, Now: q.Now,
+	}}
+	v := Verdict{Environment: q.Policy.Environment, From: below, Policy: q.Policy.Name, AsOf: j.now, Result: Pass, Cohort: q.Cohort}
+	for _, rule := range []func() Rule{j.cohort, j.reported, j.compliant, j.failed, j.quarantine, j.required, j.soak, j.approvals} {
+		r := rule()
+		v.Rules, v.Result = append(v.Rules, r), worse(v.Result, r.Result)
+	}
+	v.NextLook = v.Rule(RuleSoak).Ends
+	return v
+}
+
+// NumbersHold reports whether all rules of a verdict of [Content] pass but for soak and approvals.
+func (v Verdict) NumbersHold() bool {
+	return !slices.ContainsFunc(v.Rules, func(r Rule) bool { return r.Result != Pass && r.Name != RuleSoak && r.Name != RuleApprovals })
+}
+
+// Rejected returns the newest rejection of a revision of a workload that its author has not taken back by an approval, among decisions
+// about that revision: by a member of any group of the policy. It returns false if there is none.
+func Rejected(p promotion.Policy, about []Decided) (newest Decided, is bool) {
+	j := judge{Question: Question{Policy: p, Decisions: about}, workload: "-"}
+	for _, g := range p.Groups {
+		group := promotion.Approvals{Group: g.Name, Members: g.Members, Hubs: g.Hubs, HubSpeaksForKeys: g.HubSpeaksForKeys}
+		for _, d := range j.newestOf(group, bundle.Approve, bundle.Reject) {
+			if d.Action == bundle.Reject && (!is || d.IssuedAt.After(newest.IssuedAt)) {
+				newest, is = d, true
+			}
+		}
+	}
+	return newest, is
+}
