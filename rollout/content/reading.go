@@ -1,0 +1,219 @@
+package content
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
+)
+
+// Reading says at which state the sources of an environment are read for a decision.
+//
+// A registration is read at one commit: the one of the newest revision of its workloads that is proved, else the one that own has. A
+// workload of it that is another one there, and not proved, keeps its files; see [Reading.Waiting].
+type Reading struct {
+	decision *Decision
+	below    string
+	places   map[place]state
+	versions map[reference]state
+	shared   map[place]bool // those that the environment below reads, too
+	open     bool           // for what only own reads
+}
+
+// place is a ref of a repository that a registration reads.
+type place struct{ registration, repo, ref string }
+
+// reference is how a registration names an artifact.
+type reference struct {
+	registration string
+	Type         bundle.ArtifactType
+	reference    string
+}
+
+// state is what a place or reference is read at; the newest record counts.
+type state struct {
+	at, version string
+	free        bool // at its head
+	proved      bool
+	record      ledger.Record
+}
+
+// newer reports whether s counts more than other.
+func (s state) newer(other state) bool {
+	switch {
+	case s.free != other.free:
+		return s.free
+	case s.proved != other.proved:
+		return s.proved
+	}
+	return s.record.Compare(other.record) > 0
+}
+
+// Reading returns how to read the sources for the answer to q.
+func (d *Decision) Reading(q Question) *Reading {
+	r := &Reading{
+		decision: d, below: q.Policy.Below(), open: q.Closed == "",
+		places: map[place]state{}, versions: map[reference]state{}, shared: map[place]bool{},
+	}
+	if q.Below != nil {
+		for _, of := range q.Below.Registrations {
+			at := placeOf(of.Name, of.Source)
+			r.shared[at] = true
+			r.settle(at, state{at: of.Source.Commit})
+		}
+		for _, w := range q.Below.Workloads {
+			for _, v := range w.Revisions {
+				for _, s := range sourcesOf(v.Source, v.Targets) {
+					r.shared[placeOf(w.Registration, s)] = true
+					r.settle(placeOf(w.Registration, s), state{at: s.Commit})
+				}
+			}
+		}
+	}
+	for _, t := range d.Takes {
+		switch {
+		case t.Kind == Head:
+			r.free(q, t)
+		case t.Kind == Proved && !t.Removed:
+			r.add(t.Registration, t.Proof.Source, t.Proof.Targets, t.Proof.Artifacts, state{proved: true, record: t.Proof.Record})
+		}
+		if t.Entry != nil && t.Kind != Head {
+			stay := cmp.Or(stayIn(t.Entry.In, q.OwnRing), new(ledger.Stay))
+			r.add(t.Registration, t.Entry.Source, t.Entry.Targets, t.Entry.Artifacts, state{record: cmp.Or(stay.From.Record, stay.Record)})
+		}
+	}
+	return r
+}
+
+// free lets the sources of a workload that nothing holds be read at their heads.
+func (r *Reading) free(q Question, t Take) {
+	head := state{free: true}
+	if q.Below == nil {
+		return
+	}
+	if of := q.Below.Registration(t.Registration); of != nil {
+		r.settle(placeOf(of.Name, of.Source), head)
+	}
+	if w := q.Below.Find(t.Key); w != nil {
+		for _, v := range w.Revisions {
+			for _, s := range sourcesOf(v.Source, v.Targets) {
+				r.settle(placeOf(t.Registration, s), head)
+			}
+		}
+	}
+}
+
+// add notes what a revision was read at.
+func (r *Reading) add(registration string, source ledger.Source, targets []ledger.Target, artifacts []ledger.Artifact, s state) {
+	for _, from := range sourcesOf(source, targets) {
+		s.at = from.Commit
+		r.settle(placeOf(registration, from), s)
+	}
+	for _, a := range artifacts {
+		s.at, s.version = a.Digest, a.Version
+		at := reference{registration, a.Type, a.Reference}
+		if known, is := r.versions[at]; a.Digest != "" && (!is || s.newer(known)) {
+			r.versions[at] = s
+		}
+	}
+}
+
+func (r *Reading) settle(at place, s state) {
+	if at.repo == "" || s.at == "" && !s.free {
+		return // a plain folder, or a reference that moves
+	}
+	if known, is := r.places[at]; !is || s.newer(known) {
+		r.places[at] = s
+	}
+}
+
+func placeOf(registration string, s ledger.Source) place { return place{registration, s.Repo, s.Ref} }
+
+func sourcesOf(source ledger.Source, targets []ledger.Target) []ledger.Source {
+	all := []ledger.Source{source}
+	for _, t := range targets {
+		all = append(all, t.Source)
+	}
+	return all
+}
+
+// Commit returns the commit at which a registration reads a ref of a repository; empty for its head.
+func (r *Reading) Commit(registration, repo, ref string) string {
+	at := place{registration, repo, ref}
+	if !r.shared[at] && r.open {
+		return "" // nobody below can have it
+	}
+	return r.places[at].at
+}
+
+// Version returns the digest and the version that an artifact of a registration has, by the reference in its manifests; empty for what
+// the reference names now.
+func (r *Reading) Version(registration string, of bundle.ArtifactType, name string) (revision, version string) {
+	s := r.versions[reference{registration, of, name}]
+	return s.at, s.version
+}
+
+// Waiting returns the workloads that keep the files that they have, each with what it waits for. Rendered has what was made of each
+// workload that the sources have, as it would stand in a ledger.
+func (r *Reading) Waiting(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string {
+	waiting := map[ledger.Key]string{}
+	for _, k := range slices.SortedFunc(maps.Keys(rendered), ledger.Key.Compare) {
+		if why := r.waits(k, rendered[k]); why != "" {
+			waiting[k] = why
+		}
+	}
+	for _, t := range r.decision.Takes { // what own has and its sources have no more
+		_, is := rendered[t.Key]
+		if !is && t.Entry != nil && t.Kind != Head && !(t.Kind == Proved && t.Removed) {
+			waiting[t.Key] = cmp.Or(t.Waits, fmt.Sprintf("%s waits: %s has not proved its removal", t.Workload, r.below))
+		}
+	}
+	return waiting
+}
+
+// waits returns why a workload keeps its files; empty if it may be published as it was rendered.
+func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
+	t := r.decision.Take(k)
+	if t == nil {
+		return fmt.Sprintf("%s waits: %s does not have it", k.Workload, r.below)
+	}
+	c := r.decision.Check(made, k)
+	switch {
+	case c.Undone:
+		return cmp.Or(t.Waits, k.Workload+" waits: this revision was undone")
+	case t.Kind == Head:
+		return ""
+	case t.Kind == Proved && !t.Removed && !r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets):
+	case t.Kind == Admitted && !t.Removed && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets):
+	case (t.Kind == Proved || t.Kind == Admitted) && !t.Removed && c.Passes():
+		return ""
+	case len(c.Missing) > 0 && t.Kind != FilesStay:
+		a := c.Missing[0]
+		return fmt.Sprintf("%s waits: %s has not proved %s %s at %s", k.Workload, r.below, a.Type, a.Reference, cmp.Or(a.Digest, "an unknown digest"))
+	}
+	return cmp.Or(t.Waits, fmt.Sprintf("%s waits: its repository was read where another workload is proved", k.Workload))
+}
+
+// isOf reports whether what was rendered was made of a revision: the same object and the same content of each folder, as far as they come
+// from places that both read.
+func (r *Reading) isOf(k ledger.Key, made ledger.Revision, source ledger.Source, object digest.Digest, targets []ledger.Target) bool {
+	if placeOf("", made.Source) == placeOf("", source) && r.Commit(k.Registration, made.Source.Repo, made.Source.Ref) != "" && object != made.Object {
+		return false
+	}
+	for _, t := range made.Targets {
+		if r.Commit(k.Registration, t.Source.Repo, t.Source.Ref) == "" {
+			continue
+		}
+		for _, other := range targets {
+			if placeOf("", t.Source) == placeOf("", other.Source) && t.Path == other.Path && t.ID != other.ID {
+				return false
+			}
+		}
+	}
+	return true
+}

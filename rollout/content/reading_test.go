@@ -1,0 +1,102 @@
+package content_test
+
+import (
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
+	"github.com/wherry-dev/wherry/rollout/content"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+const (
+	shopRepo = "https://git.example/shop"
+	prodRepo = "https://git.example/prod"
+)
+
+// reading decides about the workloads of a situation, and how their sources are read.
+func (s *situation) reading(more ...[2]ledger.Workload) *content.Reading {
+	q := s.Question
+	q.Own.Workloads, q.Below.Workloads = []ledger.Workload{*s.prod}, []ledger.Workload{*s.stage}
+	q.Counts = map[ledger.Key]content.Count{cart: *s.count}
+	for _, both := range more {
+		q.Own.Workloads, q.Below.Workloads = append(q.Own.Workloads, both[0]), append(q.Below.Workloads, both[1])
+		q.Counts[both[0].Key] = content.Count{Cohort: counted(0, 2)}
+	}
+	q.Own.Sort()
+	q.Below.Sort()
+	return content.Decide(q).Reading(q)
+}
+
+// made is version v as prod renders it from a commit of the shared repository.
+func made(v string, change ...func(*ledger.Revision)) ledger.Revision {
+	r := revision("prod", v, ledger.Stay{})
+	for _, c := range change {
+		c(&r)
+	}
+	r.Revision = ledger.RevisionOf(r.Object, r.Targets, r.Artifacts)
+	return r
+}
+
+func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
+	r := usual().reading()
+	require.Equal(t, "commit of 2.0", r.Commit("shop", shopRepo, "main"))
+	require.Empty(t, r.Commit("shop", shopRepo, "prod"), "nobody below can have a branch of prod's own")
+	require.Empty(t, r.Commit("other", shopRepo, "main"), "each registration is read for itself")
+	digestOf, _ := r.Version("shop", bundle.ArtifactImage, "web:2.0")
+	require.Equal(t, digest.FromString("2.0").String(), digestOf)
+
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0")}))
+	ownFolder := made("2.0", func(r *ledger.Revision) { r.Targets[0].ID = "a hotfix in prod's folder" })
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: ownFolder}), "the team decides about it")
+	newImage := made("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = digest.FromString("3.0").String() })
+	require.Equal(t, map[ledger.Key]string{cart: "cart waits: stage has not proved image web:2.0 at " + digest.FromString("3.0").String()},
+		r.Waiting(map[ledger.Key]ledger.Revision{cart: newImage}))
+	otherObject := made("2.0", func(r *ledger.Revision) { r.Object = digest.FromString("other") })
+	require.Len(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: otherObject}), 1)
+	require.Len(t, r.Waiting(nil), 1, "a removal is proved, too")
+	require.Equal(t, "new waits: stage does not have it", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), {Registration: "shop", Workload: "new"}: made("2.0")})[ledger.Key{Registration: "shop", Workload: "new"}])
+}
+
+func TestAWorkloadThatWaitsIsReadWhereTheEnvironmentHasIt(t *testing.T) {
+	s := usual()
+	s.stay().Since = ago(1)
+	r := s.reading()
+	require.Equal(t, "commit of 1.0", r.Commit("shop", shopRepo, "main"))
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("1.0")}), "it is rendered as it is, and no byte changes")
+	require.Equal(t, map[ledger.Key]string{cart: "cart 2.0 waits for stage: soak 3h left, 2 of 2 clusters"}, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0")}))
+}
+
+func TestANeighbourThatIsProvedTakesNothingElseAlong(t *testing.T) {
+	menu := ledger.Key{Registration: "shop", Workload: "menu"}
+	of := func(r ledger.Revision) ledger.Workload { return ledger.Workload{Key: menu, Revisions: []ledger.Revision{r}} }
+	own := revision("prod", "1.0", ledger.Stay{Since: ago(90), Record: rec(90), BaseCommit: "b1", From: from("1.0", 100)})
+	r := usual().reading([2]ledger.Workload{of(own), of(revision("stage", "2.0", ledger.Stay{Since: ago(1), Record: rec(1), BaseCommit: "b1"}))})
+	require.Equal(t, "commit of 2.0", r.Commit("shop", shopRepo, "main"), "cart is proved there")
+	waiting := r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("2.0")})
+	require.Equal(t, map[ledger.Key]string{menu: "menu 2.0 waits for stage: soak 3h left, 0 of 2 clusters"}, waiting)
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("1.0")}), "a commit that does not change it")
+}
+
+func TestWhatNobodyBelowCanHaveIsReadAtItsHeadWhileTheEnvironmentIsOpen(t *testing.T) {
+	s := usual()
+	at := ledger.Source{Repo: prodRepo, Ref: "main", Commit: "known"}
+	s.prod.Revisions[0].Targets[0].Source = at
+	r := s.reading()
+	require.Empty(t, r.Commit("shop", prodRepo, "main"))
+	s.Closed = "frozen"
+	r = s.reading()
+	require.Equal(t, "known", r.Commit("shop", prodRepo, "main"))
+	require.Equal(t, "commit of 1.0", r.Commit("shop", shopRepo, "main"))
+}
+
+func TestAnExemptWorkloadIsReadAtItsHead(t *testing.T) {
+	s := usual()
+	s.Policy.Gate.Content.Exempt = promotion.Exempt{Registrations: []string{"shop"}}
+	r := s.reading()
+	require.Empty(t, r.Commit("shop", shopRepo, "main"))
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("3.0")}))
+}
