@@ -187,6 +187,9 @@ func (r EnvironmentRecord) Types() []string {
 type VerifiedEnvironment struct {
 	Descriptor ocispec.Descriptor
 	Record     EnvironmentRecord
+	// Ledger describes the layer with what the record says of workloads, which was not requested yet; see package ledger. It is zero if
+	// there is none.
+	Ledger ocispec.Descriptor
 	// KeyIDs names the distinct keys that signed, sorted; see KeyID.
 	KeyIDs []string
 }
@@ -228,5 +231,9 @@ func ReadEnvironment(ctx context.Context, src Source, manifest ocispec.Descripto
 		return nil, err
 	}
 	manifest.Data = nil
-	return &VerifiedEnvironment{Descriptor: manifest, Record: record}, nil
+	v := &VerifiedEnvironment{Descriptor: manifest, Record: record}
+	if len(m.Layers) > 0 && (m.Layers[0].MediaType == MediaTypeLedger || isNewer(m.Layers[0].MediaType, MediaTypeLedger)) {
+		v.Ledger = m.Layers[0]
+	}
+	return v, nil
 }

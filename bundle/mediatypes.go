@@ -18,6 +18,8 @@ const (
 	MediaTypeTree = ocispec.MediaTypeImageLayerGzip
 	// MediaTypeEnvironment is the artifactType and the config of an environment record.
 	MediaTypeEnvironment = "application/vnd.wherry.environment.v1+json"
+	// MediaTypeLedger is the first layer of an environment record; see package ledger.
+	MediaTypeLedger = "application/vnd.wherry.ledger.v1+gzip"
 	// MediaTypeTrust is the artifactType and the config of a trust document, and its DSSE payload type.
 	MediaTypeTrust = "application/vnd.wherry.trust.v1+json"
 	// MediaTypeSimpleSigning is the layer type of a cosign signature in the simple signing format.

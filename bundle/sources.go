@@ -22,7 +22,8 @@ type ContentSource struct {
 	Type string `json:"type"`
 	// Name is the repository without scheme, or the registration whose source has the folder.
 	Name string `json:"name"`
-	// Revision is a commit, or the digest of an OCI manifest or of a chart's archive; empty if it is not known.
+	// Revision is git's id of a folder or, if the build read more than the folder, a digest of the ids of all that it read; else the
+	// digest of an OCI manifest or of a chart's archive. It is a commit if the text of the source names one. It is empty if it is not known.
 	Revision string `json:"revision,omitempty"`
 	// Path is the folder in the source.
 	Path string `json:"path,omitempty"`

@@ -27,6 +27,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -105,6 +106,28 @@ func (p *Place) Environment(name string) (Environment, error) {
 func (e Environment) By(signers Signers) Environment {
 	e.Reader = e.by(signers)
 	return e
+}
+
+// Ledger returns what a record of this repository says of workloads, which is read now: whole, as the record's manifest names it. It is
+// nil if the record has none. The error is a *bundle.Refusal for other content, with the reason bundle.UnsupportedSchema if it needs a
+// newer version of wherry.
+func (e Environment) Ledger(ctx context.Context, v *bundle.VerifiedEnvironment) (*ledger.Ledger, error) {
+	data, err := e.PackedLedger(ctx, v)
+	if data == nil || err != nil {
+		return nil, err
+	}
+	return ledger.Parse(data)
+}
+
+// PackedLedger is Ledger as it is stored.
+func (e Environment) PackedLedger(ctx context.Context, v *bundle.VerifiedEnvironment) ([]byte, error) {
+	switch v.Ledger.MediaType {
+	case "":
+		return nil, nil
+	case bundle.MediaTypeLedger:
+		return bundle.ReadBlob(ctx, e.Repo, v.Ledger, ledger.MaxBytes)
+	}
+	return nil, refuse(bundle.UnsupportedSchema, "the ledger of record %s is a %q: it needs a newer version of wherry", v.Record.Tag(), v.Ledger.MediaType)
 }
 
 // Type is the repository of a cluster type's releases. A stream without a platform stands for any platform, and the zero stream for

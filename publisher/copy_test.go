@@ -312,6 +312,7 @@ func TestWhatIsNotTrustedIsNotCopied(t *testing.T) {
 		{"junk as a signature", bundle.Unsigned, false, func(w *world) {
 			empty, _ := json.Marshal(ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: ocispec.DescriptorEmptyJSON})
 			b, repo := bundle.NewBlob(ocispec.MediaTypeImageManifest, empty), w.repository("bundles/dev/drone")
+			require.NoError(w.t, releases.PushBlob(w.t.Context(), repo, bundle.Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}))
 			require.NoError(w.t, releases.PushBlob(w.t.Context(), repo, b))
 			require.NoError(w.t, repo.Tag(w.t.Context(), b.Descriptor, bundle.SignatureTag(w.verified("drone", "latest").Descriptor.Digest)))
 		}},

@@ -12,6 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/pack"
@@ -158,18 +159,21 @@ func (f found) withContent(c bundle.Content) *bundle.Verified {
 	return nil
 }
 
-// record makes the artifact of an environment's record.
-func (m maker) record(r bundle.EnvironmentRecord) (signing.Artifact, error) {
+// record makes the artifact of an environment's record, with its ledger.
+func (m maker) record(r bundle.EnvironmentRecord, l *ledger.Ledger) (signing.Artifact, error) {
 	doc, err := r.Marshal()
 	if err != nil {
 		return signing.Artifact{}, err
 	}
+	packed, err := l.Marshal()
+	if err != nil {
+		return signing.Artifact{}, err
+	}
 	config := bundle.NewBlob(bundle.MediaTypeEnvironment, doc)
-	// Registries and tools expect a layer; the specification's empty one stands for none.
-	empty := bundle.Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	layer := bundle.NewBlob(bundle.MediaTypeLedger, packed)
 	manifest := ocispec.Manifest{
-		ArtifactType: bundle.MediaTypeEnvironment, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+		ArtifactType: bundle.MediaTypeEnvironment, Config: config.Descriptor, Layers: []ocispec.Descriptor{layer.Descriptor},
 		Annotations: m.annotations(r.Environment, r.Tag()),
 	}
-	return m.signer.Sign(bundle.EnvironmentRepository(r.Environment), manifest, []bundle.Blob{empty}, config)
+	return m.signer.Sign(bundle.EnvironmentRepository(r.Environment), manifest, []bundle.Blob{layer}, config)
 }

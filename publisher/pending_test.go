@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/garbage"
@@ -65,7 +66,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			for name := range record.ClusterTypes {
 				record.ClusterTypes[name] = a.Manifest.Descriptor.Digest
 			}
-			b, err := thief.record(record)
+			b, err := thief.record(record, &ledger.Ledger{Schema: ledger.Schema})
 			require.NoError(t, err)
 			require.NoError(t, b.Push(t.Context(), records))
 			tag := published.PendingTag(record.Epoch, record.Sequence)

@@ -98,6 +98,7 @@ type content struct {
 	tree      *bundle.Packed // nil where there is none: the plan failed before
 	artifacts bundle.Artifacts
 	platforms []string // of the type's clusters
+	needs     pack.Needs
 }
 
 // isOf reports whether a release, which may be nil, has this content.
@@ -200,7 +201,7 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	}
 	if known, ok := n.packer.Of(ct.Name); ok {
 		if len(k.held) == 0 && len(k.rendered) == len(ct.Assignments) {
-			return content{known.Tree, known.Artifacts, c.platforms}, nil
+			return content{known.Tree, known.Artifacts, c.platforms, known.Needs}, nil
 		}
 		if k.rendered, err = n.packer.Restore(ct.Name, k.rendered); err != nil {
 			return c, err
@@ -210,9 +211,11 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	if len(k.rendered)+len(k.held) > 0 {
 		sites, err = pack.SiteFiles(k.sites.document, k.sites.rows)
 	}
+	var made pack.Bundle
 	if err == nil {
-		c.tree, c.artifacts, err = n.packer.Once(k.rendered, k.held, sites...)
+		made, err = n.packer.Once(k.rendered, k.held, sites...)
 	}
+	c.tree, c.artifacts, c.needs = made.Tree, made.Artifacts, made.Needs
 	return c, err
 }
 

@@ -378,6 +378,14 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err := p.check(ctx, plans, so); err != nil {
 		return done, err
 	}
+	read := readingOf(result, plans)
+	if err := read.bound(); err != nil {
+		return done, err
+	}
+	last, err := p.lastLedger(ctx, record)
+	if err != nil {
+		return done, err
+	}
 	rows := make([]*PublishedType, len(plans))
 	err = p.each(len(plans), func(p *publication, i int) error {
 		row, err := p.carryOut(ctx, plans[i], record, so)
@@ -396,7 +404,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 		return done, err
 	}
 	next := p.newRecord(done, result, record)
-	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
+	done.Record, err = p.publishRecord(ctx, record, next, last, p.nextLedger(read, result, plans, done, record, last), done.Pending() > 0)
 	done.RenewAt = p.renewal().next(plans)
 	return done, err
 }

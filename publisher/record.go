@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
@@ -80,30 +81,30 @@ func (p *publication) newRecord(done Published, result *scheduler.Result, last s
 	return r
 }
 
-// publishRecord signs next, which takes the place of the record at, unless that says the same. Waits says that a release
-// which next names waits for signatures.
-func (p *publication) publishRecord(ctx context.Context, at state.Record, next bundle.EnvironmentRecord, waits bool) (PublishedRecord, error) {
+// publishRecord signs next with its ledger, which take the place of the record at with the ledger last, unless those say the same. Waits
+// says that a release which next names waits for signatures.
+func (p *publication) publishRecord(ctx context.Context, at state.Record, next bundle.EnvironmentRecord, last, workloads *ledger.Ledger, waits bool) (PublishedRecord, error) {
 	pending, err := p.PendingRecord(ctx, at)
 	if err != nil {
 		return PublishedRecord{}, err
 	}
 	next.Epoch, next.Sequence = p.Trust.Epoch, 0
-	if last := at.Verified; last != nil && last.Record.Epoch == next.Epoch {
-		if at.Current && pending == nil && !at.Taken && sameRecord(last.Record, next) {
-			moved, err := releases.Settle(ctx, at.Repo, last.Descriptor, last.Record.Tag(), []string{bundle.LatestTag}, at.Tags)
+	if v := at.Verified; v != nil && v.Record.Epoch == next.Epoch {
+		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && ledger.Same(last, workloads) {
+			moved, err := releases.Settle(ctx, at.Repo, v.Descriptor, v.Record.Tag(), []string{bundle.LatestTag}, at.Tags)
 			if moved {
 				return publishedRecord(at, releases.OutcomePublished), err
 			}
 			return publishedRecord(at, releases.OutcomeUnchanged), err
 		}
-		next.Sequence = last.Record.Sequence
+		next.Sequence = v.Record.Sequence
 	}
 	out := outgoing{
 		repo: at.Repo, repository: bundle.EnvironmentRepository(next.Environment), seen: at.Tags, epoch: next.Epoch,
 		moving: []string{bundle.LatestTag}, withheld: waits,
 	}
 	switch {
-	case pending != nil && sameRecord(pending.Record, next):
+	case pending != nil && sameRecord(pending.Record, next) && p.hasLedger(ctx, at, pending, workloads):
 		out.waiting, next.Sequence = &pending.Descriptor, pending.Record.Sequence
 	default:
 		if pending != nil {
@@ -114,8 +115,16 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 		}
 	}
 	out.sequence = next.Sequence
-	s, err := p.put(ctx, out, func() (signing.Artifact, error) { return p.maker().record(next) })
+	s, err := p.put(ctx, out, func() (signing.Artifact, error) {
+		return p.maker().record(next, stamp(workloads, ledger.RecordOf(next), next.IssuedAt))
+	})
 	return PublishedRecord{Result: s.result, Sequence: next.Sequence, Digest: s.digest, Signatures: s.signatures}, err
+}
+
+// hasLedger reports whether a record that waits for signatures has this ledger.
+func (p *publication) hasLedger(ctx context.Context, at state.Record, pending *bundle.VerifiedEnvironment, workloads *ledger.Ledger) bool {
+	l, err := at.Ledger(ctx, pending)
+	return err == nil && ledger.Same(l, stamp(workloads, ledger.RecordOf(pending.Record), pending.Record.IssuedAt))
 }
 
 // sameRecord reports whether a and b say the same of the environment, whenever they were issued.

@@ -103,7 +103,11 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 // writeAll pushes what the rings of plans are to have, and a record like next that names it. It adds to done.
 func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.Record, next bundle.EnvironmentRecord, done *Published) error {
 	rows := make([]*PublishedType, len(plans))
-	err := p.each(len(plans), func(p *publication, i int) error {
+	last, err := p.lastLedger(ctx, record)
+	if err != nil {
+		return err
+	}
+	err = p.each(len(plans), func(p *publication, i int) error {
 		row, err := p.attempt(ctx, plans[i])
 		rows[i] = &row
 		return err
@@ -115,8 +119,12 @@ func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.
 			plans[i].recordIn(&next, *row)
 		}
 	}
+	if err != nil {
+		return err
+	}
+	workloads, err := p.ledgerOf(ctx, record, next, done.ClusterTypes, last)
 	if err == nil {
-		done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
+		done.Record, err = p.publishRecord(ctx, record, next, last, workloads, done.Pending() > 0)
 	}
 	return err
 }
@@ -226,7 +234,7 @@ func (p *publication) planContent(ctx context.Context, name string, content Cont
 		if last := t.Rings.Newest(); last != nil {
 			pl.validFor = last.Release.ExpiresAt.Sub(last.Release.IssuedAt)
 		}
-		pl.tree, pl.artifacts, err = pack.NewPacker(nil, p.Environment).Once(nil, nil)
+		pl.tree, pl.artifacts, err = pack.Tree(nil, nil)
 	}
 	return pl, err
 }

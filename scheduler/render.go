@@ -76,6 +76,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		FailedPolicies: m.FailedPolicies(),
 		BaseCommit:     cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes:   make([]ClusterTypeResult, len(types)),
+		Workloads:      m.workloads(),
 		Warnings:       sortedFindings(m.findings, r.findings),
 	}
 	if opts.Decision == nil {

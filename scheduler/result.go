@@ -34,8 +34,22 @@ type Result struct {
 	// Declared has the names of the environment's deployment targets by registration, of which each is a key. It is nil for
 	// a decision that was made elsewhere.
 	Declared map[string]map[string]bool
+	// Workloads are the Workload objects with targets for the environment, sorted by registration and name.
+	Workloads []Workload
+	// Places are where the workloads of registrations were read from, by registration, "" for the platform's own. The scheduler leaves it
+	// empty.
+	Places map[string]Place
 	// Warnings holds warnings and notes, sorted by position.
 	Warnings []finding.Finding
+}
+
+// Place is a state of a git repository, or of a folder in it. It is zero for a folder that lies in no repository.
+type Place struct {
+	// Repo is the URL without credentials, and Ref the branch; Commit is empty for a reference that moves.
+	Repo, Ref, Commit string
+	// Path is a folder, and ID git's id of that folder; empty if it is not known. If a build read more than the folder, it is the digest
+	// of the sorted lines "PATH ID" of all that it read.
+	Path, ID string
 }
 
 // ClusterTypeResult is one cluster type with its assignments and failures.
@@ -90,6 +104,10 @@ type Assignment struct {
 	Inside      []Pinned
 	// Sources are the places that embedded files came from, filled in with them.
 	Sources []ContentSource
+	// Origin is the place of what the target's manifests name, and Taken are artifacts that embedded files were taken from. Both are
+	// filled in with Version, and are for the ledger: no bundle has them.
+	Origin Place
+	Taken  []Pinned
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,
 	// namespace.yaml and reconciler.yaml exist even when empty. Embedded files below manifests and charts are added after
 	// rendering.
@@ -101,6 +119,8 @@ type Pinned struct {
 	Type, Name, Reference string
 	Digest                string // empty if unknown
 	Size                  int64  // in bytes; zero if unknown
+	// Version is what a range came to; empty if the reference is no range.
+	Version string
 }
 
 // ContentSource is a place that embedded files came from; see bundle.ContentSource.

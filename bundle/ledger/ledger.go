@@ -1,6 +1,6 @@
 // Package ledger says which revision of each workload an environment has, since when, and which proofs it has seen.
 //
-// A Ledger is layer 0 of the manifest of an environment record, so that the record's signature covers it. [Ledger.Marshal] writes
+// A Ledger is layer 0 of the manifest of an environment record (bundle.MediaTypeLedger), so that the record's signature covers it. [Ledger.Marshal] writes
 // it and [Parse] reads it: the same ledger gives the same bytes, and a ledger beyond the bounds here is refused. Agents never have
 // one. Nothing here reads a registry or a clock.
 //
@@ -21,9 +21,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-// MediaType is the type of the layer: JSON, compressed with gzip.
-const MediaType = "application/vnd.wherry.ledger.v1+gzip"
 
 // Schema is the version of the format that this code writes.
 const Schema = 1
@@ -378,4 +375,18 @@ func compareArtifacts(a, b Artifact) int {
 func SortArtifacts(all []Artifact) []Artifact {
 	slices.SortFunc(all, compareArtifacts)
 	return slices.Compact(all)
+}
+
+// DropOldest drops the oldest removals and marks beyond the bounds.
+func (l *Ledger) DropOldest() {
+	if more := len(l.Undone) - MaxUndone; more > 0 {
+		l.Undone = l.Undone[more:]
+	}
+	if more := len(l.Removed) - MaxRemoved; more > 0 {
+		newest := func(r Removed) Record { return Revision{In: r.In}.Newest() }
+		l.Removed = slices.Clone(l.Removed)
+		slices.SortStableFunc(l.Removed, func(a, b Removed) int { return newest(a).Compare(newest(b)) })
+		l.Removed = l.Removed[more:]
+		l.Sort()
+	}
 }

@@ -32,6 +32,7 @@ type folderContent struct {
 	dir         string
 	descriptors []Descriptor
 	needs       []scheduler.Pinned
+	id          string // git's
 }
 
 // content reads a folder once.
@@ -40,14 +41,18 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 		return known, nil
 	}
 	var files []scheduler.File
+	id := ""
 	err := p.found[at.source].Read(func(fsys fs.FS) (err error) {
+		if info, err := fs.Stat(fsys, at.dir); err == nil {
+			id = gitrepo.ObjectOf(info)
+		}
 		files, err = manifestsIn(fsys, at.dir)
 		return err
 	})
 	if err != nil {
 		return folderContent{}, err
 	}
-	content := folderContent{dir: at.dir, needs: needsInside(files, imagesOf(files, at.dir))}
+	content := folderContent{dir: at.dir, id: id, needs: needsInside(files, imagesOf(files, at.dir))}
 	for _, f := range files {
 		found, _ := DescriptorsIn(f)
 		content.descriptors = append(content.descriptors, found...)

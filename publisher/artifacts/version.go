@@ -41,14 +41,26 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	if err != nil {
 		return nil // the engine will not find it either
 	}
+	a.Origin = scheduler.Place{Repo: gitrepo.Redact(source.URL), Ref: source.gitRef(), Commit: found.Revision, Path: dir}
 	content, err := p.content(sourceFolder{source.Source, dir})
 	if err != nil {
 		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.Reference(), a.Version, err)
 	}
 	d := DescriptorFor(a, content.dir, content.descriptors)
 	a.Version = cmp.Or(d.Version, a.Version)
-	a.Application, a.Inside = d.Application, content.needs
+	a.Application, a.Inside, a.Origin.ID = d.Application, content.needs, content.id
 	return nil
+}
+
+// gitRef is the branch, tag or range that a need names of a git repository.
+func (n *need) gitRef() string { return cmp.Or(n.RefName, n.Tag, n.Semver, n.Branch) }
+
+// PlaceOf returns the place of what a's manifests name: the one that was read, else what they say.
+func PlaceOf(a *scheduler.Assignment) scheduler.Place {
+	if a.Origin != (scheduler.Place{}) || a.Manifests["repo"] == "" {
+		return a.Origin
+	}
+	return scheduler.Place{Repo: gitrepo.Redact(a.Manifests["repo"]), Ref: a.Manifests["branch"], Path: a.Manifests["path"]}
 }
 
 // mainSource is where the workload comes from: the source that the target's manifests name, else the

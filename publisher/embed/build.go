@@ -10,7 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"sync"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
@@ -48,6 +52,8 @@ type built struct {
 	More []scheduler.ContentSource
 
 	revision string // of the source
+	version  string // that a range came to
+	id       string // of what was read; see tree.idOf
 	reads    []string
 	bytes    int   // of Files
 	decoded  int64 // the same by manifests.Size
@@ -58,10 +64,38 @@ type tree struct {
 	fs.FS
 	chart    []byte // an archive; then there are no files
 	revision string // a commit or digest; empty if it is not known
+	came     string // the version that a range came to
 	version  string // that the source says of itself
 	// object identifies the content of a file or folder, or that there is none; it is empty if that is not known.
 	object func(path string) string
+	// isArtifact is true for what is no folder of files, but known by a digest.
+	isArtifact bool
 }
+
+// idOf identifies what was read of a source: git's id of dir or, if there is more, the digest of the sorted lines "PATH ID" of all. It is
+// empty if the content of a path is not known.
+func (t *tree) idOf(dir string, reads []string) string {
+	var lines []string
+	for _, path := range slices.Sorted(slices.Values(reads)) {
+		if path != dir && isBelow(path, dir) {
+			continue
+		}
+		switch id := t.object(path); id {
+		case "":
+			return ""
+		case noObject: // a file of patterns, which may come one day
+		default:
+			lines = append(lines, path+" "+id+"\n")
+		}
+	}
+	if lines = slices.Compact(lines); len(lines) == 1 {
+		return strings.TrimSpace(strings.TrimPrefix(lines[0], dir+" "))
+	}
+	return digest.FromString(strings.Join(lines, "")).String()
+}
+
+// noObject stands for the id of what is not there.
+const noObject = "none"
 
 // build returns the content of a request, which it builds once.
 func (r *reader) build(ctx context.Context, q request) (made *built, err error) {
@@ -115,7 +149,7 @@ func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) 
 	if err != nil {
 		return err
 	}
-	t := &tree{chart: c.Chart, revision: found.Revision, version: artifacts.PlainWord(found.Annotated), object: func(path string) string { return found.Revision + " " + path }}
+	t := &tree{isArtifact: true, chart: c.Chart, revision: found.Revision, came: found.Version, version: artifacts.PlainWord(found.Annotated), object: func(path string) string { return found.Revision + " " + path }}
 	if c.Files != nil {
 		t.FS = gitrepo.Guard(c.Files)
 	}
@@ -134,7 +168,7 @@ func ofFiles(files fs.FS, revision string) *tree {
 	return &tree{FS: gitrepo.Guard(files), revision: revision, object: func(path string) string {
 		info, err := fs.Stat(files, path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return "none"
+			return noObject
 		}
 		if err != nil {
 			return ""
@@ -178,7 +212,10 @@ func (r *reader) cached(ctx context.Context, t *tree, q request, how method, key
 		made.inspect()
 		r.keep(t, key, made)
 	}
-	made.revision = t.revision
+	made.revision, made.version = t.revision, t.came
+	if !t.isArtifact {
+		made.id = t.idOf(q.dir, made.reads)
+	}
 	return made, nil
 }
 
@@ -197,6 +234,7 @@ func (r *reader) known(t *tree, key string) *built {
 			return nil
 		}
 	}
+	e.Built.reads = e.Paths
 	return &e.Built
 }
 

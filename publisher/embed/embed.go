@@ -19,7 +19,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/meter"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -70,6 +72,7 @@ type content struct {
 	charts       []scheduler.ContentSource
 	chartFiles   []scheduler.File
 	chartImages  []sources.Source
+	taken        []scheduler.Pinned // the artifacts that charts were taken from
 	chartVersion string
 	inside       []scheduler.Pinned
 	warnings     []finding.Finding
@@ -282,6 +285,18 @@ func unique(list []sources.Source) []sources.Source {
 	})
 }
 
+// place returns the folder that the content was built from, without the repository if it is the workload's own source.
+func (c *content) place() scheduler.Place {
+	switch {
+	case c.isOwn():
+		return scheduler.Place{Path: c.dir, ID: c.id}
+	case c.origin.Kind == bundle.ArtifactGit:
+		ref := cmp.Or(c.origin.RefName, c.origin.Tag, c.origin.Semver, c.origin.Branch)
+		return scheduler.Place{Repo: gitrepo.Redact(c.origin.URL), Ref: ref, Commit: c.revision, Path: c.dir, ID: c.id}
+	}
+	return scheduler.Place{}
+}
+
 // AddTo adds the contents to the assignments that result still has, and sets their versions, artifacts and sources.
 func (e *Embedded) AddTo(result *scheduler.Result) {
 	for i := range result.ClusterTypes {
@@ -302,7 +317,10 @@ func (c *content) addTo(a *scheduler.Assignment) {
 	}
 	a.Files = slices.SortedFunc(slices.Values(slices.Concat(a.Files, files, c.chartFiles)), func(a, b scheduler.File) int { return strings.Compare(a.Path, b.Path) })
 	a.Pinned, a.Inside = append(a.Pinned, c.images...), c.inside
-	a.Sources = c.sources()
+	a.Sources, a.Origin, a.Taken = c.sources(), c.place(), c.taken
+	if !c.isOwn() && c.origin.Kind != bundle.ArtifactGit {
+		a.Taken = append(slices.Clone(c.taken), scheduler.Pinned{Type: string(c.origin.Kind), Name: c.origin.Name(), Reference: c.origin.Reference(), Digest: c.revision, Version: c.version})
+	}
 	d := artifacts.DescriptorFor(a, c.Dir, c.Descriptors)
 	a.Version, a.Application = d.Version, d.Application
 	if c.Release {

@@ -193,7 +193,7 @@ func ignoreOf(s chart.Source, dir string, objects []map[string]any) (ignore stri
 
 // addRelease adds the chart of a HelmRelease, as an archive, and the images in it.
 func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) error {
-	opened, revision, err := r.chartOf(ctx, c, w)
+	opened, revision, taken, err := r.chartOf(ctx, c, w)
 	if err != nil {
 		return fmt.Errorf("chart %s: %w", w.source.Reference(), err)
 	}
@@ -206,6 +206,7 @@ func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) erro
 	switch {
 	case i < 0:
 		c.chartFiles, c.charts = append(c.chartFiles, scheduler.File{Path: file, Data: opened.Archive}), append(c.charts, from)
+		c.taken = append(c.taken, taken)
 	case !bytes.Equal(c.chartFiles[i].Data, opened.Archive):
 		return fmt.Errorf("two charts are called %s %s, and are not the same", opened.Name, opened.Version)
 	}
@@ -230,29 +231,32 @@ type releasedChart struct {
 	Archive       []byte
 }
 
-// chartOf returns a release's chart, and the commit or digest that it is from. The archive is the one of the chart's maker,
+// chartOf returns a release's chart, git's id of the folder or the digest that it is from, and the artifact that this is for the ledger. The archive is the one of the chart's maker,
 // unless it has to be made: of a folder, or with the release's choice of files of values.
-func (r *reader) chartOf(ctx context.Context, c *content, w wantedChart) (opened releasedChart, revision string, err error) {
+func (r *reader) chartOf(ctx context.Context, c *content, w wantedChart) (opened releasedChart, revision string, taken scheduler.Pinned, err error) {
 	found := r.Resolver.Of(ctx, w.source)
 	if err = found.Err; err != nil {
-		return opened, "", err
+		return opened, "", taken, err
 	}
+	taken = scheduler.Pinned{Type: string(w.source.Kind), Name: w.source.Name(), Reference: w.source.Reference(), Digest: found.Revision, Version: found.Version}
 	ask := chart.Job{Dir: w.dir, ValuesFiles: w.Source.ValuesFiles, Pack: true}
 	if w.source.Kind == bundle.ArtifactGit {
 		from := sandbox.Source{Files: asFlux(gitrepo.Guard(sharedFS{found}), w.ignore)}
 		opened, err = r.readChart(ctx, c, from, ask, w.source.URL, found.Revision, w.ignore)
-		return opened, found.Revision, err
+		// The chart may need folders beside its own, so that the folder alone does not say what was taken.
+		taken.Reference, taken.Digest, taken.Version = taken.Reference+":"+w.dir, digest.FromBytes(opened.Archive).String(), ""
+		return opened, ofFiles(sharedFS{found}, "").object(w.dir), taken, err
 	}
 	content, err := r.Resolver.Content(ctx, w.source)
 	if err == nil && content.Chart == nil {
 		err = errors.New("the artifact is no chart")
 	}
 	if err != nil {
-		return opened, "", err
+		return opened, "", taken, err
 	}
 	ask.Archive = content.Chart
 	opened, err = r.readChart(ctx, c, sandbox.Source{}, ask, digest.FromBytes(content.Chart))
-	return opened, found.Revision, err
+	return opened, found.Revision, taken, err
 }
 
 // readChart returns a chart, which the cache has by what the identity and the request say.

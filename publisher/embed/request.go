@@ -2,6 +2,7 @@ package embed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -321,7 +322,7 @@ func (c *content) sources() []scheduler.ContentSource {
 	}
 	if !c.isOwn() {
 		main = scheduler.ContentSource{
-			Type: string(c.origin.Kind), Name: c.origin.Name(), Revision: c.revision, Path: c.dir, Chart: c.Chart, Version: c.ChartVersion,
+			Type: string(c.origin.Kind), Name: c.origin.Name(), Revision: cmp.Or(c.id, c.revision), Path: c.dir, Chart: c.Chart, Version: c.ChartVersion,
 		}
 		if c.origin.Chart != "" {
 			main.Name = sources.Source{Kind: c.origin.Kind, URL: c.origin.URL}.Name()

@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -16,25 +18,30 @@ import (
 type Bundle struct {
 	Tree      *bundle.Packed
 	Artifacts bundle.Artifacts
+	// Needs are those of the rendered assignments.
+	Needs Needs
 }
 
 // Once is Tree with the packer's cache. Tree reads and compresses every file, which takes ten times as long
 // as everything else when little has changed. The cache's key covers everything that is packed; the cache itself
 // guarantees that the same program has packed it.
-func (k *Packer) Once(assignments []scheduler.Assignment, held []Held, more ...bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
+func (k *Packer) Once(assignments []scheduler.Assignment, held []Held, more ...bundle.File) (Bundle, error) {
 	if k.cache == nil {
 		return tree(&k.find, assignments, held, more)
 	}
 	key := "bundle-" + packKey(assignments, held, more...)
 	if known, ok := decodePacked(k.cache.Get(key)); ok {
-		return known.Tree, known.Artifacts, nil
+		if known.Needs, ok = needsBefore(k.cache, known.Needs.ID); ok {
+			return known, nil
+		}
 	}
-	packed, artifacts, err := tree(&k.find, assignments, held, more)
+	made, err := tree(&k.find, assignments, held, more)
 	if err == nil {
-		k.cache.Put(key, encodePacked(Bundle{packed, artifacts}))
-		k.cache.Put(layerKey(packed.Content), []byte(key))
+		made.Needs.keep(k.cache)
+		k.cache.Put(key, encodePacked(made))
+		k.cache.Put(layerKey(made.Tree.Content), []byte(key))
 	}
-	return packed, artifacts, err
+	return made, err
 }
 
 // layerKey is where the key of a tree is kept that was packed before.
@@ -67,8 +74,8 @@ func packKey(assignments []scheduler.Assignment, held []Held, more ...bundle.Fil
 		for i, c := range a.Config {
 			sources[i] = c.Name
 		}
-		a.Files, a.Config = nil, nil
-		_ = write.Encode([]any{a, sources, len(own)}) // fails for no value of these types
+		a.Files, a.Config, a.Origin = nil, nil, scheduler.Place{} // a commit elsewhere in the repository changes nothing
+		_ = write.Encode([]any{a, sources, len(own)})             // fails for no value of these types
 		for _, f := range own {
 			files(f.Path, false, f.Data)
 		}
@@ -90,11 +97,12 @@ func packKey(assignments []scheduler.Assignment, held []Held, more ...bundle.Fil
 type packedHead struct {
 	Content   bundle.Content
 	Artifacts bundle.Artifacts
+	Needs     digest.Digest
 }
 
 // encodePacked writes the head as JSON, a line break and the layer.
 func encodePacked(p Bundle) []byte {
-	head, err := json.Marshal(packedHead{p.Tree.Content, p.Artifacts})
+	head, err := json.Marshal(packedHead{p.Tree.Content, p.Artifacts, p.Needs.ID})
 	if err != nil {
 		return nil
 	}
@@ -108,5 +116,5 @@ func decodePacked(data []byte) (Bundle, bool) {
 	if !ok || json.Unmarshal(text, &head) != nil {
 		return Bundle{}, false
 	}
-	return Bundle{&bundle.Packed{Gzip: layer, Content: head.Content}, head.Artifacts}, true
+	return Bundle{&bundle.Packed{Gzip: layer, Content: head.Content}, head.Artifacts, Needs{ID: head.Needs}}, true
 }

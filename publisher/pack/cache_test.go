@@ -46,10 +46,10 @@ func TestBundlesArePackedOnce(t *testing.T) {
 		tree, artifacts, err := Tree(c.assignments, c.held)
 		require.NoError(t, err)
 		for range 2 {
-			got, gotArtifacts, err := NewPacker(cache, "dev").Once(c.assignments, c.held)
+			got, err := NewPacker(cache, "dev").Once(c.assignments, c.held)
 			require.NoError(t, err)
-			require.Equal(t, tree, got)
-			require.Equal(t, artifacts, gotArtifacts)
+			require.Equal(t, tree, got.Tree)
+			require.Equal(t, artifacts, got.Artifacts)
 		}
 	}
 	for _, c := range []struct {

@@ -17,14 +17,16 @@ import (
 // the list of artifacts that they need from outside, and that of the sources of embedded files. More are files beside them,
 // such as those of SiteFiles.
 func Tree(assignments []scheduler.Assignment, held []Held, more ...bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
-	return tree(new(artifacts.Finder), assignments, held, more)
+	b, err := tree(new(artifacts.Finder), assignments, held, more)
+	return b.Tree, b.Artifacts, err
 }
 
-func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held, more []bundle.File) (*bundle.Packed, bundle.Artifacts, error) {
+func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Held, more []bundle.File) (Bundle, error) {
 	files := slices.Clone(more)
 	var list []bundle.Assignment
 	var from []bundle.AssignmentSources
 	needs, unlisted := find.Find(assignments)
+	workloads := newNeeds(assignments, needs)
 	for _, h := range held {
 		list = append(list, h.Line)
 		needs = append(needs, h.Artifacts...)
@@ -38,7 +40,7 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 	}
 	for i, a := range assignments {
 		if _, err := artifacts.Fetched(&a); err != nil {
-			return nil, bundle.Artifacts{}, err
+			return Bundle{}, err
 		}
 		var own []bundle.File
 		for _, f := range a.Files {
@@ -57,12 +59,12 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 	slices.SortFunc(list, func(a, b bundle.Assignment) int { return cmp.Compare(a.Name, b.Name) })
 	data, err := bundle.MarshalAssignments(list)
 	if err != nil {
-		return nil, bundle.Artifacts{}, err
+		return Bundle{}, err
 	}
 	files = append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data})
 	data, sum, err := bundle.MarshalArtifacts(bundle.MergeArtifacts(needs))
 	if err != nil {
-		return nil, sum, err
+		return Bundle{}, err
 	}
 	if len(data) > 0 {
 		files = append(files, bundle.File{Path: bundle.ArtifactsPath, Data: data})
@@ -70,12 +72,12 @@ func tree(find *artifacts.Finder, assignments []scheduler.Assignment, held []Hel
 	if len(from) > 0 {
 		slices.SortFunc(from, func(a, b bundle.AssignmentSources) int { return cmp.Compare(a.Assignment, b.Assignment) })
 		if data, err = bundle.MarshalSources(from); err != nil {
-			return nil, sum, err
+			return Bundle{}, err
 		}
 		files = append(files, bundle.File{Path: bundle.SourcesPath, Data: data})
 	}
 	packed, err := bundle.Pack(files)
-	return packed, sum, err
+	return Bundle{packed, sum, workloads}, err
 }
 
 // Line returns the line of the bundle for an assignment with these files. It leaves out where a ConfigMap stands: a tree must not change because a platform was read from

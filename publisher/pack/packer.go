@@ -42,7 +42,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 			return nil // Publish finds it again
 		}
 	}
-	tree, artifacts, err := k.Once(ct.Assignments, nil, sites...)
+	b, err := k.Once(ct.Assignments, nil, sites...)
 	if err != nil {
 		return nil // Publish finds it again
 	}
@@ -51,7 +51,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.packed[ct.Name] = Bundle{tree, artifacts}
+	k.packed[ct.Name] = b
 	return nil
 }
 

@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/embed"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/sandbox"
 	"github.com/wherry-dev/wherry/publisher/sources"
@@ -104,7 +106,32 @@ func Build(ctx context.Context, src Source, opts Options) (Built, error) {
 		}
 	}
 	b.Result.Warnings = append(b.Result.Warnings, refusals.Warnings()...)
+	b.addPlaces(src)
 	return b, nil
+}
+
+// addPlaces adds where workloads and the folders beside them were read from.
+func (b *Built) addPlaces(src Source) {
+	b.Result.Places = map[string]scheduler.Place{}
+	for registration, at := range b.Loaded.places {
+		p := scheduler.Place{Path: at.path}
+		if at.folder == "" {
+			p.Repo, p.Ref, p.Commit = src.urlOf(at.repo.URL), at.repo.Branch, at.repo.Commit
+		}
+		if dir, err := gitrepo.CleanPath(at.path); err == nil {
+			p.Path = dir
+		}
+		b.Result.Places[registration] = p
+	}
+	for i := range b.Result.ClusterTypes {
+		all := b.Result.ClusterTypes[i].Assignments
+		for j := range all {
+			if o := &all[j].Origin; o.Repo == "" && o.Path != "" {
+				from := b.Result.Places[all[j].Registration]
+				*o = scheduler.Place{Repo: from.Repo, Ref: from.Ref, Commit: from.Commit, Path: path.Join(from.Path, o.Path), ID: o.ID}
+			}
+		}
+	}
 }
 
 // complete pins what asks for it, and embeds. Both ask each source once, so that they see the same state of it.

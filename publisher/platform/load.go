@@ -64,15 +64,15 @@ func (l *loader) platform(ctx context.Context) error {
 			l.loaded.EnvironmentCommit = ""
 		}
 	} else {
-		l.loaded.Source = l.sourceOf(src.place.repo.URL)
+		l.loaded.Source = l.urlOf(src.place.repo.URL)
 	}
 	return err
 }
 
-// sourceOf returns the URL of a repository as releases name it: without credentials, and of a clone the origin's.
-func (l *loader) sourceOf(repo string) string {
-	if l.Clone != nil && gitrepo.IsLocal(repo) {
-		return gitrepo.Redact(l.Clone.Origin())
+// urlOf returns the URL of a repository as releases name it: without credentials, and of a clone the origin's.
+func (s Source) urlOf(repo string) string {
+	if s.Clone != nil && gitrepo.IsLocal(repo) {
+		return gitrepo.Redact(s.Clone.Origin())
 	}
 	return gitrepo.Redact(repo)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
@@ -22,12 +23,30 @@ func newCatCommand() *cobra.Command {
 Characters that a terminal or the log of a CI system would execute are escaped; --raw prints every byte as it is, for
 a file or another program.
 
+The file ledger of an environment's record, environments/NAME, says which revision of each workload the environment has,
+and since when.
+
 More: wherry help release-names`,
 		Example: `  wherry bundle cat drone:11 till-test/reconciler.yaml
-  wherry bundle cat oci-layout:./out/bundles/dev/drone .wherry/assignments.ndjson --key cosign.pub`,
+  wherry bundle cat oci-layout:./out/bundles/dev/drone .wherry/assignments.ndjson --key cosign.pub
+  wherry bundle cat environments/prod ledger`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return openRelease(cmd, &from, args[0], func(r *catalog.Released) error {
+			ref, err := openedReference(cmd, &from, args[0])
+			if err != nil {
+				return err
+			}
+			if environment, is := published.EnvironmentOf(ref.Repository); is {
+				if args[1] != catalog.LedgerFile {
+					return cli.Usagef("a record has one file: %s", catalog.LedgerFile)
+				}
+				data, err := readLedger(cmd, &from, ref, environment)
+				if err != nil {
+					return err
+				}
+				return printFile(cmd, data, raw)
+			}
+			return openReference(cmd, &from, ref, func(r *catalog.Released) error {
 				return cat(cmd, r, args[1], raw)
 			})
 		},
@@ -45,6 +64,10 @@ func cat(cmd *cobra.Command, r *catalog.Released, name string, raw bool) error {
 		}
 		return noFile(err, r, name)
 	}
+	return printFile(cmd, data, raw)
+}
+
+func printFile(cmd *cobra.Command, data []byte, raw bool) error {
 	if raw {
 		_, err := os.Stdout.Write(data) // not the command's, which escapes
 		return err
@@ -52,6 +75,6 @@ func cat(cmd *cobra.Command, r *catalog.Released, name string, raw bool) error {
 	if !show.IsSafe(data) {
 		cmd.PrintErrln("note: some characters are escaped; --raw prints them as they are")
 	}
-	_, err = cmd.OutOrStdout().Write(data)
+	_, err := cmd.OutOrStdout().Write(data)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
@@ -25,6 +26,8 @@ func newFilesCommand() *cobra.Command {
 		Long: `List the files of a release with their sizes, or those at or below PATH. Each assignment has a folder, and .wherry
 has the lists of assignments and artifacts. What is listed has the digests that the release says.
 
+The record of an environment, environments/NAME, has one file: ledger.
+
 More: wherry help release-names`,
 		Example: `  wherry bundle files drone:11
   wherry bundle files oci-layout:./out/bundles/dev/drone till-test --key cosign.pub`,
@@ -34,7 +37,19 @@ More: wherry help release-names`,
 			if len(args) == 2 {
 				below = args[1]
 			}
-			return openRelease(cmd, &from, args[0], func(r *catalog.Released) error {
+			ref, err := openedReference(cmd, &from, args[0])
+			if err != nil {
+				return err
+			}
+			if environment, is := published.EnvironmentOf(ref.Repository); is {
+				data, err := readLedger(cmd, &from, ref, environment)
+				if err != nil {
+					return err
+				}
+				files := []catalog.File{{Path: catalog.LedgerFile, Size: int64(len(data))}}
+				return cli.Print(cmd.OutOrStdout(), format, files, func(w io.Writer) { filesTable(w, files) })
+			}
+			return openReference(cmd, &from, ref, func(r *catalog.Released) error {
 				files, err := r.Files(clean(below))
 				if err != nil {
 					return noFile(err, r, below)
@@ -75,16 +90,25 @@ func noFile(err error, r *catalog.Released, name string) error {
 	return err
 }
 
-// openRelease opens the release that text names, verified if that is asked for, and closes it after use.
-func openRelease(cmd *cobra.Command, from *flags.Published, text string, use func(*catalog.Released) error) error {
+// openedReference returns the release or record that a person names.
+func openedReference(cmd *cobra.Command, from *flags.Published, text string) (oci.Reference, error) {
 	if err := from.Open(); err != nil {
-		return err
+		return oci.Reference{}, err
 	}
-	ref, err := from.Reference(cmd, text)
+	return from.Reference(cmd, text)
+}
+
+// readLedger reads the ledger of an environment's record.
+func readLedger(cmd *cobra.Command, from *flags.Published, ref oci.Reference, environment string) ([]byte, error) {
+	signers, err := from.Trust(cmd, ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return openReference(cmd, from, ref, use)
+	data, err := catalog.Ledger(cmd.Context(), ref, environment, signers, from.Registry.Options())
+	if err != nil {
+		return nil, from.Failure(cmd.Context(), err, ref)
+	}
+	return data, nil
 }
 
 func openReference(cmd *cobra.Command, from *flags.Published, ref oci.Reference, use func(*catalog.Released) error) error {
