@@ -147,6 +147,15 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 	})
 }
 
+// waiting lets workloads wait, as decided from the record that there is now.
+func (w *world) waiting(all map[ledger.Key]string) {
+	_, record := w.resolved("environments/dev")
+	w.opts.Admission = &Admission{
+		Record: record, From: func(ledger.Key, ledger.Revision) ledger.From { return ledger.From{} },
+		Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return all },
+	}
+}
+
 func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		_, first := w.mustPublish()
@@ -157,7 +166,7 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 		w.assign("drone", "web-live", "v2")
 		w.assign("drone", "db-live", "v2")
 		w.assign("drone", "db-test", "v2") // another target of the workload, which is new
-		w.opts.Waiting = map[ledger.Key]string{{Workload: "db"}: waits}
+		w.waiting(map[ledger.Key]string{{Workload: "db"}: waits})
 		outcomes, p := w.mustPublish()
 		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Empty(t, row(t, p, "drone").Failures)
@@ -174,7 +183,8 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 		require.Zero(t, held+leftOut)
 
 		// What it waits for changes, and no byte with it. Its removal waits, too, and a real failure is still one.
-		w.now, w.opts.Waiting = w.now.Add(time.Hour), map[ledger.Key]string{{Workload: "db"}: "db waits for stage: soak 2h left"}
+		w.now = w.now.Add(time.Hour)
+		w.waiting(map[ledger.Key]string{{Workload: "db"}: "db waits for stage: soak 2h left"})
 		w.remove("drone", "db-live")
 		w.fail("drone", "db-test")
 		outcomes, p = w.mustPublish()
@@ -183,7 +193,7 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 		require.Len(t, row(t, p, "drone").Failures, 1)
 
 		// A proof lets it come.
-		w.opts.Waiting = nil
+		w.opts.Admission = nil
 		w.remove("drone", "db-test")
 		w.assign("drone", "db-live", "v2")
 		w.mustPublish()

@@ -219,6 +219,9 @@ func (p *publication) nextLedger(read reading, result *scheduler.Result, plans [
 			}
 		}
 	}
+	if a := p.opts.Admission; a != nil {
+		all.proofs = a.Proofs
+	}
 	all.addTo(next)
 	return next
 }
@@ -302,6 +305,7 @@ func (p *publication) publishTo(ring string, read reading, result *scheduler.Res
 			stay = before
 			stay.BaseCommit = p.commits.base
 		}
+		stay = p.admitted(key, h.Revision, stay)
 		stay.Unlike = slices.Sorted(maps.Keys(h.unlike))
 		all.set(key, h.Revision, stay)
 	}

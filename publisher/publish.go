@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -73,9 +72,9 @@ type PublishOptions struct {
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []platform.Unread
-	// Waiting are the workloads, each with what it waits for, whose assignments keep the files that they have: the environment below
-	// has not proved what they would get. Those that are in no release are left out.
-	Waiting map[ledger.Key]string
+	// Admission, if not nil, decides which content of workloads enters. If the environment was published meanwhile, the error wraps
+	// ErrDecideAgain.
+	Admission *Admission
 	// Drop gives up assignments that failed, each as <cluster type>/<deployment target>: they are left out,
 	// which deletes them from clusters. Each must have failed, or be in the last release.
 	Drop []string
@@ -248,7 +247,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	return &publication{
 		Reader: &at,
 		planner: planner{
-			Reader: &at, unknowns: unknowns{unread: opts.Unread, failedPolicies: result.FailedPolicies, waiting: opts.Waiting, drops: drops},
+			Reader: &at, unknowns: unknowns{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
 			opts: opts, packer: packer, rings: result.Rings, accountOf: result.ServiceAccount,
 			maxRemoved: result.MaxRemoved, declared: result.Declared,
 		},
@@ -351,6 +350,9 @@ func (so *progress) note(row PublishedType) PublishedType {
 func (p *publication) run(ctx context.Context, result *scheduler.Result, so *progress) (Published, error) {
 	done := p.nothingDone()
 	record, err := p.Record(ctx)
+	if err == nil {
+		err = p.isDecided(record)
+	}
 	if err != nil {
 		return done, err
 	}
@@ -358,7 +360,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	done.Dropping = p.unknowns.droppingOf()
+	done.Dropping, done.AwaitingProof = p.unknowns.droppingOf(), p.unknowns.waitingOf()
 	if p.opts.Strict && (p.unknowns.any() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil
@@ -412,8 +414,11 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 // planned plans the cluster types of result, and those that have left the environment. Registrations that drop too many
 // targets are held.
 func (p *publication) planned(ctx context.Context, result *scheduler.Result, record state.Record, so *progress) ([]*plan, error) {
-	p.unknowns.dropping = nil
+	p.unknowns.dropping, p.unknowns.waiting = nil, nil
 	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
+	if err == nil {
+		plans, err = p.holdWaiting(ctx, result, plans, record)
+	}
 	if err == nil {
 		plans, err = p.holdDropping(ctx, plans, record)
 	}

@@ -147,7 +147,7 @@ func (pl *plan) hadAssigned() []bundle.Assignment {
 // assigned lists the assignments that clusters would get, with what identifies them alone.
 func (pl *plan) assigned() (all []bundle.Assignment) {
 	for _, a := range pl.rendered {
-		all = append(all, bundle.Assignment{Name: a.Name, Registration: a.Registration})
+		all = append(all, bundle.Assignment{Name: a.Name, Registration: a.Registration, Workload: a.Workload})
 	}
 	for _, h := range pl.held {
 		all = append(all, h.Line)

@@ -24,6 +24,8 @@ type Published struct {
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// Dropping lists the registrations that are held because they drop too many of their targets at once.
 	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
+	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get.
+	AwaitingProof []diff.AwaitingProof `json:"awaitingProof,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.

@@ -120,7 +120,7 @@ func (g typeUnknowns) holdBack(o outcome, last []bundle.Assignment) {
 		}
 	}
 	for _, a := range last {
-		fail(a.Name, ledger.Key{Registration: a.Registration, Workload: a.Workload})
+		fail(a.Name, keyOf(a))
 	}
 	for _, a := range o.rendered {
 		fail(a.Name, ledger.Key{Registration: a.Registration, Workload: a.Workload})

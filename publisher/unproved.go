@@ -56,7 +56,7 @@ const versionPrefix = "version "
 // unproved returns the workloads that plans bring to the environment and that PublishOptions.Below does not run with that content. What
 // the environment runs already is not among them.
 func (p *publication) unproved(ctx context.Context, plans []*plan) ([]diff.Unproved, error) {
-	if p.opts.Below == "" {
+	if p.opts.Below == "" || p.opts.Admission != nil {
 		return nil, nil
 	}
 	news, has := contents{}, contents{}

@@ -40,6 +40,8 @@ type Difference struct {
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// Dropping lists the registrations that are held because they drop too many of their targets at once.
 	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
+	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get.
+	AwaitingProof []AwaitingProof `json:"awaitingProof,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Checks are the PlatformChecks about publications, and the bound on removals, that do not accept this one. Any that is not
@@ -55,6 +57,14 @@ type Difference struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Impact counts clusters, bytes and restarts.
 	Impact *impact.Facts `json:"impact,omitempty"`
+}
+
+// AwaitingProof is a workload that waits. Its JSON form is an interface.
+type AwaitingProof struct {
+	Registration string `json:"registration,omitempty"`
+	Workload     string `json:"workload"`
+	// Reason says what it waits for, such as "checkout 2.4.1 waits for stage: soak 3h left".
+	Reason string `json:"reason"`
 }
 
 // Unproved is a workload with content that the environment below in the chain does not run. Its JSON form is an interface.

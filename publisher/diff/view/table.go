@@ -188,6 +188,9 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Dropping {
 		fmt.Fprintf(b, "\n! registration %s keeps what it has\n%s", show.Line(u.Registration), firstLines(u.Error))
 	}
+	for _, w := range d.AwaitingProof {
+		fmt.Fprintf(b, "\n! %s\n", show.Line(w.Reason))
+	}
 	for _, u := range d.Unproved {
 		fmt.Fprintf(b, "\n! %s\n", show.Line(u.String()))
 	}

@@ -1,0 +1,103 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
+	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/state"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Admission says which content of workloads enters an environment; package rollout/content decides it.
+type Admission struct {
+	// Record is the digest of the environment's record that the decision was made from; empty if there was none.
+	Record digest.Digest
+	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
+	// release are left out. Rendered has what was read of each workload.
+	Waiting func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string
+	// From returns the revision of the environment below that a rendered workload is made of; the zero value if that is not known.
+	From func(ledger.Key, ledger.Revision) ledger.From
+	// Proofs are those of the next ledger.
+	Proofs map[ledger.Key][]ledger.Proof
+	// Unproved is the reason of the person who lets content in without a proof; empty if nobody does.
+	Unproved string
+}
+
+// ErrDecideAgain means that the environment's record is another one than the decision of PublishOptions.Admission was made from.
+// Nothing was published.
+var ErrDecideAgain = errors.New("the environment was published meanwhile, so which content may enter it has to be decided again")
+
+// isDecided returns ErrDecideAgain if the admission was decided on from another record than at.
+func (p *publication) isDecided(at state.Record) error {
+	if p.opts.Admission == nil {
+		return nil
+	}
+	var now digest.Digest
+	if at.Verified != nil {
+		now = at.Verified.Descriptor.Digest
+	}
+	if now != p.opts.Admission.Record {
+		return fmt.Errorf("environment %s: %w", p.Environment, ErrDecideAgain)
+	}
+	return nil
+}
+
+// holdWaiting returns plans in which the workloads that wait for a proof keep what they have.
+func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result, plans []*plan, record state.Record) ([]*plan, error) {
+	if p.opts.Admission == nil {
+		return plans, nil
+	}
+	rendered := map[ledger.Key]ledger.Revision{}
+	for key, h := range readingOf(result, plans).heads {
+		rendered[key] = h.Revision
+	}
+	if p.unknowns.waiting = p.opts.Admission.Waiting(rendered); len(p.unknowns.waiting) == 0 {
+		return plans, nil
+	}
+	held := slices.Clone(plans)
+	err := p.each(len(plans), func(p *publication, i int) (err error) {
+		waits := func(a bundle.Assignment) bool { return p.unknowns.waiting[keyOf(a)] != "" }
+		if slices.ContainsFunc(plans[i].hadAssigned(), waits) || slices.ContainsFunc(plans[i].assigned(), waits) {
+			held[i], err = p.plan(ctx, plans[i].asked, record)
+		}
+		return err
+	})
+	return held, err
+}
+
+func keyOf(a bundle.Assignment) ledger.Key {
+	return ledger.Key{Registration: a.Registration, Workload: a.Workload}
+}
+
+// waitingOf lists the workloads that wait for a proof.
+func (g unknowns) waitingOf() (all []diff.AwaitingProof) {
+	for _, k := range slices.SortedFunc(maps.Keys(g.waiting), ledger.Key.Compare) {
+		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: g.waiting[k]})
+	}
+	return all
+}
+
+// admitted returns the stay of a workload's revision that is published, by the one that was there if it is the same revision.
+func (p *publication) admitted(k ledger.Key, r ledger.Revision, stay ledger.Stay) ledger.Stay {
+	a := p.opts.Admission
+	if a == nil {
+		return stay
+	}
+	from := a.From(k, r)
+	switch {
+	case from != (ledger.From{}) && from != stay.From:
+		stay.From, stay.Unproved = from, ""
+		stay.Record = ledger.Record{} // it came again
+	case from == (ledger.From{}) && stay.Since.IsZero():
+		stay.Unproved = a.Unproved
+	}
+	return stay
+}
