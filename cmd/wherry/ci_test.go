@@ -197,7 +197,7 @@ func TestTheExamplesOfContinuousIntegration(t *testing.T) {
 				slices.Sort(commands)
 				want := []string{"lint", "login", "plan", "promote", "promote"}
 				if file == "application.yml" {
-					want = []string{"rollout status"}
+					want = []string{"rollout workload"}
 					require.NotContains(t, string(data), "--cluster", "a team names no cluster")
 				}
 				require.Equal(t, want, commands)

@@ -89,7 +89,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"internal/bundlecmd":  {"internal/cli", "internal/failure", "internal/flags"},
 			"internal/configcmd":  {"internal/cli", "internal/flags"},
 			"internal/explaincmd": {"internal/cli", "internal/failure", "internal/flags"},
-			"internal/fleetcmd":   {"internal/cli", "internal/failure", "internal/flags", "internal/hubcmd"},
+			"internal/fleetcmd":   {"internal/cli", "internal/env", "internal/failure", "internal/flags", "internal/hubcmd"},
 			"internal/hubcmd":     {"internal/cli", "internal/failure", "internal/flags"},
 			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/failure", "internal/flags"},
 			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/env", "internal/failure", "internal/flags", "internal/prompt"},

@@ -111,8 +111,8 @@ func newRootCommand() *cobra.Command {
 // newRolloutCommand returns wherry rollout: what brings releases through rings, and how far they are.
 func newRolloutCommand() *cobra.Command {
 	cmd := releasecmd.Rollout()
-	cmd.AddCommand(rolloutcmd.AddStatus(fleetcmd.RolloutStatus()))
 	cmd.AddCommand(rolloutcmd.Commands()...)
+	cmd.AddCommand(fleetcmd.Rollout()...)
 	return cmd
 }
 

@@ -21,7 +21,7 @@ const hubPage = "../../docs/hub.md"
 var questions = regexp.MustCompile("(?ms)^```sh\n(wherry [^\n]*)\n```\n\n```text\n(.*?)^```$")
 
 // negative are the commands of the page whose answer is no, or not yet.
-var negative = map[string]int{"wherry drift": 1, "wherry compare": 1, "wherry rollout status --environment prod": 5}
+var negative = map[string]int{"wherry drift": 1, "wherry compare": 1, "wherry rollout commit 3f2a9c1 --environment prod": 5}
 
 // normal replaces what differs from one run to the next.
 var normal = []struct {

@@ -27,15 +27,13 @@ type Gates struct {
 	Registry flags.Registry
 	Fleet    flags.Fleet
 	// Trust is added by AddTrust, and not by AddTo: a command that signs has another --key.
-	Trust flags.Trust
-	// NoHub leaves the hub of the settings out, for a command that asks the registry alone.
-	NoHub bool
-
+	Trust         flags.Trust
 	to            string
 	reports       []string
 	allowCommands bool
 	checkEnv      []string
 	memory        facts.Memory
+	noHub         bool // leaves the hub of the settings out
 }
 
 // AddTo adds --environment, --base, --mirror, --timeout, --to, the flags of registries and hubs, --reports, --allow-commands and --check-env.
@@ -43,20 +41,40 @@ func (f *Gates) AddTo(cmd *cobra.Command) {
 	f.Source.AddEnvironment(cmd)
 	f.Source.AddBases(cmd)
 	f.Source.AddReading(cmd)
-	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` to which the environments are published (default the registry of the settings)")
+	f.addLocation(cmd)
 	f.AddFacts(cmd)
+}
+
+// AddRegistry adds --base, --mirror, --to, --reports, --release-key, --trust and the flags of registries, for a command that has the name of
+// the environment and asks the registry alone.
+func (f *Gates) AddRegistry(cmd *cobra.Command) {
+	f.noHub = true
+	f.Source.AddBases(cmd)
+	f.Source.AddMirrors(cmd)
+	f.addLocation(cmd)
+	f.addReports(cmd)
+	f.AddTrust(cmd)
+}
+
+func (f *Gates) addLocation(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.to, "to", "", "the `LOCATION` to which the environments are published (default the registry of the settings)")
 	f.Registry.AddTo(cmd)
 	cli.NotEmpty(cmd, "to")
+}
+
+func (f *Gates) addReports(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.reports, "reports", nil, "without a hub: count the reports in this `FILE` too, which came on a medium; may be repeated")
+	cli.Rare(cmd, "reports")
 }
 
 // AddFacts adds --hub, --tls-ca, --token-file, --reports, --allow-commands and --check-env alone, for a command that has the others
 // already. It gives Fleet the hub of the settings.
 func (f *Gates) AddFacts(cmd *cobra.Command) {
 	f.Fleet.AddSending(cmd, "ask the hub at this `URL` how far the clusters are, in place of the reports in the registry")
-	cmd.Flags().StringArrayVar(&f.reports, "reports", nil, "without a hub: count the reports in this `FILE` too, which came on a medium; may be repeated")
+	f.addReports(cmd)
 	cmd.Flags().BoolVar(&f.allowCommands, "allow-commands", false, "run the command of the policy's external check on this machine")
 	cmd.Flags().StringArrayVar(&f.checkEnv, "check-env", nil, "with --allow-commands: give the command this environment `VARIABLE` too, which holds a secret; may be repeated")
-	cli.Rare(cmd, "reports", "allow-commands", "check-env", "tls-ca", "token-file")
+	cli.Rare(cmd, "allow-commands", "check-env", "tls-ca", "token-file")
 }
 
 // AddTrust adds --release-key and --trust.
@@ -81,7 +99,7 @@ func (f *Gates) Open(cmd *cobra.Command, args []string) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !f.NoHub {
+	if !f.noHub {
 		f.Fleet.Default(settings)
 	}
 	f.Trust.Default(settings)

@@ -88,10 +88,16 @@ func (f *Source) AddBases(cmd *cobra.Command) {
 
 // AddReading adds --mirror and --timeout, the flags for reading remote repositories.
 func (f *Source) AddReading(cmd *cobra.Command) {
+	f.AddMirrors(cmd)
+	cmd.Flags().Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
+	cli.Rare(cmd, "timeout")
+}
+
+// AddMirrors adds --mirror alone, for a command whose --timeout is about something else.
+func (f *Source) AddMirrors(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
 	f.timeout = defaultTimeout
-	cmd.Flags().Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
-	cli.Rare(cmd, "mirror", "timeout")
+	cli.Rare(cmd, "mirror")
 }
 
 // LogIn has the repository at a URL be read with a login, unless a mirror stands for it.

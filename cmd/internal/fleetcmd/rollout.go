@@ -22,16 +22,12 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// RolloutStatus returns the command wherry rollout status, and a function that has it look at clusters by itself about a workload, in place
-// of a hub and by a name for people.
-func RolloutStatus() (cmd *cobra.Command, ask func(instead func(context.Context, fleet.Query) (fleet.Answers, error), by string)) {
-	s := new(source)
-	return newRolloutStatusCommand(s), func(look func(context.Context, fleet.Query) (fleet.Answers, error), by string) {
-		s.instead, s.by = look, by
-	}
+// Rollout returns the commands wherry rollout commit and wherry rollout workload.
+func Rollout() []*cobra.Command {
+	return []*cobra.Command{newRolloutCommitCommand(new(source)), newRolloutWorkloadCommand(new(source))}
 }
 
-// How rollout status --watch asks again.
+// How they ask again with --watch.
 const (
 	// settle is the time after a change until the hub is asked, so that many changes are one question.
 	settle = time.Second
@@ -41,7 +37,7 @@ const (
 	openRows = 20
 )
 
-// watching holds the flags of rollout status.
+// watching holds the flags of both commands.
 type watching struct {
 	*source
 	query
@@ -53,80 +49,61 @@ type watching struct {
 	hint         string // what to do if no cluster counts; of the last look at a workload
 }
 
-func newRolloutStatusCommand(s *source) *cobra.Command {
+func newRolloutCommitCommand(s *source) *cobra.Command {
 	w := &watching{source: s}
 	cmd := &cobra.Command{
-		Use:   "status (--environment NAME --commit COMMIT | --workload NAME --version VERSION) [--watch] [--timeout DURATION]",
-		Short: "Show the progress of a commit or version",
-		Long: `With --commit, show how far the clusters of an environment are with a commit of the platform or of the environment's branch;
-with --workload and --version, how far the clusters whose newest release has the workload are with the version. A silent
-cluster is unknown, whatever it reported last; --allow-unknown does not wait for it. --watch waits until all clusters are
-compliant or one failed. About a workload, --timeout waits too.
+		Use:   "commit COMMIT --environment NAME [--watch] [--timeout DURATION]",
+		Short: "Show the progress of a commit",
+		Long: `Show how far the clusters of an environment are with a commit of the platform, or of the environment's branch; 7 digits are
+enough. A silent cluster is unknown, whatever it reported last; --allow-unknown does not wait for it. --watch waits until
+all clusters are compliant or one failed; --timeout does so too, and ends after DURATION. A hub is asked.
 
-A hub is asked. About a workload, the registry is asked instead if you pass PLATFORM, --to, --release-key, --trust, --base or
---reports.
-
-Exit codes with --commit or --workload: 0 all clusters are compliant, 1 waiting alone does not help, 5 not yet.
+Exit codes: 0 all clusters are compliant, 1 waiting alone does not help, 5 not yet.
 
 More: wherry help rings, hub-access`,
-		Example: `  wherry rollout status --environment prod --commit 3f2a9c1
-  wherry rollout status --environment prod --commit $(git rev-parse HEAD) --watch --timeout 2h
-  wherry rollout status -e prod --commit 3f2a9c1 --ring canary -o json
-  wherry rollout status --workload web --version 1.4.2 --timeout 30m --allow-unknown`,
-		Args: cobra.NoArgs,
-		RunE: w.run,
+		Example: `  wherry rollout commit 3f2a9c1 --environment prod
+  wherry rollout commit $(git rev-parse HEAD) --environment prod --timeout 2h
+  wherry rollout commit 3f2a9c1 -e prod --ring canary -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.Commit = args[0]
+			switch {
+			case w.Commit == "":
+				return cli.Usagef("COMMIT is empty")
+			case w.environment == "":
+				return cli.Usagef("missing --environment")
+			}
+			return w.run(cmd)
+		},
 	}
-	s.addTo(cmd)
-	w.addChoosing(cmd, "environment", "cluster", "application", "target", "adapter", "config", "content", "release", "image", "state", "relation", "silent-for")
+	w.addTo(cmd, "workspace", "version")
+	return cmd
+}
+
+// addTo adds the flags of both commands, without those that choose by the names of without.
+func (w *watching) addTo(cmd *cobra.Command, without ...string) {
+	w.source.addTo(cmd)
+	w.addChoosing(cmd, append(without, "commit", "workload", "environment", "cluster", "application", "target", "adapter", "config", "content", "release", "image", "state", "relation", "silent-for")...)
 	w.addEnvironment(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&w.watch, "watch", false, "wait until all are compliant, or some failed")
 	f.BoolVar(&w.allowUnknown, "allow-unknown", false, "do not wait for clusters that are silent")
-	f.StringVar(&w.timeout, "timeout", "", "with --watch or --workload: wait for this `DURATION` at most, such as 2h (default without end)")
+	f.StringVar(&w.timeout, "timeout", "", "wait like --watch, for this `DURATION` at most, such as 2h")
 	cli.NotEmpty(cmd, "timeout")
 	w.addLimit(cmd)
 	f.Lookup("limit").Usage = fmt.Sprintf("print `N` open clusters at most; 0 is all (default %d on a terminal, else 0)", openRows)
 	addFormat(cmd, &w.format, documentFormats)
-	s.completeNames(cmd, &w.query)
-	f.Lookup("commit").Usage = "this `COMMIT` of the platform, or of the environment's branch; 7 digits are enough"
-	f.Lookup("workload").Usage = "the workload `NAME`"
-	f.Lookup("version").Usage = "the `VERSION` of the workload"
-	f.Lookup("workspace").Usage = "with --workload: only the one of the workspace `NAME`"
-	return cmd
+	w.completeNames(cmd, &w.query)
 }
 
-// check returns an error if flags do not fit together.
-func (w *watching) check() error {
-	switch {
-	case w.Commit == "" && w.Workload == "" && w.Version == "":
-		return cli.Usagef("missing --commit; or --workload and --version")
-	case w.Commit != "" && (w.Workload != "" || w.Version != ""):
-		return cli.Usagef("--commit and --workload exclude each other: a release has both")
-	case w.Commit == "" && w.Version == "":
-		return cli.Usagef("missing --version, of the workload")
-	case w.Commit == "" && w.Workload == "":
-		return cli.Usagef("missing --workload, of which this is the version")
-	case w.Workload == "" && w.environment == "":
-		return cli.Usagef("missing --environment")
-	case w.Workload == "" && w.Workspace != "":
-		return cli.Usagef("--workspace is for --workload, which is not given")
-	case w.timeout != "" && w.Workload != "":
-		w.watch = true
-	case w.timeout != "" && !w.watch:
-		return cli.Usagef("--timeout is for --watch, which is not given")
-	}
-	if w.watch && !w.AsOf.IsZero() {
-		return cli.Usagef("--watch follows what comes, and --as-of is about the past")
-	}
-	return nil
-}
-
-func (w *watching) run(cmd *cobra.Command, _ []string) error {
+// run answers about the commit or the workload.
+func (w *watching) run(cmd *cobra.Command) error {
 	if err := w.finish(cmd.Flags(), w.now()); err != nil {
 		return err
 	}
-	if err := w.check(); err != nil {
-		return err
+	w.watch = w.watch || w.timeout != ""
+	if w.watch && !w.AsOf.IsZero() {
+		return cli.Usagef("--watch and --timeout follow what comes, and --as-of is about the past")
 	}
 	ctx := cmd.Context()
 	if w.timeout != "" {

@@ -42,15 +42,15 @@ func TestRolloutStatusSaysHowFar(t *testing.T) {
 	done.Done, done.Compliant, done.Unknown, done.Open, done.Why = true, 2, 0, nil, ""
 	failed.Failed = true
 	for code, r := range map[int]fleet.Rollout{cli.OK: done, cli.No: failed, cli.NotYet: open} {
-		_, _, got := terminal{make: newRolloutStatusCommand, answers: canned{rollout: after(r)}}.run("-e", "prod", "--commit", "3f2a9c1")
+		_, _, got := terminal{make: newRolloutCommitCommand, answers: canned{rollout: after(r)}}.run("3f2a9c1", "-e", "prod")
 		require.Equal(t, code, got)
-		out, _, got := terminal{make: newRolloutStatusCommand, answers: canned{rollout: after(r)}}.run("-e", "prod", "--commit", "3f2a9c1", "-o", "json")
+		out, _, got := terminal{make: newRolloutCommitCommand, answers: canned{rollout: after(r)}}.run("3f2a9c1", "-e", "prod", "-o", "json")
 		require.Equal(t, code, got)
 		var document fleet.Rollout
 		require.NoError(t, json.Unmarshal([]byte(out), &document))
 		require.Equal(t, r, document)
 	}
-	out, _, _ := terminal{make: newRolloutStatusCommand, answers: canned{rollout: after(open)}}.run("-e", "prod", "--commit", "3f2a9c1")
+	out, _, _ := terminal{make: newRolloutCommitCommand, answers: canned{rollout: after(open)}}.run("3f2a9c1", "-e", "prod")
 	require.Equal(t, `prod at 3f2a9c1e: 1 of 2 clusters are compliant, 1 unknown · oldest proof 2 hours
 Why          1 cluster is silent
 
@@ -81,7 +81,7 @@ func TestRolloutStatusWatches(t *testing.T) {
 			}
 		}}
 		begun := time.Now()
-		out, said, code := terminal{make: newRolloutStatusCommand, answers: answers, ctx: t.Context()}.run("-e", "prod", "--commit", "3f2a9c1", "--watch", "--timeout", "1h")
+		out, said, code := terminal{make: newRolloutCommitCommand, answers: answers, ctx: t.Context()}.run("3f2a9c1", "-e", "prod", "--watch", "--timeout", "1h")
 		require.Equal(t, cli.OK, code, said)
 		require.Contains(t, out, "Open clusters")
 		require.Regexp(t, "\nprod at 3f2a9c1e: 2 of 2 clusters are compliant\n$", out)
@@ -91,7 +91,7 @@ func TestRolloutStatusWatches(t *testing.T) {
 			return fmt.Errorf("no events behind this proxy")
 		}
 		begun = time.Now()
-		_, said, code = terminal{make: newRolloutStatusCommand, answers: answers, ctx: t.Context()}.run("-e", "prod", "--commit", "3f2a9c1", "--watch", "--timeout", "1h")
+		_, said, code = terminal{make: newRolloutCommitCommand, answers: answers, ctx: t.Context()}.run("3f2a9c1", "-e", "prod", "--watch", "--timeout", "1h")
 		require.Equal(t, cli.NotYet, code)
 		require.Equal(t, "not all clusters are compliant after 1h", said)
 		require.Equal(t, time.Hour, time.Since(begun))
@@ -110,33 +110,33 @@ func TestRolloutStatusOfACommitThatTheHubDoesNotKnow(t *testing.T) {
 		{unpublished, "hint: \"wherry get releases --environment prod\" shows the commits that the hub knows\n", "note: commit 3f2a9c1 is not published in environment prod yet; waiting for it\n"},
 		{unfollowed, "hint: \"wherry hub serve --watch LOCATION\" follows what is published, and \"wherry publish --hub URL\" sends it\n", "note: the hub does not follow what is published in environment prod; waiting for it\n"},
 	} {
-		_, said, code := terminal{make: newRolloutStatusCommand, answers: canned{rollout: after(tc.answer)}}.run("-e", "prod", "--commit", "3f2a9c1")
+		_, said, code := terminal{make: newRolloutCommitCommand, answers: canned{rollout: after(tc.answer)}}.run("3f2a9c1", "-e", "prod")
 		require.Equal(t, cli.NotYet, code)
 		require.Equal(t, tc.hint, said)
 		synctest.Test(t, func(t *testing.T) {
 			answers := canned{rollout: after(tc.answer), events: func(context.Context, store.Position, func(fleet.Event) error) error { return nil }}
-			_, said, code := terminal{make: newRolloutStatusCommand, answers: answers, ctx: t.Context()}.run("-e", "prod", "--commit", "3f2a9c1", "--watch", "--timeout", "1h")
+			_, said, code := terminal{make: newRolloutCommitCommand, answers: answers, ctx: t.Context()}.run("3f2a9c1", "-e", "prod", "--watch", "--timeout", "1h")
 			require.Equal(t, cli.NotYet, code)
 			require.Equal(t, tc.waits+tc.hint+"not all clusters are compliant after 1h", said, "once")
 		})
 	}
 }
 
-func TestWrongFlagsOfRolloutStatus(t *testing.T) {
+func TestWrongFlagsOfRolloutCommit(t *testing.T) {
 	for want, args := range map[string][]string{
-		"missing --commit":                    {"-e", "prod"},
-		"--timeout is for --watch":            {"-e", "prod", "--commit", "3f2a9c1", "--timeout", "1h"},
-		`--timeout: "1" is not a duration`:    {"-e", "prod", "--commit", "3f2a9c1", "--timeout", "1", "--watch"},
-		"--watch follows what comes":          {"-e", "prod", "--commit", "3f2a9c1", "--watch", "--as-of", "1h"},
-		`--output "csv": must be table, json`: {"-e", "prod", "--commit", "3f2a9c1", "-o", "csv"},
+		"missing --environment":                   {"3f2a9c1"},
+		"expected 1 argument":                     {"-e", "prod"},
+		`--timeout: "1" is not a duration`:        {"3f2a9c1", "-e", "prod", "--timeout", "1"},
+		"--watch and --timeout follow what comes": {"3f2a9c1", "-e", "prod", "--watch", "--as-of", "1h"},
+		`--output "csv": must be table, json`:     {"3f2a9c1", "-e", "prod", "-o", "csv"},
 	} {
-		_, said, code := terminal{make: newRolloutStatusCommand, answers: canned{}}.run(args...)
+		_, said, code := terminal{make: newRolloutCommitCommand, answers: canned{}}.run(args...)
 		require.Equal(t, cli.Usage, code)
 		require.Contains(t, said, want)
 	}
-	_, said, code := terminal{make: newRolloutStatusCommand, answers: canned{rollout: func(fleet.Query) (fleet.Rollout, error) {
+	_, said, code := terminal{make: newRolloutCommitCommand, answers: canned{rollout: func(fleet.Query) (fleet.Rollout, error) {
 		return fleet.Rollout{}, store.ErrUnknownRelease
-	}}}.run("-e", "prod", "--commit", "3f2a9c1")
+	}}}.run("3f2a9c1", "-e", "prod")
 	require.Equal(t, cli.Failed, code)
 	require.Contains(t, said, "wherry get releases --environment prod")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -110,8 +111,8 @@ func TestRolloutStatusOfAWorkload(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			args := append([]string{"--workload", "web", "--version", "2"}, test.args...)
-			on := terminal{make: newRolloutStatusCommand, answers: told(versions, test.sites...)}
+			args := append([]string{"web", "--version", "2"}, test.args...)
+			on := terminal{make: newRolloutWorkloadCommand, answers: told(versions, test.sites...)}
 			out, _, code := on.run(args...)
 			require.Equal(t, test.code, code, out)
 			require.Contains(t, out, test.head)
@@ -134,11 +135,11 @@ func TestRolloutStatusOfAWorkloadThatIsNowhere(t *testing.T) {
 		why   string
 		hint  string
 	}{
-		{"its version is not there", []site{old}, []string{"--workload", "web", "--version", "1.1"}, "no release has version 1.1 of workload web yet", "hint: releases have version 1\n"},
-		{"the workload is not there", []site{old}, []string{"--workload", "wbe", "--version", "1"}, "no release has workload wbe yet", "hint: did you mean web?"},
-		{"the workspace is not there", []site{old}, []string{"--workload", "web", "--version", "1", "--workspace", "taem"}, "no release has workload web of workspace taem yet", "hint: did you mean team?"},
-		{"nothing is known of releases", []site{{name: "a"}}, []string{"--workload", "web", "--version", "1"}, "the hub does not know what is published for any of its clusters", "hint: \"wherry hub serve --watch LOCATION\""},
-		{"there are no clusters", nil, []string{"--workload", "web", "--version", "1"}, "no cluster is registered", ""},
+		{"its version is not there", []site{old}, []string{"web", "--version", "1.1"}, "no release has version 1.1 of workload web yet", "hint: releases have version 1\n"},
+		{"the workload is not there", []site{old}, []string{"wbe", "--version", "1"}, "no release has workload wbe yet", "hint: did you mean web?"},
+		{"the workspace is not there", []site{old}, []string{"web", "--version", "1", "--workspace", "taem"}, "no release has workload web of workspace taem yet", "hint: did you mean team?"},
+		{"nothing is known of releases", []site{{name: "a"}}, []string{"web", "--version", "1"}, "the hub does not know what is published for any of its clusters", "hint: \"wherry hub serve --watch LOCATION\""},
+		{"there are no clusters", nil, []string{"web", "--version", "1"}, "no cluster is registered", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			hub := told(map[string]string{"old": "1"}, test.sites...)
@@ -149,7 +150,7 @@ func TestRolloutStatusOfAWorkloadThatIsNowhere(t *testing.T) {
 				}
 				return fleet.Deployments{}, &fleet.UnknownNameError{Kind: "workload", Name: q.Workload}
 			}
-			out, talk, code := terminal{make: newRolloutStatusCommand, answers: hub}.run(test.args...)
+			out, talk, code := terminal{make: newRolloutWorkloadCommand, answers: hub}.run(test.args...)
 			require.Equal(t, cli.NotYet, code, talk)
 			require.Contains(t, out, test.why)
 			require.Contains(t, talk, test.hint)
@@ -165,24 +166,25 @@ func TestRolloutStatusOfAWorkloadWaits(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		_, talk, code := terminal{make: newRolloutStatusCommand, answers: all, ctx: t.Context()}.run("--workload", "web", "--version", "2", "--timeout", "30m")
+		_, talk, code := terminal{make: newRolloutWorkloadCommand, answers: all, ctx: t.Context()}.run("web", "--version", "2", "--timeout", "30m")
 		require.Equal(t, cli.NotYet, code)
 		require.Contains(t, talk, "not all clusters are compliant after 30m")
 		require.Equal(t, 30*time.Minute, time.Since(began))
 	})
 }
 
-func TestRolloutStatusIsAboutOneThing(t *testing.T) {
-	for _, args := range [][]string{
-		{"--workload", "web"},
-		{"--version", "2"},
-		{"--workload", "web", "--version", "2", "--commit", "3f2a9c1"},
-		{"-e", "dev"},
-		{"--commit", "3f2a9c1"},
-		{"-e", "dev", "--commit", "3f2a9c1", "--workspace", "team"},
-		{"--workload", "web", "--version", "2", "--timeout", "soon"},
-	} {
-		_, _, code := terminal{make: newRolloutStatusCommand, answers: told(nil)}.run(args...)
-		require.Equal(t, cli.Usage, code, args)
+func TestARolloutNeedsToKnowWhatItIsAbout(t *testing.T) {
+	for _, make := range []func(*source) *cobra.Command{newRolloutCommitCommand, newRolloutWorkloadCommand} {
+		for _, args := range [][]string{
+			nil,
+			{"web"},
+			{"", "--version", "2", "-e", "dev"},
+			{"3f2a9c1", "--workspace", "team", "-e"},
+			{"web", "--version", "2", "--timeout", "soon"},
+			{"web", "--version", "2", "--watch", "--as-of", "24h"},
+		} {
+			_, _, code := terminal{make: make, answers: told(nil)}.run(args...)
+			require.Equal(t, cli.Usage, code, args)
+		}
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 // Commands returns the commands, for wherry rollout.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newAdvanceCommand(), newUndoCommand(), newAbortCommand(), newPauseCommand(), newResumeCommand()}
+	return []*cobra.Command{newStatusCommand(), newAdvanceCommand(), newUndoCommand(), newAbortCommand(), newPauseCommand(), newResumeCommand()}
 }
 
 // signing are the flags of the commands that sign something for an environment at a location.

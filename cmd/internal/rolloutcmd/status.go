@@ -2,7 +2,6 @@ package rolloutcmd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
@@ -19,7 +17,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/facts"
@@ -27,101 +24,40 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
-// looking holds the flags of rollout status that are about the rings of an environment.
+// looking holds the flags of rollout status.
 type looking struct {
 	env.Gates
 	format      string
 	clusterType string
-	command     *cobra.Command // has the flags, and is not run by itself
 }
 
-// AddStatus adds the rings of an environment to the command wherry rollout status: it shows them if neither a commit nor a workload is given.
-// Ask has the command look at clusters by itself in place of a hub, for a workload.
-func AddStatus(cmd *cobra.Command, ask func(instead func(context.Context, fleet.Query) (fleet.Answers, error), by string)) *cobra.Command {
-	l := &looking{command: &cobra.Command{Use: cmd.Use}}
-	own := l.command
-	l.AddTo(own)
-	l.AddTrust(own)
-	cli.OutputFlag(own, &l.format)
-	own.Flags().StringVar(&l.clusterType, "cluster-type", "", "without --commit: only the releases of this `TYPE` of clusters")
-	cli.NotEmpty(own, "cluster-type")
-	var added []string
-	own.Flags().VisitAll(func(f *pflag.Flag) {
-		if cmd.Flag(f.Name) == nil {
-			cmd.Flags().AddFlag(f)
-			added = append(added, f.Name)
-		}
-	})
-	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
-	cmd.Use = "status [PLATFORM] [--environment NAME] [--commit COMMIT | --workload NAME --version VERSION] [--watch] [--timeout DURATION]"
-	cmd.Short = "Show the progress of a rollout"
-	cmd.Long = `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
+func newStatusCommand() *cobra.Command {
+	var l looking
+	cmd := &cobra.Command{
+		Use:   "status [PLATFORM] [--environment NAME] [--to LOCATION]",
+		Short: "Show the progress of a rollout",
+		Long: `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
 gate of the next ring says. The first line has the state: running, done, held or paused. Facts come from registry and
 hub. PLATFORM is read for the policy and, without a hub, for the clusters. Nothing is changed.
+
+"wherry rollout commit" shows how far one commit is, "wherry rollout workload" one version of a workload.
 
 Exit codes: 0 all rings have the newest release and proved it, 1 a gate says no or too many clusters failed, 5 under way or
 paused.
 
-` + cmd.Long
-	cmd.Example = "  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub\n" + cmd.Example + `
-  wherry rollout status ./platform -e prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub --workload web --version 1.4.2 --timeout 30m`
-	byHub := cmd.RunE
-	cmd.Args = cobra.MaximumNArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if slices.ContainsFunc([]string{"commit", "workload", "version"}, cmd.Flags().Changed) {
-			if cmd.Flags().Changed("workload") && cmd.Flags().Changed("version") && !cmd.Flags().Changed("commit") {
-				instead, by, err := l.open(cmd, args)
-				if err != nil {
-					return err
-				}
-				if instead != nil {
-					ask(instead, by)
-					return byHub(cmd, nil)
-				}
-			}
-			for _, name := range added {
-				if cmd.Flags().Changed(name) {
-					return cli.Usagef("--%s is about the rings of an environment: leave out --commit, --workload and --version", name)
-				}
-			}
-			if len(args) > 0 {
-				return cli.Usagef("PLATFORM is about the rings of an environment: leave out --commit, --workload and --version")
-			}
-			return byHub(cmd, args)
-		}
-		return l.run(cmd, args)
+More: wherry help rings, hub-access`,
+		Example: `  wherry rollout status ./platform --environment prod --to oci://127.0.0.1:5000/edge --release-key cosign.pub
+  wherry rollout status -e prod --hub https://hub.example.com`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: l.run,
 	}
+	l.AddTo(cmd)
+	l.AddTrust(cmd)
+	cli.OutputFlag(cmd, &l.format)
+	cmd.Flags().StringVar(&l.clusterType, "cluster-type", "", "show only the releases of this `TYPE` of clusters")
+	cli.NotEmpty(cmd, "cluster-type")
+	_ = cmd.RegisterFlagCompletionFunc("cluster-type", flags.CompleteClusterTypes)
 	return cmd
-}
-
-// run hands the values of flags on that both questions have.
-func (l *looking) run(cmd *cobra.Command, args []string) error {
-	own := l.command
-	var err error
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		switch to := own.Flag(f.Name); {
-		case err != nil || to == f:
-		case to == nil && cmd.InheritedFlags().Lookup(f.Name) == nil:
-			err = cli.Usagef("--%s is for --commit or --workload, which is not given", f.Name)
-		case to != nil:
-			if err = own.Flags().Set(f.Name, f.Value.String()); err != nil {
-				err = cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", f.Name, err), "")
-			}
-		}
-	})
-	if err != nil {
-		return err
-	}
-	l.prepare(cmd)
-	return l.show(own, args)
-}
-
-// prepare gives the command of the rings the context and the streams of the one that runs.
-func (l *looking) prepare(cmd *cobra.Command) {
-	l.command.SetContext(cmd.Context())
-	l.command.SetOut(cmd.OutOrStdout())
-	l.command.SetErr(cmd.ErrOrStderr())
-	l.command.SetIn(cmd.InOrStdin())
 }
 
 // The states of a rollout.
@@ -148,10 +84,10 @@ type ringStatus struct {
 	Cohort gate.Cohort `json:"cohort"`
 }
 
-func (l *looking) show(cmd *cobra.Command, args []string) error {
+func (l *looking) run(cmd *cobra.Command, args []string) error {
 	o, err := l.Open(cmd, args)
 	if said := (*cli.Error)(nil); errors.As(failure.Of(err), &said) && said.Code == cli.Usage && len(args) == 0 {
-		hint := "--commit asks a hub how far a commit is, without PLATFORM"
+		hint := `"wherry rollout commit" asks a hub how far a commit is, without PLATFORM`
 		if said.Hint != "" {
 			hint = said.Hint + "; " + hint
 		}
