@@ -94,7 +94,7 @@ func kindOf(err error) (kind string) {
 // ErrRunning means that something cannot be done while the agent runs.
 var ErrRunning = errors.New("the agent is running")
 
-var errRunningAnew = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
+var errRunningAnew = fmt.Errorf("%w: stop it before you change its identity", ErrRunning)
 
 // What the command "POST dead" does with dead letters.
 const (

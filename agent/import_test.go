@@ -182,7 +182,7 @@ func TestAFileThatIsNoneChangesNothing(t *testing.T) {
 	s := newSite(t)
 	r := s.imported(s.file([]byte("hello")))
 	require.Equal(t, Broken, r.Verdict)
-	require.Contains(t, r.Error, "it is no tar")
+	require.Contains(t, r.Error, "not a tar archive")
 	require.Equal(t, bundle.Pending, r.Status.State)
 }
 

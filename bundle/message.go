@@ -22,7 +22,7 @@ const MaxReleaseMessageBytes = 500
 func CheckMessage(text string) error {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return errors.New("it is empty")
+		return errors.New("must not be empty")
 	case len(text) > MaxReleaseMessageBytes:
 		return fmt.Errorf("it has %d bytes, and may have %d", len(text), MaxReleaseMessageBytes)
 	case !utf8.ValidString(text):

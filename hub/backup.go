@@ -289,7 +289,7 @@ func (h *Hub) laterTokens(ctx context.Context, other database) (tokens []store.A
 		}
 	}
 	if here != there {
-		return nil, nil, errors.New("it is another hub, or an older one than the backup")
+		return nil, nil, errors.New("the old hub is another one, or older than the backup")
 	}
 	if tokens, err = other.AccessTokens(ctx); err != nil {
 		return nil, nil, err

@@ -266,7 +266,7 @@ func (e enroller) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed
 	previousID, err1 := bundle.KeyID(previous)
 	kid, err2 := bundle.KeyID(key)
 	if err1 != nil || err2 != nil || previousID == kid {
-		return false, badRequest("the previous key and the new one have to be two")
+		return false, badRequest("the new key must differ from the previous one")
 	}
 	change := store.Rotation{UID: r.Cluster.UID, Previous: previousID, Key: key, Until: store.OrderOf(r.Agent)}
 	err = e.store.Rotate(ctx, change, func(keys store.Keys, taken error) (bool, error) {

@@ -34,7 +34,7 @@ func (o Options) loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 		case exists && o.Database != "":
 			return nil, fmt.Errorf("%w: the database belongs to a hub, and %s does not exist", ErrNoKey, path)
 		case exists:
-			return nil, fmt.Errorf("%s: %w: it is missing beside the database", path, store.ErrCorrupt)
+			return nil, fmt.Errorf("%s: %w: the file is missing beside the database", path, store.ErrCorrupt)
 		}
 		if err := makeKey(path); err != nil {
 			return nil, err
@@ -131,7 +131,7 @@ func ParseReportKey(data []byte) (ed25519.PublicKey, error) {
 	case block == nil:
 		return nil, fmt.Errorf("report key: %w: it holds no PEM block", store.ErrInvalid)
 	case strings.Contains(block.Type, "PRIVATE KEY"):
-		return nil, fmt.Errorf("report key: %w: it is a private key, which should not leave its machine; give the public half", store.ErrInvalid)
+		return nil, fmt.Errorf("report key: %w: this is a private key; keep it on its machine and pass its public key", store.ErrInvalid)
 	case len(strings.TrimSpace(string(rest))) > 0:
 		return nil, fmt.Errorf("report key: %w: something follows the first PEM block", store.ErrInvalid)
 	}
@@ -141,7 +141,7 @@ func ParseReportKey(data []byte) (ed25519.PublicKey, error) {
 	}
 	key, ok := parsed.(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("report key: %w: it is a %T, and agents sign reports with Ed25519", store.ErrInvalid, parsed)
+		return nil, fmt.Errorf("report key: %w: expected an Ed25519 key, got %T", store.ErrInvalid, parsed)
 	}
 	return key, nil
 }

@@ -127,7 +127,7 @@ var (
 )
 
 var (
-	errNoGitURL   = errors.New("it is not the URL of a git repository, a chart repository or a registry")
+	errNoGitURL   = errors.New("expected the URL of a git repository, a chart repository or a registry")
 	errGitPath    = errors.New(`its path has "..", "//", a percent sign, a backslash or a wildcard`)
 	errGitQuery   = errors.New("it has a query or a fragment")
 	defaultPorts  = map[string]string{"https": "443", "oci": "443", "http": "80", "ssh": "22"}

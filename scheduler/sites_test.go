@@ -69,7 +69,7 @@ func TestAMistakeInOneClusterFailsNoOther(t *testing.T) {
 		"a key that is misspelt":               {uidTwo, "gateway.address: 10.0.0.2, prt: 1", `Cluster "b": site value prt: the cluster type declares no such key (did you mean "port"?)`},
 		"a required key that nobody gives":     {uidTwo, "dns: b.example.com", `Cluster "b" has no value for gateway.address, which the site values "factory" require (add it below spec.values)`},
 		"a template that refers to nothing":    {uidTwo, `gateway.address: 10.0.0.2, dns: "{{ .values.name }}"`, `Cluster "b": site value dns: it refers to name, which is not declared`},
-		"a template that cannot be understood": {uidTwo, `gateway.address: 10.0.0.2, dns: "{{ range }}"`, `Cluster "b": site value dns: it is no template that is understood`},
+		"a template that cannot be understood": {uidTwo, `gateway.address: 10.0.0.2, dns: "{{ range }}"`, `Cluster "b": site value dns: unsupported template`},
 		"a cycle":                              {uidTwo, `gateway.address: 10.0.0.2, dns: "{{ .values.url }}"`, `Cluster "b": site value dns: it refers to itself: dns → url → dns`},
 		"no uid":                               {`""`, "gateway.address: 10.0.0.2", `Cluster "b" has site values and no valid spec.uid, by which its agent finds them ("wherry-agent status -o json" prints it)`},
 	} {

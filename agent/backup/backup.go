@@ -124,7 +124,7 @@ func (b Backup) Pack() (data []byte, partial bool, err error) {
 	}
 	b.Inventory, b.Partial = nil, true
 	if data, err = b.Encode(); err == nil && len(data) > MaxBytes {
-		err = fmt.Errorf("%w: it would have %d bytes, and at most %d can be kept", lease.ErrDenied, len(data), MaxBytes)
+		err = fmt.Errorf("%w: the backup has %d bytes, at most %d are allowed", lease.ErrDenied, len(data), MaxBytes)
 	}
 	return data, true, err
 }

@@ -373,7 +373,7 @@ func TestWhatCannotBeBroughtSaysWhy(t *testing.T) {
 		}, nil, ReasonInvalidArtifact, "it is not for linux/amd64, but for linux/arm64/v8"},
 		{"no artifact", func(s *source) digest.Digest {
 			return s.json(ocispec.MediaTypeImageManifest, map[string]any{"schemaVersion": 2, "mediaType": ocispec.MediaTypeImageManifest, "layers": []any{}}).Digest
-		}, nil, ReasonInvalidArtifact, "it is no OCI artifact"},
+		}, nil, ReasonInvalidArtifact, "not an OCI artifact"},
 		{"blobs of other bytes", image, func(w http.ResponseWriter, req *http.Request) bool {
 			if strings.Contains(req.URL.Path, "/blobs/") {
 				_, _ = io.WriteString(w, "zz")

@@ -109,7 +109,7 @@ func textsOf(n *yaml.Node, s Setting) ([]string, error) {
 		}
 		return texts, nil
 	}
-	return nil, errors.New("it is not a plain value")
+	return nil, errors.New("must be a plain value")
 }
 
 // textOf returns an item of a list: a scalar, or the values of a mapping's fields in their order.

@@ -25,13 +25,13 @@ func (c *Config) checkServe() error {
 		return nil
 	}
 	if c.Serve.Address == "" {
-		return invalidf("--serve-url, --serve-cert, --serve-key, --serve-plain-http and --serve-accept-reports are for --serve, which is not given")
+		return invalidf("--serve-url, --serve-cert, --serve-key, --serve-plain-http and --serve-accept-reports need --serve")
 	}
 	if _, err := c.serveOptions(nil).Check(); err != nil {
 		return invalid(fmt.Errorf("--serve: %w", err), "")
 	}
 	if err := oci.CheckName(c.Cluster.Platform); err != nil {
-		return invalid(fmt.Errorf("--serve: the platform's name begins the names of the repositories: %w", err), "")
+		return invalid(fmt.Errorf("--serve: the platform's name cannot begin a repository name: %w", err), "")
 	}
 	return nil
 }
@@ -58,7 +58,7 @@ func (c *Config) ServeCA() ([]byte, error) {
 	ca, err := c.serveOptions(nil).CA()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.Serve.Cert == "":
-		return nil, &Error{Unusable, fmt.Errorf("the agent with the state folder %s has no CA yet", c.StateDir), "it is made when the agent first runs with --serve"}
+		return nil, &Error{Unusable, fmt.Errorf("no CA in the state folder %s yet", c.StateDir), "run the agent with --serve: it creates the CA"}
 	case err != nil:
 		return nil, &Error{Unusable, err, ""}
 	case len(ca) == 0:

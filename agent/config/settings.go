@@ -148,7 +148,7 @@ const defaultStateDir = "/var/lib/wherry-agent"
 func text(field func(*Config) *string) func(*Config, string) error {
 	return func(c *Config, s string) error {
 		if s == "" {
-			return errors.New("it is empty")
+			return errors.New("must not be empty")
 		}
 		*field(c) = s
 		return nil
@@ -313,7 +313,7 @@ func setMaintenance(c *Config, s string) error {
 
 func setVetoCommand(c *Config, s string) error {
 	if s == "" && len(c.Passes.Veto.Command) == 0 {
-		return errors.New("it is empty")
+		return errors.New("must not be empty")
 	}
 	c.Passes.Veto.Command = append(c.Passes.Veto.Command, s)
 	return nil

@@ -98,7 +98,7 @@ func (c *Config) installTrust(ctx context.Context, state *agent.State, log *slog
 	}
 	change, err := state.Trust().Install(c.Cluster.Platform, envelope)
 	if err != nil {
-		return &Error{kindOf(err), fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "an agent stays with the version 1 that it was given first; trust show says which, and a new --state-dir begins anew"}
+		return &Error{kindOf(err), fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "an agent keeps its first version 1, which \"wherry-agent trust show\" shows; to start over, use a new --state-dir"}
 	}
 	if change.Before == nil {
 		log.Info("trust document installed", "version", change.After.Version, "epoch", change.After.Epoch, "expires", change.After.ExpiresAt)

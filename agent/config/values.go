@@ -23,7 +23,7 @@ func setSiteValues(c *Config, s string) error {
 			return fmt.Errorf("%q is not NAMESPACE/NAME", name)
 		}
 	} else if s == "" {
-		return errors.New("it is empty")
+		return errors.New("must not be empty")
 	}
 	c.SiteValues = s
 	return nil

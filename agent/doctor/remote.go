@@ -82,7 +82,7 @@ func registryRemedy(err error) string {
 	case errors.Is(err, oci.ErrUnauthorized):
 		return `store credentials with "wherry login", name a file of them with --credentials, or put them into the Secret wherry-agent-registry`
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "give --plain-http if the registry is meant to be without TLS"
+		return "pass --plain-http if the registry has no TLS on purpose"
 	case isUnknownAuthority(err):
 		return `name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca; of another agent, "wherry-agent serve ca" there prints it`
 	case oci.CertificateHint(err) != "":
@@ -265,7 +265,7 @@ func checkHub(ctx context.Context, e *examination) diagnosis.Finding {
 }
 
 // errNoRelay means that reports go to an endpoint that does not take them.
-var errNoRelay = errors.New("is another agent's endpoint, which takes no reports")
+var errNoRelay = errors.New("is the endpoint of another agent, which accepts no reports")
 
 func askHub(ctx context.Context, client *http.Client, hub string) error {
 	address, err := url.JoinPath(hub, "readyz")

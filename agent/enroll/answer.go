@@ -83,7 +83,7 @@ func matches(tx *bbolt.Tx, uid string, p pending, e bundle.Enrollment) error {
 	}
 	id, err := bundle.KeyID(key.Public())
 	if err == nil && (id != e.KeyID || uid != e.Cluster.UID) {
-		err = state.Decline(fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID))
+		err = state.Decline(fmt.Errorf("%w: the answer is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID))
 	}
 	return err
 }

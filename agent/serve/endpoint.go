@@ -101,7 +101,7 @@ func Open(o Options) (*Endpoint, error) {
 func (o Options) Check() (*url.URL, error) {
 	host, port, err := net.SplitHostPort(o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("address %q: give HOST:PORT, such as :5001", o.Address)
+		return nil, fmt.Errorf("address %q: expected HOST:PORT, such as :5001", o.Address)
 	}
 	switch {
 	case (o.CertFile == "") != (o.KeyFile == ""):
@@ -126,11 +126,11 @@ func (o Options) Check() (*url.URL, error) {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil: // the error of the parser quotes the URL, which may have a password
-		return nil, fmt.Errorf("the URL cannot be parsed: give one such as %s://first-box:5001", scheme)
+		return nil, fmt.Errorf("invalid URL: expected one such as %s://first-box:5001", scheme)
 	case u.Hostname() == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
-		return nil, fmt.Errorf("the URL %q is not one of a host and a port alone, such as %s://first-box:5001", withoutUser(u), scheme)
+		return nil, fmt.Errorf("URL %q: expected only a host and a port, such as %s://first-box:5001", withoutUser(u), scheme)
 	case u.Scheme != scheme:
-		return nil, fmt.Errorf("the URL %q begins with %s://, and the endpoint speaks %s", o.URL, u.Scheme, scheme)
+		return nil, fmt.Errorf("URL %q: the scheme is %s, but the endpoint serves %s", o.URL, u.Scheme, scheme)
 	}
 	return &url.URL{Scheme: scheme, Host: u.Host}, nil
 }

@@ -154,14 +154,14 @@ func TestOptionsThatContradictEachOther(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{"no port", Options{Address: "first-box"}, "give HOST:PORT"},
+		{"no port", Options{Address: "first-box"}, "expected HOST:PORT"},
 		{"a certificate without its key", Options{Address: ":1", CertFile: "a"}, "needs its key"},
 		{"plain HTTP for all", Options{Address: ":1", Plain: true}, "loopback"},
 		{"plain HTTP with a certificate", Options{Address: "127.0.0.1:1", Plain: true, CertFile: "a", KeyFile: "b"}, "one or the other"},
-		{"a path in the URL", Options{Address: ":1", URL: "https://a/b"}, `the URL "https://a/b" is not one of a host`},
-		{"a password in the URL", Options{Address: ":1", URL: "https://u:p@a:1"}, `the URL "https://a:1" is not one of a host`},
-		{"a password in a URL that cannot be parsed", Options{Address: ":1", URL: "https://u:p@a:b"}, "the URL cannot be parsed: give one such as https://first-box:5001"},
-		{"a URL of the other scheme", Options{Address: ":1", URL: "http://a:1"}, "speaks https"},
+		{"a path in the URL", Options{Address: ":1", URL: "https://a/b"}, `URL "https://a/b": expected only a host and a port`},
+		{"a password in the URL", Options{Address: ":1", URL: "https://u:p@a:1"}, `URL "https://a:1": expected only a host and a port`},
+		{"a password in a URL that cannot be parsed", Options{Address: ":1", URL: "https://u:p@a:b"}, "invalid URL: expected one such as https://first-box:5001"},
+		{"a URL of the other scheme", Options{Address: ":1", URL: "http://a:1"}, "the endpoint serves https"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := c.o.Check()

@@ -163,13 +163,13 @@ func plain(n *yaml.Node) (any, error) {
 	case "!!int":
 		var i int64
 		if n.Decode(&i) != nil {
-			return nil, errors.New("it is no integer that fits into 64 bits")
+			return nil, errors.New("not a 64-bit integer")
 		}
 		return i, nil
 	case "!!float":
 		var f float64
 		if n.Decode(&f) != nil {
-			return nil, errors.New("it is no number")
+			return nil, errors.New("not a number")
 		}
 		return f, nil
 	case "!!null":

@@ -44,7 +44,7 @@ func checkPages(tx *bbolt.Tx) error {
 func (t *pageTree) walk(id uint64) error {
 	header := make([]byte, pageHeader)
 	if id < firstPage || id >= t.end {
-		return fmt.Errorf("page %d is named, and there is none", id)
+		return fmt.Errorf("page %d does not exist", id)
 	}
 	if _, err := t.file.ReadAt(header, int64(id)*t.size); err != nil {
 		return fmt.Errorf("page %d: %w", id, err)
@@ -52,7 +52,7 @@ func (t *pageTree) walk(id uint64) error {
 	flags, count := binary.NativeEndian.Uint16(header[8:]), int(binary.NativeEndian.Uint16(header[10:]))
 	more := uint64(binary.NativeEndian.Uint32(header[12:]))
 	if binary.NativeEndian.Uint64(header) != id || more >= t.end-id {
-		return fmt.Errorf("page %d has another page's head", id)
+		return fmt.Errorf("page %d has the header of another page", id)
 	}
 	for n := id; n <= id+more; n++ {
 		if t.seen[n] {

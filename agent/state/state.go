@@ -108,7 +108,7 @@ func open(dir string, opts *bbolt.Options, buckets []string) (d *DB, err error) 
 		}
 	}()
 	if info, err := os.Stat(path); err == nil && info.Size() == 0 && stored(dir) { // bbolt would begin anew
-		return nil, fmt.Errorf("state %s: %w: it is empty, and what it knew of %s is lost", path, ErrDamaged, StoreDir)
+		return nil, fmt.Errorf("state %s: %w: the file is empty, and its records of %s are lost", path, ErrDamaged, StoreDir)
 	}
 	db, err := bbolt.Open(path, 0o600, opts)
 	var system syscall.Errno

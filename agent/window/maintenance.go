@@ -42,7 +42,7 @@ func ParseMaintenance(text string) (w Maintenance, err error) {
 	}
 	name := words[n+1]
 	if name == "Local" {
-		return w, fmt.Errorf("time zone %q is another on each machine: write its name, such as Europe/Berlin", name)
+		return w, fmt.Errorf("time zone %q differs between machines: expected a name such as Europe/Berlin", name)
 	}
 	if w.zone, err = time.LoadLocation(name); err != nil {
 		return w, fmt.Errorf("time zone %q is not known on this machine: install the package tzdata, or write UTC", name)

@@ -103,7 +103,7 @@ func TestMaintenanceWindowsThatAreNone(t *testing.T) {
 		"0 2 * * SAT 745h":                `"745h" is not a duration from 1m to 31d, such as 90m or 12h`,
 		"0 2 * * SAT 4h Europe/Nowhere":   `time zone "Europe/Nowhere" is not known on this machine: install the package tzdata, or write UTC`,
 		"0 2 * * SAT 4h ../../etc/passwd": `time zone "../../etc/passwd" is not known`,
-		"0 2 * * SAT 4h Local":            `time zone "Local" is another on each machine`,
+		"0 2 * * SAT 4h Local":            `time zone "Local" differs between machines`,
 	} {
 		_, err := ParseMaintenance(text)
 		require.ErrorContains(t, err, want)

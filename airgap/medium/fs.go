@@ -65,7 +65,7 @@ func (OS) Reopen(name string) (File, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("it is no regular file")}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("not a regular file")}
 	}
 	return open(name, os.O_RDWR)
 }

@@ -34,7 +34,7 @@ type Source struct {
 func Open(fsys archive.FS, stdin io.Reader, names ...string) (*Source, error) {
 	if slices.Contains(names, Stdin) {
 		if len(names) > 1 {
-			return nil, errors.New("- stands for standard input and is named alone")
+			return nil, errors.New("- (standard input) cannot be combined with other packages")
 		}
 		return &Source{stdin: stdin}, nil
 	}

@@ -76,7 +76,7 @@ type Found struct {
 func Watch(ctx context.Context, dir string, opts Options, take func(context.Context, Found) Outcome) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
-		err = &fs.PathError{Op: "watch", Path: dir, Err: errors.New("it is not a folder")}
+		err = &fs.PathError{Op: "watch", Path: dir, Err: errors.New("not a folder")}
 	}
 	if err != nil {
 		return err

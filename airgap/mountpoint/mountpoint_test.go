@@ -226,5 +226,5 @@ func TestAFolderThatIsMissingIsAnError(t *testing.T) {
 	require.ErrorIs(t, Watch(t.Context(), filepath.Join(t.TempDir(), "none"), Options{}, never), os.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.ErrorContains(t, Watch(t.Context(), file, Options{}, never), "it is not a folder")
+	require.ErrorContains(t, Watch(t.Context(), file, Options{}, never), "not a folder")
 }

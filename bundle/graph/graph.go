@@ -115,7 +115,7 @@ func parse(data []byte) (m manifest, err error) {
 		return m, invalid("its manifest is not JSON")
 	}
 	if m.Config == nil && m.Manifests == nil {
-		return m, invalid("it has neither a config nor manifests: it is no OCI artifact")
+		return m, invalid("it has neither a config nor manifests: not an OCI artifact")
 	}
 	all := slices.Concat(m.Layers, m.Manifests)
 	if m.Config != nil {

@@ -68,7 +68,7 @@ func parseTerm(text string) (p part, rest string, err error) {
 	term := termForm.FindStringSubmatch(text)
 	switch {
 	case term == nil:
-		return p, "", errors.New("it is no template that is understood: " + templateForm)
+		return p, "", errors.New("unsupported template: " + templateForm)
 	case term[3] != "":
 		if p.text, err = strconv.Unquote(term[3]); err != nil {
 			return p, "", errors.New("it has a text in quotes that cannot be read")
@@ -87,7 +87,7 @@ func parseTerm(text string) (p part, rest string, err error) {
 	for !strings.HasPrefix(text, "}}") {
 		pipe := pipeForm.FindStringSubmatch(text)
 		if pipe == nil {
-			return p, "", errors.New("it is no template that is understood: " + templateForm)
+			return p, "", errors.New("unsupported template: " + templateForm)
 		}
 		f := function{name: pipe[1]}
 		if needs := f.name == "default"; !slices.Contains([]string{"default", "lower", "upper"}, f.name) || needs != (pipe[2] != "") {

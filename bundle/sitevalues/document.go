@@ -242,7 +242,7 @@ func (p *Property) check() []Mistake {
 		wrong("description", "it has %d bytes, at most %d are permitted", len(p.Description), maxDescription)
 	}
 	if _, err := regexp.Compile(p.Pattern); err != nil || len(p.Pattern) > maxPattern {
-		wrong("pattern", "it is no regular expression of Go with at most %d characters", maxPattern)
+		wrong("pattern", "expected a Go regular expression of at most %d characters", maxPattern)
 	}
 	if p.Format != "" && !slices.Contains(Formats[:], p.Format) {
 		wrong("format", "unknown format %q", bundle.Clip(p.Format))

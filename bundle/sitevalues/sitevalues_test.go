@@ -132,7 +132,7 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 		{"two keys that are one variable", `{"a.b":{"type":"string"},"a-b":{"type":"string"}}`, `a.b: as a variable it would be called a_b, as "a-b"`},
 		{"no type", `{"a":{}}`, `a: type: unknown type ""`},
 		{"a pattern of a number", `{"a":{"type":"number","pattern":"1"}}`, "a: pattern: a number cannot have it"},
-		{"a pattern that does not compile", `{"a":{"type":"string","pattern":"("}}`, "a: pattern: it is no regular expression of Go with at most 512 characters"},
+		{"a pattern that does not compile", `{"a":{"type":"string","pattern":"("}}`, "a: pattern: expected a Go regular expression of at most 512 characters"},
 		{"an unknown format", `{"a":{"type":"string","format":"color"}}`, `a: format: unknown format "color"`},
 		{"minimum above maximum", `{"a":{"type":"integer","minimum":2,"maximum":1}}`, "a: minimum: it is larger than maximum"},
 		{"a default that is not valid", `{"a":{"type":"integer","maximum":1,"default":2}}`, "a: default: it is above the maximum 1"},
@@ -141,9 +141,9 @@ func TestDocumentsThatAreRefused(t *testing.T) {
 		{"a default that refers to an unknown key", `{"dns":{"type":"string","default":"{{ .values.dn }}"}}`, `dns: default: "dn" is not one of the keys`},
 		{"a cycle", `{"a":{"type":"string","default":"{{ .values.b }}"},"b":{"type":"string","default":"{{ .values.a }}"}}`, "a: default: it refers to itself: a → b → a"},
 		{"three levels", `{"a":{"type":"string","default":"{{ .values.b }}"},"b":{"type":"string","default":"{{ .values.c }}"},"c":{"type":"string","default":"{{ .values.d }}"},"d":{"type":"string","default":"x"}}`, "a: default: it is composed of values that are composed themselves, more than 2 levels deep"},
-		{"a template that calls a function", `{"a":{"type":"string","default":"{{ env \"HOME\" }}"}}`, "a: default: it is no template that is understood"},
+		{"a template that calls a function", `{"a":{"type":"string","default":"{{ env \"HOME\" }}"}}`, "a: default: unsupported template"},
 		{"a template with an unknown fact", `{"a":{"type":"string","default":"{{ .cluster.nmae }}"}}`, "a: default: it refers to .cluster.nmae"},
-		{"an open template", `{"a":{"type":"string","default":"{{ .cluster.name"}}`, "a: default: it is no template that is understood"},
+		{"an open template", `{"a":{"type":"string","default":"{{ .cluster.name"}}`, "a: default: unsupported template"},
 		{"a keyword of a later version", `{"a":{"type":"string","const":"x"}}`, "it needs a newer version of wherry"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -66,7 +66,7 @@ func ParsePath(text string) (Path, error) {
 		}
 	}
 	if len(path) == 0 {
-		return wrong("it is empty")
+		return wrong("must not be empty")
 	}
 	return path, nil
 }

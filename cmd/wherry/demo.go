@@ -40,7 +40,7 @@ value that changes is a ConfigMap beside yours.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if place == "" && source.Replaced() {
-				return cli.Usagef("--environment, --base, --workload and --commit say more about --platform, which is not given")
+				return cli.Usagef("--environment, --base, --workload and --commit need --platform")
 			}
 			options := demo.Options{Talk: cmd.ErrOrStderr(), Version: cli.Version()}
 			if options.Sources, err = source.Options(place, ""); err != nil {

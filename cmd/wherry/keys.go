@@ -41,7 +41,7 @@ The password comes from --password-file, else from ` + flags.PasswordVariable + 
 				return err
 			}
 			if len(secret) == 0 && !allowEmpty {
-				return cli.Fail(cli.Usage, errors.New("the password is empty: whoever reads the file could sign releases"),
+				return cli.Fail(cli.Usage, errors.New("empty password: anyone who can read the key file could sign releases"),
 					"give a password, or --allow-empty-password if that is what you want")
 			}
 			files, err := keys.Generate(prefix, secret)

@@ -111,7 +111,7 @@ func storedLogins() string {
 func checkHubURL(s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.User != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return cli.Fail(cli.Usage, errors.New("the hub's URL must be one such as https://hub.example.com, without credentials"), "")
+		return cli.Fail(cli.Usage, errors.New("expected a hub URL such as https://hub.example.com, without credentials"), "")
 	}
 	return nil
 }

@@ -181,7 +181,7 @@ func (s *simulating) parse(cmd *cobra.Command) (err error) {
 		}
 	}
 	if s.plan == "" && s.source.Replaced() {
-		return cli.Usagef("--environment, --base, --workload and --commit say more about --plan, which is not given")
+		return cli.Usagef("--environment, --base, --workload and --commit need --plan")
 	}
 	if s.plan != "" {
 		for _, name := range []string{"clusters", "types", "assignments", "rings"} {

@@ -147,7 +147,7 @@ const maxTokenFile = 4 << 10
 
 func (r Request) check(now time.Time) error {
 	if r.Name == "" || len(r.Name) > maxTokenName || r.Name != store.Plain(r.Name) || strings.TrimSpace(r.Name) != r.Name || r.Name == Local {
-		return fmt.Errorf("access token: %w: name %q: it is 1 to %d characters, without control characters, and not %q", store.ErrInvalid, store.Plain(store.Clip(r.Name)), maxTokenName, Local)
+		return fmt.Errorf("access token: %w: name %q: expected 1 to %d characters, without control characters, other than %q", store.ErrInvalid, store.Plain(store.Clip(r.Name)), maxTokenName, Local)
 	}
 	if _, err := ParseRole(string(r.Role)); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (r Request) check(now time.Time) error {
 	case r.Role == Operator && len(r.Workspaces) > 0:
 		return fmt.Errorf("access token: %w: role operator takes no workspaces, since clusters belong to none", store.ErrInvalid)
 	case !r.ExpiresAt.IsZero() && (!r.ExpiresAt.After(now) || r.ExpiresAt.Sub(now) > MaxTokenTime):
-		return fmt.Errorf("access token: %w: it has to expire within ten years from now, or never", store.ErrInvalid)
+		return fmt.Errorf("access token: %w: expected an expiry within ten years, or never", store.ErrInvalid)
 	}
 	return nil
 }

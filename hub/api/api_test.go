@@ -113,7 +113,7 @@ func TestParametersBecomeAQuery(t *testing.T) {
 		"/v1/compare?left=typ%3Da&right=b":        "did you mean type?",
 		"/v1/history?from=x":                      "neither a time",
 		"/v1/history?asOf=24h":                    "unknown parameter",
-		"/v1/events?after=x":                      "no position",
+		"/v1/events?after=x":                      "expected a number",
 		"/v1/events?limit=3":                      "unknown parameter",
 		"/v1/clusters?type=%zz":                   "cannot be read",
 	} {

@@ -77,7 +77,7 @@ func (a *API) parseEvents(r *http.Request) (fleet.Query, store.Position, error) 
 	case "false":
 		q.AsOf = a.Now()
 	default:
-		return q, 0, invalid("follow=%q: it is true or false", follow)
+		return q, 0, invalid("follow=%q: expected true or false", follow)
 	}
 	from := q.After
 	q.After = ""
@@ -89,7 +89,7 @@ func (a *API) parseEvents(r *http.Request) (fleet.Query, store.Position, error) 
 	}
 	at, err := strconv.ParseInt(from, 10, 64)
 	if err != nil || at < 0 {
-		return q, 0, invalid("%q is no position of an event: it is a number", store.Plain(store.Clip(from)))
+		return q, 0, invalid("event position %q: expected a number", store.Plain(store.Clip(from)))
 	}
 	return q, store.Position(at), nil
 }

@@ -45,7 +45,7 @@ func (f *Follower) Receive(ctx context.Context, from io.ReaderAt, size int64, ma
 		}
 	}
 	if len(names) != 1 {
-		return Learned{}, fmt.Errorf("%w: the archive has %d environment records, and has to have one", store.ErrInvalid, len(names))
+		return Learned{}, fmt.Errorf("%w: the archive has %d environment records, expected one", store.ErrInvalid, len(names))
 	}
 	loc := oci.Location{Archive: "what was sent"}
 	done, err := f.learn(ctx, published.At(loc, oci.ArchiveOf(loc.Archive, layout), published.AsItLies()), names[0], record, may)

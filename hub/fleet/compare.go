@@ -45,7 +45,7 @@ func (v *View) Compare(ctx context.Context, left, right Side, o CompareOptions) 
 	c := Comparison{Left: left.Name, Right: right.Name, Rows: []ComparisonRow{}}
 	for _, what := range o.Ignore {
 		if !slices.Contains(Comparable, what) {
-			return c, invalid("ignore %q: it is one of %s", store.Plain(store.Clip(what)), strings.Join(Comparable, ", "))
+			return c, invalid("ignore %q: expected one of %s", store.Plain(store.Clip(what)), strings.Join(Comparable, ", "))
 		}
 	}
 	var sides [2]map[point]map[variant]number

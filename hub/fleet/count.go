@@ -96,7 +96,7 @@ func dimensionOf(name string) (dimension, error) {
 	case "adapter":
 		return ofKind(func(k kind) uint32 { return k.adapter }), nil
 	}
-	return dimension{}, fmt.Errorf("count by %q: %w: it is one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(Dimensions, ", "))
+	return dimension{}, fmt.Errorf("count by %q: %w: expected one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(Dimensions, ", "))
 }
 
 // Count implements Answers. A cluster counts once for each value that it has; its reason is that of its state, see row.cause.

@@ -163,7 +163,7 @@ func digestTest(what, wanted string) (func(string) bool, error) {
 		algorithm, digits = "", algorithm
 	}
 	if len(digits) < minBeginning || whole && strings.Trim(algorithm, "abcdefghijklmnopqrstuvwxyz0123456789") != "" || strings.Trim(digits, "0123456789abcdef") != "" {
-		return nil, fmt.Errorf("%s %q: %w: it is a digest, or the first %d or more of its hexadecimal digits", what, store.Plain(store.Clip(wanted)), store.ErrInvalid, minBeginning)
+		return nil, fmt.Errorf("%s %q: %w: expected a digest, or at least its first %d hexadecimal digits", what, store.Plain(store.Clip(wanted)), store.ErrInvalid, minBeginning)
 	}
 	return func(s string) bool {
 		a, d, found := strings.Cut(s, ":")

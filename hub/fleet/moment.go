@@ -52,7 +52,7 @@ func (v *View) moment(ctx context.Context, q Query, deployments bool) (m *moment
 		m.asOf = store.Moment(c.At)
 	}
 	if m.asOf.After(m.at.Add(maxSkew)) {
-		return nil, nil, fmt.Errorf("as of %s: %w: it is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
+		return nil, nil, fmt.Errorf("as of %s: %w: the time is in the future", m.asOf.UTC().Format(time.RFC3339), store.ErrInvalid)
 	}
 	m.at = m.asOf
 	// A fleet of then takes as much memory as the one of now, so there is one at a time.

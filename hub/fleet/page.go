@@ -28,7 +28,7 @@ func fieldOf(name string, deployments bool) (field, error) {
 		return field{text: func(r *row, _ *deployment) string { return r.m.texts[r.label(key)] }}, nil
 	}
 	if !slices.Contains(known, name) {
-		return field{}, fmt.Errorf("sort %q: %w: it is one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(known, ", "))
+		return field{}, fmt.Errorf("sort %q: %w: expected one of %s, or label:KEY", store.Plain(store.Clip(name)), store.ErrInvalid, strings.Join(known, ", "))
 	}
 	switch name {
 	case "lastSeen":
@@ -111,7 +111,7 @@ func parseCursor(s, sort string) (*cursor, error) {
 	c := &cursor{}
 	data, err := base64.RawURLEncoding.DecodeString(s[:min(len(s), maxCursor)])
 	if err != nil || len(s) > maxCursor || json.Unmarshal(data, c) != nil || c.Cluster == "" || c.Sort != sort {
-		return nil, fmt.Errorf("after: %w: it is not the next of a page with this order", store.ErrInvalid)
+		return nil, fmt.Errorf("after: %w: expected the next of a page with this order", store.ErrInvalid)
 	}
 	return c, nil
 }

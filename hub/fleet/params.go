@@ -218,7 +218,7 @@ func (q Query) Values() url.Values {
 func ParseSide(s string, now time.Time) (Side, error) {
 	side := Side{Name: s}
 	if len(s) > maxLongParameter || s != store.Plain(s) || strings.TrimSpace(s) == "" {
-		return side, invalid("%q is no side of a comparison: it is an environment, or a query such as type=drone,asOf=24h", store.Clip(store.Plain(s)))
+		return side, invalid("side %q: expected an environment, or a query such as type=drone,asOf=24h", store.Clip(store.Plain(s)))
 	}
 	if !strings.Contains(s, "=") {
 		side.Environments = []string{s}
@@ -238,7 +238,7 @@ func ParseSide(s string, now time.Time) (Side, error) {
 		}
 	}
 	if err != nil {
-		return side, invalid("side %q: it is no query string", s)
+		return side, invalid("side %q: expected a query string", s)
 	}
 	if side.Query, err = ParseQuery(values, now); err != nil {
 		return side, fmt.Errorf("side %q: %w", s, err)

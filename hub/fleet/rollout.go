@@ -87,7 +87,7 @@ func checkRollout(q Query, asked RolloutQuery) error {
 	case !asked.FailuresSince.IsZero() && !q.AsOf.IsZero():
 		return fmt.Errorf("failuresSince and asOf: %w: give one of them", store.ErrInvalid)
 	case asked.MaxReportAge < 0:
-		return fmt.Errorf("maxReportAge %s: %w: it is not negative", asked.MaxReportAge, store.ErrInvalid)
+		return fmt.Errorf("maxReportAge %s: %w: must not be negative", asked.MaxReportAge, store.ErrInvalid)
 	}
 	for name, given := range map[string]bool{
 		"state": len(q.State) > 0, "relation": len(q.Relation) > 0, "silentFor": q.SilentFor != 0, "release": q.Release != "", "version": q.Version != "",
@@ -133,7 +133,7 @@ func (p *published) targetsOf(q Query, wanted string) (map[*environmentIndex]*li
 	case 1:
 		return targets, all[0], nil
 	}
-	return nil, "", fmt.Errorf("commit %q: %w: it is the beginning of several, such as %s and %s", store.Plain(wanted), store.ErrInvalid, all[0], all[1])
+	return nil, "", fmt.Errorf("commit %q: %w: ambiguous: matches several, such as %s and %s", store.Plain(wanted), store.ErrInvalid, all[0], all[1])
 }
 
 // follows reports whether there are records of the environment, and of the platform if that is given.

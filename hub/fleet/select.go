@@ -118,7 +118,7 @@ func (c *choice) checkWords() error {
 	known := Relations()
 	for _, r := range q.Relation {
 		if !slices.Contains(known, r) {
-			return fmt.Errorf("relation %q: %w: it is one of %v", store.Plain(store.Clip(string(r))), store.ErrInvalid, known)
+			return fmt.Errorf("relation %q: %w: expected one of %v", store.Plain(store.Clip(string(r))), store.ErrInvalid, known)
 		}
 	}
 	if q.Limit < 0 || q.SilentFor < 0 {

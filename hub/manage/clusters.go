@@ -68,7 +68,7 @@ func (m Manager) keyOf(wanted store.NewCluster) (key ed25519.PublicKey, request 
 	case len(wanted.Request) > 0:
 		r, id, asks, err := m.Registry.ParseRequest(wanted.Request)
 		if err == nil && (asks.UID != wanted.UID || r.Former != "") {
-			err = fmt.Errorf("%w: the request is of another cluster, or asks for another key of one", store.ErrInvalid)
+			err = fmt.Errorf("%w: the request is for another cluster or another key", store.ErrInvalid)
 		}
 		return asks.Key, id, err
 	case wanted.Reporting == "" || wanted.Key != "":
@@ -92,7 +92,7 @@ func (m Manager) listRegistrations(r *http.Request) (any, error) {
 
 // taken says that a registration is in the way, and nothing of it: it may be outside the scope.
 func taken() error {
-	return fmt.Errorf("uid, name or key: %w, for another cluster or with other values", store.ErrExists)
+	return fmt.Errorf("uid, name or key: %w for another cluster, or with other values", store.ErrExists)
 }
 
 // free returns an error if a cluster of this uid is, or was, registered outside the scope.

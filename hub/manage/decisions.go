@@ -96,7 +96,7 @@ func (m Manager) listDecisions(r *http.Request) (any, error) {
 	values := r.URL.Query()
 	for name, all := range values {
 		if name != "environment" && name != "platform" || len(all) > 1 {
-			return nil, fmt.Errorf("%w: parameter %q is not known, or given twice", store.ErrInvalid, store.Plain(store.Clip(name)))
+			return nil, fmt.Errorf("%w: parameter %q is unknown or repeated", store.ErrInvalid, store.Plain(store.Clip(name)))
 		}
 	}
 	environment, platform := values.Get("environment"), values.Get("platform")

@@ -47,13 +47,13 @@ func Clean(r *bundle.Report) error {
 			continue
 		}
 		if release.Digest.Validate() != nil {
-			return fmt.Errorf("release digest %q is none", Clip(string(release.Digest)))
+			return fmt.Errorf("invalid release digest %q", Clip(string(release.Digest)))
 		}
 		release.BaseCommit, release.EnvironmentCommit = Plain(Clip(release.BaseCommit)), Plain(Clip(release.EnvironmentCommit))
 		release.AllowExpired = Plain(Clip(release.AllowExpired))
 	}
 	if m := r.OlderMedium; m != nil && m.Digest.Validate() != nil {
-		return fmt.Errorf("digest %q of an older medium is none", Clip(string(m.Digest)))
+		return fmt.Errorf("invalid digest %q of an older medium", Clip(string(m.Digest)))
 	}
 	r.Message = Plain(Clip(r.Message))
 	return cleanItems(r.Items)

@@ -77,9 +77,9 @@ const (
 func (c Cluster) Check() error {
 	switch {
 	case !bundle.IsClusterUID(c.UID):
-		return fmt.Errorf("cluster uid %q: %w: it is 1 to 128 letters, digits and . _ : - and begins with a letter or digit", c.UID, ErrInvalid)
+		return fmt.Errorf("cluster uid %q: %w: expected 1 to 128 letters, digits and . _ : - and begins with a letter or digit", c.UID, ErrInvalid)
 	case !bundle.IsClusterName(c.Name):
-		return fmt.Errorf("cluster name %q: %w: it is 1 to 253 letters, digits and . _ - and begins and ends with a letter or digit", c.Name, ErrInvalid)
+		return fmt.Errorf("cluster name %q: %w: expected 1 to 253 letters, digits and . _ - and begins and ends with a letter or digit", c.Name, ErrInvalid)
 	case c.Type == "" || c.Environment == "":
 		return fmt.Errorf("cluster %s: %w: it needs a cluster type and an environment", c.Name, ErrInvalid)
 	case c.Reporting != "" && c.Reporting != NotReporting:

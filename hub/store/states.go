@@ -34,5 +34,5 @@ func CheckState(s bundle.State) error {
 	for _, k := range States() {
 		known = append(known, string(k))
 	}
-	return fmt.Errorf("state %q: %w: it is one of %s", Plain(string(s)), ErrInvalid, strings.Join(known, ", "))
+	return fmt.Errorf("state %q: %w: expected one of %s", Plain(string(s)), ErrInvalid, strings.Join(known, ", "))
 }

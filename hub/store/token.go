@@ -64,7 +64,7 @@ func (s TokenScope) Check(now time.Time) error {
 	case s.Uses < 1 || s.Uses > MaxTokenUses:
 		return fmt.Errorf("token: %w: it has %d uses, 1 to %d are allowed", ErrInvalid, s.Uses, MaxTokenUses)
 	case !s.ExpiresAt.After(now) || s.ExpiresAt.Sub(now) > MaxTokenTime:
-		return fmt.Errorf("token: %w: it has to expire within %d days from now", ErrInvalid, MaxTokenTime/(24*time.Hour))
+		return fmt.Errorf("token: %w: expected an expiry within %d days", ErrInvalid, MaxTokenTime/(24*time.Hour))
 	case s.EphemeralSeconds != 0 && (s.EphemeralSeconds < int64(MinEphemeral/time.Second) || s.EphemeralSeconds > int64(MaxEphemeral/time.Second)):
 		return fmt.Errorf("token: %w: its clusters are ephemeral for %d seconds; from a minute to %d days are allowed", ErrInvalid, s.EphemeralSeconds, MaxEphemeral/(24*time.Hour))
 	}

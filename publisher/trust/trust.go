@@ -31,7 +31,7 @@ func NamesOf(t published.Signers, ids []string) []KeyName {
 // CheckKeys returns an error unless keys may sign under t. For a key that the trust document does not name, it wraps ErrNoReleaseKey.
 func CheckKeys(t published.Signers, keys []*keys.Key) error {
 	if len(keys) == 0 {
-		return usage.Errorf("nobody signs: give a key")
+		return usage.Errorf("no signing key: pass --key")
 	}
 	var ids, unlisted []string
 	for _, k := range keys {

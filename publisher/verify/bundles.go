@@ -113,7 +113,7 @@ func verifyBundle(data []byte, manifest digest.Digest, key crypto.PublicKey) err
 		return err
 	}
 	if result.Statement == nil || result.Statement.PredicateType != types.CosignSignPredicateType {
-		return errors.New("it is no signature of a manifest")
+		return errors.New("not a signature of a manifest")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func layersOf(data []byte) ([]layer, error) {
 		return nil, invalid("its manifest: %w", err)
 	}
 	if len(m.Manifests) > 0 {
-		return nil, invalid("it is an index of several artifacts: name the digest of one manifest")
+		return nil, invalid("the digest names an index of several artifacts: expected the digest of one manifest")
 	}
 	var layers []layer
 	for i, d := range m.Layers {
@@ -149,7 +149,7 @@ func (l layer) entries(in io.Reader, limit int64, do func(name string, h *tar.He
 		case h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeReg:
 			return invalid("its archive: %q is neither a file nor a folder", h.Name)
 		case strings.HasPrefix(path.Base(name), whiteout):
-			return invalid("its archive: %q deletes a file of another layer, which is not done here", h.Name)
+			return invalid("its archive: %q deletes a file of another layer, which is not supported", h.Name)
 		}
 		if err := names.Add(name, h.Typeflag == tar.TypeDir); err != nil {
 			return invalid("its archive: %w", err)

@@ -111,7 +111,7 @@ func TestWhatAnArchiveUnpacksToIsCountedBeforeTheDiskIsTouched(t *testing.T) {
 	most := zeros(t, "most", 7<<20+600<<10)
 	res = h.settled(with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, most)})))
 	require.Equal(t, directory.DiskFull, res.Reason, res.Message)
-	require.Contains(t, res.Message, "of which a tenth of the disk, 819.2 KiB, stays free of archives")
+	require.Contains(t, res.Message, "of which a tenth of the disk, 819.2 KiB, is reserved")
 	fits := zeros(t, "fits", 6<<20)
 	h.compliant(with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, fits)})))
 }

@@ -178,7 +178,7 @@ func checkRoom(s *site, place string, need, unpacked int64) error {
 	case known && need > free:
 		return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, and has %s free", place, bytesText(need), bytesText(free))}
 	case known && unpacked > 0 && need > free-all/10:
-		return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, of which %s are what archives unpack to, and has %s free, of which a tenth of the disk, %s, stays free of archives",
+		return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more (%s of it for unpacked archives) and has %s free, of which a tenth of the disk, %s, is reserved",
 			place, bytesText(need), bytesText(unpacked), bytesText(free), bytesText(all/10))}
 	}
 	return nil

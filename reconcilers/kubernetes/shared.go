@@ -53,7 +53,7 @@ func (a *access) lookShared(ctx context.Context, s rewrite.Shared) (*unstructure
 	if err == nil && live != nil && !s.Joins && live.GetLabels()[SharedLabel] == "" {
 		return nil, &reconcilers.Error{
 			Reason: Conflict, Fault: reconcilers.FaultSite,
-			Err: fmt.Errorf("%s is the agent's name for an object of its own, and somebody else has made one (delete or rename it)", utils.FmtUnstructured(s.Unstructured)),
+			Err: fmt.Errorf("%s: the agent needs this name, but another owner created the object (delete or rename it)", utils.FmtUnstructured(s.Unstructured)),
 		}
 	}
 	return live, err

@@ -361,7 +361,7 @@ func TestAPackageOfARegistryIsDeployedIfItsSignatureIsTrusted(t *testing.T) {
 	requireResult(t, zarftest.Gone(t, s.r, a.Name), bundle.Removed, "")
 	require.NotEmpty(t, s.calls(t, "package remove shop --confirm"))
 
-	requireResult(t, s.r.Apply(t.Context(), assign("oci://registry.example/shop:1")), bundle.Failed, zarf.InvalidPackage, "give the package's digest")
+	requireResult(t, s.r.Apply(t.Context(), assign("oci://registry.example/shop:1")), bundle.Failed, zarf.InvalidPackage, "expected a digest")
 }
 
 func TestWhatAPackageNoLongerHasIsRemoved(t *testing.T) {

@@ -283,7 +283,7 @@ func definePrebuilt(doc map[string]any) (*definition, error) {
 		return nil, fmt.Errorf("spec.package %q is not oci://HOST/REPOSITORY[:TAG]@sha256:…", typed.Spec.Package)
 	}
 	if err := digest.Digest(pinned).Validate(); err != nil {
-		return nil, fmt.Errorf("spec.package %q: give the package's digest, as oci://HOST/REPOSITORY[:TAG]@sha256:… or in spec.digest: a tag may be another package tomorrow", typed.Spec.Package)
+		return nil, fmt.Errorf("spec.package %q: expected a digest, as oci://HOST/REPOSITORY[:TAG]@sha256:… or in spec.digest: a tag can change", typed.Spec.Package)
 	}
 	if typed.Spec.Digest != "" && typed.Spec.Digest != pinned {
 		return nil, fmt.Errorf("spec.package %q and spec.digest %q name two packages", typed.Spec.Package, typed.Spec.Digest)
@@ -330,7 +330,7 @@ func parseDefinition(text string) (*definition, error) {
 		return nil, err
 	}
 	if doc["kind"] != configKind {
-		return nil, fmt.Errorf("it is no %s", configKind)
+		return nil, fmt.Errorf("expected kind %s, got %.60v", configKind, doc["kind"])
 	}
 	return defineConfig(doc)
 }

@@ -195,7 +195,7 @@ func TestMistakesInChecks(t *testing.T) {
 		"a count":            {"plan: plan.clusters.changed * 10 <= plan.clusters.total", `(counts have a fraction: write 10.0 in place of 10)`},
 		"a regexp":           {"expression: environment.matches('(')", `invalid matches argument`},
 		"no clock":           {"expression: now() > timestamp('2020-01-01T00:00:00Z')", `undeclared reference to 'now'`},
-		"loops":              {"expression: object.a.all(b, b.all(c, c.all(d, d.all(e, e == 1))))", `it may cost too much: use fewer loops in one another`},
+		"loops":              {"expression: object.a.all(b, b.all(c, c.all(d, d.all(e, e == 1))))", `the expression may cost too much: use fewer nested loops`},
 		"too many loops":     {"expression: object.a.all(b, b.all(c, c.all(d, d.all(e, e.all(f, f == 1)))))", `comprehension exceeds nesting limit`},
 		"length":             {"expression: \"environment == '" + strings.Repeat("x", maxExpression) + "'\"", `bytes, 4096 are permitted`},
 		"a long message":     {"expression: 'true'\nmessage: " + strings.Repeat("x", maxExpression+1), `the message has 4097 bytes, 4096 are permitted`},

@@ -94,7 +94,7 @@ func (l *language) compile(o *kinds.PlatformCheck, text kinds.Text, want *cel.Ty
 	}
 	estimate, err := l.env.EstimateCost(parsed, usualSizes{})
 	if err == nil && estimate.Max > maxEstimate {
-		err = errors.New("it may cost too much: use fewer loops in one another")
+		err = errors.New("the expression may cost too much: use fewer nested loops")
 	}
 	if err != nil {
 		return nil, nil, mistake(o, at, "", "%v", err)

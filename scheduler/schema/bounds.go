@@ -140,7 +140,7 @@ func (d *survey) compile(document any, draft *jsonschema.Draft) (*Schema, error)
 	parts := allParts(append(s.dynamic, schema))
 	for _, part := range parts {
 		if part.RecursiveRef != nil && d.recursive {
-			return nil, errors.New("$recursiveRef is followed only where no $recursiveAnchor stands below the top")
+			return nil, errors.New("$recursiveRef is not supported with a $recursiveAnchor below the top level")
 		}
 	}
 	s.facts = factsOf(parts)

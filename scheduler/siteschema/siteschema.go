@@ -110,7 +110,7 @@ func (r *reader) parse(text kinds.Text) *yaml.Node {
 		err = errors.New("there is more than one document")
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it is empty")
+		err = errors.New("must not be empty")
 	}
 	if err != nil {
 		r.fail(r.first, "", "data.%s: %s", DataKey, strings.TrimPrefix(err.Error(), "yaml: "))

@@ -75,7 +75,7 @@ func TestMistakesHaveTheirLine(t *testing.T) {
 		{"a cycle", "  schema: |\n    properties:\n      a: {type: string, default: \"{{ .values.a }}\"}\n", `factory.yaml:7: site values "factory": a: default: it refers to itself: a → a`},
 		{"another key of the data", "  scheme: |\n    properties: {}\n", `factory.yaml:5: site values "factory": data.scheme is not read: the declaration is in data.schema (did you mean "schema"?)`},
 		{"no YAML", "  schema: |\n    {\n", `factory.yaml:6: site values "factory": data.schema: `},
-		{"nothing", "  schema: ''\n", `factory.yaml:5: site values "factory": data.schema: it is empty`},
+		{"nothing", "  schema: ''\n", `factory.yaml:5: site values "factory": data.schema: must not be empty`},
 		{"two documents", "  schema: |\n    properties: {}\n    ---\n    {}\n", `there is more than one document`},
 		{"a list for a key", "  schema: |\n    properties:\n      a: [string]\n", `factory.yaml:7: site values "factory": a must be a mapping, not a list`},
 		{"a length that is not whole", "  schema: |\n    properties:\n      a: {type: string, minLength: 1.5}\n", `a: minLength must be a whole number`},

@@ -27,8 +27,8 @@ const (
 )
 
 var (
-	errTooDeep = fmt.Errorf("the value would nest deeper than %d, or hold itself", maxValueDepth)
-	errTooMany = fmt.Errorf("the value would have more than %d parts", maxValueNodes)
+	errTooDeep = fmt.Errorf("the value nests deeper than %d, or contains itself", maxValueDepth)
+	errTooMany = fmt.Errorf("the value has more than %d parts", maxValueNodes)
 	errTooSlow = errors.New("it would take too long")
 )
 
@@ -204,7 +204,7 @@ func checkTexts(args []reflect.Value) error {
 
 func checkSplit(args []reflect.Value) error {
 	if strings.Count(args[1].String(), args[0].String()) > maxItems {
-		return fmt.Errorf("the list would have more than %d items", maxItems)
+		return fmt.Errorf("the list has more than %d items", maxItems)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func functions() template.FuncMap {
 }
 
 // ErrTooLong is wrapped by errors about a text that would be longer than [MaxBytes].
-var ErrTooLong = fmt.Errorf("the result would be longer than %d bytes", MaxBytes)
+var ErrTooLong = fmt.Errorf("the result is longer than %d bytes", MaxBytes)
 
 func checkLength(s string) (string, error) {
 	if len(s) > MaxBytes {
@@ -110,7 +110,7 @@ func sequence(start, stop, step int) ([]int, error) {
 	}
 	count := (distance-1)/stride + 1
 	if count > maxItems {
-		return nil, fmt.Errorf("the list would have more than %d items", maxItems)
+		return nil, fmt.Errorf("the list has more than %d items", maxItems)
 	}
 	all := make([]int, count)
 	for i := range all {
@@ -132,7 +132,7 @@ func bounded(f func(...int) string, check func([]int) error) func(...int) (strin
 // checkSeq takes seq's arguments to be its bounds: the numbers in between are at most as many.
 func checkSeq(args []int) error {
 	if len(args) > 0 && uint64(slices.Max(args))-uint64(slices.Min(append(args, 0))) > maxItems {
-		return fmt.Errorf("the list would have more than %d items", maxItems)
+		return fmt.Errorf("the list has more than %d items", maxItems)
 	}
 	return nil
 }

@@ -315,7 +315,7 @@ func FirstHeaderError(begins []byte, err error) error {
 	wasTar := bytes.HasPrefix(begins, []byte(ocispec.ImageLayoutFile)) ||
 		len(begins) > magic && bytes.HasPrefix(begins[magic:], []byte("ustar"))
 	if err = HeaderError(err); errors.Is(err, ErrDamaged) && !wasTar {
-		return fmt.Errorf("%w: it is no tar", ErrFormat)
+		return fmt.Errorf("%w: not a tar archive", ErrFormat)
 	}
 	return err
 }

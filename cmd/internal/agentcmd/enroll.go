@@ -93,7 +93,7 @@ ended; 2 wrong usage; 3 the hub is out of reach; 4 the hub refused, or what answ
 func (f *enrollFlags) check(c *config.Config) error {
 	switch {
 	case f.anew && c.Cluster.UID != "":
-		return cli.Usagef("--new-identity makes a uid, and cluster.uid is set: give the copy another there, or leave it out")
+		return cli.Usagef("--new-identity generates a uid, but cluster.uid is set: change or remove cluster.uid")
 	case f.listed && !f.rotate:
 		return cli.Usagef("--listed needs --rotate")
 	case f.anew && !f.yes:

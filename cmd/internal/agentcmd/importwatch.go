@@ -25,7 +25,7 @@ func (f *importFlags) watchFolder(cmd *cobra.Command, c *config.Config) error {
 	var opts mountpoint.Options
 	if f.reports != "" {
 		if f.reports != filepath.Base(f.reports) || !filepath.IsLocal(f.reports) || strings.HasPrefix(f.reports, ".") && f.reports != "." {
-			return cli.Fail(cli.Usage, fmt.Errorf("--reports %s: it is not a name on the medium", f.reports), "with --watch give a name such as reports.tar, or . for the medium itself")
+			return cli.Fail(cli.Usage, fmt.Errorf("--reports %s: expected a file name on the medium", f.reports), "with --watch give a name such as reports.tar, or . for the medium itself")
 		}
 		opts.Own = []string{f.reports, "reports-*.tar", resultPattern}
 	}

@@ -76,7 +76,7 @@ func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
 // interrupted is the error of a pass that this command, or the end of the running agent, has interrupted.
 func interrupted(cmd *cobra.Command, r agent.Result) error {
 	if cmd.Context().Err() == nil {
-		return cli.Fail(cli.NotYet, errors.New(r.Error), "the agent ends, or begins anew: ask again")
+		return cli.Fail(cli.NotYet, errors.New(r.Error), "the agent is stopping or restarting: try again")
 	}
 	return context.Canceled
 }

@@ -37,7 +37,7 @@ Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
 				return err
 			}
 			if cmd.Flags().Changed("for") && lasting < time.Second {
-				return cli.Usagef("--for: %q is no time to come: give such as 30m or 72h, or leave it out for a pause until resume", lasting)
+				return cli.Usagef("--for %q: expected a positive duration such as 30m or 72h; without --for, the pause lasts until resume", lasting)
 			}
 			p, err := pauseAgent(cmd.Context(), c, reason, lasting)
 			if err != nil {

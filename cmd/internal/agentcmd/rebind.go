@@ -73,7 +73,7 @@ func rebinding(cmd *cobra.Command, c *config.Config, undo bool) (to agent.Rebind
 	}
 	switch some := to != (agent.Rebinding{Undo: undo}); {
 	case undo && some:
-		return to, cli.Usagef("--undo goes with no other flag that says what to follow")
+		return to, cli.Usagef("--undo cannot be combined with flags that choose a stream")
 	case !undo && !some:
 		return to, cli.Usagef("nothing to follow: give --cluster-type, --environment, --ring or --platform, or --undo")
 	}

@@ -129,7 +129,7 @@ func exitOf(r agent.Result) error {
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
 	case freeze != nil && freeze.Holding:
-		return cli.Fail(cli.NotYet, errors.New("what is to be changed waits: "+freezeLine(freeze)), freezeHint(freeze))
+		return cli.Fail(cli.NotYet, errors.New("changes are waiting: "+freezeLine(freeze)), freezeHint(freeze))
 	case state == bundle.Compliant, state == bundle.Suspended:
 		return nil
 	}

@@ -316,7 +316,7 @@ func parseSplit(text string) (int64, error) {
 		}
 		break
 	}
-	return 0, cli.Usagef("--split: %q must be fat32 or a size such as 700MB or 2GiB", text)
+	return 0, cli.Usagef("--split %q: expected fat32 or a size such as 700MB or 2GiB", text)
 }
 
 // write writes the package, and returns the paths of its files.

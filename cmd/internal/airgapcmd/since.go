@@ -94,7 +94,7 @@ func (x *exporting) fleetOfHub(cmd *cobra.Command, s *settings.Settings, environ
 		return impact.Fleet{}, err
 	}
 	if fleet == nil {
-		return impact.Fleet{}, cli.Fail(cli.Failed, errors.New("--since hub: no hub says what the clusters have"), "--hub URL names the hub; --since takes an earlier package as well")
+		return impact.Fleet{}, cli.Fail(cli.Failed, errors.New("--since hub: missing --hub"), "--hub URL names the hub; --since takes an earlier package as well")
 	}
 	return *fleet, nil
 }

@@ -121,7 +121,7 @@ func completeObject(more ...string) cobra.CompletionFunc {
 func kindOf(word string) (string, error) {
 	kind, err := author.Kind(word)
 	if err == nil && (kind == author.Workspace || kind == author.Ring || kind == author.Group) {
-		return "", cli.Fail(cli.Usage, fmt.Errorf("a %s is no object of its own", kind), "edit the Platform or PromotionPolicy that lists it, or rename it")
+		return "", cli.Fail(cli.Usage, fmt.Errorf("a %s is not a separate object", kind), "edit the Platform or PromotionPolicy that lists it, or rename it")
 	}
 	return kind, err
 }

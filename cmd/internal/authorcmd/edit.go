@@ -106,7 +106,7 @@ func (e *editing) settings() ([]author.Setting, error) {
 	for _, s := range e.values {
 		key, value, found := strings.Cut(s, "=")
 		if !found || key == "" {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--value: %q is not KEY=VALUE", s), "such as --value dns=plant-7.example.com")
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--value %q: expected KEY=VALUE", s), "such as --value dns=plant-7.example.com")
 		}
 		all = append(all, author.Setting{Path: yamltext.Path{{Key: "spec"}, {Key: "values"}, {Key: key}}, Value: value})
 	}

@@ -106,7 +106,7 @@ func (b *beginning) run(cmd *cobra.Command, dir string) error {
 			return err
 		}
 		if len(secret) == 0 && !b.allowEmpty {
-			return cli.Fail(cli.Usage, errors.New("the password is empty: whoever reads the file could sign releases"),
+			return cli.Fail(cli.Usage, errors.New("empty password: anyone who can read the key file could sign releases"),
 				"give a password, or --allow-empty-password if that is what you want")
 		}
 	}

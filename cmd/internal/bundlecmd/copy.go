@@ -105,7 +105,7 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copie
 	if c.environment != "" {
 		source, err := oci.Parse(from)
 		if err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment it is a LOCATION")
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment, FROM is a LOCATION")
 		}
 		if err := c.reach(source, to); err != nil {
 			return nil, err
@@ -188,7 +188,7 @@ func copyFailure(err error, to oci.Location) error {
 	}
 	rows := cli.Kinds{
 		cli.As[*copier.SparseError](cli.Failed, "use a registry that takes such an index (distribution with validation.manifests.indexes.platforms: none, or \"wherry registry serve\"), or copy with --without-artifacts and serve the images from an agent that has imported the package"),
-		cli.Is(http.ErrSchemeMismatch, cli.Failed, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag)),
+		cli.Is(http.ErrSchemeMismatch, cli.Failed, fmt.Sprintf("the registry has no TLS: pass %s if that is intended", flag)),
 	}
 	if at.Archive != "" {
 		rows = append(rows, cli.Is(fs.ErrNotExist, cli.Failed, `"wherry airgap export" writes such a file`))

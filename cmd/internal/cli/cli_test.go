@@ -20,7 +20,7 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		"help for a half of one":  {[]string{"help", "group", "l"}, "tool: unknown command \"l\" for \"tool group\"\nhint: did you mean list or look? Else see \"tool group --help\"\n"},
 		"nothing for a command":   {[]string{""}, "tool: unknown command \"\" for \"tool\"\nhint: see \"tool --help\"\n"},
 		"a shell that is none":    {[]string{"completion", "powershel"}, "tool: unknown command \"powershel\" for \"tool completion\"\nhint: did you mean powershell? Else see \"tool completion --help\"\n"},
-		"an empty value":          {[]string{"publish", "x", "--to="}, "tool: --to \"\": it is empty\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"an empty value":          {[]string{"publish", "x", "--to="}, "tool: --to \"\": must not be empty\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"an argument too few":     {[]string{"publish"}, "tool: expected 1 argument, got none\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"an argument too many":    {[]string{"group", "list", "all"}, "tool: unexpected argument \"all\"\nhint: tool group list; see \"tool group list --help\"\n"},
 		"an unknown flag":         {[]string{"publish", "--too"}, "tool: unknown flag --too\nhint: did you mean --to? Else see \"tool publish --help\"\n"},

@@ -190,7 +190,7 @@ type notEmpty struct{ pflag.Value }
 
 func (v notEmpty) Set(s string) error {
 	if s == "" {
-		return errors.New("it is empty")
+		return errors.New("must not be empty")
 	}
 	return v.Value.Set(s)
 }

@@ -144,7 +144,7 @@ var atRegistry = cli.Kinds{
 		return &cli.Error{Code: cli.Failed, Err: err, Hint: "is that the folder? wherry publish makes one"}
 	},
 	cli.Is(oci.ErrNoLayout, cli.Usage, "name a new or an empty folder"),
-	cli.Is(http.ErrSchemeMismatch, cli.Failed, "the registry has no TLS: give --plain-http if that is meant to be so"),
+	cli.Is(http.ErrSchemeMismatch, cli.Failed, "the registry has no TLS: pass --plain-http if that is intended"),
 	cli.Is(oci.ErrUnauthorized, cli.Denied, `run "wherry login {host}"`),
 	cli.Is(oci.ErrUnreachable, cli.Failed, "is {host} the registry's address, and is it running? The command can be repeated at any time"),
 	cli.As[*delta.MissingError](cli.Failed, "agents serve releases without their deltas: name the registry that the release was published to, or a copy of it"),

@@ -97,7 +97,7 @@ func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 	}
 	for _, s := range f.signers {
 		if uri, ok := strings.CutPrefix(s, cosignSigner); !ok || uri == "" {
-			return nil, cli.Usagef("--signer: write cosign:URI, such as cosign:pkcs11:… or cosign:awskms://…")
+			return nil, cli.Usagef("--signer: expected cosign:URI, such as cosign:pkcs11:… or cosign:awskms://…")
 		}
 	}
 	var opened []*keys.Key
@@ -248,7 +248,7 @@ func (f *Signers) openSigner(cmd *cobra.Command, uri string) (*keys.Key, error) 
 	case err == nil || cmd.Context().Err() != nil:
 		return key, err
 	case errors.As(err, &wrong):
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "a key in a file is given with --key")
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "pass a key file with --key")
 	case errors.Is(err, keys.ErrNoCosign):
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "install cosign 2.6 or a later 2.x, or name it with --cosign or "+cosignVariable)
 	case isToken:

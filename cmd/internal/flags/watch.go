@@ -58,7 +58,7 @@ func (w *Watch) AddTo(cmd *cobra.Command, usage string) {
 func (w *Watch) Check(cmd *cobra.Command, format string) error {
 	for _, name := range []string{"interval", "webhook", "webhook-secret-file"} {
 		if !w.On && cmd.Flags().Changed(name) {
-			return cli.Usagef("--%s is for --watch, which is not given", name)
+			return cli.Usagef("--%s needs --watch", name)
 		}
 	}
 	switch {
@@ -69,7 +69,7 @@ func (w *Watch) Check(cmd *cobra.Command, format string) error {
 	case w.webhook != "" && w.secretFile == "":
 		return cli.Fail(cli.Usage, errors.New("--webhook needs --webhook-secret-file"), "openssl rand -hex 32 > webhook.secret, and give the forge the same secret")
 	case w.webhook == "" && w.secretFile != "":
-		return cli.Usagef("--webhook-secret-file is for --webhook, which is not given")
+		return cli.Usagef("--webhook-secret-file needs --webhook")
 	}
 	return nil
 }

@@ -182,7 +182,7 @@ What to do
 	for want, args := range map[string][]string{
 		`"island" does not name a deployment`:  {"deployment", "island"},
 		`"island" does not name a report`:      {"report", "island"},
-		`"drone:12" does not say of which env`: {"release", "drone:12"},
+		`"drone:12" lacks the environment`: {"release", "drone:12"},
 		`name two streams`:                     {"release", "prod/drone:12", "-e", "dev"},
 	} {
 		_, said, code := terminal{make: newDescribeCommand, answers: answers}.run(args...)

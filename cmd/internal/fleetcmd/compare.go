@@ -56,7 +56,7 @@ More: wherry help hub-access`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, what := range o.Ignore {
 			if !slices.Contains(fleet.Comparable, what) {
-				return cli.Usagef("--ignore %q: it is one of %s", what, alternatives(fleet.Comparable))
+				return cli.Usagef("--ignore %q: expected one of %s", what, alternatives(fleet.Comparable))
 			}
 		}
 		var sides [2]fleet.Side

@@ -444,7 +444,7 @@ func (q *query) releaseArgument(text string) (string, error) {
 	}
 	switch {
 	case environment == "":
-		return "", cli.Fail(cli.Usage, fmt.Errorf("%q does not say of which environment", text), "write ENVIRONMENT/TYPE:NUMBER, such as prod/"+text)
+		return "", cli.Fail(cli.Usage, fmt.Errorf("%q lacks the environment", text), "write ENVIRONMENT/TYPE:NUMBER, such as prod/"+text)
 	case clusterType == "" || name == "":
 		return "", cli.Fail(cli.Usage, fmt.Errorf("%q does not name a release", text), "write ENVIRONMENT/TYPE:NUMBER, such as prod/drone:12")
 	case q.environment != "" && q.environment != environment, q.Type != "" && q.Type != clusterType:

@@ -44,7 +44,7 @@ More: wherry help hub-access`,
 	s.completeNames(cmd, &q)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if after < 0 {
-			return cli.Usagef("--after %d: it is the ID of an event", after)
+			return cli.Usagef("--after %d: expected the ID of an event", after)
 		}
 		if err := q.finish(cmd.Flags(), s.now()); err != nil {
 			return err

@@ -470,7 +470,7 @@ func newGetCounts(s *source) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("by", listCompletion(fleet.Dimensions))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !slices.Contains([]string{"clusters", "deployments"}, of) {
-			return cli.Usagef("--of %q: it is clusters or deployments", of)
+			return cli.Usagef("--of %q: expected clusters or deployments", of)
 		}
 		fields := strings.Split(by, ",")
 		for i := range fields {

@@ -151,13 +151,13 @@ func TestWrongFlagsOfListsAreSaid(t *testing.T) {
 	for want, args := range map[string][]string{
 		`--output "xml": must be table, wide, json, yaml, ndjson, csv or name`: {"-o", "xml"},
 		`--sort "size": must be name, state, environment`:                      {"--sort", "size"},
-		`state "complaint": not valid: it is one of`:                           {"--state", "complaint"},
-		`--relation "behnd": it is one of current, behind`:                     {"--relation", "behnd"},
+		`state "complaint": not valid: expected one of`:                        {"--state", "complaint"},
+		`--relation "behnd": expected one of current, behind`:                  {"--relation", "behnd"},
 		`--silent-for: "7" is not a duration`:                                  {"--silent-for", "7"},
 		`--as-of: "yesterday" is neither a time`:                               {"--as-of", "yesterday"},
-		`--as-of 2027-01-01: it is in the future`:                              {"--as-of", "2027-01-01"},
-		`--limit -1: it is a number of rows`:                                   {"--limit", "-1"},
-		`--environment "": it is empty`:                                        {"--environment", ""},
+		`--as-of 2027-01-01 is in the future`:                                  {"--as-of", "2027-01-01"},
+		`--limit -1: expected a number of rows`:                                {"--limit", "-1"},
+		`--environment "": must not be empty`:                                  {"--environment", ""},
 		`--cluster and the argument name two clusters`:                         {"a", "--cluster", "b"},
 	} {
 		out, said, code := terminal{make: newGetCommand, answers: canned{}}.run(append([]string{"clusters"}, args...)...)

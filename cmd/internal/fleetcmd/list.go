@@ -120,7 +120,7 @@ func pages[P, T any](ctx context.Context, a fleet.Answers, q fleet.Query, limit 
 			return whole, n, nil
 		}
 		if after == q.After {
-			return whole, n, fmt.Errorf("the hub's next page begins where this one does")
+			return whole, n, fmt.Errorf("the hub returned the same page twice")
 		}
 		q.After = after
 	}

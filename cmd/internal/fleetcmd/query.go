@@ -172,7 +172,7 @@ func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 	}
 	for _, r := range q.relations {
 		if !slices.Contains(fleet.Relations(), fleet.Relation(r)) {
-			return cli.Usagef("--relation %q: it is one of %s", r, alternatives(fleet.Relations()))
+			return cli.Usagef("--relation %q: expected one of %s", r, alternatives(fleet.Relations()))
 		}
 		q.Relation = append(q.Relation, fleet.Relation(r))
 	}
@@ -185,7 +185,7 @@ func (q *query) finish(flags *pflag.FlagSet, now time.Time) (err error) {
 	if f := flags.Lookup("limit"); f != nil {
 		q.limited = f.Changed
 		if q.limit < 0 {
-			return cli.Usagef("--limit %d: it is a number of rows, or 0 for all", q.limit)
+			return cli.Usagef("--limit %d: expected a number of rows, or 0 for all", q.limit)
 		}
 	}
 	return nil
@@ -201,7 +201,7 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 		return t, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", flag, err), "")
 	}
 	if t.After(now) {
-		return t, cli.Usagef("%s %s: it is in the future", flag, text)
+		return t, cli.Usagef("%s %s is in the future", flag, text)
 	}
 	return t, nil
 }

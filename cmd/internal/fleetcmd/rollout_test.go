@@ -163,5 +163,5 @@ func TestEventsAreLines(t *testing.T) {
 `, out)
 	_, said, code := terminal{make: newEventsCommand, answers: answers}.run("--after", "-1")
 	require.Equal(t, cli.Usage, code)
-	require.Contains(t, said, "--after -1: it is the ID of an event")
+	require.Contains(t, said, "--after -1: expected the ID of an event")
 }

@@ -171,7 +171,7 @@ On the hub's own folder this needs no token, which helps where the last admin to
 			}
 			cmd.PrintErrf("%s: access token %s of %s, role %s, %s; %s\n", a.name(), kept.ID, kept.Name, kept.Role, scopeText(kept.AccessScope), expiryText(kept))
 			if _, err := fmt.Fprintln(cmd.OutOrStdout(), secret); err != nil {
-				return cli.Fail(cli.Failed, fmt.Errorf("print access token %s: %w", kept.ID, err), fmt.Sprintf("nobody has it; \"wherry hub access revoke %s\", and make another", kept.ID))
+				return cli.Fail(cli.Failed, fmt.Errorf("print access token %s: %w", kept.ID, err), fmt.Sprintf("the token is lost: revoke it with \"wherry hub access revoke %s\", and create another", kept.ID))
 			}
 			return nil
 		},

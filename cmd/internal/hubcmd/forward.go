@@ -110,7 +110,7 @@ and 3 if the upper hub cannot be reached.`,
 			case (u.url == "") == (file == ""):
 				return cli.Usagef("give --upstream or --to-file")
 			case file != "" && anew:
-				return cli.Usagef("--anew is for --upstream")
+				return cli.Usagef("--anew needs --upstream")
 			case file == "" && cmd.Flags().Changed("after"):
 				return cli.Usagef("--after is for --to-file")
 			}

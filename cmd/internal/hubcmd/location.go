@@ -56,7 +56,7 @@ func (l location) options(o hub.Options) (hub.Options, error) {
 	case l.databaseFile != "":
 		data, err := readURL(l.databaseFile)
 		if err != nil {
-			return o, cli.Fail(cli.Usage, fmt.Errorf("--database-file: %w", err), "it holds one line, such as postgres://hub:PASSWORD@db.example/hub")
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--database-file: %w", err), "expected one line, such as postgres://hub:PASSWORD@db.example/hub")
 		}
 		o.Database = data
 	case l.database != "":

@@ -64,7 +64,7 @@ token, as long as that has not expired. Take a time that is well above the one b
 			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
 				a.name(), token.ID(), show.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
 			if _, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal()); err != nil {
-				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("nobody has it; \"wherry hub tokens revoke %s\", and make another", token.ID()))
+				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("the token is lost: revoke it with \"wherry hub tokens revoke %s\", and create another", token.ID()))
 			}
 			return nil
 		},

@@ -56,7 +56,7 @@ func (w *watching) apply(o *hub.Options) error {
 	}
 	o.Watch.OCI, o.Watch.Interval = w.registry.Options(), w.interval
 	if len(w.locations) > 0 && !o.Trust.Given() {
-		return cli.Fail(cli.Usage, fmt.Errorf("--watch needs --trust or --trust-key: releases count only if somebody who is trusted has signed them"),
+		return cli.Fail(cli.Usage, fmt.Errorf("--watch needs --trust or --trust-key: only releases with a trusted signature count"),
 			`--trust is version 1 of the trust document, --trust-key the .pub file that "wherry keys generate" made`)
 	}
 	return nil

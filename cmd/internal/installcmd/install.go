@@ -184,7 +184,7 @@ func checkInstall(hostPath, tlsSecret string) error {
 		return cli.Usagef("--tls-secret %q: %s", tlsSecret, problems[0])
 	}
 	if p := hostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
-		return cli.Usagef("--host-path %q is not the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
+		return cli.Usagef("--host-path %q: expected the absolute path of a folder on the node, such as /var/lib/wherry-agent", p)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func (s *signing) run(cmd *cobra.Command, args []string) error {
 		return flags.MissingTrust()
 	}
 	if !s.yes && !prompt.IsTerminal() {
-		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is not a terminal"), "give --yes to sign what waits, whatever it is")
+		return cli.Fail(cli.Usage, errors.New("cannot ask for confirmation: this is not a terminal"), "pass --yes to sign all that is pending")
 	}
 	if err := s.ReadTrust(cmd, s.registry); err != nil {
 		return err

@@ -44,7 +44,7 @@ func (e *edit) run(cmd *cobra.Command, file string, changes ...trust.Change) err
 		return err
 	}
 	if e.output == "" && !draft {
-		return cli.Usagef("%s is signed and stays as it is: say with -o where the next version is to be written", file)
+		return cli.Usagef("%s is signed and cannot be changed: pass -o FILE for the next version", file)
 	}
 	output := cmp.Or(e.output, file)
 	return save(cmd, output, draft && output == file, next, nil)

@@ -59,7 +59,7 @@ func readKey(flag, value string) (bundle.TrustKey, error) {
 		}
 		err = fmt.Errorf("%s: %w", file, err)
 	}
-	return bundle.TrustKey{}, cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), `it is the .pub file that "wherry keys generate" made`)
+	return bundle.TrustKey{}, cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), `expected the .pub file of "wherry keys generate"`)
 }
 
 // wrong gives an error about the document in file, or about the content of loc, its exit code and a hint.

@@ -86,7 +86,7 @@ func readRole(name string, files []string, threshold int) (bundle.Role, error) {
 		role.Threshold = 1
 	}
 	if role.Threshold == 0 {
-		return role, cli.Usagef("say with --%s-threshold how many of the %d %s keys have to sign", name, len(files), name)
+		return role, cli.Usagef("missing --%s-threshold: how many of the %d %s keys must sign", name, len(files), name)
 	}
 	return role, nil
 }

@@ -242,7 +242,7 @@ func applySteps(ctx context.Context, tx *sql.Tx, steps []string) error {
 		return err
 	}
 	if v > len(steps) {
-		return fmt.Errorf("%w: its schema is %d and this one knows up to %d", store.ErrNewer, v, len(steps))
+		return fmt.Errorf("%w: its schema version is %d, and this program supports up to %d", store.ErrNewer, v, len(steps))
 	}
 	for i, step := range steps[v:] {
 		if _, err := tx.ExecContext(ctx, step); err != nil {

@@ -93,7 +93,7 @@ func parseAbout(content string, a *timeline.About) error {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(content), a); err != nil {
-		return fmt.Errorf("%w: what a report says of its agent: %v", store.ErrCorrupt, err)
+		return fmt.Errorf("%w: report data about the agent: %v", store.ErrCorrupt, err)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func applySteps(ctx context.Context, c *sql.Conn, steps []string) error {
 		return err
 	}
 	if v > len(steps) {
-		return fmt.Errorf("%w: its schema is %d and this one knows up to %d", store.ErrNewer, v, len(steps))
+		return fmt.Errorf("%w: its schema version is %d, and this program supports up to %d", store.ErrNewer, v, len(steps))
 	}
 	for _, step := range steps[v:] {
 		if _, err := c.ExecContext(ctx, step); err != nil {
