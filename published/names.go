@@ -2,6 +2,7 @@ package published
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,6 +75,9 @@ type NoEnvironmentError struct {
 	// Others are those that are there, sorted; one at least.
 	Others []string
 }
+
+// ErrNothingPublished is wrapped by the error of a location, without any environment, where something published is needed.
+var ErrNothingPublished = errors.New("nothing was ever published there")
 
 // maxNamed bounds how many the message names.
 const maxNamed = 10

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -17,6 +18,9 @@ import (
 
 // maxSettingBytes bounds a file of credentials or of certificates.
 const maxSettingBytes = 4 << 20
+
+// olderFile is read if there is no config.json beside it.
+const olderFile = ".dockercfg"
 
 // Credentials returns a function for Options.Credential that reads the credentials in file. The file has the form of
 // docker's config.json, whose credential helpers are asked too, or of the older .dockercfg: pull secrets of Kubernetes
@@ -53,6 +57,9 @@ func docker(open func() (*credentials.DynamicStore, error)) auth.CredentialFunc 
 // fromPullSecret looks for credentials that Kubernetes would find in a pull secret and docker would not.
 func fromPullSecret(ctx context.Context, file, host string) (auth.Credential, error) {
 	data, err := regularfile.Read(file, maxSettingBytes)
+	if errors.Is(err, fs.ErrNotExist) { // a pull secret of the older type is mounted under its own name
+		data, err = regularfile.Read(filepath.Join(filepath.Dir(file), olderFile), maxSettingBytes)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return auth.EmptyCredential, nil
 	}

@@ -3,6 +3,7 @@ package oci_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -181,6 +182,25 @@ func TestARegistryThatMayWantTLSSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	_, err = repo.Resolve(t.Context(), "latest")
 	require.ErrorContains(t, err, "it was asked without TLS, and may want TLS: loopback addresses are always asked without it")
+}
+
+// A Secret of type kubernetes.io/dockercfg is mounted in the folder of $DOCKER_CONFIG under its own name.
+func TestAnOlderPullSecretIsReadUnderItsOwnName(t *testing.T) {
+	config := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", config)
+	t.Setenv("PATH", config) // no credential helper is found
+	loc, opts := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "operator" || password != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="edge"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	secret := fmt.Sprintf(`{%q: {"username": "operator", "password": "secret", "auth": "b3BlcmF0b3I6c2VjcmV0"}}`, loc.Host)
+	require.NoError(t, os.WriteFile(filepath.Join(config, ".dockercfg"), []byte(secret), 0o600))
+	repo, err := loc.Repository("a", opts)
+	require.NoError(t, err)
+	_, err = repo.Tags(t.Context())
+	require.NotErrorIs(t, err, oci.ErrUnauthorized)
 }
 
 func TestLoginKeepsWhatTheRegistryAccepts(t *testing.T) {

@@ -101,7 +101,7 @@ func (rd *Reader) NothingEver(ctx context.Context, err error) error {
 			return lack
 		}
 	}
-	return fmt.Errorf("%w: nothing was ever published there", err)
+	return fmt.Errorf("%w: %w", err, published.ErrNothingPublished)
 }
 
 // ReleaseThatWaits returns the pending release of t with manifest d, if it may be signed and take the place of last, which

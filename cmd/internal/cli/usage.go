@@ -54,9 +54,35 @@ func checkHelp(root *cobra.Command) {
 			if err == nil && len(rest) > 0 && cmd.HasSubCommands() && cmd.Args != nil {
 				err = cmd.Args(cmd, rest)
 			}
+			if err != nil && cmd == root {
+				return unknownTopic(root, args[0], err)
+			}
 			return err
 		}
 	}
+}
+
+// unknownTopic returns the error of help for a name that is neither a command nor a topic of root. It is err if root has no topics.
+func unknownTopic(root *cobra.Command, name string, err error) error {
+	var topics []string
+	for _, cmd := range root.Commands() {
+		if !cmd.Runnable() && !cmd.HasSubCommands() { // which cobra calls a topic only if it is not hidden
+			topics = append(topics, cmd.Name())
+		}
+	}
+	if len(topics) == 0 {
+		return err
+	}
+	root.SuggestionsMinimumDistance = maxDistance
+	suggestions := root.SuggestionsFor(name)
+	if near := similar.To(name, topics); near != "" {
+		suggestions = append(suggestions, near)
+	}
+	hint := fmt.Sprintf("%q lists the topics, and %q the commands", root.Name()+" help topics", root.Name()+" --help")
+	if len(suggestions) > 0 && name != "" {
+		hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(suggestions, " or "), hint)
+	}
+	return Fail(Usage, fmt.Errorf("unknown command or topic %q", name), hint)
 }
 
 // maxDistance is how many letters a mistyped name of a command may be away from the right one.

@@ -44,6 +44,9 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
+// neverPublished is the hint for an environment without any release at a location.
+const neverPublished = `check the location and --environment; "wherry publish" makes the first release`
+
 // Everywhere are the errors that mean the same everywhere.
 var Everywhere = cli.Kinds{
 	// Settings and the platform.
@@ -91,7 +94,7 @@ var Everywhere = cli.Kinds{
 
 	// Releases and trust.
 	cli.AsBy(func(e *published.NoEnvironmentError) (int, string) {
-		return cli.Failed, near(similar.To(e.Environment, e.Others), "")
+		return cli.Failed, near(similar.To(e.Environment, e.Others), neverPublished)
 	}),
 	cli.As[*bundle.AmbiguousError](cli.Usage, "write more digits of the digest"),
 	cli.AsBy(func(e *published.UnknownReleaseError) (int, string) {
@@ -148,6 +151,7 @@ var atRegistry = cli.Kinds{
 	cli.Is(oci.ErrUnauthorized, cli.Denied, `run "wherry login {host}"`),
 	cli.Is(oci.ErrUnreachable, cli.Failed, "is {host} the registry's address, and is it running? The command can be repeated at any time"),
 	cli.As[*delta.MissingError](cli.Failed, "agents serve releases without their deltas: name the registry that the release was published to, or a copy of it"),
+	cli.Is(published.ErrNothingPublished, cli.Failed, neverPublished),
 	cli.Is(errdef.ErrNotFound, cli.Failed, `"wherry bundle ls LOCATION" lists what is there`),
 	cli.AsBy(func(e *errcode.ErrorResponse) (int, string) {
 		if e.StatusCode != http.StatusMethodNotAllowed {

@@ -29,6 +29,8 @@ import (
 const (
 	// hubTokenVariable holds an access token.
 	hubTokenVariable = "WHERRY_HUB_TOKEN"
+	// HubVariable has the hub's URL where --hub does not.
+	HubVariable = "WHERRY_HUB"
 	// HubDataVariable names the hub's folder where --data does not.
 	HubDataVariable = "WHERRY_HUB_DATA"
 	// HubTokenFlag is the text of --token-file.

@@ -20,11 +20,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// The hub that is asked without flags.
-const (
-	urlVariable = "WHERRY_HUB"
-	defaultURL  = "http://127.0.0.1:8080"
-)
+// defaultURL is the hub that is asked if nothing names one.
+const defaultURL = "http://127.0.0.1:8080"
 
 // source is the flags for the hub that is asked.
 type source struct {
@@ -108,7 +105,7 @@ func (s *source) choose() (url, dir string, err error) {
 	}
 	url, dir = s.url, s.dir
 	if url == "" && dir == "" {
-		url, dir = os.Getenv(urlVariable), os.Getenv(flags.HubDataVariable)
+		url, dir = os.Getenv(flags.HubVariable), os.Getenv(flags.HubDataVariable)
 	}
 	if url == "" && dir == "" {
 		settings, err := flags.Settings()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -58,7 +59,7 @@ type administrator struct {
 
 func (a *administrator) addTo(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&a.url, "hub", "", "work on the hub at this `URL` in place of a folder")
+	f.StringVar(&a.url, "hub", "", "work on the hub at this `URL` in place of a folder, else $"+flags.HubVariable+" unless a flag or variable names a folder or database")
 	f.StringVar(&a.authorities, "tls-ca", "", "with --hub: authorities that are trusted beside the system's, a `FILE` in PEM")
 	f.StringVar(&a.tokenFile, "token-file", "", "with --hub: "+flags.HubTokenFlag)
 	cli.NotEmpty(cmd, "hub", "tls-ca", "token-file")
@@ -80,6 +81,9 @@ func (a *administrator) with(cmd *cobra.Command, use func(administration) error)
 
 // choose calls here with the hub of a folder, or there with the one at a URL.
 func (a *administrator) choose(cmd *cobra.Command, o hub.Options, here func(*hub.Hub) error, there func(client.Client) error) error {
+	if a.url == "" && !a.dir.isNamed(cmd) {
+		a.url = os.Getenv(flags.HubVariable)
+	}
 	switch {
 	case a.url != "" && (cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file")):
 		return cli.Usagef("--hub and --data name two hubs")

@@ -41,6 +41,12 @@ func (l *location) flags(cmd *cobra.Command) {
 	f.StringVar(&l.key, "key", "", "the hub's private key in PEM, a `FILE`, else $"+keyVariable+"; default hub.key in the folder. Hubs with one database have one key")
 }
 
+// isNamed reports whether a flag of cmd, or a variable, names the folder or the database.
+func (l *location) isNamed(cmd *cobra.Command) bool {
+	return cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file") ||
+		os.Getenv(dataVariable) != "" || os.Getenv(databaseVariable) != ""
+}
+
 // maxURL bounds a file with a database's URL, in bytes.
 const maxURL = 64 << 10
 
