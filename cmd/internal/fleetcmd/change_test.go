@@ -180,10 +180,10 @@ What to do
 	require.Equal(t, cli.Failed, code)
 	require.Contains(t, said, `cluster island has no deployment "web"`)
 	for want, args := range map[string][]string{
-		`"island" does not name a deployment`:  {"deployment", "island"},
-		`"island" does not name a report`:      {"report", "island"},
-		`"drone:12" lacks the environment`: {"release", "drone:12"},
-		`name two streams`:                     {"release", "prod/drone:12", "-e", "dev"},
+		`"island" does not name a deployment`: {"deployment", "island"},
+		`"island" does not name a report`:     {"report", "island"},
+		`"drone:12" lacks the environment`:    {"release", "drone:12"},
+		`name two streams`:                    {"release", "prod/drone:12", "-e", "dev"},
 	} {
 		_, said, code := terminal{make: newDescribeCommand, answers: answers}.run(args...)
 		require.Equal(t, cli.Usage, code)
