@@ -61,3 +61,13 @@ func Rejected(p promotion.Policy, about []Decided) (newest Decided, is bool) {
 	}
 	return newest, is
 }
+
+// Closed returns why nothing may enter an environment now by its schedule, and until when; empty if it is open. The time is zero if it never
+// opens.
+func Closed(s promotion.Schedule, now time.Time) (why string, until time.Time) {
+	r := judge{now: now.UTC(), Question: Question{Gate: promotion.Gate{Schedule: s}, Now: now}}.schedule()
+	if r.Result == Pass {
+		return "", time.Time{}
+	}
+	return r.Has, r.Ends
+}

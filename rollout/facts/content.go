@@ -1,0 +1,264 @@
+package facts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/published"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/sources"
+	"github.com/wherry-dev/wherry/publisher/state"
+	"github.com/wherry-dev/wherry/rollout/content"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// ContentHub is the part of a hub's answers that the rule about content needs.
+type ContentHub interface {
+	Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error)
+}
+
+// ContentAsk is what is asked about the content of an environment.
+type ContentAsk struct {
+	// Policy is that of the environment that is published.
+	Policy promotion.Policy
+	// BaseCommit is the base commit that it will run.
+	BaseCommit string
+	// Workspaces has the workspace of each registration.
+	Workspaces map[string]string
+	// Unproved is the reason of a person who lets in workloads without a proof, and Only names these, as REGISTRATION/NAME; empty lets in
+	// all.
+	Unproved string
+	Only     []string
+}
+
+// Entry says which content may enter an environment.
+type Entry struct {
+	Decision *content.Decision
+	*content.Reading
+
+	ask    ContentAsk
+	record digest.Digest
+}
+
+// Entry decides which content may enter the environment of a policy. It is nil if the policy does not hold content, or no environment is
+// below.
+func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
+	below := ask.Policy.Below()
+	if below == "" || !ask.Policy.Gate.Content.Held {
+		return nil, nil
+	}
+	e := &Entry{ask: ask}
+	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: f.Now().UTC()}
+	if ask.Unproved != "" {
+		q.Unproved = ask.lets
+	}
+	if len(ask.Policy.Rings) > 0 {
+		q.OwnRing = ask.Policy.Rings[0]
+	}
+	var platform string
+	var err error
+	if platform, err = f.own(ctx, e, &q); err != nil {
+		return nil, err
+	}
+	h, err := f.History(ctx, below)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.below(ctx, h, &q); err != nil {
+		return nil, err
+	}
+	if q.Again, err = f.Again(ctx, ask.Policy, cmp.Or(f.Platform, platform, h.Platform)); err != nil {
+		return nil, err
+	}
+	q.Closed, q.OpensAt = gate.Closed(ask.Policy.Gate.Schedule, q.Now)
+	e.Decision = content.Decide(q)
+	e.Reading = e.Decision.Reading(q)
+	return e, nil
+}
+
+// own reads what the environment has.
+func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platform string, err error) {
+	store, err := f.Location.Open(f.Options)
+	if err != nil {
+		return "", err
+	}
+	at := state.New(f.Location, store, f.Signers, q.Now, cmp.Or(f.Platform, publisher.DefaultPlatform), q.Policy.Environment, f.warn)
+	record, err := at.Record(ctx)
+	if err != nil || record.Verified == nil {
+		return "", err
+	}
+	e.record = record.Verified.Descriptor.Digest
+	if epoch := record.Verified.Record.Epoch; epoch != f.Signers.Epoch {
+		return "", nil // nobody vouches for what an earlier epoch says
+	}
+	q.Own, err = record.Ledger(ctx, record.Verified)
+	return record.Verified.Record.Platform, f.lost(q.Policy.Environment, err)
+}
+
+// below reads what the environment below has, and counts its clusters.
+func (f *Facts) below(ctx context.Context, h *History, q *content.Question) error {
+	if len(h.Records) == 0 {
+		return nil
+	}
+	newest := &h.Records[len(h.Records)-1]
+	at, err := h.place.Environment(h.Environment)
+	if err != nil {
+		return err
+	}
+	if order := newest.Record.RingOrder; len(order) > 0 {
+		q.BelowRing = order[len(order)-1]
+	}
+	l, err := at.Ledger(ctx, newest)
+	if err != nil {
+		if errors.As(err, new(*bundle.Refusal)) { // nothing new is proved
+			f.warn("%s: %v", h.Environment, err)
+			return nil
+		}
+		return f.lost(h.Environment, err)
+	}
+	if q.Below = l; l == nil {
+		return nil
+	}
+	q.Counts, err = f.countContent(ctx, h, newest.Descriptor.Digest, q)
+	return err
+}
+
+// lost makes a warning of the error about a ledger that is not there or not what its record says.
+func (f *Facts) lost(environment string, err error) error {
+	if err == nil || published.IgnoreRefused(err) != nil {
+		return err
+	}
+	f.warn("%s: its ledger cannot be read, so nobody knows what it has: %v", environment, err)
+	return nil
+}
+
+// countContent counts the clusters of the environment below. It returns nil if nobody could count.
+func (f *Facts) countContent(ctx context.Context, h *History, record digest.Digest, q *content.Question) (map[ledger.Key]content.Count, error) {
+	g := q.Policy.Gate
+	var from ContentHub
+	if f.Hub != nil {
+		var counts bool
+		if from, counts = f.Hub.(ContentHub); !counts {
+			f.warn("the hub at %s does not count the clusters of single workloads", f.HubURL)
+			return nil, nil
+		}
+	} else {
+		var clusters []scheduler.Cluster
+		var err error
+		if f.Clusters != nil {
+			if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
+				return nil, err
+			}
+		}
+		l, err := f.local(ctx, h, clusters, g.MaxReportAge)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.loadNewest(ctx, l.reports); err != nil {
+			return nil, err
+		}
+		if from, err = l.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ask := fleet.ContentQuery{Record: record, Ledger: q.Below, MaxReportAge: g.MaxReportAge}
+	if g.Required != nil {
+		ask.Required = g.Required.String()
+	}
+	answer, err := from.Content(ctx, h.Environment, ask)
+	if errors.As(err, new(*fleet.UnknownNameError)) {
+		return map[ledger.Key]content.Count{}, nil // no cluster of the environment is registered
+	}
+	if err != nil || !answer.Known {
+		return nil, err
+	}
+	counts := map[ledger.Key]content.Count{}
+	for _, w := range answer.Workloads {
+		one := content.Count{Cohort: f.cohort(w.ContentCount, answer, w.Failing)}
+		if g.Required != nil {
+			required := f.cohort(w.Required, answer, nil)
+			one.Required = &required
+		}
+		counts[w.Key] = one
+	}
+	return counts, nil
+}
+
+func (f *Facts) cohort(n fleet.ContentCount, of fleet.Content, failing []string) gate.Cohort {
+	c := gate.Cohort{
+		From: f.from(), Source: f.source(), AsOf: of.AsOf, Open: []gate.Cluster{},
+		Clusters: n.Clusters, Compliant: n.Compliant, Progressing: n.Progressing, Failed: n.Failed, Waiting: n.Waiting, Unknown: n.Unknown,
+		Quarantined: n.Quarantined, NotReporting: n.NotReporting,
+	}
+	for _, name := range failing {
+		c.Open = append(c.Open, gate.Cluster{Name: name, Verdict: fleet.VerdictFailed})
+	}
+	return c
+}
+
+// lets reports whether a person lets a workload in without a proof.
+func (a ContentAsk) lets(k ledger.Key) bool {
+	for _, name := range a.Only {
+		if k.String() == name || !strings.Contains(name, "/") && k.Workload == name {
+			return true
+		}
+	}
+	return len(a.Only) == 0
+}
+
+// At returns a source that a registration names in the state in which it is read; see sources.Options.
+func (e *Entry) At(registration string, s sources.Source) sources.Source {
+	if s.Kind == bundle.ArtifactGit {
+		s.Revision = e.Commit(registration, s.URL, cmp.Or(s.RefName, s.Tag, s.Semver, s.Branch))
+		return s
+	}
+	revision, version := e.Version(registration, s.Kind, s.Reference())
+	s.Version = version
+	if s.Chart == "" {
+		s.Revision = revision
+	}
+	return s
+}
+
+// Refused returns an error if nothing may be published: it is not known whether the environment runs workloads that are not proved.
+func (e *Entry) Refused() error {
+	all := e.Decision.Refused()
+	if len(all) == 0 {
+		return nil
+	}
+	first := cmp.Or(all[0].Waits, all[0].Key.String()+" is not proved in "+e.ask.Policy.Below())
+	if len(all) > 1 {
+		first += fmt.Sprintf("; and %d more", len(all)-1)
+	}
+	return fmt.Errorf("%s has no record that says what it runs, and a workload that is left out would be removed from it: %w: %s", e.ask.Policy.Environment, ErrUnproved, first)
+}
+
+// ErrUnproved means that an environment cannot be published before its workloads are proved in the one below.
+var ErrUnproved = errors.New("not proved")
+
+// Admission returns what the publisher needs of the decision.
+func (e *Entry) Admission() *publisher.Admission {
+	return &publisher.Admission{
+		Record: e.record, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
+		From: func(k ledger.Key, made ledger.Revision) ledger.From {
+			if c := e.Decision.Check(made, k); c.From != nil {
+				return ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}
+			}
+			return ledger.From{}
+		},
+	}
+}
+
+// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
+func (e *Entry) NextLook() time.Time { return e.Decision.NextLook }
