@@ -33,6 +33,9 @@ type Source struct {
 	Verbose     bool   // log to stderr what is read, and how content of others is rendered
 	Shared      bool   // compare what is read from commits with the work trees that are here
 	BaseAt      string // the commit at which the base is read; empty for the one that is pinned
+	// WorkloadsAt and SourcesAt say at which state sources are read; nil reads heads. See platform.Source and sources.Options.
+	WorkloadsAt func(registration, repo, branch string) string
+	SourcesAt   func(registration string, s sources.Source) sources.Source
 	Named       string // the place that bundles go to, of which sources may be at the same host; may be empty
 
 	bases, workloads, mirrors []string
@@ -158,7 +161,7 @@ func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.O
 		source.Log = slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	opts.Decision = decision
-	opts.Pin = &sources.Options{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options()}
+	opts.Pin = &sources.Options{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options(), At: f.SourcesAt}
 	after := opts.AfterLoad
 	opts.AfterLoad = func(ctx context.Context, loaded *platform.Loaded, opts *platform.Options) error {
 		PrintInferred(cmd, loaded)
@@ -258,7 +261,7 @@ func (f *Source) OptionsOf(environment, place string) (platform.Source, error) {
 func (f *Source) Options(place, output string) (platform.Source, error) {
 	o := platform.Source{
 		Platform: place, Environment: f.Environment, Bases: f.bases, Workloads: map[string]string{},
-		Commit: f.commit, BaseAt: f.BaseAt, CompareShared: f.Shared, Output: output, Timeout: f.timeout,
+		Commit: f.commit, BaseAt: f.BaseAt, WorkloadsAt: f.WorkloadsAt, CompareShared: f.Shared, Output: output, Timeout: f.timeout,
 		Sandbox: child.Self(sandbox.Name),
 	}
 	if f.timeout <= 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
@@ -205,7 +206,16 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	}
 	p.source.Shared = true
 	p.source.Named = to.String()
-	planned, err := p.source.Build(cmd, place, to.Dir+p.against, build)
+	entering := entering{source: &p.source}
+	if p.to != "" {
+		if entering, err = p.enter(cmd, place, to, trust); err != nil {
+			return nil, err
+		}
+		if entering.entry != nil {
+			opts.Admission = entering.entry.Admission()
+		}
+	}
+	planned, err := entering.source.Build(cmd, place, to.Dir+p.against, build)
 	if err != nil {
 		return nil, err
 	}
@@ -231,6 +241,24 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 		return nil, failure.At(err, to)
 	}
 	return d, nil
+}
+
+// enter asks what may enter the environment. That something has to wait is a warning.
+func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, signers published.Signers) (entering, error) {
+	from, err := factsOf(cmd, &p.source, place, to, p.registry, &p.fleet, signers)
+	if err != nil {
+		return entering{}, err
+	}
+	e, err := enter(cmd, &p.source, place, from, false, Unproved{})
+	var waits *cli.Error
+	if errors.As(err, &waits) && waits.Code == cli.NotYet {
+		cmd.PrintErrf("warning: publishing would be refused: %s\n", cli.Indented(err.Error()))
+		e, err = entering{source: &p.source}, nil
+	}
+	if e.waits != "" {
+		cmd.PrintErrf("warning: base commit %s waits: %s\n", show.Short(e.pinned), show.Line(e.waits))
+	}
+	return e, err
 }
 
 // take completes the flags by the settings, unless the comparison is with a folder.

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/diff"
@@ -24,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/rollout/decisions"
+	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -44,6 +46,11 @@ type Publication struct {
 	RequireClean bool
 	// PausedToo publishes also while the environment is paused. Else what is there is renewed, and anything else refused.
 	PausedToo bool
+	// Facts are those of the gate that has passed for the base commit that is pinned. If it is nil, the gate is asked before anything is
+	// published into an environment that holds content.
+	Facts *facts.Facts
+	// Unproved lets in what the environment below has not proved.
+	Unproved Unproved
 	// Options are those of the publisher. What the platform, Source and Registry say is filled in.
 	Options publisher.PublishOptions
 	// Print prints the result to stdout, before the conclusion is printed to stderr. It may be nil.
@@ -61,7 +68,11 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 	p.Options.OCI = p.Registry.Options()
 	p.Fleet.Default(p.Source.Settings())
 	p.Source.Named = p.To.String()
-	built, err := p.Source.Render(cmd, p.Place, p.To.Dir, platform.Options{
+	entering, err := p.enter(cmd)
+	if err != nil {
+		return nil, err
+	}
+	built, err := entering.source.Render(cmd, p.Place, p.To.Dir, platform.Options{
 		Pack: true, ToSign: true, AfterLoad: lastReleases(p.To, p.Options.Trust, p.Keys, p.Options),
 	})
 	if err != nil {
@@ -97,9 +108,15 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		pause = nil
 	}
 	opts.Paused, opts.Again = pause != nil, again
+	if entering.entry != nil {
+		opts.Admission = entering.entry.Admission()
+	}
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	for _, w := range done.AwaitingProof {
+		cmd.PrintErrf("waits: %s\n", show.Line(w.Reason))
 	}
 	for _, u := range done.Unproved {
 		cmd.PrintErrf("warning: %s\n", show.Line(u.String()))
@@ -133,15 +150,34 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		return done, cli.Fail(cli.No, fmt.Errorf("%s: %s; it was not published again", done.Environment, show.Line(done.Undone.String())),
 			fmt.Sprintf("mend it in git; or wherry rollout resume %s --environment %s --again lets it be released again", p.To, done.Environment))
 	}
+	if entering.waits != "" {
+		return done, entering.Waits(done.Environment, entering.pinned)
+	}
 	return done, nil
+}
+
+// enter asks what may enter the environment.
+func (p *Publication) enter(cmd *cobra.Command) (entering, error) {
+	from := p.Facts
+	if from == nil {
+		var err error
+		if from, err = factsOf(cmd, p.Source, p.Place, p.To, p.Registry, &p.Fleet, p.signers()); err != nil {
+			return entering{}, err
+		}
+	}
+	return enter(cmd, p.Source, p.Place, from, p.Facts != nil, p.Unproved)
+}
+
+// signers are those whose releases count.
+func (p *Publication) signers() published.Signers {
+	if p.Options.Trust.Documented() {
+		return p.Options.Trust
+	}
+	return trust.PinnedBy(p.Keys)
 }
 
 // decided returns why the environment is paused, nil if it is not, and until when what was undone may be released again.
 func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded, policy promotion.Policy) (_ *decisions.Pause, again time.Time, _ error) {
-	signers := p.Options.Trust
-	if !signers.Documented() {
-		signers = trust.PinnedBy(p.Keys)
-	}
 	found, err := decisions.Read(cmd.Context(), p.To, p.Registry.Options(), policy.Environment, func(format string, args ...any) {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
 	})
@@ -149,7 +185,7 @@ func (p *Publication) decided(cmd *cobra.Command, loaded *platform.Loaded, polic
 		return nil, again, fmt.Errorf("publish to %s: %w", p.To, err)
 	}
 	judge := decisions.Trust{
-		Platform: cmp.Or(loaded.Model.PlatformName(), p.Options.Platform, publisher.DefaultPlatform), Policy: policy, Releases: signers, Now: time.Now(),
+		Platform: cmp.Or(loaded.Model.PlatformName(), p.Options.Platform, publisher.DefaultPlatform), Policy: policy, Releases: p.signers(), Now: time.Now(),
 	}
 	pause, is := decisions.Paused(found, judge)
 	if !is {

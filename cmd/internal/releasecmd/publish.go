@@ -21,6 +21,7 @@ type publishing struct {
 	fleet    flags.Fleet
 	clean    bool
 	paused   bool
+	unproved Unproved
 	validFor string
 	renew    string
 	format   string
@@ -72,6 +73,7 @@ More: wherry help publishing, sources, signing-keys, watch, checks, rings`,
 	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	f.StringArrayVar(&p.options.CheckEnv, "check-env", nil, "give --check commands this environment `VARIABLE` too, which holds a secret; may be repeated")
 	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
+	p.unproved.AddTo(cmd)
 	f.BoolVar(&p.paused, "paused-too", false, "publish also while the environment is paused")
 	p.fleet.AddSending(cmd, "tell the hub at this `URL` what was published; plan checks count its clusters in place of the platform's Cluster objects")
 	p.watch.AddTo(cmd, "go on: publish again when what is read changes, and before releases expire")
@@ -126,7 +128,7 @@ func (p *publishing) run(cmd *cobra.Command, args []string) error {
 func (p *publishing) publication(cmd *cobra.Command, place string) (Publication, error) {
 	all := Publication{
 		Source: &p.source, Place: place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.registry, Fleet: p.fleet,
-		RequireClean: p.clean, PausedToo: p.paused, Options: p.options,
+		RequireClean: p.clean, PausedToo: p.paused, Unproved: p.unproved, Options: p.options,
 	}
 	err := p.ReadTrust(cmd, p.registry)
 	if p.First != "" {

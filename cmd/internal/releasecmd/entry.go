@@ -1,0 +1,160 @@
+package releasecmd
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/failure"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/published"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/facts"
+	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/rollout/promote"
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// Unproved is what a person lets into an environment without a proof.
+type Unproved struct {
+	// Reason is the person's; empty lets nothing in. Workloads are REGISTRATION/NAME; none are all.
+	Reason    string
+	Workloads []string
+}
+
+// AddTo adds --unproved and --unproved-workload.
+func (u *Unproved) AddTo(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&u.Reason, "unproved", "", "let in what the environment below has not proved, for this `REASON`, which the record keeps")
+	cmd.Flags().StringArrayVar(&u.Workloads, "unproved-workload", nil, "with --unproved: let in only this workload, as `REGISTRATION/NAME`; may be repeated")
+	cli.NotEmpty(cmd, "unproved", "unproved-workload")
+	cli.Rare(cmd, "unproved", "unproved-workload")
+}
+
+func (u Unproved) check(policy promotion.Policy) error {
+	switch {
+	case len(u.Workloads) > 0 && u.Reason == "":
+		return cli.Usagef("--unproved-workload needs --unproved REASON")
+	case u.Reason != "" && policy.Gate.Override.Required > 0:
+		return cli.Fail(cli.Denied, fmt.Errorf("--unproved: the policy lets group %q override its gate, and a release key alone does not", policy.Gate.Override.Group),
+			"have the group write content: any into the policy of the environment, for as long as it takes")
+	}
+	return nil
+}
+
+// entering is an environment before it is rendered: what it is read from, and what may enter it.
+type entering struct {
+	source *flags.Source
+	entry  *facts.Entry // nil if nothing is held
+	pinned string
+	// waits says why the base commit that is pinned does not enter yet; empty if it may.
+	waits string
+}
+
+// enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is pinned. The source stays as it is.
+func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.Facts, judged bool, unproved Unproved) (entering, error) {
+	at := *source
+	e := entering{source: &at}
+	options, err := source.Options(place, from.Location.Dir)
+	if err != nil {
+		return e, err
+	}
+	loaded, err := platform.LoadPlatform(cmd.Context(), options)
+	if err != nil {
+		return e, failure.Input(err)
+	}
+	policy, err := loaded.Model.Promotion()
+	if err != nil {
+		return e, failure.Input(err)
+	}
+	if policy.Below() == "" || !policy.Gate.Content.Held {
+		return e, nil
+	}
+	if err := unproved.check(policy); err != nil {
+		return e, err
+	}
+	of := *from
+	if of.Platform == "" {
+		of.Platform = loaded.Model.PlatformName()
+	}
+	commit := loaded.BaseCommit
+	e.pinned = commit
+	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0) {
+		if commit, err = e.base(cmd, &of, policy, loaded.Model.PlatformName(), commit); err != nil {
+			return e, err
+		}
+	}
+	ask := facts.ContentAsk{Policy: policy, BaseCommit: commit, Workspaces: map[string]string{}, Unproved: unproved.Reason, Only: unproved.Workloads}
+	for _, r := range loaded.Model.Registrations() {
+		ask.Workspaces[r.Name] = r.Workspace
+	}
+	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
+		return e, failure.At(err, of.Location)
+	}
+	if err := e.entry.Refused(); err != nil {
+		return e, cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
+	}
+	at.WorkloadsAt, at.SourcesAt = e.entry.Commit, e.entry.At
+	return e, nil
+}
+
+// base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
+func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, name, pinned string) (string, error) {
+	record, err := from.Record(cmd.Context(), name, policy.Environment)
+	if err != nil {
+		return "", failure.At(err, from.Location)
+	}
+	if pinned == "" {
+		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: its base is in no commit that %s can prove", policy.Environment, policy.Below()),
+			`commit the base, or pass --unproved "REASON"`)
+	}
+	if record != nil && record.BaseCommit == pinned {
+		return pinned, nil
+	}
+	verdict, err := from.Judge(cmd.Context(), facts.Ask{Policy: policy, Commit: pinned})
+	if err != nil && !errors.Is(err, facts.ErrNoCommit) {
+		return "", failure.At(err, from.Location)
+	}
+	switch {
+	case err == nil && verdict.Result == gate.Pass:
+		return pinned, nil
+	case err != nil:
+		e.waits = err.Error()
+	default:
+		e.waits = promote.Reason(verdict)
+	}
+	if record == nil || record.BaseCommit == "" {
+		return "", e.Waits(policy.Environment, pinned)
+	}
+	e.source.BaseAt = record.BaseCommit
+	return record.BaseCommit, nil
+}
+
+// Waits returns the error about a base commit that waits.
+func (e *entering) Waits(environment, commit string) error {
+	return cli.Fail(cli.NotYet, fmt.Errorf("%s: base commit %s waits: %s", environment, show.Short(commit), show.Line(e.waits)),
+		fmt.Sprintf(`wherry gate explain -e %s; --unproved "REASON" lets it in`, environment))
+}
+
+// factsOf returns the facts for an environment that is published or planned.
+func factsOf(cmd *cobra.Command, source *flags.Source, place string, to oci.Location, registry flags.Registry, fleet *flags.Fleet, signers published.Signers) (*facts.Facts, error) {
+	from := &facts.Facts{
+		Location: to, Options: registry.Options(), Signers: signers, Now: cli.Now,
+		Clusters: facts.Roster(func(environment string) (platform.Source, error) { return source.OptionsOf(environment, place) }),
+		Warn: func(format string, args ...any) {
+			cmd.PrintErrf("warning: %s\n", cli.Indented(fmt.Sprintf(format, args...)))
+		},
+	}
+	if fleet.URL() == "" {
+		return from, nil
+	}
+	hub, err := fleet.Client(cmd)
+	if err != nil {
+		return nil, err
+	}
+	from.Hub, from.HubURL = hub, fleet.URL()
+	return from, nil
+}
