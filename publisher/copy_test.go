@@ -99,6 +99,7 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, from)
 			w.result.Rings = []string{"canary", "broad"}
+			w.reads("c1", "f1")
 			w.mustPublish()
 			w.now, w.opts.Rings = w.now.AddDate(0, 0, 1), []string{"broad"}
 			w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
@@ -121,6 +122,8 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			})
 			require.Equal(t, want, m.allTags())
 			require.NoError(t, m.complete())
+			require.NotEmpty(t, m.ledger().Workloads)
+			require.Equal(t, w.ledger(), m.ledger(), "the record's layer comes along")
 
 			before := m.state()
 			done = w.mustCopyTo(m, copier.Options{})

@@ -143,6 +143,9 @@ func (h *head) complete() {
 // that of them all.
 func targetOf(name string, places map[scheduler.Place]bool) ledger.Target {
 	all := slices.SortedFunc(maps.Keys(places), func(a, b scheduler.Place) int {
+		if (a.ID == "") != (b.ID == "") { // the place that was read stands for all
+			return strings.Compare(b.ID, a.ID)
+		}
 		return slices.Compare([]string{a.Repo, a.Ref, a.Path, a.ID, a.Commit}, []string{b.Repo, b.Ref, b.Path, b.ID, b.Commit})
 	})
 	if len(all) == 0 {
