@@ -30,7 +30,7 @@ func TestRandomChains(t *testing.T) {
 	require.NoError(t, flag.Set("rapid.checks", walks))
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		for range rapid.IntRange(10, 60).Draw(t, "steps") {
+		for range rapid.IntRange(10, 100).Draw(t, "steps") {
 			w.step()
 		}
 		w.settle()
@@ -104,16 +104,14 @@ func newWorld(t *rapid.T) *world {
 
 func (w *world) step() {
 	k, e := pick(w.t, "workload", walked...), pick(w.t, "environment", w.chain...)
-	switch pick(w.t, "what", "push", "publish", "publish", "publish", "report", "report", "report", "time", "time", "remove", "undo", "freeze", "base", "gate", "lost", "again", "round", "round") {
-	case "round": // all goes its way for a while, so that walks go deep
-		for _, e := range w.chain[:rapid.IntRange(1, 3).Draw(w.t, "environments")] {
-			w.publish(e)
-			w.report(e, 0)
-			w.report(e, 1)
-			w.observe()
-			w.now = w.now.Add(soakOfWalk)
-			w.observe()
-		}
+	switch pick(w.t, "what", "push", "publish", "publish", "publish", "report", "report", "report", "time", "time", "remove", "undo", "undo", "freeze", "look", "look", "base", "gate", "lost", "again", "round", "round") {
+	case "round":
+		w.round(w.chain[:rapid.IntRange(1, 3).Draw(w.t, "environments")]...)
+	case "look": // a proof is seen, and does not come yet
+		frozen := e.frozen
+		e.frozen = true
+		w.publish(e)
+		e.frozen = frozen
 	case "push":
 		w.next++
 		w.head[k] = w.next
@@ -134,6 +132,9 @@ func (w *world) step() {
 		w.now = w.now.Add(pick(w.t, "time", time.Minute, 30*time.Minute, soakOfWalk))
 	case "undo":
 		w.undo(e, k)
+		if rapid.Bool().Draw(w.t, "a round after it") {
+			w.round(w.chain...)
+		}
 	case "freeze":
 		e.frozen = !e.frozen
 	case "base":
@@ -145,6 +146,18 @@ func (w *world) step() {
 		}
 	}
 	w.observe()
+}
+
+// round lets all go its way for a while, so that walks go deep.
+func (w *world) round(chain ...*town) {
+	for _, e := range chain {
+		w.publish(e)
+		w.report(e, 0)
+		w.report(e, 1)
+		w.observe()
+		w.now = w.now.Add(soakOfWalk)
+		w.observe()
+	}
 }
 
 func pick[T any](t *rapid.T, name string, from ...T) T {
@@ -378,12 +391,7 @@ func (w *world) settle() {
 			if e.below != nil {
 				e.base = e.below.base
 			}
-			w.publish(e)
-			w.report(e, 0)
-			w.report(e, 1)
-			w.observe()
-			w.now = w.now.Add(soakOfWalk)
-			w.observe()
+			w.round(e)
 		}
 	}
 	for _, e := range w.chain {
