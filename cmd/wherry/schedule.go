@@ -29,7 +29,7 @@ prints the JSON Schema of the format.
 The exit code is 1 if the source of a WorkloadRegistration cannot be read, or a policy has an unknown field in its
 selectors; the targets of the others are decided.
 
-More: wherry help scheduling, sources`,
+More: wherry help rendering, sources`,
 		Example: `  wherry schedule ./dev --environment dev --base ./main --workload web=./app
   wherry schedule ./dev --environment dev -o json | my-scheduler | wherry render ./dev --environment dev --assignments - -o out`,
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -19,7 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/forge"
 )
 
-var update = flag.Bool("update", false, "rewrite the forges' table of docs/git-output.md")
+var update = flag.Bool("update", false, "rewrite testdata/requests.md")
 
 // bench is one forge with a client that may write.
 type bench struct {
@@ -405,28 +405,18 @@ func TestTheForgesTable(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	fmt.Fprintln(&table, "| operation | GitHub | GitLab | Gitea, Forgejo | Azure DevOps |\n|-|-|-|-|-|")
+	fmt.Fprintln(&table, "# The requests of each operation\n\n`…` is `/repos/{owner}/{repo}`, `/projects/{id}` or `/{project}/_apis/git/repositories/{repositoryId}`.\n\n| operation | GitHub | GitLab | Gitea, Forgejo | Azure DevOps |\n|-|-|-|-|-|")
 	for i, op := range operations {
 		row := strings.NewReplacer("/repos/{owner}/{repo}", "…", "/projects/{id}", "…", "/{project}/_apis/git/repositories/{repositoryId}", "…").Replace(strings.Join(cells[i], " | "))
 		fmt.Fprintf(&table, "| %s | %s |\n", op.name, row)
 	}
-	replaceTable(t, "../../docs/git-output.md", "forges", table.String())
-}
-
-// replaceTable holds the text between two markers of a page against want, and writes it with -update.
-func replaceTable(t *testing.T, page, name, want string) {
-	t.Helper()
-	data, err := os.ReadFile(page)
-	require.NoError(t, err)
-	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
-	before, rest, found := strings.Cut(string(data), begin)
-	got, after, foundEnd := strings.Cut(rest, end)
-	require.True(t, found && foundEnd, "%s has no place for the table %s", page, name)
 	if *update {
-		require.NoError(t, os.WriteFile(page, []byte(before+begin+want+end+after), 0o644))
-		return
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile("testdata/requests.md", []byte(table.String()), 0o644))
 	}
-	require.Equal(t, want, got, "run the test with -update")
+	want, err := os.ReadFile("testdata/requests.md")
+	require.NoError(t, err)
+	require.Equal(t, string(want), table.String(), "run the test with -update")
 }
 
 func TestErrorsSayUntilWhenAForgeWaits(t *testing.T) {

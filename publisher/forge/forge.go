@@ -13,6 +13,9 @@
 //
 // Nothing here deletes a branch or merges, and a change request is closed by [Repository.Close] alone. A token is sent to the forge's own host alone and is
 // never part of an error.
+//
+// Each forge is tested against a server in the test's process, which refuses what that forge's API does not have;
+// testdata/requests.md lists the requests of each operation.
 package forge
 
 import (
