@@ -5,6 +5,12 @@
 // [Model.Render]. The input language is Kalypso's, and so is the output, byte for byte; docs/kalypso.md
 // lists where the two differ on purpose.
 //
+// Failures stay where they are. A file that cannot be parsed in an environment or a base stops the environment, since absence
+// is deletion; in the source of a WorkloadRegistration it holds what that registration had. A SchedulingPolicy with an
+// unknown field fails alone, and what it had selected is held: a selector that lost a term would select more. If two
+// registrations give one name to targets on a cluster type, the one that had it in the last release keeps it, and the other
+// fails alone; if none had it, all of them fail. Text of app teams is shielded, so that its braces never reach the evaluator of templates.
+//
 // The package is pure: it reads nothing but the [fs.FS] that it is given, and uses no network, environment variable or
 // random number. Only gates with a schedule look up the machine's time zones, which nothing that is rendered depends on. The
 // same input gives the same bytes, whatever the files are called and however many cores do the work.

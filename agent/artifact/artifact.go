@@ -7,6 +7,11 @@
 // An artifact is a function of the assignment's files, so it is made once for each content, and again only if somebody has
 // deleted it. Its blobs are on the disk before the state file knows it, and the state file knows it before Served returns
 // it. An earlier artifact stays until the engine has reached the newer content: until then the engine may ask for it again.
+// At most three of an assignment are kept, and one whose blobs are missing is made again.
+//
+// Manifests are one layer application/vnd.oci.image.layer.v1.tar+gzip with the folder manifests, sorted, without times and
+// owners, and an empty config. Charts are stored as Helm stores them. All artifacts of an assignment are in the repository
+// assignments/NAME; a name that no repository can have becomes sha256- and 32 digits of its digest.
 package artifact
 
 import (

@@ -10,6 +10,10 @@
 // An engine that hangs holds up no other. The record of a begun task is on disk before the engine is called, and its result
 // when Round returns. If a crash loses a result, the assignment is recorded as applying, and is applied again. The package
 // knows nothing of releases, nor of freezes: a Guard decides whether the cluster may be changed.
+//
+// Before an engine is called, its assignment gets, in this order: its carried artifacts, until then it is pulling; its site
+// values, without which it is pending/SiteValueMissing; its folder, the verified one or a copy with the values; and its
+// artifact at the endpoint, for Flux and Argo CD with embedded delivery.
 package engines
 
 import (

@@ -1,6 +1,18 @@
 // Package serve is the agent's endpoint: a read-only OCI registry over its content store, for other agents of the site,
 // Flux, Argo CD, and containerd as a mirror.
 //
+// The repositories of the store are
+//
+//	bundles/ENVIRONMENT/TYPE   accepted releases and their signatures, with the registry's tags
+//	trust                      the trust documents
+//	assignments/NAME           manifests and charts of an assignment with embedded delivery, by digest; see agent/artifact
+//	HOST/REPOSITORY            carried artifacts, by digest and by the tag that the running release lists
+//
+// The first three are at /v2/PLATFORM/…, so that an agent of the site follows oci://HOST:PORT/PLATFORM. The last, whose first
+// element has a dot or a colon or is localhost, is at /v2/HOST/REPOSITORY/… and, as containerd asks a mirror, at
+// /v2/REPOSITORY/…?ns=HOST. Nothing is named before it is verified, and a manifest is served only while all its blobs but
+// deltas are here.
+//
 // Begin with Open, which reads or makes the certificates and says in Served how engines reach the endpoint. Then Listen,
 // and Server.Serve. NewHandler is the HTTP handler alone.
 //

@@ -4,6 +4,16 @@
 // assignments' files once those are pinned. Each source is asked once, and content that several assignments share is built
 // once. What earlier runs built of the same files is taken from the cache. The same sources give the same bytes. An
 // assignment whose content cannot be read fails alone.
+//
+// In the assignment's folder, manifests/ has one YAML file for each file of the source, or manifests.yaml if kustomize built
+// them, and never a kustomization.yaml, so that no engine builds anything again. charts/NAME-VERSION.tgz are the charts of its
+// HelmReleases, which stay HelmReleases. The line in .wherry/assignments.ndjson has delivery "embedded", and
+// .wherry/sources.ndjson names the sources, for people alone ([bundle.AssignmentSources]).
+//
+// Images in embedded objects get their digests, as by wherry.dev/pin. The reference to the embedded source stays as the
+// template wrote it: the agent replaces it, and a commit in it would change every assignment of a repository with every
+// commit. For the same reason the version without a descriptor is git's digest of the folder. What is embedded is not an
+// artifact of the bundle, since nobody fetches it; images in the charts of HelmReleases are.
 package embed
 
 import (
