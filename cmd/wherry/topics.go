@@ -26,7 +26,7 @@ var topics = []struct{ name, page, short string }{
 	{"planning", "plan.md", "Reviewing a change before it is published"},
 	{"promoting", "promotion.md", "From environment to environment"},
 	{"publishing", "publish.md", "Publishing an environment"},
-	{"registries", "registry.md", "Which registries work, and their settings"},
+	{"registries", "registry.md", "Registries, releases and copies"},
 	{"release-names", "help/release-names.md", "Names of releases and bundles"},
 	{"rendering", "render.md", "Sources, rendered files, other schedulers"},
 	{"rings", "rings.md", "Rolling out in rings"},
@@ -39,7 +39,7 @@ var topics = []struct{ name, page, short string }{
 	{"sources", "help/sources.md", "Where a platform is read from"},
 	{"teams", "teams.md", "Teams and their repositories"},
 	{"watch", "help/watch.md", "Commands that go on, and webhooks"},
-	{"workloads", "workloads.md", "Workloads and their deployment targets"},
+	{"workloads", "workloads.md", "Annotations of workloads, order, health, pins"},
 }
 
 // newTopics returns a command for each topic, which prints its page by "wherry help TOPIC", and one that lists them.
