@@ -199,7 +199,7 @@ func TestThePageOnRegistriesSaysWhatWorks(t *testing.T) {
 	s := newSite(t)
 	s.edit("platform/cluster-types.yaml", "name: edge", "name: drone")
 	s.publish()
-	mirror := startDistribution(t) + "/site"
+	registry := startDistribution(t)
 	bin := s.path("programs")
 	require.NoError(t, os.Mkdir(bin, 0o755))
 	for _, name := range []string{"crane", "skopeo"} {
@@ -211,7 +211,8 @@ func TestThePageOnRegistriesSaysWhatWorks(t *testing.T) {
 	require.NoError(t, err)
 	blocks := block.FindAllStringSubmatch(string(page), -1)
 	require.Len(t, blocks, 3)
-	for _, found := range blocks {
+	for i, found := range blocks {
+		mirror := fmt.Sprintf("%s/site-%d", registry, i)
 		s.shell("PATH=" + bin + ":$PATH\n" + strings.NewReplacer(
 			"registry.example/edge", s.prefix,
 			"registry.plant-7:5000/edge", mirror,
