@@ -4,32 +4,12 @@ package docs
 
 import "embed"
 
-// Adapters is adapters.md, with the reasons of every adapter.
+// withReasons has the pages with tables of reasons. It is apart from Pages to keep wherry-agent small.
 //
-//go:embed adapters.md
-var Adapters string
-
-// Operations is operations.md, with the reasons of the agent and of the assignments.
-//
-//go:embed operations.md
-var Operations string
-
-// Hub is hub.md, with the reasons of the hub.
-//
-//go:embed hub.md
-var Hub string
-
-// Publish is publish.md, with the reasons for which a publisher holds assignments.
-//
-//go:embed publish.md
-var Publish string
-
-// AirGap is air-gap.md, with what an import says.
-//
-//go:embed air-gap.md
-var AirGap string
+//go:embed operations.md engines/*.md hub.md publish.md air-gap.md
+var withReasons embed.FS
 
 // Pages has every page for users, and in help those that only "wherry help" shows.
 //
-//go:embed *.md help/*.md
+//go:embed *.md engines/*.md help/*.md
 var Pages embed.FS

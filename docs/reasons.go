@@ -8,7 +8,7 @@ import (
 
 // Reason is a row of a table of reasons.
 type Reason struct {
-	Section string      // title of the section
+	Section string      // title of the section, or of the page for a section named Reasons
 	Page    string      // path of the page in the repository
 	Cells   [][2]string // the cells after the reason's own, each with the head of its column, in plain text
 }
@@ -18,15 +18,25 @@ func IsReason(word string) bool {
 	return len(word) >= 3 && !strings.ContainsFunc(word, func(r rune) bool { return !('A' <= r && r <= 'Z' || 'a' <= r && r <= 'z') })
 }
 
+// reasonPages are the pages with reasons, in the order in which "explain" prints them.
+var reasonPages = []string{
+	"operations.md", "engines/ansible.md", "engines/argo-cd.md", "engines/directory.md", "engines/flux.md", "engines/kubernetes.md",
+	"engines/zarf.md", "hub.md", "publish.md", "air-gap.md",
+}
+
 // Reasons returns the rows about each reason.
 func Reasons() map[string][]Reason {
 	all := map[string][]Reason{}
-	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}, {"docs/publish.md", Publish}, {"docs/air-gap.md", AirGap}} {
-		section, heads := "", []string(nil)
-		for line := range strings.Lines(p.text) {
+	for _, page := range reasonPages {
+		text, _ := withReasons.ReadFile(page) // a test reads each
+		title, section, heads := "", "", []string(nil)
+		for line := range strings.Lines(string(text)) {
 			line = strings.TrimSpace(line)
-			if title, ok := strings.CutPrefix(line, "## "); ok {
-				section = title
+			if name, ok := strings.CutPrefix(line, "# "); ok && title == "" {
+				title = name
+			}
+			if name, ok := strings.CutPrefix(line, "## "); ok {
+				section = name
 			}
 			if !strings.HasPrefix(line, "|") {
 				heads = nil
@@ -43,7 +53,10 @@ func Reasons() map[string][]Reason {
 			if !strings.HasSuffix(heads[0], "reason") && heads[0] != "reason or message" {
 				continue
 			}
-			row := Reason{Section: section, Page: p.name}
+			row := Reason{Section: section, Page: "docs/" + page}
+			if section == "Reasons" {
+				row.Section = title
+			}
 			for i := 1; i < min(len(cells), len(heads)); i++ {
 				row.Cells = append(row.Cells, [2]string{heads[i], plainMarkdown(cells[i])})
 			}

@@ -3,6 +3,11 @@
 //
 // A reconciler is handed one verified assignment at a time. It is idempotent and re-entrant: the agent
 // may be killed at any point and calls it again with the same, or with newer, content.
+//
+// To add one, implement Reconciler, give reconcilertest.Run an Adapter that starts the engine, and add the reconciler to
+// the table in agent/config. Return failures as Error. An engine that is slow returns Progressing and is observed later; one
+// that applies files itself reports the assignment's content digest as its revision. Cases that the engine cannot have are
+// declared in Adapter.Without, each with its reason.
 package reconcilers
 
 import (

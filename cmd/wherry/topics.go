@@ -16,6 +16,7 @@ var topics = []struct{ name, page, short string }{
 	{"checks", "checks.md", "Rules that a publication has to pass"},
 	{"configuration", "configuration.md", "Settings of the commands"},
 	{"decisions", "help/decisions.md", "Who may decide at a gate"},
+	{"engines", "engines/README.md", "Engines, and what each can do"},
 	{"forge-tokens", "help/forge-tokens.md", "Tokens for GitHub, GitLab and others"},
 	{"git-output", "git-output.md", "Rendering to a git repository"},
 	{"hub-access", "help/hub-access.md", "Which hub a command asks"},

@@ -7,7 +7,7 @@
 // assignment, with a copy of the files, so that their tasks for the removal can still be run when the bundle is gone.
 //
 // Playbooks run one at a time, as most use the host's one package database. It must be safe to run them again from
-// the top: a run that was cut off is repeated. docs/adapters.md has advice for writing them.
+// the top: a run that was cut off is repeated. docs/engines/ansible.md has advice for writing them.
 package ansible
 
 import (

@@ -6,8 +6,11 @@
 // the new content. If the kernel or the file system cannot exchange, two renames follow one another, and after a crash
 // between them the next call repairs the folder. Everything else in the root except .wherry is left alone, even a folder
 // with the assignment's name that somebody else has filled: .wherry records which folders are ours, even if the agent's
-// state is lost. docs/adapters.md explains why the folder is not a symbolic link to a version, and what a program that
-// reads it has to expect.
+// state is lost. docs/engines/directory.md explains what a program that reads the folder has to expect.
+//
+// The folder is not a symbolic link to a version, because readers treat links differently: k3s follows a link to a folder only at
+// the top of its manifests and only in recent versions, many directory walks follow none, and a reader that resolves a
+// link once, as a bind mount does, keeps reading a version that is about to be deleted.
 package directory
 
 import (

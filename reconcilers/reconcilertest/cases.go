@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Case is one requirement of the agent. Its text is the row of the table in docs/adapters.md.
+// Case is one requirement of the agent. Its text is the row of the table in docs/reference/engines.md.
 type Case string
 
 // The cases.

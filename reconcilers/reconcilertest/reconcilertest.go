@@ -16,7 +16,7 @@
 //	}
 //
 // The adapter declares each case that its engine cannot have, with the reason; none is skipped silently. The
-// file testdata/conformance.txt of the adapter records the outcome, and the table in docs/adapters.md is made of
+// file testdata/conformance.txt of the adapter records the outcome, and the table in docs/reference/engines.md is made of
 // these files: Run fails if the file differs, and writes it if WHERRY_CONFORMANCE=write is set.
 package reconcilertest
 

@@ -62,7 +62,7 @@ func (a Adapter) compare(t *testing.T, all bool) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err, "%s=write writes it", recordVariable)
-	require.Equal(t, string(want), got, "%s is of another run: %s=write writes it, and the table of docs/adapters.md after it", path, recordVariable)
+	require.Equal(t, string(want), got, "%s is of another run: %s=write writes it, and the table of docs/reference/engines.md after it", path, recordVariable)
 }
 
 // String is the record: lines of a word, a colon and the rest.
@@ -99,7 +99,7 @@ func parseColumn(text string) (c column, err error) {
 	return c, nil
 }
 
-// table returns the table of docs/adapters.md, with a column for each adapter, by name.
+// table returns the table of docs/reference/engines.md, with a column for each adapter, by name.
 func table(columns []column) string {
 	var b strings.Builder
 	row := func(first string, cell func(column) string) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	docs  = "../../docs/adapters.md"
+	docs  = "../../docs/reference/engines.md"
 	begin = "<!-- The table is made of the records: WHERRY_CONFORMANCE=write go test ./reconcilers/reconcilertest -->\n"
 	end   = "<!-- end of the table -->\n"
 )

@@ -463,24 +463,21 @@ func TestSourceReposPermitByArgoCDsRules(t *testing.T) {
 	}
 }
 
-// docs/adapters.md says which fields change.
+// The pages of docs/engines say which fields change.
 func TestWhatIsRewrittenIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/adapters.md")
-	require.NoError(t, err)
 	section := func(name string) string {
-		_, rest, found := strings.Cut(string(page), "\n## "+name+"\n")
+		page, err := os.ReadFile("../../docs/engines/" + name + ".md")
+		require.NoError(t, err)
+		_, rest, found := strings.Cut(string(page), "\n## Embedded content\n")
 		require.True(t, found)
 		rest, _, _ = strings.Cut(rest, "\n## ")
-		_, rest, found = strings.Cut(rest, "\n### Embedded content\n")
-		require.True(t, found)
-		rest, _, _ = strings.Cut(rest, "\n### ")
 		return rest
 	}
 	flux, err := Flux(input(t, arcFlux+"---\n"+release, fstest.MapFS{"charts/podinfo-6.7.1.tgz": {}}))
 	require.NoError(t, err)
 	argo, err := Argo(input(t, application, nil), "argocd")
 	require.NoError(t, err)
-	for name, changes := range map[string][]Change{"flux": flux.Changes, "argo": argo.Changes} {
+	for name, changes := range map[string][]Change{"flux": flux.Changes, "argo-cd": argo.Changes} {
 		text := section(name)
 		for _, c := range changes {
 			kind, _, _ := strings.Cut(c.Object, "/")

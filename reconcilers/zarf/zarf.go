@@ -9,7 +9,7 @@
 // Compliant means that zarf has exited with 0, that its record of the package is of this very content, that
 // every component has succeeded, and that the objects are still as they were deployed. Zarf keeps no watch
 // over them: this package asks the API server, by a dry run, and has drift corrected by deploying again.
-// docs/adapters.md has the reasons and what to do about them.
+// docs/engines/zarf.md has the reasons and what to do about them.
 package zarf
 
 import (
