@@ -123,7 +123,7 @@ func TestReasonsHaveOnePlace(t *testing.T) {
 
 // The page on air gaps says of each outcome of a stream what it means, and of each reason who can mend it, and how.
 func TestThePageOnAirGapsHasEveryRefusal(t *testing.T) {
-	page, err := os.ReadFile("../docs/air-gap.md")
+	page, err := os.ReadFile("../docs/sites/air-gap.md")
 	require.NoError(t, err)
 	var outcomes, reasons []string
 	inspect(t, "intake/result.go", func(n ast.Node) {
@@ -137,7 +137,7 @@ func TestThePageOnAirGapsHasEveryRefusal(t *testing.T) {
 	})
 	require.Contains(t, outcomes, "lacks its base")
 	for _, outcome := range outcomes {
-		require.Regexp(t, "(?m)^\\| `"+outcome+"` \\| [^|]+ \\|$", string(page), "docs/air-gap.md says nothing of the outcome %q", outcome)
+		require.Regexp(t, "(?m)^\\| `"+outcome+"` \\| [^|]+ \\|$", string(page), "docs/sites/air-gap.md says nothing of the outcome %q", outcome)
 	}
 	for _, name := range []string{"intake/reasons.go", "../bundle/refusal.go"} {
 		inspect(t, name, func(n ast.Node) {
@@ -148,6 +148,6 @@ func TestThePageOnAirGapsHasEveryRefusal(t *testing.T) {
 	}
 	require.Subset(t, reasons, []string{"LacksBase", "OlderRelease"})
 	for _, reason := range reasons {
-		require.Regexp(t, "(?m)^\\|[^|]*`"+reason+"`[^|]*\\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$", string(page), "docs/air-gap.md says nothing of %s, who can mend it, and how", reason)
+		require.Regexp(t, "(?m)^\\|[^|]*`"+reason+"`[^|]*\\| [^|]+ \\| [^|]+ \\| [^|]+ \\|$", string(page), "docs/sites/air-gap.md says nothing of %s, who can mend it, and how", reason)
 	}
 }

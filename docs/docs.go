@@ -6,10 +6,10 @@ import "embed"
 
 // withReasons has the pages with tables of reasons. It is apart from Pages to keep wherry-agent small.
 //
-//go:embed operations.md engines/*.md hub.md publish.md air-gap.md
+//go:embed operations.md engines/*.md hub.md publish.md sites/air-gap.md
 var withReasons embed.FS
 
 // Pages has every page for users, and in help those that only "wherry help" shows.
 //
-//go:embed *.md engines/*.md help/*.md
+//go:embed *.md engines/*.md help/*.md sites/*.md
 var Pages embed.FS

@@ -119,7 +119,7 @@ func TestATransferThatIsCutGoesOn(t *testing.T) {
 	require.Greater(t, came, int64(size))
 }
 
-// What a poll costs on the link is what docs/edge-links.md reckons with: a connection that nobody uses any more is
+// What a poll costs on the link is what docs/sites/links.md reckons with: a connection that nobody uses any more is
 // closed, and nothing passes before the next poll.
 func TestAPollLeavesNothingOnTheLink(t *testing.T) {
 	t.Parallel()

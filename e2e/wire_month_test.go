@@ -37,7 +37,7 @@ func transfer(t traffic, isNew bool) int64 {
 	return withHeaders(t, packets)
 }
 
-// sayMonths prints the tables of docs/edge-links.md.
+// sayMonths prints the tables of docs/sites/links.md.
 func (f *wireBench) sayMonths() {
 	fmt.Println("\na month of 30 days on the link, both ways, with the headers of TCP and IP:")
 	fmt.Print("\n| poll every | polls | resumed | resumed, classic | new session | Flux |\n|-|-|-|-|-|-|\n")

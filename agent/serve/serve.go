@@ -40,7 +40,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// The bounds of a server. Each has its reason in docs/serve.md.
+// The bounds of a server. docs/sites/links.md has those that a client may meet.
 const (
 	maxConns        = 256              // connections at a time
 	maxConnsAddress = 64               // of them from one address

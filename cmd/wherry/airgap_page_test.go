@@ -14,7 +14,7 @@ var typed = regexp.MustCompile("(?m)^(wherry(?:-agent)? [^\n]*)$|`(wherry(?:-age
 
 // Every command of the page on air gaps exists, and has the flags that the page gives it.
 func TestThePageOnAirGapsNamesCommandsThatExist(t *testing.T) {
-	page, err := os.ReadFile("../../docs/air-gap.md")
+	page, err := os.ReadFile("../../docs/sites/air-gap.md")
 	require.NoError(t, err)
 	found := typed.FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(found), 10)

@@ -11,7 +11,7 @@ import (
 
 // topics are the pages that "wherry help" prints, besides the help of commands.
 var topics = []struct{ name, page, short string }{
-	{"air-gap", "air-gap.md", "Sites without a network"},
+	{"air-gap", "sites/air-gap.md", "Sites without a network"},
 	{"authoring", "authoring.md", "Writing a platform by commands"},
 	{"checks", "checks.md", "Rules that a publication has to pass"},
 	{"configuration", "configuration.md", "Settings of the commands"},
@@ -36,7 +36,7 @@ var topics = []struct{ name, page, short string }{
 	{"signing", "keys.md", "Keys, signatures and trust documents"},
 	{"signing-keys", "help/signing-keys.md", "How commands find private keys"},
 	{"simulating", "simulate.md", "Measuring a fleet on one machine"},
-	{"site-values", "site-values.md", "Values that differ between sites"},
+	{"site-values", "sites/values.md", "Values that differ between sites"},
 	{"sources", "help/sources.md", "Where a platform is read from"},
 	{"teams", "teams.md", "Teams and their repositories"},
 	{"watch", "help/watch.md", "Commands that go on, and webhooks"},

@@ -10,7 +10,7 @@ func newServeCommand() *cobra.Command {
 		Short: "Manage the agent's endpoint for the site",
 		Long: `Help others of the site to read from this agent, which "run --serve ADDRESS" lets them do.
 
-docs/serve.md says how another agent, Flux, Argo CD and containerd are set up.`,
+docs/sites/links.md says how another agent, Flux, Argo CD and containerd are set up.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
