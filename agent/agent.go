@@ -16,6 +16,27 @@
 //
 // Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
 //
+// These rules hold in every pass:
+//
+//   - An item that is new waits for waves (until those below it end or reach the deadline), for dependencies (until they are
+//     compliant in this release's content), for carried artifacts and for site values; the old content runs meanwhile. Only
+//     a dependency makes one item's failure another's. Four calls of one adapter run at a time.
+//   - Removals come after the applies and in reverse: dependents first, higher waves first.
+//   - Manifests are measured with YAML aliases expanded before anything decodes them (Options.MaxManifests).
+//   - An item that was applied when the process died is tried last and alone. Twice in a row at the same content and boot,
+//     it is failed/AgentDied.
+//   - A release that fails three times, or crashes the agent three times, is quarantined by manifest and content digest, and the last
+//     good one applied again. Only what the release changed and what was not compliant in it counts; faults of the
+//     site do not. Nothing goes back across an epoch.
+//   - A freeze (a pause, another agent's Lease, maintenance windows, a veto) forbids calls that change something, not transfers. It
+//     is asked again before each further step of an update.
+//   - The memory in the cluster is written before engines are called. What comes back from it can stop updates, and never
+//     make the agent accept more.
+//   - The identity of applied content is the line's desired digest and that of the site values. A failure after a change of
+//     the site's own values blames no release.
+//   - The state file's schema number rises only if an older agent would do harm by not knowing a change. Other changes
+//     are added as buckets, keys and fields whose zero value means the old behaviour.
+//
 // The packages below it are independent of the agent, and none of them imports this one:
 //
 //   - assignments: the records of assignments, and the order in which they may begin

@@ -97,7 +97,7 @@ func nameOf(e ast.Expr) string {
 func TestThePageOnOperatingHasEveryReason(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
-	_, says, ok := strings.Cut(string(page), "\n## What it says, and what to do\n")
+	_, says, ok := strings.Cut(string(page), "\n## Reasons\n")
 	require.True(t, ok)
 	reasons := declaredReasons(t)
 	require.Subset(t, reasons, []string{"Unreachable", "ClockBehind", "Settling", "Unsigned", "UnsupportedSchema", "Paused"})

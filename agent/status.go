@@ -24,7 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Status is how an agent stands. Its JSON is an interface that is only ever extended; docs/agent.md
+// Status is how an agent stands. Its JSON is an interface that is only ever extended; docs/reference/agent.md
 // describes it.
 type Status struct {
 	Cluster  ClusterStatus `json:"cluster"`

@@ -23,7 +23,7 @@ const (
 var agentOrder = [...]State{Failed, Drifted, Pulling, Verifying, Applying, Progressing, Pending, Suspended}
 
 // AgentState combines the states of an agent's items into one. A refused newest release takes precedence,
-// because the items then belong to an older release; see docs/reference/agent.md.
+// because the items then belong to an older release.
 func AgentState(refused bool, items []State) State {
 	if refused {
 		return Rejected

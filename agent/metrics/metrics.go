@@ -1,7 +1,7 @@
 // Package metrics renders the page of metrics that a running agent serves to Prometheus, and keeps its counters.
 //
 // Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures its files; all of them may be
-// used by several goroutines. docs/operations.md lists the metrics.
+// used by several goroutines. docs/reference/agent.md lists the metrics.
 package metrics
 
 import (
@@ -64,7 +64,7 @@ type Release struct {
 	IssuedAt, ExpiresAt         *time.Time
 }
 
-// metric is one that /metrics shows. docs/operations.md lists them all. What has labels has few values of them,
+// metric is one that /metrics shows. docs/reference/agent.md lists them all. What has labels has few values of them,
 // whatever a release holds: none is about one assignment.
 type metric struct {
 	name, kind, help string

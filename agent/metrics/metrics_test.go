@@ -16,7 +16,7 @@ import (
 )
 
 func TestTheTableOfMetricsIsComplete(t *testing.T) {
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/reference/agent.md")
 	require.NoError(t, err)
 	listed := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)`[^|]* \\| (gauge|counter|histogram) \\|").FindAllStringSubmatch(string(page), -1) {
