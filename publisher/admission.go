@@ -20,6 +20,8 @@ import (
 type Admission struct {
 	// Record is the digest of the environment's record that the decision was made from; empty if there was none.
 	Record digest.Digest
+	// Waits says what workloads wait for that are rendered as the environment has them.
+	Waits map[ledger.Key]string
 	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
 	// release are left out. Rendered has what was read of each workload.
 	Waiting func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string
@@ -77,10 +79,18 @@ func keyOf(a bundle.Assignment) ledger.Key {
 	return ledger.Key{Registration: a.Registration, Workload: a.Workload}
 }
 
-// waitingOf lists the workloads that wait for a proof.
-func (g unknowns) waitingOf() (all []diff.AwaitingProof) {
-	for _, k := range slices.SortedFunc(maps.Keys(g.waiting), ledger.Key.Compare) {
-		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: g.waiting[k]})
+// awaitingProof lists the workloads that wait for a proof.
+func (p *publication) awaitingProof() (all []diff.AwaitingProof) {
+	if p.opts.Admission == nil {
+		return nil
+	}
+	waits := maps.Clone(p.opts.Admission.Waits)
+	if waits == nil {
+		waits = map[ledger.Key]string{}
+	}
+	maps.Copy(waits, p.unknowns.waiting)
+	for _, k := range slices.SortedFunc(maps.Keys(waits), ledger.Key.Compare) {
+		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: waits[k]})
 	}
 	return all
 }

@@ -56,7 +56,7 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if err != nil {
 		return err
 	}
-	c.Done.Dropping, c.Done.AwaitingProof = p.unknowns.droppingOf(), p.unknowns.waitingOf()
+	c.Done.Dropping, c.Done.AwaitingProof = p.unknowns.droppingOf(), p.awaitingProof()
 	for _, pl := range plans {
 		d, err := c.release(ctx, p, pl)
 		if err != nil {

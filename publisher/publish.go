@@ -360,7 +360,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	done.Dropping, done.AwaitingProof = p.unknowns.droppingOf(), p.unknowns.waitingOf()
+	done.Dropping, done.AwaitingProof = p.unknowns.droppingOf(), p.awaitingProof()
 	if p.opts.Strict && (p.unknowns.any() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
 		return done, nil

@@ -59,7 +59,7 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 		return nil, nil
 	}
 	e := &Entry{ask: ask}
-	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: f.Now().UTC()}
+	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: f.Now().UTC().Truncate(time.Second)}
 	if ask.Unproved != "" {
 		q.Unproved = ask.lets
 	}
@@ -249,8 +249,14 @@ var ErrUnproved = errors.New("not proved")
 
 // Admission returns what the publisher needs of the decision.
 func (e *Entry) Admission() *publisher.Admission {
+	waits := map[ledger.Key]string{}
+	for _, t := range e.Decision.Takes {
+		if t.Waits != "" && t.Entry != nil {
+			waits[t.Key] = t.Waits
+		}
+	}
 	return &publisher.Admission{
-		Record: e.record, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
+		Record: e.record, Waits: waits, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
 		From: func(k ledger.Key, made ledger.Revision) ledger.From {
 			if c := e.Decision.Check(made, k); c.From != nil {
 				return ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}
