@@ -239,7 +239,7 @@ func TestTheFirstBoxOfASiteTakesReportsOrNot(t *testing.T) {
 			require.NoError(t, err)
 			require.Contains(t, r.Checks, diagnosis.Finding{Check: "hub", Result: diagnosis.OK, Message: "it answers"})
 		} else {
-			f.requireOnly("hub", "another agent's endpoint, which takes no reports", "serve.acceptReports")
+			f.requireOnly("hub", "the endpoint of another agent, which accepts no reports", "serve.acceptReports")
 		}
 		cancel()
 		served.Wait()

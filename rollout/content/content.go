@@ -374,23 +374,11 @@ func (d *decider) judge(w *work, c *candidate) {
 			add(true, "%s had it for too short a time", below)
 		}
 	}
-	if approvals := d.approvals(w, c); approvals.Result != gate.Pass {
-		add(true, "approved by %s, wants %s", approvals.Has, approvals.Wants)
-	}
 	add(len(why) == 0 && !c.Removal && !metWith(c.Proof, d.BaseCommit), "%s has not run it well with base commit %s", below, short(d.BaseCommit))
 	c.blocked = strings.Join(why, ", ")
 	if r := c.verdict.Rule(gate.RuleSoak); c.now && c.Proved.IsZero() && r.Result == gate.Wait {
 		c.ends = r.Ends
 	}
-}
-
-// approvals is the rule about approvals of a candidate.
-func (d *decider) approvals(w *work, c *candidate) gate.Rule {
-	v := c.verdict
-	if !c.now {
-		v = gate.Content(gate.ContentQuestion{Policy: d.Policy, Workload: w.String(), Decisions: d.about(w.Key, c.Revision), Now: d.Now})
-	}
-	return v.Rule(gate.RuleApprovals)
 }
 
 // isPast reports whether own has a candidate, or something newer. What ran before there was a chain is as new as its own record.

@@ -146,19 +146,6 @@ func TestDecide(t *testing.T) {
 		{"a cluster type has other content", func(s *situation) { s.stay().Unlike = []string{"drone"} }, content.Admitted, "cart 2.0 waits for stage: drone of stage has other content"},
 		{"soakIn is not for content", func(s *situation) { s.Policy.Gate.SoakIn = []string{"dev", "stage"} }, content.Proved, ""},
 
-		{"approvals are missing", func(s *situation) {
-			s.Policy.Gate.Content.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
-		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
-		{"approved", func(s *situation) {
-			s.Policy.Gate.Content.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
-			s.Decisions = []content.Decided{anna(bundle.Approve)}
-		}, content.Proved, ""},
-		{"another revision is approved", func(s *situation) {
-			s.Policy.Gate.Content.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
-			other := anna(bundle.Approve)
-			other.Revision = digest.FromString("other")
-			s.Decisions = []content.Decided{other}
-		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
 		{"approvals of the base commit are not asked for content", func(s *situation) {
 			s.Policy.Gate.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
 		}, content.Proved, ""},

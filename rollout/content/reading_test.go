@@ -72,7 +72,9 @@ func TestAWorkloadThatWaitsIsReadWhereTheEnvironmentHasIt(t *testing.T) {
 
 func TestANeighbourThatIsProvedTakesNothingElseAlong(t *testing.T) {
 	menu := ledger.Key{Registration: "shop", Workload: "menu"}
-	of := func(r ledger.Revision) ledger.Workload { return ledger.Workload{Key: menu, Revisions: []ledger.Revision{r}} }
+	of := func(r ledger.Revision) ledger.Workload {
+		return ledger.Workload{Key: menu, Revisions: []ledger.Revision{r}}
+	}
 	own := revision("prod", "1.0", ledger.Stay{Since: ago(90), Record: rec(90), BaseCommit: "b1", From: from("1.0", 100)})
 	r := usual().reading([2]ledger.Workload{of(own), of(revision("stage", "2.0", ledger.Stay{Since: ago(1), Record: rec(1), BaseCommit: "b1"}))})
 	require.Equal(t, "commit of 2.0", r.Commit("shop", shopRepo, "main"), "cart is proved there")

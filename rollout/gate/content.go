@@ -23,18 +23,18 @@ type ContentQuestion struct {
 	Now       time.Time
 }
 
-// Content returns the rules about one revision of a workload: the numbers of the policy's gate, its soak, and the approvals of its
-// content. Another rule is not among them. No cluster is no proof, whatever the gate says of empty cohorts.
+// Content returns the rules about one revision of a workload: the numbers of the policy's gate, and its soak. No cluster is no proof,
+// whatever the gate says of empty cohorts.
 func Content(q ContentQuestion) Verdict {
 	g := q.Policy.Gate
-	g.AllowEmptyCohort, g.SoakIn, g.Approvals = false, nil, g.Content.Approvals
+	g.AllowEmptyCohort, g.SoakIn = false, nil
 	below := q.Policy.Below()
 	j := judge{now: q.Now.UTC(), workload: q.Workload, Question: Question{
 		Policy: q.Policy, Gate: g, Candidate: &Candidate{Environment: below}, Cohort: q.Cohort, Required: q.Required, Decisions: q.Decisions,
 		Stays: map[string][]Stay{below: {{From: q.Since}}}, Now: q.Now,
 	}}
 	v := Verdict{Environment: q.Policy.Environment, From: below, Policy: q.Policy.Name, AsOf: j.now, Result: Pass, Cohort: q.Cohort}
-	for _, rule := range []func() Rule{j.cohort, j.reported, j.compliant, j.failed, j.quarantine, j.required, j.soak, j.approvals} {
+	for _, rule := range []func() Rule{j.cohort, j.reported, j.compliant, j.failed, j.quarantine, j.required, j.soak} {
 		r := rule()
 		v.Rules, v.Result = append(v.Rules, r), worse(v.Result, r.Result)
 	}
@@ -42,9 +42,9 @@ func Content(q ContentQuestion) Verdict {
 	return v
 }
 
-// NumbersHold reports whether all rules of a verdict of [Content] pass but for soak and approvals.
+// NumbersHold reports whether all rules of a verdict of [Content] pass but for the soak.
 func (v Verdict) NumbersHold() bool {
-	return !slices.ContainsFunc(v.Rules, func(r Rule) bool { return r.Result != Pass && r.Name != RuleSoak && r.Name != RuleApprovals })
+	return !slices.ContainsFunc(v.Rules, func(r Rule) bool { return r.Result != Pass && r.Name != RuleSoak })
 }
 
 // Rejected returns the newest rejection of a revision of a workload that its author has not taken back by an approval, among decisions

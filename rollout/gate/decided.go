@@ -94,9 +94,6 @@ func (j judge) command(name string) string {
 	if j.Ring != "" {
 		text += " --ring " + j.Ring
 	}
-	if j.workload != "" {
-		text += " --workload " + j.workload
-	}
 	if j.Commit != "" {
 		text += " --commit " + short(j.Commit)
 	}

@@ -98,18 +98,11 @@ type Content struct {
 	// Held is true if the rule holds.
 	Held   bool
 	Exempt Exempt
-	// Approvals are asked for each revision of a workload.
-	Approvals Approvals
-	// BatchAfter is the time after which new content that has not reached the last ring is reported.
-	BatchAfter time.Duration
 }
 
 // ContentIsHeld is Content.Held of a gate that says nothing. It is false until every command that publishes into an environment judges
 // content; from then on it is true.
 const ContentIsHeld = false
-
-// DefaultBatchAfter is Content.BatchAfter of a gate that says nothing.
-const DefaultBatchAfter = 24 * time.Hour
 
 // Exempt names workloads for which the rule about content does not hold. The platform gives all these names, but for those of
 // workloads, which therefore come with their registration.
@@ -135,7 +128,7 @@ const ReportInterval = time.Hour
 // Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
 // failed.
 func Default() Gate {
-	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld, BatchAfter: DefaultBatchAfter}}
+	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld}}
 }
 
 // Approvals asks for the consent of people. The zero value asks for none.

@@ -183,12 +183,6 @@ func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionConten
 		}
 		w.add("content.exempt", written.Exempt.Line, "but not %s", strings.Join(all, "; "))
 	}
-	if written.Approvals.Line != 0 {
-		w.approvals("content.approvals", c.Approvals, written.Approvals.Line, "have approved each new revision", "nobody has to approve a workload")
-	}
-	if textLine(written.BatchAfter) != 0 {
-		w.add("content.batchAfter", textLine(written.BatchAfter), "new content that is not in the last ring after %s is reported", lengthText(c.BatchAfter))
-	}
 }
 
 func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below, what string) {
