@@ -256,5 +256,5 @@ func (k *killing) check(all bool) {
 func (k *killing) verify(args ...string) {
 	out, err := exec.Command("wherry", append([]string{"hub", "verify"}, args...)...).CombinedOutput()
 	require.NoError(k, err, "%s", out)
-	require.Contains(k, string(out), fmt.Sprintf("%d good, 0 former, 0 revoked, 0 bad; 0 differences", k.acked.Load()))
+	require.Contains(k, string(out), fmt.Sprintf("%d good, 0 previous, 0 revoked, 0 bad; 0 differences", k.acked.Load()))
 }

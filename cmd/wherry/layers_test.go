@@ -221,7 +221,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
 		},
 		"rollout": {
-			"facts":     {"advance", "decisions", "gate"},
+			"facts":     {"advance", "content", "decisions", "gate"},
 			"promote":   {"decisions", "gate"},
 			"undo":      {"decisions"},
 			"advance":   {"gate"},
