@@ -1,7 +1,7 @@
 // Package ledger says which revision of each workload an environment has, since when, and which proofs it has seen.
 //
 // A Ledger is layer 0 of the manifest of an environment record (bundle.MediaTypeLedger), so that the record's signature covers it. [Ledger.Marshal] writes
-// it and [Parse] reads it: the same ledger gives the same bytes, and a ledger beyond the bounds here is refused. Agents never have
+// it and [Parse] reads it: the same ledger gives the same bytes, and a ledger beyond the bounds here is refused. Agents never read
 // one. Nothing here reads a registry or a clock.
 //
 // A workload is a registration, empty for the platform's own, and the name of a Workload object: all its targets of an environment
