@@ -203,6 +203,24 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 	})
 }
 
+func TestAnAdmissionHoldsForTheRecordThatItWasDecidedFrom(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	w.waiting(nil)
+	decided := w.opts.Admission
+	w.now, w.result.BaseCommit = w.now.Add(time.Hour), "decaf"
+	w.mustPublish() // by somebody else, meanwhile
+
+	w.opts.Admission = decided
+	w.assign("drone", "web-live", "v2")
+	before, _ := w.content("drone", "latest")
+	_, err := w.publish()
+	require.ErrorIs(t, err, ErrDecideAgain)
+	after, _ := w.content("drone", "latest")
+	require.Equal(t, before, after)
+}
+
 func TestOneThatWasNeverPublishedIsLeftOut(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		w.fail("drone", "db-live")

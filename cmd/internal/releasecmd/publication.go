@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/impact"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/facts"
@@ -65,6 +66,19 @@ type Publication struct {
 // warnings and the conclusion to stderr. The result is nil if nothing was published; with a result, the error is about
 // assignments that failed (exit code 1) or signatures that are missing (5).
 func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published, error) {
+	for race := 1; ; race++ {
+		done, err := p.publish(cmd)
+		if !errors.Is(err, publisher.ErrDecideAgain) {
+			return done, err
+		}
+		if race == releases.MaxRaces {
+			return nil, failure.At(err, p.To)
+		}
+	}
+}
+
+// publish decides which content may enter, renders and publishes. The error wraps publisher.ErrDecideAgain if another publisher was faster.
+func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) {
 	p.Options.OCI = p.Registry.Options()
 	p.Fleet.Default(p.Source.Settings())
 	p.Source.Named = p.To.String()
@@ -112,6 +126,9 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		opts.Admission = entering.entry.Admission()
 	}
 	done, err := publisher.Publish(cmd.Context(), built.Result, p.To, p.Keys, opts)
+	if errors.Is(err, publisher.ErrDecideAgain) {
+		return nil, err
+	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 	}
