@@ -103,6 +103,8 @@ type Question struct {
 // Publication is what Promoter.Publish is asked to publish.
 type Publication struct {
 	Environment string
+	// Judged is true if the gate has passed for the base commit that is pinned.
+	Judged bool
 	// PausedToo is true if the environment is to be published although it is paused.
 	PausedToo bool
 	// AllowRemovals is true if somebody has agreed to remove more than the platform lets a publication.

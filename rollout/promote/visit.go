@@ -45,7 +45,7 @@ func (v *visit) run(ctx context.Context) error {
 		return err
 	}
 	if v.mustRepair() {
-		if done, err := v.publish(ctx, v.base.Commit); done || err != nil {
+		if done, err := v.publish(ctx, v.base.Commit, false); done || err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (v *visit) repair(ctx context.Context, commit string) error {
 		return v.paused(ctx, commit)
 	}
 	if !v.result.Published && (!v.options.Quiet || !v.published(commit)) {
-		if done, err := v.publish(ctx, commit); done || err != nil {
+		if done, err := v.publish(ctx, commit, false); done || err != nil {
 			return err
 		}
 	}
@@ -277,7 +277,7 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 	if pinned, err := v.pin(ctx, commit, verdict); !pinned || err != nil {
 		return err
 	}
-	if done, err := v.publish(ctx, commit); done || err != nil {
+	if done, err := v.publish(ctx, commit, true); done || err != nil {
 		return err
 	}
 	v.result.State = Promoted
@@ -290,12 +290,12 @@ func (v *visit) mayRemove() bool {
 	return v.options.AllowRemovals && v.options.To != "" || v.result.Verdict != nil && v.result.Verdict.Rule(gate.RuleRemovals).Overridden != ""
 }
 
-// publish publishes the environment. It reports whether the result is complete with that, because something is missing.
-func (v *visit) publish(ctx context.Context, commit string) (done bool, err error) {
+// publish publishes the environment. Judged says that its gate has passed. It reports whether the result is complete with that, because something is missing.
+func (v *visit) publish(ctx context.Context, commit string, judged bool) (done bool, err error) {
 	if err := v.at("publish"); err != nil {
 		return true, err
 	}
-	err = v.Publish(ctx, Publication{Environment: v.result.Environment, PausedToo: v.isPaused, AllowRemovals: v.mayRemove()})
+	err = v.Publish(ctx, Publication{Environment: v.result.Environment, Judged: judged, PausedToo: v.isPaused, AllowRemovals: v.mayRemove()})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
 		v.result.Commit, v.result.Unfinished = commit, unfinished.Held || v.published(commit)
 		if unfinished.Held {

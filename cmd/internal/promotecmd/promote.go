@@ -241,7 +241,7 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: what.PausedToo, Facts: p.facts, Options: options, Quiet: p.published != nil,
+		PausedToo: what.PausedToo, Facts: p.facts, Judged: what.Judged, Options: options, Quiet: p.published != nil,
 	})
 	if done != nil && p.published != nil {
 		p.published(done)

@@ -47,9 +47,11 @@ type Publication struct {
 	RequireClean bool
 	// PausedToo publishes also while the environment is paused. Else what is there is renewed, and anything else refused.
 	PausedToo bool
-	// Facts are those of the gate that has passed for the base commit that is pinned. If it is nil, the gate is asked before anything is
-	// published into an environment that holds content.
+	// Facts are what gates and content are judged by; nil for those of the other fields.
 	Facts *facts.Facts
+	// Judged is true if the gate has passed for the base commit that is pinned. Else it is asked before anything is published into an
+	// environment that holds content.
+	Judged bool
 	// Unproved lets in what the environment below has not proved.
 	Unproved Unproved
 	// Options are those of the publisher. What the platform, Source and Registry say is filled in.
@@ -182,7 +184,7 @@ func (p *Publication) enter(cmd *cobra.Command) (entering, error) {
 			return entering{}, err
 		}
 	}
-	return enter(cmd, p.Source, p.Place, from, p.Facts != nil, p.Unproved)
+	return enter(cmd, p.Source, p.Place, from, p.Judged, p.Unproved)
 }
 
 // signers are those whose releases count.
