@@ -136,7 +136,7 @@ func (f *fleetSite) until(what string, holds func() bool) {
 // rollout returns how far the fleet is with a commit; the command has to exit with a code.
 func (f *fleetSite) rollout(code int, commit string) (r answers.Rollout) {
 	f.t.Helper()
-	out := f.wherry(code, "rollout", "status", "--environment", "dev", "--type", "shop", "--commit", commit, "--data", "hub", "-o", "json")
+	out := f.wherry(code, "rollout", "commit", commit, "--environment", "dev", "--type", "shop", "--data", "hub", "-o", "json")
 	require.NoError(f.t, json.Unmarshal([]byte(out), &r))
 	return r
 }

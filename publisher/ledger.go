@@ -199,9 +199,11 @@ func (r reading) bound() error {
 func (p *publication) nextLedger(read reading, result *scheduler.Result, plans []*plan, done Published, at state.Record, last *ledger.Ledger) *ledger.Ledger {
 	next := p.carriedOn(last, p.commits.base)
 	for name, place := range result.Places {
-		next.Registrations = append(next.Registrations, ledger.Registration{Name: name, Source: sourceOf(place)})
+		if unread := (typeUnknowns{unknowns: p.unknowns}); !unread.isUnread(name) {
+			next.Registrations = append(next.Registrations, ledger.Registration{Name: name, Source: sourceOf(place)})
+		}
 	}
-	for _, u := range p.unknowns.unread {
+	for _, u := range p.unknowns.unread { // of which nothing is taken, however far it could be read
 		if last != nil && last.Registration(u.Registration) != nil {
 			next.Registrations = append(next.Registrations, *last.Registration(u.Registration))
 		}

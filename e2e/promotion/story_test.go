@@ -246,13 +246,13 @@ func (w *world) awaitHub(environment, commit string, code int) {
 	if w.hub == "" {
 		return
 	}
-	w.exits(code, append([]string{"rollout", "status", "--environment", environment, "--commit", commit, "--watch", "--timeout", "60s"}, w.asks()...)...)
+	w.exits(code, append([]string{"rollout", "commit", commit, "--environment", environment, "--watch", "--timeout", "60s"}, w.asks()...)...)
 }
 
 // awaitRing is awaitHub for a ring of prod whose sites have a commit.
 func (w *world) awaitRing(commit, ring string) {
 	w.t.Helper()
 	if w.hub != "" {
-		w.must(append([]string{"rollout", "status", "--environment", "prod", "--ring", ring, "--commit", commit, "--watch", "--timeout", "60s"}, w.asks()...)...)
+		w.must(append([]string{"rollout", "commit", commit, "--environment", "prod", "--ring", ring, "--watch", "--timeout", "60s"}, w.asks()...)...)
 	}
 }
