@@ -265,6 +265,3 @@ func (e *Entry) Admission() *publisher.Admission {
 		},
 	}
 }
-
-// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
-func (e *Entry) NextLook() time.Time { return e.Decision.NextLook }
