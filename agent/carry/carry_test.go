@@ -146,9 +146,11 @@ type counted struct {
 	n *atomic.Int64
 }
 
+// Write counts before it writes: a client that has the last byte may look at once.
 func (c counted) Write(p []byte) (int, error) {
+	c.n.Add(int64(len(p)))
 	n, err := c.ResponseWriter.Write(p)
-	c.n.Add(int64(n))
+	c.n.Add(int64(n - len(p)))
 	return n, err
 }
 
