@@ -11,7 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
-	"github.com/wherry-dev/wherry/docs"
 )
 
 // rootOf is the command of the program with this name: wherry, if it is neither.
@@ -63,9 +62,9 @@ func TestShellsCompleteTheFlagsOfAllCommandsInPlainWords(t *testing.T) {
 func TestHelpIsShort(t *testing.T) {
 	pages := map[string]string{}
 	for _, topic := range topics {
-		page, err := docs.Pages.ReadFile(topic.page)
+		text, err := topicText(topic.page)
 		require.NoError(t, err)
-		require.Contains(t, string(page), "# ")
+		require.Contains(t, text, "# ")
 		pages[topic.name] = topic.page
 	}
 	eachCommand(func(cmd *cobra.Command) {

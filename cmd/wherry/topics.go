@@ -9,12 +9,12 @@ import (
 	"github.com/wherry-dev/wherry/docs"
 )
 
-// topics are the pages that "wherry help" prints, besides the help of commands.
+// topics are the pages, or sections of pages, that "wherry help" prints, besides the help of commands.
 var topics = []struct{ name, page, short string }{
 	{"air-gap", "sites/air-gap.md", "Sites without a network"},
 	{"authoring", "authoring.md", "Writing a platform by commands"},
 	{"checks", "checks.md", "Rules that a publication has to pass"},
-	{"configuration", "configuration.md", "Settings of the commands"},
+	{"configuration", "authoring.md#Settings", "Settings of the commands"},
 	{"decisions", "help/decisions.md", "Who may decide at a gate"},
 	{"engines", "engines/README.md", "Engines, and what each can do"},
 	{"forge-tokens", "help/forge-tokens.md", "Tokens for GitHub, GitLab and others"},
@@ -55,9 +55,25 @@ func newTopics() []*cobra.Command {
 	for _, t := range topics {
 		fmt.Fprintf(list, "%-16s %s\n", t.name, t.short)
 		cmds = append(cmds, topic(t.name, t.short, func() string {
-			page, _ := docs.Pages.ReadFile(t.page) // a test reads each
-			return docs.WithoutLinks(string(page))
+			text, _ := topicText(t.page) // a test reads each
+			return docs.WithoutLinks(text)
 		}))
 	}
 	return cmds
+}
+
+// topicText returns a page, or the section of it that follows a #.
+func topicText(name string) (string, error) {
+	page, section, _ := strings.Cut(name, "#")
+	data, err := docs.Pages.ReadFile(page)
+	text := string(data)
+	if err != nil || section == "" {
+		return text, err
+	}
+	_, text, found := strings.Cut(text, "\n## "+section+"\n")
+	if !found {
+		return "", fmt.Errorf("%s has no section %q", page, section)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return "# " + section + "\n" + text, nil
 }
