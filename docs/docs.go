@@ -11,5 +11,5 @@ var withReasons embed.FS
 
 // Pages has every page for users, and in help those that only "wherry help" shows.
 //
-//go:embed *.md engines/*.md help/*.md sites/*.md
+//go:embed *.md engines/*.md help/*.md reference/findings.md sites/*.md
 var Pages embed.FS

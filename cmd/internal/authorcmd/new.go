@@ -251,7 +251,7 @@ func newCheck() *cobra.Command {
 	var c creation
 	cmd := c.command("PlatformCheck", "Add a check to the platform",
 		`Add a rule of the platform in CEL, as a PlatformCheck: --expression is true for each rendered object that is accepted, and --plan
-for each publication. docs/checks.md has the variables.`,
+for each publication. docs/plan.md has the variables.`,
 		"wherry new check no-loadbalancer --kind Service --expression \"object.?spec.?type.orValue('') != 'LoadBalancer'\" --message 'use ClusterIP'\nwherry new check a-tenth -e prod --plan 'plan.clusters.changed <= 0.1 * plan.clusters.total' --message 'publish to a ring first'")
 	cmd.Use = "check [NAME]"
 	c.environmentFlag(cmd, "an environment that the check is for, `NAME`; may be repeated (default all)")
