@@ -36,7 +36,7 @@ var topics = []struct{ name, page, short string }{
 	{"security", "security.md", "What is protected, and how"},
 	{"signing", "keys.md", "Keys, signatures and trust documents"},
 	{"signing-keys", "help/signing-keys.md", "How commands find private keys"},
-	{"simulating", "simulate.md", "Measuring a fleet on one machine"},
+	{"simulating", "development.md#Simulate a fleet", "Measuring a fleet on one machine"},
 	{"site-values", "sites/values.md", "Values that differ between sites"},
 	{"sources", "help/sources.md", "Where a platform is read from"},
 	{"teams", "teams.md", "Teams and their repositories"},
