@@ -80,7 +80,7 @@ var Everywhere = cli.Kinds{
 	cli.Is(migrate.ErrNotEmpty, cli.Usage, "give -o a folder that is not there yet"),
 	cli.Is(migrate.ErrNothing, cli.Usage, `see which objects the system needs with "wherry import --help"`),
 	cli.As[*migrate.InputError](cli.Usage, ""),
-	cli.Is(promote.ErrNoChain, cli.Usage, "docs/promotion.md shows a PromotionPolicy; its chain lists the environments"),
+	cli.Is(promote.ErrNoChain, cli.Usage, "the chain of a PromotionPolicy lists the environments; it is read at the commit that BaseRepo main pins: pin one that has it"),
 	cli.Is(promote.ErrNoBase, cli.Usage, `each environment of a chain needs a BaseRepo called main: "wherry new base-repo -e NAME" makes one`),
 	cli.Is(promote.ErrNoBranch, cli.Usage, "give PLATFORM as URL#BRANCH or URL#BRANCH:FOLDER"),
 	cli.Is(promote.ErrNoCommit, cli.Usage, "give --commit more of its digits, and push it to the base's branch first"),
