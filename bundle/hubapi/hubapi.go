@@ -1,7 +1,7 @@
 // Package hubapi is the protocol between agents and a hub over HTTP: paths, requests, answers, limits and codes.
 //
 // Begin with ReportsURL and Reports on an agent's side, and with ReportsPattern and Receipt on a hub's. Both ends use
-// these types, so that a field exists on both or on neither. docs/hub.md is the same contract in words.
+// these types, so that a field exists on both or on neither. docs/reference/hub.md is the same contract in words.
 //
 // Only what a key has signed may be acted on: reports and requests for enrollment by the agent's key, Receipt.Ack and
 // Enrolled.Enrollment by the hub's. All else in an answer is a hint, which can delay an agent and nothing more. Fields

@@ -165,7 +165,7 @@ func TestPause(t *testing.T) {
 }
 
 func TestLimitsThatDocsName(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/hub.md")
+	docs, err := os.ReadFile("../../docs/reference/hub.md")
 	require.NoError(t, err)
 	for _, text := range []string{"1 to 500 DSSE envelopes", "1 MiB and 4 KiB together", "at most 4 MiB unpacked", "longer than 20 minutes"} {
 		require.Contains(t, strings.Join(strings.Fields(string(docs)), " "), text)
