@@ -1,7 +1,7 @@
 // Package metrics renders the page of metrics that a running agent serves to Prometheus, and keeps its counters.
 //
 // Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures its files; all of them may be
-// used by several goroutines. docs/reference/agent.md lists the metrics.
+// used by several goroutines. docs/reference/agent-metrics.md lists the metrics.
 package metrics
 
 import (
@@ -64,7 +64,7 @@ type Release struct {
 	IssuedAt, ExpiresAt         *time.Time
 }
 
-// metric is one that /metrics shows. docs/reference/agent.md lists them all. What has labels has few values of them,
+// metric is one that /metrics shows. docs/reference/agent-metrics.md lists them all. What has labels has few values of them,
 // whatever a release holds: none is about one assignment.
 type metric struct {
 	name, kind, help string
@@ -81,32 +81,32 @@ var agentStates = [...]bundle.State{
 
 // allMetrics are in the order of the page.
 var allMetrics = [...]metric{
-	{"wherry_agent_build_info", gauge, "1, with the versions of the agent and of Go.", func(s Snapshot) []sample {
+	{"wherry_agent_build_info", gauge, "1, with version and go.", func(s Snapshot) []sample {
 		return []sample{{value: 1, labels: []string{"version", s.Version, "go", runtime.Version()}}}
 	}},
-	{"wherry_agent_state", gauge, "1 for the state of the agent as a whole, 0 for the others.", func(s Snapshot) (all []sample) {
+	{"wherry_agent_state", gauge, "1 for the agent's state, 0 for others, by state.", func(s Snapshot) (all []sample) {
 		for _, state := range agentStates {
 			all = append(all, sample{value: oneIf(state == s.State), labels: []string{"state", string(state)}})
 		}
 		return all
 	}},
-	{"wherry_agent_reason_info", gauge, "1, with the reason of the agent as a whole; absent without one.", func(s Snapshot) []sample {
+	{"wherry_agent_reason_info", gauge, "1, with the agent's reason; absent without one.", func(s Snapshot) []sample {
 		if s.Reason == "" {
 			return nil
 		}
 		return []sample{{value: 1, labels: []string{"reason", s.Reason}}}
 	}},
-	{"wherry_agent_items", gauge, "Assignments, by their state.", itemsByState},
-	{"wherry_agent_release_epoch", gauge, "Epoch of the release that runs; absent where none does.", ofRunning(func(r *Release) float64 { return float64(r.Epoch) })},
-	{"wherry_agent_release_sequence", gauge, "Sequence of the release that runs.", ofRunning(func(r *Release) float64 { return float64(r.Sequence) })},
-	{"wherry_agent_release_issued_timestamp_seconds", gauge, "When the release that runs was issued.", ofRunning(func(r *Release) float64 { return unix(r.IssuedAt) })},
-	{"wherry_agent_release_expires_timestamp_seconds", gauge, "Until when it may be taken by an agent that does not have it yet.", ofRunning(func(r *Release) float64 { return unix(r.ExpiresAt) })},
-	{"wherry_agent_release_age_seconds", gauge, "Time since the release that runs was issued.", ofRunning(func(r *Release) float64 { return float64(r.AgeSeconds) })},
-	{"wherry_agent_release_refused", gauge, "1 while the newest release that was offered is refused.", one(func(s Snapshot) float64 { return oneIf(s.Refused) })},
-	{"wherry_agent_paused", gauge, "1 while a person wants nothing changed, whatever the reason of the agent as a whole.", one(func(s Snapshot) float64 { return oneIf(s.Paused) })},
-	{"wherry_agent_held", gauge, "1 while a person has decided which release runs.", one(func(s Snapshot) float64 { return oneIf(s.Held) })},
-	{"wherry_agent_quarantined_releases", gauge, "Releases that were given up here and may not run.", one(func(s Snapshot) float64 { return float64(s.Quarantined) })},
-	{"wherry_agent_last_contact_timestamp_seconds", gauge, "When the registry answered last; absent where it never did.", at(func(s Snapshot) *time.Time { return s.LastContact })},
+	{"wherry_agent_items", gauge, "Assignments, by state.", itemsByState},
+	{"wherry_agent_release_epoch", gauge, "Epoch of the running release; absent without one.", ofRunning(func(r *Release) float64 { return float64(r.Epoch) })},
+	{"wherry_agent_release_sequence", gauge, "Sequence of the running release.", ofRunning(func(r *Release) float64 { return float64(r.Sequence) })},
+	{"wherry_agent_release_issued_timestamp_seconds", gauge, "When the running release was issued.", ofRunning(func(r *Release) float64 { return unix(r.IssuedAt) })},
+	{"wherry_agent_release_expires_timestamp_seconds", gauge, "When the running release expires for agents that do not have it yet.", ofRunning(func(r *Release) float64 { return unix(r.ExpiresAt) })},
+	{"wherry_agent_release_age_seconds", gauge, "Time since the running release was issued.", ofRunning(func(r *Release) float64 { return float64(r.AgeSeconds) })},
+	{"wherry_agent_release_refused", gauge, "1 while the newest release is refused.", one(func(s Snapshot) float64 { return oneIf(s.Refused) })},
+	{"wherry_agent_paused", gauge, "1 while a person has paused changes.", one(func(s Snapshot) float64 { return oneIf(s.Paused) })},
+	{"wherry_agent_held", gauge, "1 while a person has rolled back.", one(func(s Snapshot) float64 { return oneIf(s.Held) })},
+	{"wherry_agent_quarantined_releases", gauge, "Releases that were given up here.", one(func(s Snapshot) float64 { return float64(s.Quarantined) })},
+	{"wherry_agent_last_contact_timestamp_seconds", gauge, "When the registry answered last, 404 too; absent if never.", at(func(s Snapshot) *time.Time { return s.LastContact })},
 	{"wherry_agent_last_contact_age_seconds", gauge, "Time since the registry answered last.", func(s Snapshot) []sample {
 		if s.LastContact == nil {
 			return nil
@@ -114,41 +114,41 @@ var allMetrics = [...]metric{
 		return []sample{{value: max(0, s.Now.Sub(*s.LastContact).Seconds())}}
 	}},
 	{"wherry_agent_next_try_timestamp_seconds", gauge, "When the registry is asked again.", at(func(s Snapshot) *time.Time { return s.NextTry })},
-	{"wherry_agent_passes_total", counter, "Passes since the process began, by how they ended.", func(s Snapshot) []sample { return s.Passes.byVerdict() }},
+	{"wherry_agent_passes_total", counter, "Passes since the process began, by verdict.", func(s Snapshot) []sample { return s.Passes.byVerdict() }},
 	{"wherry_agent_pass_duration_seconds", histogram, "How long passes took.", func(s Snapshot) []sample { return s.Passes.durations() }},
-	{"wherry_agent_requests_total", counter, "Requests to registries and hub since the process began.", byPeer(func(c *Counter) int64 { return c.Requests.Load() })},
-	{"wherry_agent_received_bytes_total", counter, "Bytes of the bodies of their answers.", byPeer(func(c *Counter) int64 { return c.Bytes.Load() })},
-	{"wherry_agent_served_requests_total", counter, "Answers of the agent's endpoint, by their status code.", servedByCode},
-	{"wherry_agent_served_bytes_total", counter, "Bytes that the endpoint has sent.", func(s Snapshot) []sample {
+	{"wherry_agent_requests_total", counter, "Requests since the process began, by peer: hub or registry.", byPeer(func(c *Counter) int64 { return c.Requests.Load() })},
+	{"wherry_agent_received_bytes_total", counter, "Bytes of the answers' bodies, by peer.", byPeer(func(c *Counter) int64 { return c.Bytes.Load() })},
+	{"wherry_agent_served_requests_total", counter, "Answers of the agent's endpoint, by code; absent without one.", servedByCode},
+	{"wherry_agent_served_bytes_total", counter, "Bytes that the endpoint has sent, with headers and TLS.", func(s Snapshot) []sample {
 		if s.Served == nil {
 			return nil
 		}
 		return []sample{{value: float64(s.Served.Bytes.Load())}}
 	}},
-	{"wherry_agent_import_stored_bytes", gauge, "Bytes of the releases that site packages have brought, with their artifacts, by stream.", storedByStream},
-	{"wherry_agent_relay_clusters", gauge, "Clusters of which reports wait here for somebody who carries them to the hub; absent where the agent takes none.", ofRelay(func(r relay.Status) float64 { return float64(r.Clusters) })},
-	{"wherry_agent_relay_reports", gauge, "These reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Reports) })},
-	{"wherry_agent_relay_bytes", gauge, "Bytes of these reports.", ofRelay(func(r relay.Status) float64 { return float64(r.Bytes) })},
-	{"wherry_agent_queue_reports", gauge, "Reports that nobody has acknowledged yet.", one(func(s Snapshot) float64 { return float64(s.Queue.Length) })},
-	{"wherry_agent_queue_bytes", gauge, "Bytes of these reports.", one(func(s Snapshot) float64 { return float64(s.Queue.Bytes) })},
-	{"wherry_agent_queue_oldest_age_seconds", gauge, "Age of the oldest of them; 0 without any.", one(func(s Snapshot) float64 {
+	{"wherry_agent_import_stored_bytes", gauge, "Bytes of releases and artifacts from site packages, by environment and cluster_type.", storedByStream},
+	{"wherry_agent_relay_clusters", gauge, "Clusters whose reports wait here for transport to the hub; absent if the agent takes none.", ofRelay(func(r relay.Status) float64 { return float64(r.Clusters) })},
+	{"wherry_agent_relay_reports", gauge, "Reports of other agents that wait here.", ofRelay(func(r relay.Status) float64 { return float64(r.Reports) })},
+	{"wherry_agent_relay_bytes", gauge, "Bytes of reports of other agents.", ofRelay(func(r relay.Status) float64 { return float64(r.Bytes) })},
+	{"wherry_agent_queue_reports", gauge, "Reports without an acknowledgement.", one(func(s Snapshot) float64 { return float64(s.Queue.Length) })},
+	{"wherry_agent_queue_bytes", gauge, "Bytes of reports without an acknowledgement.", one(func(s Snapshot) float64 { return float64(s.Queue.Bytes) })},
+	{"wherry_agent_queue_oldest_age_seconds", gauge, "Age of the oldest report; 0 without any.", one(func(s Snapshot) float64 {
 		if s.Queue.Oldest == nil {
 			return 0
 		}
 		return max(0, s.Now.Sub(*s.Queue.Oldest).Seconds())
 	})},
-	{"wherry_agent_queue_coalesced_total", counter, "Reports that newer ones have made superfluous since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Coalesced) })},
-	{"wherry_agent_queue_dropped_total", counter, "Reports that a full queue has given up since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Dropped) })},
-	{"wherry_agent_queue_rejected", gauge, "Reports in the queue that the hub will not take.", one(func(s Snapshot) float64 { return float64(s.Queue.Rejected) })},
-	{"wherry_agent_carry_missing_artifacts", gauge, "Artifacts of assignments that are not in the store yet; absent where none are carried.", ofCarry(func(c *carry.Status) float64 { return float64(c.Missing) })},
-	{"wherry_agent_carry_missing_bytes", gauge, "Bytes that they lack.", ofCarry(func(c *carry.Status) float64 { return float64(c.MissingBytes) })},
-	{"wherry_agent_carry_stored_bytes", gauge, "Bytes of carried artifacts in the store.", ofCarry(func(c *carry.Status) float64 { return float64(c.StoredBytes) })},
-	{"wherry_agent_carry_budget_bytes", gauge, "Bytes that they may have.", ofCarry(func(c *carry.Status) float64 { return float64(c.BudgetBytes) })},
+	{"wherry_agent_queue_coalesced_total", counter, "Reports that newer ones have replaced.", one(func(s Snapshot) float64 { return float64(s.Queue.Coalesced) })},
+	{"wherry_agent_queue_dropped_total", counter, "Reports that a full queue has dropped.", one(func(s Snapshot) float64 { return float64(s.Queue.Dropped) })},
+	{"wherry_agent_queue_rejected", gauge, "Reports in the queue that the hub has refused.", one(func(s Snapshot) float64 { return float64(s.Queue.Rejected) })},
+	{"wherry_agent_carry_missing_artifacts", gauge, "Carried artifacts that are not in the store yet; absent if none are carried.", ofCarry(func(c *carry.Status) float64 { return float64(c.Missing) })},
+	{"wherry_agent_carry_missing_bytes", gauge, "Missing bytes of carried artifacts.", ofCarry(func(c *carry.Status) float64 { return float64(c.MissingBytes) })},
+	{"wherry_agent_carry_stored_bytes", gauge, "Bytes of carried artifacts in the store, older releases too.", ofCarry(func(c *carry.Status) float64 { return float64(c.StoredBytes) })},
+	{"wherry_agent_carry_budget_bytes", gauge, "Most bytes of carried artifacts.", ofCarry(func(c *carry.Status) float64 { return float64(c.BudgetBytes) })},
 	{"wherry_agent_trust_version", gauge, "Version of the trust document in force; absent with pinned keys.", ofTrust(func(t *trust.Status) float64 { return float64(t.Version) })},
-	{"wherry_agent_trust_days_left", gauge, "Whole days until it expires.", ofTrust(func(t *trust.Status) float64 { return float64(t.DaysLeft) })},
-	{"wherry_agent_clock_behind_seconds", gauge, "How far the clock is behind what was verified; 0 below a minute.", one(func(s Snapshot) float64 { return float64(s.ClockBehindSeconds) })},
+	{"wherry_agent_trust_days_left", gauge, "Whole days until the trust document expires.", ofTrust(func(t *trust.Status) float64 { return float64(t.DaysLeft) })},
+	{"wherry_agent_clock_behind_seconds", gauge, "How far the clock is behind verified documents; 0 below a minute.", one(func(s Snapshot) float64 { return float64(s.ClockBehindSeconds) })},
 	{"wherry_agent_state_file_bytes", gauge, "Size of the state file.", one(func(s Snapshot) float64 { return float64(s.StateFileBytes) })},
-	{"wherry_agent_store_bytes", gauge, "What is kept of releases, measured every five minutes at most.", func(s Snapshot) []sample {
+	{"wherry_agent_store_bytes", gauge, "Bytes of releases, by part: blobs, parts or trees; measured every five minutes at most.", func(s Snapshot) []sample {
 		return []sample{
 			{value: float64(s.Store.Blobs), labels: []string{"part", "blobs"}},
 			{value: float64(s.Store.Parts), labels: []string{"part", "parts"}},
@@ -156,7 +156,7 @@ var allMetrics = [...]metric{
 		}
 	}},
 	// The names are those of Prometheus' own client library for Go, which dashboards know.
-	{"process_resident_memory_bytes", gauge, "Resident memory; absent where the system has no /proc.", func(Snapshot) []sample {
+	{"process_resident_memory_bytes", gauge, "Resident memory; absent without /proc.", func(Snapshot) []sample {
 		data, err := os.ReadFile("/proc/self/statm")
 		if err != nil {
 			return nil
@@ -167,12 +167,12 @@ var allMetrics = [...]metric{
 		}
 		return []sample{{value: float64(resident * int64(os.Getpagesize()))}}
 	}},
-	{"go_gc_heap_live_bytes", gauge, "What the last garbage collection has left.", one(func(Snapshot) float64 {
+	{"go_gc_heap_live_bytes", gauge, "Heap after the last garbage collection.", one(func(Snapshot) float64 {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
 		return float64(live[0].Value.Uint64())
 	})},
-	{"go_goroutines", gauge, "Goroutines that exist.", one(func(Snapshot) float64 { return float64(runtime.NumGoroutine()) })},
+	{"go_goroutines", gauge, "Number of goroutines.", one(func(Snapshot) float64 { return float64(runtime.NumGoroutine()) })},
 }
 
 // Page returns the metrics of s in Prometheus' text format; see ContentType.
