@@ -64,20 +64,20 @@ func TestAttackInTheTree(t *testing.T) {
 		{name: "a gzip bomb", lateAt: 6, says: "larger than the signed 1000 bytes", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			return s.offerLayer(6, gzipBomb(), small)
 		}},
-		{name: "a gzip bomb behind the end of the archive", lateAt: 6, says: "larger than the signed", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "a gzip bomb behind the archive", lateAt: 6, says: "larger than the signed", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
 			return s.offerLayer(6, append(zipped(s.t, raw), gzipBomb()...), content)
 		}},
-		{name: "a zstd bomb under the name of gzip", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "a zstd bomb as gzip", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			enc, err := zstd.NewWriter(nil)
 			require.NoError(s.t, err)
 			return s.offerLayer(6, enc.EncodeAll(make([]byte, 64<<20), nil), small)
 		}},
-		{name: "a layer that is not compressed", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "an uncompressed layer", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
 			return s.offerLayer(6, raw, content)
 		}},
-		{name: "a tree of another digest than was signed", lateAt: 6, want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+		{name: "a tree with another digest", lateAt: 6, want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
 			content.DiffID = digest.FromString("other")
 			return s.offerLayer(6, zipped(s.t, raw), content)
@@ -87,35 +87,35 @@ func TestAttackInTheTree(t *testing.T) {
 			content.Files--
 			return s.offerLayer(6, zipped(s.t, raw), content)
 		}},
-		{name: "a path above the bound", lateAt: 6, says: "a path of 601 bytes", want: bundle.TooLarge, mount: withTree(file(strings.Repeat("d/", 300)+"f", ""))},
+		{name: "a too long path", lateAt: 6, says: "a path of 601 bytes", want: bundle.TooLarge, mount: withTree(file(strings.Repeat("d/", 300)+"f", ""))},
 		{name: "a path with ..", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file("shop-main/../../../agent.db", "evil"))},
 		{name: "an absolute path", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file("/etc/cron.d/evil", "evil"))},
-		{name: "a path of another system", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
+		{name: "a Windows path", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
 		{name: "a symbolic link", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, "shop-main/l", "/etc/passwd"))},
-		{name: "a link whose name is longer than a report", lateAt: 6, says: "tree entry", want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, strings.Repeat("x", 1<<19), "y"))},
-		{name: "a folder that is a link, and a file in it", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(
+		{name: "a link with a huge name", lateAt: 6, says: "tree entry", want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, strings.Repeat("x", 1<<19), "y"))},
+		{name: "a file in a linked folder", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(
 			link(tar.TypeSymlink, "shop-main/up", "../../.."), file("shop-main/up/agent.db", "evil"))},
 		{name: "a hard link", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(link(tar.TypeLink, "shop-main/l", "/etc/passwd"))},
 		{name: "a device", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(link(tar.TypeBlock, "shop-main/sda", ""))},
 		{name: "a pipe", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(link(tar.TypeFifo, "shop-main/pipe", ""))},
 		{name: "a file twice", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file("shop-main/config.yaml", "a: other"))},
-		{name: "a file and a folder of one name", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(link(tar.TypeDir, "shop-main/config.yaml/", ""))},
-		{name: "files that differ in case only", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file("shop-main/CONFIG.yaml", "a: other"))},
-		{name: "files that differ in the case of letters with one capital", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(
+		{name: "a file and folder of one name", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(link(tar.TypeDir, "shop-main/config.yaml/", ""))},
+		{name: "files that differ in case", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file("shop-main/CONFIG.yaml", "a: other"))},
+		{name: "files that differ in case by Unicode", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(
 			file("shop-main/s", ""), file("shop-main/\u017f", ""))},
-		{name: "folders that differ in case only", lateAt: 6, says: "differ in case only", want: bundle.BadContent, mount: withTree(file("Shop-Main/other.yaml", "a: other"))},
-		{name: "a second list of assignments in .WHERRY", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file(".WHERRY/assignments.ndjson", ""))},
-		{name: "a list of assignments that is a folder", lateAt: 6, says: "is not a file", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "folders that differ in case", lateAt: 6, says: "differ in case only", want: bundle.BadContent, mount: withTree(file("Shop-Main/other.yaml", "a: other"))},
+		{name: "a second list in .WHERRY", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file(".WHERRY/assignments.ndjson", ""))},
+		{name: "a folder as the list", lateAt: 6, says: "is not a file", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file(bundle.AssignmentsPath+"/x", ""))
 			return s.offerLayer(6, zipped(s.t, raw), content)
 		}},
-		{name: "a list of assignments above the bound", lateAt: 6, want: bundle.TooLarge, mount: withList(strings.Repeat("\n", bundle.MaxListBytes+1))},
-		{name: "a list of assignments with a line above the bound", lateAt: 6, says: "token too long", want: bundle.BadContent, mount: withList(strings.Repeat(" ", 2<<20))},
-		{name: "files that differ from the list", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("shop-main", "a: other"))},
-		{name: "a file more than the list knows", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withTree(file("shop-main/more.yaml", "b: 2"))},
-		{name: "a list that names a folder elsewhere", lateAt: 6, says: "is not a folder name", want: bundle.BadContent, mount: withList(listOf("../shop-main", "a: evil"))},
+		{name: "a too large list of assignments", lateAt: 6, want: bundle.TooLarge, mount: withList(strings.Repeat("\n", bundle.MaxListBytes+1))},
+		{name: "a list with a too long line", lateAt: 6, says: "token too long", want: bundle.BadContent, mount: withList(strings.Repeat(" ", 2<<20))},
+		{name: "other files than listed", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("shop-main", "a: other"))},
+		{name: "an unlisted file", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withTree(file("shop-main/more.yaml", "b: 2"))},
+		{name: "a list that names an outside folder", lateAt: 6, says: "is not a folder name", want: bundle.BadContent, mount: withList(listOf("../shop-main", "a: evil"))},
 		{name: "a list that names its own folder", lateAt: 6, says: "is not a folder name", want: bundle.BadContent, mount: withList(listOf(bundle.MetaDir, "a: evil"))},
-		{name: "a list that names one folder in another case", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("SHOP-main", "a: evil"))},
+		{name: "a list that names a folder in another case", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("SHOP-main", "a: evil"))},
 		{name: "a list with an assignment twice", lateAt: 6, says: "is listed twice", want: bundle.BadContent, mount: withList(listOf("shop-main", "a: evil") + listOf("shop-main", "a: evil"))},
 	})
 }

@@ -50,20 +50,20 @@ func TestAttackByADelta(t *testing.T) {
 		named func(t testing.TB, o offered) []byte
 		sent  func(named []byte) http.HandlerFunc
 	}{
-		{name: "a delta that makes another tree than was signed", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.evil) }},
-		{name: "a delta that is a bomb", named: func(t testing.TB, _ offered) []byte { return zstdOf(t, make([]byte, 64<<20)) }},
-		{name: "a delta of another tree than it says", named: func(t testing.TB, o offered) []byte { return made(t, o.like, o.signed) }},
-		{name: "a delta with a window above the bound", named: func(testing.TB, offered) []byte {
+		{name: "a delta to another tree", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.evil) }},
+		{name: "a delta bomb", named: func(t testing.TB, _ offered) []byte { return zstdOf(t, make([]byte, 64<<20)) }},
+		{name: "a delta from another tree", named: func(t testing.TB, o offered) []byte { return made(t, o.like, o.signed) }},
+		{name: "a delta with a too large window", named: func(testing.TB, offered) []byte {
 			return []byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa0, 0x01, 0x00, 0x00} // 1 GiB, and an empty block
 		}},
 		{name: "a delta with a dictionary's id", named: func(t testing.TB, o offered) []byte {
 			return zstdOf(t, o.signed[:4<<10], zstd.WithEncoderDictRaw(7, o.runs))
 		}},
-		{name: "a delta with more behind it", named: func(t testing.TB, o offered) []byte {
+		{name: "a delta with a tail", named: func(t testing.TB, o offered) []byte {
 			return append(made(t, o.runs, o.signed[:4<<10]), made(t, o.runs, []byte("more"))...)
 		}},
-		{name: "a delta that is not zstd", named: func(testing.TB, offered) []byte { return []byte("#!/bin/sh\nreboot\n") }},
-		{name: "a delta with a bit flipped", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.signed[:4<<10]) }, sent: func(named []byte) http.HandlerFunc {
+		{name: "a delta without zstd", named: func(testing.TB, offered) []byte { return []byte("#!/bin/sh\nreboot\n") }},
+		{name: "a flipped bit in a delta", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.signed[:4<<10]) }, sent: func(named []byte) http.HandlerFunc {
 			flipped := bytes.Clone(named)
 			flipped[len(flipped)/2] ^= 1
 			return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(flipped) }

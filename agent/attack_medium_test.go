@@ -102,7 +102,7 @@ func TestAttackByTheMedium(t *testing.T) {
 			m.data[blobName(offered)][20] ^= 1
 			return m.file(s), offered
 		}},
-		{name: "a blob that is there twice, the first time changed", want: bundle.DigestMismatch, make: func(s *siege) (string, digest.Digest) {
+		{name: "a blob twice, first changed", want: bundle.DigestMismatch, make: func(s *siege) (string, digest.Digest) {
 			m, offered := s.carried(6)
 			good := string(m.data[blobName(offered)])
 			m.data[blobName(offered)][20] ^= 1
@@ -120,7 +120,7 @@ func TestAttackByTheMedium(t *testing.T) {
 			})
 			return m.file(s), offered
 		}},
-		{name: "mix and match: the signature of another release", want: bundle.DigestMismatch, make: func(s *siege) (string, digest.Digest) {
+		{name: "another release's signature", want: bundle.DigestMismatch, make: func(s *siege) (string, digest.Digest) {
 			m, _ := s.carried(6)
 			other, _ := s.carried(7)
 			var foreign ocispec.Descriptor
@@ -137,22 +137,22 @@ func TestAttackByTheMedium(t *testing.T) {
 			})
 			return m.file(s), foreign.Digest
 		}},
-		{name: "an index that names no digest", want: broken, make: func(s *siege) (string, digest.Digest) {
+		{name: "an index without digests", want: broken, make: func(s *siege) (string, digest.Digest) {
 			m, _ := s.carried(6)
 			m.index(s.t, func(i *ocispec.Index) { latestOf(i).Digest = "sha256:../../../etc/passwd" })
 			return m.file(s), ""
 		}},
-		{name: "an index with a type that is longer than a report", want: broken, make: func(s *siege) (string, digest.Digest) {
+		{name: "an index with a huge type", want: broken, make: func(s *siege) (string, digest.Digest) {
 			m, _ := s.carried(6)
 			m.index(s.t, func(i *ocispec.Index) { latestOf(i).MediaType = strings.Repeat("x", 1<<20) })
 			return m.file(s), ""
 		}},
-		{name: "an index that names a manifest above the bound", want: bundle.TooLarge, make: func(s *siege) (string, digest.Digest) {
+		{name: "an index with a too large manifest", want: bundle.TooLarge, make: func(s *siege) (string, digest.Digest) {
 			m, offered := s.carried(6)
 			m.index(s.t, func(i *ocispec.Index) { latestOf(i).Size = 1 << 60 })
 			return m.file(s), offered
 		}},
-		{name: "the bundle of another cluster type under this one's name", want: bundle.WrongClusterType, make: func(s *siege) (string, digest.Digest) {
+		{name: "another cluster type's bundle under this name", want: bundle.WrongClusterType, make: func(s *siege) (string, digest.Digest) {
 			d := s.draft(6, evil)
 			d.Release.ClusterType = "large"
 			s.publish(d)
@@ -179,7 +179,7 @@ func TestAttackByTheMedium(t *testing.T) {
 			require.NoError(s.t, os.Truncate(path, 1500))
 			return path, ""
 		}},
-		{name: "an index that is a link", want: broken, make: func(s *siege) (string, digest.Digest) {
+		{name: "a linked index", want: broken, make: func(s *siege) (string, digest.Digest) {
 			raw, _ := s.tarOf(file(ocispec.ImageLayoutFile, `{"imageLayoutVersion":"1.0.0"}`), link(tar.TypeSymlink, ocispec.ImageIndexFile, "/etc/passwd"))
 			return s.file(raw), ""
 		}},

@@ -69,32 +69,32 @@ func TestAttackWithAPackage(t *testing.T) {
 		late bool // it takes its place in the order, and nothing else
 	}{
 		{name: "a package of an older release", want: bundle.OlderRelease, make: func(d *depot) []byte { return d.pack(d.goodsOf(4, d.stream)).Bytes() }},
-		{name: "a package of another cluster type under our names", want: bundle.WrongClusterType, make: func(d *depot) []byte {
+		{name: "another cluster type under our names", want: bundle.WrongClusterType, make: func(d *depot) []byte {
 			return renamed(d, d.goodsOf(6, d.other), "bundles/dev/large", "bundles/dev/drone")
 		}},
-		{name: "a package of another platform under our names", want: bundle.WrongPlatform, make: func(d *depot) []byte {
+		{name: "another platform under our names", want: bundle.WrongPlatform, make: func(d *depot) []byte {
 			ours := d.stream
 			defer func() { d.stream = ours }()
 			d.stream.Platform = "test"
 			return d.pack(d.goodsOf(6, d.stream)).Bytes()
 		}},
-		{name: "a package without the signatures", want: bundle.Unsigned, make: packed(func(_ *depot, p *packagetest.Package) {
+		{name: "a package without signatures", want: bundle.Unsigned, make: packed(func(_ *depot, p *packagetest.Package) {
 			p.ChangeIndex(func(i *ocispec.Index) {
 				i.Manifests = slices.DeleteFunc(i.Manifests, func(m ocispec.Descriptor) bool {
 					return strings.HasSuffix(m.Annotations[ocispec.AnnotationRefName], ".sig")
 				})
 			})
 		})},
-		{name: "a list of contents with fewer blobs than there are", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Blobs, c.Bytes = 1, 1 })},
-		{name: "a list of contents with more blobs than there are", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Blobs += 1000 })},
-		{name: "a list of contents without releases and artifacts", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Releases, c.Artifacts = nil, nil })},
-		{name: "a list of contents that says who uses what, wrongly", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) {
+		{name: "a list with fewer blobs", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Blobs, c.Bytes = 1, 1 })},
+		{name: "a list with more blobs", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Blobs += 1000 })},
+		{name: "a list without releases and artifacts", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) { c.Releases, c.Artifacts = nil, nil })},
+		{name: "a list with wrong users of blobs", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) {
 			for i := range c.Artifacts {
 				c.Artifacts[i].UsedBy = []string{"dev/large"}
 			}
 		})},
-		{name: "a list of contents of another platform", want: bundle.WrongPlatform, make: listing(func(_ *depot, c *airgap.Contents) { c.Platform = "test" })},
-		{name: "a list of contents that leaves out what the site lacks", want: "LacksBase", make: func(d *depot) []byte {
+		{name: "another platform's list of contents", want: bundle.WrongPlatform, make: listing(func(_ *depot, c *airgap.Contents) { c.Platform = "test" })},
+		{name: "a list that leaves out what the site lacks", want: "LacksBase", make: func(d *depot) []byte {
 			g := d.goodsOf(6, d.stream)
 			layer := d.layerOf(d.pack(g))
 			g.contents = func(c *airgap.Contents) { c.LeftOut = []airgap.ContentsBlob{{Digest: layer, Size: 1000}} }
@@ -103,33 +103,33 @@ func TestAttackWithAPackage(t *testing.T) {
 			p.Entries = slices.Delete(p.Entries, at, at+1)
 			return p.Bytes()
 		}},
-		{name: "a list of contents that calls left out what is there", want: "LacksBase", make: func(d *depot) []byte {
+		{name: "a list that calls present blobs left out", want: "LacksBase", make: func(d *depot) []byte {
 			g := d.goodsOf(6, d.stream)
 			layer := d.layerOf(d.pack(g))
 			g.contents = func(c *airgap.Contents) { c.LeftOut = []airgap.ContentsBlob{{Digest: layer, Size: 1000}} }
 			return d.pack(g).Bytes()
 		}},
-		{name: "a list of contents that is silent about what is left out", want: "PackageIncomplete", make: packed(func(d *depot, p *packagetest.Package) {
+		{name: "a list that hides what is left out", want: "PackageIncomplete", make: packed(func(d *depot, p *packagetest.Package) {
 			at := p.At(packagetest.BlobName(d.layerOf(p)))
 			p.Entries = slices.Delete(p.Entries, at, at+1)
 		})},
-		{name: "a list of contents with sizes that no disk has", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) {
+		{name: "a list with impossible sizes", want: harmless, make: listing(func(_ *depot, c *airgap.Contents) {
 			c.Bytes = 1 << 62
 			for i := range c.Artifacts {
 				c.Artifacts[i].Bytes = 1 << 62
 			}
 		})},
-		{name: "a list of contents above the bound", want: unreadable, make: func(d *depot) []byte {
+		{name: "a too large list of contents", want: unreadable, make: func(d *depot) []byte {
 			p := d.pack(d.goodsOf(6, d.stream))
 			p.Replace(p.Part("contents document"), append(p.Get(p.Part("contents document")), bytes.Repeat([]byte(" "), airgap.MaxContentsBytes)...))
 			return p.Bytes()
 		}},
-		{name: "an image that the release does not list", want: harmless, make: func(d *depot) []byte {
+		{name: "an unlisted image", want: harmless, make: func(d *depot) []byte {
 			g := d.goodsOf(6, d.stream)
 			g.image(d.images, "evil", d.image("evil", "amd64", "evil"))
 			return d.pack(g).Bytes()
 		}},
-		{name: "an image under another name than the release gives it", want: harmless, make: func(d *depot) []byte {
+		{name: "an image under another name", want: harmless, make: func(d *depot) []byte {
 			g := d.goodsOf(6, d.stream)
 			for _, r := range slices.Clone(g.refs) {
 				if strings.Contains(r.Name, "/image-drone") {
@@ -139,7 +139,7 @@ func TestAttackWithAPackage(t *testing.T) {
 			}
 			return d.pack(g).Bytes()
 		}},
-		{name: "another image under the name that the release gives", want: harmless, make: func(d *depot) []byte {
+		{name: "another image under a listed name", want: harmless, make: func(d *depot) []byte {
 			g := d.goodsOf(6, d.stream)
 			evil := d.image("evil", "amd64", "evil")
 			var others goods
@@ -156,10 +156,10 @@ func TestAttackWithAPackage(t *testing.T) {
 				i.Manifests = append(i.Manifests, slices.Repeat([]ocispec.Descriptor{{Digest: digest.FromString("x")}}, 20_001-len(i.Manifests))...)
 			})
 		})},
-		{name: "an index above the bound", want: unreadable, make: packed(func(_ *depot, p *packagetest.Package) {
+		{name: "a too large index", want: unreadable, make: packed(func(_ *depot, p *packagetest.Package) {
 			p.ChangeIndex(func(i *ocispec.Index) { i.Annotations = map[string]string{"x": strings.Repeat("x", 4<<20)} })
 		})},
-		{name: "an index that names a size that no disk has", want: bundle.TooLarge, make: packed(func(_ *depot, p *packagetest.Package) {
+		{name: "an index with an impossible size", want: bundle.TooLarge, make: packed(func(_ *depot, p *packagetest.Package) {
 			p.ChangeIndex(func(i *ocispec.Index) {
 				for j, m := range i.Manifests {
 					if strings.HasPrefix(m.Annotations[ocispec.AnnotationRefName], "bundles/") {
@@ -168,17 +168,17 @@ func TestAttackWithAPackage(t *testing.T) {
 				}
 			})
 		})},
-		{name: "more entries than the bound", want: unreadable, make: packed(func(_ *depot, p *packagetest.Package) {
+		{name: "too many entries", want: unreadable, make: packed(func(_ *depot, p *packagetest.Package) {
 			var more []packagetest.Entry
 			for n := range 200_001 {
 				more = append(more, packagetest.File(fmt.Sprint("x", n), nil))
 			}
 			p.Entries = slices.Insert(p.Entries, 7, more...)
 		})},
-		{name: "names above the bound, in the package", want: harmless, make: packed(func(_ *depot, p *packagetest.Package) {
+		{name: "too long names in the package", want: harmless, make: packed(func(_ *depot, p *packagetest.Package) {
 			p.Entries = slices.Insert(p.Entries, 7, packagetest.File(strings.Repeat("x", 1<<16), nil))
 		})},
-		{name: "links, devices, pipes and paths that lead out of the package", want: harmless, make: packed(func(d *depot, p *packagetest.Package) {
+		{name: "links, devices, pipes and outside paths", want: harmless, make: packed(func(d *depot, p *packagetest.Package) {
 			p.Entries = slices.Insert(p.Entries, 7,
 				packagetest.Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: "blobs/sha256/link", Linkname: "/etc/passwd"}},
 				packagetest.Entry{Header: tar.Header{Typeflag: tar.TypeLink, Name: packagetest.BlobName(digest.FromString("y")), Linkname: "index.json"}},
@@ -189,23 +189,23 @@ func TestAttackWithAPackage(t *testing.T) {
 				packagetest.File("blobs/sha256/../../evil", []byte("evil")),
 			)
 		})},
-		{name: "a layer that is a link to the agent's own files", want: "PackageIncomplete", make: packed(func(d *depot, p *packagetest.Package) {
+		{name: "a link to the agent's files as a layer", want: "PackageIncomplete", make: packed(func(d *depot, p *packagetest.Package) {
 			p.Entries[p.At(packagetest.BlobName(d.layerOf(p)))] = packagetest.Entry{Header: tar.Header{Typeflag: tar.TypeSymlink, Name: packagetest.BlobName(d.layerOf(p)), Linkname: filepath.Join(d.dir, "agent.db")}}
 		})},
-		{name: "a gzip bomb in place of the tree", want: bundle.DigestMismatch, late: true, make: packed(func(d *depot, p *packagetest.Package) {
+		{name: "a gzip bomb as the tree", want: bundle.DigestMismatch, late: true, make: packed(func(d *depot, p *packagetest.Package) {
 			p.Entries[p.At(p.Part("dev/drone layer"))].Data = gzipBomb()
 		})},
-		{name: "a gzip bomb in place of an image's manifest", want: bundle.DigestMismatch, make: packed(func(d *depot, p *packagetest.Package) {
+		{name: "a gzip bomb as an image's manifest", want: bundle.DigestMismatch, make: packed(func(d *depot, p *packagetest.Package) {
 			p.Entries[p.At(p.Part(d.images.host+"/image-drone/1 image manifest"))].Data = gzipBomb()
 		})},
-		{name: "an image of more layers than the bound, which the key has signed", want: bundle.BadContent, make: func(d *depot) []byte {
+		{name: "a signed image with too many layers", want: bundle.BadContent, make: func(d *depot) []byte {
 			m := ocispec.Manifest{MediaType: ocispec.MediaTypeImageManifest, Config: d.images.push("image-drone", ocispec.MediaTypeImageConfig, []byte("{}"))}
 			for n := range 5000 {
 				m.Layers = append(m.Layers, ocispec.Descriptor{Digest: digest.FromString(fmt.Sprint(n)), Size: 1})
 			}
 			return d.packImage(m)
 		}},
-		{name: "an index of images in one another, which the key has signed", want: bundle.BadContent, make: func(d *depot) []byte {
+		{name: "a signed index of nested images", want: bundle.BadContent, make: func(d *depot) []byte {
 			at := d.image("image-drone", "amd64", "base")
 			for range 10 {
 				at = d.images.index("image-drone", at)

@@ -106,53 +106,53 @@ func TestAttackByTheRegistry(t *testing.T) {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(data) }
 	}
 	mountAll(t, []attack{
-		{name: "a layer with a bit flipped", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "a flipped bit in a layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			layer[len(layer)/2] ^= 1
 			return body(layer)
 		})},
-		{name: "a layer with more behind it", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "a layer with a tail", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			return body(append(layer, "more"...))
 		})},
-		{name: "a layer that is cut", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "a cut layer", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", fmt.Sprint(len(layer)))
 				_, _ = w.Write(layer[:len(layer)/2])
 			}
 		})},
-		{name: "a layer without an end", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(*siege, []byte) http.HandlerFunc { return endless })},
-		{name: "mix and match: another release's layer under this one's digest", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+		{name: "an endless layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(*siege, []byte) http.HandlerFunc { return endless })},
+		{name: "another release's layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
 			return body(s.blob(s.manifestOf(s.good.Digest).Layers[0]))
 		})},
-		{name: "a layer at another host, which has something else", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+		{name: "another layer at another host", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
 			return redirect(s.otherHost(body([]byte("evil"))).URL)
 		})},
-		{name: "a layer at a place whose name is longer than a report", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+		{name: "a layer at a huge URL", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
 			return redirect(s.otherHost(body([]byte("evil"))).URL + "/" + strings.Repeat("x", 1<<19))
 		})},
-		{name: "a layer in a file of the agent's machine", lateAt: 6, want: unreachable, mount: onLayer(func(*siege, []byte) http.HandlerFunc {
+		{name: "a layer at a file URL", lateAt: 6, want: unreachable, mount: onLayer(func(*siege, []byte) http.HandlerFunc {
 			return redirect("file:///etc/passwd")
 		})},
-		{name: "a layer that is not there any more", lateAt: 6, want: "NotFound", mount: onLayer(func(*siege, []byte) http.HandlerFunc {
+		{name: "a missing layer", lateAt: 6, want: "NotFound", mount: onLayer(func(*siege, []byte) http.HandlerFunc {
 			return http.NotFound
 		})},
-		{name: "a layer whose content changes half-way", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "a layer that changes half-way", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			half, size := len(layer)/2, len(layer)
 			return halfThen(layer, part(half, size-1, size, make([]byte, size-half)))
 		})},
-		{name: "another layer of the same size in place of the rest", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "the rest of another layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			return halfThen(layer, body(make([]byte, len(layer))))
 		})},
 		{name: "the rest of a longer layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			half, size := len(layer)/2, len(layer)
 			return halfThen(layer, part(half, size-1, 1<<40, layer[half:]))
 		})},
-		{name: "another part of a layer than was asked for", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "another part of a layer", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			return halfThen(layer, part(0, len(layer)-1, len(layer), layer))
 		})},
-		{name: "a part of a layer, although nobody asked for parts", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+		{name: "an unrequested part of a layer", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
 			return part(1, len(layer)-1, len(layer), layer[1:])
 		})},
-		{name: "the older release with the ETag of the newer", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
+		{name: "the older release with the newer ETag", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
 			older := s.release(4, "a: 4")
 			data := s.blob(older)
 			answer := manifestAnswer(older, data)
@@ -162,39 +162,39 @@ func TestAttackByTheRegistry(t *testing.T) {
 			})
 			return older.Digest
 		}},
-		{name: "a manifest without an end", want: unreachable, mount: onTag(endless)},
-		{name: "a manifest whose transfer is a gzip bomb", want: unreachable, mount: onTag(inflating)},
-		{name: "a manifest said to be of an exabyte", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "an endless manifest", want: unreachable, mount: onTag(endless)},
+		{name: "a manifest as a gzip bomb", want: unreachable, mount: onTag(inflating)},
+		{name: "a manifest of an exabyte", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			offered := s.release(6, "a: 6")
 			s.answer(latest, manifestAnswer(ocispec.Descriptor{Digest: offered.Digest, Size: 1 << 60}, nil))
 			return offered.Digest
 		}},
-		{name: "a signature manifest without an end", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "an endless signature manifest", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			offered := s.release(6, "a: 6").Digest
 			s.answer("/manifests/"+bundle.SignatureTag(offered), endless)
 			return offered
 		}},
-		{name: "a tag that names what is not there", want: unreachable, mount: onTag(manifestAnswer(ocispec.Descriptor{Digest: digest.FromString("nothing"), Size: 10}, nil))},
-		{name: "a digest in the headers that is none", want: unreachable, mount: onTag(manifestAnswer(ocispec.Descriptor{Digest: "sha256:../../x", Size: 10}, nil))},
-		{name: "a manifest that is another one than its headers say", want: unreachable, mount: func(s *siege) digest.Digest {
+		{name: "a tag of missing content", want: unreachable, mount: onTag(manifestAnswer(ocispec.Descriptor{Digest: digest.FromString("nothing"), Size: 10}, nil))},
+		{name: "a malformed digest header", want: unreachable, mount: onTag(manifestAnswer(ocispec.Descriptor{Digest: "sha256:../../x", Size: 10}, nil))},
+		{name: "a manifest with another digest header", want: unreachable, mount: func(s *siege) digest.Digest {
 			offered := s.release(6, "a: 6")
 			s.answer(latest, manifestAnswer(offered, bytes.Repeat([]byte("x"), int(offered.Size))))
 			return ""
 		}},
-		{name: "a tag that leads round in circles", want: unreachable, mount: onTag(redirect(latest))},
-		{name: "a tag in a file of the agent's machine", want: unreachable, mount: onTag(redirect("file:///etc/passwd"))},
+		{name: "redirects in a circle", want: unreachable, mount: onTag(redirect(latest))},
+		{name: "a tag at a file URL", want: unreachable, mount: onTag(redirect("file:///etc/passwd"))},
 		{name: "a login page", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<h1>Welcome to the hotel</h1>")
 		})},
-		{name: "an error that commands the terminal", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
+		{name: "an error with control characters", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusTeapot)
 			_, _ = io.WriteString(w, `{"errors":[{"code":"TEAPOT","message":"\u001b]0;owned\u0007\u001b[2J"}]}`)
 		})},
-		{name: "a header without an end", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
+		{name: "an endless header", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Docker-Content-Digest", strings.Repeat("x", 16<<20))
 		})},
-		{name: "a token service in a file of the agent's machine", want: unreachable, mount: func(s *siege) digest.Digest {
+		{name: "a token service at a file URL", want: unreachable, mount: func(s *siege) digest.Digest {
 			s.credential.Store(&auth.Credential{Username: "agent", Password: "secret"})
 			s.answer(latest, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="file:///etc/passwd",service="edge"`)
@@ -205,21 +205,21 @@ func TestAttackByTheRegistry(t *testing.T) {
 		{name: "a token service at another host", want: "CredentialsWithheld", mount: func(s *siege) digest.Digest {
 			return s.nameTokenService(s.elsewhere()+"/token", auth.Credential{Username: "agent", Password: "secret"})
 		}},
-		{name: "a token service at another host, for an agent with an identity token", want: "CredentialsWithheld", mount: func(s *siege) digest.Digest {
+		{name: "the same with an identity token", want: "CredentialsWithheld", mount: func(s *siege) digest.Digest {
 			return s.nameTokenService(s.elsewhere()+"/token", auth.Credential{RefreshToken: "secret"})
 		}},
-		{name: "a token service at another host, without TLS", want: "CredentialsWithheld", says: "without TLS", mount: func(s *siege) digest.Digest {
+		{name: "the same without TLS", want: "CredentialsWithheld", says: "without TLS", mount: func(s *siege) digest.Digest {
 			return s.nameTokenService("http://tokens.evil.example/token", auth.Credential{Username: "agent", Password: "secret"})
 		}},
-		{name: "a token service at another host, with the registry's name before an @", want: "CredentialsWithheld", says: "not sent to evil.example", mount: func(s *siege) digest.Digest {
+		{name: "the registry's name before an @", want: "CredentialsWithheld", says: "not sent to evil.example", mount: func(s *siege) digest.Digest {
 			return s.nameTokenService("https://"+s.location().Host+"@evil.example/token", auth.Credential{Username: "agent", Password: "secret"})
 		}},
-		{name: "a token service that sends the agent to another host", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
+		{name: "a token service that redirects", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
 			s.credential.Store(&auth.Credential{Username: "agent", Password: "secret"})
 			s.answers(map[string]http.HandlerFunc{latest: challenge(s.registry.URL + "/token"), "/token": redirect(s.elsewhere() + "/token")})
 			return ""
 		}},
-		{name: "a token service that sends the agent to another host with its identity token", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
+		{name: "the same redirect with an identity token", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
 			s.credential.Store(&auth.Credential{RefreshToken: "secret"})
 			away := redirect(s.elsewhere() + "/token")
 			hook := func(w http.ResponseWriter, r *http.Request) bool {
@@ -236,7 +236,7 @@ func TestAttackByTheRegistry(t *testing.T) {
 			s.registry.hook.Store(&hook)
 			return ""
 		}},
-		{name: "a registry that has forgotten everything", want: "NotFound", mount: onTag(http.NotFound)},
+		{name: "an empty registry", want: "NotFound", mount: onTag(http.NotFound)},
 	})
 }
 

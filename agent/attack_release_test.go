@@ -19,7 +19,7 @@ import (
 // A release with a good signature, which was not meant for this agent, or not for now.
 func TestAttackByReplay(t *testing.T) {
 	mountAll(t, []attack{
-		{name: "rollback: an older release under the moving tag", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
+		{name: "rollback: an older release under the tag", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
 			return s.offer(4, nil)
 		}},
 		{name: "rollback: the same sequence, issued earlier", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
@@ -31,24 +31,24 @@ func TestAttackByReplay(t *testing.T) {
 		{name: "a release of another environment", want: bundle.WrongEnvironment, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Environment = "prod" })
 		}},
-		{name: "a test platform with the same keys, replayed into production", want: bundle.WrongPlatform, mount: func(s *siege) digest.Digest {
+		{name: "a test platform with the same keys", want: bundle.WrongPlatform, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Platform = "test" })
 		}},
-		{name: "a canary moved to the stable tag", want: bundle.WrongRing, mount: func(s *siege) digest.Digest {
+		{name: "a canary under the stable tag", want: bundle.WrongRing, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Rings = []string{"canary"} })
 		}},
 		{name: "a release of another epoch", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Epoch = 1 })
 		}},
-		{name: "a release that has expired", want: bundle.Expired, mount: func(s *siege) digest.Digest {
+		{name: "an expired release", want: bundle.Expired, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.ExpiresAt = s.now })
 		}},
-		{name: "something else that the key has signed", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "other signed content", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) {
 				d.ChangeManifest = func(m *ocispec.Manifest) { m.ArtifactType = bundle.MediaTypeEnvironment }
 			})
 		}},
-		{name: "a release of a version to come", want: bundle.UnsupportedSchema, mount: func(s *siege) digest.Digest {
+		{name: "a release of a later format", want: bundle.UnsupportedSchema, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.ChangeRelease = func(r *bundle.Release) { r.Schema = 2 } })
 		}},
 	})
@@ -62,40 +62,40 @@ func TestAttackOnTheBounds(t *testing.T) {
 		}
 	}
 	mountAll(t, []attack{
-		{name: "a manifest above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+		{name: "a too large manifest", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
 			m.Annotations = map[string]string{"pad": strings.Repeat("x", bundle.MaxManifestBytes)}
 		})},
-		{name: "a release document above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+		{name: "a too large release document", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
 			m.Config.Size = bundle.MaxReleaseBytes + 1
 		})},
-		{name: "a layer above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+		{name: "a too large layer", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers[0].Size = bundle.MaxTreeBytes + 1
 		})},
 		{name: "a layer of negative size", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers[0].Size = -1
 		})},
-		{name: "a tree above the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "a too large tree", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) {
 				d.ChangeRelease = func(r *bundle.Release) { r.Content.Size = bundle.MaxTreeBytes + 1 }
 			})
 		}},
-		{name: "more files than the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "too many files", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) {
 				d.ChangeRelease = func(r *bundle.Release) { r.Content.Files = bundle.MaxFiles + 1 }
 			})
 		}},
-		{name: "a layer whose digest is a path", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
+		{name: "a path as a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers[0].Digest = "sha256:../../../agent.db"
 		})},
 		{name: "a layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers[0].Digest = "" })},
-		{name: "a further layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
+		{name: "a second layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers = append(m.Layers, ocispec.Descriptor{MediaType: "application/vnd.wherry.delta.v1+zstd"})
 		})},
 		{name: "no layer", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers = nil })},
 		{name: "a layer of zstd", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers[0].MediaType = ocispec.MediaTypeImageLayerZstd
 		})},
-		{name: "embedded data that the descriptor does not describe", want: bundle.DigestMismatch, mount: changed(func(m *ocispec.Manifest) {
+		{name: "embedded data with another digest", want: bundle.DigestMismatch, mount: changed(func(m *ocispec.Manifest) {
 			m.Config.Data = append([]byte(" "), m.Config.Data[1:]...)
 		})},
 	})
@@ -150,7 +150,7 @@ func TestAttackFastForward(t *testing.T) {
 		require.Equal(s.t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
 		return stolen
 	}
-	t.Run("fast-forward: a thief of a pinned key uses up all sequences and all time", func(t *testing.T) {
+	t.Run("fast-forward: a thief of the pinned key uses up all sequences", func(t *testing.T) {
 		s := besiege(t)
 		steal(s)
 		// The way back is a trust document, which somebody brings to the agent.
@@ -161,7 +161,7 @@ func TestAttackFastForward(t *testing.T) {
 		require.NoError(t, err)
 		s.end(1)
 	})
-	t.Run("fast-forward, and the roots begin an epoch without the stolen key", func(t *testing.T) {
+	t.Run("fast-forward, and a new epoch without that key", func(t *testing.T) {
 		s := besiege(t, withRoots)
 		stolen := steal(s)
 		thief := s.key
@@ -186,7 +186,7 @@ func TestAttackFastForward(t *testing.T) {
 		require.Equal(t, before, s.memory())
 		s.end(9)
 	})
-	t.Run("fast-forward, and the roots begin an epoch with the same key", func(t *testing.T) {
+	t.Run("fast-forward, and a new epoch with that key", func(t *testing.T) {
 		s := besiege(t, withRoots)
 		stolen := steal(s)
 		second := s.next()
@@ -202,7 +202,7 @@ func TestAttackFastForward(t *testing.T) {
 
 // The agent's clock is not to be relied on: batteries end, and radio clocks can be deceived.
 func TestAttackOnTheClock(t *testing.T) {
-	t.Run("at 1970 an expired release is not older than what was accepted", func(t *testing.T) {
+	t.Run("a clock in 1970 and an expired release", func(t *testing.T) {
 		s := besiege(t)
 		before := s.memory()
 		s.setClock(time.Unix(0, 0))
@@ -213,7 +213,7 @@ func TestAttackOnTheClock(t *testing.T) {
 		require.Equal(t, before, s.memory())
 		s.end(9)
 	})
-	t.Run("at 1970 a good release is taken", func(t *testing.T) {
+	t.Run("a clock in 1970 and a good release", func(t *testing.T) {
 		s := besiege(t)
 		s.setClock(time.Unix(0, 0))
 		good := s.release(6, "a: 6")
@@ -223,7 +223,7 @@ func TestAttackOnTheClock(t *testing.T) {
 		require.Equal(t, "ClockBehind", s.lastReport().Reason)
 		s.end(9)
 	})
-	t.Run("ten years ahead nothing new is taken, and nothing torn down", func(t *testing.T) {
+	t.Run("a clock ten years ahead", func(t *testing.T) {
 		s := besiege(t)
 		before := s.memory()
 		s.setClock(s.now.AddDate(10, 0, 0))
@@ -241,7 +241,7 @@ func TestAttackOnTheClock(t *testing.T) {
 		require.Equal(t, offered, s.status().Release.Running.Digest)
 		s.end(9)
 	})
-	t.Run("stepping back and forth loses nothing", func(t *testing.T) {
+	t.Run("a clock that steps back and forth", func(t *testing.T) {
 		s := besiege(t)
 		for i, years := range []int{-60, 5, -1, 0} {
 			s.setClock(s.now.AddDate(years, 0, 0))

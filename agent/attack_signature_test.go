@@ -15,24 +15,24 @@ import (
 func TestAttackWithoutTheKey(t *testing.T) {
 	stranger := newTestKey(t)
 	mountAll(t, []attack{
-		{name: "a release that nobody has signed", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
+		{name: "an unsigned release", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Signer = nil })
 		}},
 		{name: "a release signed with an unknown key", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Signer = stranger })
 		}},
-		{name: "the signature of a good release under the name of another", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+		{name: "a good release's signature for another", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
 			offered := s.offer(6, func(d *draft) { d.Signer = nil })
 			s.sign(s.good.Digest, offered, s.key)
 			return offered
 		}},
-		{name: "a good release's manifest with another tree", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
+		{name: "a good manifest with another tree", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
 			other := s.offer(6, nil)
 			m := s.manifestOf(s.good.Digest)
 			m.Layers = s.manifestOf(other).Layers
 			return s.offerManifest(m)
 		}},
-		{name: "mix and match: one release's document with another's tree, each signed in its own manifest", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+		{name: "one signed release's document with another's tree", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
 			other := s.offer(6, nil)
 			m := s.manifestOf(other)
 			m.Layers = s.manifestOf(s.good.Digest).Layers
@@ -40,24 +40,24 @@ func TestAttackWithoutTheKey(t *testing.T) {
 			s.sign(other, offered, s.key)
 			return offered
 		}},
-		{name: "a signature of the right key over something that is no claim", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+		{name: "a signature over no claim", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
 			offered := s.offer(6, func(d *draft) { d.Signer = nil })
 			s.sign("", offered, s.key)
 			return offered
 		}},
-		{name: "a signature manifest without signatures", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
+		{name: "an empty signature manifest", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
 			offered := s.offer(6, func(d *draft) { d.Signer = nil })
 			s.sign(offered, offered)
 			return offered
 		}},
-		{name: "more signatures than are looked at", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "too many signatures", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			offered := s.offer(6, func(d *draft) { d.Signer = nil })
 			layer := bundle.NewBlob(bundle.MediaTypeSimpleSigning, []byte("{}")).Descriptor
 			layer.Data = []byte("{}")
 			s.signatureManifest(offered, ocispec.Manifest{Layers: slices.Repeat([]ocispec.Descriptor{layer}, 65)})
 			return offered
 		}},
-		{name: "a signature manifest above the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "a too large signature manifest", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			offered := s.offer(6, func(d *draft) { d.Signer = nil })
 			s.signatureManifest(offered, ocispec.Manifest{Annotations: map[string]string{"pad": strings.Repeat("x", bundle.MaxManifestBytes)}})
 			return offered
@@ -83,13 +83,13 @@ func TestAttackBelowTheThreshold(t *testing.T) {
 		{name: "one key and an unknown one", want: bundle.BelowThreshold, mount: func(s *siege) digest.Digest {
 			return s.offerUnsigned(func(offered digest.Digest) { s.sign(offered, offered, s.key, revoked) })
 		}},
-		{name: "one key, and the other's signature of a good release", want: bundle.BelowThreshold, mount: func(s *siege) digest.Digest {
+		{name: "one key, and the other's older signature", want: bundle.BelowThreshold, mount: func(s *siege) digest.Digest {
 			return s.offerUnsigned(func(offered digest.Digest) {
 				mine, theirs := s.signatures(offered, s.key), s.signatures(s.good.Digest, other)
 				s.signatureManifest(offered, ocispec.Manifest{Layers: append(mine, theirs...)})
 			})
 		}},
-		{name: "keys that are trusted no more", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
+		{name: "keys that are no longer trusted", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
 			return s.offerUnsigned(func(offered digest.Digest) { s.sign(offered, offered, revoked, revoked) })
 		}},
 	}, twoOf)

@@ -59,10 +59,10 @@ func offersEnvelope(make func(s *siege) []byte) func(*siege) digest.Digest {
 func TestAttackOnTrustDocuments(t *testing.T) {
 	thief := agenttest.NewKey()
 	mountAll(t, []attack{
-		{name: "a trust document that nobody has signed", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "an unsigned trust document", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Signers = nil
 		})},
-		{name: "a trust document of a thief with one root key of two", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "a trust document by one root of two", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			d.Document.Release, d.Signers = agenttest.Role(1, thief), []crypto.Signer{s.roots[0], thief}
 		})},
 		{name: "one root key that signs twice", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
@@ -87,16 +87,16 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 				e.Payload = base64.StdEncoding.EncodeToString(body)
 			})
 		})},
-		{name: "roots of a thief, who sign for themselves", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "a thief's roots, who sign for themselves", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Root, d.Signers = agenttest.Role(1, thief), []crypto.Signer{thief}
 		})},
-		{name: "new roots who have not signed", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "new roots who did not sign", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Root = agenttest.Role(1, thief)
 		})},
 		{name: "a trust document signed with the release key", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			d.Signers = []crypto.Signer{s.key}
 		})},
-		{name: "rollback: an older trust document as the next one", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "rollback: an older trust document", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			*d = s.first
 		})},
 		{name: "a trust document after a gap", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
@@ -105,7 +105,7 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 		{name: "a trust document of another platform", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Platform = "test"
 		})},
-		{name: "a trust document of a version to come", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "a trust document of a later format", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			envelope, err := s.next().Envelope()
 			require.NoError(s.t, err)
 			return changed(s.t, envelope, func(e *dsse.Envelope) {
@@ -114,13 +114,13 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 				e.Payload = base64.StdEncoding.EncodeToString(bytes.Replace(body, []byte(`"schema":1`), []byte(`"schema":2`), 1))
 			})
 		})},
-		{name: "another envelope that the roots have signed", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "another envelope by the roots", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, []byte(`{}`), s.roots[0])
 			require.NoError(s.t, err)
 			return envelope
 		})},
-		{name: "a trust document that is none", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(*siege) []byte { return []byte("hello") })},
-		{name: "a trust document above the bound", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
+		{name: "not a trust document", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(*siege) []byte { return []byte("hello") })},
+		{name: "a too large trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
 			blobs, err := bundle.TrustManifest([]byte("{}"))
 			require.NoError(s.t, err)
 			var m ocispec.Manifest
@@ -130,28 +130,28 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 			s.mend = func() { s.offerTrust(s.next()) }
 			return s.release(6, "a: 6").Digest
 		}},
-		{name: "a trust document without an end", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
+		{name: "an endless trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
 			s.offerTrust(s.next())
 			s.answer("/trust/manifests/v2", endless)
 			return s.release(6, "a: 6").Digest
 		}},
-		{name: "an error that commands the terminal, for a trust document", want: unreachable, mount: func(s *siege) digest.Digest {
+		{name: "an error with control characters, for a trust document", want: unreachable, mount: func(s *siege) digest.Digest {
 			s.answer("/trust/manifests/v2", func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusTeapot)
 				_, _ = io.WriteString(w, `{"errors":[{"code":"TEAPOT","message":"\u001b[2J`+strings.Repeat("x", 4000)+`"}]}`)
 			})
 			return s.release(6, "a: 6").Digest
 		}},
-		{name: "a release in the place of a trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
+		{name: "a release as a trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
 			s.tagIn(s.trust, s.manifestOf(s.good.Digest), bundle.TrustTag(2))
 			s.mend = func() { s.offerTrust(s.next()) }
 			return s.release(6, "a: 6").Digest
 		}},
-		{name: "a trust document that was left to expire", want: bundle.Expired, mount: func(s *siege) digest.Digest {
+		{name: "an expired trust document", want: bundle.Expired, mount: func(s *siege) digest.Digest {
 			s.setClock(s.first.Document.ExpiresAt)
 			return s.offer(6, func(d *draft) { d.Release.ExpiresAt = s.first.Document.ExpiresAt.AddDate(1, 0, 0) })
 		}},
-		{name: "a newer trust document that has expired", want: bundle.Expired, mount: func(s *siege) digest.Digest {
+		{name: "a newer, expired trust document", want: bundle.Expired, mount: func(s *siege) digest.Digest {
 			old := s.next()
 			old.Document.ExpiresAt = epoch.Add(time.Minute)
 			s.offerTrust(old)
@@ -161,17 +161,17 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 		{name: "a release signed with root keys", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
 			return s.offerUnsigned(func(offered digest.Digest) { s.sign(offered, offered, s.roots...) })
 		}},
-		{name: "a release signed with a key that was taken away", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
+		{name: "a release signed with a removed key", want: bundle.UntrustedKey, mount: func(s *siege) digest.Digest {
 			second, stolen := s.next(), s.key
 			s.key = agenttest.NewKey().(*ecdsa.PrivateKey)
 			second.Document.Release = agenttest.Role(1, s.key)
 			s.offerTrust(second)
 			return s.offer(6, func(d *draft) { d.Signer = stolen })
 		}},
-		{name: "a release of before there was a trust document", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
+		{name: "a release from before the trust document", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Epoch = 0 })
 		}},
-		{name: "a release of an epoch that the roots have not begun", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
+		{name: "a release of a later epoch", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.Release.Epoch = 2 })
 		}},
 	}, withRoots)
