@@ -1,7 +1,8 @@
 // Package metrics renders the page of metrics that a hub serves to Prometheus, and keeps its counters.
 //
 // Counters count while the hub works; a Snapshot adds how the hub stands, and Page renders both. No metric has a label for a
-// cluster, and MaxNames bounds the lines of each metric, whatever agents and publishers say. docs/hub.md lists the metrics.
+// cluster, and MaxNames bounds the lines of each metric, whatever agents and publishers say. docs/reference/hub-metrics.md
+// lists the metrics.
 package metrics
 
 import (
@@ -223,9 +224,9 @@ func (s Snapshot) writeReleases(p *page) {
 	if len(all) > MaxNames {
 		count(others)
 	}
-	p.write("wherry_hub_release_clusters", gauge, "Clusters that should run a release, by the verdict on them.", counted...)
+	p.write("wherry_hub_release_clusters", gauge, "Clusters that should run a current release.", counted...)
 	p.write("wherry_hub_release_issued_timestamp_seconds", gauge, "When the release was issued.", issued...)
-	p.write("wherry_hub_release_expires_timestamp_seconds", gauge, "Until when clusters that do not have it may take it.", expires...)
+	p.write("wherry_hub_release_expires_timestamp_seconds", gauge, "When the release expires for clusters that do not have it.", expires...)
 
 	var deployments []sample
 	beyond := 0
@@ -239,7 +240,7 @@ func (s Snapshot) writeReleases(p *page) {
 	if beyond > 0 {
 		deployments = append(deployments, sample{value: float64(beyond), labels: []string{"environment", Others, "workload", Others, "version", Others}})
 	}
-	p.write("wherry_hub_deployments", gauge, "Deployments of workloads with a version, by version.", deployments...)
+	p.write("wherry_hub_deployments", gauge, "Deployments of workloads that have a version.", deployments...)
 }
 
 // writeEnds writes when trust documents and access tokens end.
@@ -252,7 +253,7 @@ func (s Snapshot) writeEnds(p *page) {
 		tokens = append(tokens, sample{value: float64(t.ExpiresAt.Unix()), labels: []string{"name", t.Name, "role", t.Role}})
 	}
 	p.write("wherry_hub_trust_expires_timestamp_seconds", gauge, "When the trust document of a platform expires.", trust...)
-	p.write("wherry_hub_access_token_expires_timestamp_seconds", gauge, "When an access token expires that is not revoked.", tokens...)
+	p.write("wherry_hub_access_token_expires_timestamp_seconds", gauge, "When an access token expires; without revoked ones.", tokens...)
 }
 
 // write writes the counters.
@@ -263,11 +264,11 @@ func (c *Counters) write(p *page) {
 	for _, via := range []store.Via{store.ViaHTTP, store.ViaMedia, store.ViaRegistry} {
 		stored = append(stored, sample{value: float64(c.stored[via]), labels: []string{"via", string(via)}})
 	}
-	p.write("wherry_hub_reports_stored_total", counter, "Reports that were stored, by the way by which they came.", stored...)
-	p.write("wherry_hub_reports_duplicate_total", counter, "Reports that came again.", one(float64(c.duplicates)))
-	p.write("wherry_hub_reports_rejected_total", counter, "Reports that were refused, by the reason.", codes(withZeros(c.rejected, reportCodes...))...)
-	p.write("wherry_hub_requests_refused_total", counter, "Requests that were refused as a whole, by the code.", codes(withZeros(c.refused, requestCodes...))...)
-	p.write("wherry_hub_request_duration_seconds", histogram, "How long requests took, by their route and the class of their status.", durationsOf(c.requests)...)
+	p.write("wherry_hub_reports_stored_total", counter, "Reports that this process has stored.", stored...)
+	p.write("wherry_hub_reports_duplicate_total", counter, "Reports that were stored before.", one(float64(c.duplicates)))
+	p.write("wherry_hub_reports_rejected_total", counter, "Reports that were refused.", codes(withZeros(c.rejected, reportCodes...))...)
+	p.write("wherry_hub_requests_refused_total", counter, "Requests that were refused as a whole.", codes(withZeros(c.refused, requestCodes...))...)
+	p.write("wherry_hub_request_duration_seconds", histogram, "Time of requests, without event streams.", durationsOf(c.requests)...)
 	p.write("wherry_hub_trimmed_envelopes_total", counter, "Envelopes that retention has removed.", one(float64(c.trimmed.Envelopes)))
 	p.write("wherry_hub_trimmed_changes_total", counter, "Changes of the history that retention has removed.", one(float64(c.trimmed.Transitions)))
 }
@@ -285,12 +286,12 @@ func (u *Upstream) write(p *page) {
 	if u.Failing {
 		failing = 1
 	}
-	p.write("wherry_hub_upstream_position", gauge, "Position up to which everything is forwarded, refused or waiting.", one(float64(u.Position)))
+	p.write("wherry_hub_upstream_position", gauge, "Position up to which reports are forwarded, refused or waiting; with --upstream.", one(float64(u.Position)))
 	p.write("wherry_hub_upstream_behind_seconds", gauge, "Age of the oldest report that is not forwarded; 0 if there is none.", one(u.BehindSeconds))
 	p.write("wherry_hub_upstream_failing", gauge, "1 while the upper hub does not take reports.", one(failing))
 	p.write("wherry_hub_upstream_forwarded_total", counter, "Reports that the upper hub has acknowledged.", one(float64(u.Forwarded)))
 	p.write("wherry_hub_upstream_refused_total", counter, "Reports that the upper hub refuses for good.", one(float64(u.Refused)))
-	p.write("wherry_hub_upstream_waiting_clusters", gauge, "Clusters whose reports wait, by the reason.", codes(waiting)...)
+	p.write("wherry_hub_upstream_waiting_clusters", gauge, "Clusters whose reports wait.", codes(waiting)...)
 }
 
 func one(value float64) sample { return sample{value: value} }

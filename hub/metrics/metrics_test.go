@@ -1,7 +1,10 @@
 package metrics
 
 import (
+	"flag"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +72,30 @@ func TestPage(t *testing.T) {
 	} {
 		require.Contains(t, page, "\n"+line+"\n")
 	}
+
+	const documented = "../../docs/reference/hub-metrics.md"
+	if *update {
+		require.NoError(t, os.WriteFile(documented, []byte(documentation(page)), 0o644))
+	}
+	got, err := os.ReadFile(documented)
+	require.NoError(t, err)
+	require.Equal(t, documentation(page), string(got), "-update writes it")
+}
+
+var update = flag.Bool("update", false, "write docs/reference/hub-metrics.md anew")
+
+var aMetric = regexp.MustCompile("# HELP (wherry_\\w+) (.*)\\.\n# TYPE \\w+ (\\w+)\n.*?(\\{.*\\})? \\S+\n")
+
+// documentation returns the page of the documentation that lists the metrics of a page.
+func documentation(page string) string {
+	var b strings.Builder
+	b.WriteString("# Metrics of a hub\n\n`GET /metrics` needs an access token of role metrics. Made of their help by `go test ./hub/metrics -update`. No label names a cluster. Beyond 500, " +
+		"environments, cluster types, releases and versions count together as `(others)`.\n\n| metric | type | |\n|-|-|-|\n")
+	for _, m := range aMetric.FindAllStringSubmatch(page, -1) {
+		labels := regexp.MustCompile(`="(\\.|[^"])*"`).ReplaceAllString(strings.Replace(m[4], `,le="0.005"`, "", 1), "")
+		fmt.Fprintf(&b, "| `%s%s` | %s | %s |\n", m[1], labels, m[3], m[2])
+	}
+	return b.String()
 }
 
 func TestALargeFleetHasAPageOfBoundedSize(t *testing.T) {
