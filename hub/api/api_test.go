@@ -170,6 +170,9 @@ func TestListsAreAlsoCSVAndLines(t *testing.T) {
 	require.Contains(t, lines[1], ",k1 k2,")
 	require.Equal(t, "", lines[3])
 
+	require.Equal(t, w.Body.String(), ask(c, "/v1/clusters?format=csv", "Accept", "text/html").Body.String(), "as a link asks for it")
+	require.Equal(t, http.StatusBadRequest, ask(c, "/v1/clusters?format=pdf").Code)
+
 	w = ask(c, "/v1/clusters", "Accept", "application/x-ndjson;q=0.9, text/html, application/json;q=0.1")
 	require.Equal(t, "application/x-ndjson", w.Header().Get("Content-Type"))
 	var row fleet.Cluster

@@ -45,6 +45,21 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"counts": func(a fleet.Answers) (any, error) {
 			return a.Count(ctx, "deployments", []string{"environment", "state"}, fleet.Query{})
 		},
+		"counts by four": func(a fleet.Answers) (any, error) {
+			return a.Count(ctx, "deployments", []string{"environment", "workload", "version", "state"}, fleet.Query{})
+		},
+		"counts by five": func(a fleet.Answers) (any, error) {
+			return a.Count(ctx, "clusters", []string{"environment", "workload", "version", "state", "type"}, fleet.Query{})
+		},
+		"facets": func(a fleet.Answers) (any, error) {
+			return a.Facets(ctx, "clusters", []string{"state", "environment", "label:*"}, fleet.Query{State: []bundle.State{bundle.Failed}, Selector: "site"})
+		},
+		"facets of then": func(a fleet.Answers) (any, error) {
+			return a.Facets(ctx, "deployments", []string{"workload", "environment"}, fleet.Query{Environments: []string{"dev"}, AsOf: storetest.Epoch.Add(time.Hour)})
+		},
+		"facets of what cannot be counted": func(a fleet.Answers) (any, error) {
+			return a.Facets(ctx, "clusters", []string{"silentFor"}, fleet.Query{})
+		},
 		"releases": func(a fleet.Answers) (any, error) { return a.Releases(ctx, fleet.Query{}) },
 		"a release": func(a fleet.Answers) (any, error) {
 			return a.Release(ctx, release.Digest.Encoded()[:10], fleet.Query{})

@@ -195,7 +195,7 @@ func TestEachRouteIsDocumentedAndEachDocumentedOneIsThere(t *testing.T) {
 	h, err := hub.Open(t.TempDir(), hub.Options{})
 	require.NoError(t, err)
 	defer h.Close()
-	pages := []string{"GET /{$}", "GET /deployments", "GET /environments", "GET /style.css"} // for browsers
+	pages := []string{"GET /{$}", "GET /clusters", "GET /clusters/{cluster}", "GET /workloads", "GET /deployments", "GET /environments", "GET /style.css"} // for browsers
 	var routes, found []string
 	for _, r := range h.Routes() {
 		if !slices.Contains(pages, r.Pattern) {

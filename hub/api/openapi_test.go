@@ -59,7 +59,7 @@ func operations() (all []operation) {
 	text := func(pattern, summary, kind string) {
 		all = append(all, operation{api.Operation{Pattern: pattern, Summary: summary}, nil, kind})
 	}
-	add("GET /v1/whoami", "Who asks, with role, scope and expiry", nil, store.AccessToken{})
+	add("GET /v1/whoami", "Who asks, with role, scope, expiry and what it may do", nil, store.WhoAmI{})
 	add("GET /v1/registrations", "What is registered, and what was retired, by name", nil, store.RegistrationList{})
 	add("POST /v1/clusters", "Register a cluster", store.NewCluster{}, store.AddedCluster{})
 	add("DELETE /v1/clusters/{cluster}", "End a registration as if it had never been", nil, store.Registration{})

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -126,8 +127,21 @@ type ClusterDetail struct {
 	Next string `json:"next,omitempty"`
 }
 
+// format is the parameter of all lists for those who cannot choose a header, such as a link in a page.
+var format = Parameter{Name: "format", About: "csv, ndjson or json, in place of the header Accept", Example: "csv"}
+
 // reads returns the one table of the routes that read the fleet.
 func reads() []read {
+	all := allReads()
+	for i, r := range all {
+		if r.rows != "" {
+			all[i].more = append(r.more, format)
+		}
+	}
+	return all
+}
+
+func allReads() []read {
 	return []read{
 		{
 			path: "/v1/clusters", permission: access.Read, summary: "Clusters, by name, with totals of all that the query chooses",
@@ -162,13 +176,24 @@ func reads() []read {
 			},
 		},
 		{
-			path: "/v1/counts", permission: access.Read, summary: "How many clusters or deployments there are by one or two dimensions",
+			path: "/v1/counts", permission: access.Read, summary: "How many clusters or deployments there are by up to four dimensions",
 			only: without("after", "limit", "sort"), answer: fleet.Counts{}, rows: "rows",
 			more: []Parameter{
 				{Name: "of", About: "clusters (the default) or deployments", Example: "clusters"},
-				{Name: "by", About: "one or two dimensions, with a comma between them", Required: true, Example: "environment,state"},
+				{Name: "by", About: "up to four dimensions, with commas between them", Required: true, Example: "environment,type,ring,state"},
 			},
 			ask: askCounts,
+		},
+		{
+			path: "/v1/facets", permission: access.Read, summary: "How many clusters or deployments there are by each of several dimensions, whatever the query says of that dimension",
+			only: without("after", "limit", "sort"), answer: fleet.Facets{},
+			more: []Parameter{
+				{Name: "of", About: "clusters (the default) or deployments", Example: "clusters"},
+				{Name: "by", About: "up to 16 dimensions, with commas between them; label:* is each label, at most 8", Required: true, Example: "state,environment,label:*"},
+			},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Facets(ctx, rowsToCount(r), namesIn(r.values.Get("by")), r.query)
+			},
 		},
 		{
 			path: "/v1/releases", permission: access.Read, summary: "Releases, newest first, and how far the clusters are with them",
@@ -254,12 +279,11 @@ func askCluster(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 }
 
 func askCounts(ctx context.Context, from fleet.Answers, r asked) (any, error) {
-	of := r.values.Get("of")
-	if of == "" {
-		of = "clusters"
-	}
-	return from.Count(ctx, of, namesIn(r.values.Get("by")), r.query)
+	return from.Count(ctx, rowsToCount(r), namesIn(r.values.Get("by")), r.query)
 }
+
+// rowsToCount returns what a request wants counted.
+func rowsToCount(r asked) string { return cmp.Or(r.values.Get("of"), "clusters") }
 
 // namesIn returns the names between commas.
 func namesIn(list string) (names []string) {

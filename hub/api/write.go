@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // The media types of lists, beside JSON.
@@ -31,7 +32,9 @@ func write(w http.ResponseWriter, r *http.Request, route read, answer any) error
 	var body bytes.Buffer
 	var err error
 	if route.rows != "" {
-		kind = preferred(r.Header.Values("Accept"))
+		if kind, err = formatOf(r); err != nil {
+			return err
+		}
 		w.Header().Add("Vary", "Accept")
 		if next := fieldOf(answer, "Next"); next.IsValid() && next.String() != "" {
 			w.Header().Set("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextLink(r.URL, next.String())))
@@ -63,6 +66,22 @@ func write(w http.ResponseWriter, r *http.Request, route read, answer any) error
 	_, _ = body.WriteTo(zip)
 	_ = zip.Close()
 	return nil
+}
+
+// formatOf returns the media type of a list that a request wants.
+func formatOf(r *http.Request) (string, error) {
+	switch name := r.URL.Query().Get(format.Name); name {
+	case "":
+		return preferred(r.Header.Values("Accept")), nil
+	case "json":
+		return hubapi.ContentType, nil
+	case "csv":
+		return typeCSV, nil
+	case "ndjson":
+		return typeNDJSON, nil
+	default:
+		return "", invalid("parameter format: %q is neither csv, ndjson nor json", store.Plain(store.Clip(name)))
+	}
 }
 
 func encoder(body *bytes.Buffer) *json.Encoder {

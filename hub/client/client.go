@@ -66,6 +66,15 @@ func (c Client) Count(ctx context.Context, of string, by []string, q fleet.Query
 	return answer, c.get(ctx, "v1/counts", values, &answer)
 }
 
+// Facets implements fleet.Answers.
+func (c Client) Facets(ctx context.Context, of string, by []string, q fleet.Query) (fleet.Facets, error) {
+	var answer fleet.Facets
+	values := q.Values()
+	values.Set("of", of)
+	values.Set("by", strings.Join(by, ","))
+	return answer, c.get(ctx, "v1/facets", values, &answer)
+}
+
 // Releases implements fleet.Answers.
 func (c Client) Releases(ctx context.Context, q fleet.Query) (fleet.Releases, error) {
 	return list(ctx, c, "v1/releases", q, q.Values(), func(p *fleet.Releases) (*[]fleet.Release, *string) { return &p.Releases, &p.Next })

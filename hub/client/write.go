@@ -16,9 +16,9 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// WhoAmI returns the access token that the hub knows the client by.
-func (c Client) WhoAmI(ctx context.Context) (store.AccessToken, error) {
-	var answer store.AccessToken
+// WhoAmI returns the access token that the hub knows the client by, and what it may do.
+func (c Client) WhoAmI(ctx context.Context) (store.WhoAmI, error) {
+	var answer store.WhoAmI
 	return answer, c.get(ctx, "v1/whoami", nil, &answer)
 }
 

@@ -137,7 +137,7 @@ func (m *moment) variants(ctx context.Context, q Query, o CompareOptions) (map[p
 		if r.stateOf(d) == compliantState {
 			n += 1 << 32
 		}
-		all.add(key{pair([2]uint32{d.kind, d.version}), pair([2]uint32{d.config, d.content})}, n)
+		all.add(codes{d.kind, d.version, d.config, d.content}.key(), n)
 	}
 	if q.mayHaveSlip(all.used) {
 		if err := m.checkNames(ctx, q); err != nil || all.used == 0 {

@@ -19,6 +19,9 @@ var Dimensions = []string{
 	"reason", "commit", "config", "content", "agentVersion", "via",
 }
 
+// MaxDimensions is how many of them rows can be counted by at once.
+const MaxDimensions = 4
+
 // dimension is a value of rows.
 type dimension struct {
 	// ofCluster returns the handle of the value of a cluster, and text the value itself where that is not among the texts.
@@ -102,11 +105,11 @@ func dimensionOf(name string) (dimension, error) {
 // Count implements Answers. A cluster counts once for each value that it has; its reason is that of its state, see row.cause.
 func (v *View) Count(ctx context.Context, of string, by []string, q Query) (Counts, error) {
 	answer := Counts{Of: of, By: by, Rows: []Count{}}
-	if len(by) < 1 || len(by) > 2 {
-		return answer, fmt.Errorf("count by %d dimensions: %w: one or two", len(by), store.ErrInvalid)
+	if len(by) < 1 || len(by) > MaxDimensions {
+		return answer, fmt.Errorf("count by %d dimensions: %w: one to %d", len(by), store.ErrInvalid, MaxDimensions)
 	}
-	if of != "clusters" && of != "deployments" {
-		return answer, fmt.Errorf("count of %q: %w: clusters or deployments", store.Plain(store.Clip(of)), store.ErrInvalid)
+	if err := checkRows(of); err != nil {
+		return answer, err
 	}
 	dimensions := make([]dimension, len(by))
 	for i, name := range by {
@@ -124,20 +127,41 @@ func (v *View) Count(ctx context.Context, of string, by []string, q Query) (Coun
 	if err != nil {
 		return answer, err
 	}
-	n := &counter{m: m, dimensions: dimensions, codes: map[string]uint32{}}
-	if of == "clusters" {
-		n.clusters(c)
-	} else {
-		n.deployments(c)
-	}
 	answer.AsOf, answer.ReadAt = m.asOf, m.readAt
-	if answer.Rows = n.rows(); q.mayHaveSlip(len(answer.Rows)) {
+	if answer.Rows = m.count(of, dimensions, c); q.mayHaveSlip(len(answer.Rows)) {
 		return answer, m.checkNames(ctx, q)
 	}
 	return answer, nil
 }
 
-// counter counts pairs of codes: handles of texts, or above those the codes of other values.
+func checkRows(of string) error {
+	if of != "clusters" && of != "deployments" {
+		return fmt.Errorf("count of %q: %w: clusters or deployments", store.Plain(store.Clip(of)), store.ErrInvalid)
+	}
+	return nil
+}
+
+// count counts the chosen rows by their values.
+func (m *moment) count(of string, by []dimension, c *choice) []Count {
+	n := &counter{m: m, dimensions: by, codes: map[string]uint32{}}
+	if of == "clusters" {
+		n.clusters(c)
+	} else {
+		n.deployments(c)
+	}
+	return n.rows()
+}
+
+// codes are the values of a row in the dimensions: handles of texts, or above those the codes of other values.
+type codes [MaxDimensions]uint32
+
+func (c codes) key() key { return key{uint64(c[0])<<32 | uint64(c[1]), uint64(c[2])<<32 | uint64(c[3])} }
+
+func (k key) codes() codes {
+	return codes{uint32(k[0] >> 32), uint32(k[0]), uint32(k[1] >> 32), uint32(k[1])} //nolint:gosec // its halves
+}
+
+// counter counts rows by their codes.
 type counter struct {
 	m          *moment
 	dimensions []dimension
@@ -167,11 +191,8 @@ func (n *counter) value(code uint32) string {
 	return n.m.texts[code]
 }
 
-// pair is two codes.
-func pair(codes [2]uint32) uint64 { return uint64(codes[0])<<32 | uint64(codes[1]) }
-
 func (n *counter) deployments(c *choice) {
-	var fixed [2]uint32 // of the cluster
+	var fixed codes // of the cluster
 	var last *cluster
 	for r, d := range c.deployments() {
 		if r.cluster != last {
@@ -182,20 +203,20 @@ func (n *counter) deployments(c *choice) {
 				}
 			}
 		}
-		codes := fixed
+		all := fixed
 		for i, of := range n.dimensions {
 			if of.ofDeployment != nil {
-				codes[i] = of.ofDeployment(r, d)
+				all[i] = of.ofDeployment(r, d)
 			}
 		}
-		n.counts.add(key{pair(codes)}, 1)
+		n.counts.add(all.key(), 1)
 	}
 }
 
 func (n *counter) clusters(c *choice) {
-	var had []uint64
+	var had []key
 	for r := range c.clusters() {
-		var fixed [2]uint32
+		var fixed codes
 		perDeployment := false
 		for i, of := range n.dimensions {
 			if of.ofClusters() {
@@ -205,7 +226,7 @@ func (n *counter) clusters(c *choice) {
 			}
 		}
 		if !perDeployment {
-			n.counts.add(key{pair(fixed)}, 1)
+			n.counts.add(fixed.key(), 1)
 			continue
 		}
 		had = had[:0]
@@ -213,17 +234,17 @@ func (n *counter) clusters(c *choice) {
 			if !c.deployment(r, d) {
 				continue
 			}
-			codes := fixed
+			all := fixed
 			for i, of := range n.dimensions {
 				if !of.ofClusters() {
-					codes[i] = of.ofDeployment(r, d)
+					all[i] = of.ofDeployment(r, d)
 				}
 			}
-			had = append(had, pair(codes))
+			had = append(had, all.key())
 		}
-		slices.Sort(had)
-		for _, p := range slices.Compact(had) {
-			n.counts.add(key{p}, 1)
+		slices.SortFunc(had, key.compare)
+		for _, k := range slices.Compact(had) {
+			n.counts.add(k, 1)
 		}
 	}
 }
@@ -231,39 +252,43 @@ func (n *counter) clusters(c *choice) {
 // rows returns the counts, by their values.
 func (n *counter) rows() []Count {
 	type ranked struct {
-		ranks uint64
-		key   uint64
-		count uint64
+		ranks, key key
+		count      uint64
 	}
-	ranks := [2][]uint32{n.ranks(func(k key) uint32 { return uint32(k[0] >> 32) }), n.ranks(func(k key) uint32 { return uint32(k[0]) })} //nolint:gosec // its halves
+	var ranks [MaxDimensions][]uint32
+	for i := range n.dimensions {
+		ranks[i] = n.ranks(i)
+	}
 	all := make([]ranked, 0, n.counts.used)
 	for k, count := range n.counts.all() {
-		high, low := uint32(k[0]>>32), uint32(k[0]) //nolint:gosec // its halves
-		all = append(all, ranked{pair([2]uint32{ranks[0][high], ranks[1][low]}), k[0], count})
+		of := k.codes()
+		for i := range n.dimensions {
+			of[i] = ranks[i][of[i]]
+		}
+		all = append(all, ranked{of.key(), k, count})
 	}
-	slices.SortFunc(all, func(a, b ranked) int { return cmp.Compare(a.ranks, b.ranks) })
+	slices.SortFunc(all, func(a, b ranked) int { return a.ranks.compare(b.ranks) })
 	rows := make([]Count, 0, len(all))
 	values := make([]string, 0, len(all)*len(n.dimensions))
 	for _, r := range all {
-		codes := [2]uint32{uint32(r.key >> 32), uint32(r.key)} //nolint:gosec // its halves
-		from := len(values)
+		from, of := len(values), r.key.codes()
 		for i := range n.dimensions {
-			values = append(values, n.value(codes[i]))
+			values = append(values, n.value(of[i]))
 		}
 		rows = append(rows, Count{values[from:len(values):len(values)], int(r.count)}) //nolint:gosec // of rows
 	}
 	return rows
 }
 
-// ranks returns, by code, the place of each value among all of its dimension.
-func (n *counter) ranks(of func(key) uint32) []uint32 {
+// ranks returns, by code, the place of each value of a dimension among all of it.
+func (n *counter) ranks(dimension int) []uint32 {
 	type named struct {
 		name string
 		code uint32
 	}
 	ranks, all := make([]uint32, len(n.m.texts)+len(n.values)), []named{}
 	for k := range n.counts.all() {
-		if code := of(k); ranks[code] == 0 {
+		if code := k.codes()[dimension]; ranks[code] == 0 {
 			ranks[code], all = 1, append(all, named{n.value(code), code})
 		}
 	}
@@ -276,6 +301,8 @@ func (n *counter) ranks(of func(key) uint32) []uint32 {
 
 // key is up to four handles.
 type key [2]uint64
+
+func (k key) compare(o key) int { return cmp.Or(cmp.Compare(k[0], o[0]), cmp.Compare(k[1], o[1])) }
 
 // counts counts keys in an open table, which is several times faster than a map.
 type counts struct {

@@ -24,6 +24,7 @@ type environmentIndex struct {
 	*lineage.Environment
 	// records are oldest first; there is at least one.
 	records []*store.PublishedRecord
+	place   float64 // in the chain; see desiredIndex.chain
 }
 
 func (e *environmentIndex) newest() *store.PublishedRecord { return e.records[len(e.records)-1] }
@@ -46,6 +47,7 @@ func newDesiredIndex(p *published) desiredIndex {
 		e.records = append(e.records, r)
 		e.Add(&r.EnvironmentRecord)
 	}
+	x.chain()
 	return x
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -56,6 +57,7 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		}
 		record, shown := e.newest(), row(at)
 		shown.Record, shown.BaseCommit, shown.EnvironmentCommit, shown.IssuedAt = record.Digest, record.BaseCommit, record.EnvironmentCommit, record.IssuedAt
+		shown.Since = e.since()
 		if v.seesAll() {
 			shown.Incomplete = record.Incomplete
 			for _, typ := range record.Types() {
@@ -68,11 +70,69 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		e.Types, e.Totals = len(e.types), e.tally.totals()
 		list.Environments = append(list.Environments, *e.Environment)
 	}
+	place := func(e *Environment) float64 {
+		if x := m.published.index.environments[bundle.Stream{Platform: e.Platform, Environment: e.Environment}]; x != nil {
+			return x.place
+		}
+		return 0
+	}
 	slices.SortFunc(list.Environments, func(a, b Environment) int {
-		return cmp.Or(strings.Compare(a.Platform, b.Platform), strings.Compare(a.Environment, b.Environment))
+		return cmp.Or(strings.Compare(a.Platform, b.Platform), cmp.Compare(place(&a), place(&b)), strings.Compare(a.Environment, b.Environment))
 	})
 	if q.mayHaveSlip(len(list.Environments)) {
 		return list, m.checkNames(ctx, q)
 	}
 	return list, nil
+}
+
+// since returns when the environment got the commit that it has.
+func (e *environmentIndex) since() time.Time {
+	now := e.newest()
+	since := now.IssuedAt
+	for _, r := range slices.Backward(e.records) {
+		if cmp.Or(r.BaseCommit, r.EnvironmentCommit) != cmp.Or(now.BaseCommit, now.EnvironmentCommit) {
+			break
+		}
+		since = r.IssuedAt
+	}
+	return since
+}
+
+// chain gives each environment its place among those of its platform. The hub has no policy that names a chain, but a commit moves along it:
+// the place is how many others had a commit before, on average over the commits that several had.
+func (x *desiredIndex) chain() {
+	type commit struct{ platform, base string }
+	type arrival struct {
+		environment *environmentIndex
+		at          time.Time
+	}
+	all := map[commit][]arrival{}
+	for _, e := range x.environments {
+		seen := map[string]bool{}
+		for _, r := range e.records {
+			if r.BaseCommit != "" && !seen[r.BaseCommit] {
+				seen[r.BaseCommit] = true
+				of := commit{e.Stream.Platform, r.BaseCommit}
+				all[of] = append(all[of], arrival{e, r.IssuedAt})
+			}
+		}
+	}
+	before, commits := map[*environmentIndex]int{}, map[*environmentIndex]int{}
+	for _, arrivals := range all {
+		if len(arrivals) == 1 {
+			continue
+		}
+		slices.SortFunc(arrivals, func(a, b arrival) int { return a.at.Compare(b.at) })
+		earlier := 0
+		for i, a := range arrivals {
+			if a.at.After(arrivals[earlier].at) {
+				earlier = i
+			}
+			before[a.environment] += earlier
+			commits[a.environment]++
+		}
+	}
+	for e, n := range commits {
+		e.place = float64(before[e]) / float64(n)
+	}
 }

@@ -188,7 +188,7 @@ type Deployments struct {
 	Next        string       `json:"next,omitempty"`
 }
 
-// Counts is how many rows there are by one or two dimensions, such as environment and state, by those.
+// Counts is how many rows there are by up to four dimensions, such as environment and state, by those.
 type Counts struct {
 	AsOf   time.Time `json:"asOf,omitzero"`
 	ReadAt time.Time `json:"readAt,omitzero"` // see Clusters
@@ -250,12 +250,15 @@ type Environment struct {
 	BaseCommit        string        `json:"baseCommit,omitempty"`
 	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
 	IssuedAt          time.Time     `json:"issuedAt,omitzero"`
-	Incomplete        []string      `json:"incomplete,omitempty"`
+	// Since is when the environment got the commit that it has: records are made again for other reasons.
+	Since      time.Time `json:"since,omitzero"`
+	Incomplete []string  `json:"incomplete,omitempty"`
 	Types             int           `json:"types"`
 	Totals            Totals        `json:"totals"`
 }
 
-// Environments is all environments, by platform and name.
+// Environments is all environments, by platform, and within one in the order of its chain: an environment comes after those that had its
+// commits before it. Those of which nothing tells the order are by name.
 type Environments struct {
 	Environments []Environment `json:"environments"`
 }
@@ -314,6 +317,8 @@ type Rollout struct {
 	Open []OpenCluster `json:"open"`
 	// Types are the cluster types of the environment, by name.
 	Types []TypeRollout `json:"types"`
+	// Rings are the rings of the clusters, the narrowest first, and last the clusters without one; empty without rings.
+	Rings []RingRollout `json:"rings,omitempty"`
 }
 
 // OpenCluster is a cluster that is not compliant with a commit.
@@ -339,6 +344,14 @@ type TypeRollout struct {
 	// Release is the release of the type at that commit; empty if there is none, such as where it failed.
 	Release    string `json:"release,omitempty"`
 	Incomplete bool   `json:"incomplete,omitempty"`
+	RolloutCounts
+}
+
+// RingRollout is how far the clusters of a ring are with a commit.
+type RingRollout struct {
+	Ring string `json:"ring"` // empty for clusters without one
+	// Reached is true if a cluster of the ring should have the commit by now.
+	Reached bool `json:"reached"`
 	RolloutCounts
 }
 
@@ -537,8 +550,10 @@ type Event struct {
 type Answers interface {
 	Clusters(ctx context.Context, q Query) (Clusters, error)
 	Deployments(ctx context.Context, q Query) (Deployments, error)
-	// Count counts rows of "clusters" or "deployments" by one or two of Dimensions.
+	// Count counts rows of "clusters" or "deployments" by up to MaxDimensions of Dimensions.
 	Count(ctx context.Context, of string, by []string, q Query) (Counts, error)
+	// Facets counts rows by each of several of Dimensions, or of EachLabel.
+	Facets(ctx context.Context, of string, by []string, q Query) (Facets, error)
 	Releases(ctx context.Context, q Query) (Releases, error)
 	// Release returns one release with the assignments that it has; d may be a beginning, or a number with an environment
 	// and a type in q.

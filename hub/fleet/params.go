@@ -38,6 +38,8 @@ type parameter struct {
 	read func(q *Query, value string, now time.Time) error
 	// write returns the value, empty if the field is not set.
 	write func(q *Query) string
+	// clear unsets a field that is also a dimension; nil for others.
+	clear func(q *Query)
 }
 
 // text is the parameter of a field that is text.
@@ -46,6 +48,7 @@ func text[T ~string](name string, field func(*Query) *T) parameter {
 		name:  name,
 		read:  func(q *Query, v string, _ time.Time) error { *field(q) = T(v); return nil },
 		write: func(q *Query) string { return string(*field(q)) },
+		clear: func(q *Query) { *field(q) = "" },
 	}
 }
 
@@ -72,6 +75,7 @@ func list[T ~string](name string, field func(*Query) *[]T) parameter {
 			}
 			return strings.Join(all, ",")
 		},
+		clear: func(q *Query) { *field(q) = nil },
 	}
 }
 

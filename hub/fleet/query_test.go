@@ -277,7 +277,7 @@ func TestQueriesThatAreNotAcceptable(t *testing.T) {
 		_, err = v.Deployments(t.Context(), q)
 		require.ErrorIs(t, err, store.ErrInvalid, name)
 	}
-	for _, by := range [][]string{nil, {"message"}, {"state", "type", "ring"}, {"label:"}} {
+	for _, by := range [][]string{nil, {"message"}, {"state", "type", "ring", "via", "reason"}, {"label:"}} {
 		_, err := v.Count(t.Context(), "clusters", by, Query{})
 		require.ErrorIs(t, err, store.ErrInvalid)
 	}
@@ -567,4 +567,52 @@ func TestAQuestionSeesWhatWasStoredBeforeIt(t *testing.T) {
 	}
 	stop()
 	running.Wait()
+}
+
+func TestCountsByFourAreThoseByTwoDivided(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		v := all(t, newMemory(randomFleet(r, 40)...))
+		q := randomQuery(r)
+		q.Limit, q.Cluster = 0, ""
+		by := []string{pick(r, Dimensions), pick(r, Dimensions), pick(r, Dimensions), pick(r, Dimensions)}
+		four, err := v.Count(t.Context(), "deployments", by, q)
+		if err != nil {
+			continue // a name that nothing has
+		}
+		require.True(t, slices.IsSortedFunc(four.Rows, func(a, b Count) int { return slices.Compare(a.Values, b.Values) }))
+		two, err := v.Count(t.Context(), "deployments", by[:2], q)
+		require.NoError(t, err)
+		sums := map[[2]string]int{}
+		for _, row := range four.Rows {
+			require.Len(t, row.Values, 4)
+			sums[[2]string(row.Values[:2])] += row.Count
+		}
+		want := map[[2]string]int{}
+		for _, row := range two.Rows {
+			want[[2]string(row.Values)] = row.Count
+		}
+		require.Equal(t, want, sums, "seed %d: by %v", seed, by)
+	}
+}
+
+func TestAFacetIsCountedAsIfItWereNotChosen(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		v := all(t, newMemory(randomFleet(r, 40)...))
+		got, err := v.Facets(t.Context(), "clusters", []string{"state", "label:region"}, Query{State: []bundle.State{bundle.Failed}, Selector: "region=east,site!=x", Type: "drone"})
+		require.NoError(t, err)
+		for i, q := range []Query{{Selector: "region=east,site!=x", Type: "drone"}, {State: []bundle.State{bundle.Failed}, Selector: "site!=x", Type: "drone"}} {
+			f := got.Facets[i]
+			want, err := v.Count(t.Context(), "clusters", []string{f.By}, q)
+			require.NoError(t, err)
+			for j, value := range f.Values {
+				require.Contains(t, want.Rows, Count{Values: []string{value.Value}, Count: value.Count})
+				require.True(t, j == 0 || f.Values[j-1].Count >= value.Count, "the most frequent first")
+			}
+			require.Len(t, f.Values, len(want.Rows))
+		}
+	}
+	_, err := all(t, newMemory()).Facets(t.Context(), "clusters", nil, Query{})
+	require.ErrorIs(t, err, store.ErrInvalid)
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,7 +131,7 @@ func TestEnvironmentsHaveTheirRecordAndTotals(t *testing.T) {
 	require.Equal(t, []Environment{
 		{Platform: "edge", Environment: "dev", Types: 1, Totals: Totals{Count: 1, States: map[bundle.State]int{bundle.Pending: 1}}},
 		{
-			Platform: "edge", Environment: "prod", Record: record.Digest, BaseCommit: commit("b"), EnvironmentCommit: commit("e"), IssuedAt: record.IssuedAt, Types: 2,
+			Platform: "edge", Environment: "prod", Record: record.Digest, BaseCommit: commit("b"), EnvironmentCommit: commit("e"), IssuedAt: record.IssuedAt, Since: record.IssuedAt, Types: 2,
 			Totals: Totals{
 				Count:     6,
 				States:    map[bundle.State]int{bundle.Compliant: 3, bundle.Progressing: 1, bundle.Rejected: 1, store.Stale: 1},
@@ -147,6 +148,34 @@ func TestEnvironmentsHaveTheirRecordAndTotals(t *testing.T) {
 	list, err = all(t, two(t)).Environments(t.Context(), Query{})
 	require.NoError(t, err)
 	require.Len(t, list.Environments, 1, "one without clusters too")
+}
+
+func TestEnvironmentsAreInTheOrderOfTheirChain(t *testing.T) {
+	e := newEstate(t)
+	publish := func(environment, from string) {
+		e.record(from, nil)
+		e.records[len(e.records)-1].Environment = environment
+	}
+	for _, c := range []string{"a", "b", "c"} { // each goes along the chain
+		publish("test", c+"/e")
+		publish("live", c+"/e")
+		publish("eu", c+"/e")
+	}
+	publish("live", "d/e") // a fix that went the short way
+	publish("test", "d/e")
+	publish("live", "d/f") // what the environment itself pins has moved
+	publish("alone", "z/e")
+	slices.SortStableFunc(e.records, func(a, b store.PublishedRecord) int { return strings.Compare(a.Environment, b.Environment) })
+	list, err := all(t, e).Environments(t.Context(), Query{})
+	require.NoError(t, err)
+	var names []string
+	for _, one := range list.Environments {
+		names = append(names, one.Environment)
+		if one.Environment == "live" {
+			require.Equal(t, 2*time.Minute, one.IssuedAt.Sub(one.Since), "since it has the commit, whatever was published anew")
+		}
+	}
+	require.Equal(t, []string{"alone", "test", "live", "eu"}, names)
 }
 
 func TestDrift(t *testing.T) {

@@ -53,7 +53,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	if err != nil {
 		return Rollout{}, err
 	}
-	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}, reaching: map[[3]uint32]bool{}}
+	out := rolloutCount{m: m, asked: asked, targets: targets, types: map[string]*TypeRollout{}, rings: map[string]*RingRollout{}, places: map[[3]uint32]rolloutPlace{}, having: map[[3]uint32]bool{}, reaching: map[[3]uint32]bool{}}
 	if err := out.readFailures(ctx, environment); err != nil {
 		return Rollout{}, err
 	}
@@ -71,7 +71,7 @@ func (v *View) Rollout(ctx context.Context, environment, commit string, asked Ro
 	answer := Rollout{
 		AsOf: m.asOf, ReadAt: m.readAt, Environment: environment, Commit: cmp.Or(whole, commit), Reached: out.reached,
 		NotReporting: out.notReporting, Later: out.later, Quarantined: out.quarantined, Failures: out.failures, FailuresSince: out.failuresSince,
-		OldestProofSeconds: out.oldest, Types: out.typeRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
+		OldestProofSeconds: out.oldest, Types: out.typeRows(), Rings: out.ringRows(), Followed: m.published.follows(q), Published: len(targets) > 0,
 	}
 	answer.count(out.all)
 	answer.conclude(targets)
@@ -151,6 +151,7 @@ type rolloutCount struct {
 	all     RolloutCounts
 	oldest  int64
 	types   map[string]*TypeRollout
+	rings   map[string]*RingRollout
 	open    []openRow
 
 	notReporting, later, quarantined int
@@ -199,7 +200,10 @@ func (c *rolloutCount) add(r *row) {
 		c.quarantined++
 	}
 	c.typeRow(c.m.texts[r.typ]).add(verdict)
+	ring := c.ringRow(c.m.texts[r.ring])
+	ring.add(verdict)
 	if c.reaches(r, at.target) {
+		ring.Reached = true
 		c.reached.add(verdict)
 	}
 	if verdict == lineage.Compliant {
@@ -349,6 +353,43 @@ func (c *rolloutCount) typeRows() []TypeRollout {
 	rows := make([]TypeRollout, 0, len(c.types))
 	for _, name := range slices.Sorted(maps.Keys(c.types)) {
 		rows = append(rows, *c.types[name])
+	}
+	return rows
+}
+
+func (c *rolloutCount) ringRow(name string) *RingRollout {
+	if c.rings[name] == nil {
+		c.rings[name] = &RingRollout{Ring: name}
+	}
+	return c.rings[name]
+}
+
+// ringRows returns the rings in the order that the commit's records give, then the others by name, and clusters without one last.
+func (c *rolloutCount) ringRows() (rows []RingRollout) {
+	if _, without := c.rings[""]; len(c.rings) == 0 || without && len(c.rings) == 1 {
+		return nil
+	}
+	var names []string
+	for _, t := range c.targets {
+		names = append(names, t.Last().RingOrder...)
+	}
+	if len(c.targets) > 1 {
+		names = nil // of several platforms
+	}
+	place := func(name string) int {
+		switch i := slices.Index(names, name); {
+		case name == "":
+			return len(names) + 1
+		case i < 0:
+			return len(names)
+		default:
+			return i
+		}
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(c.rings), func(a, b string) int {
+		return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b))
+	}) {
+		rows = append(rows, *c.rings[name])
 	}
 	return rows
 }

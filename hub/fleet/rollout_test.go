@@ -379,6 +379,7 @@ func rings(e *estate) {
 func TestARolloutInTheCanaryIsMeasuredByTheCanary(t *testing.T) {
 	e := two(t)
 	rings(e)
+	e.records[len(e.records)-1].RingOrder = []string{"early", "canary"}
 	e.cluster("canary-2", "canary=drone", "drone:2", bundle.Compliant)
 	e.silence(e.cluster("far", "early=drone", "drone:2", bundle.Compliant), 30*24*time.Hour)
 	got, err := all(t, e).Rollout(t.Context(), "prod", commit("c"), RolloutQuery{})
@@ -388,6 +389,11 @@ func TestARolloutInTheCanaryIsMeasuredByTheCanary(t *testing.T) {
 	require.Equal(t, RolloutCounts{Clusters: 2, Compliant: 1, Waiting: 1}, counts)
 	require.Equal(t, 3, beyond)
 	require.False(t, got.Done)
+	require.Equal(t, []RingRollout{
+		{Ring: "early", RolloutCounts: RolloutCounts{Clusters: 2, Waiting: 1, Unknown: 1}},
+		{Ring: "canary", Reached: true, RolloutCounts: RolloutCounts{Clusters: 2, Compliant: 1, Waiting: 1}},
+		{Ring: "", RolloutCounts: RolloutCounts{Clusters: 1, Waiting: 1}},
+	}, got.Rings, "in the order of the record")
 
 	got, err = all(t, e).Rollout(t.Context(), "prod", commit("b"), RolloutQuery{})
 	require.NoError(t, err)

@@ -101,6 +101,9 @@ func answers(t *testing.T, v *View, q Query, by []string, sorts [2]string) (all 
 		n, err := v.Count(t.Context(), of, by, q)
 		n.AsOf = time.Time{}
 		add(n, err)
+		f, err := v.Facets(t.Context(), of, []string{by[0], "environment", EachLabel}, q)
+		f.AsOf = time.Time{}
+		add(f, err)
 	}
 	add(v.Compare(t.Context(), Side{q, "left"}, Side{Query{Environments: []string{"prod"}, AsOf: q.AsOf}, "right"}, CompareOptions{}))
 	return all

@@ -150,7 +150,13 @@ func required(r *http.Request, into any) error {
 
 func (m Manager) whoAmI(r *http.Request) (any, error) {
 	who, _ := access.From(r.Context())
-	return store.AccessToken{ID: who.ID, Name: who.Name, Role: string(who.Role), AccessScope: who.AccessScope, ExpiresAt: who.ExpiresAt}, nil
+	me := store.WhoAmI{AccessToken: store.AccessToken{ID: who.ID, Name: who.Name, Role: string(who.Role), AccessScope: who.AccessScope, ExpiresAt: who.ExpiresAt}, May: []string{}}
+	for _, p := range access.Permissions() {
+		if p != access.Open && who.May(p) {
+			me.May = append(me.May, string(p))
+		}
+	}
+	return me, nil
 }
 
 func (m Manager) listAccess(r *http.Request) (any, error) {

@@ -227,11 +227,13 @@ func TestAccessTokensOverHTTP(t *testing.T) {
 	require.Equal(t, "200", root.do("POST", "/v1/access", wanted, &made))
 	require.Equal(t, "403 AlreadyRegistered", root.do("POST", "/v1/access", wanted, nil))
 	ann := user{t, h, made.Token, made.Access.ID}
-	var me store.AccessToken
+	var me store.WhoAmI
 	require.Equal(t, "200", ann.do("GET", "/v1/whoami", nil, &me))
 	require.Equal(t, "ann", me.Name)
 	require.Equal(t, "viewer", me.Role)
 	require.Equal(t, []string{"dev"}, me.Environments)
+	require.Equal(t, []string{"login", "read", "read-whole"}, me.May)
+	require.Zero(t, me.CreatedAt)
 	require.Equal(t, made.Access.ExpiresAt.UnixMilli(), me.ExpiresAt.UnixMilli())
 	require.Equal(t, "403 Forbidden", ann.do("POST", "/v1/access", wanted, nil))
 	require.Equal(t, "403 Forbidden", ann.do("GET", "/v1/audit", nil, nil))

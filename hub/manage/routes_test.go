@@ -30,6 +30,7 @@ var needs = map[string]access.Permission{
 	"GET /v1/clusters/{cluster}": access.Read,
 	"GET /v1/deployments":        access.Read,
 	"GET /v1/counts":             access.Read,
+	"GET /v1/facets":             access.Read,
 	"GET /v1/releases":           access.Read,
 	"GET /v1/releases/{release}": access.Read,
 	"GET /v1/environments":       access.Read,

@@ -64,6 +64,7 @@ var answersOf = map[string][]string{
 	"GET /v1/clusters/{cluster}": {"/box-a", "/box-b", "/uid-box-c", "/box-d", "/nowhere"},
 	"GET /v1/deployments":        {"", "?limit=2", "?workload=till", "?version=2.0.0", "?workspace=bank", "?asOf=2m"},
 	"GET /v1/counts":             {"?of=clusters&by=environment", "?of=clusters&by=environment,state", "?of=deployments&by=workload", "?of=deployments&by=workspace,version"},
+	"GET /v1/facets":             {"?by=state,environment,label:*", "?of=deployments&by=workload,version,label:region&environment=dev"},
 	"GET /v1/releases":           {"", "?environment=prod"},
 	"GET /v1/releases/{release}": {"/1", "/abcdef01"},
 	"GET /v1/environments":       {"", "?environment=stage"},

@@ -25,7 +25,7 @@ type AccessToken struct {
 	Name string `json:"name"`
 	Role string `json:"role"` // of package hub/access
 	AccessScope
-	CreatedAt time.Time `json:"createdAt"`
+	CreatedAt time.Time `json:"createdAt,omitzero"`
 	// ExpiresAt is zero for a token that does not expire.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// RevokedAt is zero unless it was revoked.
@@ -34,6 +34,13 @@ type AccessToken struct {
 	UsedAt time.Time `json:"usedAt,omitzero"`
 	// Waits is true for a token of a restored backup that nobody has accepted yet. It is refused.
 	Waits bool `json:"waits,omitempty"`
+}
+
+// WhoAmI is who sends a request, and what it may do there.
+type WhoAmI struct {
+	AccessToken
+	// May lists permissions: login, read, read-whole, operate, publish, approve, audit, measure, administer. The scope bounds them.
+	May []string `json:"may"`
 }
 
 // AccessScope restricts a token to a part of the fleet. All that are set have to hold. The zero AccessScope is the whole

@@ -457,14 +457,14 @@ func newGetCounts(s *source) *cobra.Command {
 		Aliases: []string{"count"},
 		Short:   "Count clusters or deployments by properties",
 		Example: `  wherry get counts --of clusters --by environment,state
-  wherry get counts --of deployments --workload web --by environment,version
+  wherry get counts --of deployments --workload web --by environment,ring,version,state
   wherry get counts --of clusters --by label:region,state -o csv`,
 		Args: cobra.NoArgs,
 	}
 	l := newLister(cmd, s, nil)
 	f := cmd.Flags()
 	f.StringVar(&of, "of", "clusters", "count `ROWS`: clusters or deployments")
-	f.StringVar(&by, "by", "environment,state", "count by these one or two `FIELDS`, such as environment,state or label:region")
+	f.StringVar(&by, "by", "environment,state", "count by these `FIELDS`, up to four, such as environment,state or label:region")
 	cli.NotEmpty(cmd, "of", "by")
 	_ = cmd.RegisterFlagCompletionFunc("of", cobra.FixedCompletions([]string{"clusters", "deployments"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("by", listCompletion(fleet.Dimensions))
@@ -476,8 +476,8 @@ func newGetCounts(s *source) *cobra.Command {
 		for i := range fields {
 			fields[i] = strings.TrimSpace(fields[i])
 		}
-		if len(fields) > 2 {
-			return cli.Usagef("--by %s: one or two fields can be counted by", by)
+		if len(fields) > fleet.MaxDimensions {
+			return cli.Usagef("--by %s: at most %d fields can be counted by", by, fleet.MaxDimensions)
 		}
 		return list(cmd, l, countKind(of, fields))
 	}
