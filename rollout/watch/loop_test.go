@@ -532,3 +532,60 @@ func TestFolders(t *testing.T) {
 	_, err := Folder(filepath.Join(dir, "none"), "").State(t.Context())
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// 316 repositories at two servers, one of which is silent, are looked at side by side, and nobody waits longer than for one of them.
+func TestManySourcesAreAskedSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const silent, answering = 40, 276
+		var mu sync.Mutex
+		running, most := map[string]int{}, map[string]int{}
+		moved := "1"
+		var all []Source
+		add := func(host string, n int, state func(ctx context.Context) (string, error)) {
+			for i := range n {
+				all = append(all, Source{Name: fmt.Sprint(host, "/", i), Host: host, State: func(ctx context.Context) (string, error) {
+					mu.Lock()
+					running[host]++
+					most[host] = max(most[host], running[host])
+					mu.Unlock()
+					defer func() {
+						mu.Lock()
+						defer mu.Unlock()
+						running[host]--
+					}()
+					return state(ctx)
+				}})
+			}
+		}
+		add("silent", silent, func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		add("answers", answering, func(context.Context) (string, error) {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			return moved, nil
+		})
+		began := time.Now()
+		var turns []time.Duration
+		ctx, cancel := context.WithTimeout(t.Context(), 11*time.Minute)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(ctx, Options{Sources: func() []Source { return all }}, func(context.Context, *Turn) error {
+				turns = append(turns, time.Since(began))
+				return nil
+			})
+		}()
+		time.Sleep(10 * time.Minute)
+		mu.Lock()
+		moved = "2"
+		mu.Unlock()
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+		require.Equal(t, map[string]int{"silent": maxAsked, "answers": maxAsked}, most)
+		require.Equal(t, pollTimeout, turns[0])
+		require.Len(t, turns, 2)
+		require.Less(t, turns[1], 10*time.Minute+DefaultInterval*11/10+maxSettles*DefaultSettle+20*time.Second)
+	})
+}

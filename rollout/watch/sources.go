@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,10 +28,10 @@ func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors, access *egress.Access) []S
 		}
 	}
 	var all []Source
-	for _, url := range slices.Sorted(maps.Keys(branches)) {
-		names := slices.Compact(slices.Sorted(slices.Values(branches[url])))
-		all = append(all, Source{Name: gitrepo.Redact(url), State: func(ctx context.Context) (string, error) {
-			tips, err := gitrepo.Tips(ctx, access, url, names, pollTimeout)
+	for _, repository := range slices.Sorted(maps.Keys(branches)) {
+		names := slices.Compact(slices.Sorted(slices.Values(branches[repository])))
+		all = append(all, Source{Name: gitrepo.Redact(repository), Host: hostOf(repository), State: func(ctx context.Context) (string, error) {
+			tips, err := gitrepo.Tips(ctx, access, repository, names, pollTimeout)
 			if err != nil {
 				return "", err
 			}
@@ -42,6 +43,18 @@ func Git(refs []gitrepo.Ref, mirrors gitrepo.Mirrors, access *egress.Access) []S
 		}})
 	}
 	return all
+}
+
+// hostOf returns the host of a repository; empty for one of this machine.
+func hostOf(repository string) string {
+	if gitrepo.IsLocal(repository) {
+		return ""
+	}
+	if u, err := url.Parse(repository); err == nil && u.Host != "" {
+		return u.Host
+	}
+	host, _, _ := strings.Cut(repository, ":") // git's short form, HOST:PATH
+	return host
 }
 
 // maxFolderEntries bounds what a source of [Folder] lists.

@@ -37,14 +37,18 @@ const (
 	ForAnything = time.Hour
 	// maxSettles bounds the time until the next turn if changes never end, in settle times.
 	maxSettles = 10
-	// pollTimeout bounds one look at a source.
+	// pollTimeout bounds one look at a source, and how long a turn waits for sources.
 	pollTimeout = 30 * time.Second
+	// maxAsked is how many sources of one host are asked at once.
+	maxAsked = 16
 )
 
 // Source is something that changes. [Git] and [Folder] make some.
 type Source struct {
 	// Name tells sources apart, and is printed; it has no credentials.
 	Name string
+	// Host is the server that answers, empty for this machine. Those of one host wait for one another if they are many.
+	Host string
 	// State returns a text that is another one after a change. It has to end with ctx.
 	State func(ctx context.Context) (string, error)
 }
@@ -150,7 +154,7 @@ func Run(ctx context.Context, o Options, steps ...Step) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &loop{
 		Options: o, steps: steps, wake: make(chan struct{}, 1), polled: make(chan polled),
-		sources: map[string]*followed{},
+		sources: map[string]*followed{}, hosts: map[string]chan struct{}{},
 	}
 	l.Interval, l.Settle = cmp.Or(o.Interval, DefaultInterval), cmp.Or(o.Settle, DefaultSettle)
 	if l.Tell == nil {
@@ -182,6 +186,7 @@ type loop struct {
 	wake    chan struct{}
 	polled  chan polled
 	sources map[string]*followed
+	hosts   map[string]chan struct{} // has a place for each source of a host that may be asked at once
 	tasks   sync.WaitGroup
 	began   bool // the first turn has begun
 }
@@ -287,7 +292,9 @@ func (l *loop) refresh(ctx context.Context) {
 // state looks at the sources that the turn has found, and returns the states of all. One that does not answer has that of its last answer.
 func (l *loop) state(ctx context.Context) string {
 	l.list()
-	l.askAll(ctx, func(f *followed) bool { return f.failures == 0 && !f.known })
+	if l.askAll(ctx, func(f *followed) bool { return f.failures == 0 && !f.known }) {
+		l.look() // the turn may have read it before
+	}
 	var all strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(l.sources)) {
 		fmt.Fprintf(&all, "%s\n%s\n", name, l.sources[name].state)
@@ -295,30 +302,31 @@ func (l *loop) state(ctx context.Context) string {
 	return all.String()
 }
 
-// askAll looks at some sources, and waits for what they answer.
-func (l *loop) askAll(ctx context.Context, which func(*followed) bool) {
+// askAll looks at some sources side by side, and waits for what they answer, but not longer than for one: what answers later is looked at
+// after the turn. It reports whether another one has changed meanwhile.
+func (l *loop) askAll(ctx context.Context, which func(*followed) bool) (other bool) {
+	open := map[*followed]bool{}
 	for _, f := range l.sources {
 		if which(f) {
 			l.ask(ctx, f)
+			open[f] = true
 		}
 	}
-	for l.asking() {
+	timer := time.NewTimer(pollTimeout)
+	defer timer.Stop()
+	for len(open) > 0 {
 		select {
 		case <-ctx.Done():
-			return
+			return other
+		case <-timer.C:
+			return other
 		case p := <-l.polled:
-			l.take(p)
+			changed := l.take(p)
+			other = other || changed && !open[p.followed]
+			delete(open, p.followed)
 		}
 	}
-}
-
-func (l *loop) asking() bool {
-	for _, f := range l.sources {
-		if f.asking {
-			return true
-		}
-	}
-	return false
+	return other
 }
 
 // ask has a goroutine look at a source.
@@ -327,14 +335,24 @@ func (l *loop) ask(ctx context.Context, f *followed) {
 		return
 	}
 	f.asking = true
-	source := f.Source
+	source, places := f.Source, l.hosts[f.Host]
+	if places == nil {
+		places = make(chan struct{}, maxAsked)
+		l.hosts[f.Host] = places
+	}
 	l.tasks.Go(func() {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
 		bounded, cancel := context.WithTimeoutCause(ctx, pollTimeout, fmt.Errorf("no answer within %s", pollTimeout))
-		defer cancel()
 		p := polled{followed: f}
 		if p.state, p.err = source.State(bounded); p.err != nil && bounded.Err() != nil {
 			p.err = context.Cause(bounded)
 		}
+		cancel()
+		<-places
 		select {
 		case l.polled <- p:
 		case <-ctx.Done():
