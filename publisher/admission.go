@@ -20,6 +20,10 @@ import (
 type Admission struct {
 	// Record is the digest of the environment's record that the decision was made from; empty if there was none.
 	Record digest.Digest
+	// Below is the environment below.
+	Below string
+	// Moves are the proofs by which workloads get something else than they have.
+	Moves map[ledger.Key]ledger.Proof
 	// Waits says what workloads wait for that are rendered as the environment has them.
 	Waits map[ledger.Key]string
 	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
@@ -93,6 +97,68 @@ func (p *publication) awaitingProof() (all []diff.AwaitingProof) {
 		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: waits[k]})
 	}
 	return all
+}
+
+// provedOf returns the workloads that come by proof with what was read. Last is the ledger of the record that stands, or nil.
+func (p *publication) provedOf(read reading, last *ledger.Ledger) (all []diff.Proved) {
+	a := p.opts.Admission
+	if a == nil {
+		return nil
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(a.Moves), ledger.Key.Compare) {
+		proof, h := a.Moves[k], read.heads[k]
+		switch {
+		case p.unknowns.waiting[k] != "", proof.Removal != (h == nil), h != nil && len(h.types) == 0, proof.Removal && read.held[k]:
+			continue
+		case h != nil && a.From(k, h.Revision).Record != proof.Record: // made of something else that is proved
+			continue
+		}
+		one := diff.Proved{
+			Registration: k.Registration, Workload: k.Workload, Removed: proof.Removal,
+			Below: a.Below, Record: proof.Record.String(), Revision: proof.Revision, ProvedAt: proof.Proved,
+		}
+		if h != nil {
+			one.Version = h.Version
+		}
+		if last != nil {
+			if w := last.Find(k); w != nil {
+				if had, _ := w.In(ringsOf(p.rings)[0]); had != nil {
+					one.OldVersion = had.Version
+				}
+			}
+		}
+		if n := len(proof.Met); n > 0 { // the newest
+			met := proof.Met[n-1]
+			one.BaseCommit, one.CountedBy, one.Clusters, one.Compliant = met.BaseCommit, met.By, met.Clusters, met.Compliant
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// messageOf returns the message of a release that plan makes: that of the person, else what comes by proof.
+func (ps *pusher) messageOf(pl *plan) string {
+	if ps.message != "" || len(ps.proved) == 0 {
+		return ps.message
+	}
+	has := map[ledger.Key]bool{}
+	for _, a := range pl.rendered {
+		has[ledger.Key{Registration: a.Registration, Workload: a.Workload}] = true
+	}
+	for _, a := range pl.hadAssigned() {
+		has[keyOf(a)] = true
+	}
+	var here []diff.Proved
+	for _, one := range ps.proved {
+		if has[ledger.Key{Registration: one.Registration, Workload: one.Workload}] {
+			here = append(here, one)
+		}
+	}
+	text := diff.ProvedText(here, bundle.MaxReleaseMessageBytes)
+	if bundle.CheckMessage(text) != nil {
+		return ""
+	}
+	return text
 }
 
 // admitted returns the stay of a workload's revision that is published, by the one that was there if it is the same revision.

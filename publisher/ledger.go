@@ -494,8 +494,13 @@ func (all *stays) addTo(l *ledger.Ledger) {
 				w.Revisions = append(w.Revisions, *r)
 			}
 		}
-		if len(w.Revisions) > 0 {
+		if len(w.Revisions)+len(w.Proofs) > 0 {
 			l.Workloads = append(l.Workloads, w)
+		}
+	}
+	for key, proofs := range all.proofs { // of what is to come
+		if all.revisions[key] == nil && len(proofs) > 0 {
+			l.Workloads = append(l.Workloads, ledger.Workload{Key: key, Proofs: proofs})
 		}
 	}
 	for _, r := range all.removed {

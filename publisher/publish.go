@@ -388,6 +388,8 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
+	done.Proved = p.provedOf(read, last)
+	p.proved = done.Proved
 	rows := make([]*PublishedType, len(plans))
 	err = p.each(len(plans), func(p *publication, i int) error {
 		row, err := p.carryOut(ctx, plans[i], record, so)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -90,7 +91,7 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 	}
 	next.Epoch, next.Sequence = p.Trust.Epoch, 0
 	if v := at.Verified; v != nil && v.Record.Epoch == next.Epoch {
-		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && ledger.Same(last, workloads) {
+		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && (ledger.Same(last, workloads) || p.proofsWait(v.Record, last, workloads)) {
 			moved, err := releases.Settle(ctx, at.Repo, v.Descriptor, v.Record.Tag(), []string{bundle.LatestTag}, at.Tags)
 			if moved {
 				return publishedRecord(at, releases.OutcomePublished), err
@@ -119,6 +120,15 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 		return p.maker().record(next, stamp(workloads, ledger.RecordOf(next), next.IssuedAt))
 	})
 	return PublishedRecord{Result: s.result, Sequence: next.Sequence, Digest: s.digest, Signatures: s.signatures}, err
+}
+
+// ProofsEvery is the least time between a record and the next one that says nothing new but proofs.
+const ProofsEvery = 10 * time.Minute
+
+// proofsWait reports whether next says nothing else than the ledger of a record but proofs, and comes too early for that, or the keys are
+// not enough to sign it, so that people would have to.
+func (p *publication) proofsWait(record bundle.EnvironmentRecord, last, next *ledger.Ledger) bool {
+	return ledger.SameButProofs(last, next) && (p.IssuedAt.Sub(record.IssuedAt) < ProofsEvery || len(p.signer.Keys) < p.Trust.Need())
 }
 
 // hasLedger reports whether a record that waits for signatures has this ledger.

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/state"
@@ -27,6 +28,7 @@ type pusher struct {
 	created      time.Time
 	source       string
 	message      string
+	proved       []diff.Proved // what comes by proof, once it is known
 	cache        scheduler.Cache
 	deltaCommand []string
 	// deltaSlots has a place for each cluster type whose deltas may be made at once: they take memory and a core each.

@@ -26,6 +26,8 @@ type Published struct {
 	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
 	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get.
 	AwaitingProof []diff.AwaitingProof `json:"awaitingProof,omitempty"`
+	// Proved lists the workloads that came because the environment below has proved them.
+	Proved []diff.Proved `json:"proved,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.
@@ -42,6 +44,8 @@ type Published struct {
 
 	// RenewAt is the moment from which publishing again makes a release anew because it expires; zero if there is none.
 	RenewAt time.Time `json:"-"`
+	// NextLook is the moment from which publishing again may bring content that is proved then; zero if there is none.
+	NextLook time.Time `json:"-"`
 }
 
 // PublishedType is one cluster type of a Published.

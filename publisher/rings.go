@@ -130,7 +130,13 @@ func (ps *pusher) carryOut(ctx context.Context, pl *plan, i *ringRelease, made *
 	if made.waiting != nil {
 		out.waiting = &made.waiting.Descriptor
 	}
-	s, err := ps.put(ctx, out, func() (signing.Artifact, error) { return ps.maker().bundle(ctx, pl, r, i.from) })
+	s, err := ps.put(ctx, out, func() (signing.Artifact, error) {
+		m := ps.maker()
+		if message := ps.messageOf(pl); message != "" && i.from == nil {
+			m.origin[bundle.AnnotationMessage] = message
+		}
+		return m.bundle(ctx, pl, r, i.from)
+	})
 	done.Sequence, done.Number, done.Digest, done.content = r.Sequence, r.Number, s.digest, r.Content.DiffID
 	done.Result, done.Signatures = s.result, s.signatures
 	return done, err

@@ -146,6 +146,37 @@ func TestSameIgnoresCommitsAlone(t *testing.T) {
 	}
 }
 
+func TestSameButProofs(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Ledger)
+		same   bool
+	}{
+		"a proof that changes":         {func(l *Ledger) { l.Workloads[1].Proofs[0].Proved = time.Time{} }, true},
+		"a proof that goes":            {func(l *Ledger) { l.Workloads[1].Proofs = nil }, true},
+		"a workload with proofs alone": {func(l *Ledger) { l.Workloads[1].Key, l.Workloads[1].Revisions = Key{"new", "new"}, nil }, false},
+		"a further one": {func(l *Ledger) {
+			l.Workloads = append(l.Workloads, Workload{Key: Key{"zz", "z"}, Proofs: l.Workloads[1].Proofs})
+		}, true},
+		"the record that brought a stay": {func(l *Ledger) { l.Workloads[1].Revisions[0].In[0].Record.Sequence++ }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := example(3), example(3)
+			pack(t, a)
+			test.change(b)
+			pack(t, b)
+			if got := SameButProofs(a, b); got != test.same {
+				t.Errorf("got %v", got)
+			}
+			if a.Workloads[1].Proofs == nil {
+				t.Error("the ledger has changed")
+			}
+		})
+	}
+	if SameButProofs(nil, example(0)) || !SameButProofs(nil, nil) {
+		t.Error("none is the same as none alone")
+	}
+}
+
 func TestRevisionIgnoresCommitsAndPaths(t *testing.T) {
 	w := workload(1, 2)
 	r := w.Revisions[1]

@@ -8,7 +8,10 @@ package diff
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -65,6 +68,60 @@ type AwaitingProof struct {
 	Workload     string `json:"workload"`
 	// Reason says what it waits for, such as "checkout 2.4.1 waits for stage: soak 3h left".
 	Reason string `json:"reason"`
+}
+
+// Proved is a workload that comes because the environment below has proved it. Its JSON form is an interface.
+type Proved struct {
+	Registration string `json:"registration,omitempty"`
+	Workload     string `json:"workload"`
+	// Version is what comes, and OldVersion what was there; both may be empty. Removed is true if the workload goes.
+	Version    string `json:"version,omitempty"`
+	OldVersion string `json:"oldVersion,omitempty"`
+	Removed    bool   `json:"removed,omitempty"`
+	// Below is the environment below, and Record the tag of its record that brought Revision there.
+	Below    string        `json:"below"`
+	Record   string        `json:"record"`
+	Revision digest.Digest `json:"revision,omitempty"`
+	// ProvedAt is the time at which it was proved, and the others are how far the clusters were with BaseCommit when they were counted last.
+	ProvedAt   time.Time `json:"provedAt"`
+	BaseCommit string    `json:"baseCommit,omitempty"`
+	CountedBy  string    `json:"countedBy,omitempty"`
+	Clusters   int       `json:"clusters"`
+	Compliant  int       `json:"compliant"`
+}
+
+// String is "menu 2.4.0 → 2.4.1, proved in stage by 44 of 45 clusters".
+func (p Proved) String() string {
+	text := p.Workload
+	switch {
+	case p.Removed:
+		text += " removed"
+	case p.Version != "" && p.OldVersion != "" && p.Version != p.OldVersion:
+		text += " " + p.OldVersion + " → " + p.Version
+	case p.Version != "":
+		text += " " + p.Version
+	}
+	return fmt.Sprintf("%s, proved in %s by %d of %d clusters", text, p.Below, p.Compliant, p.Clusters)
+}
+
+// ProvedText returns a line about all of them of at most so many bytes; what does not fit is counted.
+func ProvedText(all []Proved, most int) string {
+	text := ""
+	for i, p := range all {
+		next := p.String()
+		if i > 0 {
+			next = text + "; " + next
+		}
+		more := ""
+		if left := len(all) - i - 1; left > 0 {
+			more = fmt.Sprintf("; and %d more", left)
+		}
+		if len(next)+len(more) > most {
+			return strings.TrimPrefix(fmt.Sprintf("%s; and %d more", text, len(all)-i), "; and ")
+		}
+		text = next
+	}
+	return text
 }
 
 // Unproved is a workload with content that the environment below in the chain does not run. Its JSON form is an interface.

@@ -99,6 +99,9 @@ type Take struct {
 	// Proof is the revision below that a proved one is made of, and Entry is what own has; nil if there is none.
 	Proof *ledger.Proof    `json:"-"`
 	Entry *ledger.Revision `json:"-"`
+	// Moves is true if own would get something else than it has, by the proof or because the entry has met the numbers with the base
+	// commit that own will run.
+	Moves bool `json:"moves,omitempty"`
 	// Waits says why something newer, which below has, does not come; empty if nothing waits.
 	Waits string `json:"waits,omitempty"`
 	// own are the revisions that rings of own have, undone those that own took back.
@@ -112,8 +115,8 @@ type Decision struct {
 	Takes []Take
 	// Proofs are those for own's next ledger, by workload, newest first.
 	Proofs map[ledger.Key][]ledger.Proof
-	// NewProofs is true if own's ledger lacks something of them that could be lost.
-	NewProofs bool
+	// NewProofs are the workloads of which own's ledger lacks something of them that could be lost, sorted.
+	NewProofs []ledger.Key
 	// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
 	NextLook time.Time
 }
@@ -153,7 +156,9 @@ func Decide(q Question) *Decision {
 		}
 		if kept := d.keep(w); len(kept) > 0 {
 			out.Proofs[k] = kept
-			out.NewProofs = out.NewProofs || hasNew(w.had, kept)
+			if hasNew(w.had, kept) {
+				out.NewProofs = append(out.NewProofs, k)
+			}
 		}
 	}
 	out.NextLook = d.nextLook
@@ -556,10 +561,11 @@ func (d *decider) take(w *work) (Take, bool) {
 		return t, true
 	case w.pick != nil && t.Open:
 		t.Kind, t.Proof, t.Removed, w.taken = Proved, &w.pick.Proof, w.pick.Removal, true
+		t.Moves = w.mine == nil || w.pick.Removal || w.pick.Revision != w.stay.From.Revision || w.pick.Record != w.stay.From.Record
 	case w.gone:
 		t.Kind, t.Removed = Admitted, true
 	case w.mine != nil && d.runsWith(w, d.BaseCommit):
-		t.Kind = Admitted
+		t.Kind, t.Moves = Admitted, w.stay.BaseCommit != d.BaseCommit
 	case w.mine != nil:
 		t.Kind = FilesStay
 	case newest == nil && !slices.Contains(d.Workloads, w.Key):

@@ -376,7 +376,7 @@ func TestProofsForTheNextLedger(t *testing.T) {
 			version := strings.TrimPrefix(p.Artifacts[0].Reference, "web:")
 			all = append(all, fmt.Sprint(version, " ", strings.Join(met, "+"), " ", !p.Proved.IsZero()))
 		}
-		return fmt.Sprint(strings.Join(all, ", "), " new ", d.NewProofs)
+		return fmt.Sprint(strings.Join(all, ", "), " new ", len(d.NewProofs) > 0)
 	}
 	for _, c := range []struct {
 		name   string

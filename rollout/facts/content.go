@@ -48,7 +48,9 @@ type Entry struct {
 	*content.Reading
 
 	ask    ContentAsk
-	record digest.Digest
+	now    time.Time
+	record digest.Digest // the environment's own
+	issued time.Time     // when that was
 }
 
 // Entry decides which content may enter the environment of a policy. It is nil if the policy does not hold content, or no environment is
@@ -58,8 +60,8 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if below == "" || !ask.Policy.Gate.Content.Held {
 		return nil, nil
 	}
-	e := &Entry{ask: ask}
-	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: f.Now().UTC().Truncate(time.Second)}
+	e := &Entry{ask: ask, now: f.Now().UTC().Truncate(time.Second)}
+	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: e.now}
 	if ask.Unproved != "" {
 		q.Unproved = ask.lets
 	}
@@ -98,7 +100,7 @@ func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platfor
 	if err != nil || record.Verified == nil {
 		return "", err
 	}
-	e.record = record.Verified.Descriptor.Digest
+	e.record, e.issued = record.Verified.Descriptor.Digest, record.Verified.Record.IssuedAt
 	if epoch := record.Verified.Record.Epoch; epoch != f.Signers.Epoch {
 		return "", nil // nobody vouches for what an earlier epoch says
 	}
@@ -247,16 +249,54 @@ func (e *Entry) Refused() error {
 // ErrUnproved means that an environment cannot be published before its workloads are proved in the one below.
 var ErrUnproved = errors.New("not proved")
 
+// Moves says what publishing the environment would bring without anybody's push: workloads that are proved, and proofs that have to be
+// written now. It is empty if there is nothing, and another text if it is something else.
+func (e *Entry) Moves() string {
+	var all []string
+	for _, t := range e.Decision.Takes {
+		switch {
+		case t.Moves && t.Kind == content.Proved:
+			all = append(all, fmt.Sprint(t.Key, " ", t.Proof.Record, " ", t.Proof.Revision))
+		case t.Moves:
+			all = append(all, fmt.Sprint(t.Key, " ", e.ask.BaseCommit))
+		}
+	}
+	if !e.now.Before(e.proofsAt()) {
+		for _, k := range e.Decision.NewProofs {
+			all = append(all, "proof of "+k.String())
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return e.record.String() + "\n" + strings.Join(all, "\n")
+}
+
+// proofsAt is the time from which a record may be made for proofs alone.
+func (e *Entry) proofsAt() time.Time { return e.issued.Add(publisher.ProofsEvery) }
+
+// NextLook returns the earliest moment at which time alone lets something enter, or has proofs written; zero if there is none.
+func (e *Entry) NextLook() time.Time {
+	next, proofs := e.Decision.NextLook, e.proofsAt()
+	if len(e.Decision.NewProofs) > 0 && proofs.After(e.now) && (next.IsZero() || proofs.Before(next)) {
+		return proofs
+	}
+	return next
+}
+
 // Admission returns what the publisher needs of the decision.
 func (e *Entry) Admission() *publisher.Admission {
-	waits := map[ledger.Key]string{}
+	waits, moves := map[ledger.Key]string{}, map[ledger.Key]ledger.Proof{}
 	for _, t := range e.Decision.Takes {
 		if t.Waits != "" && t.Entry != nil {
 			waits[t.Key] = t.Waits
 		}
+		if t.Moves && t.Kind == content.Proved {
+			moves[t.Key] = *t.Proof
+		}
 	}
 	return &publisher.Admission{
-		Record: e.record, Waits: waits, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
+		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
 		From: func(k ledger.Key, made ledger.Revision) ledger.From {
 			if c := e.Decision.Check(made, k); c.From != nil {
 				return ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}

@@ -112,7 +112,7 @@ type Publication struct {
 }
 
 // UnfinishedError is an error of Promoter.Publish for a publication that stands but is not whole: if Held is true, assignments are held
-// or left out; else somebody else has to act, such as to sign it.
+// or left out; else it waits, such as for a signature, or all of it for a proof.
 type UnfinishedError struct {
 	Held bool
 	Err  error
@@ -151,13 +151,16 @@ type Promoter struct {
 	// Record returns the newest verified record of an environment; nil if it has never been published. The name of the platform is
 	// empty where it has no Platform object, here and below.
 	Record func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error)
-	// Publish publishes an environment as its branch is now. For an [*UnfinishedError] the publication stands.
+	// Publish publishes an environment as its branch is now. For an [*UnfinishedError] the publication stands, or waits.
 	Publish func(ctx context.Context, p Publication) error
 	// Paused returns the pause that is in force in an environment; false without one.
 	Paused func(ctx context.Context, platform string, p promotion.Policy) (decisions.Pause, bool, error)
 	// Again returns the moment until which what was undone in an environment may be released again; see decisions.Again. It is asked if
 	// the pinned commit was undone, and may be nil.
 	Again func(ctx context.Context, platform string, p promotion.Policy) (time.Time, error)
+	// Due reports whether an environment that holds content, and has what it pins, is to be published with Options.Quiet because
+	// something was proved below it. It may be nil.
+	Due func(ctx context.Context, target *platform.Loaded, p promotion.Policy) (bool, error)
 	// Pause writes a pause.
 	Pause func(ctx context.Context, platform, environment, reason string) error
 	// Access tells how to reach the repository at a URL.

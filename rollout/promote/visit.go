@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/forge"
@@ -220,12 +221,43 @@ func (v *visit) repair(ctx context.Context, commit string) error {
 		}
 		return v.paused(ctx, commit)
 	}
-	if !v.result.Published && (!v.options.Quiet || !v.published(commit)) {
+	if due, err := v.isDue(ctx, commit); err != nil {
+		return err
+	} else if due {
 		if done, err := v.publish(ctx, commit, false); done || err != nil {
 			return err
 		}
 	}
 	return v.setStatus(ctx, commit, forge.Success, v.result.Environment+" has it", "")
+}
+
+// isDue reports whether the environment, which pins a commit, is to be published.
+func (v *visit) isDue(ctx context.Context, commit string) (bool, error) {
+	switch {
+	case v.result.Published:
+		return false, nil
+	case !v.options.Quiet || !v.published(commit):
+		return true, nil
+	case v.Due == nil || !v.holdsContent():
+		return false, nil
+	}
+	return v.Due(ctx, v.target, v.policy)
+}
+
+// holdsContent reports whether what application teams deliver has a gate of its own.
+func (v *visit) holdsContent() bool {
+	return v.policy.Below() != "" && v.policy.Gate.Content.Held
+}
+
+// meanwhile publishes what is proved of content while another base commit has to wait.
+func (v *visit) meanwhile(ctx context.Context) (done bool, err error) {
+	if !v.holdsContent() || !v.published(v.base.Commit) || v.isUndone || !v.mayPass(v.base.Commit) {
+		return false, nil
+	}
+	if due, err := v.isDue(ctx, v.base.Commit); !due || err != nil {
+		return false, err
+	}
+	return v.publish(ctx, v.base.Commit, false)
 }
 
 func (v *visit) paused(ctx context.Context, commit string) error {
@@ -254,11 +286,17 @@ func (v *visit) promote(ctx context.Context, commit string) error {
 	case verdict.Commit != commit || verdict.Environment != v.result.Environment:
 		return fmt.Errorf("the gate of %s answered for %s in %s", v.result.Environment, short(verdict.Commit), verdict.Environment)
 	case verdict.Result == gate.Fail:
+		if done, err := v.meanwhile(ctx); done || err != nil {
+			return err
+		}
 		v.hold(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
 		return v.setStatus(ctx, commit, forge.Failure, reasonForStatus(verdict), "")
 	case !v.mayPass(commit):
 		return v.paused(ctx, commit)
 	case verdict.Result != gate.Pass:
+		if done, err := v.meanwhile(ctx); done || err != nil {
+			return err
+		}
 		v.wait(Reason(verdict), "wherry gate explain --environment "+v.result.Environment)
 		return v.setStatus(ctx, commit, forge.Pending, reasonForStatus(verdict), "")
 	}
@@ -302,7 +340,7 @@ func (v *visit) publish(ctx context.Context, commit string, judged bool) (done b
 			v.hold(oneLine(err.Error()), oneLine(unfinished.Hint))
 			return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")
 		}
-		v.wait(oneLine(err.Error()), oneLine(unfinished.Hint))
+		v.wait(strings.TrimPrefix(oneLine(err.Error()), v.result.Environment+": "), oneLine(unfinished.Hint))
 		return true, v.setStatus(ctx, commit, forge.Pending, v.result.Reason, "")
 	}
 	if err != nil {

@@ -74,6 +74,9 @@ func (w *Watch) Check(cmd *cobra.Command, format string) error {
 	return nil
 }
 
+// Interval returns the time between two looks at a repository.
+func (w *Watch) Interval() time.Duration { return w.interval }
+
 // Watched is what a command looks at with --watch.
 type Watched struct {
 	// Sources is called before the first turn and after each.

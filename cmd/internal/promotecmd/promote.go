@@ -247,11 +247,7 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 		p.published(done)
 	}
 	var said *cli.Error
-	if done == nil || !errors.As(err, &said) {
-		return err
-	}
-	switch said.Code {
-	case cli.No, cli.NotYet:
+	if errors.As(err, &said) && (said.Code == cli.NotYet || said.Code == cli.No && done != nil) {
 		return &promote.UnfinishedError{Held: said.Code == cli.No, Err: said.Err, Hint: said.Hint}
 	}
 	return err

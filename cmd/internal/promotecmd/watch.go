@@ -1,9 +1,11 @@
 package promotecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,9 +33,11 @@ type watching struct {
 	// unfinished has the commits of environments whose publication is not whole.
 	unfinished map[string]string
 	state      string    // of what is followed, when all was published last
+	pushed     time.Time // when that was
 	renewAt    time.Time // when all is published again
 	renewal    time.Time // when a release has to be renewed; zero if none has to be
 	rings      env.Rings
+	moved      map[string]string // what was proved when an environment was published last; see facts.Entry.Moves
 
 	// What a turn reads first: what promotes, the first environment of the chain, and the environments that are in it.
 	promoter *promote.Promoter
@@ -42,8 +46,11 @@ type watching struct {
 }
 
 // environment is one that could be read. The name of its platform is empty if there is no Platform object, and its source if the
-// platform is one environment.
-type environment struct{ name, platform, source string }
+// platform is one environment. Held is true if it holds content.
+type environment struct {
+	name, platform, source string
+	held                   bool
+}
 
 // goOn runs passes again and again.
 func (p *promoting) goOn(cmd *cobra.Command) error {
@@ -55,7 +62,7 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}
-	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}}
+	w := &watching{promoting: p, printed: map[string]string{}, unfinished: map[string]string{}, moved: map[string]string{}}
 	if err := w.follow(); err != nil {
 		return err
 	}
@@ -94,11 +101,22 @@ func (w *watching) read(ctx context.Context, cmd *cobra.Command, _ *watch.Turn, 
 }
 
 // promote gives the first environment of the chain the newest commit, and runs a pass over the others. What has its commit is
-// published again if something that is read has moved, and once an hour, which mends and renews.
+// published again if something that is read has moved, and once an hour, which mends and renews; one that holds content also if something
+// was proved. Pushes publish once in a while at most, and the first environment gets no record more often, so that teams that push all the
+// time do not fill the registry.
 func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Turn, j *flags.Journal) error {
 	state := t.State(ctx)
+	soonest, tooSoon, err := w.soonest(ctx, t)
+	if err != nil {
+		return err
+	}
 	options := w.options
-	options.Quiet, options.Now = state == w.state && t.Now.Before(w.renewAt), t.Now
+	moved := state != w.state || !t.Now.Before(w.renewAt)
+	options.Quiet, options.Now = !moved || t.Now.Before(soonest), t.Now
+	if t.Now.Before(soonest) && (moved || tooSoon) {
+		t.At(soonest)
+	}
+	w.promoter.Due = w.due(t)
 	if options.Quiet {
 		j.Same()
 	} else {
@@ -106,6 +124,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	}
 	var lost error
 	w.published = func(done *publisher.Published) {
+		t.At(done.NextLook)
 		if at := done.RenewAt; !at.IsZero() && (w.renewal.IsZero() || at.Before(w.renewal)) {
 			w.renewal = at
 		}
@@ -117,7 +136,9 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 		targets = []string{w.first, ""}
 	}
 	for _, to := range targets {
-		options.To = to
+		if options.To = to; tooSoon && to == w.first {
+			continue
+		}
 		done, err := w.promoter.Pass(ctx, options)
 		if err != nil {
 			return w.failure(err)
@@ -129,7 +150,7 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 		return lost
 	}
 	if !options.Quiet {
-		w.state, w.renewAt = state, t.Now.Add(watch.ForAnything)
+		w.state, w.pushed, w.renewAt = state, t.Now, t.Now.Add(watch.ForAnything)
 		if !w.renewal.IsZero() && w.renewal.Before(w.renewAt) {
 			w.renewAt = w.renewal
 		}
@@ -137,7 +158,55 @@ func (w *watching) promote(ctx context.Context, cmd *cobra.Command, t *watch.Tur
 	if w.renewAt.After(t.Now) {
 		t.At(w.renewAt)
 	}
+	if slices.ContainsFunc(w.chain, func(e environment) bool { return e.held }) {
+		t.Within(watch.ForReports) // which come without a word, as what others publish does
+	}
 	return w.conclude(cmd, t, j, results)
+}
+
+// Pushes publish no more often than once in pushEvery, or in so many intervals if that is less.
+const (
+	pushEvery     = 5 * time.Minute
+	pushIntervals = 10
+)
+
+// soonest returns the time from which pushes may publish. TooSoon is true if the first environment, whose newest record may be by another
+// process, has to wait for it, too.
+func (w *watching) soonest(ctx context.Context, t *watch.Turn) (soonest time.Time, tooSoon bool, err error) {
+	every := min(pushEvery, pushIntervals*w.watch.Interval())
+	soonest = w.pushed.Add(every)
+	i := slices.IndexFunc(w.chain, func(e environment) bool { return e.name == w.first })
+	if i < 0 || w.options.To != "" && w.options.To != w.first {
+		return soonest, false, nil
+	}
+	record, err := w.record(ctx, w.chain[i].platform, w.first)
+	if err != nil || record == nil {
+		return soonest, false, w.failing(err)
+	}
+	at := record.IssuedAt.Add(every)
+	if at.After(soonest) {
+		soonest = at
+	}
+	return soonest, t.Now.Before(at), nil
+}
+
+// due returns the function by which an environment that holds content is published because something was proved, once for the same.
+func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, promotion.Policy) (bool, error) {
+	return func(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (bool, error) {
+		of := *w.facts
+		of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
+		entry, err := of.Entry(ctx, releasecmd.AskOf(target, policy, target.BaseCommit))
+		if err != nil {
+			return false, err
+		}
+		t.At(entry.NextLook())
+		moves := entry.Moves()
+		if moves == "" || moves == w.moved[policy.Environment] {
+			return false, nil
+		}
+		w.moved[policy.Environment] = moves
+		return true, nil
+	}
 }
 
 // advance brings what is in the rings of environments to the next ones as far as their gates pass.
@@ -220,7 +289,9 @@ func (w *watching) readChain(ctx context.Context) error {
 		if err != nil || len(policy.Chain) == 0 {
 			continue
 		}
-		w.chain = append(w.chain, environment{loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name})
+		w.chain = append(w.chain, environment{
+			loaded.Model.EnvironmentName(), loaded.Model.PlatformName(), name, policy.Below() != "" && policy.Gate.Content.Held,
+		})
 		if w.first == "" && (name != "" || loaded.Model.EnvironmentName() == policy.Chain[0]) { // PLATFORM may be another environment alone
 			w.first = policy.Chain[0]
 		}
@@ -236,6 +307,7 @@ func (w *watching) conclude(cmd *cobra.Command, t *watch.Turn, j *flags.Journal,
 		}
 		switch r.State {
 		case promote.Failed:
+			delete(w.moved, r.Environment)
 			t.Fail(fmt.Errorf("%s: %w", r.Environment, w.failing(r.Err)))
 			continue
 		case promote.Waiting, promote.Held:

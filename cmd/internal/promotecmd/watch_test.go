@@ -342,3 +342,88 @@ func TestAChainOfOneEnvironment(t *testing.T) {
 		require.Equal(w.t, rings["canary"], rings["stable"])
 	})
 }
+
+// What a team pushes goes to the first environment, and on to the next one at the moment when its soak ends there, without anybody's word.
+func TestContentGoesByProof(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m, content: {}}}]\n", "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	w.bubble(func() {
+		l := w.watch(w.promote())
+		w.pass(time.Minute)
+		w.runs("plant-1")
+		w.pass(29 * time.Minute)
+		require.Equal(w.t, "one", w.delivered("prod"))
+		read := len(l.out.String())
+
+		w.deliver("two")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "two", w.delivered("dev"))
+		since, records := w.record("dev").IssuedAt, w.records("prod")
+		w.runs("plant-1")
+		w.pass(5 * time.Minute)
+		require.Equal(w.t, "one", w.delivered("prod"))
+		require.Equal(w.t, records+1, w.records("prod"), "that the numbers are met must not get lost")
+		w.pass(8 * time.Minute)
+		require.Equal(w.t, "two", w.delivered("prod"))
+		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(since), "at the moment when the soak ends")
+		require.Regexp(w.t, `(?m)Z prod: published edge 2 \([0-9a-f]{8}\) at base commit [0-9a-f]{12}; web, proved in dev by 1 of 1 clusters$`, l.out.String()[read:])
+		require.Regexp(w.t, `^web, proved in dev by 1 of 1 clusters$`, bundle.MessageOf(w.release("prod", "").Manifest))
+		require.Empty(w.t, bundle.MessageOf(w.release("dev", "").Manifest))
+		require.Equal(w.t, records+2, w.records("prod"))
+		w.pass(3 * time.Hour)
+		require.Equal(w.t, records+2, w.records("prod"), "there is nothing more to say")
+	})
+}
+
+// A base commit that waits for its gate keeps back no content, and a report comes without a word.
+func TestContentGoesWhileABaseCommitWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m, content: {}}}]\n", "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		l := w.watch(w.promote())
+		w.deliver("two")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "two", w.delivered("dev"))
+		w.runs("plant-1") // with the base commit that prod has
+		w.pass(6 * time.Minute)
+		l.said()
+		w.push("base")
+		w.pass(7 * time.Minute)
+		require.Equal(w.t, "base", w.has("dev"))
+		require.Equal(w.t, "one", w.delivered("prod"), "its soak is over, and nobody knows how it runs now")
+		w.runs("plant-1")
+		w.pass(5 * time.Minute)
+		require.Equal(w.t, "two", w.delivered("prod"))
+		require.NotEqual(w.t, "base", w.has("prod"))
+		said := l.said("prod")
+		require.Contains(w.t, said[len(said)-1], "prod: not yet: soak")
+	})
+}
+
+// Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.
+func TestPushesWithoutAnEndMakeFewRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 1d, content: {}}}]\n", "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		w.watch(w.promote("--interval", "1m"))
+		for i := range 20 {
+			w.deliver(fmt.Sprint("text", i))
+			w.pass(time.Minute)
+			w.runs("plant-1")
+			w.pass(30 * time.Second)
+		}
+		require.InDelta(w.t, 30/5+1, w.records("dev"), 1)
+		require.InDelta(w.t, 30/10+1, w.records("prod"), 1)
+		require.Equal(w.t, "one", w.delivered("prod"))
+	})
+}

@@ -313,14 +313,14 @@ func agentKey(name string) ed25519.PrivateKey {
 }
 
 // report leaves a report of a cluster of dev in the registry, about what the newest record has for its ring.
-func (w *world) report(name, ring string, state bundle.State) {
+func (w *world) report(name, ring string, state bundle.State, items ...bundle.Item) {
 	w.t.Helper()
 	release := &bundle.ReportRelease{Digest: w.record("dev").ReleaseOf("edge", ring), Sequence: 1}
 	w.reports++
 	body, err := json.Marshal(bundle.Report{
 		Schema: bundle.ReportSchema, Cluster: bundle.ReportCluster{UID: "uid-" + name, Name: name, Platform: "edge", Type: "edge", Environment: "dev"},
 		Agent: bundle.ReportAgent{Version: "1", Incarnation: 1, Seq: w.reports}, Kind: bundle.Snapshot, OccurredAt: time.Now().UTC(), State: state,
-		Observed: release, Desired: release, Items: []bundle.Item{},
+		Observed: release, Desired: release, Items: append([]bundle.Item{}, items...),
 	})
 	require.NoError(w.t, err)
 	envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, agentKey(name))
@@ -335,6 +335,81 @@ func (w *world) report(name, ring string, state bundle.State) {
 		}
 	}
 	require.NoError(w.t, repo.Tag(w.t.Context(), blobs[len(blobs)-1].Descriptor, bundle.ReportTag(1, w.reports)))
+}
+
+// embed has the environments deliver the folder of the team's repository, which has the text one.
+func (w *world) embed(environments ...string) {
+	w.t.Helper()
+	app := workload
+	for _, name := range environments {
+		app += fmt.Sprintf("    - {name: %[1]s, environment: %[1]s, manifests: {path: ./live}}\n", name)
+	}
+	w.Commit("app", "workload.yaml", app)
+	w.deliver("one")
+	base := w.Commit("main", "objects.yaml", strings.Replace(fmt.Sprintf(objects, w.Git), "{name: edge}\nspec: {reconciler", "{name: edge, annotations: {wherry.dev/delivery: embedded}}\nspec: {reconciler", 1))
+	for _, name := range environments {
+		w.Commit(name, "base-repo.yaml", fmt.Sprintf("apiVersion: scheduler.kalypso.io/v1alpha1\nkind: BaseRepo\nmetadata: {name: main}\nspec: {repo: %s, branch: main, path: ., commit: %s}\n", w.Git, base))
+	}
+}
+
+// deliver commits another text to the team's folder.
+func (w *world) deliver(text string) {
+	w.t.Helper()
+	w.Commit("app", "live/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
+}
+
+// delivered returns the text that an environment has.
+func (w *world) delivered(environment string) string {
+	w.t.Helper()
+	tree := w.tree(environment)
+	defer tree.Close()
+	require.Len(w.t, tree.Assignments, 1)
+	files, err := tree.Files(tree.Assignments[0])
+	require.NoError(w.t, err)
+	for _, f := range files {
+		if _, text, is := strings.Cut(string(f.Data), "is: "); is && strings.HasPrefix(f.Path, bundle.ManifestsDir+"/") {
+			return strings.Trim(text, "}\n")
+		}
+	}
+	return ""
+}
+
+// tree returns what an environment has. The caller closes it.
+func (w *world) tree(environment string) *published.Tree {
+	w.t.Helper()
+	v, at := w.release(environment, ""), w.standing(environment)
+	of, err := at.Place.Type(v.Release.Stream())
+	require.NoError(w.t, err)
+	tree, err := of.Tree(w.t.Context(), v)
+	require.NoError(w.t, err)
+	return tree
+}
+
+// runs leaves a report of a cluster of dev that runs all that dev has.
+func (w *world) runs(name string) {
+	w.t.Helper()
+	tree := w.tree("dev")
+	defer tree.Close()
+	var items []bundle.Item
+	for _, a := range tree.Assignments {
+		items = append(items, bundle.Item{Assignment: a.Name, Workload: a.Workload, Target: a.Target, State: bundle.Compliant, Since: time.Now().UTC(), Content: a.Content})
+	}
+	w.report(name, "", bundle.Compliant, items...)
+}
+
+// records counts the records of an environment.
+func (w *world) records(environment string) (n int) {
+	w.t.Helper()
+	repo, err := w.to.Repository(bundle.EnvironmentRepository(environment), oci.Options{})
+	require.NoError(w.t, err)
+	tags, err := repo.Tags(w.t.Context())
+	require.NoError(w.t, err)
+	for _, tag := range tags {
+		if regexp.MustCompile(`^s\d+-\d+$`).MatchString(tag) {
+			n++
+		}
+	}
+	return n
 }
 
 // twoSigners has releases need the signatures of the release key and of ben.key, by the trust document trust.json.
@@ -371,7 +446,10 @@ func (w *world) watch(args []string) *loop {
 		return <-ended
 	})
 	w.t.Cleanup(func() { require.NoError(w.t, l.end()) })
-	go func() { ended <- w.run(ctx, &l.out, append(args, "--watch", "--interval", "5m")...) }()
+	if !slices.Contains(args, "--interval") {
+		args = append(args, "--interval", "5m")
+	}
+	go func() { ended <- w.run(ctx, &l.out, append(args, "--watch")...) }()
 	synctest.Wait()
 	return l
 }

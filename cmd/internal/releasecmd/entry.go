@@ -87,10 +87,8 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 			return e, err
 		}
 	}
-	ask := facts.ContentAsk{Policy: policy, BaseCommit: commit, Workspaces: map[string]string{}, Unproved: unproved.Reason, Only: unproved.Workloads}
-	for _, r := range loaded.Model.Registrations() {
-		ask.Workspaces[r.Name] = r.Workspace
-	}
+	ask := AskOf(loaded, policy, commit)
+	ask.Unproved, ask.Only = unproved.Reason, unproved.Workloads
 	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
 		return e, failure.At(err, of.Location)
 	}
@@ -99,6 +97,15 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	}
 	at.WorkloadsAt, at.SourcesAt = e.entry.Commit, e.entry.At
 	return e, nil
+}
+
+// AskOf returns what is asked about the content of an environment that is to run a base commit.
+func AskOf(loaded *platform.Loaded, policy promotion.Policy, commit string) facts.ContentAsk {
+	ask := facts.ContentAsk{Policy: policy, BaseCommit: commit, Workspaces: map[string]string{}}
+	for _, r := range loaded.Model.Registrations() {
+		ask.Workspaces[r.Name] = r.Workspace
+	}
+	return ask
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.

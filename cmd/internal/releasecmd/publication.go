@@ -131,8 +131,16 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	if errors.Is(err, publisher.ErrDecideAgain) {
 		return nil, err
 	}
+	if entering.entry != nil {
+		done.NextLook = entering.entry.NextLook()
+	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	if !p.Quiet { // those who watch get an event
+		for _, w := range done.Proved {
+			cmd.PrintErrf("proved: %s\n", show.Line(w.String()))
+		}
 	}
 	for _, w := range done.AwaitingProof {
 		cmd.PrintErrf("waits: %s\n", show.Line(w.Reason))

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/rollout/watch"
@@ -55,6 +56,10 @@ func publishAgain(cmd *cobra.Command, p Publication, t *watch.Turn, j *flags.Jou
 	done, err := PublishEnvironment(cmd, p)
 	if done != nil {
 		t.At(done.RenewAt)
+		t.At(done.NextLook)
+		if len(done.AwaitingProof) > 0 {
+			t.Within(watch.ForReports)
+		}
 	}
 	if lost := PrintNew(j, done); lost != nil {
 		return lost
@@ -75,6 +80,9 @@ func PrintNew(j *flags.Journal, done *publisher.Published) error {
 	}
 	return watch.Stop(j.Print(flags.Line{Event: "published", Environment: done.Environment, Message: text, Result: done}))
 }
+
+// maxProvedText bounds what a line says of workloads that were proved; the result beside it has all.
+const maxProvedText = 2000
 
 // whatIsNew says what a publication made; it is empty if it changed nothing.
 func whatIsNew(done *publisher.Published) string {
@@ -97,6 +105,9 @@ func whatIsNew(done *publisher.Published) string {
 	text := "published " + strings.Join(slices.Compact(made), ", ")
 	if c := done.BaseCommit; c != "" {
 		text += " at base commit " + c[:min(len(c), 12)]
+	}
+	if len(done.Proved) > 0 {
+		text += "; " + diff.ProvedText(done.Proved, maxProvedText)
 	}
 	return text
 }
