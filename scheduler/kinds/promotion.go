@@ -104,7 +104,9 @@ type PromotionContent struct {
 	Any Text
 	// Exempt names workloads for which the rule does not hold.
 	Exempt PromotionExempt `yaml:"exempt"`
-	Line   Line
+	// Approvals are the people who have to agree to each new revision of a workload. The default is the gate's; required 0 asks nobody.
+	Approvals ContentApprovals `yaml:"approvals"`
+	Line      Line
 }
 
 // PromotionExempt names workloads. A workload is exempt if one of the lists has it.
@@ -116,6 +118,15 @@ type PromotionExempt struct {
 	// Workloads are written REGISTRATION/NAME, since teams choose names, or NAME for a workload of the platform's own.
 	Workloads []Text `yaml:"workloads"`
 	Line      Line
+}
+
+// ContentApprovals is a number of people of a group, which may be none.
+type ContentApprovals struct {
+	// Required is how many people of the group have to agree.
+	Required Whole `yaml:"required" schema:"required,minimum=0"`
+	// Group is the name of the group.
+	Group Text `yaml:"group"`
+	Line  Line
 }
 
 // PromotionApprovals is a number of people of a group.

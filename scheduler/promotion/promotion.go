@@ -98,6 +98,8 @@ type Content struct {
 	// Held is true if the rule holds.
 	Held   bool
 	Exempt Exempt
+	// Approvals are asked for each new revision of a workload.
+	Approvals Approvals
 }
 
 // ContentIsHeld is Content.Held of a gate that says nothing. It is false until every command that publishes into an environment judges

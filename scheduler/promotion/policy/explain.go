@@ -183,6 +183,9 @@ func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionConten
 		}
 		w.add("content.exempt", written.Exempt.Line, "but not %s", strings.Join(all, "; "))
 	}
+	if written.Approvals.Line != 0 {
+		w.approvals("content.approvals", c.Approvals, written.Approvals.Line, "have approved each new revision", "nobody has to approve a workload")
+	}
 }
 
 func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below, what string) {

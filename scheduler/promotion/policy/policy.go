@@ -307,12 +307,12 @@ func (r *reader) gate(g *kinds.PromotionGate) promotion.Gate {
 	read.Override = r.approvals("override", g.Override)
 	read.Check = r.check(g.Check)
 	read.Schedule = r.schedule(g.Schedule)
-	read.Content = r.content(&g.Content)
+	read.Content = r.content(&g.Content, read.Approvals)
 	return read
 }
 
-// content reads the rule about content of a gate.
-func (r *reader) content(c *kinds.PromotionContent) promotion.Content {
+// content reads the rule about content of a gate with these approvals.
+func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approvals) promotion.Content {
 	read := promotion.Default().Content
 	if r.ring && c.Line != 0 {
 		r.mistake(c.Line, "remove it", "content has no meaning in a ringGate: content goes from ring to ring with the release")
@@ -327,6 +327,14 @@ func (r *reader) content(c *kinds.PromotionContent) promotion.Content {
 	}
 	if c.Line != 0 {
 		read.Held = true
+	}
+	if read.Held {
+		read.Approvals = approvals
+	}
+	if a := c.Approvals; a.Line != 0 {
+		if read.Approvals = (promotion.Approvals{}); a.Required.Line == 0 || a.Required.Value != 0 {
+			read.Approvals = r.approvals("content.approvals", kinds.PromotionApprovals(a))
+		}
 	}
 	read.Exempt = promotion.Exempt{
 		Workspaces:    r.names("workspaces", c.Exempt.Workspaces, false),

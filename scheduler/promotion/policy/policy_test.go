@@ -69,6 +69,7 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 		{"{allowFloating: true}", func(g *promotion.Gate) { g.AllowFloating = true }},
 		{"{content: any}", func(g *promotion.Gate) { g.Content.Held = false }},
 		{"{content: {}}", func(g *promotion.Gate) { g.Content.Held = true }},
+		{"{content: {approvals: {required: 0}}}", func(g *promotion.Gate) { g.Content.Held = true }},
 		{"{content: {exempt: {workspaces: [ops], registrations: [old], workloads: [shop/cart, menu]}}}", func(g *promotion.Gate) {
 			g.Content.Held = true
 			g.Content.Exempt = promotion.Exempt{Workspaces: []string{"ops"}, Registrations: []string{"old"}, Workloads: []string{"shop/cart", "menu"}}
@@ -105,6 +106,23 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 	require.Equal(t, 2, p.Gate.Approvals.Required)
 	require.Zero(t, p.RingGate.Approvals)
 	require.Equal(t, 2, p.RingGate.Override.Required)
+}
+
+func TestApprovalsOfContentAreTheGates(t *testing.T) {
+	t.Parallel()
+	for fields, want := range map[string]int{
+		"{approvals: {required: 2, group: leads}, content: {}}":                                       2,
+		"{approvals: {required: 2, group: leads}, content: {approvals: {required: 1, group: leads}}}": 1,
+		"{approvals: {required: 2, group: leads}, content: {approvals: {required: 0}}}":               0,
+		"{content: {approvals: {required: 2, group: leads}}}":                                         2,
+		"{approvals: {required: 2, group: leads}, content: any}":                                      0,
+		"{approvals: {required: 2, group: leads}}":                                                    0,
+	} {
+		p, _, err := read(gateOf(fields))
+		require.NoError(t, err)
+		require.Equal(t, want, p.Gate.Content.Approvals.Required, fields)
+		require.Len(t, p.Gate.Content.Approvals.Members, min(want, 1)*2, fields)
+	}
 }
 
 func TestExempt(t *testing.T) {
@@ -146,6 +164,7 @@ func TestWhatIsNoPolicy(t *testing.T) {
 		{"an exempt workload with a workspace", gateOf("{content: {exempt: {workloads: [a/b/c]}}}"), `content.exempt.workloads has "a/b/c"`, "E1020"},
 		{"an exempt registration with a workload", gateOf("{content: {exempt: {registrations: [a/b]}}}"), `content.exempt.registrations has "a/b"`, "E1020"},
 		{"an exempt workload without a name", gateOf(`{content: {exempt: {workloads: ["a/"]}}}`), `content.exempt.workloads has "a/"`, "E1020"},
+		{"approvals of content by nobody", gateOf("{content: {approvals: {required: 1}}}"), "content.approvals has no group", "E1020"},
 		{"a check without time", gateOf("{check: {command: x, timeout: 0s}}"), "timeout: 0s is too short, it must be 1s at least", "E1020"},
 		{"a check that takes over an hour", gateOf("{check: {command: x, timeout: 61m}}"), "timeout: 61m is too long, it must be 1h at most", "E1020"},
 		{"a check whose name is two lines", gateOf(`{check: {command: x, name: "a\nb"}}`), "a check cannot be called", "E1020"},
@@ -203,10 +222,11 @@ func TestExplainSaysWhatIsWrittenAndWhatIsADefault(t *testing.T) {
 	require.Equal(t, "what application teams deliver needs no proof of its own (0)", said(x.Gate, "content"))
 	require.Equal(t, "nothing", said(x.RingGate, "content"))
 
-	_, m, err = read(gateOf("{content: {exempt: {workspaces: [ops], workloads: [shop/cart]}}}"))
+	_, m, err = read(gateOf("{content: {exempt: {workspaces: [ops], workloads: [shop/cart]}, approvals: {required: 1, group: leads}}}"))
 	require.NoError(t, err)
 	x, err = m.ExplainPromotion()
 	require.NoError(t, err)
 	require.Equal(t, "each workload of an application team waits until it is proved in dev (8)", said(x.Gate, "content"))
 	require.Equal(t, "but not workspaces ops; workloads shop/cart (8)", said(x.Gate, "content.exempt"))
+	require.Equal(t, "1 person of group leads (anna, ben) has approved each new revision (8)", said(x.Gate, "content.approvals"))
 }
