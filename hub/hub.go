@@ -242,7 +242,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	h.guard = access.NewGuard(access.Options{
 		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn, Away: remember.Away,
 	})
-	h.reads = api.New(api.Options{Answers: h.answersFor, Now: o.Now, Log: o.Log})
+	h.reads = api.New(api.Options{Answers: h.answersFor, ReadBody: h.gate.ReadBody, Now: o.Now, Log: o.Log})
 	return h
 }
 

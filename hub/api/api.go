@@ -28,6 +28,9 @@ import (
 type Options struct {
 	// Answers returns what whoever sends the request may ask. It is required.
 	Answers func(r *http.Request) (fleet.Answers, error)
+	// ReadBody returns the body of a request, of at most limit bytes; its caller calls done when it needs that no more. It is required
+	// for questions with a body.
+	ReadBody func(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, done func(), err error)
 	// Now is nil for time.Now.
 	Now func() time.Time
 	// Log is nil for silence.
@@ -69,7 +72,7 @@ func (a *API) Routes() []access.Route {
 		if r.ask != nil {
 			handler = a.answer(r)
 		}
-		routes = append(routes, access.Route{Pattern: "GET " + r.path, Permission: r.permission, Handler: handler})
+		routes = append(routes, access.Route{Pattern: r.pattern(), Permission: r.permission, Handler: handler})
 	}
 	return routes
 }
@@ -97,6 +100,8 @@ const (
 	// maxTime bounds the time of one answer, maxWait the wait for a slot.
 	maxTime = time.Minute
 	maxWait = 10 * time.Second
+	// maxBody bounds the body of a question, in bytes: that about 20,000 workloads has 3 MB.
+	maxBody = 16 << 20
 )
 
 // answer returns the handler of a read.
@@ -106,6 +111,15 @@ func (a *API) answer(route read) http.Handler {
 		if err != nil {
 			a.fail(w, r, err)
 			return
+		}
+		var body []byte
+		if route.body != nil {
+			var drop func()
+			if body, drop, err = a.ReadBody(w, r, maxBody); err != nil {
+				a.fail(w, r, err)
+				return
+			}
+			defer drop()
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), maxTime)
 		defer cancel()
@@ -120,7 +134,7 @@ func (a *API) answer(route read) http.Handler {
 			if err != nil {
 				return nil, err
 			}
-			return route.ask(ctx, answers, asked{r, q, values, a.Now()})
+			return route.ask(ctx, answers, asked{r, q, values, body, a.Now()})
 		}()
 		if err != nil {
 			a.fail(w, r, err)
@@ -157,6 +171,7 @@ type asked struct {
 	*http.Request
 	query  fleet.Query
 	values url.Values
+	body   []byte
 	now    time.Time
 }
 
@@ -228,6 +243,8 @@ func ErrorOf(err error) *hubapi.Error {
 		e.Code, e.Kind = hubapi.CodeNotFound, hubapi.KindRelease
 	case errors.Is(err, store.ErrUnknownReport):
 		e.Code, e.Kind = hubapi.CodeNotFound, hubapi.KindReport
+	case errors.Is(err, store.ErrOutOfScope):
+		e.Code = hubapi.CodeForbidden
 	case errors.Is(err, store.ErrForgotten):
 		e.Code = hubapi.CodeForgotten
 	case errors.Is(err, store.ErrInvalid):

@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -69,8 +70,10 @@ func handler(a *api.API) http.Handler {
 	return mux
 }
 
-func newAPI(c *canned) *api.API {
-	return api.New(api.Options{Answers: func(*http.Request) (fleet.Answers, error) { return c, nil }, Now: func() time.Time { return noon }})
+func newAPI(c fleet.Answers) *api.API {
+	return api.New(api.Options{
+		Answers: func(*http.Request) (fleet.Answers, error) { return c, nil }, Now: func() time.Time { return noon }, ReadBody: admission.New(admission.Options{}).ReadBody,
+	})
 }
 
 func ask(c *canned, url string, headers ...string) *httptest.ResponseRecorder {

@@ -4,13 +4,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/client"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -25,6 +29,7 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 	there := client.Client{URL: w.server.URL + "/", Token: w.token}
 	ctx := t.Context()
 	release := storetest.Release(2)
+	record := storetest.Record(2, release.Digest).Digest
 	side := func(environment string) fleet.Side {
 		return fleet.Side{Query: fleet.Query{Environments: []string{environment}}, Name: environment}
 	}
@@ -71,6 +76,19 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 		"environments":       func(a fleet.Answers) (any, error) { return a.Environments(ctx, fleet.Query{}) },
 		"a rollout": func(a fleet.Answers) (any, error) {
 			return a.Rollout(ctx, "dev", release.BaseCommit, fleet.RolloutQuery{})
+		},
+		"content": func(a fleet.Answers) (any, error) {
+			return a.Content(ctx, "dev", fleet.ContentQuery{
+				Record: record, MaxReportAge: 24 * time.Hour, Required: "site=a-good", Workloads: []fleet.AskedWorkload{
+					{Key: ledger.Key{Workload: "drone"}, Since: w.clock.Now().Add(time.Minute)}, {Key: ledger.Key{Registration: "x", Workload: "radar"}, Removed: map[string][]string{"drone": {"radar-main"}}},
+				},
+			})
+		},
+		"content of a record that is not known": func(a fleet.Answers) (any, error) {
+			return a.Content(ctx, "dev", fleet.ContentQuery{Record: release.Digest})
+		},
+		"content, a bad selector": func(a fleet.Answers) (any, error) {
+			return a.Content(ctx, "dev", fleet.ContentQuery{Record: record, Required: "a in ("})
 		},
 		"a comparison": func(a fleet.Answers) (any, error) {
 			return a.Compare(ctx, side("dev"), side("prod"), fleet.CompareOptions{})
@@ -121,6 +139,51 @@ func TestAClientAnswersAsTheHubDoes(t *testing.T) {
 			require.NotEqual(t, "null", string(gotJSON))
 		})
 	}
+}
+
+// A part of an environment's clusters proves nothing.
+func TestContentIsForWhoSeesTheWholeEnvironment(t *testing.T) {
+	w := newWorld(t)
+	q := fleet.ContentQuery{Record: storetest.Record(2, storetest.Release(2).Digest).Digest, Workloads: []fleet.AskedWorkload{{Key: ledger.Key{Workload: "drone"}, Since: w.clock.Now().Add(time.Minute)}}}
+	for name, tc := range map[string]struct {
+		scope store.AccessScope
+		sees  bool
+	}{
+		"all":                     {sees: true},
+		"this-environment":        {scope: store.AccessScope{Environments: []string{"dev", "prod"}}, sees: true},
+		"another-environment":     {scope: store.AccessScope{Environments: []string{"prod"}}},
+		"clusters-by-their-label": {scope: store.AccessScope{Selector: "region=east"}},
+		"one-workspace":           {scope: store.AccessScope{Workspaces: []string{"shop"}}},
+	} {
+		token, _, err := w.hub.Access().Create(t.Context(), access.Request{Name: name, Role: access.Viewer, AccessScope: tc.scope})
+		require.NoError(t, err)
+		c, err := client.Client{URL: w.server.URL, Token: token.Reveal()}.Content(t.Context(), "dev", q)
+		if tc.sees {
+			require.NoError(t, err, name)
+			require.True(t, c.Known, name)
+			require.NotZero(t, c.Workloads[0].Clusters, name)
+			continue
+		}
+		var refused *hubapi.Error
+		require.ErrorAs(t, err, &refused, name)
+		require.Equal(t, hubapi.CodeForbidden, refused.Code, name)
+		require.Equal(t, "content of environment dev: not all of it is in the scope of the access token", refused.Message, name)
+	}
+}
+
+func TestAQuestionWithABodyIsBounded(t *testing.T) {
+	w := newWorld(t)
+	path := "/v1/content?environment=dev&record=" + storetest.Release(1).Digest.String()
+	for body, want := range map[string]int{
+		`[]`: 200, `null`: 200, ``: 400, `{}`: 400, `[] []`: 400, `[{"workload": "drone", "since": "x"}]`: 400, `[{"name": "drone"}]`: 400,
+		strings.Repeat(" ", 16<<20+1): 413,
+	} {
+		status, answer, _ := w.ask("POST", path, []byte(body))
+		require.Equal(t, want, status, "%s", answer)
+	}
+	status, answer, _ := w.ask("POST", "/v1/content?environment=dev", nil)
+	require.Equal(t, 400, status)
+	require.Contains(t, string(answer), "are needed")
 }
 
 // requireSameError requires that callers can test for the same.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/client"
@@ -232,6 +233,7 @@ func (w *world) requests(t *testing.T) map[string][]byte {
 			"action": "reject", "platform": "default", "environment": "prod", "from": "dev", "reason": "the maps are wrong",
 			"contents": map[string]any{"drone": storetest.Release(2).Digest}, "schema": 1, "issuedAt": w.clock.Now(),
 		}),
+		"POST /v1/content":                marshal([]fleet.AskedWorkload{{Key: ledger.Key{Workload: "drone"}, Since: w.clock.Now().Add(time.Minute)}}),
 		"POST /v1/access":                 marshal(map[string]any{"name": "ci", "role": "viewer"}),
 		inDocument(hubapi.ReportsPattern): marshal(map[string]any{"reports": []json.RawMessage{w.seal("uid-b-bad", again)}}),
 	}
@@ -295,6 +297,10 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			if path == "/v1/rollout" {
 				required.Set("environment", "dev")
 				required.Set("commit", storetest.Release(2).BaseCommit)
+			}
+			if path == "/v1/content" {
+				required.Set("environment", "dev")
+				required.Set("record", storetest.Record(2, storetest.Release(2).Digest).Digest.String())
 			}
 			if path == "/v1/compare" {
 				required.Set("left", "environment=dev")

@@ -51,7 +51,7 @@ type whyRetired struct {
 // operations are all routes that are documented: those that read the fleet, and those below.
 func operations() (all []operation) {
 	for _, o := range api.Operations() {
-		all = append(all, operation{Operation: o})
+		all = append(all, operation{Operation: o, body: o.Body})
 	}
 	add := func(pattern, summary string, body, answer any, parameters ...api.Parameter) {
 		all = append(all, operation{api.Operation{Pattern: pattern, Summary: summary, Answer: answer, Parameters: parameters}, body, ""})
@@ -318,7 +318,7 @@ func (d *documenter) fields(t reflect.Type, properties object, required *[]strin
 func comments(t *testing.T) map[string]string {
 	all := map[string]string{}
 	const module = "github.com/wherry-dev/wherry/"
-	for _, dir := range []string{"hub/fleet", "hub/store", "hub/manage", "hub/api", "bundle", "bundle/hubapi"} {
+	for _, dir := range []string{"hub/fleet", "hub/store", "hub/manage", "hub/api", "bundle", "bundle/hubapi", "bundle/ledger"} {
 		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
 		require.NoError(t, err)
 		for _, file := range files {

@@ -1,12 +1,16 @@
 package api
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -23,6 +27,8 @@ type read struct {
 	only []string
 	// more are the parameters that it reads itself.
 	more []Parameter
+	// body is a value of the type of its body, which makes it a POST; nil for none.
+	body any
 	// answer is a value of the type that it answers with, rows the JSON name of its list, which CSV and NDJSON have; empty for
 	// none.
 	answer any
@@ -44,6 +50,8 @@ type Operation struct {
 	// Pattern is that of the route.
 	Pattern, Summary string
 	Parameters       []Parameter
+	// Body is a value of the type of the request's body; nil for none.
+	Body any
 	// Answer is a value of the type that the route answers with. Lists are also answered as CSV and NDJSON.
 	Answer any
 	List   bool
@@ -54,7 +62,7 @@ type Operation struct {
 // Operations returns the routes that read the fleet, for the document.
 func Operations() (all []Operation) {
 	for _, r := range reads() {
-		o := Operation{Pattern: "GET " + r.path, Summary: r.summary, Answer: r.answer, List: r.rows != "", Stream: r.ask == nil}
+		o := Operation{Pattern: r.pattern(), Summary: r.summary, Body: r.body, Answer: r.answer, List: r.rows != "", Stream: r.ask == nil}
 		o.Parameters = append(o.Parameters, r.more...)
 		for _, name := range r.parameters() {
 			if about, ok := chooses[name]; ok && !slices.Contains(r.others(), name) {
@@ -93,6 +101,14 @@ var chooses = map[string]Parameter{
 	"sort":        {About: "the field to sort by, with - before it for the reverse", Example: "-state"},
 	"after":       {About: "continues a list: the next of the page before"},
 	"limit":       {About: "the rows of one page; 500 if absent, at most 1000", Example: "100"},
+}
+
+// pattern returns the route's pattern for http.ServeMux.
+func (r read) pattern() string {
+	if r.body != nil {
+		return "POST " + r.path
+	}
+	return "GET " + r.path
 }
 
 // parameters names all parameters of the route.
@@ -231,6 +247,17 @@ func allReads() []read {
 			ask: askRollout,
 		},
 		{
+			path: "/v1/content", permission: access.Read, summary: "How far the clusters of an environment's last ring are with workloads of an environment record; the scope has to have them all",
+			only: []string{}, body: []fleet.AskedWorkload{}, answer: fleet.Content{},
+			more: []Parameter{
+				{Name: "environment", About: "the environment", Required: true, Example: "prod"},
+				{Name: "record", About: "the digest of the record", Required: true, Example: "sha256:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"},
+				{Name: "maxReportAge", About: "clusters whose last word is older are unknown; three of their expected intervals if absent", Example: "36h"},
+				{Name: "required", About: "a label selector of the clusters that are also counted apart; all if absent", Example: "pilot=true"},
+			},
+			ask: askContent,
+		},
+		{
 			path: "/v1/compare", permission: access.Read, summary: "What differs between two parts of the fleet, or two moments, by workload and target",
 			only: []string{}, answer: fleet.Comparison{}, rows: "rows",
 			more: []Parameter{
@@ -320,6 +347,26 @@ func askRollout(ctx context.Context, from fleet.Answers, r asked) (any, error) {
 		}
 	}
 	return from.Rollout(ctx, environment, commit, q)
+}
+
+func askContent(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+	environment, record := r.values.Get("environment"), digest.Digest(r.values.Get("record"))
+	if environment == "" || record == "" {
+		return nil, invalid("parameters environment and record are needed")
+	}
+	q := fleet.ContentQuery{Record: record, Required: r.values.Get("required")}
+	var err error
+	if v := r.values.Get("maxReportAge"); v != "" {
+		if q.MaxReportAge, err = duration.Parse(v); err != nil {
+			return nil, invalid("parameter maxReportAge: %s", err)
+		}
+	}
+	d := json.NewDecoder(bytes.NewReader(r.body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&q.Workloads); err != nil || d.More() {
+		return nil, invalid("the body is not one list of workloads: %v", err)
+	}
+	return from.Content(ctx, environment, q)
 }
 
 func askCompare(ctx context.Context, from fleet.Answers, r asked) (any, error) {

@@ -115,6 +115,19 @@ func (c Client) Rollout(ctx context.Context, environment, commit string, q fleet
 	return answer, c.get(ctx, "v1/rollout", values, &answer)
 }
 
+// Content implements fleet.Answers.
+func (c Client) Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error) {
+	var answer fleet.Content
+	values := url.Values{"environment": {environment}, "record": {q.Record.String()}}
+	if q.Required != "" {
+		values.Set("required", q.Required)
+	}
+	if q.MaxReportAge != 0 {
+		values.Set("maxReportAge", q.MaxReportAge.String())
+	}
+	return answer, c.write(ctx, http.MethodPost, "v1/content", values, q.Workloads, &answer)
+}
+
 // Compare implements fleet.Answers.
 func (c Client) Compare(ctx context.Context, left, right fleet.Side, o fleet.CompareOptions) (fleet.Comparison, error) {
 	var answer fleet.Comparison

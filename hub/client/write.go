@@ -63,7 +63,7 @@ func (c Client) Decisions(ctx context.Context, platform, environment string) ([]
 	return answer.Decisions, err
 }
 
-// write sends a request that changes something, with a body unless that is nil. A redirect is not followed.
+// write sends a request that is not a GET, with a body unless that is nil. A redirect is not followed.
 func (c Client) write(ctx context.Context, method, path string, values url.Values, body, into any) error {
 	var sent io.Reader
 	if body != nil {

@@ -17,13 +17,41 @@ import (
 
 // ContentQuery asks how far clusters are with what an environment record assigns to them, workload by workload.
 type ContentQuery struct {
-	// Record is the digest of the record, and Ledger is the record's.
+	// Record is the digest of the record.
 	Record digest.Digest
-	Ledger *ledger.Ledger
+	// Workloads are those that are counted; see WorkloadsOf.
+	Workloads []AskedWorkload
 	// MaxReportAge is as in RolloutQuery.
 	MaxReportAge time.Duration
 	// Required is a label selector of the clusters that WorkloadCount.Required counts. Empty selects all.
 	Required string
+}
+
+// AskedWorkload is a workload that a ring of a record has, or had.
+type AskedWorkload struct {
+	ledger.Key
+	// Since is the time from which the ring has the revision, or is without the workload. Clusters that were registered then or later do
+	// not count.
+	Since time.Time `json:"since"`
+	// Removed are the names of its last assignments by cluster type, if the ring has it no more: then a cluster is compliant that does
+	// not report them.
+	Removed map[string][]string `json:"removed,omitempty"`
+}
+
+// WorkloadsOf returns the workloads that a record's ledger has in a ring, and those that it has removed from it.
+func WorkloadsOf(l *ledger.Ledger, ring string) []AskedWorkload {
+	all := []AskedWorkload{}
+	for i := range l.Workloads {
+		if r, in := l.Workloads[i].In(ring); r != nil {
+			all = append(all, AskedWorkload{Key: l.Workloads[i].Key, Since: in.Since})
+		}
+	}
+	for _, r := range l.Removed {
+		if i := slices.IndexFunc(r.In, func(in ledger.Stay) bool { return in.Ring == ring }); i >= 0 && len(r.Assignments) > 0 {
+			all = append(all, AskedWorkload{r.Key, r.In[i].Since, r.Assignments})
+		}
+	}
+	return all
 }
 
 // Content is how far the clusters of an environment's last ring are with the workloads of a record.
@@ -34,14 +62,14 @@ type Content struct {
 	Known bool `json:"known"`
 	// Ring is the last one; empty if the record has no rings.
 	Ring string `json:"ring,omitempty"`
-	// Workloads are those that the ledger has in the ring, and those that it has removed from it, by registration and name.
+	// Workloads are those that were asked about, in that order.
 	Workloads []WorkloadCount `json:"workloads"`
 }
 
 // WorkloadCount is how far clusters are with a workload. Clusters to which the record does not assign it do not count.
 type WorkloadCount struct {
 	ledger.Key
-	// Removed is true if the ledger says that the ring has it no more: then a cluster is compliant that does not report it.
+	// Removed is true if the ring has it no more.
 	Removed bool `json:"removed,omitempty"`
 	ContentCount
 	// Required is the same of the clusters that ContentQuery.Required selects.
@@ -60,24 +88,28 @@ type ContentCount struct {
 	Later        int `json:"later"`
 }
 
-// maxFailing bounds WorkloadCount.Failing.
-const maxFailing = 5
+const (
+	// maxFailing bounds WorkloadCount.Failing.
+	maxFailing = 5
+	// maxAsked bounds ContentQuery.Workloads.
+	maxAsked = ledger.MaxWorkloads + ledger.MaxRemoved
+)
 
-// Content returns how far the clusters of an environment's last ring are with the workloads of a record.
+// Content implements Answers.
 //
 // A cluster is judged by its items of the workload alone, whatever else fails there: it is compliant if each is compliant with the
 // content that the record's release has for it. If the release says more of the assignment than its content, such as a model, the
 // cluster must also run a release with that tree. A failed item of that content makes it failed, an item that is not there, or of
 // other content, waiting. Silence is unknown.
 //
-// The error wraps store.ErrInvalid for a view that does not see all clusters of the environment, with all that they run.
+// The error wraps store.ErrOutOfScope for a view that does not see all clusters of the environment, with all that they run.
 func (v *View) Content(ctx context.Context, environment string, q ContentQuery) (Content, error) {
 	s := v.scope
 	if len(s.workspaces)+len(s.selector) > 0 || len(s.environments) > 0 && !slices.Contains(s.environments, environment) {
-		return Content{}, fmt.Errorf("content of environment %s: %w: who asks does not see all clusters of it", store.Plain(environment), store.ErrInvalid)
+		return Content{}, fmt.Errorf("content of environment %s: %w", store.Plain(store.Clip(environment)), store.ErrOutOfScope)
 	}
-	if q.Ledger == nil || q.MaxReportAge < 0 {
-		return Content{}, fmt.Errorf("content of environment %s: %w: give a ledger, and no negative age of reports", store.Plain(environment), store.ErrInvalid)
+	if len(q.Workloads) > maxAsked || q.MaxReportAge < 0 {
+		return Content{}, fmt.Errorf("content: %w: %d workloads, reports of at most %s: at most %d are counted, and the age must not be negative", store.ErrInvalid, len(q.Workloads), q.MaxReportAge, maxAsked)
 	}
 	required, err := parseSelector(q.Required)
 	if err != nil {
@@ -93,19 +125,24 @@ func (v *View) Content(ctx context.Context, environment string, q ContentQuery) 
 	if record == nil {
 		return answer, nil
 	}
-	c := contentCounter{m: m, q: q, environment: at, record: record, required: required.on(m.snapshot), counts: []WorkloadCount{}, types: map[uint32]*typeContent{}}
+	c := contentCounter{m: m, q: q, environment: at, record: record, required: required.on(m.snapshot), types: map[uint32]*typeContent{}}
 	if len(record.RingOrder) > 0 {
 		c.ring = record.RingOrder[len(record.RingOrder)-1]
 	}
 	answer.Ring = c.ring
-	c.list(q.Ledger)
+	for _, w := range q.Workloads {
+		c.counts, c.before = append(c.counts, WorkloadCount{Key: w.Key, Removed: len(w.Removed) > 0}), append(c.before, store.Millis(w.Since))
+	}
 	if known, err := c.read(ctx); err != nil || !known {
 		return answer, err
 	}
 	for r := range m.rows() {
+		if ctx.Err() != nil {
+			return answer, ctx.Err()
+		}
 		c.add(r)
 	}
-	answer.Known, answer.Workloads = true, c.counts
+	answer.Known, answer.Workloads = true, append(answer.Workloads, c.counts...)
 	return answer, nil
 }
 
@@ -130,10 +167,8 @@ type contentCounter struct {
 	ring        string
 	required    *labelMatch
 	counts      []WorkloadCount
-	// before has the time before which clusters have to be registered, and removed the removed assignments, for each of counts.
-	before  []int64
-	removed []map[string][]string
-	types   map[uint32]*typeContent // by the handle of the type's name
+	before      []int64                 // the time before which clusters have to be registered, for each of counts
+	types       map[uint32]*typeContent // by the handle of the type's name
 	// verdicts and theirs are those on the cluster that is looked at, by the place in typeContent.workloads.
 	verdicts []lineage.Verdict
 	theirs   []bool // each item of the workload there has what the record assigns
@@ -156,24 +191,6 @@ type contentItem struct {
 	content    string // empty if it was removed
 	// whole is true if the cluster has to run a release with the tree, too.
 	whole bool
-}
-
-// list sets the workloads of the ring.
-func (c *contentCounter) list(l *ledger.Ledger) {
-	add := func(k ledger.Key, in ledger.Stay, removed map[string][]string) {
-		c.counts = append(c.counts, WorkloadCount{Key: k, Removed: removed != nil})
-		c.before, c.removed = append(c.before, store.Millis(in.Since)), append(c.removed, removed)
-	}
-	for i := range l.Workloads {
-		if r, in := l.Workloads[i].In(c.ring); r != nil {
-			add(l.Workloads[i].Key, in, nil)
-		}
-	}
-	for _, r := range l.Removed {
-		if i := slices.IndexFunc(r.In, func(in ledger.Stay) bool { return in.Ring == c.ring }); i >= 0 && len(r.Assignments) > 0 {
-			add(r.Key, r.In[i], r.Assignments)
-		}
-	}
 }
 
 // read reads what the record's releases assign. It returns false if one of them is not known.
@@ -206,8 +223,8 @@ func (c *contentCounter) read(ctx context.Context) (bool, error) {
 				}
 			}
 		}
-		for at, removed := range c.removed {
-			for _, assignment := range removed[name] {
+		for at, w := range c.q.Workloads {
+			for _, assignment := range w.Removed[name] {
 				t.items = append(t.items, contentItem{assignment: assignment, workload: at})
 			}
 		}

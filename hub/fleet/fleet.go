@@ -560,6 +560,8 @@ type Answers interface {
 	Release(ctx context.Context, name string, q Query) (ReleaseDetail, error)
 	Environments(ctx context.Context, q Query) (Environments, error)
 	Rollout(ctx context.Context, environment, commit string, q RolloutQuery) (Rollout, error)
+	// Content returns how far the clusters of an environment's last ring are with the workloads of a record.
+	Content(ctx context.Context, environment string, q ContentQuery) (Content, error)
 	Compare(ctx context.Context, left, right Side, o CompareOptions) (Comparison, error)
 	Drift(ctx context.Context, q Query) (Drifts, error)
 	History(ctx context.Context, q HistoryQuery) (History, error)

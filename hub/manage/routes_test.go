@@ -35,6 +35,7 @@ var needs = map[string]access.Permission{
 	"GET /v1/releases/{release}": access.Read,
 	"GET /v1/environments":       access.Read,
 	"GET /v1/rollout":            access.Read,
+	"POST /v1/content":           access.Read,
 	"GET /v1/compare":            access.Read,
 	"GET /v1/drift":              access.Read,
 	"GET /v1/history":            access.Read,

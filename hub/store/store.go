@@ -40,6 +40,8 @@ var (
 	ErrExists = errors.New("already registered")
 	// ErrInvalid means that a caller's value is not acceptable.
 	ErrInvalid = errors.New("not valid")
+	// ErrOutOfScope means that an answer needs more of the fleet than the caller may see.
+	ErrOutOfScope = errors.New("not all of it is in the scope of the access token")
 	// ErrUnknownToken means that there is no token of that id.
 	ErrUnknownToken = errors.New("no such token")
 	// ErrRetired means that a cluster was retired, and its key with it. Errors that wrap it are *RetiredError.

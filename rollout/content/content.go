@@ -329,7 +329,7 @@ func (d *decider) count(w *work, c *candidate) {
 		return
 	}
 	if !metWith(c.Proof, c.stay.BaseCommit) {
-		c.Met = append(c.Met, ledger.Met{BaseCommit: c.stay.BaseCommit, At: d.Now, By: n.CountedBy(), Clusters: n.Clusters, Compliant: n.Compliant})
+		c.Met = append(c.Met, ledger.Met{BaseCommit: c.stay.BaseCommit, At: d.Now, By: strings.TrimSpace(n.From + " " + n.Source), Clusters: n.Clusters, Compliant: n.Compliant})
 		c.Met = c.Met[max(0, len(c.Met)-ledger.MaxEarlier):]
 	}
 	if c.Proved.IsZero() && c.verdict.Rule(gate.RuleSoak).Result == gate.Pass {

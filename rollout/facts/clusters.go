@@ -37,20 +37,11 @@ func (f *Facts) Counter(ctx context.Context, policy promotion.Policy) (func(ring
 	}, nil
 }
 
-// counter returns a function that asks the hub, or a fleet that is made of the reports at Location and the roster of the environment.
+// counter returns a function that asks how far the clusters of an environment are.
 func (f *Facts) counter(ctx context.Context, h *History, g promotion.Gate) (counting, error) {
-	from := f.Hub
-	if from == nil {
-		var clusters []scheduler.Cluster
-		var err error
-		if f.Clusters != nil {
-			if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
-				return nil, err
-			}
-		}
-		if from, err = f.local(ctx, h, clusters, g.MaxReportAge); err != nil {
-			return nil, err
-		}
+	from, err := f.hub(ctx, h, g.MaxReportAge)
+	if err != nil {
+		return nil, err
 	}
 	return func(ctx context.Context, commit string, since time.Time, q fleet.RolloutQuery) (c Counted, err error) {
 		q.MaxReportAge, q.Limit = g.MaxReportAge, max(cmp.Or(f.Open, MaxOpen), 0)
@@ -65,6 +56,21 @@ func (f *Facts) counter(ctx context.Context, h *History, g promotion.Gate) (coun
 		c.Required = &required
 		return c, err
 	}, nil
+}
+
+// hub returns the hub, or a fleet that is made of the reports at Location and the roster of the environment.
+func (f *Facts) hub(ctx context.Context, h *History, maxReportAge time.Duration) (Hub, error) {
+	if f.Hub != nil {
+		return f.Hub, nil
+	}
+	var clusters []scheduler.Cluster
+	var err error
+	if f.Clusters != nil {
+		if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
+			return nil, err
+		}
+	}
+	return f.local(ctx, h, clusters, maxReportAge)
 }
 
 // count asks how far clusters are.

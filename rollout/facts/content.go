@@ -19,14 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/gate"
-	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
-
-// ContentHub is the part of a hub's answers that the rule about content needs.
-type ContentHub interface {
-	Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error)
-}
 
 // ContentAsk is what is asked about the content of an environment.
 type ContentAsk struct {
@@ -148,33 +142,11 @@ func (f *Facts) lost(environment string, err error) error {
 // countContent counts the clusters of the environment below. It returns nil if nobody could count.
 func (f *Facts) countContent(ctx context.Context, h *History, record digest.Digest, q *content.Question) (map[ledger.Key]content.Count, error) {
 	g := q.Policy.Gate
-	var from ContentHub
-	if f.Hub != nil {
-		var counts bool
-		if from, counts = f.Hub.(ContentHub); !counts {
-			f.warn("the hub at %s does not count the clusters of single workloads", f.HubURL)
-			return nil, nil
-		}
-	} else {
-		var clusters []scheduler.Cluster
-		var err error
-		if f.Clusters != nil {
-			if clusters, err = f.Clusters(ctx, h.Environment); err != nil {
-				return nil, err
-			}
-		}
-		l, err := f.local(ctx, h, clusters, g.MaxReportAge)
-		if err != nil {
-			return nil, err
-		}
-		if err := h.loadNewest(ctx, l.reports); err != nil {
-			return nil, err
-		}
-		if from, err = l.open(ctx); err != nil {
-			return nil, err
-		}
+	from, err := f.hub(ctx, h, g.MaxReportAge)
+	if err != nil {
+		return nil, err
 	}
-	ask := fleet.ContentQuery{Record: record, Ledger: q.Below, MaxReportAge: g.MaxReportAge}
+	ask := fleet.ContentQuery{Record: record, Workloads: fleet.WorkloadsOf(q.Below, q.BelowRing), MaxReportAge: g.MaxReportAge}
 	if g.Required != nil {
 		ask.Required = g.Required.String()
 	}
@@ -182,8 +154,14 @@ func (f *Facts) countContent(ctx context.Context, h *History, record digest.Dige
 	if errors.As(err, new(*fleet.UnknownNameError)) {
 		return map[ledger.Key]content.Count{}, nil // no cluster of the environment is registered
 	}
-	if err != nil || !answer.Known {
+	if err != nil {
 		return nil, err
+	}
+	if !answer.Known {
+		if f.Hub != nil {
+			f.warn("the hub at %s does not have the newest record of %s with all its releases: see wherry hub serve --watch", f.HubURL, h.Environment)
+		}
+		return nil, nil
 	}
 	counts := map[ledger.Key]content.Count{}
 	for _, w := range answer.Workloads {
@@ -199,9 +177,12 @@ func (f *Facts) countContent(ctx context.Context, h *History, record digest.Dige
 
 func (f *Facts) cohort(n fleet.ContentCount, of fleet.Content, failing []string) gate.Cohort {
 	c := gate.Cohort{
-		From: f.from(), Source: f.source(), AsOf: of.AsOf, Open: []gate.Cluster{},
+		From: f.from(), Source: f.source(), AsOf: f.Now().UTC(), Open: []gate.Cluster{},
 		Clusters: n.Clusters, Compliant: n.Compliant, Progressing: n.Progressing, Failed: n.Failed, Waiting: n.Waiting, Unknown: n.Unknown,
 		Quarantined: n.Quarantined, NotReporting: n.NotReporting,
+	}
+	if !of.ReadAt.IsZero() {
+		c.AsOf = of.ReadAt
 	}
 	for _, name := range failing {
 		c.Open = append(c.Open, gate.Cluster{Name: name, Verdict: fleet.VerdictFailed})

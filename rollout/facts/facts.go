@@ -73,6 +73,7 @@ type Facts struct {
 // Hub is the part of a hub's answers that a gate needs.
 type Hub interface {
 	Rollout(ctx context.Context, environment, commit string, q fleet.RolloutQuery) (fleet.Rollout, error)
+	Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error)
 }
 
 // Ask is what is to be judged.

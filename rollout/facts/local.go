@@ -59,6 +59,18 @@ func (l *local) Rollout(ctx context.Context, environment, commit string, q fleet
 	return l.view.Rollout(ctx, environment, commit, q)
 }
 
+// Content implements Hub.
+func (l *local) Content(ctx context.Context, environment string, q fleet.ContentQuery) (fleet.Content, error) {
+	if err := l.history.loadNewest(ctx, l.reports); err != nil {
+		return fleet.Content{}, err
+	}
+	view, err := l.open(ctx)
+	if err != nil {
+		return fleet.Content{}, err
+	}
+	return view.Content(ctx, environment, q)
+}
+
 // open returns the fleet with the releases that were read by now.
 func (l *local) open(ctx context.Context) (*fleet.View, error) {
 	s := memory.New(l.now)

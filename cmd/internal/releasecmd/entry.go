@@ -90,7 +90,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	ask := AskOf(loaded, policy, commit)
 	ask.Unproved, ask.Only = unproved.Reason, unproved.Workloads
 	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
-		return e, failure.At(err, of.Location)
+		return e, entryFailure(err, &of)
 	}
 	if err := e.entry.Refused(); err != nil {
 		return e, cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
@@ -112,7 +112,7 @@ func AskOf(loaded *platform.Loaded, policy promotion.Policy, commit string) fact
 func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, name, pinned string) (string, error) {
 	record, err := from.Record(cmd.Context(), name, policy.Environment)
 	if err != nil {
-		return "", failure.At(err, from.Location)
+		return "", entryFailure(err, from)
 	}
 	if pinned == "" {
 		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: its base is in no commit that %s can prove", policy.Environment, policy.Below()),
@@ -123,7 +123,7 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 	}
 	verdict, err := from.Judge(cmd.Context(), facts.Ask{Policy: policy, Commit: pinned})
 	if err != nil && !errors.Is(err, facts.ErrNoCommit) {
-		return "", failure.At(err, from.Location)
+		return "", entryFailure(err, from)
 	}
 	switch {
 	case err == nil && verdict.Result == gate.Pass:
@@ -138,6 +138,14 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 	}
 	e.source.BaseAt = record.BaseCommit
 	return record.BaseCommit, nil
+}
+
+// entryFailure gives an error of the facts about what may enter its exit code and a hint.
+func entryFailure(err error, from *facts.Facts) error {
+	if from.Hub != nil {
+		err = failure.HubRequest(err, from.HubURL)
+	}
+	return failure.At(err, from.Location)
 }
 
 // Waits returns the error about a base commit that waits.

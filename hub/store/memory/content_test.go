@@ -101,7 +101,7 @@ func drawContents(t *rapid.T) *contents {
 		w.register(t, n, offered)
 	}
 	w.ledger = w.drawLedger(t)
-	w.asked = fleet.ContentQuery{Record: pick(t, "record", w.records...).Digest, Ledger: w.ledger, MaxReportAge: 24 * time.Hour, Required: pick(t, "required", "", "pilot=true")}
+	w.asked = fleet.ContentQuery{Record: pick(t, "record", w.records...).Digest, Workloads: fleet.WorkloadsOf(w.ledger, w.ring), MaxReportAge: 24 * time.Hour, Required: pick(t, "required", "", "pilot=true")}
 	return w
 }
 
@@ -270,7 +270,12 @@ func (w *contents) askContent(t *rapid.T, from fleet.Source) fleet.Content {
 	require.NoError(t, err)
 	view, err := f.View(store.AccessScope{})
 	require.NoError(t, err)
-	c, err := view.Content(t.Context(), "stage", w.asked)
+	return w.contentFrom(t, view)
+}
+
+// contentFrom asks the question.
+func (w *contents) contentFrom(t *rapid.T, from fleet.Answers) fleet.Content {
+	c, err := from.Content(t.Context(), "stage", w.asked)
 	require.NoError(t, err)
 	return c
 }
@@ -290,9 +295,9 @@ func fleetOf(t *testing.T, sites ...site) (*memory.Store, fleet.ContentQuery) {
 	}
 	s.Publish([]store.PublishedRecord{record}, []store.PublishedRelease{release})
 	in := []ledger.Stay{{Since: judged}}
-	return s, fleet.ContentQuery{Record: record.Digest, Ledger: &ledger.Ledger{Workloads: []ledger.Workload{
+	return s, fleet.ContentQuery{Record: record.Digest, Workloads: fleet.WorkloadsOf(&ledger.Ledger{Workloads: []ledger.Workload{
 		{Key: ledger.Key{Workload: "menu"}, Revisions: []ledger.Revision{{In: in}}}, {Key: ledger.Key{Registration: "shop", Workload: "cart"}, Revisions: []ledger.Revision{{In: in}}},
-	}}}
+	}}, "")}
 }
 
 // drone is a cluster that reports the states of its items, each of which has the record's content, or an earlier one with "old " before.
@@ -344,13 +349,13 @@ func TestWhoSeesAPartOfTheFleetProvesNothing(t *testing.T) {
 		view, err := f.View(scope)
 		require.NoError(t, err)
 		_, err = view.Content(t.Context(), "stage", q)
-		require.ErrorIs(t, err, store.ErrInvalid, "%+v", scope)
+		require.ErrorIs(t, err, store.ErrOutOfScope, "%+v", scope)
 	}
 	view, err := f.View(store.AccessScope{Environments: []string{"stage"}})
 	require.NoError(t, err)
 	_, err = view.Content(t.Context(), "stage", q)
 	require.NoError(t, err)
-	for _, bad := range []fleet.ContentQuery{{}, {Ledger: q.Ledger, MaxReportAge: -1}, {Ledger: q.Ledger, Required: "a in"}} {
+	for _, bad := range []fleet.ContentQuery{{MaxReportAge: -1}, {Required: "a in"}, {Workloads: make([]fleet.AskedWorkload, 21_001)}} {
 		_, err = view.Content(t.Context(), "stage", bad)
 		require.ErrorIs(t, err, store.ErrInvalid)
 	}
