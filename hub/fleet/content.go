@@ -1,10 +1,11 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -142,6 +143,7 @@ func (v *View) Content(ctx context.Context, environment string, q ContentQuery) 
 		}
 		c.add(r)
 	}
+	c.addOthers()
 	answer.Known, answer.Workloads = true, append(answer.Workloads, c.counts...)
 	return answer, nil
 }
@@ -158,7 +160,8 @@ func (p *published) recordOf(environment string, d digest.Digest) (*environmentI
 	return nil, nil
 }
 
-// contentCounter counts clusters for each workload of a ring.
+// contentCounter counts clusters for each workload of a ring. A cluster reports few of the many workloads of its type: it is counted
+// for these, and for the others together with the clusters of its kind.
 type contentCounter struct {
 	m           *moment
 	q           ContentQuery
@@ -169,29 +172,44 @@ type contentCounter struct {
 	counts      []WorkloadCount
 	before      []int64                 // the time before which clusters have to be registered, for each of counts
 	types       map[uint32]*typeContent // by the handle of the type's name
-	// verdicts and theirs are those on the cluster that is looked at, by the place in typeContent.workloads.
-	verdicts []lineage.Verdict
-	theirs   []bool // each item of the workload there has what the record assigns
+	touched     []int                   // the workloads of which the cluster that is looked at reports something, places in typeContent.workloads
 }
 
-// typeContent is what the record's release of the ring has for a cluster type.
+// typeContent is what the record's release of the ring has for a cluster type, and what was removed there.
 type typeContent struct {
-	// items are sorted by the name of the assignment.
+	tree      digest.Digest // the release's content
+	workloads []typeWorkload
+	// items are those of one workload after another.
 	items []contentItem
-	// workloads are the places in contentCounter.counts of the workloads of items, sorted, each once.
-	workloads []int
-	// tree is the release's content.
-	tree digest.Digest
+	// names has the place of each item by the handle of its assignment's name, sorted; but for names that no cluster reports.
+	names []itemName
+	// earliest is the first of the times before which clusters have to be registered.
+	earliest int64
+	// clusters counts those that were registered before that, by kind.
+	clusters map[clusterKind]int
+}
+
+// typeWorkload is a workload of a cluster type.
+type typeWorkload struct {
+	at         int // the place in contentCounter.counts
+	first, end int // of the items
+	touched    bool
 }
 
 // contentItem is an assignment.
 type contentItem struct {
-	assignment string
-	workload   int    // a place in typeContent.workloads
-	content    string // empty if it was removed
-	// whole is true if the cluster has to run a release with the tree, too.
-	whole bool
+	*contentLine
+	place    int         // in typeContent.workloads
+	reported *deployment // by the cluster that is looked at; nil for nothing
 }
+
+type itemName struct {
+	name uint32
+	item int
+}
+
+// clusterKind is what clusters have in common that are counted together.
+type clusterKind struct{ quiet, silent, quarantined, required bool }
 
 // read reads what the record's releases assign. It returns false if one of them is not known.
 func (c *contentCounter) read(ctx context.Context) (bool, error) {
@@ -201,45 +219,59 @@ func (c *contentCounter) read(ctx context.Context) (bool, error) {
 			places[w.Key] = i
 		}
 	}
-	handles := map[string]uint32{}
+	types, names := map[string]uint32{}, map[string]uint32{}
 	for _, k := range c.m.clusters {
-		handles[c.m.texts[k.typ]] = k.typ
+		types[c.m.texts[k.typ]] = k.typ
 	}
-	for name, h := range handles {
-		t := &typeContent{}
+	for _, k := range c.m.kinds {
+		names[c.m.texts[k.assignment]] = k.assignment
+	}
+	for name, h := range types {
+		t := &typeContent{earliest: math.MaxInt64, clusters: map[clusterKind]int{}}
 		d := c.record.ReleaseOf(name, c.ring)
 		if d == "" && len(c.record.Rings[name]) == 0 {
 			d = c.record.ClusterTypes[name]
 		}
 		if d != "" {
-			r, err := c.m.view.fleet.contentsOf(ctx, c.m.published, d)
-			if r == nil || err != nil {
+			lines, known, err := c.m.view.fleet.linesOf(ctx, c.m.published, d)
+			if !known || err != nil {
 				return false, err
 			}
-			t.tree = r.Content.DiffID
-			for _, a := range r.Assignments {
-				if at, is := places[ledger.Key{Registration: a.Registration, Workload: a.Workload}]; is {
-					t.items = append(t.items, contentItem{a.Name, at, a.Content.String(), a.Desired() != a.Content})
+			t.tree = c.m.published.releases[d].Content.DiffID
+			for i := range lines {
+				if at, is := places[lines[i].workload]; is {
+					t.items = append(t.items, contentItem{contentLine: &lines[i], place: at})
 				}
 			}
 		}
 		for at, w := range c.q.Workloads {
 			for _, assignment := range w.Removed[name] {
-				t.items = append(t.items, contentItem{assignment: assignment, workload: at})
+				t.items = append(t.items, contentItem{contentLine: &contentLine{assignment: assignment}, place: at})
 			}
 		}
-		slices.SortFunc(t.items, func(a, b contentItem) int { return strings.Compare(a.assignment, b.assignment) })
-		for _, item := range t.items {
-			t.workloads = append(t.workloads, item.workload)
-		}
-		slices.Sort(t.workloads)
-		t.workloads = slices.Compact(t.workloads)
-		for i := range t.items {
-			t.items[i].workload, _ = slices.BinarySearch(t.workloads, t.items[i].workload)
-		}
+		c.finishType(t, names)
 		c.types[h] = t
 	}
 	return true, nil
+}
+
+// finishType sets the workloads and names of items that have the places of their workloads in c.counts.
+func (c *contentCounter) finishType(t *typeContent, names map[string]uint32) {
+	slices.SortStableFunc(t.items, func(a, b contentItem) int { return a.place - b.place })
+	for i := range t.items {
+		item := &t.items[i]
+		last := len(t.workloads) - 1
+		if last < 0 || t.workloads[last].at != item.place {
+			t.workloads = append(t.workloads, typeWorkload{at: item.place, first: i})
+			t.earliest = min(t.earliest, c.before[item.place])
+			last++
+		}
+		t.workloads[last].end, item.place = i+1, last
+		if h, reported := names[item.assignment]; reported {
+			t.names = append(t.names, itemName{h, i})
+		}
+	}
+	slices.SortFunc(t.names, func(a, b itemName) int { return cmp.Or(cmp.Compare(a.name, b.name), a.item-b.item) })
 }
 
 // add counts a cluster for each workload that it is assigned.
@@ -248,75 +280,95 @@ func (c *contentCounter) add(r *row) {
 	if len(t.items) == 0 || c.m.texts[r.ring] != c.ring && c.ring != "" || c.m.published.index.environmentOf(r.place()) != c.environment {
 		return
 	}
-	c.judge(r, t)
-	quarantined := r.reported && c.m.texts[r.reason] == reasonQuarantined
-	silent := (&rolloutCount{m: c.m, asked: RolloutQuery{MaxReportAge: c.q.MaxReportAge}}).unheard(r)
-	required := c.required.matches(r.cluster)
-	for i, at := range t.workloads {
-		w, verdict := &c.counts[at], c.verdicts[i]
-		if silent {
-			verdict = lineage.Unknown
-		}
-		count := func(n *ContentCount) {
-			switch {
-			case r.added >= c.before[at]:
-				n.Later++
-				return
-			case !r.reports():
-				n.NotReporting++
-				return
-			}
-			n.add(verdict)
-			if quarantined && !c.theirs[i] {
-				n.Quarantined++
-			}
-		}
-		failed := w.Failed
-		count(&w.ContentCount)
-		if w.Failed > failed && len(w.Failing) < maxFailing {
-			w.Failing = append(w.Failing, r.name)
-		}
-		if required {
-			count(&w.Required)
-		}
+	kind := clusterKind{
+		quiet: !r.reports(), quarantined: r.reported && c.m.texts[r.reason] == reasonQuarantined, required: c.required.matches(r.cluster),
+		silent: (&rolloutCount{m: c.m, asked: RolloutQuery{MaxReportAge: c.q.MaxReportAge}}).unheard(r),
 	}
-}
-
-// judge sets verdicts and theirs for a cluster, as if it were not silent.
-func (c *contentCounter) judge(r *row, t *typeContent) {
-	c.verdicts, c.theirs = c.verdicts[:0], c.theirs[:0]
-	for range t.workloads {
-		c.verdicts, c.theirs = append(c.verdicts, lineage.Compliant), append(c.theirs, true)
+	c.look(r, t)
+	late := r.added >= t.earliest // for some of the workloads, maybe
+	if late {
+		c.touched = c.touched[:0]
+		for i := range t.workloads {
+			c.touched = append(c.touched, i)
+		}
+	} else {
+		t.clusters[kind]++
 	}
 	runsTree := false
 	if runs := c.m.published.releases[c.m.snapshot.releases[r.observed].Digest]; r.observed != 0 && runs != nil {
 		runsTree = runs.Content.DiffID == t.tree
 	}
-	next := 0 // of the cluster's deployments, which are sorted like the items
-	for i := range t.items {
-		item := &t.items[i]
-		for next < len(r.deployments) && c.name(&r.deployments[next]) < item.assignment {
-			next++
+	for _, i := range c.touched {
+		of := &t.workloads[i]
+		w := &c.counts[of.at]
+		switch {
+		case r.added >= c.before[of.at]:
+			w.Later++
+			if kind.required {
+				w.Required.Later++
+			}
+		default:
+			failed := w.Failed
+			verdict, theirs := c.judge(t.items[of.first:of.end], runsTree)
+			w.add(kind, verdict, theirs, 1)
+			if w.Failed > failed && len(w.Failing) < maxFailing {
+				w.Failing = append(w.Failing, r.name)
+			}
+			if !late { // it is not like the others of its kind
+				w.addOthers(kind, -1)
+			}
 		}
-		var d *deployment
-		if next < len(r.deployments) && c.name(&r.deployments[next]) == item.assignment {
-			d = &r.deployments[next]
+		of.touched = false
+		for j := of.first; j < of.end; j++ {
+			t.items[j].reported = nil
 		}
-		verdict, has := c.verdict(item, d, runsTree)
-		if now := c.verdicts[item.workload]; verdict != lineage.Compliant && (now == lineage.Compliant || verdict.Compare(now) < 0) {
-			c.verdicts[item.workload] = verdict
-		}
-		c.theirs[item.workload] = c.theirs[item.workload] && has
 	}
 }
 
-// name returns the name of a deployment's assignment.
-func (c *contentCounter) name(d *deployment) string {
-	return c.m.texts[c.m.snapshot.kinds[d.kind].assignment]
+// look notes what a cluster reports.
+func (c *contentCounter) look(r *row, t *typeContent) {
+	c.touched = c.touched[:0]
+	for n := range r.deployments {
+		name := c.m.snapshot.kinds[r.deployments[n].kind].assignment
+		i, _ := slices.BinarySearchFunc(t.names, name, func(n itemName, name uint32) int { return cmp.Compare(n.name, name) })
+		for ; i < len(t.names) && t.names[i].name == name; i++ {
+			item := &t.items[t.names[i].item]
+			item.reported = &r.deployments[n]
+			if w := &t.workloads[item.place]; !w.touched {
+				w.touched, c.touched = true, append(c.touched, item.place)
+			}
+		}
+	}
 }
 
-// verdict judges what a cluster reports for an assignment, which is nil for nothing, and says whether it has what the record assigns.
-func (c *contentCounter) verdict(item *contentItem, d *deployment, runsTree bool) (lineage.Verdict, bool) {
+// addOthers counts clusters that report nothing of the workload.
+func (c *contentCounter) addOthers() {
+	for _, t := range c.types {
+		for kind, n := range t.clusters {
+			for i := range t.workloads {
+				c.counts[t.workloads[i].at].addOthers(kind, n)
+			}
+		}
+	}
+}
+
+// judge judges what a cluster reports of the items of a workload, as if it were not silent, and says whether it has all that the record
+// assigns.
+func (c *contentCounter) judge(items []contentItem, runsTree bool) (verdict lineage.Verdict, theirs bool) {
+	verdict, theirs = lineage.Compliant, true
+	for i := range items {
+		one, has := c.verdict(&items[i], runsTree)
+		if one != lineage.Compliant && (verdict == lineage.Compliant || one.Compare(verdict) < 0) {
+			verdict = one
+		}
+		theirs = theirs && has
+	}
+	return verdict, theirs
+}
+
+// verdict judges what a cluster reports for an assignment, and says whether it has what the record assigns.
+func (c *contentCounter) verdict(item *contentItem, runsTree bool) (lineage.Verdict, bool) {
+	d := item.reported
 	switch {
 	case item.content == "" && d == nil:
 		return lineage.Compliant, true
@@ -324,4 +376,35 @@ func (c *contentCounter) verdict(item *contentItem, d *deployment, runsTree bool
 		return lineage.Waiting, false
 	}
 	return lineage.VerdictOf(bundle.State(c.m.texts[d.state]), true, true), true
+}
+
+// addOthers counts clusters of a kind that report nothing of the workload.
+func (w *WorkloadCount) addOthers(k clusterKind, by int) {
+	verdict := lineage.Waiting
+	if w.Removed {
+		verdict = lineage.Compliant
+	}
+	w.add(k, verdict, w.Removed, by)
+}
+
+// add counts clusters of a kind. Theirs is true if they have all that the record assigns.
+func (w *WorkloadCount) add(k clusterKind, verdict lineage.Verdict, theirs bool, by int) {
+	w.ContentCount.add(k, verdict, theirs, by)
+	if k.required {
+		w.Required.add(k, verdict, theirs, by)
+	}
+}
+
+func (n *ContentCount) add(k clusterKind, verdict lineage.Verdict, theirs bool, by int) {
+	if k.quiet {
+		n.NotReporting += by
+		return
+	}
+	if k.silent {
+		verdict = lineage.Unknown
+	}
+	n.RolloutCounts.add(verdict, by)
+	if k.quarantined && !theirs {
+		n.Quarantined += by
+	}
 }

@@ -68,7 +68,8 @@ type Fleet struct {
 	// snapshot is shared by readers until the next change.
 	snapshot *snapshot
 
-	contents contents
+	contents kept[*store.PublishedRelease]
+	lines    kept[[]contentLine]
 	recent   recent
 }
 

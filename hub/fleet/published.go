@@ -5,10 +5,12 @@ import (
 	"errors"
 	"sync"
 	"time"
+	"unique"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
@@ -72,27 +74,47 @@ func (p *published) release(d digest.Digest) *bundle.Release {
 	return nil
 }
 
-// contents keeps the assignments and artifacts of published releases that were asked for.
-type contents struct {
+// kept keeps what was read of published releases, until that has more than a number of entries.
+type kept[T any] struct {
 	mu   sync.Mutex
-	size int // of all assignments and artifacts
-	all  map[digest.Digest]*store.PublishedRelease
+	size int
+	all  map[digest.Digest]T
 }
 
-// maxContents bounds the assignments and artifacts that are kept.
-const maxContents = 100_000
+func (k *kept[T]) get(d digest.Digest) (v T, known bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v, known = k.all[d]
+	return v, known
+}
+
+// put keeps a value that has a number of entries. All others go first if they have more than most.
+func (k *kept[T]) put(d digest.Digest, v T, entries, most int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.size > most || k.all == nil {
+		k.all, k.size = map[digest.Digest]T{}, 0
+	}
+	if _, known := k.all[d]; !known {
+		k.size += entries
+	}
+	k.all[d] = v
+}
+
+const (
+	// maxContents bounds the assignments and artifacts that are kept.
+	maxContents = 100_000
+	// maxLines bounds the lines that are kept: those of a record of 316 cluster types with as many assignments twice.
+	maxLines = 200_000
+)
 
 // contentsOf returns a release with its assignments and artifacts; nil if it was never published here.
 func (f *Fleet) contentsOf(ctx context.Context, p *published, d digest.Digest) (*store.PublishedRelease, error) {
 	if p.releases[d] == nil {
 		return nil, nil
 	}
-	c := &f.contents
-	c.mu.Lock()
-	known := c.all[d]
-	c.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if r, known := f.contents.get(d); known {
+		return r, nil
 	}
 	r, err := f.source.Release(ctx, d)
 	if errors.Is(err, store.ErrUnknownRelease) {
@@ -100,16 +122,40 @@ func (f *Fleet) contentsOf(ctx context.Context, p *published, d digest.Digest) (
 	} else if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.size > maxContents || c.all == nil {
-		c.all, c.size = map[digest.Digest]*store.PublishedRelease{}, 0
-	}
-	if c.all[d] == nil {
-		c.size += 1 + len(r.Assignments) + len(r.Artifacts)
-	}
-	c.all[d] = &r
+	f.contents.put(d, &r, 1+len(r.Assignments)+len(r.Artifacts), maxContents)
 	return &r, nil
+}
+
+// contentLine is what counting content needs of an assignment. A question about it asks for all releases of a record, whose whole
+// contents would be too much to keep.
+type contentLine struct {
+	assignment string
+	workload   ledger.Key
+	content    string // empty if it was removed
+	// whole is true if a cluster has to run a release with the tree, too.
+	whole bool
+}
+
+// linesOf returns the assignments of a release; known is false if it was never published here.
+func (f *Fleet) linesOf(ctx context.Context, p *published, d digest.Digest) (lines []contentLine, known bool, err error) {
+	if p.releases[d] == nil {
+		return nil, false, nil
+	}
+	if lines, known = f.lines.get(d); known {
+		return lines, true, nil
+	}
+	r, err := f.source.Release(ctx, d)
+	if errors.Is(err, store.ErrUnknownRelease) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
+	}
+	once := func(s string) string { return unique.Make(s).Value() } // cluster types have most names in common
+	for _, a := range r.Assignments {
+		lines = append(lines, contentLine{once(a.Name), ledger.Key{Registration: once(a.Registration), Workload: once(a.Workload)}, a.Content.String(), a.Desired() != a.Content})
+	}
+	f.lines.put(d, lines, 1+len(lines), maxLines)
+	return lines, true, nil
 }
 
 // commits returns the commits of the platform and of its environment that a release was made from; empty if unknown.

@@ -194,17 +194,17 @@ func (c *rolloutCount) add(r *row) {
 		return
 	}
 	verdict := c.verdict(r, at.target)
-	c.all.add(verdict)
+	c.all.add(verdict, 1)
 	c.failures += c.failuresOf[r.uid]
 	if c.quarantines(r, at.target) {
 		c.quarantined++
 	}
-	c.typeRow(c.m.texts[r.typ]).add(verdict)
+	c.typeRow(c.m.texts[r.typ]).add(verdict, 1)
 	ring := c.ringRow(c.m.texts[r.ring])
-	ring.add(verdict)
+	ring.add(verdict, 1)
 	if c.reaches(r, at.target) {
 		ring.Reached = true
-		c.reached.add(verdict)
+		c.reached.add(verdict, 1)
 	}
 	if verdict == lineage.Compliant {
 		c.oldest = max(c.oldest, r.age())
@@ -218,19 +218,19 @@ func (a *Rollout) count(n RolloutCounts) {
 	a.Clusters, a.Compliant, a.Progressing, a.FailedCount, a.Waiting, a.Unknown = n.Clusters, n.Compliant, n.Progressing, n.Failed, n.Waiting, n.Unknown
 }
 
-func (n *RolloutCounts) add(verdict lineage.Verdict) {
-	n.Clusters++
+func (n *RolloutCounts) add(verdict lineage.Verdict, by int) {
+	n.Clusters += by
 	switch verdict {
 	case lineage.Compliant:
-		n.Compliant++
+		n.Compliant += by
 	case lineage.Progressing:
-		n.Progressing++
+		n.Progressing += by
 	case lineage.Failed:
-		n.Failed++
+		n.Failed += by
 	case lineage.Waiting:
-		n.Waiting++
+		n.Waiting += by
 	case lineage.Unknown:
-		n.Unknown++
+		n.Unknown += by
 	}
 }
 

@@ -176,8 +176,8 @@ func (w *workloadCount) add(c Cluster) {
 		w.types[c.Type] = row
 	}
 	verdict, reason, message := w.verdict(c, versions)
-	row.add(verdict)
-	w.all.add(verdict)
+	row.add(verdict, 1)
+	w.all.add(verdict, 1)
 	if verdict == lineage.Compliant {
 		w.out.OldestProofSeconds = max(w.out.OldestProofSeconds, c.ProofAgeSeconds)
 		return
