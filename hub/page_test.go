@@ -6,12 +6,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
@@ -23,19 +25,21 @@ func page(h *Hub, path string) *httptest.ResponseRecorder {
 
 func TestFleetPage(t *testing.T) {
 	h := fleetHub(t)
-	w := page(h, "/")
+	w := page(h, "/clusters")
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
 	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
-	for _, want := range []string{"a-good", "failed", "stale (was compliant)", "unreported", "never", "3h ago"} {
+	for _, want := range []string{"a-good", "failed", "stale</span> <span class=\"note\">was compliant", "never reported", "never", "3h ago"} {
 		require.Contains(t, w.Body.String(), want)
 	}
 	require.NotContains(t, w.Body.String(), "rel=\"next\"")
 
-	w = page(h, "/?limit=1&environment=dev")
-	require.Regexp(t, `href="/\?after=[\w-]+&amp;environment=dev&amp;limit=1"`, w.Body.String())
-	require.Contains(t, page(h, "/?type=none").Body.String(), "No clusters match")
-	require.Equal(t, http.StatusBadRequest, page(h, "/?state=complaint").Code)
+	require.Less(t, strings.Index(w.Body.String(), ">b-bad</a>"), strings.Index(w.Body.String(), ">a-good</a>"), "the worst first")
+
+	w = page(h, "/clusters?limit=1&environment=dev")
+	require.Regexp(t, `href="/clusters\?after=[\w-]+&amp;environment=dev&amp;limit=1"`, w.Body.String())
+	require.Contains(t, page(h, "/clusters?type=none").Body.String(), "Nothing matches")
+	require.Equal(t, http.StatusBadRequest, page(h, "/clusters?state=complaint").Code)
 	require.Equal(t, http.StatusOK, page(h, "/style.css").Code)
 	require.Equal(t, http.StatusNotFound, page(h, "/fleet").Code)
 	require.Equal(t, http.StatusMethodNotAllowed, page(h, "/v1/enroll").Code)
@@ -47,17 +51,21 @@ func TestDeploymentsPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	require.Contains(t, w.Body.String(), "b-bad")
 	require.NotContains(t, w.Body.String(), "a-good")
-	require.Contains(t, w.Body.String(), `href="/?state=failed"`, "clusters by the same filter")
-	require.Contains(t, page(h, "/?type=drone").Body.String(), `href="/deployments?type=drone"`)
-	require.Contains(t, page(h, "/").Body.String(), `<p class="message">drone-main</p>`)
+	require.Contains(t, w.Body.String(), `href="/clusters?state=failed"`, "clusters by the same filter")
+	require.Contains(t, page(h, "/clusters?type=drone").Body.String(), `href="/deployments?type=drone"`)
+	clusters := page(h, "/clusters").Body.String()
+	require.Contains(t, clusters, `<p class="message">drone-main</p>`)
+	uid := storetest.Identity("b-bad").UID
+	require.Contains(t, clusters, `<a href="/clusters/`+uid+`"`, "the failures of this cluster alone")
+	require.NotContains(t, page(h, "/clusters/"+storetest.Identity("a-good").UID).Body.String(), "b-bad")
 	require.Regexp(t, `href="/deployments\?after=[\w-]+&amp;limit=1&amp;state=compliant"`, page(h, "/deployments?limit=1&state=compliant").Body.String())
-	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "No deployments match")
+	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "Nothing matches")
 	require.Equal(t, http.StatusBadRequest, page(h, "/deployments?state=complaint").Code)
 }
 
 func TestEmptyFleetPageSaysWhatToDo(t *testing.T) {
 	h, _ := newHub(t)
-	require.Contains(t, page(h, "/").Body.String(), "wherry hub clusters add")
+	require.Contains(t, page(h, "/clusters").Body.String(), "wherry hub clusters add")
 	require.Contains(t, page(h, "/deployments").Body.String(), "No cluster reports a deployment")
 }
 
@@ -76,16 +84,65 @@ func TestHostileTextStaysText(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 1, receipt.Accepted)
 
-	html := page(h, "/?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/").Body.String() + page(h, "/deployments").Body.String()
+	html := page(h, "/clusters?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/clusters").Body.String() + page(h, "/deployments").Body.String()
 	require.NotContains(t, html, "<script")
 	require.Contains(t, html, "&lt;script&gt;")
-	for _, path := range []string{"/", "/deployments", "/v1/clusters", "/v1/deployments"} {
+	for _, path := range []string{"/clusters", "/deployments", "/v1/clusters", "/v1/deployments"} {
 		body := page(h, path).Body.String()
 		for _, bad := range []string{"\x1b", "\x07", "\u009b", "\u202e", `\u001b`, `\u009b`} {
 			require.NotContains(t, body, bad, path)
 		}
 	}
 	require.Contains(t, page(h, "/v1/deployments").Body.String(), `"revision":"a b c"`)
+}
+
+// browse asks as a browser does, with an access token unless that is empty.
+func browse(h *Hub, path, token string) *httptest.ResponseRecorder {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8")
+	if token != "" {
+		r.SetBasicAuth("me", token)
+	}
+	h.Handler().ServeHTTP(w, r)
+	return w
+}
+
+func TestErrorsArePagesInABrowser(t *testing.T) {
+	requirePage := func(w *httptest.ResponseRecorder, status int, wants ...string) {
+		t.Helper()
+		require.Equal(t, status, w.Code)
+		require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+		require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+		for _, want := range append(wants, `href="/style.css"`, `href="/clusters"`) {
+			require.Contains(t, w.Body.String(), want)
+		}
+	}
+	h := fleetHub(t)
+	requirePage(browse(h, "/clusters?asOf=%3Cbanana", ""), http.StatusBadRequest, "The address has a mistake", "&lt;banana")
+	requirePage(browse(h, "/clusters?asOf=2030-01-01", ""), http.StatusBadRequest, "is in the future")
+	requirePage(browse(h, "/clusters?cluster=nobody", ""), http.StatusNotFound, "There is nothing of this name", "nobody")
+	requirePage(browse(h, "/fleet", ""), http.StatusNotFound, "There is no such page")
+	requirePage(browse(h, "/v1/counts?by=colour", ""), http.StatusBadRequest, "label:KEY")
+	requirePage(browse(h, "/v1/clusters/nobody", ""), http.StatusNotFound, "There is nothing of this name")
+	require.Equal(t, "text/html; charset=utf-8", browse(h, "/clusters?type=none", "").Header().Get("Content-Type"), "a page of its own")
+	require.Contains(t, browse(h, "/v1/clusters", "").Body.String(), `"clusters":[`)
+	require.Equal(t, "application/json", page(h, "/clusters?asOf=banana").Header().Get("Content-Type"), "a program gets what it can read")
+
+	requirePage(browse(h, "/clusters", "nonsense"), http.StatusUnauthorized, "This needs an access token")
+	secret, _, err := h.Access().Create(t.Context(), access.Request{Name: "prom", Role: access.Metrics, ExpiresAt: storetest.Epoch.Add(1000 * time.Hour)})
+	require.NoError(t, err)
+	requirePage(browse(h, "/clusters", secret.Reveal()), http.StatusForbidden, "does not allow this", "prom (")
+
+	limited, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: true, RequestsPerMinute: 1})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, browse(limited, "/clusters", "").Code)
+	requirePage(browse(limited, "/clusters", ""), http.StatusTooManyRequests, "Too many requests", "Try again in")
+	require.NoError(t, limited.Close())
+
+	closed, err := Open(t.TempDir(), Options{Now: storetest.NewClock().Now, Anonymous: true})
+	require.NoError(t, err)
+	require.NoError(t, closed.Close())
+	requirePage(browse(closed, "/clusters", ""), http.StatusServiceUnavailable, "The hub cannot answer now", "Try again in 30 seconds")
 }
 
 func TestHealth(t *testing.T) {

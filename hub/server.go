@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/manage"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/web"
@@ -95,14 +96,14 @@ func (h *Hub) Handler() http.Handler {
 		mux.Handle(r.Pattern, h.guard.Require(r.Permission, r.Handler))
 	}
 	observed := h.observe(mux)
-	return access.Headers(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return access.Headers(web.Errors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
 		_ = control.SetWriteDeadline(time.Now().Add(admission.MaxAnswerTime))
 		observed.ServeHTTP(w, r)
 		if r.ContentLength != 0 && w.Header().Get("Connection") != "close" {
 			_ = control.SetReadDeadline(time.Now().Add(admission.MaxDrainTime))
 		}
-	}))
+	})))
 }
 
 // Routes returns all routes of a hub, with what each needs.
@@ -124,7 +125,7 @@ func (h *Hub) Routes() []access.Route {
 	pages := func(r *http.Request) (web.Answers, error) {
 		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
 	}
-	questions := slices.Concat(h.reads.Routes(), web.Routes(pages, now, h.fail))
+	questions := slices.Concat(h.reads.Routes(), web.Routes(pages, now, h.failRead))
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits
 			questions[i].Handler = h.gate.Ask(q.Handler)
@@ -179,6 +180,14 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	h.counters.Refused(refused.Code)
 	refused.Write(w)
+}
+
+// failRead is fail for what package fleet has not answered.
+func (h *Hub) failRead(w http.ResponseWriter, r *http.Request, err error) {
+	if refused := api.ErrorOf(err); refused != nil {
+		err = refused
+	}
+	h.fail(w, r, err)
 }
 
 // unavailableRetry is the time after which agents try again if the database could not be used.

@@ -122,6 +122,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"admission": {"store"},
 			"api":       {"access", "fleet", "store"},
 			"client":    {"fleet", "store"},
+			"demo":      {"store", "store/sqlite"},
 			"desired":   {"store"},
 			"fleet":     {"store"},
 			"manage":    {"access", "store"},

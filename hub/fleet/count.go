@@ -155,7 +155,9 @@ func (m *moment) count(of string, by []dimension, c *choice) []Count {
 // codes are the values of a row in the dimensions: handles of texts, or above those the codes of other values.
 type codes [MaxDimensions]uint32
 
-func (c codes) key() key { return key{uint64(c[0])<<32 | uint64(c[1]), uint64(c[2])<<32 | uint64(c[3])} }
+func (c codes) key() key {
+	return key{uint64(c[0])<<32 | uint64(c[1]), uint64(c[2])<<32 | uint64(c[3])}
+}
 
 func (k key) codes() codes {
 	return codes{uint32(k[0] >> 32), uint32(k[0]), uint32(k[1] >> 32), uint32(k[1])} //nolint:gosec // its halves

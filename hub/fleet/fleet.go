@@ -253,8 +253,8 @@ type Environment struct {
 	// Since is when the environment got the commit that it has: records are made again for other reasons.
 	Since      time.Time `json:"since,omitzero"`
 	Incomplete []string  `json:"incomplete,omitempty"`
-	Types             int           `json:"types"`
-	Totals            Totals        `json:"totals"`
+	Types      int       `json:"types"`
+	Totals     Totals    `json:"totals"`
 }
 
 // Environments is all environments, by platform, and within one in the order of its chain: an environment comes after those that had its

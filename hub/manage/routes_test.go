@@ -41,6 +41,9 @@ var needs = map[string]access.Permission{
 	"GET /v1/history":            access.Read,
 	"GET /v1/events":             access.Read,
 	"GET /{$}":                   access.Read,
+	"GET /clusters":              access.Read,
+	"GET /clusters/{cluster}":    access.Read,
+	"GET /workloads":             access.Read,
 	"GET /deployments":           access.Read,
 	"GET /environments":          access.Read,
 

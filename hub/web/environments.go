@@ -6,25 +6,20 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // environmentsPage is the data of assets/environments.html.
 type environmentsPage struct {
-	Kinds        []link
-	Kind         string
-	Query        fleet.Query
+	*frame
 	Environments []environment
 	Unknown      *fleet.UnknownNameError
-	// Now is the moment that the page is about. Present and JSON are links to the same of now, and for programs.
-	Now           time.Time
-	Present, JSON string
 }
 
-// environment is how far one environment is with the commit that it got last, and what people decided about it.
+// environment is how far one environment is with the commit that it has, and what people decided about it.
 type environment struct {
 	fleet.Environment
 	// Rollout is nil if the hub does not know which commit was published last.
@@ -32,78 +27,69 @@ type environment struct {
 	// Shown are the clusters in rings that the commit has reached, and Beyond the number of the others.
 	Shown  fleet.RolloutCounts
 	Beyond int
-	Open   string // a link to the clusters
 	// Pause is the last word about a pause, if it is one.
 	Pause *fleet.Decided
 	// Decisions are the newest ones, More counts those that are not shown.
 	Decisions []decided
 	More      int
+	// Unread is true if the decisions cannot be read, since the database is away.
+	Unread bool
 }
 
 // decided is a decision as people see it.
 type decided struct {
 	fleet.Decided
+	In string // the environment
 	// Outdated is true if the environment that it names has another commit by now.
 	Outdated bool
 }
 
+// shownDecisions and shownClusters bound what a page shows of one environment.
 const (
-	// shownDecisions and shownClusters bound what a page shows of one environment.
 	shownDecisions = 20
 	shownClusters  = 10
 )
 
-// getEnvironments shows all environments, or one.
-func (s *site) getEnvironments(w http.ResponseWriter, r *http.Request) {
-	q, err := fleet.ParseQuery(r.URL.Query(), s.now())
-	if err != nil {
-		s.fail(w, r, err)
-		return
+func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error) {
+	f.template, f.Title = "environments.html", "Environments"
+	q := fleet.Query{Environments: f.Query.Environments, Platform: f.Query.Platform, AsOf: f.Query.AsOf}
+	f.only(q)
+	f.list("environments")
+	if !q.AsOf.IsZero() {
+		f.Command = ""
 	}
-	q = fleet.Query{Environments: q.Environments, Platform: q.Platform, AsOf: q.AsOf}
-	page := environmentsPage{
-		Kind: environmentsKind, Query: q, Now: cmp.Or(q.AsOf, s.now().UTC()), JSON: linkTo("/v1/environments", q.Values()),
-		Kinds: []link{{clustersKind, atMoment(clustersPath, q.AsOf)}, {deploymentsKind, atMoment(deploymentsPath, q.AsOf)}, {environmentsKind, atMoment(environmentsPath, q.AsOf)}},
+	if len(q.Environments) == 1 {
+		f.Title, f.Crumbs = q.Environments[0], []link{{Name: "Environments", Link: f.At(environmentsPath)}}
 	}
-	now := q
-	now.AsOf = time.Time{}
-	page.Present = linkTo(environmentsPath, now.Values())
-	from, err := s.answers(r)
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	status := http.StatusOK
+	page := &environmentsPage{frame: f}
 	all, err := from.Environments(r.Context(), fleet.Query{AsOf: q.AsOf})
 	newest := map[string]string{} // commits, by environment
 	for _, e := range all.Environments {
 		newest[e.Environment] = e.BaseCommit
 	}
-	list := all
 	if err == nil && (len(q.Environments) > 0 || q.Platform != "") {
-		list, err = from.Environments(r.Context(), q)
+		all, err = from.Environments(r.Context(), q)
 	}
 	if errors.As(err, &page.Unknown) {
-		status, err, list.Environments = http.StatusNotFound, nil, nil
+		return page, http.StatusNotFound, nil
+	} else if err != nil {
+		return nil, 0, err
 	}
-	for i := 0; err == nil && i < len(list.Environments); i++ {
-		var one environment
-		one, err = environmentOf(r.Context(), from, list.Environments[i], newest, q.AsOf)
+	for _, e := range all.Environments {
+		one, err := environmentOf(r.Context(), from, e, newest, q)
+		if err != nil {
+			return nil, 0, err
+		}
 		page.Environments = append(page.Environments, one)
 	}
-	if err != nil {
-		s.fail(w, r, err)
-		return
-	}
-	s.write(w, r, s.environments, status, page)
+	return page, http.StatusOK, nil
 }
 
-// environmentOf asks about one environment, as of a moment unless that is zero. Newest has the newest commits of environments.
-func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newest map[string]string, asOf time.Time) (environment, error) {
-	one := environment{Environment: e, Open: atMoment(clustersPath, asOf, "environment", e.Environment)}
+// environmentOf asks about one environment, as of the moment of q. Newest has the newest commits of environments.
+func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newest map[string]string, q fleet.Query) (environment, error) {
+	one := environment{Environment: e}
 	if commit := cmp.Or(e.BaseCommit, e.EnvironmentCommit); commit != "" {
-		q := fleet.RolloutQuery{Query: fleet.Query{Platform: e.Platform, Limit: shownClusters, AsOf: asOf}}
-		rollout, err := from.Rollout(ctx, e.Environment, commit, q)
+		rollout, err := from.Rollout(ctx, e.Environment, commit, fleet.RolloutQuery{Query: fleet.Query{Platform: e.Platform, Limit: shownClusters, AsOf: q.AsOf}})
 		if err != nil {
 			return one, err
 		}
@@ -111,11 +97,14 @@ func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newes
 		one.Shown, one.Beyond = rollout.Shown()
 	}
 	all, err := from.Decided(ctx, e.Platform, e.Environment)
+	if one.Unread = errors.Is(err, store.ErrUnavailable) && q.AsOf.IsZero(); one.Unread {
+		return one, nil // the rest is from memory
+	}
 	if err != nil {
 		return one, err
 	}
-	if !asOf.IsZero() {
-		all = slices.DeleteFunc(all, func(d fleet.Decided) bool { return d.IssuedAt.After(asOf) })
+	if !q.AsOf.IsZero() {
+		all = slices.DeleteFunc(all, func(d fleet.Decided) bool { return d.IssuedAt.After(q.AsOf) })
 	}
 	for _, d := range all {
 		if d.Action == bundle.Pause || d.Action == bundle.Resume {
@@ -127,7 +116,7 @@ func environmentOf(ctx context.Context, from Answers, e fleet.Environment, newes
 	}
 	for _, d := range all[:min(len(all), shownDecisions)] {
 		commit, known := newest[d.From]
-		one.Decisions = append(one.Decisions, decided{Decided: d, Outdated: known && d.BaseCommit != "" && commit != d.BaseCommit})
+		one.Decisions = append(one.Decisions, decided{Decided: d, In: e.Environment, Outdated: known && d.BaseCommit != "" && commit != d.BaseCommit})
 	}
 	one.More = len(all) - len(one.Decisions)
 	return one, nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +49,15 @@ func (f *fake) Deployments(_ context.Context, q fleet.Query) (fleet.Deployments,
 	return fleet.Deployments{}, f.err
 }
 
+func (f *fake) Facets(_ context.Context, _ string, _ []string, q fleet.Query) (fleet.Facets, error) {
+	return fleet.Facets{Facets: []fleet.Facet{
+		{By: "state", Values: []fleet.FacetValue{{Value: "failed", Count: 2}, {Value: "stale", Count: 1}}},
+		{By: "ring", Values: []fleet.FacetValue{{Value: "canary", Count: 2}, {Value: "", Count: 1}}, More: 3},
+		{By: "type", Values: []fleet.FacetValue{{Value: "only", Count: 2}}},
+		{By: "label:region", Values: []fleet.FacetValue{{Value: "east", Count: 2}, {Value: "<west>", Count: 1}}},
+	}}, f.err
+}
+
 func ask(f *fake, path string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	answers := func(*http.Request) (Answers, error) { return f, nil }
@@ -65,13 +76,13 @@ func ask(f *fake, path string) *httptest.ResponseRecorder {
 }
 
 func TestARequestBecomesAQuery(t *testing.T) {
-	for _, path := range []string{"/", "/deployments"} {
+	for _, path := range []string{"/clusters", "/deployments"} {
 		for query, want := range map[string]fleet.Query{
-			"":            {Limit: defaultRows},
-			"?limit=7":    {Limit: 7},
-			"?limit=9999": {Limit: fleet.MaxRows},
+			"":                     {Limit: defaultRows, Sort: worstFirst},
+			"?limit=7&sort=-state": {Limit: 7, Sort: "-state"},
+			"?limit=9999":          {Limit: fleet.MaxRows, Sort: worstFirst},
 			"?environment=dev&type=drone&workload=till&state=failed&after=x&selector=&asOf=24h": {
-				Environments: []string{"dev"}, Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows,
+				Environments: []string{"dev"}, Type: "drone", Workload: "till", State: []bundle.State{bundle.Failed}, After: "x", Limit: defaultRows, Sort: worstFirst,
 				AsOf: epoch.Add(-24 * time.Hour),
 			},
 		} {
@@ -86,30 +97,55 @@ func TestARequestBecomesAQuery(t *testing.T) {
 }
 
 func TestPagesEscapeAndLink(t *testing.T) {
-	html := ask(&fake{}, "/?type=drone&environment=").Body.String()
-	require.Contains(t, html, `<a href="/deployments?cluster=u%267">&lt;plant-7&gt;</a>`)
-	require.Contains(t, html, `href="/?after=plant-7&amp;type=drone"`)
-	require.Contains(t, html, "behind 2")
-	require.Contains(t, html, `<p class="totals">7 clusters: <a class="state" data-state="failed" href="/?state=failed&amp;type=drone">2 failed</a>`+
-		` <a class="state" data-state="stale" href="/?state=stale&amp;type=drone">1 stale</a> <a class="state" data-state="compliant" href="/?state=compliant&amp;type=drone">4 compliant</a>`+
-		` <a class="state" data-state="behind" href="/?relation=behind&amp;type=drone">3 behind</a></p>`)
-	require.Contains(t, html, `href="/v1/clusters?type=drone"`)
-	require.Contains(t, ask(&fake{}, "/deployments?type=drone").Body.String(), "No deployments match.")
+	html := ask(&fake{}, "/clusters?type=drone&environment=").Body.String()
+	for _, want := range []string{
+		`title="u&amp;7">&lt;plant-7&gt;</a>`, `href="/clusters?after=plant-7&amp;type=drone"`, "<span aria-hidden=\"true\">▼</span> behind</span> 2",
+		`href="/clusters?state=failed&amp;type=drone"><span aria-hidden="true">●</span> 2 failed</a>`, `href="/clusters?relation=behind&amp;type=drone"`,
+		`href="/v1/clusters?type=drone"`, `href="/v1/clusters?format=csv&amp;type=drone"`, `<code>wherry get clusters --type drone</code>`,
+		`href="/deployments?type=drone"`,
+	} {
+		require.Contains(t, html, want)
+	}
+	require.Less(t, strings.Index(html, "2 failed"), strings.Index(html, "4 compliant"), "the worst first")
+	require.Contains(t, ask(&fake{}, "/deployments?type=drone").Body.String(), "No deployment matches.")
 	require.Contains(t, ask(&fake{}, "/deployments").Body.String(), "No cluster reports a deployment.")
 }
 
+func TestEachConditionIsAChipThatCanBeRemoved(t *testing.T) {
+	html := ask(&fake{}, "/clusters?cluster=a&relation=behind,foreign&ring=canary&image=web:1&silentFor=1h&selector=a%3Db,c&state=failed&asOf=24h&limit=7").Body.String()
+	for _, want := range []string{
+		"cluster=a", "relation=behind", "relation=foreign", "ring=canary", "image=web:1", "silentFor=1h0m0s", "selector=a=b,c", "state=failed",
+	} {
+		require.Contains(t, html, ">"+want+` <span aria-hidden="true">×</span></a>`)
+	}
+	require.Equal(t, 8, strings.Count(html, `class="chip"`))
+	require.Contains(t, html, `href="/clusters?asOf=2026-11-20T12%3A00%3A00Z&amp;cluster=a&amp;image=web%3A1&amp;limit=7&amp;relation=foreign&amp;ring=canary&amp;selector=a%3Db%2Cc&amp;silentFor=1h0m0s&amp;state=failed" title="Remove relation=behind"`)
+	require.Contains(t, html, `<input type="hidden" name="cluster" value="a">`, "the form keeps what it has no field for")
+	require.Contains(t, html, "wherry get clusters -l a=b,c --cluster a --ring canary --image web:1 --state failed --relation behind,foreign --silent-for 1h0m0s --as-of 2026-11-20T12:00:00Z</code>")
+	require.Equal(t, `'it'\''s; rm'`, quoted("it's; rm"))
+}
+
 func TestAnUnknownNameIsSaidWithThoseThatAreNear(t *testing.T) {
-	w := ask(&fake{err: &fleet.UnknownNameError{Kind: "workload", Name: "<b>", Near: []string{"web", "<i>"}}}, "/?workload=%3Cb%3E")
+	w := ask(&fake{err: &fleet.UnknownNameError{Kind: "workload", Name: "<b>", Near: []string{"web", "<i>"}}}, "/clusters?workload=%3Cb%3E")
 	require.Equal(t, http.StatusNotFound, w.Code)
-	require.Contains(t, w.Body.String(), `No clusters match: the hub knows no workload &#34;&lt;b&gt;&#34;. Known: web, &lt;i&gt;.`)
+	require.Contains(t, w.Body.String(), `Nothing matches: the hub knows no workload &#34;&lt;b&gt;&#34;. Known: web, &lt;i&gt;.`)
+}
+
+func TestEachWordHasAToneAndAMark(t *testing.T) {
+	for word, want := range map[string]look{
+		"current": {"good", "✓", "up to date"}, "compliant": {"good", "✓", "compliant"}, "failed": {"bad", "●", "failed"}, "foreign": {"bad", "●", "with a foreign release"},
+		"nothing": {"quiet", "–", "without a release"}, "stale": {"quiet", "◌", "stale"}, "behind": {"wait", "▼", "behind"}, "waiting": {"wait", "○", "waiting"}, "applying": {"wait", "◐", "applying"},
+	} {
+		require.Equal(t, want, lookOf(word))
+	}
 }
 
 func (f *fake) Environments(_ context.Context, q fleet.Query) (fleet.Environments, error) {
 	f.asked = q
 	return fleet.Environments{Environments: []fleet.Environment{
 		{Platform: "edge", Environment: "new"},
-		{Platform: "edge", Environment: "prod", BaseCommit: "1111111aaaa", IssuedAt: epoch, Incomplete: []string{"drone"}},
 		{Platform: "edge", Environment: "stage", BaseCommit: "3333333cccc"},
+		{Platform: "edge", Environment: "prod", BaseCommit: "1111111aaaa", IssuedAt: epoch, Since: epoch.Add(-14 * time.Minute), Incomplete: []string{"drone"}},
 	}}, f.err
 }
 
@@ -120,7 +156,11 @@ func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.Ro
 	return fleet.Rollout{
 		Environment: environment, Commit: commit, Clusters: 12, Compliant: 2, FailedCount: 1, Waiting: 9, NotReporting: 4, Why: "1 failed; 9 run another release",
 		Reached: fleet.RolloutCounts{Clusters: 3, Compliant: 2, Failed: 1},
-		Open:    []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
+		Rings: []fleet.RingRollout{
+			{Ring: "canary", Reached: true, RolloutCounts: fleet.RolloutCounts{Clusters: 3, Compliant: 2, Failed: 1}},
+			{Ring: "early", RolloutCounts: fleet.RolloutCounts{Clusters: 9, Waiting: 9}},
+		},
+		Open: []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
 	}, nil
 }
 
@@ -143,15 +183,20 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	require.Equal(t, []string{"prod"}, f.asked.Environments)
 	page := w.Body.String()
 	for _, want := range []string{
-		`Paused by anna since <time datetime="2026-11-21T11:00:00Z">`, "sale &lt;now&gt;",
-		`<code title="1111111aaaa">1111111a</code>`, "2 of 3 clusters compliant", `data-state="failed">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`, "no cluster is registered for it.</p>",
-		`<progress max="3" value="2">`, "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
+		"<h1>prod</h1>", `<a href="/environments">Environments</a> ›`,
+		`Paused by anna, <time datetime="2026-11-21T11:00:00Z"`, "sale &lt;now&gt;",
+		`<code title="1111111aaaa">1111111a</code> for <time datetime="2026-11-21T11:46:00Z" title="since 2026-11-21T11:46:00Z">14m<`,
+		"2 of 3 clusters compliant", `<span class="look bad">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`, "no cluster is registered for it.</p>",
+		`<svg class="bar" viewBox="0 0 3 1" preserveAspectRatio="none" role="img" aria-label="2 compliant, 1 failed">`, `<a href="/clusters?environment=prod&amp;ring=canary">canary</a>`,
+		"not reached yet, 9 clusters", "Incomplete: drone.", "&lt;plant-7&gt;", "drone, ring early", "&lt;b&gt;exit&lt;/b&gt;",
 		"override</span> soak, until", `<code title="2222222bbbb">2222222b</code> from stage, not the newest`,
-		`key <code title="fedcba9876">fedcba98</code> (not checked by this hub)`, `<td>ops-lead (by key; not checked by this hub)</td>`, `<code title="3333333cccc">3333333c</code> from stage</td>`,
-		"The hub does not know which commit is published.", "Nobody has decided anything about it.",
+		`key <code title="fedcba9876">fedcba98</code> <span class="note">(no name; not checked by this hub)`, `ops-lead <span class="note">(by their own key; not checked by this hub)</span></td>`,
+		`<code title="3333333cccc">3333333c</code> from stage</td>`,
+		"The hub does not know which commit is published.", "Nobody has decided anything about it.", "<code>wherry get environments -e prod</code>",
 	} {
 		require.Contains(t, page, want)
 	}
+	require.Less(t, strings.Index(page, `id="edge/stage"`), strings.Index(page, `id="edge/prod"`), "in the order of the answer")
 	w = ask(&fake{err: &fleet.UnknownNameError{Kind: "environment", Name: "prdo", Near: []string{"prod"}}}, "/environments?environment=prdo")
 	require.Equal(t, http.StatusNotFound, w.Code)
 	require.Contains(t, w.Body.String(), "Known: prod.")
@@ -159,32 +204,63 @@ func TestEnvironmentsShowTheirCommitAndTheDecisions(t *testing.T) {
 	require.Equal(t, http.StatusTeapot, ask(&fake{err: errors.New("no")}, "/environments").Code)
 }
 
+// links are those of a page that lead to other pages.
+var links = regexp.MustCompile(`href="(/[^"]*)"`)
+
 func TestPagesAboutThePastStayThere(t *testing.T) {
 	const then = "2026-11-21T10:30:00Z"
-	html := ask(&fake{}, "/?type=drone&asOf=90m").Body.String()
-	for _, want := range []string{
-		`As it was at <time datetime="` + then + `">`, `<a href="/?type=drone">Show now</a>`, `<footer>As of <time datetime="` + then + `">`,
-		`<a href="/deployments?asOf=2026-11-21T10%3A30%3A00Z&amp;cluster=u%267">&lt;plant-7&gt;</a>`, `href="/v1/clusters?asOf=2026-11-21T10%3A30%3A00Z&amp;type=drone"`,
-		`href="/environments?asOf=2026-11-21T10%3A30%3A00Z"`, `href="/?after=plant-7&amp;asOf=2026-11-21T10%3A30%3A00Z&amp;type=drone"`,
-		`title="2026-11-21T09:30:00Z">1h ago</time>`,
-	} {
-		require.Contains(t, html, want)
+	for path, back := range map[string]string{"/clusters?type=drone": "/clusters?type=drone", "/deployments?type=drone": "/deployments?type=drone", "/environments?environment=prod": "/environments?environment=prod"} {
+		f := &fake{}
+		html := ask(f, path+"&asOf=90m").Body.String()
+		require.Equal(t, epoch.Add(-90*time.Minute), f.asked.AsOf)
+		require.Contains(t, html, `<p class="then">As it was at <time datetime="`+then+`">`)
+		require.Contains(t, html, `Data as of <time datetime="`+then+`">`)
+		for _, link := range links.FindAllStringSubmatch(html, -1) {
+			if link[1] != "/style.css" && link[1] != back {
+				require.Contains(t, link[1], "asOf=2026-11-21T10%3A30%3A00Z", path)
+			}
+		}
+		require.Contains(t, html, `<a href="`+back+`">Back to now</a>`)
+		require.NotContains(t, ask(&fake{}, path).Body.String(), "As it was at")
+		require.NotContains(t, html, "Paused by", "it was paused later")
 	}
-	require.NotContains(t, ask(&fake{}, "/").Body.String(), "As it was at")
-
-	f := &fake{}
-	html = ask(f, "/environments?environment=prod&asOf=90m").Body.String()
-	require.Equal(t, epoch.Add(-90*time.Minute), f.asked.AsOf)
-	for _, want := range []string{
-		`As it was at <time datetime="` + then + `">`, `<a href="/environments?environment=prod">Show now</a>`, "a fix",
-		`<a href="/environments?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod">prod</a>`, `href="/v1/environments?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod"`,
-		`<a href="/?asOf=2026-11-21T10%3A30%3A00Z&amp;environment=prod">All clusters of prod</a>`,
-	} {
-		require.Contains(t, html, want)
-	}
-	require.NotContains(t, html, "Paused by", "it was paused later")
+	require.Contains(t, ask(&fake{}, "/clusters?asOf=90m").Body.String(), `title="2026-11-21T09:30:00Z">1h ago</time>`, "seen from then")
 }
 
-func TestACanaryIsMeasuredByItself(t *testing.T) {
-	require.Contains(t, ask(&fake{}, "/environments").Body.String(), `2 of 3 clusters compliant</span>, <span class="state" data-state="failed">1 failed</span>, 9 in rings that it has not reached, 4 without reports.</p>`)
+func TestTablesAreCardsOnNarrowScreens(t *testing.T) {
+	cell := regexp.MustCompile(`<td[^>]*>`)
+	for _, path := range []string{"/clusters", "/environments"} {
+		html := ask(&fake{}, path).Body.String()
+		require.NotEmpty(t, cell.FindString(html))
+		for _, td := range cell.FindAllString(html, -1) {
+			require.True(t, td == "<td>" || strings.Contains(td, "data-label="), td)
+		}
+	}
+}
+
+func TestFacetsChooseValues(t *testing.T) {
+	html := ask(&fake{}, "/clusters?state=failed&selector=gpu,region%3Deast").Body.String()
+	for _, want := range []string{
+		`<a href="/clusters?selector=gpu%2Cregion%3Deast" aria-current="true">☑ failed</a> <span class="note">2</span>`,
+		`<a href="/clusters?selector=gpu%2Cregion%3Deast&amp;state=failed%2Cstale">☐ stale</a>`,
+		`<a href="/clusters?ring=canary&amp;selector=gpu%2Cregion%3Deast&amp;state=failed">☐ canary</a>`,
+		`<a href="/clusters?selector=gpu&amp;state=failed" aria-current="true">☑ east</a>`,
+		`<a href="/clusters?selector=gpu%2Cregion%3D%3Cwest%3E&amp;state=failed">☐ &lt;west&gt;</a>`,
+		`☐ none`, "3 more",
+	} {
+		require.Contains(t, html, want)
+	}
+	require.NotContains(t, html, "☐ only", "there is nothing to choose")
+}
+
+func TestChangesAreSaidInWords(t *testing.T) {
+	for want, h := range map[string]fleet.HistoryRow{
+		"version 1.0.0 → 1.1.0, state compliant → failed (Deadline)": {
+			What: []string{"version", "content", "state"}, From: fleet.HistoryPoint{Version: "1.0.0", State: bundle.Compliant}, To: fleet.HistoryPoint{Version: "1.1.0", State: bundle.Failed, Reason: "Deadline"},
+		},
+		"release 6 → 5, back to what ran before": {What: []string{"release"}, From: fleet.HistoryPoint{ReleaseName: "6"}, To: fleet.HistoryPoint{ReleaseName: "5"}, Rollback: true},
+		"added, configuration":                   {What: []string{"added", "config", "content"}},
+	} {
+		require.Equal(t, want, changed(h))
+	}
 }

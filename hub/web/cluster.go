@@ -1,0 +1,110 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// clusterPage is the data of assets/cluster.html.
+type clusterPage struct {
+	*frame
+	Cluster     fleet.Cluster
+	Deployments []fleet.Deployment
+	Changes     []fleet.HistoryRow
+	// Reports are the newest ones; nil if whoever asks may not read them, and for the past.
+	Reports []fleet.Report
+}
+
+// shownChanges and shownReports bound what the page of a cluster shows.
+const (
+	shownChanges = 30
+	shownReports = 10
+)
+
+func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
+	f.template = "cluster.html"
+	f.only(fleet.Query{AsOf: f.Query.AsOf})
+	name := r.PathValue("cluster")
+	list, err := from.Clusters(r.Context(), fleet.Query{Cluster: name, AsOf: f.Query.AsOf, Limit: 1})
+	if err == nil && len(list.Clusters) == 0 {
+		err = fmt.Errorf("cluster %q: %w", name, store.ErrUnknownCluster)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	page := &clusterPage{frame: f, Cluster: list.Clusters[0]}
+	c := &page.Cluster
+	f.Title, f.ReadAt, f.Crumbs = c.Name, list.ReadAt, []link{{Name: "Clusters", Link: f.At(clustersPath)}, {Name: c.Environment, Link: f.At(clustersPath, "environment", c.Environment)}}
+	f.JSON, f.Command = f.At("/v1/clusters/"+c.UID), f.command("wherry describe cluster "+quoted(c.Name))
+	deployments, err := from.Deployments(r.Context(), fleet.Query{Cluster: c.UID, AsOf: f.Query.AsOf, Sort: worstFirst, Limit: defaultRows})
+	if err != nil {
+		return nil, 0, err
+	}
+	page.Deployments = deployments.Deployments
+	history, err := from.History(r.Context(), fleet.HistoryQuery{Query: fleet.Query{Cluster: c.UID, Limit: shownChanges}, Until: f.Query.AsOf})
+	if errors.Is(err, store.ErrUnavailable) && f.Query.AsOf.IsZero() {
+		return page, http.StatusOK, nil // what is above is from memory
+	} else if err != nil {
+		return nil, 0, err
+	}
+	page.Changes = history.Changes
+	if who, known := access.From(r.Context()); f.Query.AsOf.IsZero() && known && who.May(access.ReadWhole) {
+		reports, err := from.Reports(r.Context(), c.UID, fleet.Query{Limit: shownReports})
+		if err != nil {
+			return nil, 0, err
+		}
+		page.Reports = reports.Reports
+	}
+	return page, http.StatusOK, nil
+}
+
+// changed says what changed, such as "version 1.0.0 → 1.1.0, state compliant → failed (DeadlineExceeded)".
+func changed(h fleet.HistoryRow) string {
+	var all []string
+	step := func(what, from, to string) {
+		switch {
+		case from == "" || from == to:
+			all = append(all, strings.TrimSpace(what+" "+to))
+		default:
+			all = append(all, what+" "+from+" → "+to)
+		}
+	}
+	for _, what := range h.What {
+		switch what {
+		case "state":
+			to := string(h.To.State)
+			if h.To.Reason != "" {
+				to += " (" + h.To.Reason + ")"
+			}
+			step("state", string(h.From.State), to)
+		case "version":
+			step("version", bundle.ShownVersion(h.From.Version), bundle.ShownVersion(h.To.Version))
+		case "release":
+			if h.Assignment == "" || len(h.What) == 1 { // else it is that of the cluster, which has a row
+				step("release", h.From.ReleaseName, h.To.ReleaseName)
+			}
+		case "added":
+			all = append(all, strings.TrimSpace("added "+bundle.ShownVersion(h.To.Version)))
+		case "config":
+			all = append(all, "configuration")
+		case "content":
+			if !slices.Contains(h.What, "version") && !slices.Contains(h.What, "config") {
+				all = append(all, "content")
+			}
+		default:
+			all = append(all, what)
+		}
+	}
+	if h.Rollback {
+		all = append(all, "back to what ran before")
+	}
+	return strings.Join(all, ", ")
+}

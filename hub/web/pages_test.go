@@ -1,0 +1,156 @@
+package web_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/demo"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// now is the time of the sample fleet.
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// open returns a hub with a sample fleet.
+func open(t *testing.T, clusters int) *hub.Hub {
+	t.Helper()
+	dir := t.TempDir()
+	h, err := hub.Open(dir, hub.Options{Now: func() time.Time { return now }, Anonymous: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	require.NoError(t, demo.Fill(t.Context(), filepath.Join(dir, hub.DatabaseFile), clusters, now))
+	return h
+}
+
+// get returns a page, for an access token unless that is empty.
+func get(t *testing.T, h *hub.Hub, path, token string) string {
+	t.Helper()
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+	if r.Header.Set("Accept", "text/html"); token != "" {
+		r.SetBasicAuth("me", token)
+	}
+	h.Handler().ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, "%s: %s", path, w.Body)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Equal(t, 1, strings.Count(w.Body.String(), "</html>"), "the whole page")
+	return w.Body.String()
+}
+
+var hrefs = regexp.MustCompile(`href="(/[^"]*)"`)
+
+func TestThePagesOfTheSampleFleet(t *testing.T) {
+	h := open(t, 60)
+	overview := get(t, h, "/", "")
+	for _, want := range []string{
+		">60 clusters</a>", "prod is paused", "web 1.2.0 does not become ready in ring early", "clusters failed at its commit", "DeadlineExceeded", "clusters are silent", "clusters in all have failed",
+		"have never reported", "for more than 7 days", ">canary<", "not reached yet", ">anna<", "the stage boxes in the isles are without power", `>web `,
+	} {
+		require.Contains(t, overview, want)
+	}
+	at := func(html, what string) int {
+		i := strings.Index(html, what)
+		require.GreaterOrEqual(t, i, 0, what)
+		return i
+	}
+	row := func(name string) string { return `<th scope="row"><a href="/environments?environment=` + name }
+	require.Less(t, at(overview, row("dev")), at(overview, row("stage")))
+	require.Less(t, at(overview, row("stage")), at(overview, row("prod")), "in the order of the chain")
+
+	workloads := get(t, h, "/workloads", "")
+	require.Less(t, at(workloads, ">dev</a></th>"), at(workloads, ">prod</a></th>"))
+	for _, want := range []string{"1.2.0 <span", "1.1.0 <span", "≠", `href="/deployments?environment=prod&amp;state=failed&amp;workload=web&amp;workspace=shop"`, "wherry get counts --of deployments --by workspace,workload,environment,version"} {
+		require.Contains(t, workloads, want)
+	}
+	require.Contains(t, get(t, h, "/workloads?environment=dev", ""), "environment=dev <span")
+
+	clusters := get(t, h, "/clusters?environment=prod", "")
+	for _, want := range []string{"☑ prod", "☐ dev", "<h2>region</h2>", "☐ isles", "<h2>ring</h2>", "☐ behind"} {
+		require.Contains(t, clusters, want)
+	}
+	// Each link of each page leads to an answer.
+	seen := map[string]bool{}
+	for _, page := range []string{overview, workloads, clusters, get(t, h, "/environments", "")} {
+		for _, found := range hrefs.FindAllStringSubmatch(page, -1) {
+			link := strings.ReplaceAll(found[1], "&amp;", "&")
+			if seen[link] || len(seen) > 300 {
+				continue
+			}
+			seen[link] = true
+			w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, link, nil)
+			h.Handler().ServeHTTP(w, r)
+			require.Equal(t, http.StatusOK, w.Code, "%s: %s", link, w.Body)
+		}
+	}
+	require.Greater(t, len(seen), 50)
+}
+
+func TestThePageOfACluster(t *testing.T) {
+	h := open(t, 30)
+	list := get(t, h, "/clusters?environment=prod&ring=early&state=failed", "")
+	found := regexp.MustCompile(`<a href="(/clusters/[0-9a-f]+)" title="[0-9a-f]+">(prod-[a-z]+-\d+)</a>`).FindStringSubmatch(list)
+	require.NotNil(t, found, list)
+	page := get(t, h, found[1], "")
+	for _, want := range []string{
+		"<h1>" + found[2] + "</h1>", "failed</span> for", "DeadlineExceeded", "ring early", "Should run", "version 1.1.0 → 1.2.0", "state compliant → failed (DeadlineExceeded)",
+		"<h2>Reports</h2>", `/reports/r1-3">r1-3</a>`, "wherry describe cluster " + found[2], `href="/clusters?selector=region%3D`, "expected every 1h",
+	} {
+		require.Contains(t, page, want)
+	}
+	then := get(t, h, found[1]+"?asOf=12h", "")
+	require.Contains(t, then, "compliant</span> for")
+	require.NotContains(t, then, "DeadlineExceeded")
+	require.NotContains(t, then, "<h2>Reports</h2>")
+	for _, link := range hrefs.FindAllStringSubmatch(then, -1) {
+		require.True(t, link[1] == "/style.css" || link[1] == found[1] || strings.Contains(link[1], "asOf="), link[1])
+	}
+}
+
+// What a token may not see is on no page.
+func TestPagesShowTheScopeOfTheTokenAlone(t *testing.T) {
+	h := open(t, 60)
+	token := func(name string, s store.AccessScope) string {
+		secret, _, err := h.Access().Create(t.Context(), access.Request{Name: name, Role: access.Viewer, AccessScope: s, ExpiresAt: now.Add(time.Hour)})
+		require.NoError(t, err)
+		return secret.Reveal()
+	}
+	stage := token("sam", store.AccessScope{Environments: []string{"stage"}})
+	shop := token("shop-team", store.AccessScope{Workspaces: []string{"shop"}})
+	for _, path := range []string{"/", "/workloads", "/clusters", "/deployments", "/environments"} {
+		page := get(t, h, path, stage)
+		require.Contains(t, page, "sam (viewer, stage)")
+		for _, hidden := range []string{"prod", "anna", "early"} {
+			require.NotContains(t, page, hidden, path)
+		}
+		require.NotContains(t, page, "dev-store", path)
+		page = get(t, h, path, shop)
+		for _, hidden := range []string{"ledger", "monitor", "till", "payments", "anna"} {
+			require.NotContains(t, page, hidden, path)
+		}
+	}
+	cluster := regexp.MustCompile(`/clusters/[0-9a-f]+`).FindString(get(t, h, "/clusters?environment=prod&type=store", ""))
+	page := get(t, h, cluster, shop)
+	require.Contains(t, page, ">web</a>")
+	for _, hidden := range []string{"ledger", "monitor", "till", "<h2>Reports</h2>"} {
+		require.NotContains(t, page, hidden)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, cluster, nil)
+	r.SetBasicAuth("me", stage)
+	h.Handler().ServeHTTP(w, r)
+	require.Equal(t, http.StatusNotFound, w.Code)
+}
+
+func TestPagesOfAnEmptyHub(t *testing.T) {
+	h := open(t, 0)
+	require.Contains(t, get(t, h, "/", ""), "wherry hub serve --demo")
+	require.Contains(t, get(t, h, "/workloads", ""), "No cluster reports a deployment.")
+	require.Contains(t, get(t, h, "/clusters", ""), "wherry hub clusters add")
+}
