@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/demo"
 	"github.com/wherry-dev/wherry/hub/upkeep"
 )
 
@@ -30,6 +32,7 @@ type serving struct {
 	addr, certificate, key string
 	adminToken             string
 	insecure, anonymous    bool
+	demo                   bool
 	perMinute, requests    int
 	quota                  admission.Quota
 	proxies, hosts         []string
@@ -48,23 +51,28 @@ database, key, and an access token of role admin in the file admin.token, good f
 
 Agents sign their reports and need no token. People and machines do: "wherry hub access create" makes more. On other
 addresses than loopback, serve needs a certificate or --insecure-http. On loopback it answers only for localhost
-and the names of --host; --anonymous lets everybody read there.
+and the names of --host; --anonymous lets everybody read there. --demo shows a sample fleet on loopback, and leaves nothing behind.
 
 To know what clusters should run, the hub follows releases at the location of --watch, or learns them from
 "wherry publish --hub". Both need --trust or --trust-key.
 
 More: wherry help running-a-hub`,
 		Example: `  wherry hub serve
+  wherry hub serve --demo
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub
   wherry hub serve --watch oci://127.0.0.1:5000/edge --trust trust.v1.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.anonymous = s.anonymous || s.demo
 			options, err := s.options()
 			if err == nil {
 				err = watch.apply(&options)
 			}
 			if err != nil {
 				return err
+			}
+			if s.demo && (cmd.Flags().Changed("data") || cmd.Flags().Changed("database") || cmd.Flags().Changed("database-file")) {
+				return cli.Usagef("--demo makes a hub of its own, and takes no --data and no --database")
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			listener, url, err := s.listen(log)
@@ -73,6 +81,15 @@ More: wherry help running-a-hub`,
 			}
 			defer listener.Close()
 			options.Log = log
+			if s.demo {
+				return withDemo(cmd.Context(), options, func(h *hub.Hub) error {
+					return serve(cmd.Context(), h, listener, nil, func() error {
+						cmd.PrintErrln("a sample fleet, which goes when this ends; nothing in it is real")
+						_, err := fmt.Fprintln(cmd.OutOrStdout(), url)
+						return err
+					})
+				})
+			}
 			return withHub(*dir, options, func(h *hub.Hub) error {
 				if err := logAdminToken(cmd, h, *dir, s.adminToken); err != nil {
 					return err
@@ -97,6 +114,7 @@ More: wherry help running-a-hub`,
 	cmd.Flags().StringVar(&s.adminToken, "admin-token-file", "", "take the first access token, of role admin, from this `FILE` instead of making one in admin.token of the folder")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
 	cmd.Flags().BoolVar(&s.anonymous, "anonymous", false, "on a loopback address, let requests without an access token read")
+	cmd.Flags().BoolVar(&s.demo, "demo", false, "show a sample fleet in a temporary folder, with --anonymous")
 	cmd.Flags().IntVar(&s.requests, "requests-per-minute", access.DefaultRequestsPerMinute, "take at most this `NUMBER` of requests a minute with one access token, and from one address; those of agents do not count")
 	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
 	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
@@ -108,6 +126,26 @@ More: wherry help running-a-hub`,
 	s.upper.flags(cmd.Flags())
 	cli.NotEmpty(cmd, "admin-token-file", "upstream", "upstream-key", "upstream-tls-ca")
 	return cmd
+}
+
+// demoClusters is the size of the sample fleet.
+const demoClusters = 120
+
+// withDemo opens a hub with a sample fleet in a temporary folder, which it removes after use.
+func withDemo(ctx context.Context, o hub.Options, use func(*hub.Hub) error) error {
+	folder, err := os.MkdirTemp("", "wherry-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	h, err := hub.Open(folder, o)
+	if err != nil {
+		return err
+	}
+	if err = demo.Fill(ctx, filepath.Join(folder, hub.DatabaseFile), demoClusters, time.Now()); err == nil {
+		err = use(h)
+	}
+	return errors.Join(err, h.Close())
 }
 
 // renewBefore is how long before its end a start of the hub says that the admin token has to be renewed.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/hub"
 )
 
 func TestTheAddressHasTLSWithACertificate(t *testing.T) {
@@ -35,4 +37,17 @@ func TestTheAddressHasTLSWithACertificate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, pair.Certificate[0], answer.TLS.PeerCertificates[0].Raw)
 	require.NoError(t, answer.Body.Close())
+}
+
+func TestTheSampleFleetIsServedAndLeavesNothingBehind(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	require.NoError(t, withDemo(t.Context(), hub.Options{Anonymous: true}, func(h *hub.Hub) error {
+		w := httptest.NewRecorder()
+		h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+		require.Contains(t, w.Body.String(), ">120 clusters</a>")
+		return nil
+	}))
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
