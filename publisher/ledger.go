@@ -210,12 +210,19 @@ func (p *publication) nextLedger(read reading, result *scheduler.Result, plans [
 	}
 	all := newStays(last)
 	aimed := p.aimedRings(plans, at)
+	if first := ringsOf(p.rings)[0]; len(done.Proved) > 0 && aimed[first] && len(p.rings) > 1 {
+		setBatch(next, first, ledger.Record{}, true) // that of this publication
+	}
 	for n, ring := range ringsOf(p.rings) {
 		switch {
 		case aimed[ring]:
 			p.publishTo(ring, read, result, at, all)
+			if n > 0 {
+				copyBatch(next, next, p.rings[0], ring)
+			}
 		case n > 0 && haveSame(done, p.rings[n-1], ring):
 			all.copyRing(p.rings[n-1], ring)
+			copyBatch(next, next, p.rings[n-1], ring)
 		default:
 			for _, pl := range plans {
 				if !at.Has(pl.Name) && len(pl.Assignments) > 0 { // a new cluster type gets all rings
@@ -231,13 +238,37 @@ func (p *publication) nextLedger(read reading, result *scheduler.Result, plans [
 	return next
 }
 
+// setBatch says which record brought the batch that a ring has, if one has.
+func setBatch(l *ledger.Ledger, ring string, record ledger.Record, has bool) {
+	l.Batches = maps.Clone(l.Batches)
+	if !has {
+		delete(l.Batches, ring)
+		return
+	}
+	if l.Batches == nil {
+		l.Batches = map[string]ledger.Record{}
+	}
+	l.Batches[ring] = record
+}
+
+// copyBatch gives the ring to of l the batch that the ring from has according to other.
+func copyBatch(l, other *ledger.Ledger, from, to string) {
+	record, has := other.Batches[from]
+	setBatch(l, to, record, has)
+}
+
 // carriedOn returns a ledger without workloads that has what the last one says beside them.
 func (p *publication) carriedOn(last *ledger.Ledger, baseCommit string) *ledger.Ledger {
 	next := &ledger.Ledger{Schema: ledger.Schema, Base: ledger.Base{Commit: baseCommit}}
 	if last == nil {
 		return next
 	}
-	next.Batches, next.Undone = last.Batches, last.Undone
+	next.Undone = last.Undone
+	for _, ring := range p.rings {
+		if record, has := last.Batches[ring]; has {
+			setBatch(next, ring, record, true)
+		}
+	}
 	if next.Base = last.Base; next.Base.Commit == baseCommit {
 		return next
 	}
@@ -529,6 +560,11 @@ func stamp(l *ledger.Ledger, record ledger.Record, at time.Time) *ledger.Ledger 
 			}
 		}
 		return in
+	}
+	for ring, batch := range l.Batches {
+		if batch == (ledger.Record{}) {
+			setBatch(&stamped, ring, record, true)
+		}
 	}
 	stamped.Workloads, stamped.Removed = slices.Clone(l.Workloads), slices.Clone(l.Removed)
 	for i := range stamped.Workloads {

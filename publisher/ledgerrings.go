@@ -92,6 +92,7 @@ func (p *publication) ledgerOf(ctx context.Context, at state.Record, next bundle
 		if former != nil && err == nil {
 			if is, err = contents.same(ctx, next, ring, formerRecord, ring); is && err == nil {
 				all.takeRing(newStays(former), ring, ring)
+				copyBatch(l, former, ring, ring)
 				continue
 			}
 		}
@@ -102,6 +103,9 @@ func (p *publication) ledgerOf(ctx context.Context, at state.Record, next bundle
 			}
 			if is, err = contents.same(ctx, next, ring, now, from); is && err == nil {
 				all.takeRing(before, from, ring)
+				if last != nil {
+					copyBatch(l, last, from, ring)
+				}
 			}
 		}
 		if err != nil {

@@ -290,6 +290,37 @@ func (l *Ledger) Find(k Key) *Workload {
 	return &l.Workloads[i]
 }
 
+// Batch returns the record that brought the batch which is on its way through rings, narrowest first: the first ring has it, and the last
+// one does not. Since is the time from which the first has it. The record is zero if there is none, also because nothing of it is left.
+func (l *Ledger) Batch(rings []string) (record Record, since time.Time) {
+	if len(rings) < 2 {
+		return Record{}, since
+	}
+	first, last := rings[0], rings[len(rings)-1]
+	if record = l.Batches[first]; record == (Record{}) || record == l.Batches[last] {
+		return Record{}, since
+	}
+	note := func(in []Stay) {
+		for _, s := range in {
+			if s.Ring == first && s.Record == record && (since.IsZero() || s.Since.Before(since)) {
+				since = s.Since
+			}
+		}
+	}
+	for i := range l.Workloads {
+		for _, r := range l.Workloads[i].Revisions {
+			note(r.In)
+		}
+	}
+	for i := range l.Removed {
+		note(l.Removed[i].In)
+	}
+	if since.IsZero() {
+		return Record{}, since
+	}
+	return record, since
+}
+
 // FindRemoved returns the removal of a workload; nil if there is none. The ledger must be sorted.
 func (l *Ledger) FindRemoved(k Key) *Removed {
 	i, found := slices.BinarySearchFunc(l.Removed, k, func(w Removed, k Key) int { return w.Key.Compare(k) })

@@ -177,6 +177,35 @@ func TestSameButProofs(t *testing.T) {
 	}
 }
 
+func TestBatch(t *testing.T) {
+	rings := []string{"canary", "early", "stable"}
+	first, second := Record{1, 10}, Record{1, 20}
+	for name, test := range map[string]struct {
+		rings   []string
+		batches map[string]Record
+		want    Record
+	}{
+		"none":                            {rings, nil, Record{}},
+		"in the first ring":               {rings, map[string]Record{"canary": second}, second},
+		"on its way":                      {rings, map[string]Record{"canary": second, "early": second, "stable": first}, second},
+		"in the last ring":                {rings, map[string]Record{"canary": second, "early": second, "stable": second}, Record{}},
+		"one of which nothing is left":    {rings, map[string]Record{"canary": first}, Record{}},
+		"an environment that had rings":   {nil, map[string]Record{"canary": second}, Record{}},
+		"an environment with a sole ring": {rings[:1], map[string]Record{"canary": second}, Record{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := example(2)
+			l.Batches = test.batches
+			l.Workloads[0].Revisions[0].In = []Stay{{Ring: "canary", Since: noon.Add(time.Hour), Record: second}}
+			l.Workloads[1].Revisions[0].In = []Stay{{Ring: "canary", Since: noon, Record: second}}
+			got, since := l.Batch(test.rings)
+			if got != test.want || got != (Record{}) && !since.Equal(noon) {
+				t.Errorf("got %v since %v, want %v", got, since, test.want)
+			}
+		})
+	}
+}
+
 func TestRevisionIgnoresCommitsAndPaths(t *testing.T) {
 	w := workload(1, 2)
 	r := w.Revisions[1]

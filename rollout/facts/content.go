@@ -34,6 +34,8 @@ type ContentAsk struct {
 	// all.
 	Unproved string
 	Only     []string
+	// NextBatch lets new content into the first ring although the batch before has not reached the last one.
+	NextBatch bool
 }
 
 // Entry says which content may enter an environment.
@@ -45,6 +47,7 @@ type Entry struct {
 	now    time.Time
 	record digest.Digest // the environment's own
 	issued time.Time     // when that was
+	rings  []string      // of that, narrowest first
 }
 
 // Entry decides which content may enter the environment of a policy. It is nil if the policy does not hold content, or no environment is
@@ -77,7 +80,9 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if q.Again, err = f.Again(ctx, ask.Policy, cmp.Or(f.Platform, platform, h.Platform)); err != nil {
 		return nil, err
 	}
-	q.Closed, q.OpensAt = gate.Closed(ask.Policy.Gate.Schedule, q.Now)
+	if q.Closed, q.OpensAt = gate.Closed(ask.Policy.Gate.Schedule, q.Now); q.Closed == "" && !ask.NextBatch {
+		q.Closed = f.batch(ask.Policy, q, e.rings)
+	}
 	e.Decision = content.Decide(q)
 	e.Reading = e.Decision.Reading(q)
 	return e, nil
@@ -94,12 +99,32 @@ func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platfor
 	if err != nil || record.Verified == nil {
 		return "", err
 	}
+	e.rings = record.Verified.Record.RingOrder
 	e.record, e.issued = record.Verified.Descriptor.Digest, record.Verified.Record.IssuedAt
 	if epoch := record.Verified.Record.Epoch; epoch != f.Signers.Epoch {
 		return "", nil // nobody vouches for what an earlier epoch says
 	}
 	q.Own, err = record.Ledger(ctx, record.Verified)
 	return record.Verified.Record.Platform, f.lost(q.Policy.Environment, err)
+}
+
+// batch says which batch is on its way through the rings of the environment, so that nothing new may come; empty if none is. One that takes
+// too long is told of.
+func (f *Facts) batch(policy promotion.Policy, q content.Question, rings []string) string {
+	if q.Own == nil {
+		return ""
+	}
+	record, since := q.Own.Batch(rings)
+	if record == (ledger.Record{}) {
+		return ""
+	}
+	first, last := rings[0], rings[len(rings)-1]
+	came := since.UTC().Format("2006-01-02 15:04")
+	if after := policy.Gate.Content.BatchAfter; after > 0 && q.Now.Sub(since) >= after {
+		f.warn("%s: the batch that came to ring %s at %s has not reached ring %s: see wherry rollout status -e %s; wherry promote -e %s --next-batch lets the next one in",
+			policy.Environment, first, came, last, policy.Environment, policy.Environment)
+	}
+	return fmt.Sprintf("the batch of %s has to reach ring %s first", came, last)
 }
 
 // below reads what the environment below has, and counts its clusters.

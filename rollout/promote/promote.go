@@ -107,6 +107,8 @@ type Publication struct {
 	Judged bool
 	// PausedToo is true if the environment is to be published although it is paused.
 	PausedToo bool
+	// NextBatch lets new content into the first ring although the batch before has not reached the last one.
+	NextBatch bool
 	// AllowRemovals is true if somebody has agreed to remove more than the platform lets a publication.
 	AllowRemovals bool
 }
@@ -179,6 +181,8 @@ type Options struct {
 	Commit string
 	// PausedToo promotes into To although it is paused.
 	PausedToo bool
+	// NextBatch lets new content into the first ring of To although the batch before has not reached the last one.
+	NextBatch bool
 	// AllowRemovals agrees to remove more from To than the platform lets a publication.
 	AllowRemovals bool
 	// ChangeRequest proposes also where the policy does not ask for that.

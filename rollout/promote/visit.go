@@ -333,7 +333,9 @@ func (v *visit) publish(ctx context.Context, commit string, judged bool) (done b
 	if err := v.at("publish"); err != nil {
 		return true, err
 	}
-	err = v.Publish(ctx, Publication{Environment: v.result.Environment, Judged: judged, PausedToo: v.isPaused, AllowRemovals: v.mayRemove()})
+	err = v.Publish(ctx, Publication{
+		Environment: v.result.Environment, Judged: judged, PausedToo: v.isPaused, AllowRemovals: v.mayRemove(), NextBatch: v.options.NextBatch && v.options.To != "",
+	})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
 		v.result.Commit, v.result.Unfinished = commit, unfinished.Held || v.published(commit)
 		if unfinished.Held {

@@ -106,7 +106,9 @@ type PromotionContent struct {
 	Exempt PromotionExempt `yaml:"exempt"`
 	// Approvals are the people who have to agree to each new revision of a workload. The default is the gate's; required 0 asks nobody.
 	Approvals ContentApprovals `yaml:"approvals"`
-	Line      Line
+	// BatchAfter is the time after which a batch that has not reached the last ring is reported, such as 12h. The default is 24h.
+	BatchAfter Text `yaml:"batchAfter"`
+	Line       Line
 }
 
 // PromotionExempt names workloads. A workload is exempt if one of the lists has it.

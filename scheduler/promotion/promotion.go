@@ -100,7 +100,12 @@ type Content struct {
 	Exempt Exempt
 	// Approvals are asked for each new revision of a workload.
 	Approvals Approvals
+	// BatchAfter is the time after which a batch that has not reached the last ring is reported.
+	BatchAfter time.Duration
 }
+
+// DefaultBatchAfter is Content.BatchAfter of a gate that says nothing.
+const DefaultBatchAfter = 24 * time.Hour
 
 // ContentIsHeld is Content.Held of a gate that says nothing. It is false until every command that publishes into an environment judges
 // content; from then on it is true.
@@ -130,7 +135,7 @@ const ReportInterval = time.Hour
 // Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
 // failed.
 func Default() Gate {
-	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld}}
+	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld, BatchAfter: DefaultBatchAfter}}
 }
 
 // Approvals asks for the consent of people. The zero value asks for none.

@@ -86,6 +86,7 @@ More: wherry help promoting, rings, signing-keys, watch, forge-tokens`,
 	f.BoolVar(&p.options.ChangeRequest, "change-request", false, "propose the commit also where the policy does not ask for that")
 	f.BoolVar(&p.options.Again, "again", false, "propose a commit although a person closed its change request")
 	f.BoolVar(&p.options.AllowRemovals, "allow-removals", false, "remove more assignments at once from the environment of -e than its maxRemoved says")
+	f.BoolVar(&p.options.NextBatch, "next-batch", false, "let proved content into the first ring of -e although the batch before has not reached the last ring")
 	f.BoolVar(&p.options.PausedToo, "paused-too", false, "go on although the environment of -e is paused")
 	p.watch.AddTo(cmd, "go on: give the first environment each new commit, and the others those that their gates pass")
 	p.AddFacts(cmd)
@@ -117,7 +118,7 @@ func (p *promoting) run(cmd *cobra.Command, args []string) error {
 
 // open reads the flags, finds the platform and opens the keys.
 func (p *promoting) open(cmd *cobra.Command, args []string) error {
-	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo, "allow-removals": p.options.AllowRemovals} {
+	for name, given := range map[string]bool{"commit": p.options.Commit != "", "paused-too": p.options.PausedToo, "allow-removals": p.options.AllowRemovals, "next-batch": p.options.NextBatch} {
 		if given && p.options.To == "" {
 			return cli.Usagef("--%s is about one environment: name it with -e", name)
 		}
@@ -241,7 +242,7 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: what.PausedToo, Facts: p.facts, Judged: what.Judged, Options: options, Quiet: p.published != nil,
+		PausedToo: what.PausedToo, Facts: p.facts, Judged: what.Judged, NextBatch: what.NextBatch, Options: options, Quiet: p.published != nil,
 	})
 	if done != nil && p.published != nil {
 		p.published(done)

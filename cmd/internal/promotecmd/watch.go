@@ -59,6 +59,8 @@ func (p *promoting) goOn(cmd *cobra.Command) error {
 		return cli.Usagef("--commit is not for --watch, which follows the chain")
 	case p.options.Again:
 		return cli.Usagef("--again is not for --watch: a change request that a person closed is a no")
+	case p.options.NextBatch:
+		return cli.Usagef("--next-batch is not for --watch: let the next batch in by hand, once")
 	case p.options.PausedToo:
 		return cli.Usagef("--paused-too is not for --watch: a pause holds for automation")
 	}

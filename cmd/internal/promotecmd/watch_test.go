@@ -354,19 +354,19 @@ func TestContentGoesByProof(t *testing.T) {
 		w.pass(time.Minute)
 		w.runs("plant-1")
 		w.pass(29 * time.Minute)
-		require.Equal(w.t, "one", w.delivered("prod"))
+		require.Equal(w.t, "one", w.delivered("prod", ""))
 		read := len(l.out.String())
 
 		w.deliver("two")
 		w.pass(6 * time.Minute)
-		require.Equal(w.t, "two", w.delivered("dev"))
+		require.Equal(w.t, "two", w.delivered("dev", ""))
 		since, records := w.record("dev").IssuedAt, w.records("prod")
 		w.runs("plant-1")
 		w.pass(5 * time.Minute)
-		require.Equal(w.t, "one", w.delivered("prod"))
+		require.Equal(w.t, "one", w.delivered("prod", ""))
 		require.Equal(w.t, records+1, w.records("prod"), "that the numbers are met must not get lost")
 		w.pass(8 * time.Minute)
-		require.Equal(w.t, "two", w.delivered("prod"))
+		require.Equal(w.t, "two", w.delivered("prod", ""))
 		require.Equal(w.t, 13*time.Minute, w.record("prod").IssuedAt.Sub(since), "at the moment when the soak ends")
 		require.Regexp(w.t, `(?m)Z prod: published edge 2 \([0-9a-f]{8}\) at base commit [0-9a-f]{12}; web, proved in dev by 1 of 1 clusters$`, l.out.String()[read:])
 		require.Regexp(w.t, `^web, proved in dev by 1 of 1 clusters$`, bundle.MessageOf(w.release("prod", "").Manifest))
@@ -389,17 +389,17 @@ func TestContentGoesWhileABaseCommitWaits(t *testing.T) {
 		l := w.watch(w.promote())
 		w.deliver("two")
 		w.pass(6 * time.Minute)
-		require.Equal(w.t, "two", w.delivered("dev"))
+		require.Equal(w.t, "two", w.delivered("dev", ""))
 		w.runs("plant-1") // with the base commit that prod has
 		w.pass(6 * time.Minute)
 		l.said()
 		w.push("base")
 		w.pass(7 * time.Minute)
 		require.Equal(w.t, "base", w.has("dev"))
-		require.Equal(w.t, "one", w.delivered("prod"), "its soak is over, and nobody knows how it runs now")
+		require.Equal(w.t, "one", w.delivered("prod", ""), "its soak is over, and nobody knows how it runs now")
 		w.runs("plant-1")
 		w.pass(5 * time.Minute)
-		require.Equal(w.t, "two", w.delivered("prod"))
+		require.Equal(w.t, "two", w.delivered("prod", ""))
 		require.NotEqual(w.t, "base", w.has("prod"))
 		said := l.said("prod")
 		require.Contains(w.t, said[len(said)-1], "prod: not yet: soak")
@@ -424,6 +424,49 @@ func TestPushesWithoutAnEndMakeFewRecords(t *testing.T) {
 		}
 		require.InDelta(w.t, 30/5+1, w.records("dev"), 1)
 		require.InDelta(w.t, 30/10+1, w.records("prod"), 1)
-		require.Equal(w.t, "one", w.delivered("prod"))
+		require.Equal(w.t, "one", w.delivered("prod", ""))
+	})
+}
+
+// What is proved enters the first ring as one batch, and the next one waits until that has reached the last ring, or a person lets it in.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, `  environments:
+    - {name: prod, rings: [canary, early, stable], ringGate: {allowEmptyCohort: true, soak: 20m}, gate: {minReported: 100, soak: 13m, content: {batchAfter: 30m}}}
+`, "dev", "prod")
+	w.embed("dev", "prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	has := func() []string {
+		return []string{w.delivered("prod", "canary"), w.delivered("prod", "early"), w.delivered("prod", "stable")}
+	}
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		l := w.watch(w.promote())
+		prove := func(text string) {
+			w.deliver(text)
+			w.pass(6 * time.Minute)
+			w.runs("plant-1")
+			w.pass(14 * time.Minute)
+		}
+		prove("two")
+		require.Equal(w.t, []string{"two", "one", "one"}, has())
+		prove("three") // meanwhile the batch goes to the next ring
+		require.Equal(w.t, []string{"two", "two", "one"}, has())
+		require.NotContains(w.t, l.out.String(), "has not reached")
+		w.pass(12 * time.Minute)
+		require.Regexp(w.t, `prod: the batch that came to ring canary at 2000-01-01 00:1\d has not reached ring stable`, l.out.String())
+		w.pass(13 * time.Minute)
+		require.Equal(w.t, []string{"three", "two", "two"}, has(), "the batch was through")
+		prove("four")
+		require.Equal(w.t, "three", w.delivered("prod", "canary"))
+		require.Regexp(w.t, `(?m)^proved: web.*, proved in dev by 1 of 1 clusters$`, w.must(w.promote("-e", "prod", "--next-batch")...))
+		require.Equal(w.t, "four", w.delivered("prod", "canary"))
+		require.Equal(w.t, "two", w.delivered("prod", "stable"))
+		w.must(w.rollout("abort", "prod", "--yes", "--reason", "canaries run hot")...)
+		w.must(w.rollout("resume", "prod")...)
+		require.Equal(w.t, []string{"two", "two", "two"}, has())
+		prove("five")
+		require.Equal(w.t, "five", w.delivered("prod", "canary"), "nothing is under way any more")
 	})
 }

@@ -358,10 +358,10 @@ func (w *world) deliver(text string) {
 	w.Commit("app", "live/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
 }
 
-// delivered returns the text that an environment has.
-func (w *world) delivered(environment string) string {
+// delivered returns the text that a ring of an environment has; all clusters for an empty one.
+func (w *world) delivered(environment, ring string) string {
 	w.t.Helper()
-	tree := w.tree(environment)
+	tree := w.tree(environment, ring)
 	defer tree.Close()
 	require.Len(w.t, tree.Assignments, 1)
 	files, err := tree.Files(tree.Assignments[0])
@@ -374,10 +374,10 @@ func (w *world) delivered(environment string) string {
 	return ""
 }
 
-// tree returns what an environment has. The caller closes it.
-func (w *world) tree(environment string) *published.Tree {
+// tree returns what a ring of an environment has. The caller closes it.
+func (w *world) tree(environment, ring string) *published.Tree {
 	w.t.Helper()
-	v, at := w.release(environment, ""), w.standing(environment)
+	v, at := w.release(environment, ring), w.standing(environment)
 	of, err := at.Place.Type(v.Release.Stream())
 	require.NoError(w.t, err)
 	tree, err := of.Tree(w.t.Context(), v)
@@ -388,7 +388,7 @@ func (w *world) tree(environment string) *published.Tree {
 // runs leaves a report of a cluster of dev that runs all that dev has.
 func (w *world) runs(name string) {
 	w.t.Helper()
-	tree := w.tree("dev")
+	tree := w.tree("dev", "")
 	defer tree.Close()
 	var items []bundle.Item
 	for _, a := range tree.Assignments {

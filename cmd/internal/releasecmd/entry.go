@@ -54,8 +54,9 @@ type entering struct {
 	waits string
 }
 
-// enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is pinned. The source stays as it is.
-func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.Facts, judged bool, unproved Unproved) (entering, error) {
+// enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is
+// pinned, and nextBatch that a batch under way is no reason to wait. The source stays as it is.
+func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.Facts, judged, nextBatch bool, unproved Unproved) (entering, error) {
 	at := *source
 	e := entering{source: &at}
 	options, err := source.Options(place, from.Location.Dir)
@@ -88,7 +89,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		}
 	}
 	ask := AskOf(loaded, policy, commit)
-	ask.Unproved, ask.Only = unproved.Reason, unproved.Workloads
+	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch
 	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
 		return e, entryFailure(err, &of)
 	}

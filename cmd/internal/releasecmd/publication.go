@@ -52,6 +52,8 @@ type Publication struct {
 	// Judged is true if the gate has passed for the base commit that is pinned. Else it is asked before anything is published into an
 	// environment that holds content.
 	Judged bool
+	// NextBatch lets new content into the first ring although the batch before has not reached the last one.
+	NextBatch bool
 	// Unproved lets in what the environment below has not proved.
 	Unproved Unproved
 	// Options are those of the publisher. What the platform, Source and Registry say is filled in.
@@ -192,7 +194,7 @@ func (p *Publication) enter(cmd *cobra.Command) (entering, error) {
 			return entering{}, err
 		}
 	}
-	return enter(cmd, p.Source, p.Place, from, p.Judged, p.Unproved)
+	return enter(cmd, p.Source, p.Place, from, p.Judged, p.NextBatch, p.Unproved)
 }
 
 // signers are those whose releases count.

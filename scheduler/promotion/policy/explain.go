@@ -186,6 +186,9 @@ func (w *ruleWriter) content(c promotion.Content, written *kinds.PromotionConten
 	if written.Approvals.Line != 0 {
 		w.approvals("content.approvals", c.Approvals, written.Approvals.Line, "have approved each new revision", "nobody has to approve a workload")
 	}
+	if line := written.BatchAfter.Line; line != 0 {
+		w.add("content.batchAfter", line, "a batch that has not reached the last ring after %s is reported", lengthText(c.BatchAfter))
+	}
 }
 
 func (w *ruleWriter) soak(g promotion.Gate, written *kinds.PromotionGate, below, what string) {

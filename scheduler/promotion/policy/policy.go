@@ -341,6 +341,7 @@ func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approval
 		Registrations: r.names("registrations", c.Exempt.Registrations, false),
 		Workloads:     r.names("workloads", c.Exempt.Workloads, true),
 	}
+	read.BatchAfter = r.length("content.batchAfter", c.BatchAfter, promotion.DefaultBatchAfter, time.Minute)
 	return read
 }
 

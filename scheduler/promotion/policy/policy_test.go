@@ -70,6 +70,7 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 		{"{content: any}", func(g *promotion.Gate) { g.Content.Held = false }},
 		{"{content: {}}", func(g *promotion.Gate) { g.Content.Held = true }},
 		{"{content: {approvals: {required: 0}}}", func(g *promotion.Gate) { g.Content.Held = true }},
+		{"{content: {batchAfter: 12h}}", func(g *promotion.Gate) { g.Content.Held, g.Content.BatchAfter = true, 12*time.Hour }},
 		{"{content: {exempt: {workspaces: [ops], registrations: [old], workloads: [shop/cart, menu]}}}", func(g *promotion.Gate) {
 			g.Content.Held = true
 			g.Content.Exempt = promotion.Exempt{Workspaces: []string{"ops"}, Registrations: []string{"old"}, Workloads: []string{"shop/cart", "menu"}}
@@ -158,6 +159,7 @@ func TestWhatIsNoPolicy(t *testing.T) {
 		{"a report age of the agents' interval", gateOf("{maxReportAge: 1h}"), "maxReportAge is 1h, and agents without news report each hour", "E1021"},
 		{"another word for content", gateOf("{content: all}"), `content is "all"`, "E1020"},
 		{"content of a ring gate", "  environments: [{name: prod, ringGate: {content: {}}}]\n", "content has no meaning in a ringGate", "E1020"},
+		{"a batch that is reported at once", gateOf("{content: {batchAfter: 1s}}"), "content.batchAfter: 1s is too short", "E1020"},
 		{"a number for content", gateOf("{content: 7}"), "content must be a string, and 7 is a number", "E1002"},
 		{"a list for content", gateOf("{content: [any]}"), "content must be a mapping, not a list", "E1002"},
 		{"an unknown field of content", gateOf("{content: {exemptions: {}}}"), "unknown field spec.environments[0].gate.content.exemptions", "E1020"},
