@@ -45,8 +45,12 @@ const (
 // AllContents is the name under which a decision has one digest of the contents of all cluster types; see DecisionContents.
 const AllContents = "*"
 
-// DecisionTagPrefix begins the tags of decisions, in the repository of their environment's records.
-const DecisionTagPrefix = "gate-"
+// Prefixes of the tags of decisions, in the repository of their environment's records.
+const (
+	DecisionTagPrefix = "gate-"
+	// ContentTagPrefix is that of decisions about the content of one workload, of which there are many.
+	ContentTagPrefix = "content-"
+)
 
 // Action is what a decision says.
 type Action string
@@ -75,10 +79,14 @@ type Decision struct {
 	Ring string `json:"ring,omitempty"`
 	// BaseCommit, From and Contents are those of the record that was judged: of the environment below, or for a ring of the
 	// environment itself. From is the record's environment. BaseCommit is empty for what is published from plain folders, and
-	// Contents is what DecisionContents returns. Pause and Resume have none of the three, and no ring.
+	// Contents is what DecisionContents returns, or nil if the content of workloads has decisions of its own. Pause and Resume have none
+	// of the three, and no ring.
 	BaseCommit string                   `json:"baseCommit,omitempty"`
 	From       string                   `json:"from,omitempty"`
 	Contents   map[string]digest.Digest `json:"contents,omitempty"`
+	// Workload is what a decision about content is about: a revision that the environment From has. Then there is no ring, no commit
+	// and no contents.
+	Workload DecisionWorkload `json:"workload,omitzero"`
 	// Rules are those that Override is about, sorted, each once. Other actions have none.
 	Rules []string `json:"rules,omitempty"`
 	// Reason is needed for Override and Reject. It is one line of at most MaxReasonBytes, without control characters.
@@ -91,6 +99,23 @@ type Decision struct {
 	IssuedAt time.Time `json:"issuedAt"`
 	// ExpiresAt ends an approval or an override; the zero time is never.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+}
+
+// DecisionWorkload is a revision of a workload.
+type DecisionWorkload struct {
+	// Registration is empty for the platform's own workloads.
+	Registration string `json:"registration,omitempty"`
+	Name         string `json:"name"`
+	// Revision is that of the ledger; empty for the removal of the workload.
+	Revision digest.Digest `json:"revision,omitempty"`
+}
+
+// String returns REGISTRATION/NAME, or NAME for a workload of the platform's own.
+func (w DecisionWorkload) String() string {
+	if w.Registration == "" {
+		return w.Name
+	}
+	return w.Registration + "/" + w.Name
 }
 
 // DecisionContents returns what a decision says of the contents of a record, given the digest of each cluster type's tree: the
@@ -107,10 +132,9 @@ func DecisionContents(trees map[string]digest.Digest) map[string]digest.Digest {
 	return map[string]digest.Digest{AllContents: all.Digest()}
 }
 
-// IsAbout reports whether d is about the content of a record of the environment from, with that base commit and those trees,
-// for that ring of d's environment; an empty ring is the environment as a whole.
-func (d Decision) IsAbout(ring, from, baseCommit string, trees map[string]digest.Digest) bool {
-	return d.Ring == ring && d.From == from && d.BaseCommit == baseCommit && maps.Equal(d.Contents, DecisionContents(trees))
+// IsAbout reports whether d is about the same as other: the same ring, commit, contents and workload.
+func (d Decision) IsAbout(other Decision) bool {
+	return d.Ring == other.Ring && d.From == other.From && d.BaseCommit == other.BaseCommit && d.Workload == other.Workload && maps.Equal(d.Contents, other.Contents)
 }
 
 // subject is what d is about; a later decision of the same signer on the same subject takes its place.
@@ -123,18 +147,28 @@ func (d Decision) subject() []string {
 		group = Pause
 	}
 	subject := []string{string(group), d.Platform, d.Environment, d.Ring, d.From, d.BaseCommit, d.By}
+	if d.IsContent() {
+		return append(subject, d.Workload.Registration, d.Workload.Name, d.Workload.Revision.String())
+	}
 	for _, typ := range slices.Sorted(maps.Keys(d.Contents)) {
 		subject = append(subject, typ, d.Contents[typ].String())
 	}
 	return subject
 }
 
-// Tag returns the tag of the decision by the key with that id, as KeyID returns it: "gate-", 32 digits for the subject, "-", and
-// 16 of the key id. It is the same for all decisions of one signer on one subject, so that the later one takes the place of the
+// IsContent reports whether d is about the content of one workload.
+func (d Decision) IsContent() bool { return d.Workload != DecisionWorkload{} }
+
+// Tag returns the tag of the decision by the key with that id, as KeyID returns it: "gate-", or "content-" for a decision about a
+// workload, 32 digits for the subject, "-", and 16 of the key id. It is the same for all decisions of one signer on one subject, so that the later one takes the place of the
 // earlier. Approve and Reject have the same subject, and so have Pause and Resume.
 func (d Decision) Tag(keyID string) string {
 	sum := sha256.Sum256([]byte(strings.Join(d.subject(), "\x00")))
-	return DecisionTagPrefix + hex.EncodeToString(sum[:16]) + "-" + keyID[:min(16, len(keyID))]
+	prefix := DecisionTagPrefix
+	if d.IsContent() {
+		prefix = ContentTagPrefix
+	}
+	return prefix + hex.EncodeToString(sum[:16]) + "-" + keyID[:min(16, len(keyID))]
 }
 
 // KeptTag returns the tag under which the decision in an envelope, by the key with that id, stays when another one takes its place:
@@ -149,10 +183,13 @@ func (d Decision) HasTag(tag, keyID string, envelope []byte) bool {
 	return tag == d.Tag(keyID) || tag == d.KeptTag(keyID, envelope)
 }
 
-// IsKeptTag reports whether a tag has the form of KeptTag.
-func IsKeptTag(tag string) bool {
-	return strings.HasPrefix(tag, DecisionTagPrefix) && strings.Count(tag, "-") == 3
+// IsDecisionTag reports whether a tag is that of a decision, by its prefix.
+func IsDecisionTag(tag string) bool {
+	return strings.HasPrefix(tag, DecisionTagPrefix) || strings.HasPrefix(tag, ContentTagPrefix)
 }
+
+// IsKeptTag reports whether a tag has the form of KeptTag.
+func IsKeptTag(tag string) bool { return IsDecisionTag(tag) && strings.Count(tag, "-") == 3 }
 
 // Marshal returns the decision's bytes, the same for the same decision. It returns an error if ParseDecision would.
 func (d Decision) Marshal() ([]byte, error) {
@@ -201,12 +238,16 @@ func (d Decision) check() error {
 		return errors.New("decision names no rule to override")
 	case d.Action != Override && len(d.Rules) > 0:
 		return fmt.Errorf("decision %q names rules", d.Action)
-	case !aboutContent && (d.Ring != "" || d.From != "" || d.BaseCommit != "" || len(d.Contents) > 0):
-		return fmt.Errorf("decision %q names a ring, a commit or contents", d.Action)
+	case !aboutContent && (d.Ring != "" || d.From != "" || d.BaseCommit != "" || len(d.Contents) > 0 || d.IsContent()):
+		return fmt.Errorf("decision %q names a ring, a commit, contents or a workload", d.Action)
+	case d.IsContent() && (d.Ring != "" || d.BaseCommit != "" || len(d.Contents) > 0):
+		return errors.New("decision about a workload names a ring, a commit or contents")
 	case d.Again && d.Action != Resume:
 		return fmt.Errorf("decision %q lets what was undone be released again", d.Action)
-	case aboutContent && (d.From == "" || len(d.Contents) == 0):
-		return fmt.Errorf("decision %q lacks the record's environment or its contents", d.Action)
+	case aboutContent && d.From == "":
+		return fmt.Errorf("decision %q lacks the record's environment", d.Action)
+	case aboutContent && !d.IsContent() && len(d.Contents) == 0 && (d.BaseCommit == "" || d.Ring != ""):
+		return fmt.Errorf("decision %q lacks contents", d.Action)
 	case d.BaseCommit != "" && (len(d.BaseCommit) > maxBaseCommit || !baseCommit.MatchString(d.BaseCommit)):
 		return fmt.Errorf("decision has the base commit %q: not the name of a commit", d.BaseCommit)
 	}
@@ -221,6 +262,9 @@ func (d Decision) check() error {
 		}
 	}
 	if err := d.checkLists(); err != nil {
+		return err
+	}
+	if err := d.checkWorkload(); err != nil {
 		return err
 	}
 	return d.checkTimes()
@@ -245,6 +289,19 @@ func (d Decision) checkLists() error {
 		if err := content.Validate(); err != nil || content.Algorithm() != digest.SHA256 || !plainName(typ) {
 			return fmt.Errorf("decision has the content %q for cluster type %q", content, typ)
 		}
+	}
+	return nil
+}
+
+func (d Decision) checkWorkload() error {
+	w := d.Workload
+	switch {
+	case !d.IsContent():
+		return nil
+	case !plainName(w.Name), w.Registration != "" && !plainName(w.Registration):
+		return fmt.Errorf("decision has the workload %q", w)
+	case w.Revision != "" && (w.Revision.Validate() != nil || w.Revision.Algorithm() != digest.SHA256):
+		return fmt.Errorf("decision has the revision %q", w.Revision)
 	}
 	return nil
 }

@@ -34,6 +34,25 @@ func sampleDecision(action Action) Decision {
 	return d
 }
 
+var cart = DecisionWorkload{Registration: "shop", Name: "cart", Revision: digest.FromString("cart")}
+
+// aboutCart has a decision be about a workload.
+func aboutCart(d *Decision) { d.BaseCommit, d.Contents, d.Workload = "", nil, cart }
+
+func TestADecisionAboutAWorkloadIsTheseBytes(t *testing.T) {
+	d := sampleDecision(Approve)
+	aboutCart(&d)
+	body, err := d.Marshal()
+	require.NoError(t, err)
+	require.Equal(t, `{"schema":1,"action":"approve","platform":"coffee","environment":"prod","from":"stage",`+
+		`"workload":{"registration":"shop","name":"cart","revision":"`+digest.FromString("cart").String()+`"},"issuedAt":"2026-11-23T10:00:00Z"}`, string(body))
+	require.Regexp(t, "^content-[0-9a-f]{32}-a{16}$", d.Tag(strings.Repeat("a", 64)))
+	require.True(t, IsKeptTag(d.KeptTag(strings.Repeat("a", 64), nil)))
+	read, err := ParseDecision(body)
+	require.NoError(t, err)
+	require.Equal(t, d, read)
+}
+
 // The bytes and the tag are an interface: another version has to read them, and to find the place.
 func TestADecisionIsTheseBytes(t *testing.T) {
 	signer, pub := fixedKey(t, 1)
@@ -85,6 +104,12 @@ func TestTheTagIsThatOfTheSubjectAndTheSigner(t *testing.T) {
 		"another record":      func(d *Decision) { d.From = "dev" },
 		"another commit":      func(d *Decision) { d.BaseCommit = strings.Repeat("0", 40) },
 		"another person":      func(d *Decision) { d.By = "ben" },
+		"no contents":         func(d *Decision) { d.Contents = nil },
+		"a workload":          aboutCart,
+		"another revision":    func(d *Decision) { aboutCart(d); d.Workload.Revision = digest.FromString("other") },
+		"its removal":         func(d *Decision) { aboutCart(d); d.Workload.Revision = "" },
+		"another workload":    func(d *Decision) { aboutCart(d); d.Workload.Name = "menu" },
+		"the platform's own":  func(d *Decision) { aboutCart(d); d.Workload.Registration = "" },
 		"other contents":      func(d *Decision) { d.Contents = map[string]digest.Digest{"drone": digest.FromString("drone")} },
 	} {
 		d := sampleDecision(Approve)
@@ -128,15 +153,21 @@ func TestADecisionThatMakesNoSenseIsRefused(t *testing.T) {
 		{"too many rules", Override, func(d *Decision) { d.Rules = make([]string, MaxDecisionRules+1) }, "33 rules"},
 		{"a commit that is none", Approve, func(d *Decision) { d.BaseCommit = "a b" }, "not the name of a commit"},
 		{"a commit of a whole page", Approve, func(d *Decision) { d.BaseCommit = strings.Repeat("5", 129) }, "not the name of a commit"},
-		{"no contents", Approve, func(d *Decision) { d.Contents = nil }, "lacks"},
+		{"no contents of a ring", Approve, func(d *Decision) { d.Ring, d.Contents = "canary", nil }, "lacks contents"},
+		{"neither contents nor a commit", Approve, func(d *Decision) { d.BaseCommit, d.Contents = "", nil }, "lacks contents"},
+		{"a workload and a commit", Approve, func(d *Decision) { d.Workload = cart }, "about a workload names"},
+		{"a workload without a name", Approve, func(d *Decision) { aboutCart(d); d.Workload.Name = "" }, "has the workload"},
+		{"a registration of two lines", Approve, func(d *Decision) { aboutCart(d); d.Workload.Registration = "a\nb" }, "has the workload"},
+		{"a revision that is no digest", Approve, func(d *Decision) { aboutCart(d); d.Workload.Revision = "2.4.1" }, "has the revision"},
+		{"a pause of a workload", Pause, func(d *Decision) { d.Workload = cart }, "names a ring, a commit, contents or a workload"},
 		{"no environment of the record", Approve, func(d *Decision) { d.From = "" }, "lacks"},
 		{"a content that is no digest", Approve, func(d *Decision) { d.Contents["drone"] = "sha256:x" }, "the content"},
 		{"a content by a weak digest", Approve, func(d *Decision) { d.Contents["drone"] = "md5:d41d8cd98f00b204e9800998ecf8427e" }, "the content"},
 		{"a content of nothing", Approve, func(d *Decision) { d.Contents[""] = digest.FromString("x") }, "the content"},
 		{"too many contents", Approve, func(d *Decision) { d.Contents = trees(MaxDecisionContents + 1) }, "65 cluster types"},
-		{"a pause of a commit", Pause, func(d *Decision) { d.BaseCommit = strings.Repeat("0", 40) }, "names a ring, a commit or contents"},
-		{"a pause of a ring", Pause, func(d *Decision) { d.Ring = "canary" }, "names a ring, a commit or contents"},
-		{"a resumption of contents", Resume, func(d *Decision) { d.Contents = trees(1) }, "names a ring, a commit or contents"},
+		{"a pause of a commit", Pause, func(d *Decision) { d.BaseCommit = strings.Repeat("0", 40) }, "names a ring, a commit, contents or a workload"},
+		{"a pause of a ring", Pause, func(d *Decision) { d.Ring = "canary" }, "names a ring, a commit, contents or a workload"},
+		{"a resumption of contents", Resume, func(d *Decision) { d.Contents = trees(1) }, "names a ring, a commit, contents or a workload"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := sampleDecision(tt.action)
@@ -233,14 +264,20 @@ func TestADecisionIsAboutOneContent(t *testing.T) {
 		d := sampleDecision(Approve)
 		d.Contents = DecisionContents(trees(n))
 		require.LessOrEqual(t, len(d.Contents), MaxDecisionContents)
-		require.True(t, d.IsAbout("", "stage", d.BaseCommit, trees(n)))
-		require.False(t, d.IsAbout("canary", "stage", d.BaseCommit, trees(n)))
-		require.False(t, d.IsAbout("", "dev", d.BaseCommit, trees(n)))
-		require.False(t, d.IsAbout("", "stage", "", trees(n)))
-		require.False(t, d.IsAbout("", "stage", d.BaseCommit, trees(n+1)), "another cluster type")
+		about := func(ring, from, commit string, trees map[string]digest.Digest) bool {
+			return d.IsAbout(Decision{Ring: ring, From: from, BaseCommit: commit, Contents: DecisionContents(trees)})
+		}
+		require.True(t, about("", "stage", d.BaseCommit, trees(n)))
+		require.False(t, about("canary", "stage", d.BaseCommit, trees(n)))
+		require.False(t, about("", "dev", d.BaseCommit, trees(n)))
+		require.False(t, about("", "stage", "", trees(n)))
+		require.False(t, about("", "stage", d.BaseCommit, trees(n+1)), "another cluster type")
+		require.False(t, about("", "stage", d.BaseCommit, nil), "the base commit alone")
 		other := trees(n)
 		other["type-0"] = digest.FromString("other")
-		require.False(t, d.IsAbout("", "stage", d.BaseCommit, other), "another tree")
+		require.False(t, about("", "stage", d.BaseCommit, other), "another tree")
+		d.Workload = cart
+		require.False(t, about("", "stage", d.BaseCommit, trees(n)), "a workload")
 	}
 }
 

@@ -47,7 +47,7 @@ func ParseTag(tag string) Tag {
 	if tag == bundle.LatestTag || strings.HasPrefix(tag, bundle.RingTagPrefix) {
 		return Tag{Kind: Moving}
 	}
-	if strings.HasPrefix(tag, bundle.DecisionTagPrefix) {
+	if bundle.IsDecisionTag(tag) {
 		return Tag{Kind: Decision}
 	}
 	if rest, ok := strings.CutPrefix(tag, "sha256-"); ok {

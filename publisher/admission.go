@@ -29,12 +29,11 @@ type Admission struct {
 	// Waiting returns the workloads whose assignments keep the files that they have, each with what it waits for. Those that are in no
 	// release are left out. Rendered has what was read of each workload.
 	Waiting func(rendered map[ledger.Key]ledger.Revision) map[ledger.Key]string
-	// From returns the revision of the environment below that a rendered workload is made of; the zero value if that is not known.
-	From func(ledger.Key, ledger.Revision) ledger.From
+	// From returns the revision of the environment below that a rendered workload is made of, the zero value if that is not known, and the
+	// reason for which it comes without a proof; empty if it is proved.
+	From func(ledger.Key, ledger.Revision) (ledger.From, string)
 	// Proofs are those of the next ledger.
 	Proofs map[ledger.Key][]ledger.Proof
-	// Unproved is the reason of the person who lets content in without a proof; empty if nobody does.
-	Unproved string
 }
 
 // ErrDecideAgain means that the environment's record is another one than the decision of PublishOptions.Admission was made from.
@@ -110,8 +109,10 @@ func (p *publication) provedOf(read reading, last *ledger.Ledger) (all []diff.Pr
 		switch {
 		case p.unknowns.waiting[k] != "", proof.Removal != (h == nil), h != nil && len(h.types) == 0, proof.Removal && read.held[k]:
 			continue
-		case h != nil && a.From(k, h.Revision).Record != proof.Record: // made of something else that is proved
-			continue
+		case h != nil:
+			if from, unproved := a.From(k, h.Revision); from.Record != proof.Record || unproved != "" { // made of something else, or by a person's word
+				continue
+			}
 		}
 		one := diff.Proved{
 			Registration: k.Registration, Workload: k.Workload, Removed: proof.Removal,
@@ -167,13 +168,13 @@ func (p *publication) admitted(k ledger.Key, r ledger.Revision, stay ledger.Stay
 	if a == nil {
 		return stay
 	}
-	from := a.From(k, r)
+	from, unproved := a.From(k, r)
 	switch {
 	case from != (ledger.From{}) && from != stay.From:
-		stay.From, stay.Unproved = from, ""
+		stay.From, stay.Unproved = from, unproved
 		stay.Record = ledger.Record{} // it came again
 	case from == (ledger.From{}) && stay.Since.IsZero():
-		stay.Unproved = a.Unproved
+		stay.Unproved = unproved
 	}
 	return stay
 }

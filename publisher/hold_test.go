@@ -151,7 +151,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 func (w *world) waiting(all map[ledger.Key]string) {
 	_, record := w.resolved("environments/dev")
 	w.opts.Admission = &Admission{
-		Record: record, From: func(ledger.Key, ledger.Revision) ledger.From { return ledger.From{} },
+		Record: record, From: func(ledger.Key, ledger.Revision) (ledger.From, string) { return ledger.From{}, "" },
 		Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return all },
 	}
 }

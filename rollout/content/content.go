@@ -18,6 +18,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/rollout/gate"
@@ -49,7 +50,8 @@ type Question struct {
 	// of that, if time alone ends it.
 	Closed  string
 	OpensAt time.Time
-	// Unproved reports whether a person takes a workload without a proof; may be nil.
+	// Unproved reports whether a person takes a workload without a proof; may be nil. Where the policy has a group that may override its
+	// gate, that takes the group's overrides of the rule "content" as well.
 	Unproved func(ledger.Key) bool
 	Now      time.Time
 }
@@ -60,10 +62,25 @@ type Count struct {
 	Required *gate.Cohort
 }
 
-// Decided is a decision of a person about a revision of the environment below.
-type Decided struct {
-	Key      ledger.Key
+// Subject is what people decide about: a revision of the environment below, or with an empty Revision the removal of the workload there.
+type Subject struct {
+	ledger.Key
 	Revision digest.Digest
+}
+
+// SubjectOf returns what a decision about a workload is about.
+func SubjectOf(w bundle.DecisionWorkload) Subject {
+	return Subject{ledger.Key{Registration: w.Registration, Workload: w.Name}, w.Revision}
+}
+
+// Decides returns s as a decision names it.
+func (s Subject) Decides() bundle.DecisionWorkload {
+	return bundle.DecisionWorkload{Registration: s.Registration, Name: s.Workload, Revision: s.Revision}
+}
+
+// Decided is a decision of a person. One about a removal counts if it was made after that.
+type Decided struct {
+	Subject
 	gate.Decided
 }
 
@@ -96,6 +113,10 @@ type Take struct {
 	Unproved bool `json:"unproved,omitempty"`
 	// Open is true if what nobody below can have is read at its head.
 	Open bool `json:"open"`
+	// Overridden says who let it in without a proof by overriding the rule "content", and why; empty if it needed none of that.
+	Overridden string `json:"overridden,omitempty"`
+	// Newer is what the environment below has or had that own may still get, newest first.
+	Newer []Newer `json:"-"`
 	// Proof is the revision below that a proved one is made of, and Entry is what own has; nil if there is none.
 	Proof *ledger.Proof    `json:"-"`
 	Entry *ledger.Revision `json:"-"`
@@ -107,6 +128,15 @@ type Take struct {
 	// own are the revisions that rings of own have, undone those that own took back.
 	own    []ledger.Revision
 	undone []digest.Digest
+}
+
+// Newer is something that own may get.
+type Newer struct {
+	ledger.Proof
+	Version string
+	// Waits says why it does not come; empty if it does. Fails is true if waiting alone does not help.
+	Waits string
+	Fails bool
 }
 
 // Decision is the answer.
@@ -176,7 +206,8 @@ type decider struct {
 type work struct {
 	ledger.Key
 	free     bool // nothing holds it
-	unproved bool
+	asked    bool // a person asks to have it without a proof
+	unproved bool // and needs nobody for that
 	// mine is what own has in its first ring, and stay its stay there; gone means that own has removed it.
 	mine *ledger.Revision
 	stay ledger.Stay
@@ -188,7 +219,8 @@ type work struct {
 	candidates []candidate
 	pick       *candidate
 	marks      []*ledger.Undone // of own, in force
-	names      []string         // of assignments, as far as they are known
+	decided    []Decided
+	names      []string // of assignments, as far as they are known
 	taken      bool
 }
 
@@ -203,7 +235,11 @@ type candidate struct {
 	// blocked says why it does not come; ends is when time alone ends that.
 	blocked string
 	ends    time.Time
+	fails   bool // and waiting alone does not help
 	past    bool // own has it, or something newer
+	// overridden says who overrode the rule content for it; unproved is true if it needs that.
+	overridden string
+	unproved   bool
 }
 
 func (d *decider) work(k ledger.Key) *work {
@@ -264,9 +300,15 @@ func (d *decider) gather() {
 			}
 		}
 	}
-	held := d.Policy.Below() != "" && d.Policy.Gate.Content.Held
+	for _, o := range d.Decisions {
+		if w := d.works[o.Key]; w != nil {
+			w.decided = append(w.decided, o)
+		}
+	}
+	held, alone := d.Policy.Below() != "" && d.Policy.Gate.Content.Held, d.Policy.Gate.Override.Required == 0
 	for _, w := range d.works {
-		w.unproved = d.Unproved != nil && d.Unproved(w.Key)
+		w.asked = d.Unproved != nil && d.Unproved(w.Key)
+		w.unproved = w.asked && alone
 		w.free = !held || w.unproved || d.Policy.Gate.Content.Exempt.Has(d.Workspaces[w.Registration], w.Registration, w.Workload)
 	}
 }
@@ -284,6 +326,29 @@ func stayIn(in []ledger.Stay, ring string) *ledger.Stay {
 	return nil
 }
 
+// Open returns what decisions may be about that matter for an answer, sorted.
+func Open(q Question) (all []Subject) {
+	d := &decider{Question: q, works: map[ledger.Key]*work{}}
+	d.gather()
+	for _, k := range slices.SortedFunc(maps.Keys(d.works), ledger.Key.Compare) {
+		w := d.works[k]
+		if w.free {
+			continue
+		}
+		w.addProofs()
+		var open []Subject
+		for _, c := range w.candidates {
+			about := Subject{k, c.Revision}
+			if w.has(&c) || d.isPast(w, &c) && !d.isOfUse(w, &c) || slices.Contains(open, about) {
+				continue
+			}
+			open = append(open, about)
+		}
+		all = append(all, open...)
+	}
+	return all
+}
+
 // look judges the candidates of a workload, and picks the newest good one.
 func (d *decider) look(w *work) {
 	if w.free {
@@ -292,6 +357,18 @@ func (d *decider) look(w *work) {
 	if len(w.candidates) > 0 {
 		d.count(w, &w.candidates[0])
 	}
+	w.addProofs()
+	for i := range w.candidates {
+		c := &w.candidates[i]
+		d.judge(w, c)
+		if c.blocked == "" && !c.past && w.pick == nil {
+			w.pick = c
+		}
+	}
+}
+
+// addProofs adds what own's ledger has proofs of to the candidates, newest first.
+func (w *work) addProofs() {
 	below := len(w.candidates) > 0 && !w.candidates[0].Removal
 	for _, p := range w.had {
 		if p.Removal && below {
@@ -302,13 +379,6 @@ func (d *decider) look(w *work) {
 		}
 	}
 	slices.SortStableFunc(w.candidates, func(a, b candidate) int { return b.Record.Compare(a.Record) })
-	for i := range w.candidates {
-		c := &w.candidates[i]
-		d.judge(w, c)
-		if c.blocked == "" && !c.past && w.pick == nil {
-			w.pick = c
-		}
-	}
 }
 
 // sameAs reports whether two proofs are about the same: a revision that comes again is another one.
@@ -323,7 +393,7 @@ func (d *decider) count(w *work, c *candidate) {
 	}
 	n := d.Counts[w.Key]
 	c.verdict = gate.Content(gate.ContentQuestion{
-		Policy: d.Policy, Workload: w.String(), Cohort: n.Cohort, Required: n.Required, Since: c.stay.Since, Decisions: d.about(w.Key, c.Revision), Now: d.Now,
+		Policy: d.Policy, Workload: w.String(), Cohort: n.Cohort, Required: n.Required, Since: c.stay.Since, Now: d.Now,
 	})
 	if !c.verdict.NumbersHold() || len(c.stay.Unlike) > 0 || c.stay.Since.After(d.Now) {
 		return
@@ -337,14 +407,19 @@ func (d *decider) count(w *work, c *candidate) {
 	}
 }
 
-// about returns the decisions about a revision of a workload.
-func (d *decider) about(k ledger.Key, revision digest.Digest) (all []gate.Decided) {
-	for _, o := range d.Decisions {
-		if o.Key == k && o.Revision == revision {
+// about returns the decisions about a candidate. A workload that is removed once more is another question.
+func (w *work) about(c *candidate) (all []gate.Decided) {
+	for _, o := range w.decided {
+		if o.Revision == c.Revision && (!c.Removal || !o.IssuedAt.Before(c.stay.Since)) {
 			all = append(all, o.Decided)
 		}
 	}
 	return all
+}
+
+// has reports whether what own has was made of a candidate.
+func (w *work) has(c *candidate) bool {
+	return c.Revision == w.stay.From.Revision && c.Record == w.stay.From.Record && c.Record != (ledger.Record{})
 }
 
 func metWith(p ledger.Proof, base string) bool {
@@ -369,21 +444,34 @@ func (d *decider) judge(w *work, c *candidate) {
 	if u := d.undoneHere(w, c); u != nil {
 		add(true, "undone in %s since %s%s", d.Policy.Environment, clock(u.At), because(u.Reason))
 	}
-	if no, is := gate.Rejected(d.Policy, d.about(w.Key, c.Revision)); is {
+	about := w.about(c)
+	no, rejected := gate.Rejected(d.Policy, about)
+	if rejected {
 		add(true, "rejected by %s%s", no.Member, because(no.Reason))
 	}
+	c.fails = len(why) > 0
+	var proof []string
 	if c.Proved.IsZero() {
 		if c.now {
-			why = append(why, d.numbers(c)...)
+			proof = d.numbers(c)
 		} else {
-			add(true, "%s had it for too short a time", below)
+			proof = []string{below + " had it for too short a time"}
+		}
+	} else if !c.Removal && !metWith(c.Proof, d.BaseCommit) {
+		proof = []string{fmt.Sprintf("%s has not run it well with base commit %s", below, short(d.BaseCommit))}
+	}
+	c.unproved, c.overridden = len(proof) > 0, gate.ContentOverridden(d.Policy, about, d.Now)
+	if c.overridden == "" {
+		why = append(why, proof...)
+		c.fails = c.fails || c.now && c.Proved.IsZero() && c.verdict.Result == gate.Fail
+		if r := c.verdict.Rule(gate.RuleSoak); c.now && c.Proved.IsZero() && r.Result == gate.Wait {
+			c.ends = r.Ends
 		}
 	}
-	add(len(why) == 0 && !c.Removal && !metWith(c.Proof, d.BaseCommit), "%s has not run it well with base commit %s", below, short(d.BaseCommit))
-	c.blocked = strings.Join(why, ", ")
-	if r := c.verdict.Rule(gate.RuleSoak); c.now && c.Proved.IsZero() && r.Result == gate.Wait {
-		c.ends = r.Ends
+	if r := gate.ContentApprovals(d.Policy, w.String(), about, d.Now); r.Result != gate.Pass && !rejected {
+		add(true, "approved by %s, wants %s", r.Has, r.Wants)
 	}
+	c.blocked = strings.Join(why, ", ")
 }
 
 // isPast reports whether own has a candidate, or something newer. What ran before there was a chain is as new as its own record.
@@ -555,13 +643,22 @@ func (d *decider) take(w *work) (Take, bool) {
 		t.undone = append(t.undone, u.Revision)
 	}
 	newest := w.comes()
+	byHand := w.asked && w.pick != nil && w.pick.overridden != "" // also where nothing new may come
+	for _, c := range w.candidates {
+		if !c.past && !w.has(&c) {
+			t.Newer = append(t.Newer, Newer{c.Proof, c.version, c.blocked, c.fails})
+		}
+	}
 	switch {
 	case w.free:
 		t.Kind, t.Open = Head, true
 		return t, true
-	case w.pick != nil && t.Open:
+	case w.pick != nil && t.Open, w.pick != nil && byHand:
 		t.Kind, t.Proof, t.Removed, w.taken = Proved, &w.pick.Proof, w.pick.Removal, true
 		t.Moves = w.mine == nil || w.pick.Removal || w.pick.Revision != w.stay.From.Revision || w.pick.Record != w.stay.From.Record
+		if w.pick.unproved || !t.Open {
+			t.Overridden = w.pick.overridden
+		}
 	case w.gone:
 		t.Kind, t.Removed = Admitted, true
 	case w.mine != nil && d.runsWith(w, d.BaseCommit):
@@ -684,7 +781,7 @@ func (d *decider) keep(w *work) []ledger.Proof {
 	rank := map[ledger.Record]int{}
 	for _, c := range w.candidates { // newest first
 		isFrom := c.Revision == from.Revision && c.Record == from.Record
-		_, rejected := gate.Rejected(d.Policy, d.about(w.Key, c.Revision))
+		_, rejected := gate.Rejected(d.Policy, w.about(&c))
 		old := c.past || w.taken && c.Record.Compare(from.Record) <= 0
 		switch {
 		case len(c.Met) == 0, isFrom && c.Removal:

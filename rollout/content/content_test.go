@@ -113,7 +113,41 @@ var (
 
 // anna returns what she decided about version 2.0 of stage, an hour ago.
 func anna(action bundle.Action) content.Decided {
-	return content.Decided{Key: cart, Revision: revision("stage", "2.0", ledger.Stay{}).Revision, Decided: gate.Decided{Member: "anna", KeyID: annaID, Decision: bundle.Decision{Action: action, Reason: "because", IssuedAt: ago(1)}}}
+	return content.Decided{Subject: content.Subject{Key: cart, Revision: revision("stage", "2.0", ledger.Stay{}).Revision}, Decided: gate.Decided{Member: "anna", KeyID: annaID, Decision: bundle.Decision{Action: action, Reason: "because", IssuedAt: ago(1)}}}
+}
+
+// overrides returns what anna overrode for version 2.0 of stage, an hour ago.
+func overrides(rules ...string) content.Decided {
+	d := anna(bundle.Override)
+	d.Rules = rules
+	return d
+}
+
+// leads has anna of group leads be asked.
+func (s *situation) leads(a *promotion.Approvals) {
+	*a = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
+}
+
+// removed takes the workload away from stage.
+func (s *situation) removed(at time.Time) {
+	s.stage = nil
+	s.Below.Removed = []ledger.Removed{{Key: cart, In: []ledger.Stay{{Since: at, Record: ledger.Record{Epoch: 1, Sequence: at.Unix()}, BaseCommit: "b1"}}}}
+}
+
+func TestWhatDecisionsMayBeAbout(t *testing.T) {
+	s := usual()
+	q := s.Question
+	own, below := *s.prod, *s.stage
+	own.Proofs = []ledger.Proof{proofOf("1.0", 100), proofOf("1.5", 50)}
+	q.Own.Workloads, q.Below.Workloads = []ledger.Workload{own}, []ledger.Workload{below}
+	q.Below.Removed = []ledger.Removed{{Key: ledger.Key{Registration: "shop", Workload: "menu"}, In: []ledger.Stay{{Record: rec(1)}}}}
+	q.Own.Workloads = append(q.Own.Workloads, ledger.Workload{Key: q.Below.Removed[0].Key, Revisions: own.Revisions})
+	of := func(version string) content.Subject {
+		return content.Subject{Key: cart, Revision: revision("stage", version, ledger.Stay{}).Revision}
+	}
+	require.Equal(t, []content.Subject{of("2.0"), of("1.5"), {Key: q.Below.Removed[0].Key}}, content.Open(q), "neither what prod has, nor what is older")
+	q.Policy.Gate.Content.Exempt.Workloads = []string{"shop/cart", "shop/menu"}
+	require.Empty(t, content.Open(q))
 }
 
 func TestDecide(t *testing.T) {
@@ -146,6 +180,87 @@ func TestDecide(t *testing.T) {
 		{"a cluster type has other content", func(s *situation) { s.stay().Unlike = []string{"drone"} }, content.Admitted, "cart 2.0 waits for stage: drone of stage has other content"},
 		{"soakIn is not for content", func(s *situation) { s.Policy.Gate.SoakIn = []string{"dev", "stage"} }, content.Proved, ""},
 
+		{"approvals are missing", func(s *situation) { s.leads(&s.Policy.Gate.Content.Approvals) }, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
+		{"approved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.Decisions = []content.Decided{anna(bundle.Approve)}
+		}, content.Proved, ""},
+		{"approved, and not proved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.Decisions, s.stay().Since = []content.Decided{anna(bundle.Approve)}, ago(1)
+		}, content.Admitted, moreSoak},
+		{"an approval that is over", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			over := anna(bundle.Approve)
+			over.ExpiresAt = now
+			s.Decisions = []content.Decided{over}
+		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
+		{"another revision is approved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			other := anna(bundle.Approve)
+			other.Revision = digest.FromString("other")
+			s.Decisions = []content.Decided{other}
+		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
+		{"another workload is approved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			other := anna(bundle.Approve)
+			other.Registration = ""
+			s.Decisions = []content.Decided{other}
+		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
+		{"overridden without a group", func(s *situation) {
+			s.Decisions, s.count = []content.Decided{overrides("content")}, nil
+		}, content.Admitted, "cart 2.0 waits for stage: the clusters of stage were not counted"},
+		{"overridden", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions, s.count = []content.Decided{overrides("content")}, nil
+		}, content.Proved, ""},
+		{"overridden, and the base commit is another one", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions, s.BaseCommit = []content.Decided{overrides("content")}, "b2"
+		}, content.Proved, ""},
+		{"another rule is overridden", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions, s.stay().Since = []content.Decided{overrides("approvals")}, ago(1)
+		}, content.Admitted, moreSoak},
+		{"an override of the proof does not approve", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.Decisions, s.count = []content.Decided{overrides("content")}, nil
+		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
+		{"proof and approvals are overridden", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.Decisions, s.count = []content.Decided{overrides("approvals", "content")}, nil
+		}, content.Proved, ""},
+		{"overridden and undone below", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions = []content.Decided{overrides("content")}
+			s.Below.Undone = []ledger.Undone{{Key: cart, Revision: s.stage.Revisions[0].Revision, At: ago(2), Record: rec(2)}}
+		}, content.Admitted, "cart 2.0 waits for stage: undone in stage since 2026-11-23 10:00"},
+		{"an override lets nothing in during a freeze", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions, s.Closed = []content.Decided{overrides("content")}, "Christmas"
+		}, content.Admitted, "cart 2.0 waits for stage: Christmas"},
+		{"an override lets it in during a freeze if a person asks", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.Decisions, s.Closed, s.Unproved = []content.Decided{overrides("content")}, "Christmas", func(ledger.Key) bool { return true }
+		}, content.Proved, ""},
+		{"a person asks, and the group has not overridden", func(s *situation) {
+			s.leads(&s.Policy.Gate.Override)
+			s.count, s.Unproved = nil, func(ledger.Key) bool { return true }
+		}, content.Admitted, "cart 2.0 waits for stage: the clusters of stage were not counted"},
+		{"a removal is approved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.removed(ago(10))
+			s.Decisions = []content.Decided{anna(bundle.Approve)}
+			s.Decisions[0].Revision = ""
+		}, content.Proved, ""},
+		{"an earlier removal was approved", func(s *situation) {
+			s.leads(&s.Policy.Gate.Content.Approvals)
+			s.removed(ago(10))
+			s.Decisions = []content.Decided{anna(bundle.Approve)}
+			s.Decisions[0].Revision, s.Decisions[0].IssuedAt = "", ago(11)
+		}, content.Admitted, "cart, removed in stage, waits for stage: approved by 0, wants 1 of leads"},
 		{"approvals of the base commit are not asked for content", func(s *situation) {
 			s.Policy.Gate.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}
 		}, content.Proved, ""},

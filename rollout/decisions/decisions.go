@@ -2,7 +2,7 @@
 //
 // [Write] signs a decision and puts it beside the records of its environment, under a tag of its signer and subject: a registry has
 // no compare-and-swap, and nobody else writes that tag. A second tag, which is never moved, keeps it when a later one takes its
-// place. [Read] returns the last ones of an environment, and [ReadAll] all, verified by nobody yet. [Of], [Paused] and [List] judge them by the promotion policy and by the release keys in force.
+// place. [Read] returns the last ones of an environment, [ReadAbout] also those about the content of workloads that is open, and [ReadAll] all, verified by nobody yet. [Of], [Paused] and [List] judge them by the promotion policy and by the release keys in force.
 //
 // A decision cannot be forged, changed, or moved to another environment, commit or content. Whoever may write to the registry
 // can delete one, and can bring an older one of the same person back: a hub that is asked as well remembers the newer one, and
@@ -35,13 +35,15 @@ const (
 	Max = 1000
 	// MaxKept is how many of one environment are read with those in whose place later ones are.
 	MaxKept = 10 * Max
+	// MaxContent is how many decisions of one environment about the content of workloads there may be, apart from all others.
+	MaxContent = 10_000
 	// MaxAhead is how far a decision's time of issue may be ahead of the reader's clock.
 	MaxAhead = 10 * time.Minute
 	// readers is how many decisions are read at a time.
 	readers = 8
 )
 
-// ErrTooMany is wrapped by the error of Read if an environment has more than [Max] decisions.
+// ErrTooMany is wrapped by the error of Read if an environment has more than [Max] decisions, or more than [MaxContent] about content.
 var ErrTooMany = errors.New("too many decisions")
 
 // ErrNewer is wrapped by the error of Put if the same signer has decided later on the same subject.
@@ -184,25 +186,27 @@ func current(ctx context.Context, e published.Environment, tag, keyID string) (*
 	return &d, nil
 }
 
-// Read returns the decisions of an environment at loc, of each signer the last one on each subject, sorted by tag. One that is
-// broken, or no decision, is passed over with a warning; nothing is verified. The error wraps [ErrTooMany] if there are more than
-// [Max]. Warn may be nil.
+// Read returns the decisions of an environment at loc but for those about the content of workloads, of each signer the last one on each
+// subject, sorted by tag. One that is broken, or no decision, is passed over with a warning; nothing is verified. The error wraps
+// [ErrTooMany] if there are more than [Max]. Warn may be nil.
 func Read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	e, err := open(loc, opts, environment)
-	if err != nil {
-		return nil, err
-	}
-	return read(ctx, e, loc, false, warn)
+	return read(ctx, loc, opts, environment, false, nil, warn)
 }
 
-// ReadAll is Read with the decisions in whose place later ones are, each once. They are left out with a warning if there are more
-// than [MaxKept].
-func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
-	e, err := open(loc, opts, environment)
-	if err != nil {
-		return nil, err
+// ReadAbout is Read for the environment of t's policy, with the decisions of those who may decide about these revisions of the environment
+// from.
+func ReadAbout(ctx context.Context, loc oci.Location, opts oci.Options, t Trust, from string, about []bundle.DecisionWorkload, warn func(format string, args ...any)) ([]Found, error) {
+	if len(about) == 0 {
+		return Read(ctx, loc, opts, t.Policy.Environment, warn)
 	}
-	found, err := read(ctx, e, loc, true, warn)
+	tags := t.contentTags(from, about)
+	return read(ctx, loc, opts, t.Policy.Environment, false, func(tag string) bool { return tags[tag] }, warn)
+}
+
+// ReadAll is Read with all decisions about content, and those in whose place later ones are, each once. The latter are left out with a
+// warning if there are more than [MaxKept], or more than [MaxContent] about content.
+func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environment string, warn func(format string, args ...any)) ([]Found, error) {
+	found, err := read(ctx, loc, opts, environment, true, everything, warn)
 	// A decision in its place sorts before the same one under the tag that keeps it.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(found, func(f Found) bool {
@@ -212,28 +216,55 @@ func ReadAll(ctx context.Context, loc oci.Location, opts oci.Options, environmen
 	}), err
 }
 
-// read reads the decisions of an environment, with those that are kept if all is true.
-func read(ctx context.Context, e published.Environment, loc oci.Location, all bool, warn func(format string, args ...any)) ([]Found, error) {
+func everything(string) bool { return true }
+
+// choose returns the tags of listed that are read; see read.
+func choose(listed []string, all bool, about func(tag string) bool, warn func(format string, args ...any)) (chosen []string, _ error) {
+	for _, group := range []struct {
+		prefix       string
+		max, maxKept int
+		wants        func(tag string) bool
+	}{{bundle.DecisionTagPrefix, Max, MaxKept, everything}, {bundle.ContentTagPrefix, MaxContent, MaxContent, about}} {
+		if group.wants == nil {
+			continue
+		}
+		var tags, kept []string
+		for _, tag := range listed {
+			switch {
+			case !strings.HasPrefix(tag, group.prefix):
+			case bundle.IsKeptTag(tag):
+				kept = append(kept, tag)
+			default:
+				tags = append(tags, tag)
+			}
+		}
+		switch {
+		case len(tags) > group.max:
+			return nil, fmt.Errorf("%w: %d under %s…, at most %d are read: delete old ones with wherry bundle gc", ErrTooMany, len(tags), group.prefix, group.max)
+		case all && len(kept) <= group.maxKept:
+			tags = append(tags, kept...)
+		case all && warn != nil:
+			warn("%d decisions under %s… are kept, so those in whose place later ones are are not read: delete old ones with wherry bundle gc", len(kept), group.prefix)
+		}
+		chosen = append(chosen, slices.DeleteFunc(tags, func(tag string) bool { return !group.wants(tag) })...)
+	}
+	return chosen, nil
+}
+
+// read reads the decisions of an environment, those about content under tags for which about returns true, and those that are kept if all
+// is true. About may be nil.
+func read(ctx context.Context, loc oci.Location, opts oci.Options, environment string, all bool, about func(tag string) bool, warn func(format string, args ...any)) ([]Found, error) {
+	e, err := open(loc, opts, environment)
+	if err != nil {
+		return nil, err
+	}
 	listed, err := e.Repo.Tags(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var tags, kept []string
-	for _, tag := range listed {
-		switch {
-		case bundle.IsKeptTag(tag):
-			kept = append(kept, tag)
-		case strings.HasPrefix(tag, bundle.DecisionTagPrefix):
-			tags = append(tags, tag)
-		}
-	}
-	switch {
-	case len(tags) > Max:
-		return nil, fmt.Errorf("%s: %w: %d, at most %d are read: delete old ones with wherry bundle gc", e, ErrTooMany, len(tags), Max)
-	case all && len(kept) <= MaxKept:
-		tags = append(tags, kept...)
-	case all && warn != nil:
-		warn("%s: %d decisions are kept, and those in whose place later ones are are not read: delete old ones with wherry bundle gc", e, len(kept))
+	tags, err := choose(listed, all, about, warn)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e, err)
 	}
 	var mu sync.Mutex
 	found := []Found{}

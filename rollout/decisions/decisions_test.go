@@ -397,27 +397,64 @@ func TestTwoMachinesOfOnePersonEndWithTheLaterDecision(t *testing.T) {
 }
 
 func TestTooManyDecisionsAreAnError(t *testing.T) {
-	w := newWorld(t)
-	loc := oci.Location{Dir: t.TempDir()}
-	e, err := open(loc, oci.Options{}, "prod")
-	require.NoError(t, err)
-	e.Repo = &manyTags{Target: e.Repo}
-	_, err = read(t.Context(), e, loc, false, nil)
+	tags := func(prefix string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("%s%d-1", prefix, i))
+		}
+		return all
+	}
+	both := append(tags(bundle.DecisionTagPrefix, Max), tags(bundle.ContentTagPrefix, MaxContent)...)
+	chosen, err := choose(both, false, everything, nil)
+	require.NoError(t, err, "each kind has its own bound")
+	require.Len(t, chosen, Max+MaxContent)
+	_, err = choose(append(both, bundle.DecisionTagPrefix+"x-1"), false, nil, nil)
 	require.ErrorIs(t, err, ErrTooMany)
-	require.ErrorContains(t, err, "1001, at most 1000 are read: delete old ones with wherry bundle gc")
-	found, err := Read(t.Context(), w.loc, w.opts, "none", nil)
-	require.NoError(t, err)
-	require.Empty(t, found)
+	require.ErrorContains(t, err, "1001 under gate-…, at most 1000 are read: delete old ones with wherry bundle gc")
+	more := append(both, bundle.ContentTagPrefix+"x-1")
+	_, err = choose(more, false, everything, nil)
+	require.ErrorContains(t, err, "10001 under content-…, at most 10000 are read")
+	_, err = choose(more, false, nil, nil)
+	require.NoError(t, err, "who does not ask about content does not count them")
 }
 
-// manyTags has more tags of decisions than are read.
-type manyTags struct{ oci.Target }
-
-func (manyTags) Tags(context.Context) (all []string, _ error) {
-	for i := range Max + 1 {
-		all = append(all, fmt.Sprintf("%s%d", bundle.DecisionTagPrefix, i))
+func TestDecisionsAboutContent(t *testing.T) {
+	w := newWorld(t)
+	cart := bundle.DecisionWorkload{Registration: "shop", Name: "cart", Revision: digest.FromString("2.0")}
+	of := func(action bundle.Action, of bundle.DecisionWorkload, by string) bundle.Decision {
+		d := about(action)
+		d.BaseCommit, d.Contents, d.Workload, d.By = "", nil, of, by
+		return d
 	}
-	return all, nil
+	older := cart
+	older.Revision = digest.FromString("1.0")
+	w.write(of(bundle.Approve, cart, "anna"), w.anna, noon)
+	w.write(of(bundle.Override, cart, "anna"), w.anna, noon)
+	w.write(of(bundle.Reject, cart, "carla"), w.hub, noon)
+	w.write(of(bundle.Approve, older, "ben"), w.ben, noon)
+	stranger := w.write(of(bundle.Reject, cart, "eve"), w.stranger, noon)
+	w.write(about(bundle.Approve), w.ben, noon)
+
+	read := func(of ...bundle.DecisionWorkload) []string {
+		found, err := ReadAbout(t.Context(), w.loc, w.opts, w.trust(noon), "stage", of, func(format string, args ...any) { t.Errorf(format, args...) })
+		require.NoError(t, err)
+		return said(Of(found, w.trust(noon)))
+	}
+	require.Equal(t, []string{"ben: approve"}, said(Of(w.read(), w.trust(noon))), "a gate of commits does not read them")
+	require.Equal(t, []string{"ben: approve", "ben: approve"}, read(older))
+	require.Equal(t, []string{"ben: approve", "anna: override", "anna: approve", "carla: reject"}, read(cart), "in the same second those that forbid are last")
+	require.Equal(t, []string{"ben: approve"}, read(bundle.DecisionWorkload{Registration: "shop", Name: "cart"}), "its removal is another question")
+
+	found, err := ReadAll(t.Context(), w.loc, w.opts, "prod", func(format string, args ...any) { t.Errorf(format, args...) })
+	require.NoError(t, err)
+	require.Len(t, found, 6)
+	for _, l := range List(found, w.trust(noon)) {
+		require.Equal(t, l.KeyID != stranger.KeyID, l.Valid, "%s %s: %s", l.By, l.Action, l.Why)
+	}
+	w.write(of(bundle.Reject, cart, "anna"), w.anna, noon.Add(time.Minute))
+	require.Equal(t, []string{"ben: approve", "carla: reject", "anna: reject"}, read(cart), "her rejection takes the place of her approval and her override")
+
+	w.policy.Gate.Approvals = promotion.Approvals{}
+	require.Equal(t, []string{"carla: reject", "anna: reject"}, read(cart), "every member of a group may reject a revision")
 }
 
 // A decision in whose place a later one is stays in the registry, and is listed with the reason why it does not count.

@@ -149,7 +149,7 @@ func superseded(list []Listed) {
 
 // contentOf is the content that a decision is about.
 func contentOf(d bundle.Decision) string {
-	parts := []string{d.Ring, d.From, d.BaseCommit}
+	parts := []string{d.Ring, d.From, d.BaseCommit, d.Workload.String(), d.Workload.Revision.String()}
 	for _, typ := range slices.Sorted(maps.Keys(d.Contents)) {
 		parts = append(parts, typ, d.Contents[typ].String())
 	}
@@ -226,18 +226,15 @@ func (t Trust) deciders(d bundle.Decision) deciders {
 	if d.Ring != "" {
 		g = t.Policy.RingGate
 	}
-	switch d.Action {
-	case bundle.Approve, bundle.Reject:
-		return decidersOf(g.Approvals)
-	case bundle.Override:
+	switch {
+	case d.Action == bundle.Override:
 		return decidersOf(g.Override)
+	case d.IsContent(): // anybody of the policy may reject a revision, and take that back
+		return deciders{who: "a group of the policy", groups: t.groups()}
+	case d.Action == bundle.Approve, d.Action == bundle.Reject:
+		return decidersOf(g.Approvals)
 	}
-	all := deciders{who: "the release keys or a group of the policy", groups: slices.Clone(t.Policy.Groups)}
-	for _, a := range []promotion.Approvals{t.Policy.Gate.Approvals, t.Policy.Gate.Override, t.Policy.RingGate.Approvals, t.Policy.RingGate.Override} {
-		if len(a.Members)+len(a.Hubs) > 0 {
-			all.groups = append(all.groups, a.Of())
-		}
-	}
+	all := deciders{who: "the release keys or a group of the policy", groups: t.groups()}
 	for _, key := range t.Releases.Keys {
 		id, err := bundle.KeyID(key)
 		if err != nil {
@@ -252,6 +249,47 @@ func (t Trust) deciders(d bundle.Decision) deciders {
 		all.keys = append(all.keys, namedKey{name, key})
 	}
 	return all
+}
+
+// groups are those that the policy has or asks.
+func (t Trust) groups() []promotion.Group {
+	all := slices.Clone(t.Policy.Groups)
+	for _, a := range []promotion.Approvals{
+		t.Policy.Gate.Approvals, t.Policy.Gate.Content.Approvals, t.Policy.Gate.Override, t.Policy.RingGate.Approvals, t.Policy.RingGate.Override,
+	} {
+		if len(a.Members)+len(a.Hubs) > 0 {
+			all = append(all, a.Of())
+		}
+	}
+	return all
+}
+
+// contentTags returns the tags of all decisions that anybody may have made about revisions of the environment from.
+func (t Trust) contentTags(from string, about []bundle.DecisionWorkload) map[string]bool {
+	type signer struct{ id, by string }
+	signers := map[signer]bool{}
+	for _, g := range t.groups() {
+		for _, m := range g.Members {
+			if id, err := bundle.KeyID(m.Key); m.Key != nil && err == nil {
+				signers[signer{id, m.Name}] = true
+			}
+			for _, hub := range g.Hubs {
+				if id, err := bundle.KeyID(hub); err == nil && g.HubMaySpeakFor(m.Name) {
+					signers[signer{id, m.Name}] = true
+				}
+			}
+		}
+	}
+	tags := map[string]bool{}
+	for _, w := range about {
+		for s := range signers {
+			for _, action := range []bundle.Action{bundle.Approve, bundle.Override} { // a rejection has the tag of an approval
+				d := bundle.Decision{Action: action, Platform: t.Platform, Environment: t.Policy.Environment, From: from, Workload: w, By: s.by}
+				tags[d.Tag(s.id)] = true
+			}
+		}
+	}
+	return tags
 }
 
 func decidersOf(a promotion.Approvals) deciders {

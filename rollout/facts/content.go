@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/gate"
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -31,11 +33,20 @@ type ContentAsk struct {
 	// Workspaces has the workspace of each registration.
 	Workspaces map[string]string
 	// Unproved is the reason of a person who lets in workloads without a proof, and Only names these, as REGISTRATION/NAME; empty lets in
-	// all.
+	// all. Where the policy has a group that may override its gate, see NotOverridden.
 	Unproved string
 	Only     []string
 	// NextBatch lets new content into the first ring although the batch before has not reached the last one.
 	NextBatch bool
+}
+
+// AskOf returns the question about the content of the environment of m.
+func AskOf(m *scheduler.Model, policy promotion.Policy, baseCommit string) ContentAsk {
+	ask := ContentAsk{Policy: policy, BaseCommit: baseCommit, Workspaces: map[string]string{}}
+	for _, r := range m.Registrations() {
+		ask.Workspaces[r.Name] = r.Workspace
+	}
+	return ask
 }
 
 // Entry says which content may enter an environment.
@@ -77,7 +88,7 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if err := f.below(ctx, h, &q); err != nil {
 		return nil, err
 	}
-	if q.Again, err = f.Again(ctx, ask.Policy, cmp.Or(f.Platform, platform, h.Platform)); err != nil {
+	if err := f.aboutContent(ctx, &q, cmp.Or(f.Platform, platform, h.Platform)); err != nil {
 		return nil, err
 	}
 	if q.Closed, q.OpensAt = gate.Closed(ask.Policy.Gate.Schedule, q.Now); q.Closed == "" && !ask.NextBatch {
@@ -217,12 +228,45 @@ func (f *Facts) cohort(n fleet.ContentCount, of fleet.Content, failing []string)
 
 // lets reports whether a person lets a workload in without a proof.
 func (a ContentAsk) lets(k ledger.Key) bool {
-	for _, name := range a.Only {
-		if k.String() == name || !strings.Contains(name, "/") && k.Workload == name {
-			return true
+	return len(a.Only) == 0 || slices.ContainsFunc(a.Only, func(name string) bool { return isNamed(k, name) })
+}
+
+// isNamed reports whether a person means a workload by REGISTRATION/NAME, or by NAME.
+func isNamed(k ledger.Key, name string) bool { return k.String() == name || k.Workload == name }
+
+// Take returns what becomes of the workload that a person means by REGISTRATION/NAME, or by NAME if that is clear.
+func (e *Entry) Take(name string) (*content.Take, error) {
+	var found *content.Take
+	var names []string
+	for i := range e.Decision.Takes {
+		switch t := &e.Decision.Takes[i]; {
+		case t.Key.String() == name:
+			return t, nil
+		case isNamed(t.Key, name):
+			found, names = t, append(names, t.Key.String())
 		}
 	}
-	return len(a.Only) == 0
+	switch len(names) {
+	case 0:
+		return nil, fmt.Errorf("neither %s nor %s has a workload %q", e.ask.Policy.Environment, e.ask.Policy.Below(), name)
+	case 1:
+		return found, nil
+	}
+	return nil, fmt.Errorf("workload %q is one of several: %s", name, strings.Join(names, ", "))
+}
+
+// NotOverridden returns the workloads that a person asks to have without a proof, and that wait because the group that may override the
+// policy's gate has not overridden the rule for them.
+func (e *Entry) NotOverridden() (all []content.Take) {
+	if e.ask.Unproved == "" || e.ask.Policy.Gate.Override.Required == 0 {
+		return nil
+	}
+	for _, t := range e.Decision.Takes {
+		if t.Waits != "" && e.ask.lets(t.Key) && (len(t.Newer) > 0 || len(e.ask.Only) > 0) { // else there is nothing to override
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // At returns a source that a registration names in the state in which it is read; see sources.Options.
@@ -302,12 +346,20 @@ func (e *Entry) Admission() *publisher.Admission {
 		}
 	}
 	return &publisher.Admission{
-		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Unproved: e.ask.Unproved,
-		From: func(k ledger.Key, made ledger.Revision) ledger.From {
-			if c := e.Decision.Check(made, k); c.From != nil {
-				return ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}
+		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs,
+		From: func(k ledger.Key, made ledger.Revision) (from ledger.From, unproved string) {
+			t := e.Decision.Take(k)
+			c := e.Decision.Check(made, k)
+			switch {
+			case c.From != nil:
+				from = ledger.From{Environment: e.ask.Policy.Below(), Revision: c.From.Revision, Record: c.From.Record}
+				if t.Proof != nil && c.From == t.Proof && t.Overridden != "" {
+					unproved = "overridden by " + t.Overridden
+				}
+			case t != nil && t.Unproved:
+				unproved = e.ask.Unproved
 			}
-			return ledger.From{}
+			return from, unproved
 		},
 	}
 }

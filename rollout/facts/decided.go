@@ -8,6 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/state"
+	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -23,7 +24,7 @@ func (f *Facts) undoneAndDecided(ctx context.Context, policy promotion.Policy, p
 	if record != nil {
 		undone = record.Undone
 	}
-	found, trust, err := f.decided(ctx, policy, platform)
+	found, trust, err := f.decided(ctx, policy, platform, nil)
 	return undone, decisions.Of(found, trust), err
 }
 
@@ -41,10 +42,15 @@ func (f *Facts) Record(ctx context.Context, platform, environment string) (*bund
 	return &record.Verified.Record, nil
 }
 
-// decided reads the decisions about the environment of a policy, and returns who may decide there.
-func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform string) ([]decisions.Found, decisions.Trust, error) {
+// decided reads the decisions about the environment of a policy, with those about these revisions of the environment below, and returns
+// who may decide there.
+func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform string, about []content.Subject) ([]decisions.Found, decisions.Trust, error) {
 	trust := decisions.Trust{Platform: cmp.Or(platform, publisher.DefaultPlatform), Policy: policy, Releases: f.Signers, Now: f.Now().UTC()}
-	found, err := decisions.Read(ctx, f.Location, f.Options, policy.Environment, f.Warn)
+	var workloads []bundle.DecisionWorkload
+	for _, s := range about {
+		workloads = append(workloads, s.Decides())
+	}
+	found, err := decisions.ReadAbout(ctx, f.Location, f.Options, trust, policy.Below(), workloads, f.Warn)
 	for _, read := range f.Decisions {
 		if err != nil {
 			break
@@ -58,7 +64,7 @@ func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform s
 
 // Paused returns the pause of an environment that is in force, and whether there is one.
 func (f *Facts) Paused(ctx context.Context, policy promotion.Policy, platform string) (decisions.Pause, bool, error) {
-	found, trust, err := f.decided(ctx, policy, platform)
+	found, trust, err := f.decided(ctx, policy, platform, nil)
 	if err != nil {
 		return decisions.Pause{}, false, err
 	}
@@ -68,9 +74,24 @@ func (f *Facts) Paused(ctx context.Context, policy promotion.Policy, platform st
 
 // Again returns the moment until which what was undone in an environment may be released again; see decisions.Again.
 func (f *Facts) Again(ctx context.Context, policy promotion.Policy, platform string) (time.Time, error) {
-	found, trust, err := f.decided(ctx, policy, platform)
+	found, trust, err := f.decided(ctx, policy, platform, nil)
 	if err != nil {
 		return time.Time{}, err
 	}
 	return decisions.Again(found, trust), nil
+}
+
+// aboutContent fills in what people decided about what may enter the environment of a question.
+func (f *Facts) aboutContent(ctx context.Context, q *content.Question, platform string) error {
+	found, trust, err := f.decided(ctx, q.Policy, platform, content.Open(*q))
+	if err != nil {
+		return err
+	}
+	q.Again = decisions.Again(found, trust)
+	for _, d := range decisions.Of(found, trust) {
+		if d.IsContent() && d.From == q.Policy.Below() {
+			q.Decisions = append(q.Decisions, content.Decided{Subject: content.SubjectOf(d.Workload), Decided: d})
+		}
+	}
+	return nil
 }

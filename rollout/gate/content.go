@@ -18,9 +18,7 @@ type ContentQuestion struct {
 	Required *Cohort
 	// Since is the time from which the environment below has the revision without a break.
 	Since time.Time
-	// Decisions are about this revision, and no other.
-	Decisions []Decided
-	Now       time.Time
+	Now   time.Time
 }
 
 // Content returns the rules about one revision of a workload: the numbers of the policy's gate, and its soak. No cluster is no proof,
@@ -30,7 +28,7 @@ func Content(q ContentQuestion) Verdict {
 	g.AllowEmptyCohort, g.SoakIn = false, nil
 	below := q.Policy.Below()
 	j := judge{now: q.Now.UTC(), workload: q.Workload, Question: Question{
-		Policy: q.Policy, Gate: g, Candidate: &Candidate{Environment: below}, Cohort: q.Cohort, Required: q.Required, Decisions: q.Decisions,
+		Policy: q.Policy, Gate: g, Candidate: &Candidate{Environment: below}, Cohort: q.Cohort, Required: q.Required,
 		Stays: map[string][]Stay{below: {{From: q.Since}}}, Now: q.Now,
 	}}
 	v := Verdict{Environment: q.Policy.Environment, From: below, Policy: q.Policy.Name, AsOf: j.now, Result: Pass, Cohort: q.Cohort}
@@ -47,10 +45,30 @@ func (v Verdict) NumbersHold() bool {
 	return !slices.ContainsFunc(v.Rules, func(r Rule) bool { return r.Result != Pass && r.Name != RuleSoak })
 }
 
+// ofWorkload is the question about the decisions about a revision of a workload.
+func ofWorkload(p promotion.Policy, workload string, about []Decided, now time.Time) judge {
+	return judge{now: now.UTC(), workload: workload, Question: Question{Policy: p, Gate: p.Gate, Decisions: about}}
+}
+
+// ContentApprovals is the rule about the people who have to approve a revision of a workload, which is named as REGISTRATION/NAME. About are
+// the decisions about that revision.
+func ContentApprovals(p promotion.Policy, workload string, about []Decided, now time.Time) Rule {
+	j := ofWorkload(p, workload, about, now)
+	j.Gate.Approvals = p.Gate.Content.Approvals
+	return j.override(j.approvals())
+}
+
+// ContentOverridden returns who lets a revision of a workload in without a proof, and why: the members of the policy's group that overrode
+// the rule [RuleContent]. It is empty if too few did.
+func ContentOverridden(p promotion.Policy, about []Decided, now time.Time) string {
+	j := ofWorkload(p, "-", about, now)
+	return j.override(Rule{Name: RuleContent, Result: Wait}).Overridden
+}
+
 // Rejected returns the newest rejection of a revision of a workload that its author has not taken back by an approval, among decisions
 // about that revision: by a member of any group of the policy. It returns false if there is none.
 func Rejected(p promotion.Policy, about []Decided) (newest Decided, is bool) {
-	j := judge{Question: Question{Policy: p, Decisions: about}, workload: "-"}
+	j := ofWorkload(p, "-", about, time.Time{})
 	for _, g := range p.Groups {
 		group := promotion.Approvals{Group: g.Name, Members: g.Members, Hubs: g.Hubs, HubSpeaksForKeys: g.HubSpeaksForKeys}
 		for _, d := range j.newestOf(group, bundle.Approve, bundle.Reject) {

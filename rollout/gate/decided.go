@@ -22,7 +22,7 @@ func (j judge) isAboutThis(d Decided) bool {
 	}
 	c := j.Candidate
 	return c != nil && d.Platform == c.Platform && d.Environment == j.Policy.Environment &&
-		j.Commit == c.BaseCommit && d.IsAbout(j.Ring, c.Environment, c.BaseCommit, c.Contents)
+		j.Commit == c.BaseCommit && d.IsAbout(c.Subject(j.Policy, j.Ring))
 }
 
 // newestOf returns the newest decision of each member of a group about what is judged, among those with one of the actions,
@@ -93,6 +93,9 @@ func (j judge) command(name string) string {
 	text := fmt.Sprintf("wherry gate %s --environment %s", name, j.Policy.Environment)
 	if j.Ring != "" {
 		text += " --ring " + j.Ring
+	}
+	if j.workload != "" {
+		text += " --workload " + j.workload
 	}
 	if j.Commit != "" {
 		text += " --commit " + short(j.Commit)

@@ -42,6 +42,7 @@ const (
 	RuleSchedule   = "schedule"
 	RuleRemovals   = "removals"   // the commit takes no more assignments from the environment than the platform lets a publication
 	RuleUndone     = "undone"     // nobody has taken it back; see bundle.Undone
+	RuleContent    = "content"    // a workload is proved in the environment below; not in a verdict, but people override it, see ContentOverridden
 	RuleAutomation = "automation" // nobody has paused the environment; it holds for automation, not for people
 )
 
@@ -81,6 +82,16 @@ type Candidate struct {
 	Floating, Unpinned []string
 	// Contents are the digests of the trees, by cluster type.
 	Contents map[string]digest.Digest
+}
+
+// Subject returns what a decision about the candidate names. In an environment that holds content, each workload has decisions of its own,
+// and a decision about a promotion names the base commit alone.
+func (c *Candidate) Subject(p promotion.Policy, ring string) bundle.Decision {
+	about := bundle.Decision{Ring: ring, From: c.Environment, BaseCommit: c.BaseCommit}
+	if ring != "" || c.BaseCommit == "" || !p.Gate.Content.Held {
+		about.Contents = bundle.DecisionContents(c.Contents)
+	}
+	return about
 }
 
 // The values of Cohort.From.

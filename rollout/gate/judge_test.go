@@ -118,6 +118,31 @@ func question() gate.Question {
 	}
 }
 
+// Where content is held, a decision about a promotion names the base commit alone: the push of a workload does not void it.
+func TestADecisionAboutAPromotionNamesTheBaseCommitAloneWhereContentIsHeld(t *testing.T) {
+	alone := func(d *gate.Decided) { d.Contents = nil }
+	for _, c := range []struct {
+		name      string
+		held      bool
+		ring      string
+		decisions []gate.Decided
+		want      gate.Result
+	}{
+		{"without contents", true, "", []gate.Decided{anna.decides(bundle.Approve, alone), ben.decides(bundle.Approve, alone)}, gate.Pass},
+		{"with contents", true, "", []gate.Decided{anna.decides(bundle.Approve), ben.decides(bundle.Approve)}, gate.Wait},
+		{"of another commit", true, "", []gate.Decided{anna.decides(bundle.Approve, alone), ben.decides(bundle.Approve, alone, forCommit("aaaa"))}, gate.Wait},
+		{"of a workload", true, "", []gate.Decided{anna.decides(bundle.Approve, alone), ben.decides(bundle.Approve, alone, func(d *gate.Decided) {
+			d.BaseCommit, d.Workload = "", bundle.DecisionWorkload{Name: "cart"}
+		})}, gate.Wait},
+		{"without contents where content is not held", false, "", []gate.Decided{anna.decides(bundle.Approve, alone), ben.decides(bundle.Approve, alone)}, gate.Wait},
+		{"of a ring, which gets its contents as they are", true, "early", []gate.Decided{anna.decides(bundle.Approve, alone, func(d *gate.Decided) { d.Ring = "early" })}, gate.Wait},
+	} {
+		q := question()
+		q.Policy.Gate.Content.Held, q.Ring, q.Decisions = c.held, c.ring, c.decisions
+		require.Equal(t, c.want, gate.Judge(q).Rule(gate.RuleApprovals).Result, c.name)
+	}
+}
+
 // Each rule: pass, wait and fail, as far as it has them.
 func TestEachRule(t *testing.T) {
 	const P, W, F = gate.Pass, gate.Wait, gate.Fail

@@ -56,21 +56,26 @@ func (a *asking) judge(cmd *cobra.Command, args []string) (*env.Opened, gate.Ver
 }
 
 func newCheckCommand() *cobra.Command {
-	a, format := &asking{}, ""
+	a, format, workload := &asking{}, "", ""
 	cmd := &cobra.Command{
-		Use:   "check [PLATFORM] --environment NAME [--ring RING] [--commit COMMIT]",
+		Use:   "check [PLATFORM] --environment NAME [--ring RING | --workload NAME] [--commit COMMIT]",
 		Short: "Check whether a gate lets something pass",
 		Long: `Ask whether the commit of the environment below may enter an environment, or with --ring what is in the ring before may enter a
-ring. Every rule is listed with its numbers, and what would change it.
+ring. Every rule is listed with its numbers, and what would change it. With --workload, ask what the newest revision of a workload
+there waits for.
 
 The exit code is 0 if the gate passes, 5 if it waits, and 1 if a rule fails: then waiting alone does not help.
 
 More: wherry help decisions`,
 		Example: `  wherry gate check -e prod --to oci://registry.example.com/edge --release-key cosign.pub
   wherry gate check -e prod --hub https://hub.example.com -o json
-  wherry gate check -e prod --ring early`,
+  wherry gate check -e prod --ring early
+  wherry gate check -e prod --workload shop/checkout`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if workload != "" {
+				return a.checkWorkload(cmd, args, workload, format)
+			}
 			_, v, err := a.judge(cmd, args)
 			if err != nil {
 				return err
@@ -86,18 +91,27 @@ More: wherry help decisions`,
 					return err
 				}
 			}
-			switch v.Result {
-			case gate.Pass:
-				return nil
-			case gate.Wait:
-				return cli.Exit(cli.NotYet)
-			}
-			return cli.Exit(cli.No)
+			return exitBy(v.Result)
 		},
 	}
 	a.addTo(cmd)
+	cmd.Flags().StringVar(&workload, "workload", "", "ask about this workload, `REGISTRATION/NAME`, where the policy holds content")
+	cli.NotEmpty(cmd, "workload")
+	cmd.MarkFlagsMutuallyExclusive("workload", "ring")
+	cmd.MarkFlagsMutuallyExclusive("workload", "commit")
 	cli.OutputFlag(cmd, &format)
 	return cmd
+}
+
+// exitBy returns the exit code of a result.
+func exitBy(r gate.Result) error {
+	switch r {
+	case gate.Pass:
+		return nil
+	case gate.Wait:
+		return cli.Exit(cli.NotYet)
+	}
+	return cli.Exit(cli.No)
 }
 
 // headline says the verdict in one line.

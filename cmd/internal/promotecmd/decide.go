@@ -156,13 +156,15 @@ func warner(cmd *cobra.Command) func(string, ...any) {
 // deciding holds the flags of approve, reject and override.
 type deciding struct {
 	subject
-	signers flags.Signers
-	action  bundle.Action
-	commit  string
-	reason  string
-	rules   []string
-	expires string
-	format  string
+	signers  flags.Signers
+	action   bundle.Action
+	commit   string
+	workload string
+	revision string
+	reason   string
+	rules    []string
+	expires  string
+	format   string
 }
 
 // Decided is what approve, reject and override print. Its JSON form is an interface.
@@ -170,8 +172,8 @@ type Decided struct {
 	*decisions.Written
 	// By is the member for whom the decision counts.
 	By string `json:"by"`
-	// Approvals are the members whose approvals of the candidate count now, Rejections those who reject it, and Needed is how many
-	// the policy asks for.
+	// Approvals are the members whose approvals of the same count now, Rejections those who reject it, and Needed is how many the policy
+	// asks for.
 	Approvals  []string `json:"approvals"`
 	Rejections []string `json:"rejections"`
 	Needed     int      `json:"needed"`
@@ -180,16 +182,17 @@ type Decided struct {
 func newApproveCommand() *cobra.Command {
 	d := &deciding{action: bundle.Approve}
 	cmd := &cobra.Command{
-		Use:   "approve [PLATFORM] --environment NAME [--ring NAME] (--key FILE | --signer cosign:URI | --hub URL)",
-		Short: "Approve a commit or release",
-		Long: `Approve the commit that is to enter an environment, or with --ring the release that is to enter its next ring. The
-environment is rendered, and you see what would change before the approval is signed.
+		Use:   "approve [PLATFORM] --environment NAME [--ring NAME | --workload NAME] (--key FILE | --signer cosign:URI | --hub URL)",
+		Short: "Approve a commit, a release or a workload",
+		Long: `Approve the commit that is to enter an environment, with --ring the release that is to enter its next ring, or with
+--workload the revision of a workload that waits. You see what would change before the approval is signed.
 
 Exit codes: 0 the approval is in place, 1 no candidate, 4 the key or token may not decide.
 
 More: wherry help decisions, signing-keys`,
 		Example: `  wherry gate approve -e prod --key anna.key
-  wherry gate approve -e prod --commit 5523a85 --expires 7d --hub https://hub.example.com`,
+  wherry gate approve -e prod --commit 5523a85 --expires 7d --hub https://hub.example.com
+  wherry gate approve -e prod --workload shop/checkout --key anna.key`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: d.run,
 	}
@@ -201,10 +204,10 @@ More: wherry help decisions, signing-keys`,
 func newRejectCommand() *cobra.Command {
 	d := &deciding{action: bundle.Reject}
 	cmd := &cobra.Command{
-		Use:   "reject [PLATFORM] --environment NAME [--ring NAME] --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
-		Short: "Reject a commit or release",
-		Long: `Reject the commit that is to enter an environment, or with --ring the release that is to enter its next ring. A rejection
-replaces your earlier approval and override, and holds until you approve.
+		Use:   "reject [PLATFORM] --environment NAME [--ring NAME | --workload NAME] --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
+		Short: "Reject a commit, a release or a workload",
+		Long: `Reject the commit that is to enter an environment, with --ring the release that is to enter its next ring, or with --workload
+the revision of a workload that waits. A rejection replaces your earlier approval and override, and holds until you approve.
 
 Exit codes: 0 the rejection is in place, 1 no candidate, 4 the key or token may not decide.
 
@@ -220,26 +223,30 @@ More: wherry help decisions, signing-keys`,
 func newOverrideCommand() *cobra.Command {
 	d := &deciding{action: bundle.Override}
 	cmd := &cobra.Command{
-		Use:   "override [PLATFORM] --environment NAME [--ring NAME] --rule NAME --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
+		Use:   "override [PLATFORM] --environment NAME [--ring NAME | --workload NAME] --rule NAME --reason TEXT (--key FILE | --signer cosign:URI | --hub URL)",
 		Short: "Override rules of a gate",
 		Long: `Override rules of a gate for the commit that is to enter an environment: those that --rule names and "wherry gate check"
-lists. An override replaces your earlier one of the same content. The rules published, complete, pinned and undone cannot
-be overridden.
+lists. With --workload, the rules are content (its proof) and approvals. An override replaces your earlier one of the same
+content. The rules published, complete, pinned and undone cannot be overridden.
 
 Exit codes: 0 the override is in place, 1 no candidate, 4 the key or token may not decide.
 
 More: wherry help decisions, signing-keys`,
-		Example: `  wherry gate override -e prod --rule soak --rule reported --reason "security fix" --expires 2d --key anna.key`,
-		Args:    cobra.MaximumNArgs(1),
-		RunE:    d.run,
+		Example: `  wherry gate override -e prod --rule soak --rule reported --reason "security fix" --expires 2d --key anna.key
+  wherry gate override -e prod --workload shop/checkout --rule content --reason "orders fail" --key anna.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: d.run,
 	}
 	d.addTo(cmd)
 	d.addExpires(cmd)
 	cmd.Flags().StringArrayVar(&d.rules, "rule", nil, "the `NAME` of a rule to override; may be repeated (required)")
 	_ = cmd.MarkFlagRequired("rule")
-	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(overridable, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(append(slices.Clone(overridable), gate.RuleContent), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
+
+// overridableOfWorkload are the rules about one workload that people may override.
+var overridableOfWorkload = []string{gate.RuleApprovals, gate.RuleContent}
 
 // overridable are the rules that people may override.
 var overridable = []string{
@@ -254,7 +261,11 @@ func (d *deciding) addTo(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.ring, "ring", "", "decide about the `NAME` of a ring that is to get the release of the ring before it")
 	cmd.Flags().StringVar(&d.commit, "commit", "", "the `COMMIT` that you mean, or at least 7 of its first digits")
 	cmd.Flags().StringVar(&d.reason, "reason", "", "the reason, a `TEXT` of one line")
-	cli.NotEmpty(cmd, "ring", "commit", "reason")
+	cmd.Flags().StringVar(&d.workload, "workload", "", "decide about the revision of this workload, `REGISTRATION/NAME`, that waits in the environment below")
+	cmd.Flags().StringVar(&d.revision, "revision", "", "with --workload: the `REVISION` that you mean, or at least 7 of its first digits (default the newest)")
+	cli.NotEmpty(cmd, "ring", "commit", "reason", "workload", "revision")
+	cmd.MarkFlagsMutuallyExclusive("workload", "ring")
+	cmd.MarkFlagsMutuallyExclusive("workload", "commit")
 	_ = cmd.RegisterFlagCompletionFunc("ring", d.source.CompleteRings)
 	if d.action != bundle.Approve {
 		_ = cmd.MarkFlagRequired("reason")
@@ -275,15 +286,19 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 			return said, cli.Usagef("--reason: %v", err)
 		}
 	}
+	allowed := overridable
+	if d.workload != "" {
+		allowed = overridableOfWorkload
+	}
 	for _, rule := range d.rules {
-		if slices.Contains(overridable, rule) {
+		if slices.Contains(allowed, rule) {
 			continue
 		}
 		err := fmt.Errorf("--rule: unknown rule %q", rule)
 		if slices.Contains([]string{gate.RulePublished, gate.RuleComplete, gate.RulePinned, gate.RuleUndone}, rule) {
 			err = fmt.Errorf("--rule: %q cannot be overridden", rule)
 		}
-		return said, cli.Fail(cli.Usage, err, "allowed: "+strings.Join(overridable, ", "))
+		return said, cli.Fail(cli.Usage, err, "allowed: "+strings.Join(allowed, ", "))
 	}
 	said.Rules = slices.Sorted(slices.Values(d.rules))
 	said.Rules = slices.Compact(said.Rules)
@@ -296,6 +311,9 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 	}
 	if d.commit != "" && len(d.commit) < 7 {
 		return said, cli.Usagef("--commit %s: give at least 7 digits", show.Line(d.commit))
+	}
+	if d.revision = strings.TrimPrefix(d.revision, "sha256:"); d.revision != "" && (d.workload == "" || len(d.revision) < 7) {
+		return said, cli.Usagef("--revision %s: give --workload, and at least 7 digits", show.Line(d.revision))
 	}
 	return said, nil
 }
@@ -316,32 +334,46 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := d.candidate(cmd)
+	what, found := "", []decisions.Found{}
+	if d.workload != "" {
+		what, found, err = d.aboutWorkload(cmd, &said)
+	} else {
+		what, found, err = d.aboutCandidate(cmd, &said)
+	}
 	if err != nil {
 		return err
 	}
-	if d.commit != "" && !strings.HasPrefix(c.BaseCommit, strings.ToLower(d.commit)) {
-		return cli.Fail(cli.No, fmt.Errorf("the candidate has commit %s, and not %s", show.Cell(c.BaseCommit), show.Line(d.commit)), "look at it with wherry gate check, and decide again")
+	var done *Decided
+	if hubSigns {
+		done, err = d.byHub(cmd, said, found)
+	} else {
+		done, err = d.byKey(cmd, said, found)
 	}
+	if err != nil {
+		return err
+	}
+	return d.conclude(cmd, done, what)
+}
+
+// aboutCandidate has said be about the candidate, which it shows and names, and returns the decisions that there are.
+func (d *deciding) aboutCandidate(cmd *cobra.Command, said *bundle.Decision) (what string, _ []decisions.Found, _ error) {
+	c, err := d.candidate(cmd)
+	if err != nil {
+		return "", nil, err
+	}
+	if d.commit != "" && !strings.HasPrefix(c.BaseCommit, strings.ToLower(d.commit)) {
+		return "", nil, cli.Fail(cli.No, fmt.Errorf("the candidate has commit %s, and not %s", show.Cell(c.BaseCommit), show.Line(d.commit)), "look at it with wherry gate check, and decide again")
+	}
+	about := c.Subject(d.policy, d.ring)
 	said.Platform, said.Environment = d.trust.Platform, d.policy.Environment
-	said.From, said.BaseCommit, said.Contents = c.Environment, c.BaseCommit, bundle.DecisionContents(c.Contents)
+	said.From, said.BaseCommit, said.Contents = about.From, about.BaseCommit, about.Contents
 	d.show(cmd, c)
 	d.showChanges(cmd, c)
 	found, err := d.found(cmd, decisions.Read)
-	if err != nil {
-		return err
+	if err == nil {
+		d.showVerdict(cmd, found)
 	}
-	d.showVerdict(cmd, found)
-	var done *Decided
-	if hubSigns {
-		done, err = d.byHub(cmd, said, c, found)
-	} else {
-		done, err = d.byKey(cmd, said, c, found)
-	}
-	if err != nil {
-		return err
-	}
-	return d.conclude(cmd, done, c)
+	return show.Cell(c.BaseCommit), found, err
 }
 
 // hubSigns reports whether a hub signs the decision: if no flag names a key, and a flag names the hub, or the settings name a hub and no
@@ -367,8 +399,14 @@ func (d *deciding) mayDecide() error {
 			"protect the branch of the base to have people look at what enters it")
 	}
 	what, asks := "approvals", d.gate().Approvals
-	if d.action == bundle.Override {
+	switch {
+	case d.action == bundle.Override:
 		what, asks = "override", d.gate().Override
+	case d.workload != "": // also for who takes a rejection back
+		asks.Required = len(d.policy.Groups)
+	}
+	if d.workload != "" && !d.policy.Gate.Content.Held {
+		return notHeld(d.policy)
 	}
 	if asks.Required > 0 {
 		return nil
@@ -402,18 +440,10 @@ func (d *deciding) show(cmd *cobra.Command, c *gate.Candidate) {
 // showVerdict prints what the gate says before the decision. Nothing depends on it, so that one may decide where the clusters cannot be
 // counted.
 func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
-	from := facts.Facts{
-		Location: d.loc, Options: d.registry.Options(), Signers: d.trust.Releases, Platform: d.platform, Now: func() time.Time { return d.trust.Now },
-		Clusters:  facts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
-		Decisions: []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return found, nil }},
-	}
-	if d.fleet.URL() != "" {
-		hub, err := d.fleet.Client(cmd)
-		if err != nil {
-			cmd.PrintErrf("note: the gate cannot be asked: %s\n", cli.Indented(err.Error()))
-			return
-		}
-		from.Hub, from.HubURL = hub, d.fleet.URL()
+	from, err := d.facts(cmd, found)
+	if err != nil {
+		cmd.PrintErrf("note: the gate cannot be asked: %s\n", cli.Indented(err.Error()))
+		return
 	}
 	q, err := from.Question(cmd.Context(), facts.Ask{Policy: d.policy, Ring: d.ring})
 	if err != nil {
@@ -426,6 +456,23 @@ func (d *deciding) showVerdict(cmd *cobra.Command, found []decisions.Found) {
 		text += ": " + strings.Join(open, ", ")
 	}
 	cmd.PrintErrf("the gate before this decision: %s\n%s", text, counted(v))
+}
+
+// facts returns what the gate is asked by, with these decisions beside those in the registry.
+func (d *deciding) facts(cmd *cobra.Command, found []decisions.Found) (*facts.Facts, error) {
+	from := &facts.Facts{
+		Location: d.loc, Options: d.registry.Options(), Signers: d.trust.Releases, Platform: d.platform, Now: func() time.Time { return d.trust.Now },
+		Clusters:  facts.Roster(func(environment string) (platform.Source, error) { return d.source.OptionsOf(environment, d.place) }),
+		Decisions: []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return found, nil }},
+	}
+	if d.fleet.URL() == "" {
+		return from, nil
+	}
+	hub, err := d.fleet.Client(cmd)
+	if err == nil {
+		from.Hub, from.HubURL = hub, d.fleet.URL()
+	}
+	return from, err
 }
 
 // openRules returns the names of the rules that do not pass, those that fail first.
@@ -444,7 +491,7 @@ func openRules(v gate.Verdict) (all []string) {
 const maxShown = 20
 
 // byKey signs and writes the decision with the key of a member.
-func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, c *gate.Candidate, found []decisions.Found) (*Decided, error) {
+func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, found []decisions.Found) (*Decided, error) {
 	keys, err := d.signers.Open(cmd)
 	if err != nil {
 		return nil, err
@@ -456,24 +503,32 @@ func (d *deciding) byKey(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 	if err != nil {
 		return nil, err
 	}
-	group := d.gate().Approvals
-	if d.action == bundle.Override {
-		group = d.gate().Override
-	}
-	member := memberOf(group, id)
+	groups, who := d.deciders()
+	member := memberOf(groups, id)
 	if member == "" {
-		return nil, cli.Fail(cli.Denied, fmt.Errorf("key %s is that of no member of group %s", trust.ShortKeyID(id), group.Group),
-			"its members are "+membersText(group)+"; one without a key decides through a hub (--hub)")
+		return nil, cli.Fail(cli.Denied, fmt.Errorf("key %s is that of no member of %s", trust.ShortKeyID(id), who),
+			"its members are "+membersText(groups)+"; one without a key decides through a hub (--hub)")
 	}
 	if same := d.sameAsBefore(found, said, member); same != nil {
-		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, member, c, found), nil
+		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, member, said, found), nil
 	}
 	said.By = member // for readers without the policy, such as the pages of a hub
 	written, err := decisions.Write(cmd.Context(), d.loc, d.registry.Options(), said, keys[0], d.trust.Now)
 	if err != nil {
 		return nil, failure.At(err, d.loc)
 	}
-	return d.summary(written, member, c, append(found, decisions.Found{Envelope: written.Envelope})), nil
+	return d.summary(written, member, said, append(found, decisions.Found{Envelope: written.Envelope})), nil
+}
+
+// deciders returns the groups whose members may decide, and what they are for people.
+func (d *deciding) deciders() ([]promotion.Group, string) {
+	group := d.gate().Approvals
+	if d.action == bundle.Override {
+		group = d.gate().Override
+	} else if d.workload != "" {
+		return d.policy.Groups, "a group of the policy"
+	}
+	return []promotion.Group{group.Of()}, "group " + group.Group
 }
 
 func (d *deciding) reference(l *decisions.Listed) string {
@@ -486,7 +541,7 @@ func (d *deciding) reference(l *decisions.Listed) string {
 // sameAsBefore returns the member's decision that counts and says the same already.
 func (d *deciding) sameAsBefore(found []decisions.Found, said bundle.Decision, member string) *decisions.Listed {
 	for _, l := range decisions.List(found, d.trust) {
-		if l.Valid && l.Member == member && l.Action == said.Action && isAboutSame(l.Decision, said) && l.ExpiresAt.Equal(said.ExpiresAt) &&
+		if l.Valid && l.Member == member && l.Action == said.Action && l.Decision.IsAbout(said) && l.ExpiresAt.Equal(said.ExpiresAt) &&
 			slices.Equal(l.Rules, said.Rules) && (said.Reason == "" || l.Reason == said.Reason) {
 			return &l
 		}
@@ -494,22 +549,22 @@ func (d *deciding) sameAsBefore(found []decisions.Found, said bundle.Decision, m
 	return nil
 }
 
-func isAboutSame(a, b bundle.Decision) bool {
-	return a.Ring == b.Ring && a.From == b.From && a.BaseCommit == b.BaseCommit && maps.Equal(a.Contents, b.Contents)
-}
-
-// summary counts who has approved and rejected the candidate.
-func (d *deciding) summary(w *decisions.Written, member string, c *gate.Candidate, found []decisions.Found) *Decided {
-	done := &Decided{Written: w, By: member, Approvals: []string{}, Rejections: []string{}, Needed: d.gate().Approvals.Required}
+// summary counts who has approved and rejected what was decided about.
+func (d *deciding) summary(w *decisions.Written, member string, said bundle.Decision, found []decisions.Found) *Decided {
+	asked := d.gate().Approvals
+	if d.workload != "" {
+		asked = d.policy.Gate.Content.Approvals
+	}
+	done := &Decided{Written: w, By: member, Approvals: []string{}, Rejections: []string{}, Needed: asked.Required}
 	for _, one := range decisions.Of(found, d.trust) {
-		if !one.IsAbout(d.ring, c.Environment, c.BaseCommit, c.Contents) {
+		if !one.IsAbout(said) {
 			continue
 		}
-		switch one.Action {
-		case bundle.Approve:
-			done.Approvals = append(done.Approvals, one.Member)
-		case bundle.Reject:
+		switch {
+		case one.Action == bundle.Reject:
 			done.Rejections = append(done.Rejections, one.Member)
+		case one.Action == bundle.Approve && slices.ContainsFunc(asked.Members, func(m promotion.Member) bool { return m.Name == one.Member }):
+			done.Approvals = append(done.Approvals, one.Member)
 		}
 	}
 	slices.Sort(done.Approvals)
@@ -517,14 +572,13 @@ func (d *deciding) summary(w *decisions.Written, member string, c *gate.Candidat
 	return done
 }
 
-func (d *deciding) conclude(cmd *cobra.Command, done *Decided, c *gate.Candidate) error {
+func (d *deciding) conclude(cmd *cobra.Command, done *Decided, what string) error {
 	if d.format != "table" {
 		if err := cli.Print(cmd.OutOrStdout(), d.format, done, nil); err != nil {
 			return err
 		}
 	}
 	past := map[bundle.Action]string{bundle.Approve: "approved", bundle.Reject: "rejected", bundle.Override: "overrode " + strings.Join(done.Decision.Rules, ", ") + " for"}[d.action]
-	what := show.Cell(c.BaseCommit)
 	if done.Result == releases.OutcomeUnchanged {
 		cmd.PrintErrf("%s has %s %s already, at %s: nothing was changed\n", show.Cell(done.By), past, what, show.Time(done.Decision.IssuedAt))
 	} else {
@@ -544,22 +598,26 @@ func (d *deciding) conclude(cmd *cobra.Command, done *Decided, c *gate.Candidate
 	return nil
 }
 
-func memberOf(group promotion.Approvals, keyID string) string {
-	for _, m := range group.Members {
-		if m.Key == nil {
-			continue
-		}
-		if id, err := bundle.KeyID(m.Key); err == nil && id == keyID {
-			return m.Name
+func memberOf(groups []promotion.Group, keyID string) string {
+	for _, g := range groups {
+		for _, m := range g.Members {
+			if m.Key == nil {
+				continue
+			}
+			if id, err := bundle.KeyID(m.Key); err == nil && id == keyID {
+				return m.Name
+			}
 		}
 	}
 	return ""
 }
 
-func membersText(group promotion.Approvals) string {
+func membersText(groups []promotion.Group) string {
 	var names []string
-	for _, m := range group.Members {
-		names = append(names, m.Name)
+	for _, g := range groups {
+		for _, m := range g.Members {
+			names = append(names, m.Name)
+		}
 	}
 	return show.Line(show.List(names, maxShown))
 }
@@ -604,7 +662,7 @@ func (l *listing) run(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	return cli.Print(cmd.OutOrStdout(), l.format, list, func(w io.Writer) {
-		fmt.Fprintln(w, "ISSUED\tWHO\tDECISION\tRING\tCOMMIT\tCOUNTS\tREASON")
+		fmt.Fprintln(w, "ISSUED\tWHO\tDECISION\tRING\tABOUT\tCOUNTS\tREASON")
 		for _, d := range list {
 			counts := "yes"
 			if !d.Valid {
@@ -615,7 +673,18 @@ func (l *listing) run(cmd *cobra.Command, args []string) error {
 				what += " " + strings.Join(d.Rules, ",")
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Time(d.IssuedAt), show.Cell(cmp.Or(d.Member, d.By, trust.ShortKeyID(d.KeyID))),
-				show.Cell(what), show.Cell(d.Ring), show.Cell(d.BaseCommit[:min(len(d.BaseCommit), 12)]), show.Cell(counts), show.Cell(d.Reason))
+				show.Cell(what), show.Cell(d.Ring), show.Cell(aboutText(d.Decision)), show.Cell(counts), show.Cell(d.Reason))
 		}
 	})
+}
+
+// aboutText is what a decision is about, for a cell of a table: a commit, or a revision of a workload.
+func aboutText(d bundle.Decision) string {
+	switch {
+	case !d.IsContent():
+		return d.BaseCommit[:min(len(d.BaseCommit), 12)]
+	case d.Workload.Revision == "":
+		return d.Workload.String() + " removed"
+	}
+	return d.Workload.String() + " " + shortRevision(d.Workload.Revision)
 }

@@ -11,11 +11,10 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/rollout/decisions"
-	"github.com/wherry-dev/wherry/rollout/gate"
 )
 
 // byHub has the hub sign the decision for the name of the access token, and puts it into the registry as well if that is allowed.
-func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candidate, found []decisions.Found) (*Decided, error) {
+func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, found []decisions.Found) (*Decided, error) {
 	hub, err := d.fleet.Client(cmd)
 	if err != nil {
 		return nil, err
@@ -25,7 +24,7 @@ func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 		return nil, d.hubFailure(err)
 	}
 	if same := d.sameAsBefore(found, said, who.Name); same != nil {
-		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, who.Name, c, found), nil
+		return d.summary(&decisions.Written{Decision: same.Decision, KeyID: same.KeyID, Result: releases.OutcomeUnchanged, Reference: d.reference(same)}, who.Name, said, found), nil
 	}
 	envelope, err := hub.Decide(cmd.Context(), said)
 	if err != nil {
@@ -41,7 +40,7 @@ func (d *deciding) byHub(cmd *cobra.Command, said bundle.Decision, c *gate.Candi
 		cmd.PrintErrf("note: the hub has the decision; it was not put into the registry: %s\n", cli.Indented(err.Error()))
 		written = &decisions.Written{Reference: d.fleet.URL(), Decision: list[0].Decision, KeyID: list[0].KeyID, Result: releases.OutcomePublished, Envelope: envelope}
 	}
-	return d.summary(written, who.Name, c, append(found, signed)), nil
+	return d.summary(written, who.Name, said, append(found, signed)), nil
 }
 
 // atHub returns the decisions about the environment that the hub has.

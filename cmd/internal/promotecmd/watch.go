@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
+	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
 	"github.com/wherry-dev/wherry/rollout/watch"
@@ -197,7 +198,7 @@ func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, pr
 	return func(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (bool, error) {
 		of := *w.facts
 		of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
-		entry, err := of.Entry(ctx, releasecmd.AskOf(target, policy, target.BaseCommit))
+		entry, err := of.Entry(ctx, facts.AskOf(target.Model, policy, target.BaseCommit))
 		if err != nil {
 			return false, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
@@ -34,15 +35,25 @@ func (u *Unproved) AddTo(cmd *cobra.Command) {
 	cli.Rare(cmd, "unproved", "unproved-workload")
 }
 
-func (u Unproved) check(policy promotion.Policy) error {
-	switch {
-	case len(u.Workloads) > 0 && u.Reason == "":
+func (u Unproved) check() error {
+	if len(u.Workloads) > 0 && u.Reason == "" {
 		return cli.Usagef("--unproved-workload needs --unproved REASON")
-	case u.Reason != "" && policy.Gate.Override.Required > 0:
-		return cli.Fail(cli.Denied, fmt.Errorf("--unproved: the policy lets group %q override its gate, and a release key alone does not", policy.Gate.Override.Group),
-			"have the group write content: any into the policy of the environment, for as long as it takes")
 	}
 	return nil
+}
+
+// notOverridden returns an error about workloads that wait although somebody asks to have them without a proof: a release key alone is not
+// the word of the policy's group.
+func notOverridden(all []content.Take, policy promotion.Policy) error {
+	if len(all) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("--unproved: %d of group %q has to override the rule content for %s first: %s",
+		policy.Gate.Override.Required, policy.Gate.Override.Group, all[0].Key, show.Line(all[0].Waits))
+	if len(all) > 1 {
+		text += fmt.Sprintf("; and for %d more, unless --unproved-workload names the one that you mean", len(all)-1)
+	}
+	return cli.Fail(cli.Denied, errors.New(text), fmt.Sprintf("wherry gate override -e %s --workload %s --rule content --reason TEXT", policy.Environment, all[0].Key))
 }
 
 // entering is an environment before it is rendered: what it is read from, and what may enter it.
@@ -74,7 +85,7 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if policy.Below() == "" || !policy.Gate.Content.Held {
 		return e, nil
 	}
-	if err := unproved.check(policy); err != nil {
+	if err := unproved.check(); err != nil {
 		return e, err
 	}
 	of := *from
@@ -83,30 +94,25 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	}
 	commit := loaded.BaseCommit
 	e.pinned = commit
-	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0) {
+	group := policy.Gate.Override.Required > 0 // which overrides rules of the gate, too
+	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
 		if commit, err = e.base(cmd, &of, policy, loaded.Model.PlatformName(), commit); err != nil {
 			return e, err
 		}
 	}
-	ask := AskOf(loaded, policy, commit)
+	ask := facts.AskOf(loaded.Model, policy, commit)
 	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch
 	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
 		return e, entryFailure(err, &of)
+	}
+	if err := notOverridden(e.entry.NotOverridden(), policy); err != nil {
+		return e, err
 	}
 	if err := e.entry.Refused(); err != nil {
 		return e, cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
 	}
 	at.WorkloadsAt, at.SourcesAt = e.entry.Commit, e.entry.At
 	return e, nil
-}
-
-// AskOf returns what is asked about the content of an environment that is to run a base commit.
-func AskOf(loaded *platform.Loaded, policy promotion.Policy, commit string) facts.ContentAsk {
-	ask := facts.ContentAsk{Policy: policy, BaseCommit: commit, Workspaces: map[string]string{}}
-	for _, r := range loaded.Model.Registrations() {
-		ask.Workspaces[r.Name] = r.Workspace
-	}
-	return ask
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
