@@ -200,6 +200,33 @@ func TestDecisionsStayAsLongAsTheirCommit(t *testing.T) {
 	})
 }
 
+func TestDecisionsAboutARevisionStayAsLongAsALedgerNamesIt(t *testing.T) {
+	eachKind(t, func(t *testing.T, w *world) {
+		w.reads("c1", "f1")
+		w.mustPublish()
+		r, _ := w.ledger().Find(webKey).In("")
+		person, long := keytest.New(t), w.now
+		decide := func(revision digest.Digest) string {
+			done, err := decisions.Write(t.Context(), w.loc, w.opts.OCI, bundle.Decision{
+				Action: bundle.Approve, Platform: DefaultPlatform, Environment: "dev", From: "dev",
+				Workload: bundle.DecisionWorkload{Registration: webKey.Registration, Name: webKey.Workload, Revision: revision},
+			}, person, long)
+			require.NoError(t, err)
+			return done.Decision.Tag(done.KeyID)
+		}
+		stays, other, removal := decide(r.Revision), decide(digest.FromString("other")), decide("")
+		w.now = w.now.Add(30 * 24 * time.Hour)
+		w.age()
+		var found []string
+		for _, g := range w.collect(garbage.Options{Keep: 5}).Repositories[0].Garbage {
+			found = append(found, g.Tags...)
+		}
+		require.Len(t, found, 4, "each under two tags")
+		require.Subset(t, found, []string{other, removal})
+		require.NotContains(t, found, stays)
+	})
+}
+
 func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {
 	eachKind(t, func(t *testing.T, w *world) {
 		w.old(3)

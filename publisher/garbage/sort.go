@@ -42,9 +42,9 @@ type sorting struct {
 	// releases are newest first, and stale are the pending ones that no longer wait for anything.
 	releases, pending, stale []taggedPlace
 	signatures               []string
-	// decided are the tags of decisions, and commits the base commits of environments, as far as they were read.
+	// decided are the tags of decisions, and past what environments had, as far as it was read.
 	decided []string
-	commits map[string][]string
+	past    map[string]past
 	// tagged maps all tags but those of signatures to their manifests, found has the manifests' descriptors, and judged
 	// the releases and records that were read from them.
 	tagged map[string]digest.Digest
@@ -66,7 +66,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 		return nil, err
 	}
 	s := &sorting{
-		Type: at, place: c.at, commits: map[string][]string{}, opts: opts, now: c.now, environment: of, records: records,
+		Type: at, place: c.at, past: map[string]past{}, opts: opts, now: c.now, environment: of, records: records,
 		result: Repository{Repository: name, Garbage: []Item{}, repo: at.Repo},
 		tagged: map[string]digest.Digest{}, found: map[digest.Digest]ocispec.Descriptor{}, judged: map[digest.Digest]*judged{}, needed: maps.Clone(named),
 	}
