@@ -56,7 +56,7 @@ folder.`,
 			if u, _ := url.Parse(args[0]); u.Scheme == "http" && !loopback.Is(u.Host) {
 				cmd.PrintErrln("note: the connection has no TLS: whoever is on the way can read the token")
 			}
-			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who))
+			cmd.PrintErrf("logged in to %s as %s, role %s%s\n", args[0], who.Name, who.Role, until(who.AccessToken))
 			return nil
 		},
 	}
