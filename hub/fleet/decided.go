@@ -15,20 +15,22 @@ type Decided struct {
 	Ring       string        `json:"ring,omitempty"`
 	From       string        `json:"from,omitempty"` // the environment that has BaseCommit
 	BaseCommit string        `json:"baseCommit,omitempty"`
-	Rules      []string      `json:"rules,omitempty"`
-	Reason     string        `json:"reason,omitempty"`
-	By         string        `json:"by,omitempty"`
-	KeyID      string        `json:"keyID"` // of the key that is said to have signed it
-	Own        bool          `json:"own"`   // true if this hub has signed it
-	IssuedAt   time.Time     `json:"issuedAt"`
-	ExpiresAt  time.Time     `json:"expiresAt,omitzero"`
+	// Workload is the revision of a workload that it is about; the zero value for a decision about a commit.
+	Workload  bundle.DecisionWorkload `json:"workload,omitzero"`
+	Rules     []string                `json:"rules,omitempty"`
+	Reason    string                  `json:"reason,omitempty"`
+	By        string                  `json:"by,omitempty"`
+	KeyID     string                  `json:"keyID"` // of the key that is said to have signed it
+	Own       bool                    `json:"own"`   // true if this hub has signed it
+	IssuedAt  time.Time               `json:"issuedAt"`
+	ExpiresAt time.Time               `json:"expiresAt,omitzero"`
 }
 
 // decidedOf reads a stored decision.
 func decidedOf(s store.StoredDecision) (Decided, error) {
 	d, id, err := bundle.ReadDecision(s.Envelope)
 	return Decided{
-		Action: d.Action, Ring: d.Ring, From: d.From, BaseCommit: d.BaseCommit, Rules: d.Rules, Reason: d.Reason, By: d.By, KeyID: id,
+		Action: d.Action, Ring: d.Ring, From: d.From, BaseCommit: d.BaseCommit, Workload: d.Workload, Rules: d.Rules, Reason: d.Reason, By: d.By, KeyID: id,
 		Own: s.Own, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt,
 	}, err
 }

@@ -51,6 +51,9 @@ func (m Manager) decide(r *http.Request) (any, error) {
 		return nil, err
 	}
 	about := d.BaseCommit
+	if d.IsContent() {
+		about = strings.TrimSpace("workload " + d.Workload.String() + " " + d.Workload.Revision.String())
+	}
 	if d.Ring != "" {
 		about = strings.TrimSpace("ring " + d.Ring + " " + about)
 	}

@@ -108,6 +108,9 @@ func decisionText(e fleet.Event) string {
 	if d.BaseCommit != "" {
 		text += " " + short(d.BaseCommit) + " for"
 	}
+	if name := d.Workload.String(); name != "" {
+		text += " " + name + " for"
+	}
 	if d.Ring != "" {
 		text += " ring " + d.Ring + " in"
 	}
