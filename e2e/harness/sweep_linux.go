@@ -24,7 +24,7 @@ const (
 	leaveOut  = `"make e2e E2E_TAGS=e2e" leaves the tests with real pods out`
 
 	// claimTimeout is what another run of the tests gets to end those that need the machine.
-	claimTimeout = 10 * time.Minute
+	claimTimeout = 30 * time.Minute
 
 	// vanishTimeout is what processes that were killed get to leave their control group.
 	vanishTimeout = time.Minute
