@@ -94,7 +94,7 @@ func TestContentOfAnyLengthGoesToTheAgent(t *testing.T) {
 	server, err := Listen(dir)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	ended, left := make(chan struct{}), make(chan error, 1)
+	ended, begun, left := make(chan struct{}), make(chan struct{}, 1), make(chan error, 1)
 	go func() {
 		defer close(ended)
 		server.Serve(ctx, Commands{
@@ -107,6 +107,7 @@ func TestContentOfAnyLengthGoesToTheAgent(t *testing.T) {
 				return nil, errors.New("it is not wanted")
 			}),
 			"POST leave": WithContent(func(_ context.Context, _ int64, content io.Reader) (any, error) {
+				begun <- struct{}{}
 				_, err := io.Copy(io.Discard, content)
 				left <- err
 				return nil, err
@@ -136,10 +137,11 @@ func TestContentOfAnyLengthGoesToTheAgent(t *testing.T) {
 	failing := errors.New("the pipe is torn")
 	require.ErrorIs(t, c.Upload(ctx, "POST leave", 1, io.MultiReader(bytes.NewReader(make([]byte, 9)), failingReader{failing}), &n), failing)
 	require.Error(t, <-left, "and the agent does not take it for whole")
+	<-begun
 
 	asked, gone := context.WithCancel(ctx)
 	h = hanging{make(chan struct{})}
-	go func() { <-h.read; gone() }()
+	go func() { <-begun; gone() }() // content is read before the arguments have come to the agent
 	require.ErrorIs(t, c.Upload(asked, "POST leave", 1, h, &n), context.Canceled)
 	require.Error(t, <-left)
 
