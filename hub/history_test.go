@@ -78,7 +78,7 @@ func TestFailuresThatNoReportToldOfAreInTheHistory(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, max(failures, 0), presentOf(t, h, a.UID)[0].Failures)
 		if failures > 0 {
-			require.Contains(t, page(h, "/deployments").Body.String(), "<td>3</td>")
+			require.Contains(t, page(h, "/deployments").Body.String(), `<td data-label="Failures">3</td>`)
 			require.Contains(t, page(h, "/v1/deployments").Body.String(), `"failures":3`)
 		}
 	}
