@@ -80,7 +80,7 @@ func (s Subject) Decides() bundle.DecisionWorkload {
 
 // Decided is a decision of a person. One about a removal counts if it was made after that.
 type Decided struct {
-	Subject
+	About Subject
 	gate.Decided
 }
 
@@ -301,7 +301,7 @@ func (d *decider) gather() {
 		}
 	}
 	for _, o := range d.Decisions {
-		if w := d.works[o.Key]; w != nil {
+		if w := d.works[o.About.Key]; w != nil {
 			w.decided = append(w.decided, o)
 		}
 	}
@@ -410,7 +410,7 @@ func (d *decider) count(w *work, c *candidate) {
 // about returns the decisions about a candidate. A workload that is removed once more is another question.
 func (w *work) about(c *candidate) (all []gate.Decided) {
 	for _, o := range w.decided {
-		if o.Revision == c.Revision && (!c.Removal || !o.IssuedAt.Before(c.stay.Since)) {
+		if o.About.Revision == c.Revision && (!c.Removal || !o.IssuedAt.Before(c.stay.Since)) {
 			all = append(all, o.Decided)
 		}
 	}

@@ -113,7 +113,7 @@ var (
 
 // anna returns what she decided about version 2.0 of stage, an hour ago.
 func anna(action bundle.Action) content.Decided {
-	return content.Decided{Subject: content.Subject{Key: cart, Revision: revision("stage", "2.0", ledger.Stay{}).Revision}, Decided: gate.Decided{Member: "anna", KeyID: annaID, Decision: bundle.Decision{Action: action, Reason: "because", IssuedAt: ago(1)}}}
+	return content.Decided{About: content.Subject{Key: cart, Revision: revision("stage", "2.0", ledger.Stay{}).Revision}, Decided: gate.Decided{Member: "anna", KeyID: annaID, Decision: bundle.Decision{Action: action, Reason: "because", IssuedAt: ago(1)}}}
 }
 
 // overrides returns what anna overrode for version 2.0 of stage, an hour ago.
@@ -198,13 +198,13 @@ func TestDecide(t *testing.T) {
 		{"another revision is approved", func(s *situation) {
 			s.leads(&s.Policy.Gate.Content.Approvals)
 			other := anna(bundle.Approve)
-			other.Revision = digest.FromString("other")
+			other.About.Revision = digest.FromString("other")
 			s.Decisions = []content.Decided{other}
 		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
 		{"another workload is approved", func(s *situation) {
 			s.leads(&s.Policy.Gate.Content.Approvals)
 			other := anna(bundle.Approve)
-			other.Registration = ""
+			other.About.Registration = ""
 			s.Decisions = []content.Decided{other}
 		}, content.Admitted, "cart 2.0 waits for stage: approved by 0, wants 1 of leads"},
 		{"overridden without a group", func(s *situation) {
@@ -253,13 +253,13 @@ func TestDecide(t *testing.T) {
 			s.leads(&s.Policy.Gate.Content.Approvals)
 			s.removed(ago(10))
 			s.Decisions = []content.Decided{anna(bundle.Approve)}
-			s.Decisions[0].Revision = ""
+			s.Decisions[0].About.Revision = ""
 		}, content.Proved, ""},
 		{"an earlier removal was approved", func(s *situation) {
 			s.leads(&s.Policy.Gate.Content.Approvals)
 			s.removed(ago(10))
 			s.Decisions = []content.Decided{anna(bundle.Approve)}
-			s.Decisions[0].Revision, s.Decisions[0].IssuedAt = "", ago(11)
+			s.Decisions[0].About.Revision, s.Decisions[0].IssuedAt = "", ago(11)
 		}, content.Admitted, "cart, removed in stage, waits for stage: approved by 0, wants 1 of leads"},
 		{"approvals of the base commit are not asked for content", func(s *situation) {
 			s.Policy.Gate.Approvals = promotion.Approvals{Required: 1, Group: "leads", Members: s.Policy.Groups[0].Members}

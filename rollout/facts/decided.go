@@ -90,7 +90,7 @@ func (f *Facts) aboutContent(ctx context.Context, q *content.Question, platform 
 	q.Again = decisions.Again(found, trust)
 	for _, d := range decisions.Of(found, trust) {
 		if d.IsContent() && d.From == q.Policy.Below() {
-			q.Decisions = append(q.Decisions, content.Decided{Subject: content.SubjectOf(d.Workload), Decided: d})
+			q.Decisions = append(q.Decisions, content.Decided{About: content.SubjectOf(d.Workload), Decided: d})
 		}
 	}
 	return nil
