@@ -86,7 +86,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	gate := promotion.Gate{
 		MinReported: 90, MinCompliant: 95.5, MaxFailed: 2, MaxQuarantined: 1, MaxFailures: 20,
 		Soak: 24 * time.Hour, SoakIn: []string{"dev", "stage"}, MaxReportAge: 36 * time.Hour, Required: got.Gate.Required,
-		AllowEmptyCohort: true, AllowFloating: true,
+		AllowEmptyCohort: true, AllowFloating: true, Content: promotion.Content{BatchAfter: promotion.DefaultBatchAfter},
 		Approvals: promotion.Approvals{Required: 2, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Override:  promotion.Approvals{Required: 1, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Check:     &promotion.Check{Name: "smoke", Command: "./smoke.sh", Timeout: 5 * time.Minute},
