@@ -334,7 +334,8 @@ func (d *deciding) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	what, found := "", []decisions.Found{}
+	var what string
+	var found []decisions.Found
 	if d.workload != "" {
 		what, found, err = d.aboutWorkload(cmd, &said)
 	} else {
