@@ -314,6 +314,10 @@ fuzz: ## each fuzz test for FUZZTIME
 		done; \
 	done
 
+docs: ## the documentation as a web site in dist/docs, for a browser without a network; a hub has the same under /docs/
+	rm -rf dist/docs
+	$(GO) run ./docs/site/write dist/docs
+
 demo: ## the whole line on this machine, without cluster or network
 	$(GO) run ./cmd/wherry demo
 

@@ -9,7 +9,7 @@ import "embed"
 //go:embed operations.md engines/*.md hub.md publish.md sites/air-gap.md
 var withReasons embed.FS
 
-// Pages has every page for users, and in help those that only "wherry help" shows.
+// Pages has every page and picture, and in help those that only "wherry help" shows.
 //
-//go:embed *.md engines/*.md help/*.md reference/findings.md sites/*.md
+//go:embed *.md *.svg engines/*.md help/*.md reference/*.md sites/*.md sites/*.svg
 var Pages embed.FS

@@ -22,7 +22,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"deploy":      {"bundle", "reconcilers"},
 		"docs":        nil,
 		"examples":    {"agent", "airgap", "bundle", "hub", "publisher", "reconcilers", "scheduler"}, // for the demo
-		"hub":         {"bundle", "published"},
+		"hub":         {"bundle", "docs", "published"},
 		"published":   {"bundle"},
 		"publisher":   {"airgap", "bundle", "published", "scheduler"},
 		"rollout":     {"bundle", "hub", "published", "publisher", "scheduler"},

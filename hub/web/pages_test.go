@@ -110,7 +110,7 @@ func TestThePageOfACluster(t *testing.T) {
 	require.NotContains(t, then, "DeadlineExceeded")
 	require.NotContains(t, then, "<h2>Reports</h2>")
 	for _, link := range hrefs.FindAllStringSubmatch(then, -1) {
-		require.True(t, link[1] == "/style.css" || link[1] == found[1] || strings.Contains(link[1], "asOf="), link[1])
+		require.True(t, link[1] == "/style.css" || link[1] == "/docs/" || link[1] == found[1] || strings.Contains(link[1], "asOf="), link[1])
 	}
 }
 

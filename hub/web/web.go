@@ -12,8 +12,10 @@ import (
 	"html/template"
 	"io/fs"
 	"net/http"
+	"strings"
 	"time"
 
+	documentation "github.com/wherry-dev/wherry/docs/site"
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 )
@@ -32,6 +34,7 @@ const (
 	clustersPath     = "/clusters"
 	deploymentsPath  = "/deployments"
 	environmentsPath = "/environments"
+	docsPath         = "/docs/"
 )
 
 // Routes returns the pages. Answers returns what whoever sends a request may ask. Fail answers a request that cannot be
@@ -49,6 +52,7 @@ func Routes(answers func(*http.Request) (Answers, error), now func() time.Time, 
 		page(deploymentsPath, showDeployments),
 		page(environmentsPath, showEnvironments),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
+		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
 }
 
