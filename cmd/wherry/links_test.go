@@ -12,5 +12,5 @@ func TestWherryLinksNoMoreThanListed(t *testing.T) { programtest.Links(t, *updat
 
 func TestWherryAllocatesLittleBeforeMain(t *testing.T) {
 	t.Parallel()
-	programtest.Starts(t, 80_000)
+	programtest.Starts(t, 84_000)
 }
