@@ -67,4 +67,6 @@ func referTo(b *strings.Builder, cmd *cobra.Command) {
 var marks = regexp.MustCompile(`[|<>*_]`)
 
 // cell is text in the cell of a table.
-func cell(s string) string { return marks.ReplaceAllString(strings.Join(strings.Fields(s), " "), `\$0`) }
+func cell(s string) string {
+	return marks.ReplaceAllString(strings.Join(strings.Fields(s), " "), `\$0`)
+}
