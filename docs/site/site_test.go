@@ -1,6 +1,7 @@
 package site_test
 
 import (
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/docs"
 	"github.com/wherry-dev/wherry/docs/site"
 )
 
@@ -91,4 +93,23 @@ func TestTheSiteIsWritten(t *testing.T) {
 	files, err := site.Files()
 	require.NoError(t, err)
 	require.Equal(t, string(files["sites/air-gap.html"]), string(written))
+}
+
+// Words of our own once stood for what the field has a word for: ring, reject, desired, previous.
+func TestPagesUseTheWordsOfTheField(t *testing.T) {
+	ours := regexp.MustCompile(`(?i)\b(lanes?|bur(?:y|ied)|lent|meant|former|keepsake|crew|fate)\b`)
+	code := regexp.MustCompile("(?s)```.*?```|`[^`]*`")
+	pages := 0
+	require.NoError(t, fs.WalkDir(docs.Pages, ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".md" {
+			return err
+		}
+		text, err := fs.ReadFile(docs.Pages, name)
+		pages++
+		for _, found := range ours.FindAllString(code.ReplaceAllString(string(text), ""), -1) {
+			t.Errorf("docs/%s says %q", name, found)
+		}
+		return err
+	}))
+	require.Greater(t, pages, 40)
 }
