@@ -212,6 +212,14 @@ func allReads() []read {
 			},
 		},
 		{
+			path: "/v1/search", permission: access.Read, summary: "Names in the fleet that have a text: clusters, environments, types, workloads, images, commits, labels",
+			only: []string{}, answer: fleet.Found{}, rows: "results",
+			more: []Parameter{{Name: "q", About: "the text, at least two letters; whatever the case", Required: true, Example: "drone"}},
+			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {
+				return from.Search(ctx, r.values.Get("q"))
+			},
+		},
+		{
 			path: "/v1/releases", permission: access.Read, summary: "Releases, newest first, and how far the clusters are with them",
 			only: without("sort"), answer: fleet.Releases{}, rows: "releases",
 			ask: func(ctx context.Context, from fleet.Answers, r asked) (any, error) {

@@ -75,6 +75,12 @@ func (c Client) Facets(ctx context.Context, of string, by []string, q fleet.Quer
 	return answer, c.get(ctx, "v1/facets", values, &answer)
 }
 
+// Search implements fleet.Answers.
+func (c Client) Search(ctx context.Context, text string) (fleet.Found, error) {
+	var answer fleet.Found
+	return answer, c.get(ctx, "v1/search", url.Values{"q": {text}}, &answer)
+}
+
 // Releases implements fleet.Answers.
 func (c Client) Releases(ctx context.Context, q fleet.Query) (fleet.Releases, error) {
 	return list(ctx, c, "v1/releases", q, q.Values(), func(p *fleet.Releases) (*[]fleet.Release, *string) { return &p.Releases, &p.Next })

@@ -554,6 +554,8 @@ type Answers interface {
 	Count(ctx context.Context, of string, by []string, q Query) (Counts, error)
 	// Facets counts rows by each of several of Dimensions, or of EachLabel.
 	Facets(ctx context.Context, of string, by []string, q Query) (Facets, error)
+	// Search finds names in the fleet of now that have a text. The error wraps store.ErrInvalid for fewer than MinSearch letters.
+	Search(ctx context.Context, text string) (Found, error)
 	Releases(ctx context.Context, q Query) (Releases, error)
 	// Release returns one release with the assignments that it has; d may be a beginning, or a number with an environment
 	// and a type in q.

@@ -38,7 +38,11 @@ type link struct {
 
 // newFrame returns the frame of the page that a request asks for.
 func newFrame(r *http.Request, now time.Time) (*frame, error) {
-	q, err := fleet.ParseQuery(r.URL.Query(), now)
+	values := r.URL.Query()
+	if r.URL.Path == searchPath {
+		values.Del("q") // which the page reads
+	}
+	q, err := fleet.ParseQuery(values, now)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +55,7 @@ func newFrame(r *http.Request, now time.Time) (*frame, error) {
 }
 
 // navigated are the pages that all pages lead to.
-var navigated = []link{{Name: "Overview", Link: overviewPath}, {Name: "Workloads", Link: workloadsPath}, {Name: "Clusters", Link: clustersPath}, {Name: "Deployments", Link: deploymentsPath}, {Name: "Environments", Link: environmentsPath}}
+var navigated = []link{{Name: "Overview", Link: overviewPath}, {Name: "Workloads", Link: workloadsPath}, {Name: "Clusters", Link: clustersPath}, {Name: "Deployments", Link: deploymentsPath}, {Name: "Environments", Link: environmentsPath}, {Name: "Changes", Link: changesPath}}
 
 // navigation returns links to these pages.
 func navigation(to func(path string) string) (all []link) {

@@ -124,7 +124,7 @@ func TestPagesShowTheScopeOfTheTokenAlone(t *testing.T) {
 	}
 	stage := token("sam", store.AccessScope{Environments: []string{"stage"}})
 	shop := token("shop-team", store.AccessScope{Workspaces: []string{"shop"}})
-	for _, path := range []string{"/", "/workloads", "/clusters", "/deployments", "/environments"} {
+	for _, path := range []string{"/", "/workloads", "/clusters", "/deployments", "/environments", "/changes", "/search?q=st"} {
 		page := get(t, h, path, stage)
 		require.Contains(t, page, "sam (viewer, stage)")
 		for _, hidden := range []string{"prod", "anna", "early"} {
@@ -148,9 +148,42 @@ func TestPagesShowTheScopeOfTheTokenAlone(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, w.Code)
 }
 
+// A rollout is one line, however many clusters it reached, with what people decided meanwhile.
+func TestThePageOfChanges(t *testing.T) {
+	h := open(t, 120)
+	page := get(t, h, "/changes", "")
+	for _, want := range []string{"version 1.1.0 → 1.2.0, state compliant → failed (DeadlineExceeded)", "by anna", "web 1.2.0 does not become ready in ring early", `<td data-label="Clusters">12</td>`} {
+		require.Contains(t, page, want)
+	}
+	at := func(what string) int { return strings.Index(page, what) }
+	require.Less(t, at("‖</span> pause"), at("DeadlineExceeded"), "newest first")
+	require.Less(t, strings.Count(page, "<tr>"), 80)
+	then := get(t, h, "/changes?environment=prod&asOf=12h", "")
+	require.NotContains(t, then, "DeadlineExceeded")
+	require.NotContains(t, then, "pause")
+	require.Contains(t, then, "version 1.0.0 → 1.1.0")
+	page = get(t, h, "/changes?workload=web", "")
+	require.NotContains(t, page, "by anna", "decisions are not about one workload")
+	require.Contains(t, page, "wherry history --workload web")
+}
+
+func TestTheSearchOfThePages(t *testing.T) {
+	h := open(t, 60)
+	page := get(t, h, "/search?q=Web", "")
+	require.Contains(t, page, `<a href="/deployments?workload=web&amp;workspace=shop">web</a>`)
+	require.Contains(t, page, "<td data-label=\"Is\">image</td>")
+	link := regexp.MustCompile(`<a href="(/clusters/[0-9a-f]+)"`).FindStringSubmatch(get(t, h, "/search?q=prod-store-", ""))
+	require.NotNil(t, link)
+	require.Contains(t, get(t, h, link[1], ""), "<h1>prod-store-")
+	require.Contains(t, get(t, h, "/search?q=nothing-has-this", ""), "/docs/search.html?q=nothing-has-this")
+	require.Contains(t, get(t, h, "/search?q=w", ""), "Two letters or more")
+	require.NotContains(t, get(t, h, "/search?q=%3Cscript%3Ealert(1)%3C/script%3E", ""), "<script>alert")
+}
+
 func TestPagesOfAnEmptyHub(t *testing.T) {
 	h := open(t, 0)
 	require.Contains(t, get(t, h, "/", ""), "wherry hub serve --demo")
 	require.Contains(t, get(t, h, "/workloads", ""), "No cluster reports a deployment.")
 	require.Contains(t, get(t, h, "/clusters", ""), "wherry hub clusters add")
+	require.Contains(t, get(t, h, "/search?q=web", ""), "Nothing in the fleet")
 }

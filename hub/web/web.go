@@ -34,6 +34,8 @@ const (
 	clustersPath     = "/clusters"
 	deploymentsPath  = "/deployments"
 	environmentsPath = "/environments"
+	changesPath      = "/changes"
+	searchPath       = "/search"
 	docsPath         = "/docs/"
 )
 
@@ -51,6 +53,8 @@ func Routes(answers func(*http.Request) (Answers, error), now func() time.Time, 
 		page(clustersPath+"/{cluster}", showCluster),
 		page(deploymentsPath, showDeployments),
 		page(environmentsPath, showEnvironments),
+		page(changesPath, showChanges),
+		page(searchPath, showSearch),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
