@@ -347,12 +347,12 @@ var environmentKind = kind[fleet.Environments, fleet.Environment]{
 		text("ENVIRONMENT", func(e fleet.Environment) string { return e.Environment }),
 		text("TYPES", func(e fleet.Environment) string { return strconv.Itoa(e.Types) }),
 		{header: "COMMIT", value: func(e fleet.Environment, _ time.Time) string { return short(cmp.Or(e.BaseCommit, e.EnvironmentCommit)) }, raw: func(e fleet.Environment) string { return cmp.Or(e.BaseCommit, e.EnvironmentCommit) }},
-		{header: "PUBLISHED", value: func(e fleet.Environment, now time.Time) string {
-			if e.IssuedAt.IsZero() {
+		{header: "SINCE", value: func(e fleet.Environment, now time.Time) string {
+			if e.Since.IsZero() {
 				return ""
 			}
-			return bundle.Ago(e.IssuedAt, now)
-		}, raw: func(e fleet.Environment) string { return stamp(e.IssuedAt) }},
+			return bundle.Ago(e.Since, now)
+		}, raw: func(e fleet.Environment) string { return stamp(e.Since) }},
 		{header: "CLUSTERS", flexible: true, value: func(e fleet.Environment, _ time.Time) string { return totalsLine("cluster", e.Totals, time.Time{}) }, raw: func(e fleet.Environment) string { return strconv.Itoa(e.Totals.Count) }},
 		{header: "INCOMPLETE", wide: true, flexible: true, value: func(e fleet.Environment, _ time.Time) string { return strings.Join(e.Incomplete, ", ") }},
 		{header: "RECORD", wide: true, value: func(e fleet.Environment, _ time.Time) string { return short(e.Record) }, raw: func(e fleet.Environment) string { return string(e.Record) }},

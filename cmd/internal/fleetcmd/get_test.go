@@ -233,7 +233,7 @@ func TestReleasesEnvironmentsAndCounts(t *testing.T) {
 			{ReportRelease: bundle.ReportRelease{Digest: digestOf("68846e7d"), Number: 12, BaseCommit: "3f2a9c1e77aa", IssuedAt: noon.Add(-3 * time.Hour)}, Environment: "prod", Type: "drone", Current: true, Clusters: 5, Compliant: 3, Failed: 1, Unknown: 1},
 			{ReportRelease: bundle.ReportRelease{Digest: digestOf("0badf00d")}, Environment: "prod", Type: "drone", Foreign: true, Running: 1},
 		},
-		environments: []fleet.Environment{{Environment: "prod", Types: 1, BaseCommit: "3f2a9c1e77aa", IssuedAt: noon.Add(-3 * time.Hour), Totals: fleet.Totals{Count: 5, States: map[bundle.State]int{bundle.Compliant: 5}}}},
+		environments: []fleet.Environment{{Environment: "prod", Types: 1, BaseCommit: "3f2a9c1e77aa", IssuedAt: noon.Add(-time.Minute), Since: noon.Add(-3 * time.Hour), Totals: fleet.Totals{Count: 5, States: map[bundle.State]int{bundle.Compliant: 5}}}},
 		counts: func(of string, by []string) (fleet.Counts, error) {
 			return fleet.Counts{Of: of, By: by, Rows: []fleet.Count{{Values: []string{"prod", "compliant"}, Count: 1160}, {Values: []string{"prod", "failed"}, Count: 40}}}, nil
 		},
@@ -250,8 +250,8 @@ prod         drone  0badf00d       foreign   -         -       0         0      
 `, get("releases"))
 	require.Equal(t, "prod/drone:12\nprod/drone:0badf00d\n", get("releases", "-o", "name"))
 	require.Equal(t, `1 environment with 5 clusters: 5 compliant
-ENVIRONMENT  TYPES  COMMIT    PUBLISHED  CLUSTERS
-prod         1      3f2a9c1e  3h ago     5 clusters: 5 compliant
+ENVIRONMENT  TYPES  COMMIT    SINCE   CLUSTERS
+prod         1      3f2a9c1e  3h ago  5 clusters: 5 compliant
 `, get("environments"))
 	require.Equal(t, `1,200 clusters by environment and state
 ENVIRONMENT  STATE      CLUSTERS
