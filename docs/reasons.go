@@ -20,7 +20,7 @@ func IsReason(word string) bool {
 
 // reasonPages are the pages with reasons, in the order in which "explain" prints them.
 var reasonPages = []string{
-	"operations.md", "engines/ansible.md", "engines/argo-cd.md", "engines/directory.md", "engines/flux.md", "engines/kubernetes.md",
+	"operations.md", "engines/README.md", "engines/ansible.md", "engines/argo-cd.md", "engines/directory.md", "engines/flux.md", "engines/kubernetes.md",
 	"engines/zarf.md", "hub.md", "publish.md", "sites/air-gap.md",
 }
 
