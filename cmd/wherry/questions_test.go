@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const hubPage = "../../docs/hub.md"
+const askPage = "../../docs/ask.md"
 
 // questions are the commands of the page, each with what it prints.
 var questions = regexp.MustCompile("(?ms)^```sh\n(wherry [^\n]*)\n```\n\n```text\n(.*?)^```$")
@@ -60,7 +60,7 @@ func requireShown(t *testing.T, want, got, command string) {
 // inOrder sorts lines.
 func inOrder(s string) string { return strings.Join(slices.Sorted(strings.Lines(s)), "") }
 
-// The commands of the page on the hub answer as it shows, on the hub's folder and over HTTP, for a fleet whose releases,
+// The commands of the page on asking a hub answer as it shows, on the hub's folder and over HTTP, for a fleet whose releases,
 // agents and reports are real. With -update, the page gets what they print.
 func TestTheQuestionsOfThePageAreAnswered(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -101,7 +101,7 @@ func TestTheQuestionsOfThePageAreAnswered(t *testing.T) {
 	// What the page shows stands for what this fleet has.
 	real := strings.NewReplacer("3f2a9c1", read("commit")[:7], "2026-11-20T12:00:00Z", read("then"), "island/r1795453640-1", "island/"+read("report"))
 
-	page, err := os.ReadFile(hubPage)
+	page, err := os.ReadFile(askPage)
 	require.NoError(t, err)
 	found := questions.FindAllStringSubmatch(string(page), -1)
 	require.Len(t, found, 14)
@@ -128,6 +128,6 @@ func TestTheQuestionsOfThePageAreAnswered(t *testing.T) {
 		}
 	}
 	if *update {
-		require.NoError(t, os.WriteFile(hubPage, []byte(updated), 0o644))
+		require.NoError(t, os.WriteFile(askPage, []byte(updated), 0o644))
 	}
 }

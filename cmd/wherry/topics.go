@@ -12,6 +12,7 @@ import (
 // topics are the pages, or sections of pages, that "wherry help" prints, besides the help of commands.
 var topics = []struct{ name, page, short string }{
 	{"air-gap", "sites/air-gap.md", "Sites without a network"},
+	{"asking-a-hub", "ask.md", "Asking a hub what runs where"},
 	{"authoring", "authoring.md", "Writing a platform by commands"},
 	{"checks", "plan.md#Checks", "Rules that a publication has to pass"},
 	{"configuration", "authoring.md#Settings", "Settings of the commands"},
@@ -32,7 +33,7 @@ var topics = []struct{ name, page, short string }{
 	{"release-names", "publish.md#What a release is called", "Names of releases and bundles"},
 	{"rendering", "publish.md#Render", "Rendered files, other schedulers"},
 	{"rings", "rings.md", "Rolling out in rings"},
-	{"running-a-hub", "hub.md", "Running a hub and asking it"},
+	{"running-a-hub", "hub.md", "Running a hub"},
 	{"security", "security.md", "What is protected, and how"},
 	{"signing", "keys.md", "Keys, signatures and trust documents"},
 	{"signing-keys", "keys.md#Signing keys", "How commands find private keys"},

@@ -1,4 +1,4 @@
-# The fleet of the questions in docs/hub.md: a platform with two releases for each of two environments, five agents, and a
+# The fleet of the questions in docs/ask.md: a platform with two releases for each of two environments, five agents, and a
 # hub that serves. plant-1 runs the second release, plant-2 cannot apply it, plant-3 has not taken it; nobody has heard of
 # island since the first one, whose report came by a medium.
 set -eu
