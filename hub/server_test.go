@@ -53,7 +53,7 @@ func TestConnectionsThatSendNoBodyKeepNobodyOut(t *testing.T) {
 	a.register(t, h)
 	l := listen(t)
 	serving(t, h, l)
-	const silent, unreadOfAddress = 520, 64 // docs/hub.md
+	const silent, unreadOfAddress = 520, 64 // a hub reads 512 bodies at once, 64 of them of one address
 	answered := make(chan int, silent)
 	for i := range silent {
 		c := dial(t, l)
