@@ -170,7 +170,7 @@ func (c *tally) kills() (sum int) {
 	return sum
 }
 
-// String is the table that the test prints; docs/reliability.md has the sums.
+// String is the table that the test prints.
 func (c *tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kills %d, starts %d, starts that found a step interrupted %d\n", c.kills(), c.starts, c.interrupted)
