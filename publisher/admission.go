@@ -55,21 +55,30 @@ func (p *publication) isDecided(at state.Record) error {
 	return nil
 }
 
-// holdWaiting returns plans in which the workloads that wait for a proof keep what they have.
-func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result, plans []*plan, record state.Record) ([]*plan, error) {
-	if p.opts.Admission == nil {
+// holdWaiting returns plans in which the workloads that wait for a proof, and those that would come again as they were undone, keep what
+// they have. Last is the ledger of record, or nil.
+func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result, plans []*plan, record state.Record, last *ledger.Ledger) ([]*plan, error) {
+	a := p.opts.Admission
+	if a == nil && (last == nil || len(last.Undone) == 0) || p.undone(plans, record) != nil { // then nothing new comes at all
 		return plans, nil
 	}
 	rendered := map[ledger.Key]ledger.Revision{}
 	for key, h := range readingOf(result, plans).heads {
 		rendered[key] = h.Revision
 	}
-	if p.unknowns.waiting = p.opts.Admission.Waiting(rendered); len(p.unknowns.waiting) == 0 {
+	if a != nil {
+		p.unknowns.waiting = a.Waiting(rendered)
+	}
+	p.unknowns.undone = p.comingAgain(rendered, p.aimedRings(plans, record), last)
+	if len(p.unknowns.waiting)+len(p.unknowns.undone) == 0 {
 		return plans, nil
 	}
 	held := slices.Clone(plans)
 	err := p.each(len(plans), func(p *publication, i int) (err error) {
-		waits := func(a bundle.Assignment) bool { return p.unknowns.waiting[keyOf(a)] != "" }
+		waits := func(a bundle.Assignment) bool {
+			_, undone := p.unknowns.undone[keyOf(a)]
+			return undone || p.unknowns.waiting[keyOf(a)] != ""
+		}
 		if slices.ContainsFunc(plans[i].hadAssigned(), waits) || slices.ContainsFunc(plans[i].assigned(), waits) {
 			held[i], err = p.plan(ctx, plans[i].asked, record)
 		}
@@ -78,20 +87,47 @@ func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result,
 	return held, err
 }
 
+// comingAgain returns the workloads that were rendered as a revision which one of these rings does not have because it was undone, each
+// with the mark. What a person lets in without a proof is not among them.
+func (p *publication) comingAgain(rendered map[ledger.Key]ledger.Revision, rings map[string]bool, last *ledger.Ledger) map[ledger.Key]ledger.Undone {
+	again := map[ledger.Key]ledger.Undone{}
+	if last == nil {
+		return again
+	}
+	for _, ring := range slices.Sorted(maps.Keys(rings)) {
+		for _, u := range last.Rejected(ring, p.opts.Again) {
+			r, is := rendered[u.Key]
+			if !is || r.Revision != u.Revision {
+				continue
+			}
+			if a := p.opts.Admission; a != nil {
+				if from, unproved := a.From(u.Key, r); unproved != "" && from == (ledger.From{}) { // what a group overrode is not meant
+					continue
+				}
+			}
+			again[u.Key] = u
+		}
+	}
+	return again
+}
+
+// staysOut says of a workload that is not brought again.
+func staysOut(u ledger.Undone) string { return u.String() + "; it was not published again" }
+
 func keyOf(a bundle.Assignment) ledger.Key {
 	return ledger.Key{Registration: a.Registration, Workload: a.Workload}
 }
 
-// awaitingProof lists the workloads that wait for a proof.
+// awaitingProof lists the workloads that wait for a proof, and those that were undone.
 func (p *publication) awaitingProof() (all []diff.AwaitingProof) {
-	if p.opts.Admission == nil {
-		return nil
+	waits := map[ledger.Key]string{}
+	for k, u := range p.unknowns.undone {
+		waits[k] = staysOut(u)
 	}
-	waits := maps.Clone(p.opts.Admission.Waits)
-	if waits == nil {
-		waits = map[ledger.Key]string{}
+	if p.opts.Admission != nil {
+		maps.Copy(waits, p.opts.Admission.Waits)
+		maps.Copy(waits, p.unknowns.waiting)
 	}
-	maps.Copy(waits, p.unknowns.waiting)
 	for _, k := range slices.SortedFunc(maps.Keys(waits), ledger.Key.Compare) {
 		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: waits[k]})
 	}

@@ -52,7 +52,7 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if record.Verified != nil {
 		c.Done.OldBaseCommit = record.Verified.Record.BaseCommit
 	}
-	plans, err := p.planned(ctx, c.Result, record, newProgress())
+	plans, _, err := p.planned(ctx, c.Result, record, newProgress())
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,10 @@ const PolicyFailed scheduler.FailureReason = "PolicyFailed"
 // That is no failure.
 const AwaitingProof scheduler.FailureReason = "AwaitingProof"
 
+// Undone is the reason of an assignment that keeps its files because its workload would come again as a revision which was taken back. That
+// is no failure, and no mark of the assignment, which has what a person gave back to it.
+const Undone scheduler.FailureReason = "Undone"
+
 // kept is the outcome for the assignments of a cluster type.
 type kept struct {
 	// rendered and held are published: with their new content, and with that of an earlier release.
@@ -142,7 +146,7 @@ func (g typeUnknowns) keep(o outcome, last *lastRelease, accountOf func(workspac
 			if err != nil {
 				return k, state.LostIfRefused(err, "release %s", last.name)
 			}
-			k.held, f.HeldFrom = append(k.held, h), h.Line.HeldFrom
+			k.held, f.HeldFrom = append(k.held, h), last.heldFrom(a.HeldFrom, f.Reason)
 		}
 		k.add(f)
 	}
@@ -151,7 +155,7 @@ func (g typeUnknowns) keep(o outcome, last *lastRelease, accountOf func(workspac
 
 // add lists an assignment that has not been dropped.
 func (k *kept) add(f FailedAssignment) {
-	if f.Reason == AwaitingProof {
+	if f.Reason == AwaitingProof || f.Reason == Undone {
 		k.waiting = append(k.waiting, f)
 	} else {
 		k.failures = append(k.failures, f)
@@ -168,7 +172,9 @@ type lastRelease struct {
 // hold takes an assignment over. One that is held already names the release in which it was last rendered.
 func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) (pack.Held, error) {
 	files, err := l.tree.Files(a)
-	a.HeldFrom = l.heldFrom(a.HeldFrom, reason)
+	if reason != Undone {
+		a.HeldFrom = l.heldFrom(a.HeldFrom, reason)
+	}
 	return pack.Held{Line: a, Files: files, Artifacts: l.tree.ArtifactsOf(a.Name), Sources: l.tree.SourcesOf(a.Name)}, err
 }
 

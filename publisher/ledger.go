@@ -433,10 +433,10 @@ func (all *stays) set(key ledger.Key, r ledger.Revision, stay ledger.Stay) {
 	if all.revisions[key] == nil {
 		all.revisions[key] = map[digest.Digest]*ledger.Revision{}
 	}
+	r.In = []ledger.Stay{stay} // those of r may be of another record
 	if known := all.revisions[key][r.Revision]; known != nil {
-		r.In = known.In // the commits of what was read last count
+		r.In = append(slices.Clone(known.In), stay) // the commits of what was read last count
 	}
-	r.In = append(slices.Clone(r.In), stay)
 	all.revisions[key][r.Revision] = &r
 }
 
@@ -566,7 +566,12 @@ func stamp(l *ledger.Ledger, record ledger.Record, at time.Time) *ledger.Ledger 
 			setBatch(&stamped, ring, record, true)
 		}
 	}
-	stamped.Workloads, stamped.Removed = slices.Clone(l.Workloads), slices.Clone(l.Removed)
+	stamped.Workloads, stamped.Removed, stamped.Undone = slices.Clone(l.Workloads), slices.Clone(l.Removed), slices.Clone(l.Undone)
+	for i := range stamped.Undone {
+		if u := &stamped.Undone[i]; u.Record == (ledger.Record{}) {
+			u.Record, u.At = record, at
+		}
+	}
 	for i := range stamped.Workloads {
 		w := &stamped.Workloads[i]
 		w.Revisions = slices.Clone(w.Revisions)

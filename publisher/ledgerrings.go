@@ -3,7 +3,9 @@ package publisher
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -124,9 +126,43 @@ func (p *publication) ledgerOf(ctx context.Context, at state.Record, next bundle
 	return l, nil
 }
 
+// ledgerWith returns the ledger for the record next, in which rings have something else of one workload than in last, which may be nil.
+func (p *publication) ledgerWith(part Part, next bundle.EnvironmentRecord, last *ledger.Ledger) *ledger.Ledger {
+	l, all, before := p.carriedOn(last, next.BaseCommit), newStays(last), newStays(last)
+	if last != nil {
+		l.Registrations = slices.Clone(last.Registrations)
+	}
+	for ring, r := range part.Rings {
+		stay := r.In[0]
+		stay.Ring, stay.Since = ring, time.Time{}
+		all.set(part.Key, r, stay)
+	}
+	for _, proof := range part.Proofs {
+		is := func(p ledger.Proof) bool { return p.Revision == proof.Revision && p.Record == proof.Record }
+		if known := all.proofs[part.Key]; len(known) < ledger.MaxProofs && !slices.ContainsFunc(known, is) {
+			all.proofs[part.Key] = append(slices.Clone(known), proof)
+		}
+	}
+	all.unmark(l, before, slices.Collect(maps.Keys(part.Rings)))
+	l.Undone = append(l.Undone, part.Undone)
+	all.addTo(l)
+	return l
+}
+
+// unmark takes from l the marks of revisions that rings have and did not have before: a person has given them back.
+func (all *stays) unmark(l *ledger.Ledger, before *stays, rings []string) {
+	l.Undone = slices.DeleteFunc(slices.Clone(l.Undone), func(u ledger.Undone) bool {
+		return slices.ContainsFunc(rings, func(ring string) bool {
+			now, _ := all.of(u.Key, ring)
+			was, _ := before.of(u.Key, ring)
+			return now != nil && now.Revision == u.Revision && (was == nil || was.Revision != u.Revision)
+		})
+	})
+}
+
 // markUndone lists in l the revisions that rings had before and have no more.
 func (all *stays) markUndone(l *ledger.Ledger, before *stays, rings []string, why bundle.Undone) {
-	l.Undone = slices.Clone(l.Undone)
+	all.unmark(l, before, rings)
 	marked := map[ledger.Key]bool{}
 	for _, ring := range rings {
 		for _, key := range before.in(ring) {
@@ -135,7 +171,7 @@ func (all *stays) markUndone(l *ledger.Ledger, before *stays, rings []string, wh
 				continue
 			}
 			marked[key] = true
-			l.Undone = append(l.Undone, ledger.Undone{Key: key, At: why.At, Reason: why.Reason, Revision: was.Revision, From: stay.From.Revision})
+			l.Undone = append(l.Undone, ledger.Undone{Key: key, Reason: why.Reason, Version: was.Version, Revision: was.Revision, From: stay.From.Revision})
 		}
 	}
 }

@@ -90,10 +90,16 @@ func (m maker) manifest(pl *plan, r bundle.Release, from *bundle.Verified, layer
 			manifest.Annotations[bundle.AnnotationMessage] = text
 		}
 	}
-	if n := len(pl.held); n > 0 {
+	n := 0
+	for _, h := range pl.held {
+		if h.Line.HeldFrom != nil {
+			n++
+		}
+	}
+	if n > 0 {
 		manifest.Annotations[releases.AnnotationHeld] = strconv.Itoa(n)
 	}
-	if from != nil {
+	if from != nil && !isPacked(from) {
 		manifest.Annotations = maps.Clone(from.Manifest.Annotations)
 		manifest.Annotations[ocispec.AnnotationVersion] = r.Tag()
 	}
@@ -109,9 +115,9 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bun
 	if last == nil {
 		last = from
 	}
-	if last == nil {
+	if last == nil || isPacked(last) {
 		leave := m.deltaSlots.enter()
-		made, err := deltas.Make(ctx, m.reader, pl.Type, pl.tree, m.cache, m.deltaCommand)
+		made, err := deltas.Make(ctx, m.reader, pl.Type, cmp.Or(pl.packed[c.DiffID], pl.tree), m.cache, m.deltaCommand)
 		leave()
 		blobs = append([]bundle.Blob{tree}, made...)
 		for _, b := range blobs {
@@ -140,11 +146,14 @@ func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content, from *bun
 
 // layerOf returns the compressed tree of a content that this program has at hand.
 func (c content) layerOf(want bundle.Content, cache scheduler.Cache) ([]byte, bool) {
-	if c.tree != nil && c.tree.Content == want {
-		return c.tree.Gzip, true
+	if tree := cmp.Or(c.packed[want.DiffID], c.tree); tree != nil && tree.Content == want {
+		return tree.Gzip, true
 	}
 	return pack.Before(cache, want)
 }
+
+// isPacked reports whether a release that rings are to have is in no registry yet; see plan.contents.
+func isPacked(v *bundle.Verified) bool { return v.Descriptor.Digest == "" }
 
 // withContent returns a release that stands and has this content; nil where there is none.
 func (f found) withContent(c bundle.Content) *bundle.Verified {

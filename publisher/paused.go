@@ -69,7 +69,7 @@ func (p *publication) runPaused(ctx context.Context, plans []*plan, record state
 		return done, nil
 	}
 	done.RenewAt = p.renewal().next(kept)
-	err = p.writeAll(ctx, kept, record, record.Verified.Record, &done)
+	err = p.writeAll(ctx, kept, record, record.Verified.Record, nil, &done)
 	written := done.ClusterTypes
 	done.ClusterTypes = []PublishedType{}
 	for _, pl := range plans {

@@ -83,7 +83,8 @@ type plan struct {
 	loses    loss
 	layers   map[digest.Digest][]byte // compressed trees that were fetched, by the trees' digests; see openTree
 	validFor time.Duration            // zero is that of the release which is made anew
-	// contents has the release whose content a ring is to have, for the reason why; nil unless Reissue plans; see there.
+	// contents has the release whose content a ring is to have, for the reason why; nil unless Reissue plans; see there. One without a
+	// descriptor is in no registry yet, and packed has its tree.
 	contents map[*state.Ring]*bundle.Verified
 	why      string
 	anew     bool // see Content
@@ -99,6 +100,7 @@ type content struct {
 	artifacts bundle.Artifacts
 	platforms []string // of the type's clusters
 	needs     pack.Needs
+	packed    map[digest.Digest]*bundle.Packed // further trees at hand, by their digests
 }
 
 // isOf reports whether a release, which may be nil, has this content.
@@ -201,7 +203,7 @@ func (n *planner) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err e
 	}
 	if known, ok := n.packer.Of(ct.Name); ok {
 		if len(k.held) == 0 && len(k.rendered) == len(ct.Assignments) {
-			return content{known.Tree, known.Artifacts, c.platforms, known.Needs}, nil
+			return content{tree: known.Tree, artifacts: known.Artifacts, platforms: c.platforms, needs: known.Needs}, nil
 		}
 		if k.rendered, err = n.packer.Restore(ct.Name, k.rendered); err != nil {
 			return c, err

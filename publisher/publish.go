@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/checks"
@@ -97,7 +98,7 @@ type PublishOptions struct {
 	// Paused publishes nothing new: what is there is renewed, and Published.Refused lists what would have changed.
 	Paused bool
 	// Again is the moment until which what was undone may be released again; see decisions.Again. What was undone since is not released:
-	// what is there is renewed, and Published.Undone has it.
+	// what is there is renewed, and Published.Undone has it. A workload that was undone by itself keeps what it has.
 	Again time.Time
 	// Checks are shell commands, all of which have to exit with 0 before anything is pushed. They run one
 	// after the other in a folder with the releases: the trees as tree/<cluster type>/…, and the list of
@@ -356,7 +357,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if err != nil {
 		return done, err
 	}
-	plans, err := p.planned(ctx, result, record, so)
+	plans, last, err := p.planned(ctx, result, record, so)
 	if err != nil {
 		return done, err
 	}
@@ -382,10 +383,6 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	}
 	read := readingOf(result, plans)
 	if err := read.bound(); err != nil {
-		return done, err
-	}
-	last, err := p.lastLedger(ctx, record)
-	if err != nil {
 		return done, err
 	}
 	done.Proved = p.provedOf(read, last)
@@ -414,17 +411,20 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 }
 
 // planned plans the cluster types of result, and those that have left the environment. Registrations that drop too many
-// targets are held.
-func (p *publication) planned(ctx context.Context, result *scheduler.Result, record state.Record, so *progress) ([]*plan, error) {
-	p.unknowns.dropping, p.unknowns.waiting = nil, nil
-	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
+// targets are held. Last is the ledger of record, or nil.
+func (p *publication) planned(ctx context.Context, result *scheduler.Result, record state.Record, so *progress) (plans []*plan, last *ledger.Ledger, err error) {
+	p.unknowns.dropping, p.unknowns.waiting, p.unknowns.undone = nil, nil, nil
+	if last, err = p.lastLedger(ctx, record); err != nil {
+		return nil, nil, err
+	}
+	plans, err = p.planAll(ctx, askedOf(result, record), record, so)
 	if err == nil {
-		plans, err = p.holdWaiting(ctx, result, plans, record)
+		plans, err = p.holdWaiting(ctx, result, plans, record, last)
 	}
 	if err == nil {
 		plans, err = p.holdDropping(ctx, plans, record)
 	}
-	return plans, err
+	return plans, last, err
 }
 
 // planAll plans cluster types, and checks that the assignments to drop exist.

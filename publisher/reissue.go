@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -31,6 +32,12 @@ type Content struct {
 	// is agents without one, and all agents where the record names no rings. An empty digest takes all assignments away from
 	// the cluster type, and is given to all of its rings. Rings that are not named keep what they have.
 	Releases map[string]map[string]digest.Digest
+	// Packed is, by cluster type and ring, content that no release has yet. Releases names none for these rings.
+	Packed map[string]map[string]Packed
+	// Part says what becomes of one workload if nothing else changes; nil if whole releases are given.
+	Part *Part
+	// Message is that of the releases with packed content; may be empty.
+	Message string
 	// Why is the reason, for people; see PublishedRelease.Renewed.
 	Why string
 	// BaseCommit, EnvironmentCommit, Incomplete and Previous are those of the new record.
@@ -47,7 +54,32 @@ type Content struct {
 	Recorded bool
 }
 
-// Reissue gives rings of an environment content that is published already, without rendering: for each cluster type it makes
+// Packed is content that takes the place of a release, with the same base commit and validity.
+type Packed struct {
+	Of        *bundle.Verified
+	Tree      *bundle.Packed
+	Artifacts bundle.Artifacts
+}
+
+// asRelease returns the release that p would be. It has no descriptor, as it is in no registry.
+func (p Packed) asRelease() *bundle.Verified {
+	v := &bundle.Verified{Release: p.Of.Release, Tree: bundle.NewBlob(bundle.MediaTypeTree, p.Tree.Gzip).Descriptor}
+	v.Release.Content, v.Release.Artifacts = p.Tree.Content, p.Artifacts
+	return v
+}
+
+// Part is what rings get of one workload.
+type Part struct {
+	ledger.Key
+	// Rings are what rings get, each with the stay in which a ring had it before. The empty ring is that of a record without rings.
+	Rings map[string]ledger.Revision
+	// Proofs are those of what the rings get.
+	Proofs []ledger.Proof
+	// Undone is what they had. Reissue gives it its record and time.
+	Undone ledger.Undone
+}
+
+// Reissue gives rings of an environment content that is published or packed already, without rendering: for each cluster type it makes
 // new releases that refer to the same blobs, above all that are there, and names them in a new record. The newest of the
 // narrowest ring is pushed first, so that at each moment each ring's newest release is one that it is to have.
 //
@@ -79,10 +111,12 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 		return done, err
 	}
 	again := *p
-	again.commits, again.rings = commits{content.BaseCommit, content.EnvironmentCommit}, RingOrder(record.Verified.Record)
+	again.commits, again.rings, again.message = commits{content.BaseCommit, content.EnvironmentCommit}, RingOrder(record.Verified.Record), content.Message
 	p = &again
 	done := p.nothingDone()
-	names := slices.Sorted(maps.Keys(content.Releases))
+	names := slices.AppendSeq(slices.Collect(maps.Keys(content.Releases)), maps.Keys(content.Packed))
+	slices.Sort(names)
+	names = slices.Compact(names)
 	plans := make([]*plan, len(names))
 	err = p.each(len(names), func(p *publication, i int) (err error) {
 		plans[i], err = p.planContent(ctx, names[i], *content, record)
@@ -96,12 +130,12 @@ func (p *publication) reissue(ctx context.Context, choose func(context.Context, 
 	if content.Undone != nil {
 		next.Undone = p.undoneBy(plans, content.Undone)
 	}
-	err = p.writeAll(ctx, plans, record, next, &done)
+	err = p.writeAll(ctx, plans, record, next, content.Part, &done)
 	return done, err
 }
 
-// writeAll pushes what the rings of plans are to have, and a record like next that names it. It adds to done.
-func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.Record, next bundle.EnvironmentRecord, done *Published) error {
+// writeAll pushes what the rings of plans are to have, and a record like next that names it. Part is that of Content. It adds to done.
+func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.Record, next bundle.EnvironmentRecord, part *Part, done *Published) error {
 	rows := make([]*PublishedType, len(plans))
 	last, err := p.lastLedger(ctx, record)
 	if err != nil {
@@ -122,7 +156,12 @@ func (p *publication) writeAll(ctx context.Context, plans []*plan, record state.
 	if err != nil {
 		return err
 	}
-	workloads, err := p.ledgerOf(ctx, record, next, done.ClusterTypes, last)
+	var workloads *ledger.Ledger
+	if part != nil {
+		workloads = p.ledgerWith(*part, next, last)
+	} else {
+		workloads, err = p.ledgerOf(ctx, record, next, done.ClusterTypes, last)
+	}
 	if err == nil {
 		done.Record, err = p.publishRecord(ctx, record, next, last, workloads, done.Pending() > 0)
 	}
@@ -202,24 +241,29 @@ func (p *publication) planContent(ctx context.Context, name string, content Cont
 		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: name}}, found: found{Type: t},
 		contents: map[*state.Ring]*bundle.Verified{}, why: content.Why, anew: content.Anew, row: PublishedType{ClusterType: name},
 	}
+	pl.packed = map[digest.Digest]*bundle.Packed{}
 	read := p.releaseReader(t)
 	for _, l := range t.Rings {
-		d, ok := content.Releases[name][l.Name]
-		if len(p.rings) == 0 && l.Name != "" { // without named rings all agents that have the newest release are meant
-			newest := t.Rings.Newest()
-			d, ok = content.Releases[name][""]
-			ok = ok && newest != nil && l.Release != nil && l.Release.Descriptor.Digest == newest.Descriptor.Digest
+		ring, newest := l.Name, t.Rings.Newest()
+		if len(p.rings) == 0 && ring != "" { // without named rings all agents that have the newest release are meant
+			if newest == nil || l.Release == nil || l.Release.Descriptor.Digest != newest.Descriptor.Digest {
+				continue
+			}
+			ring = ""
 		}
-		if !ok {
+		d, released := content.Releases[name][ring]
+		made, packed := content.Packed[name][ring]
+		switch {
+		case packed:
+			pl.contents[l], pl.packed[made.Tree.Content.DiffID] = made.asRelease(), made.Tree
+		case !released:
 			continue
+		case d != "":
+			if pl.contents[l], err = read(ctx, d); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 		pl.aim = append(pl.aim, l)
-		if d == "" {
-			continue
-		}
-		if pl.contents[l], err = read(ctx, d); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
 	}
 	if len(pl.aim) == 0 {
 		return nil, usage.Errorf("%s has none of the rings that are to get something", name)

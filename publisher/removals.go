@@ -208,7 +208,7 @@ func Removals(ctx context.Context, planned platform.Built, to oci.Location, trus
 	record, err := p.Record(ctx)
 	var plans []*plan
 	if err == nil {
-		plans, err = p.planned(ctx, planned.Result, record, newProgress())
+		plans, _, err = p.planned(ctx, planned.Result, record, newProgress())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", to, err)

@@ -24,7 +24,8 @@ type Published struct {
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// Dropping lists the registrations that are held because they drop too many of their targets at once.
 	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
-	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get.
+	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get, and those
+	// that would come again although they were undone.
 	AwaitingProof []diff.AwaitingProof `json:"awaitingProof,omitempty"`
 	// Proved lists the workloads that came because the environment below has proved them.
 	Proved []diff.Proved `json:"proved,omitempty"`
@@ -71,7 +72,7 @@ type PublishedType struct {
 	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
 	// failed, those with HeldFrom are in the release as they were, and the others never were in one.
 	Failures []FailedAssignment `json:"failures,omitempty"`
-	// Waiting lists the assignments of workloads that wait for a proof of the environment below, sorted by name. Those with HeldFrom
+	// Waiting lists the assignments of workloads that wait for a proof of the environment below or were undone, sorted by name. Those with HeldFrom
 	// are in the release as they were, and the others are in none so far.
 	Waiting []FailedAssignment `json:"waiting,omitempty"`
 	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.

@@ -164,6 +164,9 @@ func (ps *pusher) judge(ctx context.Context, pl *plan, i *ringRelease) error {
 	if err != nil || there {
 		return err
 	}
+	if i.other && isPacked(i.from) {
+		return nil
+	}
 	if i.other {
 		return state.Lost("%s: the files of release %s are not there any more", pl.Name, i.from.Name())
 	}

@@ -24,6 +24,8 @@ type unknowns struct {
 	dropping map[string]string
 	// waiting are the workloads whose new content the environment below has not proved, each with what it waits for.
 	waiting map[ledger.Key]string
+	// undone are the workloads that would come again as a revision which was taken back, each with the mark.
+	undone map[ledger.Key]ledger.Undone
 	// drops holds the assignments that are given up, as <cluster type>/<name>.
 	drops map[string]bool
 }
@@ -112,9 +114,12 @@ func (g typeUnknowns) holdBack(o outcome, last []bundle.Assignment) {
 	}
 	fail := func(name string, of ledger.Key) {
 		_, failed := o.failed[name]
+		mark, undone := g.undone[of]
 		switch {
 		case g.dropping[of.Registration] != "":
 			o.failed[name] = FailedAssignment{Name: name, Error: fmt.Sprintf("registration %s drops too many deployment targets at once", of.Registration), Reason: TooManyRemoved}
+		case undone && !failed:
+			o.failed[name] = FailedAssignment{Name: name, Error: staysOut(mark), Reason: Undone}
 		case g.waiting[of] != "" && !failed:
 			o.failed[name] = FailedAssignment{Name: name, Error: g.waiting[of], Reason: AwaitingProof}
 		}
@@ -172,7 +177,7 @@ func (g typeUnknowns) lost(o outcome, err error) kept {
 // needLast reports whether the last release has to be read: for the content of held assignments, and to check that the
 // assignments to drop exist.
 func (g typeUnknowns) needLast(o outcome) bool {
-	needed := (g.any() || len(g.dropping)+len(g.waiting) > 0) && !g.left
+	needed := (g.any() || len(g.dropping)+len(g.waiting)+len(g.undone) > 0) && !g.left
 	for name := range o.failed {
 		needed = needed || !g.drops[g.drop(name)]
 	}

@@ -177,7 +177,7 @@ func (l *Ledger) check() error {
 		if u.From != "" {
 			c.digest(u.From)
 		}
-		c.text(u.Reason)
+		c.text(u.Reason, u.Version)
 	}
 	if c.err != nil {
 		return refuse(bundle.BadContent, "%v", c.err)

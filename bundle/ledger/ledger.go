@@ -225,9 +225,24 @@ type Undone struct {
 	// Record is the one that took it back. A revision that comes in a later record is not undone.
 	Record Record `json:"record"`
 	Reason string `json:"reason,omitempty"`
-	// Revision was taken back, and From is the revision of the environment below that it was made of.
+	// Version is that of Revision, for people. Revision was taken back, and From is the revision of the environment below that it was
+	// made of.
+	Version  string        `json:"version,omitempty"`
 	Revision digest.Digest `json:"revision"`
 	From     digest.Digest `json:"from,omitempty"`
+}
+
+// String says what was taken back, when and why.
+func (u Undone) String() string {
+	text := u.Key.String()
+	if u.Version != "" {
+		text += " " + u.Version
+	}
+	text += " was undone at " + u.At.Format(time.RFC3339)
+	if u.Reason != "" {
+		text += " (" + u.Reason + ")"
+	}
+	return text
 }
 
 // Record names a record by the place in its tag: "s1-1795425120" is epoch 1, sequence 1795425120. The zero Record is none.
@@ -337,6 +352,48 @@ func (l *Ledger) Registration(name string) *Registration {
 		return nil
 	}
 	return &l.Registrations[i]
+}
+
+// Named returns the workload that a person means by REGISTRATION/NAME, or by NAME if that is clear. It is nil if no ring has one of that
+// name, and the error lists them if there are several.
+func (l *Ledger) Named(name string) (found *Workload, err error) {
+	var names []string
+	for i := range l.Workloads {
+		switch w := &l.Workloads[i]; {
+		case len(w.Revisions) == 0:
+		case w.Key.String() == name:
+			return w, nil
+		case w.Workload == name:
+			found, names = w, append(names, w.Key.String())
+		}
+	}
+	if len(names) > 1 {
+		return nil, fmt.Errorf("workload %q is one of several: %s", name, strings.Join(names, ", "))
+	}
+	return found, nil
+}
+
+// Rejected returns the marks that keep revisions out of a ring, oldest first: those later than again, after which nothing else came to
+// the ring. A revision that the ring has was taken back from other rings alone.
+func (l *Ledger) Rejected(ring string, again time.Time) (all []Undone) {
+	for _, u := range l.Undone {
+		var stay Stay
+		if w := l.Find(u.Key); w != nil {
+			var has *Revision
+			if has, stay = w.In(ring); has != nil && has.Revision == u.Revision {
+				continue
+			}
+		}
+		if r := l.FindRemoved(u.Key); r != nil && stay.Record == (Record{}) {
+			if n := indexOf(r.In, ring); n >= 0 {
+				stay = r.In[n]
+			}
+		}
+		if u.At.After(again) && stay.Record.Compare(u.Record) <= 0 {
+			all = append(all, u)
+		}
+	}
+	return all
 }
 
 // In returns the revision that a ring has, and its stay there; nil if the ring does not have the workload.

@@ -249,6 +249,55 @@ func TestFind(t *testing.T) {
 	}
 }
 
+func TestRejected(t *testing.T) {
+	bad := digest.FromString("bad")
+	mark := func(change ...func(*Undone)) *Ledger {
+		l := example(2)
+		l.Undone = []Undone{{Key: Key{"team-0", "app-0"}, At: noon, Record: Record{1, 1795425130}, Revision: bad}}
+		for _, f := range change {
+			f(&l.Undone[0])
+		}
+		l.Sort()
+		return l
+	}
+	for name, test := range map[string]struct {
+		ledger *Ledger
+		ring   string
+		again  time.Time
+		want   bool
+	}{
+		"nothing came since":             {mark(), "canary", time.Time{}, true},
+		"a newer one came":               {mark(func(u *Undone) { u.Record = Record{1, 1795425119} }), "canary", time.Time{}, false},
+		"another ring, where none came":  {mark(func(u *Undone) { u.Record = Record{1, 1795425119} }), "stable", time.Time{}, true},
+		"a ring that has it":             {mark(func(u *Undone) { u.Revision = example(2).Workloads[0].Revisions[1].Revision }), "canary", time.Time{}, false},
+		"a ring without the workload":    {mark(), "early", time.Time{}, true},
+		"a person lets it come":          {mark(), "canary", noon, false},
+		"a person let it come before":    {mark(), "canary", noon.Add(-time.Second), true},
+		"it was removed, and that since": {mark(func(u *Undone) { u.Key = Key{"team-0", "cart"}; u.Record = Record{1, 1795425119} }), "canary", time.Time{}, false},
+		"it was removed before":          {mark(func(u *Undone) { u.Key = Key{"team-0", "cart"} }), "canary", time.Time{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.ledger.Rejected(test.ring, test.again); len(got) == 1 != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}
+
+func TestNamed(t *testing.T) {
+	l := example(40)
+	l.Workloads = append(l.Workloads, Workload{Key: Key{"team-0", "app-33"}, Revisions: l.Workloads[0].Revisions})
+	l.Sort()
+	for name, want := range map[string]Key{"team-1/app-33": {"team-1", "app-33"}, "app-2": {"team-0", "app-2"}, "cart": {}} {
+		if w, err := l.Named(name); err != nil || (w == nil) != (want == Key{}) || w != nil && w.Key != want {
+			t.Errorf("%s: got %v, %v", name, w, err)
+		}
+	}
+	if _, err := l.Named("app-33"); err == nil || !strings.HasSuffix(err.Error(), "team-0/app-33, team-1/app-33") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestRecordIsATag(t *testing.T) {
 	for _, r := range []Record{{}, {0, 1}, {1, 1795425120}} {
 		text, _ := r.MarshalText()

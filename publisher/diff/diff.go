@@ -43,7 +43,8 @@ type Difference struct {
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// Dropping lists the registrations that are held because they drop too many of their targets at once.
 	Dropping []platform.UnreadRegistration `json:"dropping,omitempty"`
-	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get.
+	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get, and those
+	// that would come again although they were undone.
 	AwaitingProof []AwaitingProof `json:"awaitingProof,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`

@@ -6,13 +6,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/ledger"
 )
 
-// Checked is the answer of Decision.Check. The rendered workload may be published if nothing is missing and it is not undone. Else render
-// it again at Take.Entry, once, and keep its files if that does not help.
+// Checked is the answer of Decision.Check. The rendered workload may be published if nothing is missing. Else render it again at
+// Take.Entry, once, and keep its files if that does not help.
 type Checked struct {
 	// Missing are artifacts that no proof of the workload has, and own does not have.
 	Missing []ledger.Artifact
-	// Undone is true if own took this revision back.
-	Undone bool
 	// Outside counts artifacts without a known digest: what clusters get is not known, and the gate's rule "pinned" decides.
 	Outside int
 	// From is the revision below that it is made of; nil if own's entry keeps the one that it has.
@@ -20,16 +18,15 @@ type Checked struct {
 }
 
 // Passes reports whether the rendered workload may be published.
-func (c Checked) Passes() bool { return len(c.Missing) == 0 && !c.Undone }
+func (c Checked) Passes() bool { return len(c.Missing) == 0 }
 
 // Check judges what was rendered of a workload that is taken. Every artifact has to be one that clusters below have proved with a revision
-// of the same workload, or that own has, wherever the manifests came from. A workload at its head is free, but for what own took back.
+// of the same workload, or that own has, wherever the manifests came from. A workload at its head is free.
 func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
 	t := d.Take(k)
 	if t == nil { // nobody decided about it
 		return Checked{Missing: rendered.Artifacts}
 	}
-	c.Undone = slices.Contains(t.undone, rendered.Revision) && !t.Unproved
 	if t.Kind == Head {
 		return c
 	}

@@ -123,11 +123,12 @@ type Take struct {
 	// Moves is true if own would get something else than it has, by the proof or because the entry has met the numbers with the base
 	// commit that own will run.
 	Moves bool `json:"moves,omitempty"`
-	// Waits says why something newer, which below has, does not come; empty if nothing waits.
+	// Waits says why something newer, which below has, does not come, or that below undid what it had last; empty if nothing waits.
 	Waits string `json:"waits,omitempty"`
-	// own are the revisions that rings of own have, undone those that own took back.
-	own    []ledger.Revision
-	undone []digest.Digest
+	// own are the revisions that rings of own have.
+	own []ledger.Revision
+	// undoneBelow is true if the environment below has taken something back, so that its newest commits say more than it has.
+	undoneBelow bool
 }
 
 // Newer is something that own may get.
@@ -218,7 +219,8 @@ type work struct {
 	// candidates are newest first.
 	candidates []candidate
 	pick       *candidate
-	marks      []*ledger.Undone // of own, in force
+	marks      []ledger.Undone // of own, in force
+	mark       *ledger.Undone  // the newest of below in force
 	decided    []Decided
 	names      []string // of assignments, as far as they are known
 	taken      bool
@@ -271,9 +273,8 @@ func (d *decider) gather() {
 				w.gone, w.stay = true, *stay
 			}
 		}
-		for i := range own.Undone { // a mark ends when something else comes after it
-			u := &own.Undone[i]
-			if w := d.works[u.Key]; w != nil && u.At.After(d.Again) && w.stay.Record.Compare(u.Record) <= 0 {
+		for _, u := range own.Rejected(d.OwnRing, d.Again) {
+			if w := d.works[u.Key]; w != nil {
 				w.marks = append(w.marks, u)
 			}
 		}
@@ -297,6 +298,11 @@ func (d *decider) gather() {
 					w.names = append(w.names, names...)
 				}
 				w.candidates = append(w.candidates, candidate{now: true, stay: *stay, Proof: ledger.Proof{Record: stay.Record, Removal: true}})
+			}
+		}
+		for _, u := range below.Rejected(d.BelowRing, time.Time{}) {
+			if w := d.works[u.Key]; w != nil {
+				w.mark = &u
 			}
 		}
 	}
@@ -439,10 +445,10 @@ func (d *decider) judge(w *work, c *candidate) {
 	}
 	below := d.Policy.Below()
 	if u := d.undoneBelow(w, c); u != nil {
-		add(true, "undone in %s since %s%s", below, clock(u.At), because(u.Reason))
+		add(true, "%s", undoneIn(below, u))
 	}
 	if u := d.undoneHere(w, c); u != nil {
-		add(true, "undone in %s since %s%s", d.Policy.Environment, clock(u.At), because(u.Reason))
+		add(true, "%s", undoneIn(d.Policy.Environment, u))
 	}
 	about := w.about(c)
 	no, rejected := gate.Rejected(d.Policy, about)
@@ -504,11 +510,11 @@ func (d *decider) undoneBelow(w *work, c *candidate) *ledger.Undone {
 
 // undoneHere returns own's mark of what was made of a candidate; nil if there is none in force.
 func (d *decider) undoneHere(w *work, c *candidate) *ledger.Undone {
-	i := slices.IndexFunc(w.marks, func(u *ledger.Undone) bool { return !c.Removal && u.From == c.Revision })
+	i := slices.IndexFunc(w.marks, func(u ledger.Undone) bool { return !c.Removal && u.From == c.Revision })
 	if i < 0 {
 		return nil
 	}
-	return w.marks[i]
+	return &w.marks[i]
 }
 
 // numbers says what is missing for the proof of what below has now.
@@ -638,10 +644,7 @@ func (g *group) hold() {
 
 // take says what own takes of a workload. It returns false for one that own does not have and is not to get.
 func (d *decider) take(w *work) (Take, bool) {
-	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings}
-	for _, u := range w.marks {
-		t.undone = append(t.undone, u.Revision)
-	}
+	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings, undoneBelow: w.mark != nil}
 	newest := w.comes()
 	byHand := w.asked && w.pick != nil && w.pick.overridden != "" // also where nothing new may come
 	for _, c := range w.candidates {
@@ -672,8 +675,19 @@ func (d *decider) take(w *work) (Take, bool) {
 	default:
 		t.Kind = Refused
 	}
-	t.Waits = d.waits(w, t, newest)
+	if t.Waits = d.waits(w, t, newest); t.Waits == "" && w.mark != nil {
+		verb := "waits for " + d.Policy.Below()
+		if w.mark.Revision == w.stay.From.Revision && w.mine != nil {
+			verb = "runs in " + d.Policy.Environment
+		}
+		t.Waits = fmt.Sprintf("%s %s: %s", strings.TrimSpace(w.Workload+" "+w.mark.Version), verb, undoneIn(d.Policy.Below(), w.mark))
+	}
 	return t, true
+}
+
+// undoneIn says since when a revision was undone in an environment, and why.
+func undoneIn(environment string, u *ledger.Undone) string {
+	return fmt.Sprintf("undone in %s since %s%s", environment, clock(u.At), because(u.Reason))
 }
 
 // runsWith reports whether own's entry runs with a base commit already, or what it was made of has met the numbers with it.

@@ -337,7 +337,18 @@ func TestDecide(t *testing.T) {
 			s.prod.Revisions[0] = revision("prod", "2.0", ledger.Stay{Since: ago(5), Record: rec(5), BaseCommit: "b1", From: from("2.0", 10)})
 			s.Below.Undone = []ledger.Undone{{Key: cart, Revision: revision("stage", "2.0", ledger.Stay{}).Revision, At: ago(2), Record: rec(2)}}
 			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(2), Record: rec(100), BaseCommit: "b1"})
-		}, content.Admitted, ""},
+		}, content.Admitted, "cart runs in prod: undone in stage since 2026-11-23 10:00"},
+		{"a rollback in stage before prod took it", func(s *situation) {
+			s.Below.Undone = []ledger.Undone{{Key: cart, Version: "2.0", Revision: revision("stage", "2.0", ledger.Stay{}).Revision, At: ago(2), Record: rec(2)}}
+			s.stage.Revisions[0] = revision("stage", "1.0", ledger.Stay{Since: ago(2), Record: rec(100), BaseCommit: "b1"})
+		}, content.Admitted, "cart 2.0 waits for stage: undone in stage since 2026-11-23 10:00"},
+		{"a rollback in stage, and something newer there", func(s *situation) {
+			s.Below.Undone = []ledger.Undone{{Key: cart, Version: "1.5", Revision: revision("stage", "1.5", ledger.Stay{}).Revision, At: ago(20), Record: rec(20)}}
+		}, content.Proved, ""},
+		{"undone in another ring of prod alone", func(s *situation) {
+			s.mine().From = from("2.0", 10)
+			s.Own.Undone = []ledger.Undone{{Key: cart, Revision: s.prod.Revisions[0].Revision, From: from("2.0", 10).Revision, At: ago(2), Record: rec(2)}}
+		}, content.Proved, ""},
 
 		{"closed", func(s *situation) { s.Closed = "frozen until 2027-01-07" }, content.Admitted, "cart 2.0 waits for stage: frozen until 2027-01-07"},
 		{"exempt by name", func(s *situation) { s.count = nil; s.Policy.Gate.Content.Exempt.Workloads = []string{"shop/cart"} }, content.Head, ""},
@@ -579,14 +590,6 @@ func TestCheck(t *testing.T) {
 			s.prod.Proofs = []ledger.Proof{proofOf("1.5", 50), proofOf("1.0", 100)}
 		}, render("1.5", elsewhere), true, "1.5"},
 		{"a tag without a digest is outside", func(*situation) {}, render("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = "" }), true, "2.0"},
-		{"what own undid", func(s *situation) {
-			s.Own.Undone = []ledger.Undone{{Key: cart, Revision: render("1.9").Revision, At: ago(2), Record: rec(2)}}
-			s.prod.Proofs = []ledger.Proof{proofOf("1.9", 50)}
-		}, render("1.9"), false, "2.0"},
-		{"what own undid in the first environment", func(s *situation) {
-			s.Policy.Environment = "dev"
-			s.Own.Undone = []ledger.Undone{{Key: cart, Revision: render("1.9").Revision, At: ago(2), Record: rec(2)}}
-		}, render("1.9"), false, ""},
 		{"an exempt workload", func(s *situation) { s.Policy.Gate.Content.Exempt.Registrations = []string{"shop"} }, render("7.0"), true, ""},
 		{"a proof of the numbers alone does not count", func(s *situation) {
 			s.stay().Since = ago(1)

@@ -184,12 +184,11 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 	}
 	c := r.decision.Check(made, k)
 	switch {
-	case c.Undone:
-		return cmp.Or(t.Waits, k.Workload+" waits: this revision was undone")
 	case t.Kind == Head:
 		return ""
 	case t.Kind == Proved && !t.Removed && !r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets):
-	case t.Kind == Admitted && !t.Removed && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets):
+	case t.Kind == Proved && !t.Removed && t.Moves && t.undoneBelow && !r.isAt(k, made, t.Proof):
+	case t.stays() && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets):
 	case (t.Kind == Proved || t.Kind == Admitted) && !t.Removed && c.Passes():
 		return ""
 	case len(c.Missing) > 0 && t.Kind != FilesStay:
@@ -197,6 +196,24 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 		return fmt.Sprintf("%s waits: %s has not proved %s %s at %s", k.Workload, r.below, a.Type, a.Reference, cmp.Or(a.Digest, "an unknown digest"))
 	}
 	return cmp.Or(t.Waits, fmt.Sprintf("%s waits: its repository was read where another workload is proved", k.Workload))
+}
+
+// stays reports whether own keeps what it has: the environment below proves nothing else, and another commit of the registration may have
+// what is not proved in a folder that own alone reads.
+func (t *Take) stays() bool {
+	return !t.Removed && (t.Kind == Admitted || t.Kind == Proved && !t.Moves)
+}
+
+// isAt reports whether what was rendered was read at the commits of a proof, as far as it comes from places that both read.
+func (r *Reading) isAt(k ledger.Key, made ledger.Revision, p *ledger.Proof) bool {
+	for _, s := range sourcesOf(made.Source, made.Targets) {
+		at := r.Commit(k.Registration, s.Repo, s.Ref)
+		other := func(o ledger.Source) bool { return placeOf("", o) == placeOf("", s) && o.Commit != at }
+		if at != "" && slices.ContainsFunc(sourcesOf(p.Source, p.Targets), other) {
+			return false
+		}
+	}
+	return true
 }
 
 // isOf reports whether what was rendered was made of a revision: the same object and the same content of each folder, as far as they come

@@ -83,6 +83,31 @@ func TestANeighbourThatIsProvedTakesNothingElseAlong(t *testing.T) {
 	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("1.0")}), "a commit that does not change it")
 }
 
+// Stage keeps 1.0 of menu although the commit where cart is proved has 2.0 of it: it was undone there, or waits for the environment below stage.
+func TestANeighbourThatIsProvedTakesAlongNothingThatTheEnvironmentBelowKeptBack(t *testing.T) {
+	menu := ledger.Key{Registration: "shop", Workload: "menu"}
+	own := revision("prod", "1.0", ledger.Stay{Since: ago(90), Record: rec(90), BaseCommit: "b1", From: from("1.0", 100)})
+	below := revision("stage", "1.0", ledger.Stay{Since: ago(2), Record: rec(100), BaseCommit: "b1"})
+	both := [2]ledger.Workload{
+		{Key: menu, Revisions: []ledger.Revision{own}, Proofs: []ledger.Proof{proofOf("1.0", 100)}}, {Key: menu, Revisions: []ledger.Revision{below}},
+	}
+	both[0].Revisions[0].Targets[0].Path = "menu/prod" // a folder that only prod reads
+	made2 := made("2.0", func(r *ledger.Revision) { r.Targets[0].Path = "menu/prod" })
+	made2.Object, made2.Artifacts = own.Object, own.Artifacts
+	waits := func(s *situation) map[ledger.Key]string {
+		return s.reading(both).Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made2})
+	}
+	require.Equal(t, map[ledger.Key]string{menu: "menu waits: its repository was read where another workload is proved"}, waits(usual()))
+
+	s := usual()
+	s.Below.Undone = []ledger.Undone{{Key: menu, Version: "2.0", Revision: revision("stage", "2.0", ledger.Stay{}).Revision, At: ago(2), Record: rec(2)}}
+	require.Equal(t, map[ledger.Key]string{menu: "menu 2.0 waits for stage: undone in stage since 2026-11-23 10:00"}, waits(s))
+
+	// Prod does not have what stage was given back yet, and gets that from where it was read.
+	both[0].Revisions[0].In[0].From = from("0.9", 200)
+	require.Len(t, waits(s), 1)
+}
+
 func TestWhatNobodyBelowCanHaveIsReadAtItsHeadWhileTheEnvironmentIsOpen(t *testing.T) {
 	s := usual()
 	at := ledger.Source{Repo: prodRepo, Ref: "main", Commit: "known"}

@@ -249,6 +249,12 @@ func (w *world) publish(e *town) {
 	record := ledger.Record{Epoch: 1, Sequence: max(e.last+1, w.now.Unix())}
 	next := &ledger.Ledger{Schema: ledger.Schema, Undone: e.ledger.Undone}
 	runs := map[ledger.Key]files{}
+	passes := func(k ledger.Key, version int) bool { // as the publisher has it
+		r := e.rendered(k, version)
+		return d.Check(r, k).Passes() && !slices.ContainsFunc(e.ledger.Rejected("", time.Time{}), func(u ledger.Undone) bool {
+			return u.Key == k && u.Revision == r.Revision
+		})
+	}
 	for _, k := range walked {
 		take := d.Take(k)
 		written := ledger.Workload{Key: k, Proofs: d.Proofs[k]}
@@ -267,7 +273,7 @@ func (w *world) publish(e *town) {
 			version = 0
 		case take.Kind == content.Head:
 			version = w.head[k]
-			if version > 0 && !d.Check(e.rendered(k, version), k).Passes() {
+			if version > 0 && !passes(k, version) {
 				version = 0 // undone: what is there stays
 				if mine != nil {
 					version = e.versions[mine.Revision]
@@ -281,7 +287,7 @@ func (w *world) publish(e *town) {
 		case take.Kind == content.FilesStay:
 			base = stay.BaseCommit
 		}
-		if take != nil && version > 0 && take.Kind != content.FilesStay && !d.Check(e.rendered(k, version), k).Passes() && take.Kind != content.Head {
+		if take != nil && version > 0 && take.Kind != content.FilesStay && !passes(k, version) && take.Kind != content.Head {
 			version, base, from = e.versions[mine.Revision], stay.BaseCommit, stay.From
 		}
 		w.hold(e, k, files{version, base}, take)
