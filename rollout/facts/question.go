@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -88,7 +89,8 @@ func (h *History) ring(ctx context.Context, ask Ask, q *gate.Question) (err erro
 			return err
 		}
 	}
-	if candidate == nil { // the ring has what the one before it has
+	behind := candidate != nil
+	if !behind { // the ring has what the one before it has
 		if candidate, _ = h.Candidate(ctx, record, false); candidate == nil {
 			return nil
 		}
@@ -98,6 +100,11 @@ func (h *History) ring(ctx context.Context, ask Ask, q *gate.Question) (err erro
 		}
 	}
 	q.Candidate = candidate
+	if behind {
+		if q.UndoneWorkloads, err = h.undone(ctx, before, ask.Ring); err != nil {
+			return err
+		}
+	}
 	if full := candidate.BaseCommit; ask.Commit == "" || len(ask.Commit) >= minCommit && strings.HasPrefix(full, ask.Commit) {
 		q.Commit = full
 	}
@@ -105,6 +112,26 @@ func (h *History) ring(ctx context.Context, ask Ask, q *gate.Question) (err erro
 		q.Stays[ask.Policy.Environment], err = h.RingStays(ctx, before, candidate)
 	}
 	return err
+}
+
+// undone returns the marks of workloads that the newest record would have a ring get from the one before it although they were taken back.
+func (h *History) undone(ctx context.Context, before, ring string) (all []ledger.Undone, err error) {
+	at, err := h.place.Environment(h.Environment)
+	if err != nil {
+		return nil, err
+	}
+	l, err := at.Ledger(ctx, &h.Records[len(h.Records)-1])
+	if err != nil || l == nil {
+		return nil, h.place.facts.lost(h.Environment, err)
+	}
+	for _, u := range l.Rejected(ring, time.Time{}) {
+		if w := l.Find(u.Key); w != nil {
+			if r, stay := w.In(before); r != nil && r.Revision == u.Revision && stay.Record.Compare(u.Record) <= 0 {
+				all = append(all, u)
+			}
+		}
+	}
+	return all, nil
 }
 
 // clusters counts the cohort, and the required clusters.

@@ -147,6 +147,10 @@ func (j judge) undone() Rule {
 	if s := j.switched(); s.Action == bundle.Resume && s.Again {
 		again = s.IssuedAt
 	}
+	fail := func(what string) Rule {
+		return unless(false, Fail, RuleUndone, what, wants,
+			fmt.Sprintf("mend it and publish another commit; or wherry rollout resume --environment %s --again", j.Policy.Environment))
+	}
 	for _, u := range slices.Backward(j.Undone) {
 		var contents map[string]digest.Digest
 		commit := j.Commit
@@ -154,8 +158,12 @@ func (j judge) undone() Rule {
 			contents, commit = j.Candidate.Contents, j.Candidate.BaseCommit
 		}
 		if u.At.After(again) && u.Is(commit, contents) {
-			return unless(false, Fail, RuleUndone, u.String(), wants,
-				fmt.Sprintf("mend it and publish another commit; or wherry rollout resume --environment %s --again", j.Policy.Environment))
+			return fail(u.String())
+		}
+	}
+	for _, u := range slices.Backward(j.UndoneWorkloads) {
+		if u.At.After(again) {
+			return fail(u.String())
 		}
 	}
 	return pass(RuleUndone, wants, nothing)

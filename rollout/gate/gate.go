@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
 
@@ -61,10 +62,12 @@ type Question struct {
 	// Stays are the times that environments of SoakIn had the commit, by environment, oldest first.
 	Stays map[string][]Stay
 	// Undone is what was taken back from the environment that is to get the commit, or its rings.
-	Undone    []bundle.Undone
-	Decisions []Decided // verified, about this environment; those about other content are ignored
-	Check     *Checked  // of the external check; nil if it was not run
-	Removals  *Removals // nil if nobody looked
+	Undone []bundle.Undone
+	// UndoneWorkloads are those that the candidate of a ring would bring to it although they were taken back.
+	UndoneWorkloads []ledger.Undone
+	Decisions       []Decided // verified, about this environment; those about other content are ignored
+	Check           *Checked  // of the external check; nil if it was not run
+	Removals        *Removals // nil if nobody looked
 	// Automatic is true if nobody asks by hand.
 	Automatic bool
 	Now       time.Time

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
@@ -302,6 +303,9 @@ func TestEachRule(t *testing.T) {
 		{"undone", "nothing was", none, P, "not undone", "-", ""},
 		{"undone", "another commit", undone(bundle.Undone{At: ago(60), BaseCommit: "0123456"}), P, "not undone", "-", ""},
 		{"undone", "this commit", undone(bundle.Undone{At: ago(60), BaseCommit: commit, Reason: "orders fail"}), F, "commit " + commit[:12] + " was undone at 2026-11-21T00:00:00Z (orders fail)", "not undone", "mend it and publish another commit; or wherry rollout resume --environment prod --again"},
+		{"undone", "a workload that a ring would pass on", func(q *gate.Question) {
+			q.UndoneWorkloads = []ledger.Undone{{Key: ledger.Key{Registration: "shop", Workload: "web"}, Version: "2.0", At: ago(60), Reason: "orders fail"}}
+		}, F, "shop/web 2.0 was undone at 2026-11-21T00:00:00Z (orders fail)", "not undone", "mend it and publish another commit; or wherry rollout resume --environment prod --again"},
 		{"undone", "the same content of another environment", undone(bundle.Undone{At: ago(60), Contents: contentsOf(question())}), P, "not undone", "-", ""},
 		{"undone", "this commit, and somebody says again", both(undone(bundle.Undone{At: ago(120), BaseCommit: commit}), more(anna.decides(bundle.Resume, func(d *gate.Decided) { d.Again = true }))), P, "not undone", "-", ""},
 		{"undone", "somebody said so before", both(undone(bundle.Undone{At: ago(0), BaseCommit: commit}), more(anna.decides(bundle.Resume, func(d *gate.Decided) { d.Again = true }))), F, "commit " + commit[:12] + " was undone at 2026-11-23T12:00:00Z", "not undone", "mend it and publish another commit; or wherry rollout resume --environment prod --again"},

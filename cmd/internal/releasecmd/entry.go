@@ -60,6 +60,7 @@ func notOverridden(all []content.Take, policy promotion.Policy) error {
 type entering struct {
 	source *flags.Source
 	entry  *facts.Entry // nil if nothing is held
+	facts  *facts.Facts // what it was asked of; of a plan alone
 	pinned string
 	// waits says why the base commit that is pinned does not enter yet; empty if it may.
 	waits string

@@ -1,6 +1,7 @@
 package releasecmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -232,6 +233,9 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	if policy, err := loaded.Model.Promotion(); err == nil { // lint tells of mistakes
 		opts.Below = policy.Below()
+		if opts.Again, err = entering.facts.Again(cmd.Context(), policy, cmp.Or(loaded.Model.PlatformName(), opts.Platform)); err != nil {
+			return nil, failure.At(err, to)
+		}
 	}
 	opts.Parallel = publisher.DefaultParallel
 	opts.Cache, opts.Packed, opts.DeltaCommand = p.source.Cache.Get(), planned.Packed, deltacmd.Command()
@@ -258,6 +262,7 @@ func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, sign
 	if e.waits != "" {
 		cmd.PrintErrf("warning: base commit %s waits: %s\n", show.Short(e.pinned), show.Line(e.waits))
 	}
+	e.facts = from
 	return e, err
 }
 
