@@ -22,7 +22,7 @@ func (s *search) takeBack(ctx context.Context, content *publisher.Content, done 
 	if err != nil {
 		return err
 	}
-	plan := &Plan{Platform: done.Platform, Environment: done.Environment, Left: done.Left, Previous: done.Previous, Changes: []Change{}}
+	plan := &Plan{Left: done.Left, Previous: done.Previous, Changes: []Change{}}
 	mark := bundle.Undone{Reason: s.Reason}
 	if content.BaseCommit != s.now.BaseCommit {
 		mark.BaseCommit = s.now.BaseCommit
@@ -63,9 +63,15 @@ func (s *search) takeBack(ctx context.Context, content *publisher.Content, done 
 	if more := len(content.Undone) - bundle.MaxUndone; more > 0 {
 		content.Undone = content.Undone[more:]
 	}
+	return s.show(plan)
+}
+
+// show tells the caller what would be done.
+func (s *search) show(plan *Plan) error {
 	if s.Show == nil {
 		return nil
 	}
+	plan.Platform, plan.Environment = s.at.Platform, s.at.Environment
 	return s.Show(plan)
 }
 

@@ -311,7 +311,7 @@ func (s *search) backTo(ctx context.Context, v *bundle.VerifiedEnvironment) (fou
 		all[name] = rings
 	}
 	if len(emptied) > 0 && !s.AllowEmpty {
-		return found{}, &EmptiesError{emptied}
+		return found{}, &EmptiesError{ClusterTypes: emptied}
 	}
 	return s.give(ctx, v, all)
 }
@@ -354,7 +354,7 @@ func (s *search) give(ctx context.Context, previous *bundle.VerifiedEnvironment,
 			slices.Sort(g.Incomplete)
 		}
 	}
-	return found{previous, g}, nil
+	return found{previous: previous, content: g}, nil
 }
 
 // recorded gives what s is about what the record that stands names for it.
@@ -368,7 +368,7 @@ func (s *search) recorded(context.Context) (found, error) {
 			}
 		}
 	}
-	return found{s.record.Verified, &publisher.Content{
+	return found{previous: s.record.Verified, content: &publisher.Content{
 		Releases: all, Why: "it is undone", Previous: s.now.Tag(),
 		BaseCommit: s.now.BaseCommit, EnvironmentCommit: s.now.EnvironmentCommit, Incomplete: s.now.Incomplete,
 	}}, nil
@@ -425,7 +425,7 @@ func (s *search) abort(ctx context.Context) (found, error) {
 		slices.Sort(g.Incomplete)
 		g.Incomplete = slices.Compact(g.Incomplete)
 	}
-	return found{previous, g}, nil
+	return found{previous: previous, content: g}, nil
 }
 
 // recordOf returns the newest record in which the narrowest rings of all have what they are given now; nil if there is none.

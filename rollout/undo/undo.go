@@ -1,4 +1,4 @@
-// Package undo gives an environment, a cluster type or a ring the content back that it had, from the registry alone.
+// Package undo gives an environment, a cluster type, a ring or a workload the content back that it had, from the registry alone.
 //
 // [Undo] finds the previous content in the environment's signed records, pauses the environment, and makes new releases that
 // refer to the previous blobs ([publisher.Reissue]): nothing is rendered, and no tree is read. [Abort] stops a rollout: the
@@ -8,6 +8,9 @@
 // lies between the two is passed over from then on. It lists too what it took back, which nobody releases again until a person says so:
 // see [bundle.Undone]. An undo that was done already does nothing: it may be repeated, also by two
 // people at once. If a publication was cut off before its record was written, Undo gives back what the record names.
+//
+// Of one workload, Undo packs what rings have with the files that the workload had; all others keep theirs to the byte. It pauses
+// nothing, as the mark in the ledger keeps the revision out: see [ledger.Undone].
 package undo
 
 import (
@@ -38,9 +41,16 @@ var ErrNoPrevious = errors.New("there is no previous content")
 
 // EmptiesError is the error for cluster types that the previous record does not have: to undo is to take all of their assignments
 // away.
-type EmptiesError struct{ ClusterTypes []string }
+type EmptiesError struct {
+	ClusterTypes []string
+	// Workload is the one that would be taken away, as REGISTRATION/NAME; empty for all.
+	Workload string
+}
 
 func (e *EmptiesError) Error() string {
+	if e.Workload != "" {
+		return strings.Join(e.ClusterTypes, ", ") + " had nothing of " + e.Workload + " then: undoing would delete its assignments there"
+	}
 	return "the previous record does not have " + strings.Join(e.ClusterTypes, ", ") + ": undoing would delete all assignments there"
 }
 
@@ -49,10 +59,13 @@ type Options struct {
 	Environment string
 	// ClusterType and Ring restrict Undo to one cluster type, or to a ring and those wider rings that have the same content.
 	ClusterType, Ring string
+	// Workload, as REGISTRATION/NAME or NAME, restricts Undo to one workload; then ClusterType is empty and Ring is that ring alone. To is
+	// a version of it, or seven or more digits of a revision.
+	Workload string
 	// To names the record to go back to, by its tag or by seven or more digits of its base or environment commit; with
 	// ClusterType also a release of that, see bundle.ParseReleaseQuery. Empty is the newest previous content that is complete.
 	To string
-	// Reason is kept in the pause and in the record.
+	// Reason is kept in the record, and in the pause if there is one.
 	Reason string
 	// Show, if not nil, is told what would be done before anything is; its error keeps it from being done. It may be told again, if
 	// another publisher was at work.
@@ -69,6 +82,8 @@ type Plan struct {
 	Left     Commits  `json:"left"`
 	Previous Commits  `json:"previous,omitzero"`
 	Changes  []Change `json:"changes"` // sorted by cluster type
+	// Workload is the only one that changes; nil for all. Then To of a Change is the release whose files it gets.
+	Workload *Workload `json:"workload,omitempty"`
 }
 
 // Change is what becomes of the rings of a cluster type that have one release.
@@ -93,6 +108,8 @@ type Done struct {
 	// if there is none.
 	Left     Commits `json:"left"`
 	Previous Commits `json:"previous,omitzero"`
+	// Workload is the only one that was to be undone; nil for all.
+	Workload *Workload `json:"workload,omitempty"`
 	// Result is that of the new record: published, pending or unchanged.
 	Result     releases.Outcome          `json:"result"`
 	Signatures *publisher.SignatureCount `json:"signatures,omitempty"`
@@ -120,6 +137,9 @@ type Release struct {
 // Parallel and Now. The error wraps ErrNoPrevious if nothing is there to go back to, and is an *EmptiesError if cluster types would
 // lose everything.
 func Undo(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions) (*Done, error) {
+	if o.Workload != "" {
+		return run(ctx, to, signers, o, opts, (*search).workload)
+	}
 	done, err := run(ctx, to, signers, o, opts, (*search).undo)
 	if errors.Is(err, publisher.ErrUnfinished) { // what is there now is in no record: the record has what was there before
 		return run(ctx, to, signers, o, opts, (*search).recorded)
@@ -133,10 +153,12 @@ func Abort(ctx context.Context, to oci.Location, signers []*keys.Key, o Options,
 	return run(ctx, to, signers, o, opts, (*search).abort)
 }
 
-// found is what a search ends with: nothing to do if content is nil.
+// found is what a search ends with: nothing to do if content is nil. Of one workload it has what changes.
 type found struct {
 	previous *bundle.VerifiedEnvironment
 	content  *publisher.Content
+	workload *Workload
+	changes  []Change
 }
 
 func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, opts publisher.PublishOptions, find func(*search, context.Context) (found, error)) (*Done, error) {
@@ -147,7 +169,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		return nil, usage.Errorf("the reason has %d bytes, at most %d are kept", len(o.Reason), bundle.MaxReasonBytes)
 	}
 	if o.Reason == "" {
-		return nil, usage.Errorf("the reason is missing: it is kept for those who find the environment paused")
+		return nil, usage.Errorf("the reason is missing: it is kept for those who find it undone")
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -159,7 +181,7 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		done = &Done{Platform: at.Platform, Environment: at.Environment, Left: commitsOf(r), Releases: []Release{}}
 		s := &search{Options: o, at: at, record: record, now: r}
 		f, err := find(s, ctx)
-		if err != nil || f.content == nil {
+		if done.Workload = f.workload; err != nil || f.content == nil {
 			return nil, err
 		}
 		waits, err := at.PendingRecord(ctx, record)
@@ -172,6 +194,9 @@ func run(ctx context.Context, to oci.Location, signers []*keys.Key, o Options, o
 		}
 		if done.Undone = true; f.previous != nil {
 			done.Previous = commitsOf(f.previous.Record)
+		}
+		if f.workload != nil {
+			return f.content, s.show(&Plan{Left: done.Left, Previous: done.Previous, Changes: f.changes, Workload: f.workload})
 		}
 		if err := s.takeBack(ctx, f.content, done); err != nil {
 			return nil, err

@@ -2,7 +2,6 @@ package undo_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -92,32 +91,9 @@ func TestUndoGivesBackWhatWasThere(t *testing.T) {
 				w.rings = ringsOfTest
 			}
 			w.plain = tc.plain
-			steps := strings.Split(tc.steps, ";")
-			for i, step := range steps {
-				var err error
-				switch {
-				case step == "fail":
-					w.fails["drone"] = true
-				case step == "mend":
-					w.fails["drone"] = false
-				case step == "again":
-					w.opts.Again = w.now
-				case step[0] == '+':
-					w.texts[step[1:]] = ""
-				case step[0] == '-':
-					delete(w.texts, step[1:])
-					w.opts.AllowEmpty = true
-				default:
-					err = w.do(step)
-				}
-				if tc.err != "" && i == len(steps)-1 {
-					require.ErrorContains(t, err, tc.err)
-					require.Empty(t, w.paused(), "nothing was done, and so nothing is paused")
-					return
-				}
-				require.NoError(t, err, step)
+			if w.walk(tc.steps, tc.err) {
+				require.Equal(t, tc.want, w.has())
 			}
-			require.Equal(t, tc.want, w.has())
 		})
 	}
 }
@@ -227,7 +203,7 @@ func (a *agents) poll(at string) {
 			expect := bundle.Expect{Stream: v.Release.Stream(), Ring: ring, Highest: a.highest[name+ring], Now: a.now}
 			require.NoError(a.t, expect.Check(v.Release, v.Descriptor.Digest), "%s: %s of ring %q", at, name, ring)
 			a.highest[name+ring] = bundle.OrderOf(v.Release, v.Descriptor.Digest)
-			text := a.textOf(rd, name, desc.Digest)
+			text := a.textOf(rd, name, desc.Digest, "web-live")
 			if ring == "broad" || ring == "" {
 				require.Equal(a.t, "a", text, "%s: %s of ring %q", at, name, ring)
 			}
@@ -256,7 +232,7 @@ func TestAPublicationThatWasCutOffIsUndone(t *testing.T) {
 			require.NoError(t, err)
 			desc, err := repo.Resolve(t.Context(), "ring-canary")
 			require.NoError(t, err)
-			changed = changed || w.textOf(rd, name, desc.Digest) == "b"
+			changed = changed || w.textOf(rd, name, desc.Digest, "web-live") == "b"
 		}
 		require.NoError(t, w.do("undo"), at)
 		if changed || recorded {

@@ -50,6 +50,8 @@ type world struct {
 	count   atomic.Int64
 	handler http.Handler
 	plain   bool // nobody commits
+	// db is what a second workload says, next to web, whose folder in git is then known; empty if there is web alone.
+	db string
 }
 
 var ringsOfTest = []string{"canary", "early", "broad"}
@@ -99,11 +101,38 @@ func (w *world) publish(commit, ring string) (*publisher.Published, error) {
 		}
 		result.ClusterTypes = append(result.ClusterTypes, ct)
 	}
+	if w.db != "" {
+		w.addWorkloads(result)
+	}
 	opts := w.opts
 	if ring != "" {
 		opts.Rings = []string{ring}
 	}
 	return publisher.Publish(w.t.Context(), result, w.loc, w.keys, opts)
+}
+
+// addWorkloads adds a second workload to all cluster types, and says of both where they were read.
+func (w *world) addWorkloads(result *scheduler.Result) {
+	placeOf := func(text string) scheduler.Place {
+		return scheduler.Place{Repo: "https://git.example/shop", Ref: "main", Commit: commitOf(text), Path: "deploy", ID: commitOf("folder " + text)}
+	}
+	result.Places = map[string]scheduler.Place{"shop": {Repo: "https://git.example/shop", Ref: "main", Commit: commitOf("shop")}}
+	result.Declared = map[string]map[string]bool{"shop": {"web-live": true, "db-live": true}}
+	for _, name := range []string{"web", "db"} {
+		result.Workloads = append(result.Workloads, scheduler.Workload{
+			Registration: "shop", Name: name, Object: digest.FromString(name), Targets: []scheduler.WorkloadTarget{{Name: "live", FullName: name + "-live"}},
+		})
+	}
+	for i := range result.ClusterTypes {
+		ct := &result.ClusterTypes[i]
+		web := &ct.Assignments[0]
+		db := *web
+		text := string(web.Files[0].Data)
+		web.Registration, web.Version, web.Origin = "shop", text, placeOf(text)
+		db.Name, db.Workload, db.Registration, db.Version, db.Origin = "db-live", "db", "shop", w.db, placeOf(w.db)
+		db.Files = []scheduler.File{{Path: "config.yaml", Data: []byte(w.db)}, {Path: "pod.yaml", Data: []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: db}\nspec: {containers: [{image: example.com/db:1}]}\n")}}
+		ct.Assignments = append(ct.Assignments, db)
+	}
 }
 
 func keysOf[V any](m map[string]V) func(func(string) bool) {
@@ -131,6 +160,8 @@ func (w *world) do(step string) error {
 			o.ClusterType, a.ClusterType = value, value
 		case "to":
 			o.To = value
+		case "workload":
+			o.Workload = value
 		case "allow-empty":
 			o.AllowEmpty = true
 		}
@@ -150,6 +181,9 @@ func (w *world) do(step string) error {
 	default:
 		what, ring, _ := strings.Cut(verb, "@")
 		name, text, one := strings.Cut(what, "=")
+		if name == "db" {
+			w.db = text
+		}
 		for t := range w.texts {
 			if one && t == name {
 				w.texts[t] = text
@@ -160,6 +194,38 @@ func (w *world) do(step string) error {
 		_, err = w.publish(commitOf(what), ring)
 	}
 	return err
+}
+
+// walk carries out steps, separated by semicolons; see do. Beside those, "fail" and "mend" let something of drone fail, "again" lets what was
+// undone come again, and "+TYPE" and "-TYPE" are about cluster types. It returns false if the last step failed as it should.
+func (w *world) walk(text, wantErr string) bool {
+	w.t.Helper()
+	steps := strings.Split(text, ";")
+	for i, step := range steps {
+		var err error
+		switch {
+		case step == "fail":
+			w.fails["drone"] = true
+		case step == "mend":
+			w.fails["drone"] = false
+		case step == "again":
+			w.opts.Again = w.now
+		case step[0] == '+':
+			w.texts[step[1:]] = ""
+		case step[0] == '-':
+			delete(w.texts, step[1:])
+			w.opts.AllowEmpty = true
+		default:
+			err = w.do(step)
+		}
+		if wantErr != "" && i == len(steps)-1 {
+			require.ErrorContains(w.t, err, wantErr)
+			require.Empty(w.t, w.paused(), "nothing was done, and so nothing is paused")
+			return false
+		}
+		require.NoError(w.t, err, step)
+	}
+	return true
 }
 
 func passes(context.Context, advance.Ask) (gate.Verdict, error) {
@@ -190,7 +256,10 @@ func (w *world) record() bundle.EnvironmentRecord {
 }
 
 // has says what the record names for the rings of the cluster types, and that the tags agree.
-func (w *world) has() string {
+func (w *world) has() string { return w.hasOf("web-live") }
+
+// hasOf is has for an assignment.
+func (w *world) hasOf(assignment string) string {
 	w.t.Helper()
 	rd, r := w.reader(), w.record()
 	var all []string
@@ -207,14 +276,14 @@ func (w *world) has() string {
 			desc, err := repo.Resolve(w.t.Context(), bundle.MovingTag(ring))
 			require.NoError(w.t, err)
 			require.Equal(w.t, d, desc.Digest, "%s: %q", name, ring)
-			texts = append(texts, w.textOf(rd, name, d))
+			texts = append(texts, w.textOf(rd, name, d, assignment))
 		}
 		all = append(all, name+": "+strings.Join(texts, " "))
 	}
 	return strings.Join(all, ", ")
 }
 
-func (w *world) textOf(rd state.Reader, clusterType string, d digest.Digest) string {
+func (w *world) textOf(rd state.Reader, clusterType string, d digest.Digest, assignment string) string {
 	t, err := rd.Place.Named("bundles/prod/" + clusterType)
 	require.NoError(w.t, err)
 	v, _, err := t.Read(w.t.Context(), d.String())
@@ -222,7 +291,7 @@ func (w *world) textOf(rd state.Reader, clusterType string, d digest.Digest) str
 	tree, err := t.Tree(w.t.Context(), v)
 	require.NoError(w.t, err)
 	defer tree.Close()
-	data, err := tree.ReadFile("web-live/config.yaml")
+	data, err := tree.ReadFile(assignment + "/config.yaml")
 	if err != nil {
 		return "empty"
 	}

@@ -104,7 +104,12 @@ var Everywhere = cli.Kinds{
 	cli.AsBy(func(e *bundle.Refusal) (int, string) { return cli.Denied, refusals[e.Reason] }),
 	cli.Is(trust.ErrNoReleaseKey, cli.Usage, `sign with one of those; "wherry trust add-key" begins a version with another one`),
 	cli.Is(publisher.ErrUnfinished, cli.Failed, "publish again, which completes it"),
-	cli.As[*undo.EmptiesError](cli.No, "--allow-empty deletes them, --cluster-type gives back another cluster type alone"),
+	cli.AsBy(func(e *undo.EmptiesError) (int, string) {
+		if e.Workload != "" {
+			return cli.No, "--allow-empty deletes them"
+		}
+		return cli.No, "--allow-empty deletes them, --cluster-type gives back another cluster type alone"
+	}),
 	cli.As[*usage.Error](cli.Usage, ""),
 
 	// Packages for sites.

@@ -62,23 +62,24 @@ type backing struct {
 func newUndoCommand() *cobra.Command {
 	var b backing
 	cmd := &cobra.Command{
-		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--back-to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
+		Use:   "undo [LOCATION] [--environment NAME] [--cluster-type TYPE] [--ring NAME] [--workload NAME] [--back-to COMMIT] --reason TEXT [--key FILE | --signer cosign:URI]",
 		Short: "Restore previous content",
 		Long: `Restore the previous content of an environment, a cluster type (--cluster-type) or a ring (--ring), and pause the environment.
-Nothing is rendered, and no platform is needed: the new releases refer to the same files. Repeating it changes
-nothing more.
+Nothing is rendered: the new releases refer to the same files. Repeating it changes nothing more. You see the plan first and
+confirm it, or pass --yes. What was undone stays out until somebody runs "wherry rollout resume --again".
 
 The previous content is that of the newest earlier record that is complete and differs in the first ring. Every ring gets
 what it had then. --back-to goes further back or forward again: to a COMMIT, a record's tag, or with --cluster-type a release.
 
-You see the plan first and confirm it, or pass --yes. Then mend git and run "wherry rollout resume". What was undone stays
-out until somebody runs "wherry rollout resume --again".
+--workload restores one workload alone, in one ring or in all that have its newest revision, and pauses nothing. It gets the
+files that it had, also if the base has changed since; --back-to names a version. A newer revision may come at any time.
 
 ` + exitHelp + `
 
 More: wherry help promoting, rings, signing-keys`,
 		Example: `  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --reason "orders fail" --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --reason "orders fail" --key cosign.key
+  wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --workload shop/checkout --reason "orders fail" --key cosign.key
   wherry rollout undo oci://127.0.0.1:5000/edge --environment prod --back-to 3f2a9c1 --reason "orders fail" --dry-run --key cosign.key`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return b.run(cmd, args, undo.Undo, false) },
@@ -88,9 +89,11 @@ More: wherry help promoting, rings, signing-keys`,
 	f := cmd.Flags()
 	b.addReason(cmd)
 	f.StringVar(&b.options.Ring, "ring", "", "give back what the ring `NAME` had (default all rings)")
-	f.StringVar(&b.options.To, "back-to", "", "go back to this `COMMIT`, or to a record by its tag (default the newest previous content)")
+	f.StringVar(&b.options.Workload, "workload", "", "only the workload `NAME`, or REGISTRATION/NAME")
+	f.StringVar(&b.options.To, "back-to", "", "go back to this `COMMIT`, or to a record by its tag, or to a version of the workload (default the newest previous content)")
 	f.BoolVar(&b.options.AllowEmpty, "allow-empty", false, "delete all assignments of cluster types that were not there before")
-	cli.NotEmpty(cmd, "ring", "back-to")
+	cli.NotEmpty(cmd, "ring", "workload", "back-to")
+	cmd.MarkFlagsMutuallyExclusive("workload", "cluster-type")
 	return cmd
 }
 
@@ -123,7 +126,7 @@ signatures, which "wherry sign" adds: then nothing changes on clusters before.`
 
 func (b *backing) addReason(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&b.options.Reason, "reason", "", "keep this `TEXT` for those who find the environment paused (required)")
+	f.StringVar(&b.options.Reason, "reason", "", "keep this `TEXT` for those who find it undone (required)")
 	_ = cmd.MarkFlagRequired("reason")
 	f.BoolVar(&b.yes, "yes", false, "do not ask")
 	f.BoolVar(&b.dryRun, "dry-run", false, "show the plan alone")
@@ -177,9 +180,20 @@ func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
 		}
 		return errDryRun
 	}
-	fmt.Fprintf(out, "%s: from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), left, previous)
+	question := "Pause the environment, and do this?"
+	if w := p.Workload; w != nil {
+		left, previous = w.Names()
+		question = "Do this?"
+		fmt.Fprintf(out, "%s: %s from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), show.Line(w.Key.String()), show.Line(left), show.Line(previous))
+	} else {
+		fmt.Fprintf(out, "%s: from %s back to %s:\n", show.Line(p.Platform+"/"+p.Environment), left, previous)
+	}
 	err := cli.Print(out, "table", nil, func(w io.Writer) {
-		cli.Row(w, "CLUSTER TYPE", "RINGS", "HAS", "GETS")
+		gets := "GETS"
+		if p.Workload != nil {
+			gets = "AS IN"
+		}
+		cli.Row(w, "CLUSTER TYPE", "RINGS", "HAS", gets)
 		for _, c := range p.Changes {
 			cli.Row(w, c.ClusterType, strings.Join(c.Rings, ","), ofCommit(c.From, c.FromCommit), ofCommit(c.To, c.ToCommit))
 		}
@@ -192,7 +206,7 @@ func (b *backing) agree(cmd *cobra.Command, p *undo.Plan) error {
 	case b.yes:
 		return nil
 	}
-	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), "Pause the environment, and do this?")
+	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), question)
 	if err == nil && !yes {
 		return cli.Fail(cli.No, errors.New("nothing was changed"), "")
 	}
@@ -212,6 +226,11 @@ func ofCommit(release, commit string) string {
 
 // explain gives an error its exit code and hint.
 func (b *backing) explain(err error) error {
+	if b.options.Workload != "" {
+		return failure.At(err, b.Location,
+			cli.Is(undo.ErrNoPrevious, cli.No, "--back-to VERSION names what to go back to; without --workload, undo gives back what the whole environment had"),
+			cli.Is(publisher.ErrUnfinished, cli.Failed, "publish again, which completes it; without --workload, undo takes it back"))
+	}
 	return failure.At(err, b.Location, cli.Is(undo.ErrNoPrevious, cli.No,
 		fmt.Sprintf("--back-to COMMIT names what to go back to, also if it is incomplete; wherry releases %s shows what there is", b.Location)))
 }
@@ -241,7 +260,20 @@ func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) err
 	if done.Previous.Record == "" {
 		previous = "what the widest ring has"
 	}
+	if w := done.Workload; w != nil {
+		name += ": " + show.Line(w.Key.String())
+		left, previous = w.Names()
+		left, previous = show.Line(left), show.Line(previous)
+	}
 	switch {
+	case !done.Undone && done.Workload != nil:
+		why := "it was undone already, and "
+		if b.options.To != "" {
+			why = ""
+		}
+		cmd.PrintErrf("%s: nothing to do: %sit has %s\n", name, why, show.Line(done.Workload.Left.String()))
+		cmd.PrintErrf("hint: --back-to VERSION goes further back\n")
+		return nil
 	case !done.Undone && aborts:
 		cmd.PrintErrf("%s: nothing to do: all rings have the same, that of record %s\n", name, done.Left.Record)
 		return nil
@@ -254,6 +286,9 @@ func (b *backing) conclude(cmd *cobra.Command, done *undo.Done, aborts bool) err
 			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", b.Location, done.Environment, b.First))
 	}
 	cmd.PrintErrf("%s: back from %s to %s, at %s\n", name, left, previous, b.Location)
+	if done.Workload != nil {
+		cmd.PrintErrf("note: %s stays out until something newer comes, or wherry rollout resume %s --environment %s --again lets it come\n", left, b.Location, done.Environment)
+	}
 	if done.Pause != nil {
 		cmd.PrintErrf("note: the environment is paused: mend what is wrong, then run wherry rollout resume %s --environment %s\n", b.Location, done.Environment)
 	}

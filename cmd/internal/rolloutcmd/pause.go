@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/ledger"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -106,6 +108,8 @@ type paused struct {
 	// Undone is what was undone and stays out; Again is true if it may be released again.
 	Undone []bundle.Undone `json:"undone,omitempty"`
 	Again  bool            `json:"again,omitempty"`
+	// UndoneWorkloads were undone by themselves.
+	UndoneWorkloads []ledger.Undone `json:"undoneWorkloads,omitempty"`
 }
 
 func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) error {
@@ -113,10 +117,11 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		return err
 	}
 	ctx, now := cmd.Context(), time.Now()
-	record, name, err := recordAt(ctx, cmd, p.Location, p.registry.Options(), p.Trusted, p.environment, now)
+	standing, name, err := recordAt(ctx, cmd, p.Location, p.registry.Options(), p.Trusted, p.environment, now)
 	if err != nil {
 		return failure.At(err, p.Location)
 	}
+	record := standing.Verified.Record
 	done := paused{
 		Platform: name, Environment: p.environment, Paused: action == bundle.Pause,
 		BaseCommit: record.BaseCommit, EnvironmentCommit: record.EnvironmentCommit, IssuedAt: record.IssuedAt, Undone: record.Undone, Again: p.again,
@@ -147,6 +152,11 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 	var pinnedAt string
 	if action == bundle.Resume {
 		done.Pinned, pinnedAt = p.pinned(cmd, name)
+		l, err := standing.Ledger(ctx, standing.Verified)
+		if err != nil {
+			cmd.PrintErrf("warning: %s\n", cli.Indented(err.Error()))
+		}
+		done.UndoneWorkloads = undoneAlone(record, l)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(io.Writer) {}); err != nil {
 		return err
@@ -167,12 +177,18 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 // tellNext prints what happens after a resume.
 func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string) {
 	const next = "the next wherry promote or wherry publish releases what git has, and wherry plan shows what that changes"
-	for _, u := range done.Undone {
+	tell := func(u fmt.Stringer) {
 		if done.Again {
 			cmd.PrintErrf("note: %s; it may be released again\n", show.Line(u.String()))
-			continue
+		} else {
+			cmd.PrintErrf("note: %s; it is not released again, whatever git has, unless you resume with --again\n", show.Line(u.String()))
 		}
-		cmd.PrintErrf("note: %s; it is not released again, whatever git has, unless you resume with --again\n", show.Line(u.String()))
+	}
+	for _, u := range done.Undone {
+		tell(u)
+	}
+	for _, u := range done.UndoneWorkloads {
+		tell(u)
 	}
 	switch {
 	case done.Pinned == "":
@@ -182,6 +198,28 @@ func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string
 	default:
 		cmd.PrintErrf("note: git pins %s (%s), and it has %s; %s\n", show.Line(done.Pinned), show.Line(pinnedAt), has, next)
 	}
+}
+
+// undoneAlone returns the workloads that were undone by themselves and stay out of a ring. Those that an undo of the environment took
+// back are not among them.
+func undoneAlone(record bundle.EnvironmentRecord, l *ledger.Ledger) (all []ledger.Undone) {
+	if l == nil {
+		return nil
+	}
+	rings := publisher.RingOrder(record)
+	if len(rings) == 0 {
+		rings = []string{""}
+	}
+	var out []ledger.Undone
+	for _, ring := range rings {
+		out = append(out, l.Rejected(ring, time.Time{})...)
+	}
+	for _, u := range l.Undone {
+		if slices.Contains(out, u) && !slices.ContainsFunc(record.Undone, func(all bundle.Undone) bool { return all.At.Equal(u.At) }) {
+			all = append(all, u)
+		}
+	}
+	return all
 }
 
 // pinnedTime bounds the look into git, which the command can do without.
@@ -205,9 +243,9 @@ func (p *pausing) pinned(cmd *cobra.Command, name string) (commit, at string) {
 	return "", ""
 }
 
-// recordAt returns the newest record of an environment, and the platform's name.
-func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci.Options, signers published.Signers, environment string, now time.Time) (bundle.EnvironmentRecord, string, error) {
-	var none bundle.EnvironmentRecord
+// recordAt returns the newest record of an environment, which is there, and the platform's name.
+func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci.Options, signers published.Signers, environment string, now time.Time) (state.Record, string, error) {
+	var none state.Record
 	name, err := publisher.PlatformOf(ctx, to, opts, environment)
 	if err != nil {
 		return none, "", err
@@ -226,5 +264,5 @@ func recordAt(ctx context.Context, cmd *cobra.Command, to oci.Location, opts oci
 	if r.Verified == nil {
 		return none, "", &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", environment, signers.SignedText())}
 	}
-	return r.Verified.Record, name, nil
+	return r, name, nil
 }
