@@ -108,7 +108,7 @@ type paused struct {
 	// Undone is what was undone and stays out; Again is true if it may be released again.
 	Undone []bundle.Undone `json:"undone,omitempty"`
 	Again  bool            `json:"again,omitempty"`
-	// UndoneWorkloads were undone by themselves.
+	// UndoneWorkloads are what of workloads was undone, by itself or with the environment.
 	UndoneWorkloads []ledger.Undone `json:"undoneWorkloads,omitempty"`
 }
 
@@ -156,7 +156,7 @@ func (p *pausing) run(cmd *cobra.Command, args []string, action bundle.Action) e
 		if err != nil {
 			cmd.PrintErrf("warning: %s\n", cli.Indented(err.Error()))
 		}
-		done.UndoneWorkloads = undoneAlone(record, l)
+		done.UndoneWorkloads = undoneWorkloads(record, l)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(io.Writer) {}); err != nil {
 		return err
@@ -184,11 +184,22 @@ func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string
 			cmd.PrintErrf("note: %s; it is not released again, whatever git has, unless you resume with --again\n", show.Line(u.String()))
 		}
 	}
-	for _, u := range done.Undone {
-		tell(u)
+	for _, all := range done.Undone {
+		tell(all)
+		var with []string
+		for _, u := range done.UndoneWorkloads {
+			if u.At.Equal(all.At) {
+				with = append(with, u.Key.String())
+			}
+		}
+		if len(with) > 0 && !done.Again {
+			cmd.PrintErrf("note: until something newer of them comes, these stay as they are: %s\n", show.Line(show.List(with, maxNamed)))
+		}
 	}
 	for _, u := range done.UndoneWorkloads {
-		tell(u)
+		if !slices.ContainsFunc(done.Undone, func(all bundle.Undone) bool { return all.At.Equal(u.At) }) {
+			tell(u)
+		}
 	}
 	switch {
 	case done.Pinned == "":
@@ -200,9 +211,8 @@ func (p *pausing) tellNext(cmd *cobra.Command, done paused, has, pinnedAt string
 	}
 }
 
-// undoneAlone returns the workloads that were undone by themselves and stay out of a ring. Those that an undo of the environment took
-// back are not among them.
-func undoneAlone(record bundle.EnvironmentRecord, l *ledger.Ledger) (all []ledger.Undone) {
+// undoneWorkloads returns the marks of workloads that stay out of a ring of record.
+func undoneWorkloads(record bundle.EnvironmentRecord, l *ledger.Ledger) (all []ledger.Undone) {
 	if l == nil {
 		return nil
 	}
@@ -215,12 +225,15 @@ func undoneAlone(record bundle.EnvironmentRecord, l *ledger.Ledger) (all []ledge
 		out = append(out, l.Rejected(ring, time.Time{})...)
 	}
 	for _, u := range l.Undone {
-		if slices.Contains(out, u) && !slices.ContainsFunc(record.Undone, func(all bundle.Undone) bool { return all.At.Equal(u.At) }) {
+		if slices.Contains(out, u) {
 			all = append(all, u)
 		}
 	}
 	return all
 }
+
+// maxNamed is how many workloads are named.
+const maxNamed = 5
 
 // pinnedTime bounds the look into git, which the command can do without.
 const pinnedTime = 10 * time.Second
