@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -156,6 +157,54 @@ func TestAnUndoneWorkloadHasItsFormerPlace(t *testing.T) {
 	w.walk("renew", "")
 	require.NotEqual(t, v.Descriptor, w.newest().Descriptor)
 	require.Equal(t, []ledger.Undone{mark}, w.ledger().Undone, "the mark stays when all is signed anew")
+}
+
+// In a chain, the workload is again made of what the environment below had then, with its proof, and the mark names what was proved since.
+func TestAnUndoneWorkloadHasItsFormerProof(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.db = "1"
+	proofOf := func(text string, n int64) ledger.Proof {
+		return ledger.Proof{
+			Revision: digest.FromString("stage " + text), Record: ledger.Record{Sequence: n}, Proved: w.now,
+			Met: []ledger.Met{{BaseCommit: commitOf("b2"), At: w.now, Clusters: 2, Compliant: 2}},
+		}
+	}
+	for n, text := range []string{"a", "b"} {
+		proof := proofOf(text, int64(n+1))
+		w.opts.Admission = &publisher.Admission{
+			Below: "stage", Proofs: map[ledger.Key][]ledger.Proof{webKey: {proof}},
+			Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return nil },
+			From: func(k ledger.Key, _ ledger.Revision) (ledger.From, string) {
+				if k != webKey {
+					return ledger.From{}, ""
+				}
+				return ledger.From{Environment: "stage", Revision: proof.Revision, Record: proof.Record}, ""
+			},
+		}
+		if n > 0 {
+			rd := w.reader()
+			r, err := rd.Record(t.Context())
+			require.NoError(t, err)
+			w.opts.Admission.Record = r.Verified.Descriptor.Digest
+		}
+		w.walk(text, "")
+	}
+	w.opts.Admission = nil
+	w.walk("undo workload=web", "")
+	l := w.ledger()
+	_, stay := l.Find(webKey).In("")
+	require.Equal(t, digest.FromString("stage a"), stay.From.Revision)
+	require.Equal(t, digest.FromString("stage b"), l.Undone[0].From)
+	require.Equal(t, []ledger.Proof{proofOf("b", 2), proofOf("a", 1)}, withTimes(l.Find(webKey).Proofs, proofOf("a", 1)))
+}
+
+// withTimes returns proofs with the times of another one, since those here are about which proofs there are.
+func withTimes(all []ledger.Proof, of ledger.Proof) []ledger.Proof {
+	for i := range all {
+		all[i].Proved, all[i].Met[0].At = of.Proved, of.Met[0].At
+	}
+	return all
 }
 
 // The earlier record is gone: whoever undoes is told what there is, and may go back to that.
