@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,15 +130,27 @@ func (h *head) complete() {
 	for typ := range h.unlike {
 		delete(h.types, typ)
 	}
-	if len(h.version) == 1 {
-		h.Version = slices.Collect(maps.Keys(h.version))[0]
-	}
 	for _, name := range slices.Sorted(maps.Keys(h.places)) {
 		h.Targets = append(h.Targets, targetOf(name, h.places[name]))
+	}
+	if len(h.version) == 1 {
+		h.Version = cmp.Or(slices.Collect(maps.Keys(h.version))[0], folderOf(h.Targets))
 	}
 	h.Artifacts = ledger.SortArtifacts(h.Artifacts)
 	h.Revision.Revision = ledger.RevisionOf(h.Object, h.Targets, h.Artifacts)
 }
+
+// folderOf returns the first digits of the ID of the folder that all targets have, as the version of what says no other.
+func folderOf(targets []ledger.Target) string {
+	if len(targets) == 0 || slices.ContainsFunc(targets, func(t ledger.Target) bool { return t.ID != targets[0].ID }) {
+		return ""
+	}
+	id := strings.TrimPrefix(targets[0].ID, digest.Canonical.String()+":")
+	return id[:min(len(id), shortID)]
+}
+
+// shortID is the number of digits that artifacts and embed show of a folder's ID.
+const shortID = 12
 
 // targetOf returns a target with the place of what it names. If the places differ from cluster type to cluster type, the ID is
 // that of them all.

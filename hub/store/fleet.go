@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/bundle/lazyregexp"
 )
 
 // ClusterStatus is a registered cluster as of its newest report.
@@ -110,5 +111,15 @@ func (c ClusterStatus) ShownReason() string {
 // ShownState returns the state as people read it, such as "stale (was compliant)".
 func (d DeploymentStatus) ShownState() string { return shown(d.State, d.LastState) }
 
-// ShownVersion returns the workload's version as people read it; see bundle.ShownVersion.
-func (d DeploymentStatus) ShownVersion() string { return bundle.ShownVersion(d.Version) }
+// ShownVersion returns the workload's version as people read it; see [bundle.ShownVersion]. Where it is not known, as of what an engine
+// fetches by itself, it is a dash with the commit that the engine has, as in "- (main@3f2a9c1)", if it names one.
+func (d DeploymentStatus) ShownVersion() string {
+	version, commit := bundle.ShownVersion(d.Version), commitIn.FindStringSubmatch(d.Revision)
+	if version == "" && commit != nil {
+		return "- (" + commit[1] + commit[2] + ")"
+	}
+	return version
+}
+
+// commitIn finds the first digits of the commit in an engine's revision, with the branch in front of it.
+var commitIn = lazyregexp.New(`^([^@]*@)?(?:sha1:)?([0-9a-f]{7})[0-9a-f]{33}$`)

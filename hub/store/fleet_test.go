@@ -16,7 +16,9 @@ func TestListsShowVersionsAndNoDigests(t *testing.T) {
 	}{
 		{"a version", "1.4.0", "dev@sha1:" + sha1, "1.4.0"},
 		{"a version with the commit that it was built from", "1.4.0-3ddc827101b7", "", "1.4.0-3ddc827101b7"},
-		{"no version, but a revision", "", "sha256:" + sha256, ""},
+		{"no version, but a digest", "", "sha256:" + sha256, ""},
+		{"no version, but a commit", "", "main@sha1:" + sha1, "- (main@0123456)"},
+		{"no version, but a commit of no branch", "", sha1, "- (0123456)"},
 		{"a digest in place of a version", "sha256:" + sha256, "", ""},
 		{"a tag and a digest in place of a version", "latest@sha256:" + sha256, "", ""},
 		{"a commit in place of a version", sha1, "", ""},

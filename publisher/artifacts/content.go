@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +33,7 @@ type folderContent struct {
 	dir         string
 	descriptors []Descriptor
 	needs       []scheduler.Pinned
+	version     string // of what they run; empty if they do not say it
 	id          string // git's
 }
 
@@ -52,7 +54,10 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 	if err != nil {
 		return folderContent{}, err
 	}
-	content := folderContent{dir: at.dir, id: id, needs: needsInside(files, imagesOf(files, at.dir))}
+	content := folderContent{dir: at.dir, id: id}
+	var images []sources.Source
+	content.needs, images = needsInside(files, replacedIn(files, at.dir))
+	content.version = cmp.Or(chartIn(files, at.dir), VersionIn(files, images))
 	for _, f := range files {
 		found, _ := DescriptorsIn(f)
 		content.descriptors = append(content.descriptors, found...)
@@ -85,21 +90,23 @@ func manifestsIn(fsys fs.FS, dir string) (all []scheduler.File, err error) {
 }
 
 // needsInside lists the references in files, unresolved, with image replacements applied. Files that are no YAML,
-// such as a chart's templates, have none.
-func needsInside(files []scheduler.File, images []replacedImage) []scheduler.Pinned {
-	var list []scheduler.Pinned
+// such as a chart's templates, have none. Images are those among them.
+func needsInside(files []scheduler.File, replaced []replacedImage) (list []scheduler.Pinned, images []sources.Source) {
 	needs, _ := needsOf(&scheduler.Assignment{Files: files})
 	for _, n := range needs {
+		if i := slices.IndexFunc(replaced, func(r replacedImage) bool { return n.Kind == bundle.ArtifactImage && r.isFor(n.Source) }); i >= 0 {
+			n.Source = replaced[i].replace(n.Source)
+		}
+		if n.Kind == bundle.ArtifactImage {
+			images = append(images, n.Source)
+		}
 		if n.URL == "" || n.Kind == "" {
 			continue
-		}
-		if i := slices.IndexFunc(images, func(r replacedImage) bool { return n.Kind == bundle.ArtifactImage && r.isFor(n.Source) }); i >= 0 {
-			n.Source = images[i].replace(n.Source)
 		}
 		a := n.Artifact()
 		list = append(list, scheduler.Pinned{Type: string(a.Type), Name: a.Name, Reference: a.Reference, Digest: a.Digest})
 	}
-	return list
+	return list, images
 }
 
 // replacedImage is an entry of a kustomization's images.
@@ -110,8 +117,8 @@ type replacedImage struct {
 	Digest  string `yaml:"digest"`
 }
 
-// imagesOf reads the kustomization of a folder, if it has one.
-func imagesOf(files []scheduler.File, dir string) []replacedImage {
+// replacedIn reads the images of a folder's kustomization, if it has one.
+func replacedIn(files []scheduler.File, dir string) []replacedImage {
 	i := slices.IndexFunc(files, func(f scheduler.File) bool {
 		return f.Path == path.Join(dir, "kustomization.yaml") || f.Path == path.Join(dir, "kustomization.yml")
 	})

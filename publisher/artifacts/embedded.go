@@ -83,12 +83,12 @@ type ImagePlace struct {
 	Before, After  string
 }
 
-// ImagePlaces returns where the digests of images belong in files of objects, in the order of the files. Images that have a
-// digest have no place. Missed says of each other image that has none where it is, and why.
-func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) {
+// ImagePlaces returns where the digests of images belong in files of objects, in the order of the files, and all images. Images that
+// have a digest have no place. Missed says of each other image that has none where it is, and why.
+func ImagePlaces(files []scheduler.File) (places []ImagePlace, images []sources.Source, missed []string) {
 	found, _ := scan(&scheduler.Assignment{Files: files}) // files that are no YAML have no images
 	texts := map[int]*yamltext.File{}
-	missed = found.missed
+	missed, images = found.missed, imagesOf(found.needs)
 	for _, n := range found.needs {
 		if n.Kind != bundle.ArtifactImage || n.Revision != "" {
 			continue
@@ -114,7 +114,7 @@ func ImagePlaces(files []scheduler.File) (places []ImagePlace, missed []string) 
 		p.Before, p.After, _ = strings.Cut(s.Text, mark)
 		places = append(places, p)
 	}
-	return places, missed
+	return places, images, missed
 }
 
 // Images lists the images that files of objects name, each once.

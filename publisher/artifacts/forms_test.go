@@ -58,7 +58,7 @@ func TestPinFindsImagesInAnyFormOfYAML(t *testing.T) {
 			require.NotEmpty(t, a.Pinned, name+where)
 
 			files := []scheduler.File{{Path: "pod.yaml", Data: []byte(mark + head + form.container + "\n")}}
-			places, missed := ImagePlaces(files)
+			places, _, missed := ImagePlaces(files)
 			require.Empty(t, missed, name+where)
 			found := map[sources.Source]*sources.Resolution{}
 			for _, p := range places {
@@ -81,7 +81,7 @@ func TestPinNamesTheImagesThatItCannotPin(t *testing.T) {
 		"a custom resource":   {"apiVersion: example.com/v1\nkind: App\nmetadata: {name: a}\nspec: {image: nginx}\n", `pod.yaml:4: App "a": image "nginx" cannot be told from another text`},
 		"one with a variable": {"apiVersion: example.com/v1\nkind: App\nmetadata: {name: a}\nspec: {image: '${X}/nginx:1'}\n", `pod.yaml:4: App "a": image "${X}/nginx:1" cannot be told from another text`},
 	} {
-		_, missed := ImagePlaces([]scheduler.File{{Path: "pod.yaml", Data: []byte(c.file)}})
+		_, _, missed := ImagePlaces([]scheduler.File{{Path: "pod.yaml", Data: []byte(c.file)}})
 		require.Len(t, missed, 1, name)
 		require.Contains(t, missed[0], c.want, name)
 	}
@@ -93,7 +93,7 @@ func TestAnchorsInACircleEnd(t *testing.T) {
 	for i := range 40 { // 2^40 uses
 		file += fmt.Sprintf("x%d: &x%d {a: *x%d, b: *x%d, <<: [*x%d, *x%d]}\n", i+1, i+1, i, i, i, i)
 	}
-	places, missed := ImagePlaces([]scheduler.File{{Path: "pod.yaml", Data: []byte(file)}})
+	places, _, missed := ImagePlaces([]scheduler.File{{Path: "pod.yaml", Data: []byte(file)}})
 	require.Empty(t, missed)
 	require.Equal(t, places[:1], slices.Compact(places))
 }

@@ -309,11 +309,18 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 		"none/a.yaml": "{{ DeploymentDescriptor }}", "odd/a.yaml": descriptor("t1", `"a\nb"`),
 		"foreign/a.yaml": strings.ReplaceAll(descriptor("t1", "3.0.0"), "hub.kalypso.io", "example.com"),
 		"below/x/a.yaml": descriptor("other", "1.0.0"), "deep/x/a.yaml": descriptor("t1", "5.0.0"),
-		"others/a.yaml": descriptor("t0", "0.1") + "---\n" + descriptor("t2", "0.2"),
+		"others/a.yaml":    descriptor("t0", "0.1") + "---\n" + descriptor("t2", "0.2"),
+		"chart/Chart.yaml": "{name: web, version: 1.2.3, appVersion: '7.1'}", "chart/templates/a.yaml": podOf("shop:9"), "old/Chart.yaml": "{name: web, version: 1.2.3}",
+		"labels/a.yaml": labelled("2.4.1") + "---\n" + labelled("2.4.1") + "---\n" + podOf("shop:9"), "unlike/a.yaml": labelled("1.0") + "---\n" + labelled("2.0"),
+		"tag/a.yaml": podOf("shop:2.4") + "---\n" + podOf("shop:2.4@"+someDigest), "two/a.yaml": podOf("shop:2.4") + "---\n" + podOf("cart:2.4"), "tags/a.yaml": podOf("shop:1") + "---\n" + podOf("shop:2"),
+		"latest/a.yaml": podOf("shop"), "commit/a.yaml": podOf("shop:" + strings.Repeat("3f2a9c1d", 5)), "unknown/a.yaml": podOf("shop:1") + "---\n" + podOf("${IMAGE}"),
+		"new/a.yaml": podOf("shop:1"), "new/kustomization.yaml": "resources: [a.yaml]\nimages: [{name: shop, newTag: '5.1'}]\n",
 	})
 	for path, want := range map[string][2]string{
 		"./one": {"1.0.0", "shop"}, "several": {"1.10", "shop"}, "none": {sha[:12], ""}, "odd": {sha[:12], "shop"}, "foreign": {sha[:12], ""},
 		"others": {sha[:12], ""}, "below": {sha[:12], ""}, "deep": {"5.0.0", "shop"}, "missing": {sha[:12], ""}, "../..": {sha[:12], ""},
+		"chart": {"7.1", ""}, "old": {"1.2.3", ""}, "labels": {"2.4.1", ""}, "unlike": {sha[:12], ""}, "tag": {"2.4", ""}, "two": {sha[:12], ""}, "tags": {sha[:12], ""},
+		"latest": {sha[:12], ""}, "commit": {sha[:12], ""}, "unknown": {sha[:12], ""}, "new": {"5.1", ""},
 	} {
 		t.Run(path, func(t *testing.T) {
 			a := rendered(fluxGit(s.git, "branch: main"))
@@ -323,6 +330,14 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 			require.Equal(t, want, [2]string{ct.Assignments[0].Version, ct.Assignments[0].Application})
 		})
 	}
+}
+
+func podOf(image string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: '" + image + "'}]}\n"
+}
+
+func labelled(version string) string {
+	return "apiVersion: v1\nkind: Service\nmetadata: {name: s, labels: {app.kubernetes.io/version: '" + version + "'}}\n"
 }
 
 func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {

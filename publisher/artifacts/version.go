@@ -12,8 +12,10 @@ import (
 	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/yamlvalues"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -33,7 +35,7 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	}
 	found := p.found[source.Source]
 	if source.Kind != bundle.ArtifactGit {
-		a.Version = PlainWord(cmp.Or(found.Annotated, found.Version))
+		a.Version = cmp.Or(PlainWord(cmp.Or(found.Annotated, found.Version)), VersionIn(a.Files, imagesOf(needs)))
 		return nil
 	}
 	a.Version = found.Revision[:min(len(found.Revision), shortCommit)]
@@ -47,7 +49,7 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.Reference(), a.Version, err)
 	}
 	d := DescriptorFor(a, content.dir, content.descriptors)
-	a.Version = cmp.Or(d.Version, a.Version)
+	a.Version = cmp.Or(d.Version, content.version, a.Version)
 	a.Application, a.Inside, a.Origin.ID = d.Application, content.needs, content.id
 	return nil
 }
@@ -147,6 +149,65 @@ func DescriptorsIn(f scheduler.File) (all []Descriptor, only bool) {
 			Version: PlainWord(d.Spec.WorkloadVersion.Version), Application: PlainWord(d.Spec.Workload.Application.Name),
 		})
 	}
+}
+
+// VersionIn returns the version that manifests say of what they run: the label app.kubernetes.io/version if all objects that have it
+// agree, else the tag of their only image. It is empty if neither is known. Images are all that files name.
+func VersionIn(files []scheduler.File, images []sources.Source) string {
+	labels := labelsIn(files)
+	slices.Sort(labels)
+	if labels = slices.Compact(labels); len(labels) == 1 {
+		return labels[0]
+	}
+	differs := func(s sources.Source) bool { return s.URL != images[0].URL || s.Tag != images[0].Tag }
+	if len(images) == 0 || slices.ContainsFunc(images, differs) || images[0].Tag == oci.DefaultTag {
+		return ""
+	}
+	return VersionOf(images[0].Tag)
+}
+
+// VersionOf is s if people can read it as a version, else nothing.
+func VersionOf(s string) string { return PlainWord(bundle.ShownVersion(s)) }
+
+const versionLabel = "app.kubernetes.io/version"
+
+// imagesOf lists the images among needs.
+func imagesOf(needs []need) (images []sources.Source) {
+	for _, n := range needs {
+		if n.Kind == bundle.ArtifactImage {
+			images = append(images, n.Source)
+		}
+	}
+	return images
+}
+
+// chartIn returns what the chart in a folder says of its version; empty if the folder has none.
+func chartIn(files []scheduler.File, dir string) string {
+	i := slices.IndexFunc(files, func(f scheduler.File) bool { return f.Path == path.Join(dir, "Chart.yaml") })
+	var c struct {
+		Version    string `yaml:"version"`
+		AppVersion string `yaml:"appVersion"`
+	}
+	if i < 0 || yamlvalues.NewDecoder(files[i].Data).Decode(&c) != nil {
+		return "" // the engine says so
+	}
+	return cmp.Or(VersionOf(c.AppVersion), VersionOf(c.Version))
+}
+
+// labelsIn returns the versions that labels of objects give.
+func labelsIn(files []scheduler.File) (labels []string) {
+	for _, f := range files {
+		if !bytes.Contains(f.Data, []byte(versionLabel)) {
+			continue
+		}
+		objects, _ := parseValues(f.Data) // what is no YAML, such as a chart's template, has none
+		for _, o := range objects {
+			if label := VersionOf(text(o, "metadata", "labels", versionLabel)); label != "" {
+				labels = append(labels, label)
+			}
+		}
+	}
+	return labels
 }
 
 // PlainWord is s if people can read it on one line, else nothing.

@@ -2,6 +2,7 @@ package embed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/gob"
@@ -19,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
+	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -33,8 +35,9 @@ type built struct {
 	// Descriptors are the DeploymentDescriptors below Dir.
 	Dir         string
 	Descriptors []artifacts.Descriptor
-	// Version is that of the workload if no descriptor says another.
-	Version string
+	// Version is that of the workload, if the files say it and no descriptor says another. Folder takes its place: git's digest of the
+	// folder, and not the commit, which changes with every other folder of the repository.
+	Version, Folder string
 	// Release means that a HelmRelease renders the source.
 	Release bool
 	// Objects are those of Files, and Secrets name those that hold data.
@@ -149,7 +152,7 @@ func (r *reader) withTree(ctx context.Context, q request, do func(*tree) error) 
 	if err != nil {
 		return err
 	}
-	t := &tree{isArtifact: true, chart: c.Chart, revision: found.Revision, came: found.Version, version: artifacts.PlainWord(found.Annotated), object: func(path string) string { return found.Revision + " " + path }}
+	t := &tree{isArtifact: true, chart: c.Chart, revision: found.Revision, came: found.Version, version: artifacts.VersionOf(found.Annotated), object: func(path string) string { return found.Revision + " " + path }}
 	if c.Files != nil {
 		t.FS = gitrepo.Guard(c.Files)
 	}
@@ -208,7 +211,9 @@ func (r *reader) cached(ctx context.Context, t *tree, q request, how method, key
 		if made, err = r.make(ctx, t, q, how); err != nil {
 			return nil, err
 		}
-		made.Places, made.Missed = artifacts.ImagePlaces(made.Files)
+		var images []sources.Source
+		made.Places, images, made.Missed = artifacts.ImagePlaces(made.Files)
+		made.Version = cmp.Or(made.Version, artifacts.VersionIn(made.Files, images))
 		made.inspect()
 		r.keep(t, key, made)
 	}

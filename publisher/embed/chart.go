@@ -43,7 +43,7 @@ func (b *built) chart(ctx context.Context, r *reader, t *tree, q request) error 
 			b.reads = append(b.reads, folder)
 		}
 	}
-	b.Chart, b.ChartVersion, b.Version = read.Name, read.Version, artifacts.PlainWord(read.Version)
+	b.Chart, b.ChartVersion, b.Version = read.Name, read.Version, cmp.Or(artifacts.VersionOf(read.AppVersion), artifacts.VersionOf(read.Version))
 	result := read.Rendered
 	b.Notes = result.Notes
 	from := map[[2]string][]string{} // the files of each chart and version

@@ -12,7 +12,7 @@
 //
 // Images in embedded objects get their digests, as by wherry.dev/pin. The reference to the embedded source stays as the
 // template wrote it: the agent replaces it, and a commit in it would change every assignment of a repository with every
-// commit. For the same reason the version without a descriptor is git's digest of the folder. What is embedded is not an
+// commit. For the same reason the version of a folder that says none ([artifacts.VersionIn]) is git's digest of it. What is embedded is not an
 // artifact of the bundle, since nobody fetches it; images in the charts of HelmReleases are.
 package embed
 
@@ -83,7 +83,7 @@ type content struct {
 	chartFiles   []scheduler.File
 	chartImages  []sources.Source
 	taken        []scheduler.Pinned // the artifacts that charts were taken from
-	chartVersion string
+	chartVersion string             // of their only chart
 	inside       []scheduler.Pinned
 	warnings     []finding.Finding
 }
@@ -332,9 +332,9 @@ func (c *content) addTo(a *scheduler.Assignment) {
 		a.Taken = append(slices.Clone(c.taken), scheduler.Pinned{Type: string(c.origin.Kind), Name: c.origin.Name(), Reference: c.origin.Reference(), Digest: c.revision, Version: c.version})
 	}
 	d := artifacts.DescriptorFor(a, c.Dir, c.Descriptors)
-	a.Version, a.Application = d.Version, d.Application
+	version := cmp.Or(c.Version, c.chartVersion)
 	if c.Release {
-		a.Version = cmp.Or(a.Version, c.chartVersion)
+		version = cmp.Or(c.chartVersion, c.Version)
 	}
-	a.Version = cmp.Or(a.Version, c.Version)
+	a.Version, a.Application = cmp.Or(d.Version, version, c.Folder), d.Application
 }

@@ -186,6 +186,27 @@ func TestImagesOfEmbeddedObjectsGetTheirDigests(t *testing.T) {
 	require.NotZero(t, list[1].Size)
 }
 
+func TestAVersionIsWhatTheContentSays(t *testing.T) {
+	pod := func(label, image string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app.kubernetes.io/version: '" + label + "'}}\nspec: {containers: [{name: c, image: '" + image + "'}]}\n"
+	}
+	const descriptor = "apiVersion: hub.kalypso.io/v1alpha1\nkind: DeploymentDescriptor\nspec:\n  deploymentTarget: {name: t1}\n  workloadVersion: {version: '9.9'}\n"
+	repo := filepath.Join(t.TempDir(), "app.git")
+	gittest.CommitFiles(t, repo, "main", map[string]string{
+		"described/a.yaml": pod("2.4.1", "shop:1"), "described/b.yaml": descriptor,
+		"label/a.yaml": pod("2.4.1", "shop:1"), "tag/a.yaml": pod("", "shop:1.1"), "none/a.yaml": configMap,
+		"kustomized/a.yaml": pod("", "shop:1"), "kustomized/kustomization.yaml": "resources: [a.yaml]\nlabels: [{pairs: {app.kubernetes.io/version: '3.0'}}]\n",
+	})
+	url := gittest.Serve(t, gittest.FullServer(repo))
+	version := func(path string) string {
+		return only(t, publish(t, Options{KeepTags: true}, embedded("t1", map[string]string{"repo": url, "branch": "main", "path": path}))).Version
+	}
+	for path, want := range map[string]string{"described": "9.9", "label": "2.4.1", "tag": "1.1", "kustomized": "3.0"} {
+		require.Equal(t, want, version(path), path)
+	}
+	require.Regexp(t, "^[0-9a-f]{12}$", version("none"), "git's digest of the folder")
+}
+
 // Images that never answer cost a registration its own budget, and no other registration anything.
 func TestImagesThatNeverAnswerFailTheirRegistrationAlone(t *testing.T) {
 	hang := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
@@ -401,7 +422,7 @@ func TestAKustomizationTakesAPinnedBaseOfAnotherRepository(t *testing.T) {
 // chartFiles are those of a chart with one Pod.
 func chartFiles(host string) map[string]string {
 	return map[string]string{
-		"web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\n", "web/values.yaml": "replicas: 1\n",
+		"web/Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.2.3\nappVersion: '7.1'\n", "web/values.yaml": "replicas: 1\n",
 		"web/templates/pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: {{ .Release.Name }}, namespace: {{ .Release.Namespace }}}\nspec: {containers: [{name: c, image: '" + host + "/web:{{ .Values.tag | default 1 }}'}]}\n",
 	}
 }
@@ -417,7 +438,7 @@ func TestAChartOfARegistryIsRenderedWithTheValuesOfTheConfiguration(t *testing.T
 		return "tag: '7'\n", clusterType == "box" && target == "app-t1" && key == "web", nil
 	}
 	got := only(t, publish(t, Options{Value: value}, a))
-	require.Equal(t, "1.2.3", got.Version)
+	require.Equal(t, "7.1", got.Version, "that of the application, and neither the chart's nor the image's")
 	require.Contains(t, filesOf(got)["manifests/templates/pod.yaml"], r.host+"/web:7'")
 	require.Contains(t, filesOf(got)["manifests/templates/pod.yaml"], "{name: app-t1, namespace: dev-box-app-t1}")
 	require.Equal(t, []scheduler.ContentSource{{Type: "chart", Name: r.host + "/charts/web", Revision: pushed.String(), Chart: "web", Version: "1.2.3"}}, got.Sources)
@@ -478,6 +499,7 @@ spec:
 	require.Equal(t, []scheduler.ContentSource{{
 		Type: "chart", Name: r.host + "/charts/web", Revision: pushed.String(), Chart: "web", Version: "1.2.3", Files: []string{"charts/web-1.2.3.tgz"},
 	}}, got.Sources)
+	require.Equal(t, "7.1", got.Version)
 	list := artifacts.Of([]scheduler.Assignment{got})
 	require.Len(t, list, 1, "the chart is in the bundle")
 	require.Equal(t, image.String(), list[0].Digest)

@@ -74,8 +74,8 @@ func methodOf(t *tree, q request) (method, error) {
 // make makes the content of a request.
 func (r *reader) make(ctx context.Context, t *tree, q request, how method) (*built, error) {
 	made, err := &built{Dir: q.dir, Version: t.version, reads: []string{q.dir}}, error(nil)
-	if object := t.object(q.dir); made.Version == "" && q.origin.Kind == bundle.ArtifactGit && len(object) > shortObject {
-		made.Version = object[:shortObject] // and not the commit, which changes with every other folder of the repository
+	if object := t.object(q.dir); q.origin.Kind == bundle.ArtifactGit && len(object) > shortObject {
+		made.Folder = object[:shortObject]
 	}
 	switch how {
 	case kustomizeMethod:

@@ -210,7 +210,10 @@ func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) erro
 	case !bytes.Equal(c.chartFiles[i].Data, opened.Archive):
 		return fmt.Errorf("two charts are called %s %s, and are not the same", opened.Name, opened.Version)
 	}
-	c.chartVersion = cmp.Or(c.chartVersion, artifacts.PlainWord(opened.Version))
+	c.chartVersion = ""
+	if len(c.charts) == 1 { // else there is not one version
+		c.chartVersion = cmp.Or(artifacts.VersionOf(opened.AppVersion), artifacts.VersionOf(opened.Version))
+	}
 	for _, note := range w.Notes {
 		c.warn(finding.CodeReleaseValues, "", "%s: %s", w, note)
 	}
@@ -227,8 +230,8 @@ func (r *reader) addRelease(ctx context.Context, c *content, w wantedChart) erro
 
 // releasedChart is a release's chart. Its fields are kept in the cache.
 type releasedChart struct {
-	Name, Version string
-	Archive       []byte
+	Name, Version, AppVersion string
+	Archive                   []byte
 }
 
 // chartOf returns a release's chart, git's id of the folder or the digest that it is from, and the artifact that this is for the ledger. The archive is the one of the chart's maker,
@@ -269,7 +272,7 @@ func (r *reader) readChart(ctx context.Context, c *content, from sandbox.Source,
 	if err != nil {
 		return opened, err
 	}
-	opened = releasedChart{read.Name, read.Version, read.Archive}
+	opened = releasedChart{read.Name, read.Version, read.AppVersion, read.Archive}
 	r.keepValue(key, opened)
 	return opened, nil
 }

@@ -54,7 +54,7 @@ type Parameter struct {
 
 // Done is what a job gives.
 type Done struct {
-	Name, Version string
+	Name, Version, AppVersion string
 	// Folders are the folders of the source that were read.
 	Folders []string
 	// Archive is the chart as an archive: its own bytes, unless it comes from a folder or has other files of values.

@@ -55,7 +55,7 @@ func Do(files fs.FS, job chart.Job) (*chart.Done, error) {
 	if err != nil {
 		return nil, err
 	}
-	done := &chart.Done{Name: c.Name(), Version: c.Version(), Folders: c.Folders()}
+	done := &chart.Done{Name: c.Name(), Version: c.Version(), AppVersion: c.metadata.AppVersion, Folders: c.Folders()}
 	if job.Pack {
 		if done.Archive = job.Archive; job.Archive == nil || len(job.ValuesFiles) > 0 {
 			if done.Archive, err = c.Pack(); err != nil {
