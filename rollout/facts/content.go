@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/sources"
 	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/rollout/content"
@@ -97,6 +98,20 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	e.Decision = content.Decide(q)
 	e.Reading = e.Decision.Reading(q)
 	return e, nil
+}
+
+// EntryNow is Entry for the environment of m beside the base commit that it has; without a record, the one that it pins.
+func (f *Facts) EntryNow(ctx context.Context, m *scheduler.Model, policy promotion.Policy, pinned string) (*Entry, error) {
+	of := *f
+	of.Platform = cmp.Or(of.Platform, m.PlatformName())
+	record, err := of.Record(ctx, of.Platform, policy.Environment)
+	if err != nil {
+		return nil, err
+	}
+	if record != nil {
+		pinned = cmp.Or(record.BaseCommit, pinned)
+	}
+	return of.Entry(ctx, AskOf(m, policy, pinned))
 }
 
 // own reads what the environment has.
@@ -298,6 +313,20 @@ func (e *Entry) Refused() error {
 
 // ErrUnproved means that an environment cannot be published before its workloads are proved in the one below.
 var ErrUnproved = errors.New("not proved")
+
+// Awaiting lists the workloads of which something newer waits. Of nil there are none.
+func (e *Entry) Awaiting() []diff.AwaitingProof {
+	all := []diff.AwaitingProof{}
+	if e == nil {
+		return all
+	}
+	for _, t := range e.Decision.Takes {
+		if t.Waits != "" {
+			all = append(all, diff.AwaitingProof{Registration: t.Registration, Workload: t.Workload, Reason: t.Waits})
+		}
+	}
+	return all
+}
 
 // Moves says what publishing the environment would bring without anybody's push: workloads that are proved, and proofs that have to be
 // written now. It is empty if there is nothing, and another text if it is something else.

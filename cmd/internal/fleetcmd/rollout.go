@@ -47,6 +47,8 @@ type watching struct {
 	allowUnknown bool
 	workloads    fleet.Workloads
 	hint         string // what to do if no cluster counts; of the last look at a workload
+	// waits says why the newest version of the workload does not enter the environment; empty if nothing waits. Nil if that is not known.
+	waits func(context.Context) (string, error)
 }
 
 func newRolloutCommitCommand(s *source) *cobra.Command {
@@ -282,6 +284,11 @@ func (w *watching) lookAtWorkload(ctx context.Context, a fleet.Answers, q fleet.
 	if w.instead != nil && errors.As(err, new(*fleet.UnknownNameError)) {
 		r.Published, r.Why = false, "no cluster is registered"
 		return r.Rollout, nil
+	}
+	if err == nil && w.waits != nil && !slices.Contains(r.Versions, w.Version) {
+		var waits string
+		waits, err = w.waits(ctx)
+		r.Why = cmp.Or(waits, r.Why)
 	}
 	if err != nil || r.Clusters+r.NotReporting > 0 {
 		return r.Rollout, err

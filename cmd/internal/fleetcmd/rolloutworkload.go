@@ -82,6 +82,17 @@ func (w *workload) askRegistry(cmd *cobra.Command, args []string) error {
 		return w.registry.Failure(err, &o.Facts)
 	}
 	w.by = "the reports in " + o.Facts.Location.String()
+	w.waits = func(ctx context.Context) (string, error) {
+		e, err := o.Facts.EntryNow(ctx, o.Loaded.Model, o.Policy, o.Loaded.BaseCommit)
+		if err != nil || e == nil {
+			return "", w.registry.Failure(err, &o.Facts)
+		}
+		take, err := e.Take(w.Workload)
+		if err != nil { // nobody has it yet, or several are called so
+			return "", nil
+		}
+		return take.Waits, nil
+	}
 	w.instead = func(ctx context.Context, q fleet.Query) (fleet.Answers, error) {
 		chosen, err := choose(clusters, q)
 		if err != nil {

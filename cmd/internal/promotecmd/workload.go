@@ -18,25 +18,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
-	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
-	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
 )
-
-// entry asks which content may enter an environment beside the base commit that it has; without a record, that which it pins.
-func entry(ctx context.Context, from *facts.Facts, m *scheduler.Model, policy promotion.Policy, pinned string) (*facts.Entry, error) {
-	of := *from
-	of.Platform = cmp.Or(of.Platform, m.PlatformName())
-	record, err := of.Record(ctx, of.Platform, policy.Environment)
-	if err != nil {
-		return nil, err
-	}
-	if record != nil {
-		pinned = cmp.Or(record.BaseCommit, pinned)
-	}
-	return of.Entry(ctx, facts.AskOf(m, policy, pinned))
-}
 
 // entering is what check says of a workload. Its JSON form is an interface.
 type entering struct {
@@ -61,7 +45,7 @@ func (a *asking) checkWorkload(cmd *cobra.Command, args []string, name, format s
 	if o.Policy.Below() == "" || !o.Policy.Gate.Content.Held {
 		return notHeld(o.Policy)
 	}
-	e, err := entry(cmd.Context(), &o.Facts, o.Loaded.Model, o.Policy, o.Loaded.BaseCommit)
+	e, err := o.Facts.EntryNow(cmd.Context(), o.Loaded.Model, o.Policy, o.Loaded.BaseCommit)
 	if err != nil {
 		return a.Failure(err, &o.Facts)
 	}
@@ -125,7 +109,7 @@ func (d *deciding) aboutWorkload(cmd *cobra.Command, said *bundle.Decision) (wha
 		from.Decisions = []func(context.Context, string) ([]decisions.Found, error){func(context.Context, string) ([]decisions.Found, error) { return d.atHub(cmd) }}
 	}
 	from.Warn = warner(cmd)
-	e, err := entry(cmd.Context(), from, d.loaded.Model, d.policy, d.loaded.BaseCommit)
+	e, err := from.EntryNow(cmd.Context(), d.loaded.Model, d.policy, d.loaded.BaseCommit)
 	if err != nil {
 		return "", nil, new(env.Gates).Failure(err, from)
 	}

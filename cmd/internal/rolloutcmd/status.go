@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/env"
 	"github.com/wherry-dev/wherry/cmd/internal/failure"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/rollout/advance"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/facts"
@@ -37,8 +38,9 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status [PLATFORM] [--environment NAME] [--to LOCATION]",
 		Short: "Show the progress of a rollout",
 		Long: `Show how far the rings of an environment are: the release of each ring, how many of its clusters are compliant, and what the
-gate of the next ring says. The first line has the state: running, done, held or paused. Facts come from registry and
-hub. PLATFORM is read for the policy and, without a hub, for the clusters. Nothing is changed.
+gate of the next ring says; then the workloads that wait for a proof, with the reason. The first line has the state:
+running, done, held or paused. Facts come from registry and hub. PLATFORM is read for the policy and, without a hub, for
+the clusters. Nothing is changed.
 
 "wherry rollout commit" shows how far one commit is, "wherry rollout workload" one version of a workload.
 
@@ -75,6 +77,8 @@ type status struct {
 	Pause *decisions.Pause `json:"pause,omitempty"`
 	*advance.Seen
 	Rings []ringStatus `json:"rings"`
+	// AwaitingProof are the workloads of which the environment below has something newer that waits.
+	AwaitingProof []diff.AwaitingProof `json:"awaitingProof"`
 	// Proof judges all clusters by the numbers of the ring gate, with the commit of the widest ring.
 	Proof gate.Verdict `json:"proof"`
 }
@@ -165,6 +169,11 @@ func (l *looking) look(cmd *cobra.Command, o *env.Opened) (*status, error) {
 	if is {
 		s.Pause = &pause
 	}
+	entry, err := o.Facts.EntryNow(ctx, o.Loaded.Model, policy, o.Loaded.BaseCommit)
+	if err != nil {
+		return nil, err
+	}
+	s.AwaitingProof = entry.Awaiting()
 	s.conclude()
 	return s, nil
 }
@@ -272,6 +281,9 @@ func (s *status) table(w io.Writer) {
 			row = append(row, n.Ring, string(n.Verdict.Result), reason(n.Verdict), look)
 		}
 		cli.Row(w, row...)
+	}
+	for _, a := range s.AwaitingProof {
+		fmt.Fprintln(w, show.Line(a.Reason))
 	}
 }
 
