@@ -34,11 +34,14 @@ type Admission struct {
 	From func(ledger.Key, ledger.Revision) (ledger.From, string)
 	// Proofs are those of the next ledger.
 	Proofs map[ledger.Key][]ledger.Proof
+	// Stands reports whether what was chosen is still good: people may have rejected it meanwhile, or the environment below taken it back. It
+	// is asked once, before the first push. Nil stands.
+	Stands func(ctx context.Context) (bool, error)
 }
 
-// ErrDecideAgain means that the environment's record is another one than the decision of PublishOptions.Admission was made from.
-// Nothing was published.
-var ErrDecideAgain = errors.New("the environment was published meanwhile, so which content may enter it has to be decided again")
+// ErrDecideAgain means that the environment's record is another one than the decision of PublishOptions.Admission was made from, or that
+// something of it was rejected or undone since. Nothing was published.
+var ErrDecideAgain = errors.New("which content may enter it has to be decided again, since it was published meanwhile, or something was rejected or undone")
 
 // isDecided returns ErrDecideAgain if the admission was decided on from another record than at.
 func (p *publication) isDecided(at state.Record) error {
@@ -53,6 +56,19 @@ func (p *publication) isDecided(at state.Record) error {
 		return fmt.Errorf("environment %s: %w", p.Environment, ErrDecideAgain)
 	}
 	return nil
+}
+
+// stillStands returns ErrDecideAgain if something that plans release was rejected, or undone below, since it was decided on.
+func (p *publication) stillStands(ctx context.Context, plans []*plan) error {
+	a := p.opts.Admission
+	if a == nil || a.Stands == nil || !slices.ContainsFunc(plans, (*plan).wouldChange) {
+		return nil
+	}
+	stands, err := a.Stands(ctx)
+	if err == nil && !stands {
+		err = fmt.Errorf("environment %s: %w", p.Environment, ErrDecideAgain)
+	}
+	return err
 }
 
 // holdWaiting returns plans in which the workloads that wait for a proof, and those that would come again as they were undone, keep what

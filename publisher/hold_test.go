@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -217,6 +218,29 @@ func TestAnAdmissionHoldsForTheRecordThatItWasDecidedFrom(t *testing.T) {
 	before, _ := w.content("drone", "latest")
 	_, err := w.publish()
 	require.ErrorIs(t, err, ErrDecideAgain)
+	after, _ := w.content("drone", "latest")
+	require.Equal(t, before, after)
+}
+
+func TestAnAdmissionIsAskedOnceMoreBeforeTheFirstPush(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	w.waiting(nil)
+	asked := 0
+	w.opts.Admission.Stands = func(context.Context) (bool, error) {
+		asked++
+		return false, nil
+	}
+	w.now = w.now.Add(time.Hour)
+	w.mustPublish()
+	require.Zero(t, asked, "nothing would be pushed")
+
+	w.assign("drone", "web-live", "v2")
+	before, _ := w.content("drone", "latest")
+	_, err := w.publish()
+	require.ErrorIs(t, err, ErrDecideAgain)
+	require.Equal(t, 1, asked)
 	after, _ := w.content("drone", "latest")
 	require.Equal(t, before, after)
 }

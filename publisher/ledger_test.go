@@ -82,6 +82,7 @@ func TestARecordSaysWhichRevisionsAnEnvironmentHas(t *testing.T) {
 		second := w.ledger()
 		r, stay = second.Find(webKey).In("")
 		require.Equal(t, "f2", r.Targets[0].ID)
+		require.Equal(t, "f2", r.Version, "of what says no version")
 		require.Equal(t, ledger.Stay{Since: w.now, Record: ledger.Record{Sequence: p.Record.Sequence}, Before: began, BaseCommit: "c0ffee"}, stay)
 		_, stay = second.Find(ledger.Key{Workload: "db"}).In("")
 		require.Equal(t, began, stay.Record, "another workload is as before")

@@ -73,8 +73,7 @@ type PublishOptions struct {
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []platform.Unread
-	// Admission, if not nil, decides which content of workloads enters. If the environment was published meanwhile, the error wraps
-	// ErrDecideAgain.
+	// Admission, if not nil, decides which content of workloads enters. The error wraps ErrDecideAgain if that does not hold any more.
 	Admission *Admission
 	// Drop gives up assignments that failed, each as <cluster type>/<deployment target>: they are left out,
 	// which deletes them from clusters. Each must have failed, or be in the last release.
@@ -387,6 +386,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	}
 	done.Proved = p.provedOf(read, last)
 	p.proved = done.Proved
+	if err := p.stillStands(ctx, plans); err != nil {
+		return done, err
+	}
 	rows := make([]*PublishedType, len(plans))
 	err = p.each(len(plans), func(p *publication, i int) error {
 		row, err := p.carryOut(ctx, plans[i], record, so)

@@ -161,6 +161,24 @@ func (d *Decision) Take(k ledger.Key) *Take {
 	return &d.Takes[i]
 }
 
+// StandsWith reports whether a later answer still has all that d lets in, and all proofs that d keeps.
+func (d *Decision) StandsWith(later *Decision) bool {
+	for _, t := range d.Takes {
+		now := later.Take(t.Key)
+		if t.Kind == Proved && (now == nil || now.Kind != Proved || !sameAs(*t.Proof, *now.Proof)) {
+			return false
+		}
+	}
+	for k, proofs := range d.Proofs {
+		for _, p := range proofs {
+			if !slices.ContainsFunc(later.Proofs[k], func(o ledger.Proof) bool { return sameAs(o, p) }) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Refused returns the workloads that keep own from being published.
 func (d *Decision) Refused() (all []Take) {
 	for _, t := range d.Takes {

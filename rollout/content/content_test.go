@@ -134,6 +134,36 @@ func (s *situation) removed(at time.Time) {
 	s.Below.Removed = []ledger.Removed{{Key: cart, In: []ledger.Stay{{Since: at, Record: ledger.Record{Epoch: 1, Sequence: at.Unix()}, BaseCommit: "b1"}}}}
 }
 
+func TestWhatStandsWhenItIsDecidedAgain(t *testing.T) {
+	_, before := usual().decide()
+	for name, c := range map[string]struct {
+		change func(*situation)
+		want   bool
+	}{
+		"nothing happened": {func(*situation) {}, true},
+		"a rejection":      {func(s *situation) { s.Decisions = append(s.Decisions, anna(bundle.Reject)) }, false},
+		"an approval":      {func(s *situation) { s.Decisions = append(s.Decisions, anna(bundle.Approve)) }, true},
+		"another was taken back": {func(s *situation) {
+			s.Below.Undone = []ledger.Undone{{Key: cart, At: ago(1), Record: rec(1), Revision: from("1.5", 50).Revision}}
+		}, true},
+		"stage took it back": {func(s *situation) {
+			s.Below.Undone = []ledger.Undone{{Key: cart, At: ago(1), Record: rec(1), Revision: s.stage.Revisions[0].Revision}}
+		}, false},
+	} {
+		s := usual()
+		c.change(s)
+		_, later := s.decide()
+		require.Equal(t, c.want, before.StandsWith(later), name)
+	}
+	s := usual() // it did not come yet, and its proof was about to be written
+	s.Closed = "closed until Monday"
+	_, before = s.decide()
+	s = usual()
+	s.Closed, s.Decisions = "closed until Monday", []content.Decided{anna(bundle.Reject)}
+	_, later := s.decide()
+	require.False(t, before.StandsWith(later))
+}
+
 func TestWhatDecisionsMayBeAbout(t *testing.T) {
 	s := usual()
 	q := s.Question

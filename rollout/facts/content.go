@@ -56,6 +56,10 @@ type Entry struct {
 	*content.Reading
 
 	ask    ContentAsk
+	facts  *Facts
+	asked  content.Question // that Decision answers
+	name   string           // of the platform
+	seen   digest.Digest    // the record of the environment below
 	now    time.Time
 	record digest.Digest // the environment's own
 	issued time.Time     // when that was
@@ -69,7 +73,7 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if below == "" || !ask.Policy.Gate.Content.Held {
 		return nil, nil
 	}
-	e := &Entry{ask: ask, now: f.Now().UTC().Truncate(time.Second)}
+	e := &Entry{ask: ask, facts: f, now: f.Now().UTC().Truncate(time.Second)}
 	q := content.Question{Policy: ask.Policy, BaseCommit: ask.BaseCommit, Workspaces: ask.Workspaces, Now: e.now}
 	if ask.Unproved != "" {
 		q.Unproved = ask.lets
@@ -89,7 +93,11 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	if err := f.below(ctx, h, &q); err != nil {
 		return nil, err
 	}
-	if err := f.aboutContent(ctx, &q, cmp.Or(f.Platform, platform, h.Platform)); err != nil {
+	if n := len(h.Records); n > 0 {
+		e.seen = h.Records[n-1].Descriptor.Digest
+	}
+	e.name = cmp.Or(f.Platform, platform, h.Platform)
+	if err := f.aboutContent(ctx, &q, e.name); err != nil {
 		return nil, err
 	}
 	if q.Closed, q.OpensAt = gate.Closed(ask.Policy.Gate.Schedule, q.Now); q.Closed == "" && !ask.NextBatch {
@@ -97,7 +105,45 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	}
 	e.Decision = content.Decide(q)
 	e.Reading = e.Decision.Reading(q)
+	e.asked = q
 	return e, nil
+}
+
+// Stands reports whether all that the decision lets in is still good: it decides once more, with what people have rejected and the environment
+// below has undone since.
+func (e *Entry) Stands(ctx context.Context) (bool, error) {
+	q := e.asked
+	q.Decisions, q.Again = nil, time.Time{}
+	if err := e.facts.aboutContent(ctx, &q, e.name); err != nil {
+		return false, err
+	}
+	below, err := e.facts.newest(ctx, e.name, q.Policy.Below(), q.Now)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case q.Below == nil: // nothing comes
+	case below.Verified == nil:
+		return false, nil
+	case below.Verified.Descriptor.Digest != e.seen:
+		now, err := below.Ledger(ctx, below.Verified)
+		if now == nil || err != nil {
+			return false, e.facts.lost(q.Policy.Below(), err)
+		}
+		l := *q.Below
+		l.Undone, q.Below = now.Undone, &l
+	}
+	return e.Decision.StandsWith(content.Decide(q)), nil
+}
+
+// newest reads the published state of an environment's record.
+func (f *Facts) newest(ctx context.Context, platform, environment string, now time.Time) (state.Record, error) {
+	store, err := f.Location.Open(f.Options)
+	if err != nil {
+		return state.Record{}, err
+	}
+	at := state.New(f.Location, store, f.Signers, now, cmp.Or(platform, publisher.DefaultPlatform), environment, f.warn)
+	return at.Record(ctx)
 }
 
 // EntryNow is Entry for the environment of m beside the base commit that it has; without a record, the one that it pins.
@@ -116,12 +162,7 @@ func (f *Facts) EntryNow(ctx context.Context, m *scheduler.Model, policy promoti
 
 // own reads what the environment has.
 func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platform string, err error) {
-	store, err := f.Location.Open(f.Options)
-	if err != nil {
-		return "", err
-	}
-	at := state.New(f.Location, store, f.Signers, q.Now, cmp.Or(f.Platform, publisher.DefaultPlatform), q.Policy.Environment, f.warn)
-	record, err := at.Record(ctx)
+	record, err := f.newest(ctx, f.Platform, q.Policy.Environment, q.Now)
 	if err != nil || record.Verified == nil {
 		return "", err
 	}
@@ -375,7 +416,7 @@ func (e *Entry) Admission() *publisher.Admission {
 		}
 	}
 	return &publisher.Admission{
-		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs,
+		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Stands: e.Stands,
 		From: func(k ledger.Key, made ledger.Revision) (from ledger.From, unproved string) {
 			t := e.Decision.Take(k)
 			c := e.Decision.Check(made, k)

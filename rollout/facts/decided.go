@@ -7,7 +7,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher"
-	"github.com/wherry-dev/wherry/publisher/state"
 	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/gate"
@@ -30,12 +29,7 @@ func (f *Facts) undoneAndDecided(ctx context.Context, policy promotion.Policy, p
 
 // Record returns the newest verified record of an environment of a platform, whose name may be empty; nil if there is none.
 func (f *Facts) Record(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
-	store, err := f.Location.Open(f.Options)
-	if err != nil {
-		return nil, err
-	}
-	reader := state.New(f.Location, store, f.Signers, f.Now(), cmp.Or(platform, publisher.DefaultPlatform), environment, f.warn)
-	record, err := reader.Record(ctx)
+	record, err := f.newest(ctx, platform, environment, f.Now())
 	if err != nil || record.Verified == nil {
 		return nil, err
 	}
