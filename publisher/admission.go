@@ -84,6 +84,7 @@ func (p *publication) holdWaiting(ctx context.Context, result *scheduler.Result,
 	}
 	if a != nil {
 		p.unknowns.waiting = a.Waiting(rendered)
+		maps.DeleteFunc(p.unknowns.waiting, func(k ledger.Key, _ string) bool { return p.isUnread(k.Registration) }) // which holds all of it
 	}
 	p.unknowns.undone = p.comingAgain(rendered, p.aimedRings(plans, record), last)
 	if len(p.unknowns.waiting)+len(p.unknowns.undone) == 0 {

@@ -202,6 +202,11 @@ var errNotGitURL = errors.New("not a git URL")
 
 var errSSHAgent = errors.New("no ssh agent")
 
+var errRefused = errors.New("the server refuses: the commit may not be there, or not for this login")
+
+// IsGone reports whether err is about a commit that a repository may lack, as after a push with force.
+func IsGone(err error) bool { return errors.Is(err, ErrNoSuchRef) || errors.Is(err, errRefused) }
+
 // Plain returns the error of a request to a git server in words that hold no byte of its answer; see [egress.Explain].
 func Plain(err error) error {
 	var status *githttp.Err
@@ -225,7 +230,7 @@ func Plain(err error) error {
 	var refusal *pktline.ErrorLine
 	// go-git drops the error of an answer to the request for objects, which a refusal is, and keeps its text.
 	if errors.As(err, &refusal) || err != nil && strings.HasPrefix(err.Error(), "error decoding upload-pack response") {
-		return &plainError{"the server refuses: the commit may not be there, or not for this login", err}
+		return &plainError{errRefused.Error(), errors.Join(errRefused, err)}
 	}
 	if errors.Is(err, errSSHAgent) {
 		return &plainError{"no ssh agent with keys can be reached: SSH_AUTH_SOCK names its socket", err}

@@ -250,6 +250,10 @@ func (l *loader) workloads(ctx context.Context) error {
 			var commit string
 			metered, end := l.loaded.meters.Of(r.Name).Start(ctx)
 			commit, err = l.read(metered, l.loaded.Model, src)
+			if at := &src.place.repo; !replaced && at.Commit != "" && gitrepo.IsGone(err) { // a force-push has removed it
+				at.Commit = ""
+				commit, err = l.read(metered, l.loaded.Model, src)
+			}
 			end()
 			l.noteShared(ctx, src, commit)
 		}

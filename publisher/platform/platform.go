@@ -42,7 +42,8 @@ type Source struct {
 	// BaseAt is the commit at which the base "main" is read in place of the one that its BaseRepo pins; empty for that one.
 	BaseAt string
 	// WorkloadsAt returns the commit at which the workloads of a registration are read in place of the head of the branch that it
-	// names; empty for the head. Nil reads heads. It does not count for Workloads and Checkouts.
+	// names; empty for the head, which is also read if the branch has that commit no more. Nil reads heads. It does not count for Workloads and
+	// Checkouts.
 	WorkloadsAt func(registration, repo, branch string) (commit string)
 	// CompareShared compares what is read from commits with the work trees that are here; see Loaded.Shared.
 	CompareShared bool

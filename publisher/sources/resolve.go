@@ -219,7 +219,17 @@ func (r *Resolver) allOf(ctx context.Context, registration string, list []Source
 
 // Of resolves one source for the registration of a context, or returns its earlier resolution.
 func (r *Resolver) Of(ctx context.Context, s Source) *Resolution {
-	s = r.settled(ctx, s).canonical()
+	at := r.settled(ctx, s)
+	found := r.of(ctx, at)
+	if at != s && s.Kind == bundle.ArtifactGit && gitrepo.IsGone(found.Err) { // a force-push has removed the commit
+		return r.of(ctx, s)
+	}
+	return found
+}
+
+// of is Of for a source that is settled.
+func (r *Resolver) of(ctx context.Context, s Source) *Resolution {
+	s = s.canonical()
 	registration, e := registrationOf(ctx), r.entry(s)
 	e.mu.Lock()
 	defer e.mu.Unlock()

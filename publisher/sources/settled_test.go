@@ -3,6 +3,7 @@ package sources
 import (
 	"io/fs"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,16 +21,19 @@ func TestTwoRegistrationsReadOneBranchAtDifferentCommits(t *testing.T) {
 	named := Source{Kind: bundle.ArtifactGit, URL: server.URL + "/shop", Branch: "main"}
 	r := NewResolver(Options{Access: thisMachine(), At: func(registration string, s Source) Source {
 		require.Empty(t, s.Revision)
-		if registration == "proved" {
+		switch registration {
+		case "proved":
 			s.Revision = old
+		case "lost": // its commit, in a push with force
+			s.Revision = strings.Repeat("a", 40)
 		}
 		return s
 	}})
 	defer func() { require.NoError(t, r.Close()) }()
 
-	found, err := r.All(t.Context(), map[string][]Source{"proved": {named}, "newest": {named}})
+	found, err := r.All(t.Context(), map[string][]Source{"proved": {named}, "newest": {named}, "lost": {named}})
 	require.NoError(t, err)
-	for registration, want := range map[string]struct{ commit, a string }{"proved": {old, "1"}, "newest": {head, "2"}} {
+	for registration, want := range map[string]struct{ commit, a string }{"proved": {old, "1"}, "newest": {head, "2"}, "lost": {head, "2"}} {
 		got := found[registration][named]
 		require.NoError(t, got.Err, registration)
 		require.Equal(t, want.commit, got.Revision, registration)

@@ -217,19 +217,29 @@ func (r *Reading) isAt(k ledger.Key, made ledger.Revision, p *ledger.Proof) bool
 }
 
 // isOf reports whether what was rendered was made of a revision: the same object and the same content of each folder, as far as they come
-// from places that both read.
+// from places that both read. Where a force-push has removed the commit, the head was read, which may have anything: then all of it has to be
+// known.
 func (r *Reading) isOf(k ledger.Key, made ledger.Revision, source ledger.Source, object digest.Digest, targets []ledger.Target) bool {
-	if placeOf("", made.Source) == placeOf("", source) && r.Commit(k.Registration, made.Source.Repo, made.Source.Ref) != "" && object != made.Object {
+	at := r.Commit(k.Registration, made.Source.Repo, made.Source.Ref)
+	if at != "" && object != made.Object && (made.Source.Commit != at || placeOf("", made.Source) == placeOf("", source)) {
 		return false
 	}
 	for _, t := range made.Targets {
-		if r.Commit(k.Registration, t.Source.Repo, t.Source.Ref) == "" {
+		at := r.Commit(k.Registration, t.Source.Repo, t.Source.Ref)
+		if at == "" {
 			continue
 		}
+		known := t.Source.Commit == at
 		for _, other := range targets {
-			if placeOf("", t.Source) == placeOf("", other.Source) && t.Path == other.Path && t.ID != other.ID {
-				return false
+			if placeOf("", t.Source) == placeOf("", other.Source) && t.Path == other.Path {
+				if t.ID != other.ID {
+					return false
+				}
+				known = true
 			}
+		}
+		if !known {
+			return false
 		}
 	}
 	return true

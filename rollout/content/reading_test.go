@@ -61,6 +61,30 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 	require.Equal(t, "new waits: stage does not have it", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), {Registration: "shop", Workload: "new"}: made("2.0")})[ledger.Key{Registration: "shop", Workload: "new"}])
 }
 
+// A force-push has removed the commit that stage has proved, so the head was read.
+func TestTheHeadInPlaceOfAProvedCommitIsTakenIfAllOfItIsKnown(t *testing.T) {
+	const waits = "cart waits: its repository was read where another workload is proved"
+	s := usual()
+	folder := func(r *ledger.Revision) { r.Targets[0].Path = "deploy" } // of both environments
+	folder(&s.stage.Revisions[0])
+	s.stage.Revisions[0].Targets[0].ID = "folder of 2.0"
+	r := s.reading()
+	head := func(change func(*ledger.Revision)) map[ledger.Key]ledger.Revision {
+		return map[ledger.Key]ledger.Revision{cart: made("2.0", folder, func(r *ledger.Revision) {
+			r.Source.Commit, r.Targets[0].Source.Commit, r.Targets[0].ID = "head", "head", "folder of 2.0"
+			change(r)
+		})}
+	}
+	require.Empty(t, r.Waiting(head(func(*ledger.Revision) {})))
+	for name, change := range map[string]func(*ledger.Revision){
+		"other content":                func(r *ledger.Revision) { r.Targets[0].ID = "other" },
+		"another object":               func(r *ledger.Revision) { r.Object = digest.FromString("other") },
+		"a folder that prod alone has": func(r *ledger.Revision) { r.Targets[0].Path, r.Targets[0].ID = "deploy/prod", "folder prod2.0" },
+	} {
+		require.Equal(t, map[ledger.Key]string{cart: waits}, r.Waiting(head(change)), name)
+	}
+}
+
 func TestAWorkloadThatWaitsIsReadWhereTheEnvironmentHasIt(t *testing.T) {
 	s := usual()
 	s.stay().Since = ago(1)
