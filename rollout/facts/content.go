@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -108,6 +109,9 @@ func (f *Facts) Entry(ctx context.Context, ask ContentAsk) (*Entry, error) {
 	e.asked = q
 	return e, nil
 }
+
+// Answers reports whether the entry answers a question that was asked again.
+func (e *Entry) Answers(ask ContentAsk) bool { return e != nil && reflect.DeepEqual(e.ask, ask) }
 
 // Stands reports whether all that the decision lets in is still good: it decides once more, with what people have rejected and the environment
 // below has undone since.

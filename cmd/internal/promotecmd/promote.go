@@ -25,6 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/promote"
@@ -40,9 +41,10 @@ type promoting struct {
 	options promote.Options
 	watch   flags.Watch
 
-	place    string          // the platform, as promote.Remote returns it
-	facts    *facts.Facts    // what gates are judged by, of the newest pass
-	withheld map[string]bool // the hosts of which a note says that no token is sent there
+	place    string                  // the platform, as promote.Remote returns it
+	facts    *facts.Facts            // what gates are judged by, of the newest pass
+	withheld map[string]bool         // the hosts of which a note says that no token is sent there
+	entries  map[string]*facts.Entry // what may enter environments, as it was asked since each was published last
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.
 	published func(*publisher.Published)
 }
@@ -207,25 +209,39 @@ func (p *promoting) newPromoter(cmd *cobra.Command) (*promote.Promoter, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.facts = from
+	p.facts, p.entries = from, map[string]*facts.Entry{}
 	return &promote.Promoter{
 		Source: source,
 		Judge:  p.judge(cmd, from),
-		Record: func(ctx context.Context, platform, environment string) (*bundle.EnvironmentRecord, error) {
-			return p.record(ctx, platform, environment)
+		Record: func(ctx context.Context, name, environment string) (*bundle.EnvironmentRecord, error) {
+			return p.record(ctx, name, environment)
 		},
 		Publish: func(_ context.Context, what promote.Publication) error { return p.publish(cmd, what) },
-		Paused: func(ctx context.Context, platform string, policy promotion.Policy) (decisions.Pause, bool, error) {
-			pause, is, err := from.Paused(ctx, policy, platform)
+		Paused: func(ctx context.Context, name string, policy promotion.Policy) (decisions.Pause, bool, error) {
+			pause, is, err := from.Paused(ctx, policy, name)
 			return pause, is, p.Failure(err, from)
 		},
-		Again: func(ctx context.Context, platform string, policy promotion.Policy) (time.Time, error) {
-			again, err := from.Again(ctx, policy, platform)
+		Again: func(ctx context.Context, name string, policy promotion.Policy) (time.Time, error) {
+			again, err := from.Again(ctx, policy, name)
 			return again, p.Failure(err, from)
 		},
 		Pause:  p.pause,
 		Access: func(at string) promote.Access { return p.access(cmd, at) },
 	}, nil
+}
+
+// entry asks which content may enter an environment beside the base commit that it pins, once between its publications.
+func (p *promoting) entry(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (*facts.Entry, error) {
+	if e := p.entries[policy.Environment]; e != nil {
+		return e, nil
+	}
+	of := *p.facts
+	of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
+	e, err := of.Entry(ctx, facts.AskOf(target.Model, policy, target.BaseCommit))
+	if err == nil {
+		p.entries[policy.Environment] = e
+	}
+	return e, err
 }
 
 // record returns the newest verified record of an environment.
@@ -242,8 +258,10 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	done, err := releasecmd.PublishEnvironment(cmd, releasecmd.Publication{
 		Source: p.Source.Of(what.Environment), Place: p.place, To: p.Location, Keys: p.Keys, TrustFile: p.First, Registry: p.Registry, Fleet: p.Fleet,
-		PausedToo: what.PausedToo, Facts: p.facts, Judged: what.Judged, NextBatch: what.NextBatch, Options: options, Quiet: p.published != nil,
+		PausedToo: what.PausedToo, Facts: p.facts, Entry: p.entries[what.Environment], Judged: what.Judged, NextBatch: what.NextBatch, Options: options,
+		Quiet: p.published != nil,
 	})
+	delete(p.entries, what.Environment)
 	if done != nil && p.published != nil {
 		p.published(done)
 	}

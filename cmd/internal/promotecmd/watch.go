@@ -1,7 +1,6 @@
 package promotecmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/rollout/advance"
-	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/rollout/promote"
 	"github.com/wherry-dev/wherry/rollout/watch"
@@ -196,9 +194,7 @@ func (w *watching) soonest(ctx context.Context, t *watch.Turn) (soonest time.Tim
 // due returns the function by which an environment that holds content is published because something was proved, once for the same.
 func (w *watching) due(t *watch.Turn) func(context.Context, *platform.Loaded, promotion.Policy) (bool, error) {
 	return func(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (bool, error) {
-		of := *w.facts
-		of.Platform = cmp.Or(target.Model.PlatformName(), publisher.DefaultPlatform)
-		entry, err := of.Entry(ctx, facts.AskOf(target.Model, policy, target.BaseCommit))
+		entry, err := w.entry(ctx, target, policy)
 		if err != nil {
 			return false, err
 		}

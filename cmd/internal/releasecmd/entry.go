@@ -67,8 +67,8 @@ type entering struct {
 }
 
 // enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is
-// pinned, and nextBatch that a batch under way is no reason to wait. The source stays as it is.
-func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.Facts, judged, nextBatch bool, unproved Unproved) (entering, error) {
+// pinned, and nextBatch that a batch under way is no reason to wait. Known may be the answer about the content. The source stays as it is.
+func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.Facts, known *facts.Entry, judged, nextBatch bool, unproved Unproved) (entering, error) {
 	at := *source
 	e := entering{source: &at}
 	options, err := source.Options(place, from.Location.Dir)
@@ -103,8 +103,10 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	}
 	ask := facts.AskOf(loaded.Model, policy, commit)
 	ask.Unproved, ask.Only, ask.NextBatch = unproved.Reason, unproved.Workloads, nextBatch
-	if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
-		return e, entryFailure(err, &of)
+	if e.entry = known; !known.Answers(ask) {
+		if e.entry, err = of.Entry(cmd.Context(), ask); err != nil {
+			return e, entryFailure(err, &of)
+		}
 	}
 	if err := notOverridden(e.entry.NotOverridden(), policy); err != nil {
 		return e, err

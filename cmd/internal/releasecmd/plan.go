@@ -253,7 +253,7 @@ func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, sign
 	if err != nil {
 		return entering{}, err
 	}
-	e, err := enter(cmd, &p.source, place, from, false, false, Unproved{})
+	e, err := enter(cmd, &p.source, place, from, nil, false, false, Unproved{})
 	var waits *cli.Error
 	if errors.As(err, &waits) && waits.Code == cli.NotYet {
 		cmd.PrintErrf("warning: publishing would be refused: %s\n", cli.Indented(err.Error()))

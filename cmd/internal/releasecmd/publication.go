@@ -52,6 +52,9 @@ type Publication struct {
 	// Judged is true if the gate has passed for the base commit that is pinned. Else it is asked before anything is published into an
 	// environment that holds content.
 	Judged bool
+	// Entry is an answer about the content that the caller has got already; it is asked again if it answers another question, or does not hold
+	// any more. It may be nil.
+	Entry *facts.Entry
 	// NextBatch lets new content into the first ring although the batch before has not reached the last one.
 	NextBatch bool
 	// Unproved lets in what the environment below has not proved.
@@ -78,6 +81,7 @@ func PublishEnvironment(cmd *cobra.Command, p Publication) (*publisher.Published
 		if race == releases.MaxRaces {
 			return nil, failure.At(err, p.To)
 		}
+		p.Entry = nil
 	}
 }
 
@@ -194,7 +198,7 @@ func (p *Publication) enter(cmd *cobra.Command) (entering, error) {
 			return entering{}, err
 		}
 	}
-	return enter(cmd, p.Source, p.Place, from, p.Judged, p.NextBatch, p.Unproved)
+	return enter(cmd, p.Source, p.Place, from, p.Entry, p.Judged, p.NextBatch, p.Unproved)
 }
 
 // signers are those whose releases count.
