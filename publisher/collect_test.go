@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
+	"github.com/wherry-dev/wherry/published"
 	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -197,6 +198,34 @@ func TestDecisionsStayAsLongAsTheirCommit(t *testing.T) {
 		require.NotContains(t, left, goes)
 		require.NotContains(t, left, found[1])
 		require.Empty(t, w.collect(garbage.Options{Keep: 5}).Repositories[0].Garbage)
+	})
+}
+
+// The record with a commit is gone, and the ledger says that the environment had it.
+func TestDecisionsStayWhileTheLedgerHasTheirCommit(t *testing.T) {
+	eachKind(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		person, long := keytest.New(t), w.now
+		decide := func(commit string) string {
+			done, err := decisions.Write(t.Context(), w.loc, w.opts.OCI, bundle.Decision{
+				Action: bundle.Approve, Platform: "edge", Environment: "dev", From: "dev", BaseCommit: commit, Contents: map[string]digest.Digest{"drone": digest.FromString("x")},
+			}, person, long)
+			require.NoError(t, err)
+			return done.Decision.Tag(done.KeyID)
+		}
+		stays, goes := decide(w.result.BaseCommit), decide(strings.Repeat("5", 40))
+		w.now, w.result.BaseCommit = w.now.Add(24*time.Hour), "decaf"
+		w.mustPublish()
+		w.now = w.now.Add(30 * 24 * time.Hour)
+		w.age()
+		for range 2 { // once with the old record, and once without it
+			require.NoError(t, w.collect(garbage.Options{Keep: 1}).Delete(t.Context()))
+		}
+		tags, err := published.ReadTags(t.Context(), w.repository("environments/dev"))
+		require.NoError(t, err)
+		require.Len(t, tags.Releases(), 1, "records")
+		require.Contains(t, tags.All, stays)
+		require.NotContains(t, tags.All, goes)
 	})
 }
 
