@@ -223,7 +223,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		},
 		"rollout": {
 			"facts":     {"advance", "content", "decisions", "gate"},
-			"promote":   {"decisions", "gate"},
+			"promote":   {"content", "decisions", "gate"},
 			"undo":      {"decisions"},
 			"advance":   {"gate"},
 			"content":   {"gate"},

@@ -182,6 +182,15 @@ func webURL(repository string) (*url.URL, error) {
 	return nil, errors.New("a folder is at no forge")
 }
 
+// HostOf returns the host that git reaches at a URL, with its port; empty if it is none.
+func HostOf(repository string) string {
+	u, err := webURL(repository)
+	if err != nil {
+		return ""
+	}
+	return strings.ToLower(u.Host)
+}
+
 // locate fills in the rest from the parts of the repository's path.
 func (p *Place) locate(u *url.URL, parts []string) error {
 	if p.Kind == Azure {

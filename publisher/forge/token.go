@@ -43,6 +43,16 @@ func TokensOf(getenv func(string) string) Tokens {
 	return tokens
 }
 
+// Any reports whether there is a token.
+func (t Tokens) Any() bool {
+	for _, names := range tokenVariables {
+		if slices.ContainsFunc(names, func(name string) bool { return t[name] != "" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // credential is a token together with the way in which its forge wants it.
 type credential struct{ variable, token string }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/forge"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/gate"
 	"github.com/wherry-dev/wherry/scheduler/promotion"
@@ -163,6 +164,10 @@ type Promoter struct {
 	// Due reports whether an environment that holds content, and has what it pins, is to be published with Options.Quiet because
 	// something was proved below it. It may be nil.
 	Due func(ctx context.Context, target *platform.Loaded, p promotion.Policy) (bool, error)
+	// Content says which content may enter an environment, so that the commits of application teams get statuses; nil if they get none. Statuses
+	// must not be nil then, and remembers them from pass to pass.
+	Content  func(ctx context.Context, target *platform.Loaded, p promotion.Policy) (*content.Decision, error)
+	Statuses *Statuses
 	// Pause writes a pause.
 	Pause func(ctx context.Context, platform, environment, reason string) error
 	// Access tells how to reach the repository at a URL.
@@ -305,6 +310,9 @@ func (p *Promoter) look(ctx context.Context, name string, o Options) (r Result) 
 	for range maxTries {
 		v := &visit{Promoter: p, options: o, result: Result{Environment: name, State: Current}}
 		err := v.run(ctx)
+		if err == nil {
+			err = v.teams(ctx)
+		}
 		if r = v.result; err == nil {
 			return r
 		}

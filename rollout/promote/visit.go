@@ -377,7 +377,7 @@ func (v *visit) setStatus(ctx context.Context, commit string, state forge.Status
 		return ctx.Err()
 	}
 	if err != nil {
-		v.result.Warnings = append(v.result.Warnings, oneLine("the status of "+short(commit)+" was not set: "+err.Error()))
+		v.warn("the status of " + short(commit) + " was not set: " + err.Error())
 	}
 	return nil
 }

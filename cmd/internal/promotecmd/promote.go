@@ -26,6 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/outgit"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/rollout/content"
 	"github.com/wherry-dev/wherry/rollout/decisions"
 	"github.com/wherry-dev/wherry/rollout/facts"
 	"github.com/wherry-dev/wherry/rollout/promote"
@@ -41,9 +42,10 @@ type promoting struct {
 	options promote.Options
 	watch   flags.Watch
 
-	place    string                  // the platform, as promote.Remote returns it
-	facts    *facts.Facts            // what gates are judged by, of the newest pass
-	withheld map[string]bool         // the hosts of which a note says that no token is sent there
+	place    string          // the platform, as promote.Remote returns it
+	facts    *facts.Facts    // what gates are judged by, of the newest pass
+	withheld map[string]bool // the hosts of which a note says that no token is sent there
+	statuses promote.Statuses
 	entries  map[string]*facts.Entry // what may enter environments, as it was asked since each was published last
 	// published gets what was published, in place of a conclusion that is printed; nil prints one.
 	published func(*publisher.Published)
@@ -225,9 +227,22 @@ func (p *promoting) newPromoter(cmd *cobra.Command) (*promote.Promoter, error) {
 			again, err := from.Again(ctx, policy, name)
 			return again, p.Failure(err, from)
 		},
+		Content: p.content, Statuses: &p.statuses,
 		Pause:  p.pause,
 		Access: func(at string) promote.Access { return p.access(cmd, at) },
 	}, nil
+}
+
+// content returns which content may enter an environment, for the statuses of application teams' commits; nil without a token for a forge.
+func (p *promoting) content(ctx context.Context, target *platform.Loaded, policy promotion.Policy) (*content.Decision, error) {
+	if !p.forge.Tokens.Any() {
+		return nil, nil
+	}
+	e, err := p.entry(ctx, target, policy)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	return e.Decision, nil
 }
 
 // entry asks which content may enter an environment beside the base commit that it pins, once between its publications.
