@@ -21,6 +21,7 @@ type enroller struct {
 	store store.Store
 	sign  signer
 	log   *slog.Logger
+	kept  []string // labels that a login's roles are restricted by
 }
 
 func refuse(code hubapi.Code, format string, args ...any) error {
@@ -89,8 +90,8 @@ func (e enroller) enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 	return e.answer(ctx, r.Cluster.UID, id)
 }
 
-// ownLabels returns labels that an agent brings without those that access tokens are restricted by, in force or not: they decide
-// who sees and operates a cluster, and are for a person, or an enrollment token, to set.
+// ownLabels returns labels that an agent brings without those that access tokens, in force or not, or roles of people are restricted by:
+// they decide who sees and operates a cluster, and are for a person, or an enrollment token, to set.
 func (e enroller) ownLabels(ctx context.Context, labels map[string]string) (map[string]string, error) {
 	if len(labels) == 0 {
 		return labels, nil
@@ -100,6 +101,9 @@ func (e enroller) ownLabels(ctx context.Context, labels map[string]string) (map[
 		return nil, err
 	}
 	own := maps.Clone(labels)
+	for _, key := range e.kept {
+		delete(own, key)
+	}
 	for _, t := range tokens {
 		scope, err := access.ParseScope(t.AccessScope)
 		if err != nil { // it chooses nothing

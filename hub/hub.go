@@ -41,6 +41,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/api"
 	"github.com/wherry-dev/wherry/hub/desired"
+	"github.com/wherry-dev/wherry/hub/login"
 	"github.com/wherry-dev/wherry/hub/metrics"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/postgres"
@@ -79,6 +80,8 @@ type Options struct {
 	// Anonymous takes requests without an access token for a viewer's. Serve then needs a listener on loopback. Without it,
 	// they are refused, but for those of agents.
 	Anonymous bool
+	// Login lets people sign in with their company's accounts; nil for access tokens alone. It excludes Anonymous.
+	Login *login.Config
 	// RequestsPerMinute bounds the requests of each access token, and of each address; see access.Options.
 	RequestsPerMinute int
 	// Trust says whose releases the hub learns; the zero value learns none. Watch has the locations that it follows while
@@ -106,6 +109,7 @@ type Hub struct {
 	admin     string // Options.AdminTokenFile
 	guard     *access.Guard
 	tokens    access.Tokens
+	login     *login.Login // nil without Options.Login
 	remember  *access.Memory
 	present   *present
 	ready     readiness
@@ -239,8 +243,14 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	if o.Anonymous {
 		sources = append(sources, access.Anonymous{})
 	}
+	if o.Login != nil {
+		h.login = login.New(o.Login, login.Options{Tokens: h.tokens, Now: o.Now, Log: o.Log, Fail: h.fail})
+		h.enroller.kept = o.Login.Labels()
+		sources = append(sources, h.login)
+	}
 	h.guard = access.NewGuard(access.Options{
 		Sources: sources, Client: h.gate.ClientOf, Fail: h.fail, Now: o.Now, RequestsPerMinute: o.RequestsPerMinute, SignedIn: h.noteSignIn, Away: remember.Away,
+		SignIn: h.login != nil,
 	})
 	h.reads = api.New(api.Options{Answers: h.answersFor, ReadBody: h.gate.ReadBody, Now: o.Now, Log: o.Log})
 	return h

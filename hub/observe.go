@@ -127,11 +127,11 @@ func (h *Hub) measureFleet(ctx context.Context, s *metrics.Snapshot) error {
 	return nil
 }
 
-// endingTokens returns the access tokens that end and are not revoked.
+// endingTokens returns the access tokens that end and are not revoked. Sessions are none.
 func (h *Hub) endingTokens(ctx context.Context) (all []metrics.Token, err error) {
 	tokens, err := h.store.AccessTokens(ctx)
 	for _, t := range tokens {
-		if t.RevokedAt.IsZero() && !t.ExpiresAt.IsZero() {
+		if t.RevokedAt.IsZero() && !t.ExpiresAt.IsZero() && t.Subject == "" {
 			all = append(all, metrics.Token{Name: t.Name, Role: t.Role, ExpiresAt: t.ExpiresAt})
 		}
 	}

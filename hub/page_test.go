@@ -128,7 +128,7 @@ func TestErrorsArePagesInABrowser(t *testing.T) {
 	require.Contains(t, browse(h, "/v1/clusters", "").Body.String(), `"clusters":[`)
 	require.Equal(t, "application/json", page(h, "/clusters?asOf=banana").Header().Get("Content-Type"), "a program gets what it can read")
 
-	requirePage(browse(h, "/clusters", "nonsense"), http.StatusUnauthorized, "This needs an access token")
+	requirePage(browse(h, "/clusters", "nonsense"), http.StatusUnauthorized, "You are not signed in", "give an access token as the password")
 	secret, _, err := h.Access().Create(t.Context(), access.Request{Name: "prom", Role: access.Metrics, ExpiresAt: storetest.Epoch.Add(1000 * time.Hour)})
 	require.NoError(t, err)
 	requirePage(browse(h, "/clusters", secret.Reveal()), http.StatusForbidden, "does not allow this", "prom (")

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/api"
+	"github.com/wherry-dev/wherry/hub/login"
 	"github.com/wherry-dev/wherry/hub/manage"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/web"
@@ -95,8 +96,12 @@ func (h *Hub) Handler() http.Handler {
 	for _, r := range h.Routes() {
 		mux.Handle(r.Pattern, h.guard.Require(r.Permission, r.Handler))
 	}
-	observed := h.observe(mux)
-	return access.Headers(web.Errors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	observed := sameOrigin(h.observe(mux))
+	signIn := func(string) string { return "" }
+	if h.login != nil {
+		signIn = login.To
+	}
+	return access.Headers(web.Errors(signIn, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
 		_ = control.SetWriteDeadline(time.Now().Add(admission.MaxAnswerTime))
 		observed.ServeHTTP(w, r)
@@ -104,6 +109,19 @@ func (h *Hub) Handler() http.Handler {
 			_ = control.SetReadDeadline(time.Now().Add(admission.MaxDrainTime))
 		}
 	})))
+}
+
+// signInsPerMinute bounds the requests to the login of an address, each of which may ask the provider: for some hundred people behind one.
+const signInsPerMinute = 240
+
+// sameOrigin refuses what a browser sends from a page of another site, but for what changes nothing: the browser may add the cookie or the
+// token of its person. Agents and commands are no browsers.
+func sameOrigin(next http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		(&hubapi.Error{Code: hubapi.CodeForbidden, Message: "the request comes from a page of another site"}).Write(w)
+	}))
+	return protection.Handler(next)
 }
 
 // Routes returns all routes of a hub, with what each needs.
@@ -129,6 +147,12 @@ func (h *Hub) Routes() []access.Route {
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits
 			questions[i].Handler = h.gate.Ask(q.Handler)
+		}
+	}
+	if h.login != nil {
+		for _, r := range h.login.Routes() {
+			r.Handler = h.guard.Bound(signInsPerMinute, r.Handler)
+			routes = append(routes, r)
 		}
 	}
 	return slices.Concat(routes, questions, manager.Routes())

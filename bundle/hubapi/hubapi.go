@@ -178,8 +178,8 @@ type Error struct {
 	Code Code `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`
-	// Kind is what was not found, such as "cluster" or "environment", with CodeNotFound and CodeUnknownName. Name is the name
-	// that nothing has, and Near are names of the same kind that are near, the nearest first.
+	// Kind is what was not found, such as "cluster" or "environment", with CodeNotFound and CodeUnknownName; or KindSession with
+	// CodeUnauthenticated. Name is the name that nothing has, and Near are names of the same kind that are near, the nearest first.
 	Kind string   `json:"kind,omitempty"`
 	Name string   `json:"name,omitempty"`
 	Near []string `json:"near,omitempty"`
@@ -193,6 +193,8 @@ const (
 	KindCluster = "cluster"
 	KindRelease = "release"
 	KindReport  = "report"
+	// KindSession means that the person has signed in, and has to be sent to the login once more.
+	KindSession = "session"
 )
 
 func (e *Error) Error() string { return e.Message }

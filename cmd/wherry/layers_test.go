@@ -116,7 +116,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"":     nil,
 		},
 		"hub": {
-			"": {"access", "admission", "api", "desired", "fleet", "manage", "metrics", "store", "store/postgres", "store/sqlite", "upkeep", "upstream", "web"},
+			"": {"access", "admission", "api", "desired", "fleet", "login", "manage", "metrics", "store", "store/postgres", "store/sqlite", "upkeep", "upstream", "web"},
 
 			"access":    {"store"},
 			"admission": {"store"},
@@ -125,6 +125,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"demo":      {"store", "store/sqlite"},
 			"desired":   {"store"},
 			"fleet":     {"store"},
+			"login":     {"access", "store"},
 			"manage":    {"access", "store"},
 			"metrics":   {"store"},
 			"upkeep":    {"fleet", "store"},

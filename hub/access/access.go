@@ -1,8 +1,7 @@
 // Package access decides who may do what at a hub.
 //
 // Begin with Guard: its Require puts a permission before a handler. It asks its Sources who sends a request, such as Tokens,
-// and the handler finds the Identity with From. A person's login by another system, such as OpenID Connect, is one more
-// Source.
+// and the handler finds the Identity with From. Sessions is the Source for people who have signed in with another system.
 //
 // A Role is a set of permissions, and a Scope a part of the fleet. The guard enforces the permission. The scope is enforced by
 // the handlers, which pass Identity.Scope to what they read, and ask Scope.HasCluster before they write.
@@ -106,10 +105,12 @@ func (r Role) whole() bool { return r == Auditor || r == Metrics || r == Admin }
 
 // Identity is who sends a request.
 type Identity struct {
-	// Name is as the audit log shows it. ID is that of the token; empty without one.
+	// Name is as the audit log shows it. ID is that of the token or the session; empty without one.
 	Name string
 	ID   string
-	Role Role
+	// Session is true for a person who has signed in; see Sessions.
+	Session bool
+	Role    Role
 	Scope
 	// ExpiresAt is zero if it does not expire.
 	ExpiresAt time.Time

@@ -30,7 +30,7 @@ func TestTheFirstTokenIsMadeOnce(t *testing.T) {
 	who, err := tokens.Check(t.Context(), first)
 	require.NoError(t, err)
 	require.Equal(t, Admin, who.Role)
-	require.WithinDuration(t, time.Now().Add(FirstTokenTime), who.ExpiresAt, time.Minute)
+	require.WithinDuration(t, time.Now().Add(DefaultTokenTime), who.ExpiresAt, time.Minute)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, first.Reveal()+"\n", string(data))

@@ -60,6 +60,8 @@ type Options struct {
 	Now func() time.Time
 	// RequestsPerMinute bounds the requests of each token, and of each address; zero means DefaultRequestsPerMinute.
 	RequestsPerMinute int
+	// SignIn is true if people sign in on a page: browsers do not ask for a token then.
+	SignIn bool
 }
 
 // Bounds of requests.
@@ -138,6 +140,19 @@ func (g *Guard) Require(p Permission, next http.Handler) http.Handler {
 	})
 }
 
+// Bound returns a handler that lets at most so many requests a minute of an address through to next. It is for Open routes that cost more than
+// their answer.
+func (g *Guard) Bound(perMinute int, next http.Handler) http.Handler {
+	each := newRate(perMinute, perMinute)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if wait, ok := each.take(g.Client(r), 1, g.Now()); !ok {
+			g.refuse(w, r, busy(wait, "too many sign-ins from this address"))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 func scoped(i Identity) string {
 	if i.Whole() {
 		return ""
@@ -169,7 +184,9 @@ func (g *Guard) identify(r *http.Request) (Identity, error) {
 	if identity.ID == "" {
 		return identity, nil
 	}
-	g.nowGood(presented, now)
+	if presented != "" {
+		g.nowGood(presented, now)
+	}
 	if wait, ok := g.byToken.take(identity.ID, 1, now); !ok {
 		return Identity{}, busy(wait, "too many requests with this token")
 	}
@@ -202,6 +219,9 @@ func (g *Guard) ask(r *http.Request) (Identity, error) {
 		if !errors.Is(err, ErrNoCredentials) {
 			return identity, err
 		}
+	}
+	if g.SignIn {
+		return Identity{}, unauthenticated("this needs a person who has signed in, or an access token")
 	}
 	return Identity{}, unauthenticated("this needs an access token")
 }
@@ -257,7 +277,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if refused.Code == hubapi.CodeUnauthenticated {
 		challenge := `Bearer realm="wherry hub"`
-		if strings.Contains(r.Header.Get("Accept"), "text/html") { // a browser asks its person then
+		if strings.Contains(r.Header.Get("Accept"), "text/html") && !g.SignIn { // a browser asks its person then
 			challenge = `Basic realm="wherry hub: the password is an access token", charset="UTF-8"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)

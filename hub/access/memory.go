@@ -76,11 +76,11 @@ func (m *Memory) AccessToken(ctx context.Context, id string) (store.AccessToken,
 }
 
 // UseAccess implements store.Access. While the database is away, a use is noted with a later one.
-func (m *Memory) UseAccess(ctx context.Context, id string, at time.Time) error {
+func (m *Memory) UseAccess(ctx context.Context, id string, at time.Time, every time.Duration) error {
 	if m.Away() {
 		return nil
 	}
-	return m.Access.UseAccess(ctx, id, at)
+	return m.Access.UseAccess(ctx, id, at, every)
 }
 
 // Away reports whether the database did not answer last.

@@ -31,7 +31,7 @@ func (m *memory) AddAccess(_ context.Context, t store.AccessToken) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, have := range m.tokens {
-		if have.ID == t.ID || have.Name == t.Name && have.RevokedAt.IsZero() {
+		if have.ID == t.ID || t.Subject == "" && have.Name == t.Name && have.RevokedAt.IsZero() {
 			return fmt.Errorf("access token %q: %w", t.Name, store.ErrExists)
 		}
 	}
@@ -72,7 +72,9 @@ func (m *memory) RevokeAccess(_ context.Context, idOrName string) (store.AccessT
 	return store.AccessToken{}, store.ErrUnknownAccess
 }
 
-func (m *memory) UseAccess(_ context.Context, id string, at time.Time) error {
+func (m *memory) RenewAccess(context.Context, store.AccessToken) error { return nil }
+
+func (m *memory) UseAccess(_ context.Context, id string, at time.Time, _ time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range m.tokens {

@@ -27,8 +27,11 @@ const MaxTokenTime = 10 * 366 * 24 * time.Hour
 // maxTokenName bounds a token's name, in bytes.
 const maxTokenName = 128
 
-// useEvery is how old the noted last use of a token may become.
-const useEvery = time.Hour
+// useEvery is how old the noted last use of a token may become, useSessionEvery that of a session.
+const (
+	useEvery        = time.Hour
+	useSessionEvery = time.Minute
+)
 
 // Tokens makes, checks and revokes the access tokens of a store. It is a Source.
 type Tokens struct {
@@ -52,7 +55,7 @@ type Request struct {
 // Create makes a token, which only the caller has, and notes that in the audit log. The error wraps store.ErrInvalid or
 // store.ErrExists.
 func (t Tokens) Create(ctx context.Context, r Request) (Token, store.AccessToken, error) {
-	if err := r.check(t.now()); err != nil {
+	if err := r.Check(t.now()); err != nil {
 		return Token{}, store.AccessToken{}, err
 	}
 	secret := NewToken()
@@ -63,15 +66,11 @@ func (t Tokens) Create(ctx context.Context, r Request) (Token, store.AccessToken
 	if err := t.Store.AddAccess(ctx, kept); err != nil {
 		return Token{}, store.AccessToken{}, err
 	}
-	detail := "role " + kept.Role
-	if s := r.describe(); s != "" {
-		detail += ", " + s
-	}
-	err := Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: kept.Name + " (" + kept.ID + ")", Detail: detail})
+	err := Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "create access token", Object: kept.Name + " (" + kept.ID + ")", Detail: r.describe()})
 	return secret, kept, err
 }
 
-// Revoke makes the token of this id or name useless, and notes that in the audit log. The error wraps store.ErrUnknownAccess.
+// Revoke makes the token of this id or name useless, or the session of this id, and notes that in the audit log. The error wraps store.ErrUnknownAccess.
 func (t Tokens) Revoke(ctx context.Context, idOrName string) (store.AccessToken, error) {
 	if parsed, err := ParseToken(idOrName); err == nil { // a person may paste a leaked token instead of its id
 		idOrName = parsed.ID()
@@ -80,16 +79,20 @@ func (t Tokens) Revoke(ctx context.Context, idOrName string) (store.AccessToken,
 	if err != nil {
 		return kept, err
 	}
-	return kept, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: "revoke access token", Object: kept.Name + " (" + kept.ID + ")"})
+	action := "revoke access token"
+	if kept.Subject != "" {
+		action = "end session"
+	}
+	return kept, Note(ctx, t.Store, store.AuditEntry{At: t.now(), Action: action, Object: kept.Name + " (" + kept.ID + ")"})
 }
 
 // AdminName is the name of the first token.
 const AdminName = "admin"
 
-// FirstTokenTime is how long the first token is good.
-const FirstTokenTime = 90 * 24 * time.Hour
+// DefaultTokenTime is how long a token is good for which nobody says so, and the first one.
+const DefaultTokenTime = 90 * 24 * time.Hour
 
-// First makes the first token, of role admin and good for FirstTokenTime, if the store has none, and keeps it in a file: whoever
+// First makes the first token, of role admin and good for DefaultTokenTime, if the store has none, and keeps it in a file: whoever
 // may read that works on the hub's machine. It returns the zero Token if there are tokens already. Place writes the file, and fails with fs.ErrExist
 // if it is there. A file that a crash has left is used: its token is not in the store yet.
 func (t Tokens) First(ctx context.Context, file string, place func(path string, data []byte) error) (Token, error) {
@@ -109,7 +112,7 @@ func (t Tokens) First(ctx context.Context, file string, place func(path string, 
 		return Token{}, fmt.Errorf("%s: %w", file, err)
 	}
 	err = t.Store.AddAccess(ctx, store.AccessToken{
-		ID: secret.ID(), Hash: secret.Hash(), Name: AdminName, Role: string(Admin), CreatedAt: t.now().UTC(), ExpiresAt: t.now().UTC().Add(FirstTokenTime),
+		ID: secret.ID(), Hash: secret.Hash(), Name: AdminName, Role: string(Admin), CreatedAt: t.now().UTC(), ExpiresAt: t.now().UTC().Add(DefaultTokenTime),
 	})
 	if errors.Is(err, store.ErrExists) { // another hub of the same database, or of the same folder, was faster
 		return Token{}, t.forget(ctx, secret, file)
@@ -145,7 +148,8 @@ func (t Tokens) forget(ctx context.Context, secret Token, file string) error {
 // maxTokenFile bounds the file with a token.
 const maxTokenFile = 4 << 10
 
-func (r Request) check(now time.Time) error {
+// Check returns an error that wraps store.ErrInvalid for what cannot be a token at this time.
+func (r Request) Check(now time.Time) error {
 	if r.Name == "" || len(r.Name) > maxTokenName || r.Name != store.Plain(r.Name) || strings.TrimSpace(r.Name) != r.Name || r.Name == Local {
 		return fmt.Errorf("access token: %w: name %q: expected 1 to %d characters, without control characters, other than %q", store.ErrInvalid, store.Plain(store.Clip(r.Name)), maxTokenName, Local)
 	}
@@ -168,7 +172,7 @@ func (r Request) check(now time.Time) error {
 }
 
 func (r Request) describe() string {
-	var parts []string
+	parts := []string{"role " + string(r.Role)}
 	if len(r.Environments) > 0 {
 		parts = append(parts, "environments "+strings.Join(r.Environments, ","))
 	}
@@ -214,21 +218,16 @@ func (t Tokens) Identify(r *http.Request) (Identity, error) {
 }
 
 // Check returns the identity of a token's owner, as of now. The error is a *hubapi.Error with CodeUnauthenticated, or the
-// store's; of a token that was revoked or has expired, name and id are returned with it. Whoever has not the secret does not learn whether a token of the id exists, nor how much of the secret is right.
+// store's; of a token that was revoked or has expired, name and id are returned with it.
 func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
-	kept, err := t.Store.AccessToken(ctx, token.ID())
-	known := err == nil && len(kept.Hash) == sha256.Size
-	if err != nil && !errors.Is(err, store.ErrUnknownAccess) {
+	kept, err := t.find(ctx, token)
+	if err != nil {
 		return Identity{}, err
-	}
-	if !known {
-		kept.Hash = make([]byte, sha256.Size)
-	}
-	if subtle.ConstantTimeCompare(kept.Hash, token.Hash()) != 1 || !known {
-		return Identity{}, unauthenticated("the access token is not one of this hub's")
 	}
 	now, was := t.now(), Identity{Name: kept.Name, ID: kept.ID}
 	switch {
+	case kept.Subject != "":
+		return Identity{}, unauthenticated("this is a session, which is for a browser, and not an access token")
 	case !kept.RevokedAt.IsZero():
 		return was, unauthenticated("access token %s was revoked", kept.ID)
 	case !kept.ExpiresAt.IsZero() && !now.Before(kept.ExpiresAt):
@@ -236,12 +235,34 @@ func (t Tokens) Check(ctx context.Context, token Token) (Identity, error) {
 	case kept.Waits:
 		return was, unauthenticated("access token %s waits: the hub was restored from a backup, and an admin has to accept its tokens (wherry hub restore --accept-tokens)", kept.ID)
 	}
+	return t.used(ctx, kept, useEvery)
+}
+
+// find returns what is kept of a token. Whoever has not the secret does not learn whether a token of the id exists, nor how much of the
+// secret is right.
+func (t Tokens) find(ctx context.Context, token Token) (store.AccessToken, error) {
+	kept, err := t.Store.AccessToken(ctx, token.ID())
+	known := err == nil && len(kept.Hash) == sha256.Size
+	if err != nil && !errors.Is(err, store.ErrUnknownAccess) {
+		return store.AccessToken{}, err
+	}
+	if !known {
+		kept.Hash = make([]byte, sha256.Size)
+	}
+	if subtle.ConstantTimeCompare(kept.Hash, token.Hash()) != 1 || !known {
+		return store.AccessToken{}, unauthenticated("the access token is not one of this hub's")
+	}
+	return kept, nil
+}
+
+// used returns the identity that a kept token gives, and notes its use.
+func (t Tokens) used(ctx context.Context, kept store.AccessToken, every time.Duration) (Identity, error) {
 	identity, err := IdentityOf(kept)
 	if err != nil { // the database was changed by hand, or by a newer version: no scope is not the whole fleet
 		return Identity{}, fmt.Errorf("access token %s: %w", kept.ID, err)
 	}
-	if now.Sub(kept.UsedAt) >= useEvery {
-		if err := t.Store.UseAccess(ctx, kept.ID, now); err != nil && t.Log != nil {
+	if now := t.now(); now.Sub(kept.UsedAt) >= every {
+		if err := t.Store.UseAccess(ctx, kept.ID, now, every); err != nil && t.Log != nil {
 			t.Log.Warn("use of an access token not noted", "token", kept.ID, "err", err)
 		}
 	}
@@ -259,7 +280,7 @@ func IdentityOf(kept store.AccessToken) (Identity, error) {
 	if err != nil {
 		return Identity{}, errors.New(err.Error())
 	}
-	return Identity{Name: kept.Name, ID: kept.ID, Role: role, Scope: scope, ExpiresAt: kept.ExpiresAt}, nil
+	return Identity{Name: kept.Name, ID: kept.ID, Session: kept.Subject != "", Role: role, Scope: scope, ExpiresAt: kept.ExpiresAt}, nil
 }
 
 func (t Tokens) now() time.Time {

@@ -172,6 +172,9 @@ func (m Manager) createAccess(r *http.Request) (any, error) {
 	if err := required(r, &wanted); err != nil {
 		return nil, err
 	}
+	if wanted.ExpiresAt.IsZero() {
+		wanted.ExpiresAt = m.Now().Add(access.DefaultTokenTime)
+	}
 	secret, kept, err := m.Tokens.Create(r.Context(), access.Request{Name: wanted.Name, Role: access.Role(wanted.Role), AccessScope: wanted.AccessScope, ExpiresAt: wanted.ExpiresAt})
 	return store.CreatedAccess{Token: secret.Reveal(), Access: kept}, err
 }

@@ -26,11 +26,14 @@ type AccessToken struct {
 	Role string `json:"role"` // of package hub/access
 	AccessScope
 	CreatedAt time.Time `json:"createdAt,omitzero"`
-	// ExpiresAt is zero for a token that does not expire.
+	// Subject is who signed in, "SUB at ISSUER", for the session of a person; empty for a token that was made. Names of sessions may
+	// repeat.
+	Subject string `json:"subject,omitempty"`
+	// ExpiresAt is zero for a token that does not expire. A session is renewed then, or ends.
 	ExpiresAt time.Time `json:"expiresAt,omitzero"`
 	// RevokedAt is zero unless it was revoked.
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
-	// UsedAt is the time of the last use, to the hour; zero before the first.
+	// UsedAt is the time of the last use, to the hour, or to the minute for a session; zero before the first.
 	UsedAt time.Time `json:"usedAt,omitzero"`
 	// Waits is true for a token of a restored backup that nobody has accepted yet. It is refused.
 	Waits bool `json:"waits,omitempty"`
@@ -86,7 +89,7 @@ func (e AuditEntry) Chained(previous digest.Digest) (digest.Digest, error) {
 
 // The bodies of requests and answers about access tokens and the audit log.
 type (
-	// NewAccess describes a new access token; the fields are those of AccessToken.
+	// NewAccess describes a new access token; the fields are those of AccessToken. Without ExpiresAt it is good for 90 days.
 	NewAccess struct {
 		Name string `json:"name"`
 		Role string `json:"role"`
@@ -110,17 +113,21 @@ type (
 
 // Access keeps access tokens and the audit log.
 type Access interface {
-	// AddAccess keeps a new token. The error wraps ErrExists if a token of that id, or one that is in force with that name,
-	// is there.
+	// AddAccess keeps a new token or session. The error wraps ErrExists if one of that id is there, or if t is a token and another one
+	// with that name is in force. It removes the sessions that expired more than a week ago.
 	AddAccess(ctx context.Context, t AccessToken) error
+	// RenewAccess replaces role, scope and expiry of the session of this id. The error wraps ErrUnknownAccess, also for a token and
+	// for a session that was revoked.
+	RenewAccess(ctx context.Context, t AccessToken) error
 	// AccessToken returns the token of this id. The error wraps ErrUnknownAccess.
 	AccessToken(ctx context.Context, id string) (AccessToken, error)
 	// AccessTokens returns all tokens, newest first.
 	AccessTokens(ctx context.Context) ([]AccessToken, error)
-	// RevokeAccess makes the token of this id or name useless, and returns it. The error wraps ErrUnknownAccess.
+	// RevokeAccess makes the token of this id or name useless, or the session of this id, and returns it. The error wraps
+	// ErrUnknownAccess.
 	RevokeAccess(ctx context.Context, idOrName string) (AccessToken, error)
-	// UseAccess notes that the token was used at a time, if the noted one is an hour older.
-	UseAccess(ctx context.Context, id string, at time.Time) error
+	// UseAccess notes that the token was used at a time, if the noted one is older by every.
+	UseAccess(ctx context.Context, id string, at time.Time, every time.Duration) error
 	// HoldTokens makes all tokens wait, those that register agents too, and AcceptTokens ends that. They return how many of the
 	// tokens are otherwise in force.
 	HoldTokens(ctx context.Context) (int, error)

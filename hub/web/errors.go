@@ -19,6 +19,9 @@ type errorPage struct {
 	Near    []string
 	// Wait is how many seconds to wait before the next try; empty if that does not help.
 	Wait string
+	// SignIn is where the person signs in; empty if people use access tokens.
+	SignIn string
+	kind   string // of hubapi.Error
 }
 
 // headingOf says what happened, for people.
@@ -27,9 +30,9 @@ func headingOf(status int) string {
 	case http.StatusBadRequest:
 		return "The address has a mistake"
 	case http.StatusUnauthorized:
-		return "This needs an access token"
+		return "You are not signed in"
 	case http.StatusForbidden:
-		return "Your access token does not allow this"
+		return "You may not do this"
 	case http.StatusNotFound:
 		return "There is no such page"
 	case http.StatusMethodNotAllowed:
@@ -44,11 +47,12 @@ func headingOf(status int) string {
 	return http.StatusText(status)
 }
 
-// Errors returns a handler that answers a browser with a page where next answers with an error for programs.
-func Errors(next http.Handler) http.Handler {
+// Errors returns a handler that answers a browser with a page where next answers with an error for programs. SignIn returns the address
+// at which a person signs in and goes on with a page; empty if people use access tokens.
+func Errors(signIn func(page string) string, next http.Handler) http.Handler {
 	pages := parsed()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		if r.Method != http.MethodGet && r.Method != http.MethodPost || !strings.Contains(r.Header.Get("Accept"), "text/html") {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -57,14 +61,22 @@ func Errors(next http.Handler) http.Handler {
 		if caught.status == 0 {
 			return
 		}
-		page := caught.page()
+		page, back := caught.page(), "/"
+		if r.Method == http.MethodGet && page.Status == http.StatusUnauthorized {
+			back = r.URL.RequestURI()
+		}
+		page.SignIn = signIn(back)
+		w.Header().Del("Content-Length")
+		w.Header().Set("Content-Type", htmlType)
+		if page.SignIn != "" && page.kind == hubapi.KindSession && r.Method == http.MethodGet {
+			http.Redirect(w, r, page.SignIn, http.StatusSeeOther)
+			return
+		}
 		var html bytes.Buffer
 		if err := pages.ExecuteTemplate(&html, "error.html", page); err != nil {
 			http.Error(w, page.Message, page.Status)
 			return
 		}
-		w.Header().Del("Content-Length")
-		w.Header().Set("Content-Type", htmlType)
 		w.WriteHeader(page.Status)
 		_, _ = html.WriteTo(w) // the other side may have gone
 	})
@@ -124,6 +136,6 @@ func (c *catcher) page() errorPage {
 	}
 	return errorPage{
 		frame: &frame{Title: heading, Nav: navigation(func(path string) string { return path })}, Status: c.status,
-		Heading: heading, Message: strings.TrimPrefix(said.Message, store.ErrInvalid.Error()+": "), Near: said.Near, Wait: c.Header().Get("Retry-After"),
+		kind: said.Kind, Heading: heading, Message: strings.TrimPrefix(said.Message, store.ErrInvalid.Error()+": "), Near: said.Near, Wait: c.Header().Get("Retry-After"),
 	}
 }

@@ -22,9 +22,10 @@ type frame struct {
 	Title  string
 	Nav    []link
 	Crumbs []link // that lead to the page
-	// Who is the name, role and scope of whoever asks.
-	Who   string
-	Query fleet.Query
+	// Who is the name, role and scope of whoever asks, who may sign out if they have signed in.
+	Who     string
+	SignOut bool
+	Query   fleet.Query
 	// Now is the moment that the page is about, Query.AsOf or the present. ReadAt is zero but while the database cannot be read.
 	Now, ReadAt time.Time
 	// JSON and CSV are links to the same for programs, and Command is the command that shows it. They may be empty.
@@ -47,6 +48,8 @@ func newFrame(r *http.Request, now time.Time) (*frame, error) {
 		return nil, err
 	}
 	f := &frame{path: r.URL.Path, Query: q, values: q.Values(), Now: cmp.Or(q.AsOf, now).UTC(), Who: whoIs(r)}
+	who, _ := access.From(r.Context())
+	f.SignOut = who.Session
 	f.Nav = navigation(f.keeping)
 	for i, path := range navigated {
 		f.Nav[i].Current = path.Link == f.path

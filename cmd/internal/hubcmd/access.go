@@ -132,7 +132,7 @@ they are registered with "wherry hub tokens" or "wherry hub clusters add".`,
 func newAccessCreateCommand(dir *location) *cobra.Command {
 	a := administrator{dir: dir}
 	var wanted store.NewAccess
-	var expires time.Duration
+	expires := access.DefaultTokenTime
 	cmd := &cobra.Command{
 		Use:   "create NAME --role ROLE",
 		Short: "Create an access token",
@@ -161,9 +161,7 @@ On the hub's own folder this needs no token, which helps where the last admin to
 				return cli.Fail(cli.Usage, err, "")
 			}
 			wanted.Name = args[0]
-			if cmd.Flags().Changed("expires") {
-				wanted.ExpiresAt = time.Now().Add(expires)
-			}
+			wanted.ExpiresAt = time.Now().Add(expires)
 			var secret string
 			var kept store.AccessToken
 			err := a.with(cmd, func(to administration) (err error) {
@@ -190,7 +188,7 @@ On the hub's own folder this needs no token, which helps where the last admin to
 	f.StringSliceVarP(&wanted.Environments, "environment", "e", nil, "only this environment's `NAME` (repeatable)")
 	f.StringSliceVar(&wanted.Workspaces, "workspace", nil, "only deployments of this workspace's `NAME` (repeatable)")
 	f.StringVarP(&wanted.Selector, "selector", "l", "", "only clusters with these labels, a `SELECTOR` such as region=east,gpu!=true")
-	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good, such as 90d; without it, until it is revoked")
+	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good, at most ten years")
 	_ = cmd.MarkFlagRequired("role")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(roles, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("environment", flags.CompleteEnvironments)
@@ -230,6 +228,8 @@ func accessState(t store.AccessToken, now time.Time) string {
 		return "expired"
 	case t.Waits:
 		return "waits"
+	case t.Subject != "":
+		return "session"
 	}
 	return "good"
 }
@@ -240,7 +240,7 @@ func newAccessListCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List access tokens",
-		Long:    "List the access tokens, without their secrets, the newest first. The last use is noted once an hour.",
+		Long:    "List the access tokens, without their secrets, and the sessions of people who signed in, the newest first. The last use is noted once an hour.",
 		Example: "  wherry hub access list\n  wherry hub access list --hub https://hub.example.com -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -278,7 +278,7 @@ func newAccessRevokeCommand(dir *location) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "revoke NAME|ID",
 		Short:   "Revoke an access token",
-		Long:    "Make an access token useless, at once and for all hubs of the same database. It may be given as its owner has it.",
+		Long:    "Make an access token useless, at once and for all hubs of the same database. It may be given as its owner has it. The ID of a session ends that.",
 		Example: "  wherry hub access revoke ann\n  wherry hub access revoke 4be1c9a07f21 --hub https://hub.example.com",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -290,6 +290,10 @@ func newAccessRevokeCommand(dir *location) *cobra.Command {
 				kept, err := of.RevokeAccess(cmd.Context(), which)
 				if err != nil {
 					return err
+				}
+				if kept.Subject != "" {
+					cmd.PrintErrf("%s: session %s of %s ended\n", a.name(), kept.ID, kept.Name)
+					return nil
 				}
 				cmd.PrintErrf("%s: access token %s of %s revoked\n", a.name(), kept.ID, kept.Name)
 				return nil

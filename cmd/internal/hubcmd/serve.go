@@ -24,13 +24,14 @@ import (
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/demo"
+	"github.com/wherry-dev/wherry/hub/login"
 	"github.com/wherry-dev/wherry/hub/upkeep"
 )
 
 // serving holds the flags of hub serve.
 type serving struct {
 	addr, certificate, key string
-	adminToken             string
+	adminToken, login      string
 	insecure, anonymous    bool
 	demo                   bool
 	perMinute, requests    int
@@ -52,6 +53,7 @@ database, key, and an access token of role admin in the file admin.token, good f
 Agents sign their reports and need no token. People and machines do: "wherry hub access create" makes more. On other
 addresses than loopback, serve needs a certificate or --insecure-http. On loopback it answers only for localhost
 and the names of --host; --anonymous lets everybody read there. --demo shows a sample fleet on loopback, and leaves nothing behind.
+With --login people sign in to the pages with their company's accounts.
 
 To know what clusters should run, the hub follows releases at the location of --watch, or learns them from
 "wherry publish --hub". Both need --trust or --trust-key.
@@ -112,6 +114,7 @@ More: wherry help running-a-hub`,
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.adminToken, "admin-token-file", "", "take the first access token, of role admin, from this `FILE` instead of making one in admin.token of the folder")
+	cmd.Flags().StringVar(&s.login, "login", "", "let people sign in by OpenID Connect, as this `FILE` says")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
 	cmd.Flags().BoolVar(&s.anonymous, "anonymous", false, "on a loopback address, let requests without an access token read")
 	cmd.Flags().BoolVar(&s.demo, "demo", false, "show a sample fleet in a temporary folder, with --anonymous")
@@ -124,7 +127,7 @@ More: wherry help running-a-hub`,
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
 	retentionFlags(cmd.Flags(), &s.retention)
 	s.upper.flags(cmd.Flags())
-	cli.NotEmpty(cmd, "admin-token-file", "upstream", "upstream-key", "upstream-tls-ca")
+	cli.NotEmpty(cmd, "admin-token-file", "login", "upstream", "upstream-key", "upstream-tls-ca")
 	return cmd
 }
 
@@ -192,6 +195,15 @@ func (s serving) options() (hub.Options, error) {
 		}
 	}
 	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts, Anonymous: s.anonymous, AdminTokenFile: s.adminToken, RequestsPerMinute: s.requests, Version: cli.Version()}
+	if s.login != "" {
+		if s.anonymous {
+			return o, cli.Usagef("--login and --anonymous exclude each other")
+		}
+		var err error
+		if o.Login, err = login.Read(s.login); err != nil {
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--login: %w", err), "docs/reference/hub.md has its fields")
+		}
+	}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {

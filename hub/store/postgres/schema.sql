@@ -239,7 +239,7 @@ CREATE TABLE published_record (
 );
 CREATE INDEX published_record_place ON published_record (platform, environment, epoch, sequence);
 
--- Tokens by which people and machines use the hub. Secrets are not here. Times are 0 for never.
+-- Tokens by which people and machines use the hub, and sessions of people who signed in. Secrets are not here. Times are 0 for never.
 CREATE TABLE access_token (
   id         TEXT   COLLATE "C" PRIMARY KEY,
   hash       BYTEA  NOT NULL, -- SHA-256 of the secret
@@ -250,7 +250,8 @@ CREATE TABLE access_token (
   expires_at BIGINT NOT NULL,
   revoked_at BIGINT NOT NULL,
   used_at    BIGINT NOT NULL,
-  waits      BIGINT NOT NULL DEFAULT 0 -- 1 for a token of a restored backup that nobody has accepted yet: it may have been revoked since the backup
+  waits      BIGINT NOT NULL DEFAULT 0, -- 1 for a token of a restored backup that nobody has accepted yet: it may have been revoked since the backup
+  subject    TEXT   COLLATE "C" NOT NULL DEFAULT '' -- who signed in, for a session; empty for a token
 );
 CREATE INDEX access_token_name ON access_token (name);
 

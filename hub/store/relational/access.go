@@ -22,18 +22,43 @@ func (d *DB) AddAccess(ctx context.Context, t store.AccessToken) error {
 	now := store.Millis(d.now())
 	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
 		var other string
-		err := db.row(ctx, `SELECT id FROM access_token WHERE id = $1 OR (name = $2 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)) LIMIT 1`, t.ID, t.Name, now).Scan(&other)
+		err := db.row(ctx, `SELECT id FROM access_token WHERE id = $1 OR ($4 = '' AND subject = '' AND name = $2 AND revoked_at = 0 AND (expires_at = 0 OR expires_at > $3)) LIMIT 1`,
+			t.ID, t.Name, now, t.Subject).Scan(&other)
 		switch {
 		case err == nil:
 			return fmt.Errorf("access token of %s: %w, with the id %s", t.Name, store.ErrExists, other)
 		case !errors.Is(err, sql.ErrNoRows):
 			return err
 		}
-		if _, err := db.Exec(ctx, `INSERT INTO access_token (id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-			t.ID, t.Hash, t.Name, t.Role, string(scope), store.Millis(t.CreatedAt), store.Millis(t.ExpiresAt), store.Millis(t.RevokedAt), store.Millis(t.UsedAt)); err != nil {
+		if _, err := db.Exec(ctx, `INSERT INTO access_token (id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, subject) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			t.ID, t.Hash, t.Name, t.Role, string(scope), store.Millis(t.CreatedAt), store.Millis(t.ExpiresAt), store.Millis(t.RevokedAt), store.Millis(t.UsedAt), t.Subject); err != nil {
+			return err
+		}
+		if _, err := db.Exec(ctx, `DELETE FROM access_token WHERE subject <> '' AND expires_at < $1`, now-sessionsKept); err != nil {
 			return err
 		}
 		return announce(ctx, db, now, store.FeedEntry{Kind: store.FeedAccess})
+	})
+}
+
+// sessionsKept is how long an expired session is listed, in milliseconds. The audit log keeps its beginning and its end.
+const sessionsKept = 7 * 24 * 60 * 60 * 1000
+
+// RenewAccess implements store.Access.
+func (d *DB) RenewAccess(ctx context.Context, t store.AccessToken) error {
+	scope, err := json.Marshal(t.AccessScope)
+	if err != nil {
+		return err
+	}
+	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
+		n, err := db.Exec(ctx, `UPDATE access_token SET role = $1, scope = $2, expires_at = $3 WHERE id = $4 AND subject <> '' AND revoked_at = 0`, t.Role, string(scope), store.Millis(t.ExpiresAt), t.ID)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return fmt.Errorf("session %q: %w", t.ID, store.ErrUnknownAccess)
+		}
+		return announce(ctx, db, store.Millis(d.now()), store.FeedEntry{Kind: store.FeedAccess})
 	})
 }
 
@@ -53,7 +78,7 @@ func (d *DB) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
 func (d *DB) RevokeAccess(ctx context.Context, idOrName string) (t store.AccessToken, err error) {
 	now := store.Millis(d.now())
 	err = d.Do(ctx, func(ctx context.Context, db *Conn) (err error) {
-		t, err = accessToken(ctx, db, `id = $1 OR name = $1 ORDER BY (id = $1) DESC, (revoked_at = 0) DESC, created_at DESC, id LIMIT 1`, idOrName)
+		t, err = accessToken(ctx, db, `id = $1 OR (name = $1 AND subject = '') ORDER BY (id = $1) DESC, (revoked_at = 0) DESC, created_at DESC, id LIMIT 1`, idOrName)
 		if err != nil || !t.RevokedAt.IsZero() {
 			return err
 		}
@@ -69,13 +94,10 @@ func (d *DB) RevokeAccess(ctx context.Context, idOrName string) (t store.AccessT
 	return t, nil
 }
 
-// useEvery is the age, in milliseconds, from which on the noted last use of an access token is written again.
-const useEvery = 60 * 60 * 1000
-
 // UseAccess implements store.Access.
-func (d *DB) UseAccess(ctx context.Context, id string, at time.Time) error {
+func (d *DB) UseAccess(ctx context.Context, id string, at time.Time, every time.Duration) error {
 	return d.Do(ctx, func(ctx context.Context, db *Conn) error {
-		_, err := db.Exec(ctx, `UPDATE access_token SET used_at = $1 WHERE id = $2 AND used_at <= $3`, store.Millis(at), id, store.Millis(at)-useEvery)
+		_, err := db.Exec(ctx, `UPDATE access_token SET used_at = $1 WHERE id = $2 AND used_at <= $3`, store.Millis(at), id, store.Millis(at.Add(-every)))
 		return err
 	})
 }
@@ -92,7 +114,7 @@ func accessToken(ctx context.Context, db querier, where, idOrName string) (store
 }
 
 func accessTokens(ctx context.Context, db querier, where string, args ...any) ([]store.AccessToken, error) {
-	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, waits FROM access_token WHERE `+where, args...)
+	rows, err := db.query(ctx, `SELECT id, hash, name, role, scope, created_at, expires_at, revoked_at, used_at, waits, subject FROM access_token WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +124,7 @@ func accessTokens(ctx context.Context, db querier, where string, args ...any) ([
 		var t store.AccessToken
 		var scope string
 		var created, expires, revoked, used, waits int64
-		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used, &waits); err != nil {
+		if err := rows.Scan(&t.ID, &t.Hash, &t.Name, &t.Role, &scope, &created, &expires, &revoked, &used, &waits, &t.Subject); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(scope), &t.AccessScope); err != nil {

@@ -270,7 +270,7 @@ CREATE TABLE published_record (
 ) STRICT;
 CREATE INDEX published_record_place ON published_record (platform, environment, epoch, sequence);
 
--- Tokens by which people and machines use the hub. Secrets are not here. Times are 0 for never.
+-- Tokens by which people and machines use the hub, and sessions of people who signed in. Secrets are not here. Times are 0 for never.
 CREATE TABLE access_token (
   id         TEXT    PRIMARY KEY,
   hash       BLOB    NOT NULL, -- SHA-256 of the secret
@@ -281,7 +281,8 @@ CREATE TABLE access_token (
   expires_at INTEGER NOT NULL,
   revoked_at INTEGER NOT NULL,
   used_at    INTEGER NOT NULL,
-  waits      INTEGER NOT NULL DEFAULT 0 -- 1 for one of a restored backup that nobody has accepted yet: it may have been revoked since the backup
+  waits      INTEGER NOT NULL DEFAULT 0, -- 1 for one of a restored backup that nobody has accepted yet: it may have been revoked since the backup
+  subject    TEXT    NOT NULL DEFAULT '' -- who signed in, for a session; empty for a token
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX access_token_name ON access_token (name);
 

@@ -43,7 +43,7 @@ func accessTests() []test {
 			require.ErrorIs(t, err, store.ErrUnknownAccess)
 			_, err = f.access().RevokeAccess(t.Context(), "none")
 			require.ErrorIs(t, err, store.ErrUnknownAccess)
-			require.NoError(t, f.access().UseAccess(t.Context(), "none", Epoch))
+			require.NoError(t, f.access().UseAccess(t.Context(), "none", Epoch, time.Hour))
 			all, err := f.access().AccessTokens(t.Context())
 			require.NoError(t, err)
 			require.Empty(t, all)
@@ -89,6 +89,40 @@ func accessTests() []test {
 			require.NoError(t, err)
 			require.Equal(t, at, got.RevokedAt)
 		}},
+		{"sessions repeat names, are renewed, and are removed a week after their end", func(t *testing.T, f *fixture) {
+			a := f.access()
+			session := func(id string) store.AccessToken {
+				s := f.accessToken(id, "ann")
+				s.Subject, s.ExpiresAt = "7 at https://login.example.com", f.clock.Now().Add(time.Hour)
+				return s
+			}
+			require.NoError(t, a.AddAccess(t.Context(), session("s1")))
+			require.NoError(t, a.AddAccess(t.Context(), session("s2")))
+			require.ErrorIs(t, a.AddAccess(t.Context(), session("s2")), store.ErrExists)
+			_, err := a.RevokeAccess(t.Context(), "ann")
+			require.ErrorIs(t, err, store.ErrUnknownAccess, "a name is a token's")
+			require.NoError(t, a.AddAccess(t.Context(), f.accessToken("a1", "ann")))
+			renewed := session("s1")
+			renewed.Role, renewed.AccessScope, renewed.ExpiresAt = "approver", store.AccessScope{Environments: []string{"prod"}}, f.clock.Now().Add(2*time.Hour)
+			require.NoError(t, a.RenewAccess(t.Context(), renewed))
+			got, err := f.again().access().AccessToken(t.Context(), "s1")
+			require.NoError(t, err)
+			require.Equal(t, renewed, got)
+			_, err = a.RevokeAccess(t.Context(), "s2")
+			require.NoError(t, err)
+			for _, id := range []string{"s2", "a1", "none"} {
+				require.ErrorIs(t, a.RenewAccess(t.Context(), store.AccessToken{ID: id}), store.ErrUnknownAccess, id)
+			}
+			f.clock.Add(7*24*time.Hour + 90*time.Minute)
+			require.NoError(t, a.AddAccess(t.Context(), f.accessToken("a2", "bob")))
+			all, err := a.AccessTokens(t.Context())
+			require.NoError(t, err)
+			var ids []string
+			for _, one := range all {
+				ids = append(ids, one.ID)
+			}
+			require.Equal(t, []string{"a2", "a1", "s1"}, ids)
+		}},
 		{"tokens wait until they are accepted, but for those of no use", func(t *testing.T, f *fixture) {
 			a := f.access()
 			for id, name := range map[string]string{"a1": "ann", "a2": "bob", "a3": "eve"} {
@@ -123,11 +157,13 @@ func accessTests() []test {
 			require.NoError(t, err)
 			require.Equal(t, store.TokenGood, tokens[0].State)
 		}},
-		{"the last use is noted to the hour", func(t *testing.T, f *fixture) {
+		{"the last use is noted as often as is asked for", func(t *testing.T, f *fixture) {
 			a := f.access()
 			require.NoError(t, a.AddAccess(t.Context(), f.accessToken("a1", "ann")))
-			for _, tt := range []struct{ at, want time.Duration }{{0, 0}, {59 * time.Minute, 0}, {time.Hour, time.Hour}, {30 * time.Minute, time.Hour}} {
-				require.NoError(t, a.UseAccess(t.Context(), "a1", Epoch.Add(tt.at)))
+			for _, tt := range []struct{ at, every, want time.Duration }{
+				{0, time.Hour, 0}, {59 * time.Minute, time.Hour, 0}, {59 * time.Minute, time.Minute, 59 * time.Minute}, {2 * time.Hour, time.Hour, 2 * time.Hour}, {30 * time.Minute, time.Minute, 2 * time.Hour},
+			} {
+				require.NoError(t, a.UseAccess(t.Context(), "a1", Epoch.Add(tt.at), tt.every))
 				got, err := a.AccessToken(t.Context(), "a1")
 				require.NoError(t, err)
 				require.Equal(t, Epoch.Add(tt.want), got.UsedAt)

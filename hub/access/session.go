@@ -1,0 +1,167 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Sessions are those of people who have signed in with another system. It is a Source, by a cookie. A session is kept as an access
+// token is, and has a short life. No other credential gives it, and it is no access token.
+type Sessions struct {
+	Tokens Tokens
+	// Length is how long a session lasts, and Idle how long it may go without a request. Proof is how long the word of the other system
+	// is good: then the browser has to bring it again.
+	Length, Idle, Proof time.Duration
+	// Plain is for a hub on plain HTTP, on loopback alone.
+	Plain bool
+}
+
+// Person is somebody for whom another system vouches. ExpiresAt is not used.
+type Person struct {
+	Request
+	// Subject is who it is for that system.
+	Subject string
+}
+
+// Cookie returns a cookie that this hub alone gets back, from pages of its own and from links that lead to it; "" is the name of that
+// with the session. A life of zero removes it.
+func (s Sessions) Cookie(name, value string, life time.Duration) *http.Cookie {
+	c := &http.Cookie{Name: "__Host-wherry" + name, Value: value, Path: "/", MaxAge: int(life.Seconds()), Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if s.Plain { // a browser takes the other name over TLS alone
+		c.Name, c.Secure = "wherry"+name, false
+	}
+	if life == 0 {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+// CookieOf returns the value of a cookie that Cookie has made; empty without one.
+func (s Sessions) CookieOf(r *http.Request, name string) string {
+	c, err := r.Cookie(s.Cookie(name, "", 0).Name)
+	if err != nil {
+		return ""
+	}
+	return c.Value
+}
+
+// Identify implements Source.
+func (s Sessions) Identify(r *http.Request) (Identity, error) {
+	kept, err := s.session(r)
+	if err != nil {
+		return Identity{Name: kept.Name, ID: kept.ID}, err
+	}
+	if !s.Tokens.now().Before(kept.ExpiresAt) {
+		return Identity{}, &hubapi.Error{Code: hubapi.CodeUnauthenticated, Kind: hubapi.KindSession, Message: "the session has to be renewed: load a page"}
+	}
+	return s.Tokens.used(r.Context(), kept, useSessionEvery)
+}
+
+// session returns the session of a request, if it has not ended. It may have to be renewed. With a refusal, it returns the name and
+// the ID of a session that somebody has ended.
+func (s Sessions) session(r *http.Request) (store.AccessToken, error) {
+	value := s.CookieOf(r, "")
+	if value == "" {
+		return store.AccessToken{}, ErrNoCredentials
+	}
+	token, err := ParseToken(value)
+	if err != nil {
+		return store.AccessToken{}, unauthenticated("the cookie is not a session of this hub")
+	}
+	kept, err := s.Tokens.find(r.Context(), token)
+	if errors.As(err, new(*hubapi.Error)) {
+		err = unauthenticated("the cookie is not a session of this hub")
+	}
+	if err != nil {
+		return store.AccessToken{}, err
+	}
+	now, used := s.Tokens.now(), kept.UsedAt
+	if used.Before(kept.CreatedAt) {
+		used = kept.CreatedAt
+	}
+	switch {
+	case kept.Subject == "":
+		return store.AccessToken{}, unauthenticated("the cookie is not a session of this hub")
+	case !kept.RevokedAt.IsZero():
+		return kept, unauthenticated("the session was ended")
+	case kept.Waits, !now.Before(kept.CreatedAt.Add(s.Length)), now.Sub(used) >= s.Idle+useSessionEvery:
+		return store.AccessToken{}, unauthenticated("the session has ended")
+	}
+	return kept, nil
+}
+
+// Begin begins the session of a person, and gives the browser its cookie. If the browser has one of that person already, it renews that
+// with the person's role and scope as of now. The audit log has what changed.
+func (s Sessions) Begin(w http.ResponseWriter, r *http.Request, p Person) error {
+	now := s.Tokens.now().UTC()
+	if err := p.Check(now); err != nil {
+		return err
+	}
+	kept, err := s.session(r)
+	if err == nil && kept.Subject == p.Subject && kept.Name == p.Name {
+		return s.renew(r.Context(), kept, p, now)
+	}
+	if err := s.End(w, r); err != nil { // somebody else signs in
+		return err
+	}
+	secret := NewToken()
+	kept = store.AccessToken{ID: secret.ID(), Hash: secret.Hash(), Name: p.Name, Subject: p.Subject, Role: string(p.Role), AccessScope: p.AccessScope, CreatedAt: now}
+	kept.ExpiresAt = s.proofEnds(kept, now)
+	if err := s.Tokens.Store.AddAccess(r.Context(), kept); err != nil {
+		return err
+	}
+	if err := s.note(r.Context(), kept, "begin session", p.describe()+", "+p.Subject, now); err != nil {
+		return err
+	}
+	http.SetCookie(w, s.Cookie("", secret.Reveal(), s.Length))
+	return nil
+}
+
+func (s Sessions) proofEnds(kept store.AccessToken, now time.Time) time.Time {
+	if end := kept.CreatedAt.Add(s.Length); end.Before(now.Add(s.Proof)) {
+		return end
+	}
+	return now.Add(s.Proof)
+}
+
+func (s Sessions) renew(ctx context.Context, kept store.AccessToken, p Person, now time.Time) error {
+	was := Request{Role: Role(kept.Role), AccessScope: kept.AccessScope}.describe()
+	kept.Role, kept.AccessScope, kept.ExpiresAt = string(p.Role), p.AccessScope, s.proofEnds(kept, now)
+	if err := s.Tokens.Store.RenewAccess(ctx, kept); err != nil {
+		return err
+	}
+	if is := p.describe(); is != was {
+		return s.note(ctx, kept, "change session", is+"; was "+was, now)
+	}
+	return nil
+}
+
+// End ends the session that a request has, if any, and removes its cookie.
+func (s Sessions) End(w http.ResponseWriter, r *http.Request) error {
+	http.SetCookie(w, s.Cookie("", "", 0))
+	kept, err := s.session(r)
+	if err == nil {
+		return s.end(r.Context(), kept)
+	}
+	if errors.Is(err, ErrNoCredentials) || errors.As(err, new(*hubapi.Error)) {
+		return nil
+	}
+	return err
+}
+
+// end ends a session in the name of its person.
+func (s Sessions) end(ctx context.Context, kept store.AccessToken) error {
+	_, err := s.Tokens.Revoke(With(ctx, Identity{Name: kept.Name, ID: kept.ID}), kept.ID)
+	return err
+}
+
+// note notes what happened to a session in the name of its person.
+func (s Sessions) note(ctx context.Context, kept store.AccessToken, action, detail string, now time.Time) error {
+	who := Identity{Name: kept.Name, ID: kept.ID}
+	return Note(With(ctx, who), s.Tokens.Store, store.AuditEntry{At: now, Action: action, Object: who.Actor(), Detail: detail})
+}
