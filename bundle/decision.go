@@ -67,6 +67,11 @@ const (
 	Resume Action = "resume"
 )
 
+// OverridableRules returns the rules of a gate that an Override of a promotion may name.
+func OverridableRules() []string {
+	return []string{"approvals", "check", "cohort", "compliant", "failed", "failures", "quarantine", "removals", "reported", "required", "schedule", "soak"}
+}
+
 // Decision is a signed statement about what may enter an environment.
 //
 // It names what it is about by commit and content, and not by the digest of a record: records are signed anew at every change.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,7 +144,7 @@ func (h *Hub) Routes() []access.Route {
 	pages := func(r *http.Request) (web.Answers, error) {
 		return h.Answers(r.Context(), access.ScopeOf(r.Context()).AccessScope)
 	}
-	questions := slices.Concat(h.reads.Routes(), web.Routes(pages, now, h.failRead))
+	questions := slices.Concat(h.reads.Routes(), web.Routes(web.Options{Answers: pages, Actions: manager, Now: now, Fail: h.failRead}))
 	for i, q := range questions {
 		if q.Pattern != eventsPattern { // which mostly waits
 			questions[i].Handler = h.gate.Ask(q.Handler)
@@ -208,7 +209,7 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // failRead is fail for what package fleet has not answered.
 func (h *Hub) failRead(w http.ResponseWriter, r *http.Request, err error) {
-	if refused := api.ErrorOf(err); refused != nil {
+	if refused := cmp.Or(api.ErrorOf(err), manage.Refusal(err)); refused != nil {
 		err = refused
 	}
 	h.fail(w, r, err)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -185,8 +186,8 @@ func (r Request) describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// Identify implements Source: it takes a token as Bearer, or as the password of Basic for requests that change nothing. A
-// browser sends Basic on its own accord, also for a form on a page of another site.
+// Identify implements Source: it takes a token as Bearer, or as the password of Basic for requests that change nothing, and for forms of the
+// hub's own pages. A browser sends Basic on its own accord, also for a form on a page of another site.
 func (t Tokens) Identify(r *http.Request) (Identity, error) {
 	headers := r.Header.Values("Authorization")
 	if len(headers) == 0 {
@@ -199,7 +200,7 @@ func (t Tokens) Identify(r *http.Request) (Identity, error) {
 	switch {
 	case strings.EqualFold(kind, "Bearer"):
 	case strings.EqualFold(kind, "Basic"):
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !ownPage(r) {
 			return Identity{}, unauthenticated("Basic authorization is for pages alone; send the token as Bearer")
 		}
 		_, password, ok := r.BasicAuth()
@@ -215,6 +216,15 @@ func (t Tokens) Identify(r *http.Request) (Identity, error) {
 		return Identity{}, unauthenticated("the access token is not one of this hub's")
 	}
 	return t.Check(r.Context(), token)
+}
+
+// ownPage reports whether a browser says that a page of the host that is asked has sent the request.
+func ownPage(r *http.Request) bool {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" {
+		return site == "same-origin"
+	}
+	origin, err := url.Parse(r.Header.Get("Origin")) // browsers without TLS send this alone
+	return err == nil && origin.Host != "" && origin.Host == r.Host
 }
 
 // Check returns the identity of a token's owner, as of now. The error is a *hubapi.Error with CodeUnauthenticated, or the

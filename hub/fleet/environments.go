@@ -57,7 +57,7 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 		}
 		record, shown := e.newest(), row(at)
 		shown.Record, shown.BaseCommit, shown.EnvironmentCommit, shown.IssuedAt = record.Digest, record.BaseCommit, record.EnvironmentCommit, record.IssuedAt
-		shown.Since = e.since()
+		shown.Since, shown.PreviousCommit = e.since()
 		if v.seesAll() {
 			shown.Incomplete = record.Incomplete
 			for _, typ := range record.Types() {
@@ -85,17 +85,16 @@ func (v *View) Environments(ctx context.Context, q Query) (Environments, error) 
 	return list, nil
 }
 
-// since returns when the environment got the commit that it has.
-func (e *environmentIndex) since() time.Time {
+// since returns when the environment got the commit that it has, and the commit before.
+func (e *environmentIndex) since() (since time.Time, previous string) {
 	now := e.newest()
-	since := now.IssuedAt
 	for _, r := range slices.Backward(e.records) {
-		if cmp.Or(r.BaseCommit, r.EnvironmentCommit) != cmp.Or(now.BaseCommit, now.EnvironmentCommit) {
-			break
+		if commit := cmp.Or(r.BaseCommit, r.EnvironmentCommit); commit != cmp.Or(now.BaseCommit, now.EnvironmentCommit) {
+			return since, commit
 		}
 		since = r.IssuedAt
 	}
-	return since
+	return since, ""
 }
 
 // chain gives each environment its place among those of its platform. The hub has no policy that names a chain, but a commit moves along it:

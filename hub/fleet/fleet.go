@@ -251,10 +251,12 @@ type Environment struct {
 	EnvironmentCommit string        `json:"environmentCommit,omitempty"`
 	IssuedAt          time.Time     `json:"issuedAt,omitzero"`
 	// Since is when the environment got the commit that it has: records are made again for other reasons.
-	Since      time.Time `json:"since,omitzero"`
-	Incomplete []string  `json:"incomplete,omitempty"`
-	Types      int       `json:"types"`
-	Totals     Totals    `json:"totals"`
+	Since time.Time `json:"since,omitzero"`
+	// PreviousCommit is the one that it had before; empty for the first.
+	PreviousCommit string   `json:"previousCommit,omitempty"`
+	Incomplete     []string `json:"incomplete,omitempty"`
+	Types          int      `json:"types"`
+	Totals         Totals   `json:"totals"`
 }
 
 // Environments is all environments, by platform, and within one in the order of its chain: an environment comes after those that had its

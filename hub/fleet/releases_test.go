@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -131,7 +132,7 @@ func TestEnvironmentsHaveTheirRecordAndTotals(t *testing.T) {
 	require.Equal(t, []Environment{
 		{Platform: "edge", Environment: "dev", Types: 1, Totals: Totals{Count: 1, States: map[bundle.State]int{bundle.Pending: 1}}},
 		{
-			Platform: "edge", Environment: "prod", Record: record.Digest, BaseCommit: commit("b"), EnvironmentCommit: commit("e"), IssuedAt: record.IssuedAt, Since: record.IssuedAt, Types: 2,
+			Platform: "edge", Environment: "prod", Record: record.Digest, BaseCommit: commit("b"), EnvironmentCommit: commit("e"), IssuedAt: record.IssuedAt, Since: record.IssuedAt, PreviousCommit: commit("a"), Types: 2,
 			Totals: Totals{
 				Count:     6,
 				States:    map[bundle.State]int{bundle.Compliant: 3, bundle.Progressing: 1, bundle.Rejected: 1, store.Stale: 1},
@@ -224,4 +225,26 @@ func TestDrift(t *testing.T) {
 	require.Equal(t, []string{"b-odd missing db-main", "b-odd extra db-other"}, rows)
 	rows, _ = drifts(all(t, e), Query{Workload: "web", Cluster: "b-odd"})
 	require.Equal(t, []string{"b-odd content web-main"}, rows)
+}
+
+func TestACandidateIsWhatAnotherEnvironmentHas(t *testing.T) {
+	_, err := viewOf(t, mixed(t), store.AccessScope{Environments: []string{"prod"}}).Candidate(t.Context(), "edge", "stage", "prod")
+	require.ErrorIs(t, err, store.ErrOutOfScope)
+	_, err = viewOf(t, mixed(t), store.AccessScope{Workspaces: []string{"red"}}).Candidate(t.Context(), "edge", "prod", "prod")
+	require.ErrorIs(t, err, store.ErrOutOfScope)
+	_, err = all(t, mixed(t)).Candidate(t.Context(), "edge", "stage", "prod")
+	require.ErrorIs(t, err, store.ErrUnknownRelease)
+	e := mixed(t)
+	c, err := all(t, e).Candidate(t.Context(), "edge", "prod", "new")
+	require.NoError(t, err)
+	require.Equal(t, e.records[1].Digest, c.Record)
+	require.Equal(t, commit("b"), c.BaseCommit)
+	require.Equal(t, []string{"drone", "shop"}, slices.Sorted(maps.Keys(c.Contents)))
+	require.NotEmpty(t, c.Changes)
+	for _, change := range c.Changes {
+		require.Empty(t, change.Before)
+	}
+	same, err := all(t, e).Candidate(t.Context(), "edge", "prod", "prod")
+	require.NoError(t, err)
+	require.Empty(t, same.Changes)
 }

@@ -119,26 +119,24 @@ func (m Manager) free(ctx context.Context, scope access.Scope, uid string) error
 	return nil
 }
 
-// inScope returns the name or uid in the request's path if that is a cluster in its scope. If it is not, the error is the one
-// of a cluster that does not exist.
-func (m Manager) inScope(r *http.Request) (string, error) {
-	name := r.PathValue("cluster")
+// inScope returns an error unless a name or uid is of a cluster in the context's scope: the one of a cluster that does not exist.
+func (m Manager) inScope(ctx context.Context, name string) error {
 	unknown := fmt.Errorf("cluster %q: %w", store.Plain(store.Clip(name)), store.ErrUnknownCluster)
-	have, err := m.Registry.Registration(r.Context(), name)
+	have, err := m.Registry.Registration(ctx, name)
 	switch {
 	case errors.Is(err, store.ErrUnknownCluster):
-		return "", unknown
+		return unknown
 	case err != nil:
-		return "", err
-	case !access.ScopeOf(r.Context()).HasCluster(have.Environment, have.Labels):
-		return "", unknown
+		return err
+	case !access.ScopeOf(ctx).HasCluster(have.Environment, have.Labels):
+		return unknown
 	}
-	return name, nil
+	return nil
 }
 
 func (m Manager) removeCluster(r *http.Request) (any, error) {
-	name, err := m.inScope(r)
-	if err != nil {
+	name := r.PathValue("cluster")
+	if err := m.inScope(r.Context(), name); err != nil {
 		return nil, err
 	}
 	return m.Registry.RemoveCluster(r.Context(), name)
@@ -151,31 +149,35 @@ func (m Manager) retireCluster(r *http.Request) (any, error) {
 	if err := bodyOf(r, &wanted); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	name, err := m.inScope(r)
-	if err != nil {
-		return nil, err
-	}
-	return m.Registry.RetireCluster(r.Context(), name, wanted.Reason)
+	return m.RetireCluster(r.Context(), r.PathValue("cluster"), wanted.Reason)
 }
 
-func (m Manager) unshareCluster(r *http.Request) (any, error) {
-	name, err := m.inScope(r)
-	if err != nil {
-		return nil, err
+// RetireCluster retires a cluster of the scope; see store.Registry.
+func (m Manager) RetireCluster(ctx context.Context, nameOrUID, reason string) (store.Registration, error) {
+	if err := m.inScope(ctx, nameOrUID); err != nil {
+		return store.Registration{}, err
 	}
-	return m.Registry.Unshare(r.Context(), name)
+	return m.Registry.RetireCluster(ctx, nameOrUID, reason)
+}
+
+// UnshareCluster ends the suspicion that two agents share the identity of a cluster of the scope; see store.Registry.
+func (m Manager) UnshareCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
+	if err := m.inScope(ctx, nameOrUID); err != nil {
+		return store.Registration{}, err
+	}
+	return m.Registry.Unshare(ctx, nameOrUID)
 }
 
 // hasToken reports whether all clusters that a token registers are in the scope.
 func hasToken(s access.Scope, t store.TokenScope) bool { return s.HasCluster(t.Environment, t.Labels) }
 
-func (m Manager) listTokens(r *http.Request) (any, error) {
-	all, err := m.Registry.Tokens(r.Context())
-	scope := access.ScopeOf(r.Context())
-	list := store.TokenList{Tokens: []store.Token{}}
+// EnrollmentTokens returns the enrollment tokens of the scope, newest first.
+func (m Manager) EnrollmentTokens(ctx context.Context) ([]store.Token, error) {
+	all, err := m.Registry.Tokens(ctx)
+	scope, list := access.ScopeOf(ctx), []store.Token{}
 	for _, t := range all {
 		if hasToken(scope, t.TokenScope) {
-			list.Tokens = append(list.Tokens, t)
+			list = append(list, t)
 		}
 	}
 	return list, err
@@ -186,34 +188,37 @@ func (m Manager) createToken(r *http.Request) (any, error) {
 	if err := required(r, &wanted); err != nil {
 		return nil, err
 	}
+	return m.CreateToken(r.Context(), wanted)
+}
+
+// CreateToken makes an enrollment token for clusters of the scope.
+func (m Manager) CreateToken(ctx context.Context, wanted store.TokenScope) (store.CreatedToken, error) {
 	if wanted.Uses == 0 {
 		wanted.Uses = 1
 	}
-	if !hasToken(access.ScopeOf(r.Context()), wanted) {
-		return nil, fmt.Errorf("%w: clusters of environment %q with these labels are outside the token's scope", store.ErrInvalid, store.Clip(wanted.Environment))
+	if !hasToken(access.ScopeOf(ctx), wanted) {
+		return store.CreatedToken{}, fmt.Errorf("%w: clusters of environment %q with these labels are outside the token's scope", store.ErrInvalid, store.Clip(wanted.Environment))
 	}
-	made, err := m.Registry.CreateToken(r.Context(), wanted)
+	made, err := m.Registry.CreateToken(ctx, wanted)
 	if err != nil {
-		return nil, err
+		return store.CreatedToken{}, err
 	}
 	return store.CreatedToken{ID: made.ID(), Token: made.Reveal()}, nil
 }
 
-func (m Manager) revokeToken(r *http.Request) (any, error) {
-	id := r.PathValue("token")
-	if strings.HasPrefix(id, "wht_") { // a leaked token, instead of its id
+// RevokeToken revokes an enrollment token of the scope, by its id. A leaked token may be given instead.
+func (m Manager) RevokeToken(ctx context.Context, id string) (store.CreatedToken, error) {
+	if strings.HasPrefix(id, "wht_") {
 		if t, err := bundle.ParseEnrollToken(id); err == nil {
 			id = t.ID()
 		}
 	}
-	all, err := m.Registry.Tokens(r.Context())
+	all, err := m.EnrollmentTokens(ctx)
 	if err != nil {
-		return nil, err
+		return store.CreatedToken{}, err
 	}
-	scope := access.ScopeOf(r.Context())
-	at := slices.IndexFunc(all, func(t store.Token) bool { return t.ID == id && hasToken(scope, t.TokenScope) })
-	if at < 0 {
-		return nil, fmt.Errorf("token %q: %w", store.Plain(store.Clip(id)), store.ErrUnknownToken)
+	if !slices.ContainsFunc(all, func(t store.Token) bool { return t.ID == id }) {
+		return store.CreatedToken{}, fmt.Errorf("token %q: %w", store.Plain(store.Clip(id)), store.ErrUnknownToken)
 	}
-	return store.CreatedToken{ID: id}, m.Registry.RevokeToken(r.Context(), id)
+	return store.CreatedToken{ID: id}, m.Registry.RevokeToken(ctx, id)
 }

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,40 +16,44 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// decide signs a decision for the name of the access token, and stores it. The request says what is decided; who decided, and
-// when, is the hub's to say.
 func (m Manager) decide(r *http.Request) (any, error) {
 	var d bundle.Decision
 	if err := required(r, &d); err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
+	return m.Decide(r.Context(), d)
+}
+
+// Decide signs a decision for the name of the context's identity, and stores it. D says what is decided; who decided, and when, is the hub's
+// to say.
+func (m Manager) Decide(ctx context.Context, d bundle.Decision) (store.StoredDecision, error) {
+	none := store.StoredDecision{}
 	who, _ := access.From(ctx)
 	if scope := access.ScopeOf(ctx); !scope.HasEnvironment(d.Environment) || !wholeEnvironments(scope) {
-		return nil, notWhole()
+		return none, notWhole()
 	}
 	now := m.Now().UTC().Truncate(time.Second)
 	d.Schema, d.By, d.IssuedAt = bundle.DecisionSchema, who.Name, now
 	if _, err := d.Marshal(); err != nil {
-		return nil, fmt.Errorf("%w: %s", store.ErrInvalid, store.Plain(store.Clip(err.Error())))
+		return none, fmt.Errorf("%w: %s", store.ErrInvalid, store.Plain(store.Clip(err.Error())))
 	}
 	all, err := m.Decisions.Decisions(ctx, d.Environment)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	d.IssuedAt = after(all, d, now)
 	if !d.ExpiresAt.IsZero() && !d.ExpiresAt.After(d.IssuedAt) {
-		return nil, fmt.Errorf("%w: the decision expires before it is issued", store.ErrInvalid)
+		return none, fmt.Errorf("%w: the decision expires before it is issued", store.ErrInvalid)
 	}
 	envelope, err := m.Seal(d)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	stored := store.StoredDecision{
 		Platform: d.Platform, Environment: d.Environment, Digest: digest.FromBytes(envelope), IssuedAt: d.IssuedAt, SeenAt: now, Own: true, Envelope: envelope,
 	}
 	if _, err := m.Decisions.AddDecision(ctx, stored); err != nil {
-		return nil, err
+		return none, err
 	}
 	about := d.BaseCommit
 	if d.IsContent() {

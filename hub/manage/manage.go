@@ -1,7 +1,8 @@
 // Package manage is the routes of a hub that change what is registered: clusters, enrollment tokens, access tokens; those of
 // decisions about promotion; and the audit log of that.
 //
-// Begin with Manager, and put its Routes behind the guard of package access. Bodies and answers are JSON. Each request acts
+// Begin with Manager, and put its Routes behind the guard of package access. Bodies and answers are JSON. The methods with a context do what
+// a route does, for pages; the context has the identity. Each request acts
 // within the scope of whoever sends it: what is outside of that is answered as what does not exist. Each change is in the
 // audit log before it is answered. Who works on the hub's folder needs none of this.
 package manage
@@ -72,13 +73,25 @@ func (m Manager) Routes() []access.Route {
 		route("POST /v1/clusters", access.Operate, m.addCluster),
 		route("DELETE /v1/clusters/{cluster}", access.Operate, m.removeCluster),
 		route("POST /v1/clusters/{cluster}/retire", access.Operate, m.retireCluster),
-		route("POST /v1/clusters/{cluster}/unshare", access.Operate, m.unshareCluster),
-		route("GET /v1/tokens", access.Operate, m.listTokens),
+		route("POST /v1/clusters/{cluster}/unshare", access.Operate, func(r *http.Request) (any, error) {
+			return m.UnshareCluster(r.Context(), r.PathValue("cluster"))
+		}),
+		route("GET /v1/tokens", access.Operate, func(r *http.Request) (any, error) {
+			all, err := m.EnrollmentTokens(r.Context())
+			return store.TokenList{Tokens: all}, err
+		}),
 		route("POST /v1/tokens", access.Operate, m.createToken),
-		route("DELETE /v1/tokens/{token}", access.Operate, m.revokeToken),
-		route("GET /v1/access", access.Audit, m.listAccess),
+		route("DELETE /v1/tokens/{token}", access.Operate, func(r *http.Request) (any, error) {
+			return m.RevokeToken(r.Context(), r.PathValue("token"))
+		}),
+		route("GET /v1/access", access.Audit, func(r *http.Request) (any, error) {
+			all, err := m.AccessTokens(r.Context())
+			return store.AccessTokenList{Access: all}, err
+		}),
 		route("POST /v1/access", access.Administer, m.createAccess),
-		route("DELETE /v1/access/{token}", access.Administer, m.revokeAccess),
+		route("DELETE /v1/access/{token}", access.Administer, func(r *http.Request) (any, error) {
+			return m.RevokeAccess(r.Context(), r.PathValue("token"))
+		}),
 		route("GET /v1/decisions", access.Read, m.listDecisions),
 		route("POST /v1/decisions", access.Approve, m.decide),
 		route("GET /v1/audit", access.Audit, m.audit),
@@ -94,7 +107,7 @@ func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
 			hubapi.WriteJSON(w, http.StatusOK, value)
 			return
 		}
-		if refused := refusal(err); refused != nil {
+		if refused := Refusal(err); refused != nil {
 			refused.Write(w)
 			return
 		}
@@ -102,8 +115,8 @@ func (m Manager) handler(answer func(*http.Request) (any, error)) http.Handler {
 	})
 }
 
-// refusal returns the answer for an error that is not the hub's own; nil for others.
-func refusal(err error) *hubapi.Error {
+// Refusal returns the answer for an error of a Manager that is not the hub's own; nil for others.
+func Refusal(err error) *hubapi.Error {
 	var refused *hubapi.Error
 	answer := func(code hubapi.Code, kind string) *hubapi.Error {
 		return &hubapi.Error{Code: code, Message: store.Plain(store.Clip(err.Error())), Kind: kind}
@@ -159,12 +172,13 @@ func (m Manager) whoAmI(r *http.Request) (any, error) {
 	return me, nil
 }
 
-func (m Manager) listAccess(r *http.Request) (any, error) {
-	all, err := m.Tokens.Store.AccessTokens(r.Context())
+// AccessTokens returns the access tokens and the sessions, newest first.
+func (m Manager) AccessTokens(ctx context.Context) ([]store.AccessToken, error) {
+	all, err := m.Tokens.Store.AccessTokens(ctx)
 	if all == nil {
 		all = []store.AccessToken{}
 	}
-	return store.AccessTokenList{Access: all}, err
+	return all, err
 }
 
 func (m Manager) createAccess(r *http.Request) (any, error) {
@@ -179,8 +193,9 @@ func (m Manager) createAccess(r *http.Request) (any, error) {
 	return store.CreatedAccess{Token: secret.Reveal(), Access: kept}, err
 }
 
-func (m Manager) revokeAccess(r *http.Request) (any, error) {
-	return m.Tokens.Revoke(r.Context(), r.PathValue("token"))
+// RevokeAccess revokes an access token, by its id or name, or ends a session, by its id.
+func (m Manager) RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error) {
+	return m.Tokens.Revoke(ctx, idOrName)
 }
 
 func (m Manager) audit(r *http.Request) (any, error) {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/access"
@@ -21,6 +22,8 @@ type clusterPage struct {
 	Changes     []fleet.HistoryRow
 	// Reports are the newest ones; nil if whoever asks may not read them, and for the past.
 	Reports []fleet.Report
+	// Actions lead to what whoever asks may do about it.
+	Actions []link
 }
 
 // shownChanges and shownReports bound what the page of a cluster shows.
@@ -32,17 +35,19 @@ const (
 func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 	f.template = "cluster.html"
 	f.only(fleet.Query{AsOf: f.Query.AsOf})
-	name := r.PathValue("cluster")
-	list, err := from.Clusters(r.Context(), fleet.Query{Cluster: name, AsOf: f.Query.AsOf, Limit: 1})
-	if err == nil && len(list.Clusters) == 0 {
-		err = fmt.Errorf("cluster %q: %w", name, store.ErrUnknownCluster)
-	}
+	found, readAt, err := clusterOf(r, from, f.Query.AsOf)
 	if err != nil {
 		return nil, 0, err
 	}
-	page := &clusterPage{frame: f, Cluster: list.Clusters[0]}
+	page := &clusterPage{frame: f, Cluster: found}
 	c := &page.Cluster
-	f.Title, f.ReadAt, f.Crumbs = c.Name, list.ReadAt, []link{{Name: "Clusters", Link: f.At(clustersPath)}, {Name: c.Environment, Link: f.At(clustersPath, "environment", c.Environment)}}
+	if f.may(access.Operate) {
+		page.Actions = append(page.Actions, link{Name: "Retire", Link: clustersPath + "/" + c.UID + "/retire"})
+		if c.Conflicts > 0 || !c.SharedSince.IsZero() {
+			page.Actions = append(page.Actions, link{Name: "Unshare", Link: clustersPath + "/" + c.UID + "/unshare"})
+		}
+	}
+	f.Title, f.ReadAt, f.Crumbs = c.Name, readAt, []link{{Name: "Clusters", Link: f.At(clustersPath)}, {Name: c.Environment, Link: f.At(clustersPath, "environment", c.Environment)}}
 	f.JSON, f.Command = f.At("/v1/clusters/"+c.UID), f.command("wherry describe cluster "+quoted(c.Name))
 	deployments, err := from.Deployments(r.Context(), fleet.Query{Cluster: c.UID, AsOf: f.Query.AsOf, Sort: worstFirst, Limit: defaultRows})
 	if err != nil {
@@ -64,6 +69,19 @@ func showCluster(r *http.Request, f *frame, from Answers) (any, int, error) {
 		page.Reports = reports.Reports
 	}
 	return page, http.StatusOK, nil
+}
+
+// clusterOf returns the cluster that a request's path names, as of a time, and when that was read if it is from memory.
+func clusterOf(r *http.Request, from Answers, at time.Time) (c fleet.Cluster, readAt time.Time, err error) {
+	name := r.PathValue("cluster")
+	list, err := from.Clusters(r.Context(), fleet.Query{Cluster: name, AsOf: at, Limit: 1})
+	if err == nil && len(list.Clusters) == 0 {
+		err = fmt.Errorf("cluster %q: %w", name, store.ErrUnknownCluster)
+	}
+	if err != nil {
+		return c, readAt, err
+	}
+	return list.Clusters[0], list.ReadAt, nil
 }
 
 // changed says what changed, such as "version 1.0.0 → 1.1.0, state compliant → failed (DeadlineExceeded)".

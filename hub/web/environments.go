@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -32,6 +34,11 @@ type environment struct {
 	// Decisions are the newest ones, More counts those that are not shown.
 	Decisions []decided
 	More      int
+	// Actions lead to what whoever asks may decide, Commands are those that decide what a hub cannot.
+	Actions  []link
+	Commands []string
+	// Releases are those that its clusters should run; only on the page of one environment.
+	Releases []fleet.Release
 	// Unread is true if the decisions cannot be read, since the database is away.
 	Unread bool
 }
@@ -48,6 +55,7 @@ type decided struct {
 const (
 	shownDecisions = 20
 	shownClusters  = 10
+	shownReleases  = 50
 )
 
 func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error) {
@@ -55,6 +63,11 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 	q := fleet.Query{Environments: f.Query.Environments, Platform: f.Query.Platform, AsOf: f.Query.AsOf}
 	f.only(q)
 	f.list("environments")
+	if name := r.PathValue("environment"); name != "" {
+		q.Environments = []string{name}
+		f.only(fleet.Query{Platform: q.Platform, AsOf: q.AsOf})
+		f.JSON, f.CSV, f.Command = f.At("/v1/environments", "environment", name, "platform", q.Platform), "", "wherry get environments -e "+quoted(name)
+	}
 	if !q.AsOf.IsZero() {
 		f.Command = ""
 	}
@@ -63,7 +76,7 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 	}
 	page := &environmentsPage{frame: f}
 	all, err := from.Environments(r.Context(), fleet.Query{AsOf: q.AsOf})
-	newest := map[string]string{} // commits, by environment
+	chain, newest := all.Environments, map[string]string{} // commits, by environment
 	for _, e := range all.Environments {
 		newest[e.Environment] = e.BaseCommit
 	}
@@ -80,9 +93,59 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 		if err != nil {
 			return nil, 0, err
 		}
+		f.offer(&one, chain, r)
+		if r.PathValue("environment") != "" {
+			list, err := from.Releases(r.Context(), fleet.Query{Environments: q.Environments, Platform: e.Platform, AsOf: q.AsOf, Limit: fleet.MaxRows})
+			if err != nil {
+				return nil, 0, err
+			}
+			one.Releases = slices.DeleteFunc(list.Releases, func(r fleet.Release) bool { return !r.Current && r.Running == 0 })
+			one.Releases = one.Releases[:min(len(one.Releases), shownReleases)]
+		}
 		page.Environments = append(page.Environments, one)
 	}
 	return page, http.StatusOK, nil
+}
+
+// offer adds what whoever asks may decide about an environment of a chain, and the commands for what a hub cannot: no key of releases is there.
+func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request) {
+	name := e.Environment.Environment
+	if f.may(access.Publish) || f.may(access.Approve) {
+		if e.Rollout != nil {
+			next := slices.IndexFunc(e.Rollout.Rings, func(r fleet.RingRollout) bool { return !r.Reached && r.Ring != "" })
+			if next > 0 {
+				e.Commands = append(e.Commands, "wherry rollout advance -e "+quoted(name)+" --ring "+quoted(e.Rollout.Rings[next].Ring)+" --hub "+quoted(hubURL(r)))
+			}
+		}
+		if e.PreviousCommit != "" {
+			e.Commands = append(e.Commands, "wherry rollout undo -e "+quoted(name)+" --back-to "+quoted(e.PreviousCommit)+" --reason 'WHY'")
+		}
+	}
+	if !f.may(access.Approve) || !f.who.HasEnvironment(name) || len(f.who.Workspaces) > 0 || f.who.Selector != "" || e.Unread {
+		return
+	}
+	act := func(a bundle.Action) {
+		e.Actions = append(e.Actions, link{Name: decisionWords[a].button, Link: f.At(environmentsPath+"/"+name+"/"+string(a), "platform", e.Platform)})
+	}
+	at := slices.IndexFunc(chain, func(c fleet.Environment) bool { return c.Platform == e.Platform && c.Environment == name })
+	if at >= 0 && below(chain, at) != "" && f.who.HasEnvironment(below(chain, at)) {
+		act(bundle.Approve)
+		act(bundle.Reject)
+		act(bundle.Override)
+	}
+	if e.Pause == nil {
+		act(bundle.Pause)
+	} else {
+		act(bundle.Resume)
+	}
+}
+
+// hubURL returns the hub's URL as the browser knows it. Without TLS, another name than this machine's is that of a proxy with TLS.
+func hubURL(r *http.Request) string {
+	if r.TLS == nil && loopback.Is(r.Host) {
+		return "http://" + r.Host
+	}
+	return "https://" + r.Host
 }
 
 // environmentOf asks about one environment, as of the moment of q. Newest has the newest commits of environments.

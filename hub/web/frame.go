@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // frame is what all pages share. Its methods make links: to other pages as of the same moment, and to the same page with another
@@ -25,6 +26,7 @@ type frame struct {
 	// Who is the name, role and scope of whoever asks, who may sign out if they have signed in.
 	Who     string
 	SignOut bool
+	who     access.Identity
 	Query   fleet.Query
 	// Now is the moment that the page is about, Query.AsOf or the present. ReadAt is zero but while the database cannot be read.
 	Now, ReadAt time.Time
@@ -39,23 +41,31 @@ type link struct {
 
 // newFrame returns the frame of the page that a request asks for.
 func newFrame(r *http.Request, now time.Time) (*frame, error) {
-	values := r.URL.Query()
-	if r.URL.Path == searchPath {
-		values.Del("q") // which the page reads
-	}
-	q, err := fleet.ParseQuery(values, now)
+	q, err := fleet.ParseQuery(r.URL.Query(), now, "from", "q")
 	if err != nil {
 		return nil, err
 	}
 	f := &frame{path: r.URL.Path, Query: q, values: q.Values(), Now: cmp.Or(q.AsOf, now).UTC(), Who: whoIs(r)}
-	who, _ := access.From(r.Context())
-	f.SignOut = who.Session
+	f.who, _ = access.From(r.Context())
+	f.SignOut = f.who.Session
 	f.Nav = navigation(f.keeping)
 	for i, path := range navigated {
 		f.Nav[i].Current = path.Link == f.path
 	}
+	for _, more := range []struct {
+		link
+		access.Permission
+	}{{link{Name: "Enrollment", Link: tokensPath}, access.Operate}, {link{Name: "Access", Link: accessPath}, access.Audit}} {
+		if f.who.May(more.Permission) {
+			more.Current = more.Link == f.path
+			f.Nav = append(f.Nav, more.link)
+		}
+	}
 	return f, nil
 }
+
+// may reports whether a page offers what changes something: for who has the permission, about now.
+func (f *frame) may(p access.Permission) bool { return f.who.May(p) && f.Query.AsOf.IsZero() }
 
 // navigated are the pages that all pages lead to.
 var navigated = []link{{Name: "Overview", Link: overviewPath}, {Name: "Workloads", Link: workloadsPath}, {Name: "Clusters", Link: clustersPath}, {Name: "Deployments", Link: deploymentsPath}, {Name: "Environments", Link: environmentsPath}, {Name: "Changes", Link: changesPath}}
@@ -74,12 +84,16 @@ func whoIs(r *http.Request) string {
 	if !known {
 		return ""
 	}
-	of := append([]string{string(who.Role)}, who.Environments...)
-	of = append(of, who.Workspaces...)
-	if who.Selector != "" {
-		of = append(of, who.Selector)
+	return who.Name + " (" + strings.Join(append([]string{string(who.Role)}, scopeOf(who.AccessScope)...), ", ") + ")"
+}
+
+// scopeOf returns what a scope names.
+func scopeOf(s store.AccessScope) []string {
+	of := slices.Concat(s.Environments, s.Workspaces)
+	if s.Selector != "" {
+		of = append(of, s.Selector)
 	}
-	return who.Name + " (" + strings.Join(of, ", ") + ")"
+	return of
 }
 
 // keeping returns a link to another page that can have the same parameters: one about clusters or deployments.

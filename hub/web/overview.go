@@ -89,7 +89,7 @@ func (p *overviewPage) addEnvironments(ctx context.Context, from Answers, all []
 		}
 		p.Environments = append(p.Environments, one)
 		p.Decisions = append(p.Decisions, one.Decisions...)
-		name, link := e.Environment, p.At(environmentsPath, "environment", e.Environment)
+		name, link := e.Environment, p.At(environmentsPath+"/"+e.Environment)
 		if one.Pause != nil {
 			p.Needs = append(p.Needs, need{lookOf(string(bundle.Pause)), name + " is paused", one.Pause.Reason, link})
 		}
@@ -171,7 +171,7 @@ func (p *overviewPage) addExpiring(ctx context.Context, from Answers) error {
 		if r, ok := first[e.Environment.Environment]; ok {
 			expiry := bundle.ExpiryOf(r.IssuedAt, r.ExpiresAt, p.Now)
 			text := fmt.Sprintf("%s: release %s of %s expires %s", r.Environment, bundle.ReleaseName(r.Number, r.Digest), r.Type, expiry.Text)
-			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentsPath, "environment", r.Environment)})
+			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentsPath + "/" + r.Environment)})
 		}
 	}
 	return nil

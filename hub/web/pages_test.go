@@ -61,7 +61,7 @@ func TestThePagesOfTheSampleFleet(t *testing.T) {
 		require.GreaterOrEqual(t, i, 0, what)
 		return i
 	}
-	row := func(name string) string { return `<th scope="row"><a href="/environments?environment=` + name }
+	row := func(name string) string { return `<th scope="row"><a href="/environments/` + name }
 	require.Less(t, at(overview, row("dev")), at(overview, row("stage")))
 	require.Less(t, at(overview, row("stage")), at(overview, row("prod")), "in the order of the chain")
 

@@ -23,9 +23,16 @@ func functions() template.FuncMap {
 		"bar":     bar,
 		"changed": changed,
 		"seconds": func(n int64) string { return duration.Text(time.Duration(n) * time.Second) },
+		"decisions": func(all []decided, now time.Time) any {
+			return struct {
+				All []decided
+				Now time.Time
+			}{all, now}
+		},
 		"join":    func(all []string) string { return strings.Join(all, ", ") },
 		"look":    func(word any) look { return lookOf(fmt.Sprint(word)) },
 		"name":    func(r *bundle.ReportRelease) string { return bundle.ReleaseName(r.Number, r.Digest) },
+		"release": func(r bundle.ReportRelease) string { return bundle.ReleaseName(r.Number, r.Digest) },
 		"short":   func(name string) string { return name[:min(len(name), shortName)] },
 		"stamp":   stamp,
 		"states":  store.States,

@@ -2,7 +2,8 @@
 //
 // Begin with Routes, and put Errors around the whole handler of a hub. Each page is a template in assets and a struct that embeds frame,
 // which has what all pages share: navigation, filters, links and the footer. A page that is about the past keeps its moment in each of
-// its links. The pages work without a script, a build step or the internet, and escape all text of agents. Nothing here writes.
+// its links. The pages work without a script, a build step or the internet, and escape all text of agents. What people change goes through
+// Actions: a page shows it and asks once, and its form does it.
 package web
 
 import (
@@ -25,6 +26,8 @@ type Answers interface {
 	fleet.Answers
 	// Decided returns the decisions about an environment, newest first.
 	Decided(ctx context.Context, platform, environment string) ([]fleet.Decided, error)
+	// Candidate returns what an environment would get from another one.
+	Candidate(ctx context.Context, platform, from, environment string) (fleet.Candidate, error)
 }
 
 // Where the pages are.
@@ -37,24 +40,47 @@ const (
 	changesPath      = "/changes"
 	searchPath       = "/search"
 	docsPath         = "/docs/"
+	tokensPath       = "/tokens"
+	accessPath       = "/access"
 )
 
-// Routes returns the pages. Answers returns what whoever sends a request may ask. Fail answers a request that cannot be
-// answered; an error that wraps store.ErrInvalid is the client's fault.
-func Routes(answers func(*http.Request) (Answers, error), now func() time.Time, fail func(http.ResponseWriter, *http.Request, error)) []access.Route {
-	s := &site{answers: answers, now: now, fail: fail, pages: parsed()}
-	page := func(path string, show func(*http.Request, *frame, Answers) (page any, status int, err error)) access.Route {
-		return access.Route{Pattern: "GET " + path, Permission: access.Read, Handler: s.handler(show)}
+// Options are the parts of the pages. All are required.
+type Options struct {
+	// Answers returns what whoever sends a request may ask, and Actions does what people change.
+	Answers func(*http.Request) (Answers, error)
+	Actions Actions
+	Now     func() time.Time
+	// Fail answers a request that cannot be answered; an error that wraps store.ErrInvalid is the client's fault.
+	Fail func(http.ResponseWriter, *http.Request, error)
+}
+
+// Routes returns the pages, with what each needs.
+func Routes(o Options) []access.Route {
+	s := &site{Options: o, pages: parsed()}
+	page := func(pattern string, p access.Permission, show func(*http.Request, *frame, Answers) (page any, status int, err error)) access.Route {
+		return access.Route{Pattern: pattern, Permission: p, Handler: s.handler(show)}
 	}
+	form := func(pattern string, p access.Permission, do func(*http.Request) (next string, err error)) access.Route {
+		return access.Route{Pattern: "POST " + pattern, Permission: p, Handler: s.doing(do)}
+	}
+	const decide, retire, unshare, revoke, end = environmentsPath + "/{environment}/{action}", clustersPath + "/{cluster}/retire", clustersPath + "/{cluster}/unshare", tokensPath + "/{token}/revoke", accessPath + "/{id}/end"
 	return []access.Route{
-		page(overviewPath+"{$}", showOverview),
-		page(workloadsPath, showWorkloads),
-		page(clustersPath, showClusters),
-		page(clustersPath+"/{cluster}", showCluster),
-		page(deploymentsPath, showDeployments),
-		page(environmentsPath, showEnvironments),
-		page(changesPath, showChanges),
-		page(searchPath, showSearch),
+		page("GET "+overviewPath+"{$}", access.Read, showOverview),
+		page("GET "+workloadsPath, access.Read, showWorkloads),
+		page("GET "+clustersPath, access.Read, showClusters),
+		page("GET "+clustersPath+"/{cluster}", access.Read, showCluster),
+		page("GET "+deploymentsPath, access.Read, showDeployments),
+		page("GET "+environmentsPath, access.Read, showEnvironments),
+		page("GET "+environmentsPath+"/{environment}", access.Read, showEnvironments),
+		page("GET "+changesPath, access.Read, showChanges),
+		page("GET "+searchPath, access.Read, showSearch),
+		page("GET "+decide, access.Approve, s.showDecision), form(decide, access.Approve, s.decide),
+		page("GET "+retire, access.Operate, s.showRetire), form(retire, access.Operate, s.retire),
+		page("GET "+unshare, access.Operate, s.showUnshare), form(unshare, access.Operate, s.unshare),
+		page("GET "+tokensPath, access.Operate, s.showTokens), page("POST "+tokensPath, access.Operate, s.createToken),
+		page("GET "+revoke, access.Operate, s.showRevoke), form(revoke, access.Operate, s.revoke),
+		page("GET "+accessPath, access.Audit, s.showAccess),
+		page("GET "+end, access.Administer, s.showEnd), form(end, access.Administer, s.end),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
 	}
@@ -79,33 +105,31 @@ func parsed() *template.Template {
 
 // site shows one fleet.
 type site struct {
-	answers func(*http.Request) (Answers, error)
-	now     func() time.Time
-	fail    func(http.ResponseWriter, *http.Request, error)
-	pages   *template.Template
+	Options
+	pages *template.Template
 }
 
 // handler returns the handler of a page. Show returns the page, whose template frame.template names, and a status.
 func (s *site) handler(show func(*http.Request, *frame, Answers) (page any, status int, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		f, err := newFrame(r, s.now())
+		f, err := newFrame(r, s.Now())
 		if err != nil {
-			s.fail(w, r, err)
+			s.Fail(w, r, err)
 			return
 		}
-		from, err := s.answers(r)
+		from, err := s.Answers(r)
 		if err != nil {
-			s.fail(w, r, err)
+			s.Fail(w, r, err)
 			return
 		}
 		page, status, err := show(r, f, from)
 		if err != nil {
-			s.fail(w, r, err)
+			s.Fail(w, r, err)
 			return
 		}
 		var html bytes.Buffer
 		if err := s.pages.ExecuteTemplate(&html, f.template, page); err != nil {
-			s.fail(w, r, err)
+			s.Fail(w, r, err)
 			return
 		}
 		w.Header().Set("Content-Type", htmlType)

@@ -61,13 +61,13 @@ func (f *fake) Facets(_ context.Context, _ string, _ []string, q fleet.Query) (f
 func ask(f *fake, path string) *httptest.ResponseRecorder {
 	mux := http.NewServeMux()
 	answers := func(*http.Request) (Answers, error) { return f, nil }
-	for _, r := range Routes(answers, func() time.Time { return epoch }, func(w http.ResponseWriter, _ *http.Request, err error) {
+	for _, r := range Routes(Options{Answers: answers, Now: func() time.Time { return epoch }, Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
 		status := http.StatusTeapot
 		if errors.Is(err, store.ErrInvalid) {
 			status = http.StatusBadRequest
 		}
 		http.Error(w, err.Error(), status)
-	}) {
+	}}) {
 		mux.Handle(r.Pattern, r.Handler)
 	}
 	w := httptest.NewRecorder()
@@ -162,6 +162,10 @@ func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.Ro
 		},
 		Open: []fleet.OpenCluster{{UID: "u&7", Cluster: "<plant-7>", Type: "drone", Ring: "early", Verdict: "failed", Reason: "Crash", Message: "<b>exit</b>", LastSeen: epoch.Add(-time.Hour)}},
 	}, nil
+}
+
+func (f *fake) Candidate(context.Context, string, string, string) (fleet.Candidate, error) {
+	return fleet.Candidate{}, f.err
 }
 
 func (f *fake) Decided(_ context.Context, platform, environment string) ([]fleet.Decided, error) {

@@ -628,3 +628,9 @@ func TestAnEmptyCohortOfARegistrySaysWhomToAsk(t *testing.T) {
 		}
 	}
 }
+
+func TestPeopleMayOverrideAllRulesButThoseThatSayWhatItIs(t *testing.T) {
+	require.ElementsMatch(t, []string{
+		RuleApprovals, RuleCheck, RuleCohort, RuleCompliant, RuleFailed, RuleFailures, RuleQuarantine, RuleRemovals, RuleReported, RuleRequired, RuleSchedule, RuleSoak,
+	}, bundle.OverridableRules())
+}

@@ -241,18 +241,12 @@ More: wherry help decisions, signing-keys`,
 	d.addExpires(cmd)
 	cmd.Flags().StringArrayVar(&d.rules, "rule", nil, "the `NAME` of a rule to override; may be repeated (required)")
 	_ = cmd.MarkFlagRequired("rule")
-	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(append(slices.Clone(overridable), gate.RuleContent), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("rule", cobra.FixedCompletions(append(bundle.OverridableRules(), gate.RuleContent), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
 // overridableOfWorkload are the rules about one workload that people may override.
 var overridableOfWorkload = []string{gate.RuleApprovals, gate.RuleContent}
-
-// overridable are the rules that people may override.
-var overridable = []string{
-	gate.RuleCohort, gate.RuleReported, gate.RuleCompliant, gate.RuleFailed, gate.RuleQuarantine, gate.RuleFailures, gate.RuleRequired,
-	gate.RuleSoak, gate.RuleApprovals, gate.RuleCheck, gate.RuleSchedule, gate.RuleRemovals,
-}
 
 func (d *deciding) addTo(cmd *cobra.Command) {
 	d.subject.addTo(cmd)
@@ -286,7 +280,7 @@ func (d *deciding) decision(now time.Time) (bundle.Decision, error) {
 			return said, cli.Usagef("--reason: %v", err)
 		}
 	}
-	allowed := overridable
+	allowed := bundle.OverridableRules()
 	if d.workload != "" {
 		allowed = overridableOfWorkload
 	}
