@@ -631,6 +631,6 @@ func TestAnEmptyCohortOfARegistrySaysWhomToAsk(t *testing.T) {
 
 func TestPeopleMayOverrideAllRulesButThoseThatSayWhatItIs(t *testing.T) {
 	require.ElementsMatch(t, []string{
-		RuleApprovals, RuleCheck, RuleCohort, RuleCompliant, RuleFailed, RuleFailures, RuleQuarantine, RuleRemovals, RuleReported, RuleRequired, RuleSchedule, RuleSoak,
+		gate.RuleApprovals, gate.RuleCheck, gate.RuleCohort, gate.RuleCompliant, gate.RuleFailed, gate.RuleFailures, gate.RuleQuarantine, gate.RuleRemovals, gate.RuleReported, gate.RuleRequired, gate.RuleSchedule, gate.RuleSoak,
 	}, bundle.OverridableRules())
 }
