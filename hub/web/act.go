@@ -163,7 +163,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		}
 		page.Fields = append(page.Fields, field{Name: "from", Type: "hidden", Value: c.From}, field{Name: "record", Type: "hidden", Value: string(c.Record)})
 	}
-	page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. Promoters see it if they ask this hub."
+	page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. A promoter that asks this hub brings it to the registry, for all others."
 	if f.Command = "wherry gate " + string(d.Action) + " -e " + quoted(d.Environment) + " --hub " + quoted(hubURL(r)); d.candidate == nil {
 		f.Command = "wherry rollout " + string(d.Action) + " -e " + quoted(d.Environment) // which signs with a key
 	} else if d.BaseCommit != "" {

@@ -37,6 +37,8 @@ type Listed struct {
 	Why    string `json:"why,omitempty"`
 	Tag    string `json:"tag,omitempty"`
 	Source string `json:"source,omitempty"`
+	// Envelope is the signed decision.
+	Envelope []byte `json:"-"`
 }
 
 // Pause is why automation is off in an environment.
@@ -168,7 +170,7 @@ func expired(list []Listed, now time.Time) {
 // judge verifies one decision on its own.
 func (t Trust) judge(f Found) Listed {
 	d, id, err := bundle.ReadDecision(f.Envelope)
-	l := Listed{Decision: d, KeyID: id, Tag: f.Tag, Source: f.Source}
+	l := Listed{Decision: d, KeyID: id, Tag: f.Tag, Source: f.Source, Envelope: f.Envelope}
 	switch {
 	case err != nil:
 		l.Why = err.Error()

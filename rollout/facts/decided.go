@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -53,7 +54,22 @@ func (f *Facts) decided(ctx context.Context, policy promotion.Policy, platform s
 		more, err = read(ctx, policy.Environment)
 		found = append(found, more...)
 	}
+	if err == nil && f.Carry {
+		f.carry(ctx, found, trust)
+	}
 	return found, trust, err
+}
+
+// carry puts to Location the decisions that count and that are not there. What it cannot put counts all the same.
+func (f *Facts) carry(ctx context.Context, found []decisions.Found, trust decisions.Trust) {
+	for _, l := range decisions.List(found, trust) {
+		if !l.Valid || l.Tag != "" || l.IsContent() {
+			continue
+		}
+		if _, err := decisions.Put(ctx, f.Location, f.Options, l.Envelope); err != nil && !errors.Is(err, decisions.ErrNewer) {
+			f.warn("%s of %s by %s was not put to %s: %v", l.Action, l.Environment, l.Member, f.Location, err)
+		}
+	}
 }
 
 // Paused returns the pause of an environment that is in force, and whether there is one.

@@ -60,6 +60,9 @@ type Facts struct {
 	Memory *Memory
 	// Decisions are further sources of decisions beside Location, such as a hub.
 	Decisions []func(ctx context.Context, environment string) ([]decisions.Found, error)
+	// Carry has the decisions that count, and that another source alone has, put to Location, where those see them who ask no hub. Those
+	// about workloads stay where they are.
+	Carry bool
 	// Check has the options of external checks.
 	Check CheckOptions
 	// Open is how many open clusters a verdict lists; 0 is MaxOpen, less than 0 is all.

@@ -28,7 +28,7 @@ func (p *promoting) gather(cmd *cobra.Command) (*facts.Facts, error) {
 		Clusters: facts.Roster(func(environment string) (platform.Source, error) {
 			return p.Source.Of(environment).Options(p.place, p.Location.Dir)
 		}),
-		Warn: p.warn(cmd),
+		Warn: p.warn(cmd), Carry: true,
 	}
 	return f, p.Complete(cmd, f)
 }

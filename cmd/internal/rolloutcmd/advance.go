@@ -161,7 +161,7 @@ func (a *advancing) facts(cmd *cobra.Command, place string) (*facts.Facts, advan
 	from := &facts.Facts{
 		Location: a.Location, Options: a.Registry.Options(), Signers: a.Trusted, Platform: loaded.Model.PlatformName(),
 		Clusters: func(context.Context, string) ([]scheduler.Cluster, error) { return loaded.Model.Clusters(), nil }, // a ring is judged in its own environment
-		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now,
+		Warn:     func(format string, args ...any) { cmd.PrintErrf("note: "+format+"\n", args...) }, Now: time.Now, Carry: true,
 	}
 	return from, from.RingGate(map[string]promotion.Policy{policy.Environment: policy}), a.Complete(cmd, from)
 }
