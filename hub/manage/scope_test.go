@@ -73,7 +73,7 @@ func TestNothingOutsideAScopeIsLearned(t *testing.T) {
 		"/v1/clusters", "/v1/clusters?state=compliant&sort=-lastSeen", "/v1/clusters?limit=1", "/v1/clusters?l=region=us", "/v1/clusters?l=region", "/v1/clusters?type=drone",
 		"/v1/deployments", "/v1/deployments?workload=till", "/v1/deployments?version=version-hidden-env", "/v1/deployments?limit=1",
 		"/v1/counts?of=clusters&by=environment", "/v1/counts?of=clusters&by=environment,state", "/v1/counts?of=deployments&by=workload", "/v1/counts?of=deployments&by=workspace",
-		"/v1/facets?by=environment,type,label:*", "/v1/facets?of=deployments&by=workload,workspace,version",
+		"/v1/facets?by=environment,type,label:*", "/v1/facets?of=deployments&by=workload,workspace,version", "/v1/search?q=side", "/search?q=side", "/changes",
 		"/v1/environments", "/v1/releases", "/v1/drift", "/v1/history?workload=till", "/v1/compare?left=environment%3Ddev&right=environment%3Ddev",
 		"/v1/clusters?asOf=1m", "/v1/deployments?asOf=1m", "/v1/clusters/inside", "/", "/workloads", "/clusters", "/clusters/inside", "/deployments", "/environments",
 	}

@@ -75,6 +75,9 @@ var answersOf = map[string][]string{
 	"GET /v1/events":             nil, // see TestEventsAreOfTheScopeAlone
 	"GET /{$}":                   {"", "?environment=dev"},
 	"GET /workloads":             {"", "?environment=dev"},
+	"GET /v1/search":             {"?q=box", "?q=till", "?q=us"},
+	"GET /changes":               {"", "?environment=dev"},
+	"GET /search":                {"?q=box", "?q=till", "?q=us"},
 	"GET /clusters":              {"", "?environment=dev", "?state=failed&l=region"},
 	"GET /clusters/{cluster}":    {"/box-a", "/box-b", "/uid-box-c", "/nowhere"},
 	"GET /deployments":           {"", "?workload=menu"},
