@@ -46,7 +46,7 @@ is replaced. At a terminal, new asks for what is missing.`,
 func (c *creation) command(kind, short, long, example string) *cobra.Command {
 	c.request.Kind = kind
 	cmd := &cobra.Command{
-		Use:     author.Word(kind) + " [NAME]",
+		Use:     author.Word(kind) + " NAME",
 		Short:   short,
 		Long:    long,
 		Example: "  " + strings.ReplaceAll(example, "\n", "\n  "),
@@ -239,7 +239,7 @@ func newPromotion() *cobra.Command {
 	cmd := c.command("PromotionPolicy", "Add a chain of environments",
 		`Name the chain of environments, the first to get a commit first, as a PromotionPolicy: "wherry promote" brings a commit of the
 base from one to the next once its gate passes. Each environment of it needs its base pinned: "wherry new base-repo".`, "wherry new promotion fleet --chain dev --chain stage --chain prod")
-	cmd.Use = "promotion [NAME]"
+	cmd.Use = "promotion NAME"
 	cmd.Flags().StringArrayVar(&c.request.Chain, "chain", nil, "an environment of the chain, `NAME`, in their order; may be repeated")
 	cli.NotEmpty(cmd, "chain")
 	_ = cmd.MarkFlagRequired("chain")
@@ -253,7 +253,7 @@ func newCheck() *cobra.Command {
 		`Add a rule of the platform in CEL, as a PlatformCheck: --expression is true for each rendered object that is accepted, and --plan
 for each publication. docs/plan.md has the variables.`,
 		"wherry new check no-loadbalancer --kind Service --expression \"object.?spec.?type.orValue('') != 'LoadBalancer'\" --message 'use ClusterIP'\nwherry new check a-tenth -e prod --plan 'plan.clusters.changed <= 0.1 * plan.clusters.total' --message 'publish to a ring first'")
-	cmd.Use = "check [NAME]"
+	cmd.Use = "check NAME"
 	c.environmentFlag(cmd, "an environment that the check is for, `NAME`; may be repeated (default all)")
 	f := cmd.Flags()
 	f.StringArrayVar(&c.request.ObjectKinds, "kind", nil, "check only objects of this `KIND`, such as Service or Deployment.apps; may be repeated")
@@ -287,7 +287,7 @@ func newBaseRepo() *cobra.Command {
 		`Pin the base of an environment: the objects that environments share are read from a git repository at one commit, which
 "wherry promote" moves. Each environment of a chain needs one, called main. Without --commit it is the newest commit of
 this folder, which has to be pushed before the environment is read again.`, "wherry new base-repo -e prod\nwherry new base-repo -e prod --repo https://git.example/platform --path base --commit 3f0c5b1de2a94786b0d7c1f4a8e69235d41b7c90")
-	cmd.Aliases = []string{"base"}
+	cmd.Use, cmd.Aliases = "base-repo [NAME]", []string{"base"}
 	c.addEnvironment(cmd, ownFolder)
 	f := cmd.Flags()
 	f.StringVar(&c.request.Repo, "repo", "", "the `URL` of the base's git repository, without credentials (default that of the environment)")
@@ -321,7 +321,7 @@ func newSiteValues() *cobra.Command {
 		`Declare values in which the sites of a cluster type differ, as a ConfigMap with a JSON Schema. It takes effect once a cluster
 type names it: "wherry edit cluster-type TYPE --set 'metadata.annotations[\"wherry.dev/site-values\"]=NAME'". A cluster gets its
 values with "wherry edit cluster NAME --value KEY=VALUE", or from "wherry new cluster".`, "wherry new site-values factory --key dns --key gateway.address --site-may-set gateway.address")
-	cmd.Use = "site-values [NAME]"
+	cmd.Use = "site-values NAME"
 	c.environmentFlags(cmd)
 	cmd.Flags().StringArrayVar(&c.request.SiteKeys, "key", nil, "a `KEY` of the values; may be repeated")
 	cmd.Flags().StringArrayVar(&c.request.SiteMaySet, "site-may-set", nil, "one of the keys that the site's own file may set, `KEY`; may be repeated")
