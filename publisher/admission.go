@@ -20,6 +20,9 @@ import (
 type Admission struct {
 	// Record is the digest of the environment's record that the decision was made from; empty if there was none.
 	Record digest.Digest
+	// IsKnown is true if that record says what the environment has. Else nothing is published while a workload waits: left out, it could be
+	// removed from clusters that run it. The error wraps ErrUnproved.
+	IsKnown bool
 	// Below is the environment below.
 	Below string
 	// Moves are the proofs by which workloads get something else than they have.
@@ -42,6 +45,26 @@ type Admission struct {
 // ErrDecideAgain means that the environment's record is another one than the decision of PublishOptions.Admission was made from, or that
 // something of it was rejected or undone since. Nothing was published.
 var ErrDecideAgain = errors.New("which content may enter it has to be decided again, since it was published meanwhile, or something was rejected or undone")
+
+// ErrUnproved means that an environment cannot be published before its workloads are proved in the one below.
+var ErrUnproved = errors.New("not proved")
+
+// Unproved returns an error that wraps ErrUnproved. Waits says of one workload what it waits for, and more counts the others.
+func Unproved(environment, waits string, more int) error {
+	if more > 0 {
+		waits += fmt.Sprintf("; and %d more", more)
+	}
+	return fmt.Errorf("%s has no record that says what it runs, and a workload that is left out would be removed from it: %w: %s", environment, ErrUnproved, waits)
+}
+
+// refused returns an error if a workload that was rendered waits, and it is not known whether the environment has it.
+func (p *publication) refused() error {
+	if a := p.opts.Admission; a == nil || a.IsKnown || len(p.unknowns.waiting) == 0 {
+		return nil
+	}
+	all := p.awaitingProof()
+	return Unproved(p.Environment, all[0].Reason, len(all)-1)
+}
 
 // isDecided returns ErrDecideAgain if the admission was decided on from another record than at.
 func (p *publication) isDecided(at state.Record) error {
@@ -149,6 +172,19 @@ func (p *publication) awaitingProof() (all []diff.AwaitingProof) {
 		all = append(all, diff.AwaitingProof{Registration: k.Registration, Workload: k.Workload, Reason: waits[k]})
 	}
 	return all
+}
+
+// notHeld counts the workloads of which no proof says what clusters get, because something of them follows a branch or a tag.
+func (p *publication) notHeld(result *scheduler.Result, plans []*plan) (n int) {
+	if p.opts.Admission == nil {
+		return 0
+	}
+	for _, h := range readingOf(result, plans).heads {
+		if slices.ContainsFunc(h.Artifacts, func(a ledger.Artifact) bool { return a.Digest == "" }) {
+			n++
+		}
+	}
+	return n
 }
 
 // provedOf returns the workloads that come by proof with what was read. Last is the ledger of the record that stands, or nil.

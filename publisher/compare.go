@@ -56,7 +56,7 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 	if err != nil {
 		return err
 	}
-	c.Done.Dropping, c.Done.AwaitingProof = p.unknowns.droppingOf(), p.awaitingProof()
+	c.Done.Dropping, c.Done.AwaitingProof, c.Done.NotHeld = p.unknowns.droppingOf(), p.awaitingProof(), p.notHeld(c.Result, plans)
 	for _, pl := range plans {
 		d, err := c.release(ctx, p, pl)
 		if err != nil {
@@ -65,11 +65,8 @@ func (c comparing) published(ctx context.Context, p *publication) error {
 		d.Left = pl.left
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
-	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
+	if err := errors.Join(p.Trust.Check(p.Platform, p.IssuedAt), p.refused()); err != nil {
 		p.Warn("publishing would be refused: %v", err)
-	}
-	if c.Done.Unproved, err = p.unproved(ctx, plans); err != nil {
-		return err
 	}
 	p.opts.Fleet = &c.Fleet
 	c.Done.Checks = append(p.judgeRemovals(plans), p.judgePlans(c.Result.Checks, plans)...)

@@ -153,7 +153,7 @@ func (w *world) waiting(all map[ledger.Key]string) {
 	_, record := w.resolved("environments/dev")
 	w.opts.Admission = &Admission{
 		Record: record, From: func(ledger.Key, ledger.Revision) (ledger.From, string) { return ledger.From{}, "" },
-		Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return all },
+		IsKnown: true, Waiting: func(map[ledger.Key]ledger.Revision) map[ledger.Key]string { return all },
 	}
 }
 
@@ -168,6 +168,10 @@ func TestAWorkloadThatWaitsForAProofKeepsItsFilesAndFailsNothing(t *testing.T) {
 		w.assign("drone", "db-live", "v2")
 		w.assign("drone", "db-test", "v2") // another target of the workload, which is new
 		w.waiting(map[ledger.Key]string{{Workload: "db"}: waits})
+		w.opts.Admission.IsKnown = false
+		_, err := w.publish()
+		require.ErrorIs(t, err, ErrUnproved)
+		w.opts.Admission.IsKnown = true
 		outcomes, p := w.mustPublish()
 		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Empty(t, row(t, p, "drone").Failures)

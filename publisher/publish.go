@@ -82,8 +82,6 @@ type PublishOptions struct {
 	AllowEmpty bool
 	// AllowRemovals publishes also what takes more assignments away than the platform's MaxRemoved says.
 	AllowRemovals bool
-	// Below is the environment below this one in the chain of its PromotionPolicy; see Published.Unproved. It may be empty.
-	Below string
 	// Strict publishes nothing unless everything can be published.
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.
@@ -357,6 +355,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 		return done, err
 	}
 	plans, last, err := p.planned(ctx, result, record, so)
+	if err == nil {
+		err = p.refused()
+	}
 	if err != nil {
 		return done, err
 	}
@@ -369,9 +370,6 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result, so *pro
 	if p.opts.Paused || undone != nil {
 		done, err := p.runPaused(ctx, plans, record)
 		done.Undone = undone
-		return done, err
-	}
-	if done.Unproved, err = p.unproved(ctx, plans); err != nil {
 		return done, err
 	}
 	if err := p.checkPlan(result.Checks, plans, so); err != nil {

@@ -36,8 +36,6 @@ type Published struct {
 	// Refused are the cluster types, sorted, whose content was not published because the environment is paused; see
 	// PublishOptions.Paused.
 	Refused []string `json:"refused,omitempty"`
-	// Unproved lists the workloads that came with content that PublishOptions.Below does not run.
-	Unproved []diff.Unproved `json:"unproved,omitempty"`
 	// Undone is what was undone and would have been released again: nothing new was published. It is nil if there is none.
 	Undone *bundle.Undone `json:"undone,omitempty"`
 	// Warnings are about the content at the destination.

@@ -86,7 +86,7 @@ func TestPromotionOfEveryField(t *testing.T) {
 	gate := promotion.Gate{
 		MinReported: 90, MinCompliant: 95.5, MaxFailed: 2, MaxQuarantined: 1, MaxFailures: 20,
 		Soak: 24 * time.Hour, SoakIn: []string{"dev", "stage"}, MaxReportAge: 36 * time.Hour, Required: got.Gate.Required,
-		AllowEmptyCohort: true, AllowFloating: true, Content: promotion.Content{BatchAfter: promotion.DefaultBatchAfter},
+		AllowEmptyCohort: true, AllowFloating: true,
 		Approvals: promotion.Approvals{Required: 2, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Override:  promotion.Approvals{Required: 1, Group: "leads", Members: members, Hubs: bundle.Keys{hub}},
 		Check:     &promotion.Check{Name: "smoke", Command: "./smoke.sh", Timeout: 5 * time.Minute},
@@ -99,8 +99,9 @@ func TestPromotionOfEveryField(t *testing.T) {
 			Freezes: []promotion.Freeze{{From: time.Date(2026, 12, 20, 0, 0, 0, 0, berlin), Until: time.Date(2027, 1, 7, 6, 0, 0, 0, time.UTC), Reason: "Christmas"}},
 		},
 	}
+	gate.Content = promotion.Content{Held: true, Approvals: gate.Approvals, BatchAfter: promotion.DefaultBatchAfter}
 	rings := gate
-	rings.SoakIn, rings.Approvals, rings.Check = nil, promotion.Approvals{}, nil
+	rings.SoakIn, rings.Approvals, rings.Check, rings.Content = nil, promotion.Approvals{}, nil, promotion.Default().Content
 	require.Equal(t, promotion.Policy{
 		Name: "coffee", Environment: "prod", Chain: []string{"dev", "stage", "prod"}, Rings: []string{"canary", "early", "stable"},
 		Gate: gate, RingGate: rings, ChangeRequest: true, Groups: groups,

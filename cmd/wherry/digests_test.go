@@ -303,7 +303,8 @@ func (d *digester) digests(dir string, env, source []string) ([]string, error) {
 	if err := line("tree", code, func() (string, error) { return sumOfFolder(tree) }); err != nil || code > 1 {
 		return lines, err
 	}
-	if _, code, err = d.run(dir, env, append([]string{"publish", "--to", "oci-layout:" + layout, "--key", d.key, "--new-key"}, source...)...); err != nil {
+	publish := []string{"publish", "--to", "oci-layout:" + layout, "--key", d.key, "--new-key", "--unproved", "no environment below is published"}
+	if _, code, err = d.run(dir, env, append(publish, source...)...); err != nil {
 		return nil, err
 	}
 	if err := line("releases", code, func() (string, error) { return sumOfLayout(layout) }); err != nil || code > 1 {

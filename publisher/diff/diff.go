@@ -46,14 +46,14 @@ type Difference struct {
 	// AwaitingProof lists the workloads that keep what they have until the environment below has proved what they would get, and those
 	// that would come again although they were undone.
 	AwaitingProof []AwaitingProof `json:"awaitingProof,omitempty"`
+	// NotHeld counts the workloads that come without a proof of the environment below: all of them with content: any, else those with
+	// something that follows a branch or a tag.
+	NotHeld int `json:"notHeld,omitempty"`
 	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Checks are the PlatformChecks about publications, and the bound on removals, that do not accept this one. Any that is not
 	// a warning stops it.
 	Checks []check.Judgement `json:"checks,omitempty"`
-	// Unproved lists the workloads that would be published with content that the environment below in the chain does not run: no gate
-	// has judged it.
-	Unproved []Unproved `json:"unproved,omitempty"`
 	// Shared lists what was read from a commit, and not from the work tree here, which has other files: these would not be
 	// published.
 	Shared []SharedFiles `json:"shared,omitempty"`
@@ -123,28 +123,6 @@ func ProvedText(all []Proved, most int) string {
 		text = next
 	}
 	return text
-}
-
-// Unproved is a workload with content that the environment below in the chain does not run. Its JSON form is an interface.
-type Unproved struct {
-	Workspace string `json:"workspace,omitempty"`
-	Workload  string `json:"workload"`
-	Version   string `json:"version,omitempty"`
-	// Content is an artifact or a source that the environment below lacks, if Version does not tell.
-	Content string `json:"content,omitempty"`
-	Below   string `json:"below"`
-}
-
-// String is "menu 2.4.1: not in stage".
-func (u Unproved) String() string {
-	text := u.Workload
-	if u.Version != "" {
-		text += " " + u.Version
-	}
-	if u.Content != "" {
-		text += " (" + u.Content + ")"
-	}
-	return text + ": not in " + u.Below
 }
 
 // SharedFiles are files of a work tree that are not as the commit has them from which a base, or an app team's source, was read.

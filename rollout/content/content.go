@@ -150,15 +150,20 @@ type Decision struct {
 	NewProofs []ledger.Key
 	// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
 	NextLook time.Time
+	// free is that of the decider.
+	free func(ledger.Key) (free, unproved bool)
 }
 
-// Take returns the one of a workload; nil if there is none.
+// Take returns the one of a workload. For a workload that neither own nor below has, it is nil unless nothing holds that.
 func (d *Decision) Take(k ledger.Key) *Take {
 	i, found := slices.BinarySearchFunc(d.Takes, k, func(t Take, k ledger.Key) int { return t.Compare(k) })
-	if !found {
-		return nil
+	if found {
+		return &d.Takes[i]
 	}
-	return &d.Takes[i]
+	if free, unproved := d.free(k); free {
+		return &Take{Key: k, Kind: Head, Open: true, Unproved: unproved}
+	}
+	return nil
 }
 
 // StandsWith reports whether a later answer still has all that d lets in, and all proofs that d keeps.
@@ -197,7 +202,7 @@ func Decide(q Question) *Decision {
 		d.look(w)
 	}
 	d.together()
-	out := &Decision{Proofs: map[ledger.Key][]ledger.Proof{}}
+	out := &Decision{Proofs: map[ledger.Key][]ledger.Proof{}, free: d.free}
 	for _, k := range slices.SortedFunc(maps.Keys(d.works), ledger.Key.Compare) {
 		w := d.works[k]
 		if t, is := d.take(w); is {
@@ -329,12 +334,18 @@ func (d *decider) gather() {
 			w.decided = append(w.decided, o)
 		}
 	}
-	held, alone := d.Policy.Below() != "" && d.Policy.Gate.Content.Held, d.Policy.Gate.Override.Required == 0
 	for _, w := range d.works {
 		w.asked = d.Unproved != nil && d.Unproved(w.Key)
-		w.unproved = w.asked && alone
-		w.free = !held || w.unproved || d.Policy.Gate.Content.Exempt.Has(d.Workspaces[w.Registration], w.Registration, w.Workload)
+		w.free, w.unproved = d.free(w.Key)
 	}
+}
+
+// free reports whether nothing holds a workload, and whether that is because a person takes it without a proof, for which nobody else is
+// needed.
+func (d *decider) free(k ledger.Key) (free, unproved bool) {
+	held := d.Policy.Below() != "" && d.Policy.Gate.Content.Held
+	unproved = d.Unproved != nil && d.Unproved(k) && d.Policy.Gate.Override.Required == 0
+	return !held || unproved || d.Policy.Gate.Content.Exempt.Has(d.Workspaces[k.Registration], k.Registration, k.Workload), unproved
 }
 
 func (w *work) addNames(targets []ledger.Target) {

@@ -186,6 +186,8 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 	switch {
 	case t.Kind == Head:
 		return ""
+	case k.Registration != "" && made.Source.Repo == "":
+		return fmt.Sprintf("%s waits: registration %s was read from a folder, so no commit says what %s would have proved", k.Workload, k.Registration, r.below)
 	case t.Kind == Proved && !t.Removed && !r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets):
 	case t.Kind == Proved && !t.Removed && t.Moves && t.undoneBelow && !r.isAt(k, made, t.Proof):
 	case t.stays() && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets):

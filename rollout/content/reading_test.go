@@ -55,10 +55,22 @@ func TestAProvedWorkloadIsReadWhereItWasProved(t *testing.T) {
 	newImage := made("2.0", func(r *ledger.Revision) { r.Artifacts[0].Digest = digest.FromString("3.0").String() })
 	require.Equal(t, map[ledger.Key]string{cart: "cart waits: stage has not proved image web:2.0 at " + digest.FromString("3.0").String()},
 		r.Waiting(map[ledger.Key]ledger.Revision{cart: newImage}))
+	folder := made("2.0", func(r *ledger.Revision) { r.Source, r.Targets[0].Source = ledger.Source{}, ledger.Source{} })
+	require.Equal(t, map[ledger.Key]string{cart: "cart waits: registration shop was read from a folder, so no commit says what stage would have proved"},
+		r.Waiting(map[ledger.Key]ledger.Revision{cart: folder}))
 	otherObject := made("2.0", func(r *ledger.Revision) { r.Object = digest.FromString("other") })
 	require.Len(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: otherObject}), 1)
 	require.Len(t, r.Waiting(nil), 1, "a removal is proved, too")
-	require.Equal(t, "new waits: stage does not have it", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), {Registration: "shop", Workload: "new"}: made("2.0")})[ledger.Key{Registration: "shop", Workload: "new"}])
+	news := ledger.Key{Registration: "shop", Workload: "new"}
+	for _, free := range []func(*situation){
+		func(s *situation) { s.Policy.Gate.Content.Exempt.Workloads = []string{"shop/new"} },
+		func(s *situation) { s.Unproved = func(k ledger.Key) bool { return k == news } },
+	} {
+		s := usual()
+		free(s)
+		require.Empty(t, s.reading().Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")}), "only own has it")
+	}
+	require.Equal(t, "new waits: stage does not have it", r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), news: made("2.0")})[news])
 }
 
 // A force-push has removed the commit that stage has proved, so the head was read.

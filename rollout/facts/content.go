@@ -62,7 +62,8 @@ type Entry struct {
 	name   string           // of the platform
 	seen   digest.Digest    // the record of the environment below
 	now    time.Time
-	record digest.Digest // the environment's own
+	known  bool          // what the environment has
+	record digest.Digest // its own
 	issued time.Time     // when that was
 	rings  []string      // of that, narrowest first
 }
@@ -176,6 +177,7 @@ func (f *Facts) own(ctx context.Context, e *Entry, q *content.Question) (platfor
 		return "", nil // nobody vouches for what an earlier epoch says
 	}
 	q.Own, err = record.Ledger(ctx, record.Verified)
+	e.known = q.Own != nil
 	return record.Verified.Record.Platform, f.lost(q.Policy.Environment, err)
 }
 
@@ -349,15 +351,8 @@ func (e *Entry) Refused() error {
 	if len(all) == 0 {
 		return nil
 	}
-	first := cmp.Or(all[0].Waits, all[0].Key.String()+" is not proved in "+e.ask.Policy.Below())
-	if len(all) > 1 {
-		first += fmt.Sprintf("; and %d more", len(all)-1)
-	}
-	return fmt.Errorf("%s has no record that says what it runs, and a workload that is left out would be removed from it: %w: %s", e.ask.Policy.Environment, ErrUnproved, first)
+	return publisher.Unproved(e.ask.Policy.Environment, cmp.Or(all[0].Waits, all[0].Key.String()+" is not proved in "+e.ask.Policy.Below()), len(all)-1)
 }
-
-// ErrUnproved means that an environment cannot be published before its workloads are proved in the one below.
-var ErrUnproved = errors.New("not proved")
 
 // Awaiting lists the workloads of which something newer waits. Of nil there are none.
 func (e *Entry) Awaiting() []diff.AwaitingProof {
@@ -420,7 +415,7 @@ func (e *Entry) Admission() *publisher.Admission {
 		}
 	}
 	return &publisher.Admission{
-		Record: e.record, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Stands: e.Stands,
+		Record: e.record, IsKnown: e.known, Below: e.ask.Policy.Below(), Waits: waits, Moves: moves, Waiting: e.Waiting, Proofs: e.Decision.Proofs, Stands: e.Stands,
 		From: func(k ledger.Key, made ledger.Revision) (from ledger.From, unproved string) {
 			t := e.Decision.Take(k)
 			c := e.Decision.Check(made, k)

@@ -115,11 +115,12 @@ type Publication struct {
 }
 
 // UnfinishedError is an error of Promoter.Publish for a publication that stands but is not whole: if Held is true, assignments are held
-// or left out; else it waits, such as for a signature, or all of it for a proof.
+// or left out; else it waits, such as for a signature, or all of it for a proof. If Pin is true, the base commit that is pinned waits for
+// its gate.
 type UnfinishedError struct {
-	Held bool
-	Err  error
-	Hint string // one line; may be empty
+	Held, Pin bool
+	Err       error
+	Hint      string // one line; may be empty
 }
 
 func (e *UnfinishedError) Error() string { return e.Err.Error() }

@@ -32,7 +32,7 @@ func TestACommitMovesAlongTheChain(t *testing.T) {
 
 	lines, all := w.pass(Options{})
 	require.Equal(t, []string{
-		"prod: not yet: compliant: 1 of 3 (33.3 %), wants at least 100 % of those that have reported: 2 more clusters have to become compliant",
+		"prod: not yet: compliant: 1 of 3 (33.3 %), wants at least 100 % of those that have reported: 2 more clusters have to become compliant; published what it has",
 		"stage: promoted " + short(next) + " (2 commits)",
 	}, lines)
 	require.Equal(t, Waiting, all.Worst())
@@ -431,5 +431,38 @@ func TestAPublicationThatIsNotFinishedIsSaid(t *testing.T) {
 		require.Equal(t, next, w.pinned("stage"))
 		lines, _ := w.pass(Options{To: "stage"})
 		require.Equal(t, []string{"stage: has " + short(next)}, lines, "the next run completes it")
+	}
+}
+
+func TestAPinThatWaitsGivesWayToWhatTheGateLetsIn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		dev  string // the commit that it has
+		want string
+	}{
+		{"what dev has is newer", "two", "stage: promoted two (1 commit)"},
+		{"dev has nothing newer", "zero", "stage: not yet: base commit one waits"},
+		{"dev has it", "one", "stage: not yet: base commit one waits"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			commits := map[string]string{"zero": w.push("zero"), "one": w.push("one"), "two": w.push("two")}
+			w.deploy("dev", commits[c.dev])
+			w.deploy("stage", w.first)
+			w.pinByHand("stage", commits["one"])
+			p := w.promoter()
+			publish := p.Publish
+			p.Publish = func(ctx context.Context, of Publication) error {
+				if !of.Judged {
+					return &UnfinishedError{Pin: true, Err: errors.New("stage: base commit one waits")}
+				}
+				return publish(ctx, of)
+			}
+			all, err := p.Pass(t.Context(), Options{To: "stage", Now: w.now})
+			require.NoError(t, err)
+			require.Equal(t, c.want, strings.ReplaceAll(all.Results[0].String(), short(commits["two"]), "two"))
+			require.Equal(t, c.dev == "two", w.pinned("stage") == commits["two"])
+		})
 	}
 }

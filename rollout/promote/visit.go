@@ -31,6 +31,7 @@ type visit struct {
 	pause    decisions.Pause
 	isPaused bool
 	isUndone bool // the commit that is pinned, which is not published again
+	pinWaits bool // the gate did not let the commit in that is pinned
 }
 
 // at is called before each step.
@@ -46,10 +47,21 @@ func (v *visit) run(ctx context.Context) error {
 		return err
 	}
 	if v.mustRepair() {
-		if done, err := v.publish(ctx, v.base.Commit, false); done || err != nil {
+		if done, err := v.publish(ctx, v.base.Commit, false); err != nil || done && !v.pinWaits {
 			return err
 		}
 	}
+	waits := v.result
+	v.result.State, v.result.Reason, v.result.Hint = Current, "", ""
+	err := v.next(ctx)
+	if v.pinWaits && err == nil && (v.result.State == Current || v.result.State == Ahead) {
+		v.result = waits // nothing else comes that could take its place
+	}
+	return err
+}
+
+// next looks for the commit that the environment is to have, and gives it that.
+func (v *visit) next(ctx context.Context) error {
 	history := &history{access: v.Access, base: v.base, mirrors: v.Source.Mirrors, timeout: v.options.Git.Timeout}
 	defer history.close()
 	commit, err := v.candidate(ctx, history)
@@ -89,7 +101,7 @@ func (v *visit) load(ctx context.Context) (err error) {
 		return err
 	}
 	if len(v.policy.Chain) == 0 {
-		return fmt.Errorf("%s: %w", v.result.Environment, ErrNoChain)
+		return ErrNoChain
 	}
 	v.result.From = v.policy.Below()
 	v.result.Pinned = v.base.Commit
@@ -122,7 +134,7 @@ func baseOf(l *platform.Loaded) (scheduler.BaseRepo, error) {
 			return b, nil
 		}
 	}
-	return scheduler.BaseRepo{}, fmt.Errorf("%s: %w", l.Model.EnvironmentName(), ErrNoBase)
+	return scheduler.BaseRepo{}, ErrNoBase
 }
 
 // ErrNoBase means that an environment has no BaseRepo object called main, so there is no commit to promote.
@@ -215,6 +227,9 @@ func (v *visit) isSameBase(ctx context.Context, h *history, commit string) (bool
 
 // repair publishes what the environment has, and sets its status.
 func (v *visit) repair(ctx context.Context, commit string) error {
+	if v.pinWaits {
+		return nil // it was tried
+	}
 	if !v.mayPass(commit) {
 		if v.published(commit) {
 			return v.setStatus(ctx, commit, forge.Success, v.result.Environment+" has it", "")
@@ -337,7 +352,7 @@ func (v *visit) publish(ctx context.Context, commit string, judged bool) (done b
 		Environment: v.result.Environment, Judged: judged, PausedToo: v.isPaused, AllowRemovals: v.mayRemove(), NextBatch: v.options.NextBatch && v.options.To != "",
 	})
 	if unfinished := (*UnfinishedError)(nil); errors.As(err, &unfinished) {
-		v.result.Commit, v.result.Unfinished = commit, unfinished.Held || v.published(commit)
+		v.result.Commit, v.result.Unfinished, v.pinWaits = commit, unfinished.Held || v.published(commit), unfinished.Pin
 		if unfinished.Held {
 			v.hold(oneLine(err.Error()), oneLine(unfinished.Hint))
 			return true, v.setStatus(ctx, commit, forge.Failure, v.result.Reason, "")

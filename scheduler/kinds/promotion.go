@@ -84,8 +84,8 @@ type PromotionGate struct {
 	// AllowFloating lets assignments pass whose content follows a branch or another source that moves, as an app team's branch in
 	// Kalypso. Its content changes in all environments at once, and no gate holds it.
 	AllowFloating Flag `yaml:"allowFloating"`
-	// Content says whether what application teams deliver waits for its own proof, workload by workload. The word any means that it
-	// does not; {} means that it does. The default is any.
+	// Content says how what application teams deliver waits for its own proof, workload by workload. The word any means that it does
+	// not wait.
 	Content PromotionContent `yaml:"content"`
 	// Approvals are the people who have to agree.
 	Approvals PromotionApprovals `yaml:"approvals"`

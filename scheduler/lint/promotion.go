@@ -130,16 +130,16 @@ func (l *linter) promotions() {
 		return
 	}
 	l.found = append(l.found, unknownEnvironments(p.policy, l.environmentNames())...)
-	for _, b := range l.model.BaseRepos() {
-		if p.Below() != "" && !b.Pinned {
-			l.add(finding.CodeUnpinnedBase, b.Position, "write the commit that it is to have into spec.commit, which wherry promote moves from then on",
-				"environment %q gets each new commit of base %q without a gate, although commits come to it from %s: its BaseRepo names no commit", p.Environment, b.Name, p.Below())
-		}
-	}
 	l.found = append(l.found, p.unpinnable()...)
 	if word := p.gate().Content.Any; p.Below() != "" && word.Line != 0 {
-		l.add(finding.CodeContentAny, p.policy.Position(word.Line), "write content: {}, and name workloads that cannot be proved in content.exempt",
+		l.add(finding.CodeContentAny, p.policy.Position(word.Line), "remove it, and name workloads that cannot be proved in content.exempt",
 			"environment %q gets what application teams deliver without a proof of %s", p.Environment, p.Below())
+		for _, b := range l.model.BaseRepos() { // else publishing asks the gate about each commit
+			if !b.Pinned {
+				l.add(finding.CodeUnpinnedBase, b.Position, "write the commit that it is to have into spec.commit, which wherry promote moves from then on; or remove content: any",
+					"environment %q gets each new commit of base %q without a gate, although commits come to it from %s: its BaseRepo names no commit", p.Environment, b.Name, p.Below())
+			}
+		}
 	}
 	if len(p.read.Rings) < 2 || len(p.clusters) == 0 || p.ringGate().Line == 0 {
 		return

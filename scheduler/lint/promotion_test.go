@@ -86,8 +86,8 @@ func TestAnEnvironmentOfAChainThatFollowsABranch(t *testing.T) {
 	base := func(commit string) string {
 		return "---\napiVersion: scheduler.kalypso.io/v1alpha1\nkind: BaseRepo\nmetadata: {name: main}\nspec: {repo: https://example.com/p, branch: main, path: .," + commit + "}\n"
 	}
-	chain := promotionPolicy("  chain: [dev, prod]\n")
-	const follows = `W1023 p.yaml:7: environment "prod" gets each new commit of base "main" without a gate, although commits come to it from dev: its BaseRepo names no commit (write the commit that it is to have into spec.commit, which wherry promote moves from then on)`
+	chain := promotionPolicy("  chain: [dev, prod]\n  gate: {content: any}\n")
+	const follows = `W1023 p.yaml:8: environment "prod" gets each new commit of base "main" without a gate, although commits come to it from dev: its BaseRepo names no commit (write the commit that it is to have into spec.commit, which wherry promote moves from then on; or remove content: any)`
 	for _, c := range []struct {
 		name, environment, text string
 		elsewhere               bool
@@ -98,6 +98,7 @@ func TestAnEnvironmentOfAChainThatFollowsABranch(t *testing.T) {
 		{name: "a commit, and a base that is read from elsewhere", environment: "prod", text: chain + base("commit: 3f2a9c1"), elsewhere: true},
 		{name: "the first of the chain", environment: "dev", text: chain + base("")},
 		{name: "no chain", environment: "prod", text: base("")},
+		{name: "a gate that holds content", environment: "prod", text: promotionPolicy("  chain: [dev, prod]\n") + base("")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := modelOf(t, c.environment, c.text)
@@ -122,7 +123,7 @@ func TestAGateThatLetsAllContentIn(t *testing.T) {
 		return promotionPolicy("  chain: [dev, prod]\n  gate: {content: " + gate + "}\n")
 	}
 	for _, c := range []struct{ environment, text, want string }{
-		{"prod", gate("any"), `N1024 p.yaml:6: environment "prod" gets what application teams deliver without a proof of dev (write content: {}, and name workloads that cannot be proved in content.exempt)`},
+		{"prod", gate("any"), `N1024 p.yaml:6: environment "prod" gets what application teams deliver without a proof of dev (remove it, and name workloads that cannot be proved in content.exempt)`},
 		{"dev", gate("any"), ""},
 		{"prod", gate("{}"), ""},
 		{"prod", promotionPolicy("  chain: [dev, prod]\n"), ""},

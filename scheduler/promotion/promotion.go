@@ -95,7 +95,7 @@ type Gate struct {
 // Content is the rule about what application teams deliver: each workload enters an environment once the clusters of the environment
 // below have proved it.
 type Content struct {
-	// Held is true if the rule holds.
+	// Held is true if the rule holds, as it does unless the policy says content: any. It means nothing for the first environment of a chain.
 	Held   bool
 	Exempt Exempt
 	// Approvals are asked for each new revision of a workload.
@@ -106,10 +106,6 @@ type Content struct {
 
 // DefaultBatchAfter is Content.BatchAfter of a gate that says nothing.
 const DefaultBatchAfter = 24 * time.Hour
-
-// ContentIsHeld is Content.Held of a gate that says nothing. It is false until every command that publishes into an environment judges
-// content; from then on it is true.
-const ContentIsHeld = false
 
 // Exempt names workloads for which the rule about content does not hold. The platform gives all these names, but for those of
 // workloads, which therefore come with their registration.
@@ -132,10 +128,10 @@ func (e Exempt) Has(workspace, registration, workload string) bool {
 // a gate takes each cluster for offline now and then.
 const ReportInterval = time.Hour
 
-// Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, and none
-// failed.
+// Default returns the gate of a policy that says nothing: all clusters that reported in the last day are compliant, none failed, and
+// content is held.
 func Default() Gate {
-	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: ContentIsHeld, BatchAfter: DefaultBatchAfter}}
+	return Gate{MinCompliant: 100, MaxFailures: -1, MaxReportAge: 24 * time.Hour, Content: Content{Held: true, BatchAfter: DefaultBatchAfter}}
 }
 
 // Approvals asks for the consent of people. The zero value asks for none.

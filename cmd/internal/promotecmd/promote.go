@@ -282,7 +282,7 @@ func (p *promoting) publish(cmd *cobra.Command, what promote.Publication) error 
 	}
 	var said *cli.Error
 	if errors.As(err, &said) && (said.Code == cli.NotYet || said.Code == cli.No && done != nil) {
-		return &promote.UnfinishedError{Held: said.Code == cli.No, Err: said.Err, Hint: said.Hint}
+		return &promote.UnfinishedError{Held: said.Code == cli.No, Pin: errors.As(err, new(*releasecmd.PinWaitsError)), Err: said.Err, Hint: said.Hint}
 	}
 	return err
 }

@@ -18,7 +18,7 @@ import (
 // Others look at the next poll, or at the next event, which may be hours later.
 func TestTheNextLookIsAtTheMomentWhenASoakEnds(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 13m}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, content: any, soak: 13m}}]\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		w.push("one")
@@ -38,7 +38,7 @@ func TestASoakEndsWhenItEndsWhateverIsFrozenThen(t *testing.T) {
 		{"from: 2000-01-01T00:00:00Z, until: 2000-01-04T00:00:00Z", "schedule: frozen until 2000-01-04T00:00:00Z: sale"},
 		{"from: 2000-01-01T01:00:00Z, until: 2000-01-04T00:00:00Z", "then the schedule is closed until 2000-01-04T00:00:00Z"},
 	} {
-		w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 6h, schedule: {freeze: [{"+c.freeze+", reason: sale}]}}}]\n", "dev", "prod")
+		w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, content: any, soak: 6h, schedule: {freeze: [{"+c.freeze+", reason: sale}]}}}]\n", "dev", "prod")
 		w.bubble(func() {
 			w.watch(w.promote())
 			w.push("one")
@@ -52,8 +52,8 @@ func TestASoakEndsWhenItEndsWhateverIsFrozenThen(t *testing.T) {
 func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, onDisk, `  environments:
-    - {name: stage, gate: {allowEmptyCohort: true, soak: 13m}}
-    - {name: prod, gate: {allowEmptyCohort: true, soak: 17m, soakIn: [dev]}}
+    - {name: stage, gate: {allowEmptyCohort: true, content: any, soak: 13m}}
+    - {name: prod, gate: {allowEmptyCohort: true, content: any, soak: 17m, soakIn: [dev]}}
 `, "dev", "stage", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
@@ -75,7 +75,7 @@ func TestASoakAddsUpAllStaysInTheEnvironmentsThatTheGateNames(t *testing.T) {
 
 func TestPromotionsThatQueueUpSkipNoProof(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 7m}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, content: any, soak: 7m}}]\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		for _, text := range []string{"one", "two", "three"} {
@@ -94,7 +94,7 @@ func TestPromotionsThatQueueUpSkipNoProof(t *testing.T) {
 
 func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true, content: any}\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		w.push("one")
@@ -123,7 +123,7 @@ func TestAPausedEnvironmentIsLeftAloneUntilAPersonResumesIt(t *testing.T) {
 
 func TestWhatWasUndoneStaysOutUntilAPersonSaysAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true, content: any}\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		w.push("one")
@@ -155,7 +155,7 @@ func TestWhatWasUndoneStaysOutUntilAPersonSaysAgain(t *testing.T) {
 
 func TestWhatIsThereAlreadyIsRepaired(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true, content: any}\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		l.said()
@@ -172,7 +172,7 @@ func TestWhatIsThereAlreadyIsRepaired(t *testing.T) {
 
 func TestAChangeRequestThatAPersonClosedIsANo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, byHTTP, "  gate: {allowEmptyCohort: true}\n  environments: [{name: prod, changeRequest: true, gate: {allowEmptyCohort: true}}]\n", "dev", "prod")
+	w := newWorld(t, byHTTP, "  gate: {allowEmptyCohort: true, content: any}\n  environments: [{name: prod, changeRequest: true, gate: {allowEmptyCohort: true, content: any}}]\n", "dev", "prod")
 	closed := func(c *forgetest.Change) { c.State = "closed" }
 	w.bubble(func() {
 		l := w.watch(w.promote("--forge", "github"))
@@ -196,7 +196,7 @@ func TestAChangeRequestThatAPersonClosedIsANo(t *testing.T) {
 
 // rings is a policy whose environment dev has three rings, and whose prod gets nothing for weeks.
 func rings(gate string) string {
-	return "  environments: [{name: dev, rings: [canary, early, stable], ringGate: " + gate + "}, {name: prod, gate: {allowEmptyCohort: true, soak: 9w}}]\n"
+	return "  environments: [{name: dev, rings: [canary, early, stable], ringGate: " + gate + "}, {name: prod, gate: {allowEmptyCohort: true, content: any, soak: 9w}}]\n"
 }
 
 func TestTwoLoopsAtOnceEndAsOne(t *testing.T) {
@@ -291,7 +291,7 @@ func TestALoopThatSignsWithOneOfTwoKeysWaitsForTheOther(t *testing.T) {
 
 func TestHeldAssignmentsAreSaidOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, soak: 9w}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {allowEmptyCohort: true, content: any, soak: 9w}}]\n", "dev", "prod")
 	w.bubble(func() {
 		l := w.watch(w.promote())
 		l.said()
@@ -310,7 +310,7 @@ func TestHeldAssignmentsAreSaidOnce(t *testing.T) {
 // What is read is one environment, so nobody asks for the newest commit of the base in the name of the first.
 func TestAPlatformThatIsOneEnvironment(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true}\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  gate: {allowEmptyCohort: true, content: any}\n", "dev", "prod")
 	w.bubble(func() {
 		for _, name := range []string{"dev", "prod"} {
 			args := w.promote()
@@ -346,7 +346,7 @@ func TestAChainOfOneEnvironment(t *testing.T) {
 // What a team pushes goes to the first environment, and on to the next one at the moment when its soak ends there, without anybody's word.
 func TestContentGoesByProof(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m, content: {}}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m}}]\n", "dev", "prod")
 	w.embed("dev", "prod")
 	w.addCluster("plant-1", `""`, time.Time{})
 	w.bubble(func() {
@@ -380,7 +380,7 @@ func TestContentGoesByProof(t *testing.T) {
 // A base commit that waits for its gate keeps back no content, and a report comes without a word.
 func TestContentGoesWhileABaseCommitWaits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m, content: {}}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 13m}}]\n", "dev", "prod")
 	w.embed("dev", "prod")
 	w.addCluster("plant-1", `""`, time.Time{})
 	w.bubble(func() {
@@ -409,7 +409,7 @@ func TestContentGoesWhileABaseCommitWaits(t *testing.T) {
 // Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.
 func TestPushesWithoutAnEndMakeFewRecords(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 1d, content: {}}}]\n", "dev", "prod")
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100, soak: 1d}}]\n", "dev", "prod")
 	w.embed("dev", "prod")
 	w.addCluster("plant-1", `""`, time.Time{})
 	w.bubble(func() {

@@ -96,7 +96,11 @@ func (in entering) headline(t *content.Take) string {
 }
 
 func notHeld(p promotion.Policy) error {
-	return cli.Fail(cli.Usage, fmt.Errorf("the gate of environment %s does not hold the content of workloads", p.Environment), "write content: {} into the PromotionPolicy")
+	hint := "remove content: any from its gate in the PromotionPolicy"
+	if p.Below() == "" {
+		hint = "no environment is below it in a chain that could prove them"
+	}
+	return cli.Fail(cli.Usage, fmt.Errorf("the gate of environment %s does not hold the content of workloads", p.Environment), hint)
 }
 
 // aboutWorkload has said be about the revision of a workload that waits, which it shows and names, and returns the decisions about it.

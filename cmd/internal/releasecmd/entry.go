@@ -112,10 +112,15 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 		return e, err
 	}
 	if err := e.entry.Refused(); err != nil {
-		return e, cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
+		return e, refusal(err)
 	}
 	at.WorkloadsAt, at.SourcesAt = e.entry.Commit, e.entry.At
 	return e, nil
+}
+
+// refusal returns the error about an environment that cannot be published before its workloads are proved.
+func refusal(err error) error {
+	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
@@ -125,8 +130,8 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		return "", entryFailure(err, from)
 	}
 	if pinned == "" {
-		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: its base is in no commit that %s can prove", policy.Environment, policy.Below()),
-			`commit the base, or pass --unproved "REASON"`)
+		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: no commit has the files that its base was read from, so %s cannot have proved them", policy.Environment, policy.Below()),
+			`commit them, or read the base from git; --unproved "REASON" lets it in`)
 	}
 	if record != nil && record.BaseCommit == pinned {
 		return pinned, nil
@@ -158,9 +163,18 @@ func entryFailure(err error, from *facts.Facts) error {
 	return failure.At(err, from.Location)
 }
 
+// PinWaitsError means that the gate of an environment has not passed for the base commit that is pinned.
+type PinWaitsError struct{ Environment, Commit, Why string }
+
+func (e *PinWaitsError) Error() string {
+	return fmt.Sprintf("%s: base commit %s waits: %s", e.Environment, short(e.Commit), show.Line(e.Why))
+}
+
+func short(commit string) string { return commit[:min(len(commit), 7)] }
+
 // Waits returns the error about a base commit that waits.
 func (e *entering) Waits(environment, commit string) error {
-	return cli.Fail(cli.NotYet, fmt.Errorf("%s: base commit %s waits: %s", environment, show.Short(commit), show.Line(e.waits)),
+	return cli.Fail(cli.NotYet, &PinWaitsError{environment, commit, e.waits},
 		fmt.Sprintf(`wherry gate explain -e %s; --unproved "REASON" lets it in`, environment))
 }
 

@@ -232,7 +232,6 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	loaded := planned.Loaded
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	if policy, err := loaded.Model.Promotion(); err == nil { // lint tells of mistakes
-		opts.Below = policy.Below()
 		if opts.Again, err = entering.facts.Again(cmd.Context(), policy, cmp.Or(loaded.Model.PlatformName(), opts.Platform)); err != nil {
 			return nil, failure.At(err, to)
 		}
@@ -243,6 +242,9 @@ func (p *planning) compare(cmd *cobra.Command, args []string) (*diff.Difference,
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
 		return nil, failure.At(err, to)
+	}
+	if policy, err := loaded.Model.Promotion(); err == nil && policy.Below() != "" && !policy.Gate.Content.Held { // lint tells of mistakes
+		d.NotHeld = len(planned.Result.Workloads)
 	}
 	return d, nil
 }
@@ -260,7 +262,7 @@ func (p *planning) enter(cmd *cobra.Command, place string, to oci.Location, sign
 		e, err = entering{source: &p.source}, nil
 	}
 	if e.waits != "" {
-		cmd.PrintErrf("warning: base commit %s waits: %s\n", show.Short(e.pinned), show.Line(e.waits))
+		cmd.PrintErrf("warning: base commit %s waits: %s\n", short(e.pinned), show.Line(e.waits))
 	}
 	e.facts = from
 	return e, err

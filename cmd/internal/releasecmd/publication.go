@@ -121,7 +121,6 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	if err != nil {
 		return nil, failure.At(err, p.To)
 	}
-	opts.Below = policy.Below()
 	pause, again, err := p.decided(cmd, loaded, policy)
 	if err != nil {
 		return nil, failure.At(err, p.To)
@@ -151,9 +150,6 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	for _, w := range done.AwaitingProof {
 		cmd.PrintErrf("waits: %s\n", show.Line(w.Reason))
 	}
-	for _, u := range done.Unproved {
-		cmd.PrintErrf("warning: %s\n", show.Line(u.String()))
-	}
 	if err != nil {
 		for _, ct := range done.ClusterTypes {
 			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
@@ -161,6 +157,9 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 		var refused *checks.Error
 		if errors.As(err, &refused) {
 			return nil, cli.Fail(cli.Denied, refused, "")
+		}
+		if errors.Is(err, publisher.ErrUnproved) {
+			return nil, refusal(err)
 		}
 		return nil, failure.At(err, p.To)
 	}

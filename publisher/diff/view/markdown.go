@@ -34,8 +34,8 @@ func Markdown(d *diff.Difference) []byte {
 	for _, text := range sharedFiles(d) {
 		fmt.Fprintf(&c, "\n**Not published:** %s\n", markdown.Text(text))
 	}
-	for _, u := range d.Unproved {
-		fmt.Fprintf(&c, "\n**No gate judged:** %s\n", markdown.Text(u.String()))
+	if d.NotHeld > 0 {
+		fmt.Fprintf(&c, "\n**Without a proof:** %s\n", markdown.Text(notHeldText(d)))
 	}
 	for _, text := range siteCosts(d) {
 		fmt.Fprintf(&c, "\n**Site values:** %s\n", markdown.Text(text))
@@ -52,6 +52,7 @@ func Markdown(d *diff.Difference) []byte {
 	c.impact(d)
 	c.changes(d)
 	c.failures(d)
+	c.awaiting(d)
 	c.waiting(d)
 	if empty := emptyTypes(d); len(empty) > 0 {
 		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", markdown.Text(show.List(empty, maxNames)))
@@ -156,6 +157,15 @@ func (c *comment) failures(d *diff.Difference) {
 	}
 	for i, cells := range rows {
 		c.row(i, cells...)
+	}
+}
+
+func (c *comment) awaiting(d *diff.Difference) {
+	for i, w := range d.AwaitingProof {
+		if i == 0 {
+			c.head("**These workloads keep what they have until it is proved**", "workload", "why")
+		}
+		c.row(i, markdown.Code(strings.TrimPrefix(w.Registration+"/"+w.Workload, "/")), markdown.Text(w.Reason))
 	}
 }
 

@@ -181,6 +181,11 @@ func renameText(r diff.Rename) string {
 		r.From, r.To, show.List(r.ClusterTypes, maxNames), r.From, r.To)
 }
 
+// notHeldText counts the workloads that the rule about content does not hold.
+func notHeldText(d *diff.Difference) string {
+	return fmt.Sprintf("not held by content: %s (branches or tags that move, or content: any)", show.Count(d.NotHeld, "workload"))
+}
+
 func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Unread {
 		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", show.Line(u.Registration), firstLines(u.Error))
@@ -191,8 +196,8 @@ func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, w := range d.AwaitingProof {
 		fmt.Fprintf(b, "\n! %s\n", show.Line(w.Reason))
 	}
-	for _, u := range d.Unproved {
-		fmt.Fprintf(b, "\n! %s\n", show.Line(u.String()))
+	if d.NotHeld > 0 {
+		fmt.Fprintf(b, "\n%s\n", notHeldText(d))
 	}
 	for _, f := range d.FailedPolicies {
 		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))

@@ -325,12 +325,7 @@ func (r *reader) content(c *kinds.PromotionContent, approvals promotion.Approval
 		read.Held = false
 		return read
 	}
-	if c.Line != 0 {
-		read.Held = true
-	}
-	if read.Held {
-		read.Approvals = approvals
-	}
+	read.Approvals = approvals
 	if a := c.Approvals; a.Line != 0 {
 		if read.Approvals = (promotion.Approvals{}); a.Required.Line == 0 || a.Required.Value != 0 {
 			read.Approvals = r.approvals("content.approvals", kinds.PromotionApprovals(a))

@@ -68,11 +68,10 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 		{"{allowEmptyCohort: true}", func(g *promotion.Gate) { g.AllowEmptyCohort = true }},
 		{"{allowFloating: true}", func(g *promotion.Gate) { g.AllowFloating = true }},
 		{"{content: any}", func(g *promotion.Gate) { g.Content.Held = false }},
-		{"{content: {}}", func(g *promotion.Gate) { g.Content.Held = true }},
-		{"{content: {approvals: {required: 0}}}", func(g *promotion.Gate) { g.Content.Held = true }},
-		{"{content: {batchAfter: 12h}}", func(g *promotion.Gate) { g.Content.Held, g.Content.BatchAfter = true, 12*time.Hour }},
+		{"{content: {}}", func(g *promotion.Gate) {}},
+		{"{content: {approvals: {required: 0}}}", func(g *promotion.Gate) {}},
+		{"{content: {batchAfter: 12h}}", func(g *promotion.Gate) { g.Content.BatchAfter = 12 * time.Hour }},
 		{"{content: {exempt: {workspaces: [ops], registrations: [old], workloads: [shop/cart, menu]}}}", func(g *promotion.Gate) {
-			g.Content.Held = true
 			g.Content.Exempt = promotion.Exempt{Workspaces: []string{"ops"}, Registrations: []string{"old"}, Workloads: []string{"shop/cart", "menu"}}
 		}},
 		{"{check: {command: x}}", func(g *promotion.Gate) {
@@ -112,12 +111,12 @@ func TestEachFieldHasItsDefaultAndMayBeAtItsBounds(t *testing.T) {
 func TestApprovalsOfContentAreTheGates(t *testing.T) {
 	t.Parallel()
 	for fields, want := range map[string]int{
+		"{approvals: {required: 2, group: leads}}":                                                    2,
 		"{approvals: {required: 2, group: leads}, content: {}}":                                       2,
 		"{approvals: {required: 2, group: leads}, content: {approvals: {required: 1, group: leads}}}": 1,
 		"{approvals: {required: 2, group: leads}, content: {approvals: {required: 0}}}":               0,
 		"{content: {approvals: {required: 2, group: leads}}}":                                         2,
 		"{approvals: {required: 2, group: leads}, content: any}":                                      0,
-		"{approvals: {required: 2, group: leads}}":                                                    0,
 	} {
 		p, _, err := read(gateOf(fields))
 		require.NoError(t, err)
@@ -221,7 +220,7 @@ func TestExplainSaysWhatIsWrittenAndWhatIsADefault(t *testing.T) {
 	require.Equal(t, `"check" passes: the command "./smoke.sh", within 1m (9)`, said(x.Gate, "check"))
 	require.Equal(t, "the release has been in the ring before for 2h (9)", said(x.RingGate, "soak"))
 	require.Equal(t, "no external check (0)", said(x.RingGate, "check"), "a ring gate does not take it over")
-	require.Equal(t, "what application teams deliver needs no proof of its own (0)", said(x.Gate, "content"))
+	require.Equal(t, "each workload of an application team waits until it is proved in dev (0)", said(x.Gate, "content"))
 	require.Equal(t, "nothing", said(x.RingGate, "content"))
 
 	_, m, err = read(gateOf("{content: {exempt: {workspaces: [ops], workloads: [shop/cart]}, approvals: {required: 1, group: leads}}}"))
