@@ -90,6 +90,8 @@ var examplePlatforms = map[string]string{
 	"promotion/dev":   "promotion/dev -e dev --base promotion/base",
 	"promotion/stage": "promotion/stage -e stage --base promotion/base",
 	"promotion/prod":  "promotion/prod -e prod --base promotion/base",
+	"proof/dev":       "proof/platform/dev -e dev --base proof/platform/base --workload till=proof/till",
+	"proof/prod":      "proof/platform/prod -e prod --base proof/platform/base --workload till=proof/till",
 	"site-values":     "site-values/platform -e prod --workload shop=site-values/workloads",
 }
 
