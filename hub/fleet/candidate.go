@@ -12,15 +12,17 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Candidate is what an environment would get from another one: what is in the newest record of that.
+// Candidate is what an environment would get from another one: what is in the newest record of that; or a ring from the ring before it.
 type Candidate struct {
 	Platform    string
 	Environment string
 	From        string
-	// Record is that of From, with its commit and its time of issue. Message is that of who published a release of it.
+	Ring        string // empty for the environment
+	// Record is that of From, with the commit and its time of issue. Message is that of who published a release of it.
 	Record     digest.Digest
 	BaseCommit string
 	IssuedAt   time.Time
@@ -41,10 +43,11 @@ type CandidateChange struct {
 	Before, After             []string
 }
 
-// Candidate returns what an environment of a platform would get from another one. The error wraps store.ErrOutOfScope if the view does not see
-// all of both, and store.ErrUnknownRelease if the hub lacks the record or a release.
-func (v *View) Candidate(ctx context.Context, platform, from, environment string) (Candidate, error) {
-	c := Candidate{Platform: platform, Environment: environment, From: from}
+// Candidate returns what an environment of a platform would get from another one, or if ring is not empty what that would get from the ring before
+// it; from is the environment itself then. The error wraps store.ErrOutOfScope if the view does not see all of both, store.ErrUnknownRelease if
+// the hub lacks the record or a release, and store.ErrInvalid if there is nothing to get.
+func (v *View) Candidate(ctx context.Context, platform, from, environment, ring string) (Candidate, error) {
+	c := Candidate{Platform: platform, Environment: environment, From: from, Ring: ring}
 	if !v.seesAll() || !v.seesEnvironment(from) || !v.seesEnvironment(environment) {
 		return c, fmt.Errorf("what %s would get from %s: %w", environment, from, store.ErrOutOfScope)
 	}
@@ -59,52 +62,93 @@ func (v *View) Candidate(ctx context.Context, platform, from, environment string
 	}
 	record := source.newest()
 	c.Record, c.BaseCommit, c.IssuedAt, c.Incomplete = record.Digest, record.BaseCommit, record.IssuedAt, record.Incomplete
+	had, gets := map[string]digest.Digest{}, map[string]digest.Digest{} // releases, by cluster type
+	if ring == "" {
+		gets = source.releases()
+		if target := m.published.index.environments[bundle.Stream{Platform: platform, Environment: environment}]; target != nil {
+			had = target.releases()
+		}
+	} else {
+		step, err := m.published.step(record, ring)
+		if err != nil {
+			return c, err
+		}
+		gets, c.BaseCommit, c.IssuedAt, c.Incomplete = step.Releases, step.BaseCommit, step.IssuedAt, step.Incomplete
+		for typ := range gets {
+			had[typ] = record.Rings[typ][ring]
+		}
+	}
 	trees := map[string]digest.Digest{}
-	for _, typ := range record.Types() {
-		r := m.published.releases[source.NewestOf(&record.EnvironmentRecord, typ)]
+	for _, typ := range slices.Sorted(maps.Keys(gets)) {
+		r := m.published.releases[gets[typ]]
 		if r == nil {
 			return c, fmt.Errorf("release of %s in %s: %w", typ, from, store.ErrUnknownRelease)
 		}
 		trees[typ], c.Message = r.Content.DiffID, cmp.Or(c.Message, r.Message)
 	}
 	c.Contents = bundle.DecisionContents(trees)
-	after, err := v.versions(ctx, m, source)
-	if err != nil {
-		return c, err
+	return c, v.compareVersions(ctx, m, &c, had, gets)
+}
+
+// releases returns the newest release of each cluster type; empty for one that the hub lacks.
+func (e *environmentIndex) releases() map[string]digest.Digest {
+	record, all := e.newest(), map[string]digest.Digest{}
+	for _, typ := range record.Types() {
+		all[typ] = e.NewestOf(&record.EnvironmentRecord, typ)
 	}
-	before, err := v.versions(ctx, m, m.published.index.environments[bundle.Stream{Platform: platform, Environment: environment}])
+	return all
+}
+
+// step returns what a ring is to get by a record.
+func (p *published) step(record *store.PublishedRecord, ring string) (*lineage.RingStep, error) {
+	at := slices.Index(record.RingOrder, ring)
+	if at < 1 {
+		return nil, fmt.Errorf("%w: no ring is before ring %q", store.ErrInvalid, store.Plain(store.Clip(ring)))
+	}
+	step, err := lineage.StepOf(record.EnvironmentRecord, record.RingOrder[at-1], ring, "", func(_ string, d digest.Digest) (*bundle.Release, error) { return p.release(d), nil })
 	if err != nil {
-		return c, err
+		return nil, fmt.Errorf("%w: %w", store.ErrUnknownRelease, err)
+	}
+	if step == nil {
+		return nil, fmt.Errorf("%w: ring %s has what ring %s has", store.ErrInvalid, ring, record.RingOrder[at-1])
+	}
+	return step, nil
+}
+
+// compareVersions fills in what would change between two sets of releases.
+func (v *View) compareVersions(ctx context.Context, m *moment, c *Candidate, had, gets map[string]digest.Digest) error {
+	before, err := v.versions(ctx, m, had)
+	if err != nil {
+		return err
+	}
+	after, err := v.versions(ctx, m, gets)
+	if err != nil {
+		return err
 	}
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 	for of := range all {
-		had, gets := before[of], after[of]
 		switch {
-		case slices.Equal(had, gets) && slices.Contains(gets, ""):
+		case !slices.Equal(before[of], after[of]):
+			c.Changes = append(c.Changes, CandidateChange{of.typ, of.workspace, of.workload, before[of], after[of]})
+		case slices.Contains(after[of], ""):
 			c.Unknown++
-		case !slices.Equal(had, gets):
-			c.Changes = append(c.Changes, CandidateChange{of.typ, of.workspace, of.workload, had, gets})
 		}
 	}
 	slices.SortFunc(c.Changes, func(a, b CandidateChange) int {
 		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Workspace, b.Workspace), strings.Compare(a.Workload, b.Workload))
 	})
-	return c, nil
+	return nil
 }
 
 // workloadOn is a workload on a cluster type.
 type workloadOn struct{ typ, workspace, workload string }
 
-// versions returns what the newest releases of an environment have, sorted, each once; nothing for nil.
-func (v *View) versions(ctx context.Context, m *moment, e *environmentIndex) (map[workloadOn][]string, error) {
+// versions returns what releases have, sorted, each once.
+func (v *View) versions(ctx context.Context, m *moment, releases map[string]digest.Digest) (map[workloadOn][]string, error) {
 	all := map[workloadOn][]string{}
-	if e == nil {
-		return all, nil
-	}
-	record := e.newest()
-	for _, typ := range record.Types() {
-		r, err := v.fleet.contentsOf(ctx, m.published, e.NewestOf(&record.EnvironmentRecord, typ))
+	for typ, d := range releases {
+		r, err := v.fleet.contentsOf(ctx, m.published, d)
 		if err != nil {
 			return nil, err
 		}

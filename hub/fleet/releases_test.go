@@ -228,14 +228,14 @@ func TestDrift(t *testing.T) {
 }
 
 func TestACandidateIsWhatAnotherEnvironmentHas(t *testing.T) {
-	_, err := viewOf(t, mixed(t), store.AccessScope{Environments: []string{"prod"}}).Candidate(t.Context(), "edge", "stage", "prod")
+	_, err := viewOf(t, mixed(t), store.AccessScope{Environments: []string{"prod"}}).Candidate(t.Context(), "edge", "stage", "prod", "")
 	require.ErrorIs(t, err, store.ErrOutOfScope)
-	_, err = viewOf(t, mixed(t), store.AccessScope{Workspaces: []string{"red"}}).Candidate(t.Context(), "edge", "prod", "prod")
+	_, err = viewOf(t, mixed(t), store.AccessScope{Workspaces: []string{"red"}}).Candidate(t.Context(), "edge", "prod", "prod", "")
 	require.ErrorIs(t, err, store.ErrOutOfScope)
-	_, err = all(t, mixed(t)).Candidate(t.Context(), "edge", "stage", "prod")
+	_, err = all(t, mixed(t)).Candidate(t.Context(), "edge", "stage", "prod", "")
 	require.ErrorIs(t, err, store.ErrUnknownRelease)
 	e := mixed(t)
-	c, err := all(t, e).Candidate(t.Context(), "edge", "prod", "new")
+	c, err := all(t, e).Candidate(t.Context(), "edge", "prod", "new", "")
 	require.NoError(t, err)
 	require.Equal(t, e.records[1].Digest, c.Record)
 	require.Equal(t, commit("b"), c.BaseCommit)
@@ -244,7 +244,9 @@ func TestACandidateIsWhatAnotherEnvironmentHas(t *testing.T) {
 	for _, change := range c.Changes {
 		require.Empty(t, change.Before)
 	}
-	same, err := all(t, e).Candidate(t.Context(), "edge", "prod", "prod")
+	same, err := all(t, e).Candidate(t.Context(), "edge", "prod", "prod", "")
 	require.NoError(t, err)
 	require.Empty(t, same.Changes)
+	_, err = all(t, e).Candidate(t.Context(), "edge", "prod", "prod", "early")
+	require.ErrorIs(t, err, store.ErrInvalid, "there is no such ring")
 }

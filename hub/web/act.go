@@ -119,15 +119,19 @@ func decisionOf(r *http.Request, from Answers, values url.Values) (decision, err
 	if d.Action == bundle.Pause || d.Action == bundle.Resume {
 		return d, nil
 	}
-	if d.From = cmp.Or(values.Get("from"), below(all.Environments, at)); d.From == "" {
+	if d.Ring = values.Get("ring"); d.Ring != "" {
+		d.From = d.Environment
+	} else if d.From = cmp.Or(values.Get("from"), below(all.Environments, at)); d.From == "" {
 		return d, fmt.Errorf("%w: nothing tells which environment comes before %s, so there is nothing to decide about", store.ErrInvalid, d.Environment)
 	}
-	c, err := from.Candidate(ctx, d.Platform, d.From, d.Environment)
+	c, err := from.Candidate(ctx, d.Platform, d.From, d.Environment, d.Ring)
 	if err != nil {
 		return d, err
 	}
 	d.candidate, d.BaseCommit, d.Contents = &c, c.BaseCommit, c.Contents
-	d.before = slices.DeleteFunc(d.before, func(b fleet.Decided) bool { return b.From != d.From || b.BaseCommit != d.BaseCommit || b.Ring != "" })
+	d.before = slices.DeleteFunc(d.before, func(b fleet.Decided) bool {
+		return b.From != d.From || b.BaseCommit != d.BaseCommit || b.Ring != d.Ring
+	})
 	return d, nil
 }
 
@@ -145,7 +149,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		return nil, 0, err
 	}
 	words := decisionWords[d.Action]
-	f.template, f.Title = "confirm.html", words.button+" "+d.Environment
+	f.template, f.Title = "confirm.html", strings.TrimSuffix(words.button+" "+d.Environment+", ring "+d.Ring, ", ring ")
 	back := f.At(environmentsPath+"/"+d.Environment, "platform", d.Platform)
 	f.Crumbs = []link{{Name: "Environments", Link: f.At(environmentsPath)}, {Name: d.Environment, Link: back}}
 	page := &confirmPage{frame: f, Button: words.button, Back: back, Lead: words.lead, Candidate: d.candidate}
@@ -161,13 +165,16 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 		if len(c.Incomplete) > 0 {
 			page.Facts = append(page.Facts, fact{"Incomplete, so no gate passes it", strings.Join(c.Incomplete, ", "), ""})
 		}
-		page.Fields = append(page.Fields, field{Name: "from", Type: "hidden", Value: c.From}, field{Name: "record", Type: "hidden", Value: string(c.Record)})
+		page.Fields = append(page.Fields, field{Name: "from", Type: "hidden", Value: c.From}, field{Name: "record", Type: "hidden", Value: string(c.Record)}, field{Name: "ring", Type: "hidden", Value: c.Ring})
 	}
 	page.Note = "Whether this counts is for the gate to say: the policy has to list your name, and this hub's key as one that speaks for it. A promoter that asks this hub brings it to the registry, for all others."
 	if f.Command = "wherry gate " + string(d.Action) + " -e " + quoted(d.Environment) + " --hub " + quoted(hubURL(r)); d.candidate == nil {
 		f.Command = "wherry rollout " + string(d.Action) + " -e " + quoted(d.Environment) // which signs with a key
 	} else if d.BaseCommit != "" {
 		f.Command += " --commit " + quoted(d.BaseCommit)
+	}
+	if d.Ring != "" {
+		f.Command += " --ring " + quoted(d.Ring)
 	}
 	if d.Action == bundle.Override {
 		page.Rules = bundle.OverridableRules()
@@ -179,7 +186,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 	case bundle.Resume:
 		page.Fields = append(page.Fields, field{Name: "again", Type: "checkbox", Value: "true", Label: "What was undone may be released again"})
 	}
-	if d.candidate != nil {
+	if d.candidate != nil && d.Ring == "" {
 		page.Fields = append(page.Fields, field{Name: "commitAlone", Type: "checkbox", Value: "true", Label: "The gate decides about workloads one by one (content: {} in the policy): sign the commit alone"})
 	}
 	return page, http.StatusOK, nil

@@ -109,12 +109,22 @@ func TestDecisionsAreShownAskedForOnceAndSigned(t *testing.T) {
 	require.NotContains(t, ben.get("/environments/dev"), "approve?", "nothing is below it")
 	require.NotContains(t, ben.get("/environments/stage?asOf=1h"), "approve?", "a decision is about now")
 
+	require.Contains(t, prod, `/environments/prod/approve?platform=coffee&amp;ring=stable">Approve for ring stable</a>`)
+	ring := ben.get("/environments/prod/approve?platform=coffee&ring=stable")
+	for _, want := range []string{"<h1>Approve prod, ring stable</h1>", "stable has", "1.1.0</td>", "1.2.0</td>", "--ring stable</code>"} {
+		require.Contains(t, ring, want)
+	}
+	require.NotContains(t, ring, "commitAlone")
+	require.Contains(t, ben.send("/environments/prod/approve", formOf(ring)), "</code> for ring stable</td>")
+	require.Contains(t, ben.get("/environments/prod/reject?ring=stable"), "for ring stable</td>", "what was decided so far")
+	require.Equal(t, http.StatusBadRequest, ben.do(http.MethodGet, "/environments/prod/approve?ring=early", nil).Code, "it has that")
+
 	const approve = "/environments/stage/approve"
 	confirm := ben.get(approve + "?platform=coffee")
 	for _, want := range []string{"<h1>Approve stage</h1>", "till 2.1.0", "2.0.0</td>", "2.1.0</td>", "depot, store", "wherry gate approve -e stage --hub https://example.com --commit ", `<button class="act">Approve</button>`, `href="/environments/stage?platform=coffee">Back</a>`} {
 		require.Contains(t, confirm, want)
 	}
-	require.NotContains(t, strings.Join(audited(t, h), ","), "approve", "a page changes nothing")
+	require.Equal(t, 1, strings.Count(strings.Join(audited(t, h), ","), "approve"), "a page changes nothing")
 	form := formOf(confirm)
 	require.Equal(t, "dev", form.Get("from"))
 	old := url.Values{"platform": {"coffee"}, "from": {"dev"}, "record": {"sha256:0"}}
@@ -163,7 +173,8 @@ func TestOnlyWhoMayIsOfferedAndHeard(t *testing.T) {
 	require.NotContains(t, shop.get("/environments/prod"), "/resume", "a decision is about a whole environment")
 	shop.refused("/environments/prod/resume", form, http.StatusForbidden, "does not have this whole environment")
 	prod := as(t, h, "pia", access.Approver, store.AccessScope{Environments: []string{"prod"}})
-	require.NotContains(t, prod.get("/environments/prod"), "/approve", "she does not see what it would get")
+	require.NotContains(t, prod.get("/environments/prod"), ">Approve</a>", "she does not see what it would get from stage")
+	require.Contains(t, prod.get("/environments/prod"), ">Approve for ring stable</a>")
 	viewer.refused("/environments/prod/resume", form, http.StatusForbidden, "does not allow this")
 	ben := as(t, h, "ben", access.Approver, store.AccessScope{})
 	for _, headers := range [][]string{nil, {"Sec-Fetch-Site: cross-site"}, {"Origin: https://evil.example"}, {"Sec-Fetch-Site: none"}} {

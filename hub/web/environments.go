@@ -37,6 +37,9 @@ type environment struct {
 	// Actions lead to what whoever asks may decide, Commands are those that decide what a hub cannot.
 	Actions  []link
 	Commands []string
+	// NextRing is the first ring that the commit has not reached, and RingActions what may be decided about that.
+	NextRing    string
+	RingActions []link
 	// Releases are those that its clusters should run; only on the page of one environment.
 	Releases []fleet.Release
 	// Unread is true if the decisions cannot be read, since the database is away.
@@ -110,12 +113,14 @@ func showEnvironments(r *http.Request, f *frame, from Answers) (any, int, error)
 // offer adds what whoever asks may decide about an environment of a chain, and the commands for what a hub cannot: no key of releases is there.
 func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request) {
 	name := e.Environment.Environment
+	if e.Rollout != nil {
+		if next := slices.IndexFunc(e.Rollout.Rings, func(r fleet.RingRollout) bool { return !r.Reached && r.Ring != "" }); next > 0 {
+			e.NextRing = e.Rollout.Rings[next].Ring
+		}
+	}
 	if f.may(access.Publish) || f.may(access.Approve) {
-		if e.Rollout != nil {
-			next := slices.IndexFunc(e.Rollout.Rings, func(r fleet.RingRollout) bool { return !r.Reached && r.Ring != "" })
-			if next > 0 {
-				e.Commands = append(e.Commands, "wherry rollout advance -e "+quoted(name)+" --ring "+quoted(e.Rollout.Rings[next].Ring)+" --hub "+quoted(hubURL(r)))
-			}
+		if e.NextRing != "" {
+			e.Commands = append(e.Commands, "wherry rollout advance -e "+quoted(name)+" --ring "+quoted(e.NextRing)+" --hub "+quoted(hubURL(r)))
 		}
 		if e.PreviousCommit != "" {
 			e.Commands = append(e.Commands, "wherry rollout undo -e "+quoted(name)+" --back-to "+quoted(e.PreviousCommit)+" --reason 'WHY'")
@@ -126,6 +131,11 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 	}
 	act := func(a bundle.Action) {
 		e.Actions = append(e.Actions, link{Name: decisionWords[a].button, Link: f.At(environmentsPath+"/"+name+"/"+string(a), "platform", e.Platform)})
+	}
+	if e.NextRing != "" {
+		for _, a := range []bundle.Action{bundle.Approve, bundle.Reject, bundle.Override} {
+			e.RingActions = append(e.RingActions, link{Name: decisionWords[a].button + " for ring " + e.NextRing, Link: f.At(environmentsPath+"/"+name+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
+		}
 	}
 	at := slices.IndexFunc(chain, func(c fleet.Environment) bool { return c.Platform == e.Platform && c.Environment == name })
 	if at >= 0 && below(chain, at) != "" && f.who.HasEnvironment(below(chain, at)) {

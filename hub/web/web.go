@@ -26,8 +26,8 @@ type Answers interface {
 	fleet.Answers
 	// Decided returns the decisions about an environment, newest first.
 	Decided(ctx context.Context, platform, environment string) ([]fleet.Decided, error)
-	// Candidate returns what an environment would get from another one.
-	Candidate(ctx context.Context, platform, from, environment string) (fleet.Candidate, error)
+	// Candidate returns what an environment would get from another one, or a ring from the ring before it.
+	Candidate(ctx context.Context, platform, from, environment, ring string) (fleet.Candidate, error)
 }
 
 // Where the pages are.

@@ -164,7 +164,7 @@ func (f *fake) Rollout(_ context.Context, environment, commit string, q fleet.Ro
 	}, nil
 }
 
-func (f *fake) Candidate(context.Context, string, string, string) (fleet.Candidate, error) {
+func (f *fake) Candidate(context.Context, string, string, string, string) (fleet.Candidate, error) {
 	return fleet.Candidate{}, f.err
 }
 

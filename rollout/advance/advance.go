@@ -7,7 +7,6 @@
 package advance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/lineage"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
@@ -223,44 +223,13 @@ func give(all map[string]map[string]digest.Digest, record bundle.EnvironmentReco
 	}
 }
 
-// Candidate returns what a ring is to get from the ring before it: the contents of the cluster types that differ, or of one, and the newest
-// base commit and time of issue of their releases. It is nil if nothing differs. Release returns the release of a cluster type; nil if it is
-// not there any more, which counts as other content.
+// Candidate returns what a ring is to get from the ring before it, as a gate sees it; see lineage.StepOf.
 func Candidate(record bundle.EnvironmentRecord, before, ring, clusterType string, release func(typ string, d digest.Digest) (*bundle.Release, error)) (*gate.Candidate, error) {
-	c := &gate.Candidate{Platform: record.Platform, Environment: record.Environment, Contents: map[string]digest.Digest{}}
-	for _, typ := range slices.Sorted(maps.Keys(record.Rings)) {
-		has, had := record.Rings[typ][before], record.Rings[typ][ring]
-		if clusterType != "" && clusterType != typ || has == "" || has == had {
-			continue
-		}
-		from, err := release(typ, has)
-		if err != nil {
-			return nil, err
-		}
-		if from == nil {
-			return nil, fmt.Errorf("record %s of environment %s: the release of cluster type %s in ring %s is not there: publish again", record.Tag(), record.Environment, typ, before)
-		}
-		if had != "" {
-			to, err := release(typ, had)
-			if err != nil {
-				return nil, err
-			}
-			if to != nil && from.SameContent(*to) {
-				continue
-			}
-		}
-		c.Contents[typ] = from.Content.DiffID
-		if from.IssuedAt.After(c.IssuedAt) {
-			c.IssuedAt, c.BaseCommit = from.IssuedAt, cmp.Or(from.BaseCommit, c.BaseCommit)
-		}
-		if slices.Contains(record.Incomplete, typ) {
-			c.Incomplete = append(c.Incomplete, typ)
-		}
+	s, err := lineage.StepOf(record, before, ring, clusterType, release)
+	if s == nil || err != nil {
+		return nil, err
 	}
-	if len(c.Contents) == 0 {
-		return nil, nil
-	}
-	return c, nil
+	return &gate.Candidate{Platform: record.Platform, Environment: record.Environment, BaseCommit: s.BaseCommit, IssuedAt: s.IssuedAt, Incomplete: s.Incomplete, Contents: s.Contents}, nil
 }
 
 // maxRounds bounds how often Pass looks at an environment again because a ring got something.
