@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/access"
+	"github.com/wherry-dev/wherry/hub/login"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
@@ -29,10 +30,11 @@ func TestAClusterSetsNoLabelThatScopesAskFor(t *testing.T) {
 	h, _ := newHub(t)
 	_, _, err := h.Access().Create(t.Context(), access.Request{Name: "op", Role: access.Operator, AccessScope: store.AccessScope{Environments: []string{"dev"}, Selector: "gpu!=true,region in (eu, us)"}})
 	require.NoError(t, err)
+	h.enroller.kept = (&login.Config{Roles: []login.GroupRole{{Group: "cooks", Role: access.Viewer, AccessScope: store.AccessScope{Selector: "kitchen"}}}}).Labels()
 	a := newAgent(t, "north-7")
 	token := newToken(t, h, func(s *store.TokenScope) { s.Labels = map[string]string{"region": "eu"} })
 	_, err = h.Enroll(t.Context(), a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) {
-		r.Cluster.Labels = map[string]string{"gpu": "true", "region": "asia", "floor": "2"}
+		r.Cluster.Labels = map[string]string{"gpu": "true", "region": "asia", "floor": "2", "kitchen": "yes"}
 	}))
 	require.NoError(t, err)
 	c, err := h.Registered(t.Context(), a.UID)

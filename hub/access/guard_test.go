@@ -309,3 +309,24 @@ func TestHeaders(t *testing.T) {
 	require.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
 	require.Equal(t, "DENY", w.Header().Get("X-Frame-Options"))
 }
+
+func TestOpenRoutesThatCostMuchAreBounded(t *testing.T) {
+	g := newGate(t)
+	h := g.Bound(3, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	ask := func(address string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, "/login", nil)
+		r.RemoteAddr = address
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w
+	}
+	for range 3 {
+		require.Equal(t, http.StatusTeapot, ask("192.0.2.1:1").Code)
+	}
+	w := ask("192.0.2.1:2")
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	require.Equal(t, http.StatusTeapot, ask("192.0.2.2:1").Code, "another address")
+	g.now = g.now.Add(time.Minute)
+	require.Equal(t, http.StatusTeapot, ask("192.0.2.1:3").Code)
+}
