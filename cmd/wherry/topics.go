@@ -32,7 +32,7 @@ var topics = []struct{ name, page, short string }{
 	{"registries", "registry.md", "Registries, releases and copies"},
 	{"release-names", "publish.md#What a release is called", "Names of releases and bundles"},
 	{"rendering", "publish.md#Render", "Rendered files, other schedulers"},
-	{"rings", "rings.md", "Rolling out in rings"},
+	{"rings", "promotion.md#Rings", "Rolling out in rings"},
 	{"running-a-hub", "hub.md", "Running a hub"},
 	{"security", "security.md", "What is protected, and how"},
 	{"signing", "keys.md", "Keys, signatures and trust documents"},
