@@ -19,31 +19,35 @@ import (
 func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
-	examples, err := filepath.Abs("../examples/site-values")
+	examples, err := filepath.Abs("../examples/factory")
 	require.NoError(t, err)
 	require.NoError(t, os.RemoveAll(s.path("platform")))
 	require.NoError(t, os.CopyFS(s.path("platform"), os.DirFS(filepath.Join(examples, "platform"))))
-	require.NoError(t, os.CopyFS(s.path("factory"), os.DirFS(filepath.Join(examples, "workloads"))))
+	require.NoError(t, os.CopyFS(s.path("quality"), os.DirFS(filepath.Join(examples, "workloads"))))
+	s.edit("platform/templates.yaml", `default "1"`, `default "0"`) // there is no node
+	s.edit("platform/site-values.yaml", "default: 2", "default: 0")
+	s.edit("platform/stations.yaml", "    cameras: 3\n", "")
+	s.edit("platform/stations.yaml", "  labels: {side: right}\n", "")
 	prefix := s.prefix + "/factories"
-	r := s.wherry("publish", "platform", "--environment", "prod", "--workload", "shop=factory", "--to", "oci://"+prefix, "--key", "cosign.key")
+	r := s.wherry("publish", "platform", "--environment", "prod", "--workload", "quality=quality", "--to", "oci://"+prefix, "--key", "cosign.key")
 	require.Zero(t, r.code, r.stderr)
-	const namespace = "prod-factory-shop-main"
+	const namespace = "prod-plant-7-weld-eye-main"
 	t.Cleanup(func() {
 		_ = s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	})
-	places := map[string]string{"plant-7": "plant-7.yaml", "plant-8": "plant-8.yaml"}
+	places := map[string]string{"weld-1": "weld-1.yaml", "weld-2": "weld-2.yaml"}
 	once := func(want int, name, uid string) {
 		t.Helper()
-		r := s.program("wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "factory",
+		r := s.program("wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "plant-7-weld",
 			"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--memory", "none", "--state-dir", "agent-"+name, "--cluster-name", name, "--cluster-uid", uid,
 			"--site-values", places[name], "--wait", "0s")
 		require.Equal(t, want, r.code, "%s\n%s", r.stdout, r.stderr)
 	}
-	ingress := func() (host, gateway string) {
+	ingress := func() (host, plc string) {
 		t.Helper()
 		var i networkingv1.Ingress
-		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "shop-main"}, &i))
-		return i.Spec.Rules[0].Host, i.Annotations["example.com/gateway"]
+		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "eye-main"}, &i))
+		return i.Spec.Rules[0].Host, i.Annotations["example.com/plc"]
 	}
 	data := func() map[string]string {
 		t.Helper()
@@ -51,43 +55,43 @@ func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "wherry-site"}, &c))
 		return c.Data
 	}
-	const seven, eight = "7d0c2f0e-5f0b-4c7c-9a3e-0d6a0f6d2b11", "0b6a1c44-3b60-4a0f-8f6e-6d8f2f0c9a52"
+	const one, two = "7d0c2f0e-5f0b-4c7c-9a3e-0d6a0f6d2b11", "0b6a1c44-3b60-4a0f-8f6e-6d8f2f0c9a52"
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(s.path(name+".yaml"), []byte(text), 0o600))
 	}
 
-	write("plant-7", "gateway.address: 10.7.0.2\n")
-	once(0, "plant-7", seven)
-	host, gateway := ingress()
-	require.Equal(t, "shop.plant-7.example.com", host)
-	require.Equal(t, "10.7.0.2", gateway)
-	require.Equal(t, map[string]string{"cluster_labels_line": "two", "cluster_name": "plant-7", "gateway_address": "10.7.0.2", "shop_host": "shop.plant-7.example.com"}, data())
+	write("weld-1", "plc.address: 10.7.1.2\n")
+	once(0, "weld-1", one)
+	host, plc := ingress()
+	require.Equal(t, "eye.weld-1.plant-7.example.com", host)
+	require.Equal(t, "10.7.1.2", plc)
+	require.Equal(t, map[string]string{"cameras": "0", "cluster_labels_side": "left", "cluster_name": "weld-1", "eye_host": "eye.weld-1.plant-7.example.com", "plc_address": "10.7.1.2"}, data())
 
-	write("plant-7", "gateway.address: 10.7.0.3\n")
-	once(0, "plant-7", seven)
-	_, gateway = ingress()
-	require.Equal(t, "10.7.0.3", gateway)
-	require.Equal(t, "10.7.0.3", data()["gateway_address"])
+	write("weld-1", "plc.address: 10.7.1.3\n")
+	once(0, "weld-1", one)
+	_, plc = ingress()
+	require.Equal(t, "10.7.1.3", plc)
+	require.Equal(t, "10.7.1.3", data()["plc_address"])
 
-	own := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace}, Data: map[string]string{"gateway.address": "10.7.0.4"}}
+	own := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace}, Data: map[string]string{"plc.address": "10.7.1.4"}}
 	require.NoError(t, s.Create(t.Context(), &own))
-	places["plant-7"] = "configmap:" + namespace + "/own"
-	once(0, "plant-7", seven)
-	_, gateway = ingress()
-	require.Equal(t, "10.7.0.4", gateway)
+	places["weld-1"] = "configmap:" + namespace + "/own"
+	once(0, "weld-1", one)
+	_, plc = ingress()
+	require.Equal(t, "10.7.1.4", plc)
 	require.NoError(t, s.Delete(t.Context(), &own))
-	once(0, "plant-7", seven)
-	_, gateway = ingress()
-	require.Equal(t, "10.7.0.4", gateway, "the values stay while the ConfigMap is gone")
+	once(0, "weld-1", one)
+	_, plc = ingress()
+	require.Equal(t, "10.7.1.4", plc, "the values stay while the ConfigMap is gone")
 
-	once(5, "plant-8", eight) // it lacks the label line, and waits
+	once(5, "weld-2", two) // it lacks the label side, and waits
 	host, _ = ingress()
-	require.Equal(t, "shop.plant-7.example.com", host)
-	s.edit("platform/clusters.yaml", "  uid: "+eight, "  uid: "+eight+"\n  labels: {line: one}")
-	r = s.wherry("publish", "platform", "--environment", "prod", "--workload", "shop=factory", "--to", "oci://"+prefix, "--key", "cosign.key")
+	require.Equal(t, "eye.weld-1.plant-7.example.com", host)
+	s.edit("platform/stations.yaml", "  uid: "+two, "  uid: "+two+"\n  labels: {side: right}")
+	r = s.wherry("publish", "platform", "--environment", "prod", "--workload", "quality=quality", "--to", "oci://"+prefix, "--key", "cosign.key")
 	require.Zero(t, r.code, r.stderr)
-	once(0, "plant-8", eight)
-	host, gateway = ingress()
-	require.Equal(t, "shop.plant-8.example.com", host)
-	require.Equal(t, "10.8.0.1", gateway)
+	once(0, "weld-2", two)
+	host, plc = ingress()
+	require.Equal(t, "eye.weld-2.plant-7.example.com", host)
+	require.Equal(t, "10.7.2.1", plc)
 }
