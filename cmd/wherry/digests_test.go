@@ -83,15 +83,15 @@ func TestDigests(t *testing.T) {
 var examplePlatforms = map[string]string{
 	"coffee/dev":      "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"coffee/prod":     "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
-	"embedded":        "embedded/platform -e dev --workload shop=embedded/workloads/shop",
 	"factory":         "factory/platform -e prod --workload quality=factory/workloads",
 	"models":          "models/platform -e dev --workload vision=models/workloads/vision",
 	"namespaces":      "namespaces/dev -e dev --base namespaces/main --workload ledger=namespaces/workloads/ledger --workload maps=namespaces/workloads/maps --workload payments=namespaces/workloads/payments --workload shop=namespaces/workloads/shop --workload vision=namespaces/workloads/vision",
 	"promotion/dev":   "promotion/dev -e dev --base promotion/base",
-	"promotion/stage": "promotion/stage -e stage --base promotion/base",
 	"promotion/prod":  "promotion/prod -e prod --base promotion/base",
 	"proof/dev":       "proof/platform/dev -e dev --base proof/platform/base --workload till=proof/till",
 	"proof/prod":      "proof/platform/prod -e prod --base proof/platform/base --workload till=proof/till",
+	"promotion/stage": "promotion/stage -e stage --base promotion/base",
+	"ship":            "ship/platform -e prod --workload shop=ship/workloads/shop",
 }
 
 // Each folder of examples that has a ClusterType is among examplePlatforms.

@@ -39,7 +39,7 @@ func embeddedCPU(b *testing.B, registrations, charts, kustomized, plain int, aga
 		a := &authoring{TB: b, program: filepath.Join(programs, "wherry"), dir: b.TempDir()}
 		a.run("keys", "generate")
 		args := []string{"publish", "platform", "--environment", "dev", "--key", "cosign.key", "--mirror", "https://git.invalid=clones"}
-		platform, err := os.ReadFile(filepath.Join("..", "..", "examples", "embedded", "platform", "platform.yaml"))
+		platform, err := os.ReadFile(filepath.Join("..", "..", "examples", "ship", "platform", "platform.yaml"))
 		require.NoError(b, err)
 		text := string(platform[:strings.LastIndex(string(platform), "---\n")]) // the last object is the example's registration
 		files := map[string]string{}
