@@ -21,7 +21,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// modelSite is the example "models" with a host that follows it.
+// exampleModel is the model of the example, which no registry has.
+const exampleModel = "sha256:0d3ef44401b0f31940003d11c4424f47e0e95b033fd2c7aa53ee41e0282f5247"
+
+// modelSite is the example "host" with a host that follows it.
 type modelSite struct {
 	t           *testing.T
 	dir, prefix string
@@ -32,7 +35,8 @@ type modelSite struct {
 func newModelSite(t *testing.T) *modelSite {
 	t.Helper()
 	s := &modelSite{t: t, dir: t.TempDir(), prefix: registry.Prefix + "/models-" + strings.ToLower(rand.Text()[:8])}
-	require.NoError(t, os.CopyFS(s.dir, os.DirFS(filepath.Join("..", "examples", "models"))))
+	require.NoError(t, os.CopyFS(s.dir, os.DirFS(filepath.Join("..", "examples", "host"))))
+	require.NoError(t, os.Remove(filepath.Join(s.dir, "platform", "system.yaml"))) // its playbook
 	s.workload = filepath.Join(s.dir, "workloads", "vision", "workload.yaml")
 	s.edit("oci://registry.example/models/eye", "oci://"+s.prefix+"/eye")
 	location, err := oci.Parse("oci://" + s.prefix)
@@ -119,11 +123,10 @@ func TestAModelReachesAHost(t *testing.T) {
 	s := newModelSite(t)
 	one, two := strings.Repeat("model one\n", 1<<20), strings.Repeat("model two\n", 1<<20)
 	first, second := s.push("1", one), s.push("2", two)
-	zeros := "sha256:" + strings.Repeat("0", 64)
 
 	s.publish(0)
 	require.Equal(t, "ArtifactNotFound", s.once(1).Reason)
-	s.edit(zeros, first.String())
+	s.edit(exampleModel, first.String())
 	s.publish(0)
 	item := s.once(0)
 	require.Equal(t, bundle.Compliant, item.State)
@@ -174,15 +177,15 @@ func TestATagIsNoModelButAPinFindsOne(t *testing.T) {
 	t.Parallel()
 	s := newModelSite(t)
 	s.push("1", "model one")
-	s.edit("digest: sha256:"+strings.Repeat("0", 64), "tag: \"1\"")
+	s.edit("digest: "+exampleModel, "tag: \"1\"")
 	r := s.publish(1)
-	require.Contains(t, r.stderr, "workloads/vision/workload.yaml:7: target \"gate\"")
+	require.Contains(t, r.stderr, "workloads/vision/workload.yaml:8: target \"gate\"")
 	require.Contains(t, r.stderr, "only by digest (add digest: sha256:…, or wherry.dev/pin: commit to the ClusterType)")
 
 	platform := filepath.Join(s.dir, "platform", "platform.yaml")
 	data, err := os.ReadFile(platform)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(platform, bytes.Replace(data, []byte("wherry.dev/adapter"), []byte("wherry.dev/pin: commit\n    wherry.dev/adapter"), 1), 0o600))
+	require.NoError(t, os.WriteFile(platform, bytes.Replace(data, []byte("wherry.dev/site-values: gate"), []byte("wherry.dev/pin: commit\n    wherry.dev/site-values: gate"), 1), 0o600))
 	s.publish(0)
 	require.Equal(t, bundle.Compliant, s.once(0).State)
 	s.holds("model one")

@@ -84,7 +84,7 @@ var examplePlatforms = map[string]string{
 	"coffee/dev":      "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"coffee/prod":     "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"factory":         "factory/platform -e prod --workload quality=factory/workloads",
-	"models":          "models/platform -e dev --workload vision=models/workloads/vision",
+	"host":            "host/platform -e dev --workload vision=host/workloads/vision",
 	"namespaces":      "namespaces/dev -e dev --base namespaces/main --workload ledger=namespaces/workloads/ledger --workload maps=namespaces/workloads/maps --workload payments=namespaces/workloads/payments --workload shop=namespaces/workloads/shop --workload vision=namespaces/workloads/vision",
 	"promotion/dev":   "promotion/dev -e dev --base promotion/base",
 	"promotion/prod":  "promotion/prod -e prod --base promotion/base",
