@@ -50,6 +50,8 @@ func TestDigests(t *testing.T) {
 	t.Run("examples", func(t *testing.T) {
 		dir := t.TempDir() // no git, so that no commit of ours is in a release
 		require.NoError(t, gittest.CopyKnown(dir, "../../examples"))
+		_, err := gittest.Commit(filepath.Join(dir, "team", "cafe.git"), "main", filepath.Join(dir, "charts", "cafe"))
+		require.NoError(t, err)
 		for name, args := range examplePlatforms {
 			lines, err := d.digests(dir, os.Environ(), strings.Fields(args))
 			require.NoError(t, err)
@@ -81,6 +83,7 @@ func TestDigests(t *testing.T) {
 
 // examplePlatforms are the platforms of the folder examples, with what reads each of them.
 var examplePlatforms = map[string]string{
+	"charts":          "charts/platform -e prod --mirror https://git.example.com/team=team",
 	"coffee/dev":      "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"coffee/prod":     "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"factory":         "factory/platform -e prod --workload quality=factory/workloads",
