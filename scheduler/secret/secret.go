@@ -62,7 +62,7 @@ func holdsSecretPair(value string) bool {
 func onlyRefers(value string) bool {
 	return strings.HasPrefix(value, "{{") && strings.HasSuffix(value, "}}") ||
 		strings.HasPrefix(value, "${") && strings.HasSuffix(value, "}") ||
-		strings.HasPrefix(value, "/") && !strings.ContainsAny(value, " =+") ||
+		(strings.HasPrefix(value, "/") || strings.HasPrefix(value, "./")) && !strings.ContainsAny(value, " =+") ||
 		strings.Contains(value, "://")
 }
 

@@ -39,6 +39,7 @@ func TestWhatLooksLikeASecret(t *testing.T) {
 		"a template that refers to another":      {"PASSWORD", "{{ .ConfigData.OTHER }}", false},
 		"where the password is":                  {"PASSWORD_FILE", "/run/secrets/password", false},
 		"where the secret is, by its name alone": {"secret", "/run/secrets/password", false},
+		"the folder of secrets beside it":        {"secrets", "./secrets", false},
 		"what its secret is called":              {"SECRET_NAME", "till", false},
 		"where a token is had":                   {"TOKEN_URL", "https://login.example.com/token", false},
 		"a rule for passwords":                   {"PASSWORD_MIN_LENGTH", "12", false},
