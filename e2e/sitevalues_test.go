@@ -32,15 +32,17 @@ func TestTwoClustersOfOneTypeDifferInTheirSiteValues(t *testing.T) {
 	r := s.wherry("publish", "platform", "--environment", "prod", "--workload", "quality=quality", "--to", "oci://"+prefix, "--key", "cosign.key")
 	require.Zero(t, r.code, r.stderr)
 	const namespace = "prod-plant-7-weld-eye-main"
-	t.Cleanup(func() {
-		_ = s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	})
+	for _, name := range []string{namespace, "prod-plant-7-weld-scale-main", "prod-plant-7-weld-clock-main"} {
+		t.Cleanup(func() {
+			_ = s.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		})
+	}
 	places := map[string]string{"weld-1": "weld-1.yaml", "weld-2": "weld-2.yaml"}
 	once := func(want int, name, uid string) {
 		t.Helper()
 		r := s.program("wherry-agent", "once", "--registry", "oci://"+prefix, "--platform", "factories", "--environment", "prod", "--cluster-type", "plant-7-weld",
 			"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--memory", "none", "--state-dir", "agent-"+name, "--cluster-name", name, "--cluster-uid", uid,
-			"--site-values", places[name], "--wait", "0s")
+			"--site-values", places[name], "--wait", patience.String())
 		require.Equal(t, want, r.code, "%s\n%s", r.stdout, r.stderr)
 	}
 	ingress := func() (host, plc string) {

@@ -43,7 +43,7 @@ const (
 
 // TestDigests holds the bytes of what is made of all examples and of Kalypso's cases: trees, records, releases with their
 // signatures, site packages and reports, with a fixed clock and key. TestScripts does the same for the platforms of its
-// scripts. A change that means to change bytes changes testdata/digests.txt, by -update.
+// scripts. A change that means to change bytes changes testdata/digests.txt, by -update. Lint has no warning about an example.
 func TestDigests(t *testing.T) {
 	list := newDigestList(t)
 	d := newDigester(t)
@@ -53,6 +53,9 @@ func TestDigests(t *testing.T) {
 		_, err := gittest.Commit(filepath.Join(dir, "team", "cafe.git"), "main", filepath.Join(dir, "charts", "cafe"))
 		require.NoError(t, err)
 		for name, args := range examplePlatforms {
+			says, code, err := d.run(dir, os.Environ(), append([]string{"lint"}, strings.Fields(args)...)...)
+			require.NoError(t, err)
+			require.Zero(t, code, "lint of %s: %s", name, says)
 			lines, err := d.digests(dir, os.Environ(), strings.Fields(args))
 			require.NoError(t, err)
 			list.add("example/"+name, lines)
