@@ -89,15 +89,15 @@ var examplePlatforms = map[string]string{
 	"charts":          "charts/platform -e prod --mirror https://git.example.com/team=team",
 	"coffee/dev":      "coffee/dev -e dev --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
 	"coffee/prod":     "coffee/prod -e prod --base coffee/main --workload storefront=coffee/workloads/storefront --workload roasting=coffee/workloads/roasting",
-	"factory":         "factory/platform -e prod --workload quality=factory/workloads",
-	"host":            "host/platform -e dev --workload vision=host/workloads/vision",
-	"namespaces":      "namespaces/dev -e dev --base namespaces/main --workload ledger=namespaces/workloads/ledger --workload maps=namespaces/workloads/maps --workload payments=namespaces/workloads/payments --workload shop=namespaces/workloads/shop --workload vision=namespaces/workloads/vision",
+	"factory":         "factory/platform -e prod",
+	"host":            "host/platform -e dev",
+	"namespaces":      "namespaces/dev -e dev --base namespaces/main",
 	"promotion/dev":   "promotion/dev -e dev --base promotion/base",
 	"promotion/prod":  "promotion/prod -e prod --base promotion/base",
 	"proof/dev":       "proof/platform/dev -e dev --base proof/platform/base --workload till=proof/till",
 	"proof/prod":      "proof/platform/prod -e prod --base proof/platform/base --workload till=proof/till",
 	"promotion/stage": "promotion/stage -e stage --base promotion/base",
-	"ship":            "ship/platform -e prod --workload shop=ship/workloads/shop",
+	"ship":            "ship/platform -e prod",
 }
 
 // Each folder of examples that has a ClusterType is among examplePlatforms.
