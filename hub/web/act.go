@@ -37,6 +37,7 @@ type confirmPage struct {
 	Facts     []fact
 	Candidate *fleet.Candidate
 	Decisions []decided
+	Others    []link // pages about another source
 	Note      string
 	Rules     []string // to choose from
 	Fields    []field
@@ -94,6 +95,7 @@ var decisionWords = map[bundle.Action]struct{ button, lead string }{
 type decision struct {
 	bundle.Decision
 	candidate *fleet.Candidate // nil for a pause and its end
+	others    []string         // environments of the platform that it might come from instead
 	before    []fleet.Decided  // about the same, newest first
 }
 
@@ -123,6 +125,11 @@ func decisionOf(r *http.Request, from Answers, values url.Values) (decision, err
 		d.From = d.Environment
 	} else if d.From = cmp.Or(values.Get("from"), below(all.Environments, at)); d.From == "" {
 		return d, fmt.Errorf("%w: nothing tells which environment comes before %s, so there is nothing to decide about", store.ErrInvalid, d.Environment)
+	}
+	for _, e := range all.Environments {
+		if d.Ring == "" && e.Platform == d.Platform && e.Record != "" && e.Environment != d.Environment && e.Environment != d.From {
+			d.others = append(d.others, e.Environment)
+		}
 	}
 	c, err := from.Candidate(ctx, d.Platform, d.From, d.Environment, d.Ring)
 	if err != nil {
@@ -157,6 +164,9 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 	page.Fields = []field{{Name: "platform", Type: "hidden", Value: d.Platform}}
 	for _, b := range d.before[:min(len(d.before), shownDecisions)] {
 		page.Decisions = append(page.Decisions, decided{Decided: b, In: d.Environment})
+	}
+	for _, name := range d.others {
+		page.Others = append(page.Others, link{Name: name, Link: f.At(f.path, "platform", d.Platform, "from", name)})
 	}
 	if c := d.candidate; c != nil {
 		page.Facts = append(page.Facts,

@@ -119,13 +119,19 @@ func TestDecisionsAreShownAskedForOnceAndSigned(t *testing.T) {
 	require.Contains(t, ben.get("/environments/prod/reject?ring=stable"), "for ring stable</td>", "what was decided so far")
 	require.Equal(t, http.StatusBadRequest, ben.do(http.MethodGet, "/environments/prod/approve?ring=early", nil).Code, "it has that")
 
+	require.Contains(t, ben.get("/"), `prod is paused</a> <a class="button" href="/environments/prod/resume?platform=coffee">Resume</a>`)
+	require.NotContains(t, get(t, h, "/", ""), "Resume")
+
 	const approve = "/environments/stage/approve"
 	confirm := ben.get(approve + "?platform=coffee")
 	for _, want := range []string{"<h1>Approve stage</h1>", "till 2.1.0", "2.0.0</td>", "2.1.0</td>", "depot, store", "wherry gate approve -e stage --hub https://example.com --commit ", `<button class="act">Approve</button>`, `href="/environments/stage?platform=coffee">Back</a>`} {
 		require.Contains(t, confirm, want)
 	}
 	require.Equal(t, 1, strings.Count(strings.Join(audited(t, h), ","), "approve"), "a page changes nothing")
-	form := formOf(confirm)
+	require.Contains(t, confirm, `<a href="/environments/stage/approve?from=prod&amp;platform=coffee">prod</a>`, "the hub infers the chain")
+	form := formOf(ben.get("/environments/stage/approve?from=prod"))
+	require.Equal(t, "prod", form.Get("from"))
+	form = formOf(confirm)
 	require.Equal(t, "dev", form.Get("from"))
 	old := url.Values{"platform": {"coffee"}, "from": {"dev"}, "record": {"sha256:0"}}
 	ben.refused(approve, old, http.StatusBadRequest, "dev was published anew since you looked")

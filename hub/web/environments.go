@@ -150,6 +150,16 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 	}
 }
 
+// action returns the link to one of the decisions that are offered; nil if it is not.
+func (e *environment) action(a bundle.Action) *link {
+	for _, offered := range e.Actions {
+		if offered.Name == decisionWords[a].button {
+			return &offered
+		}
+	}
+	return nil
+}
+
 // hubURL returns the hub's URL as the browser knows it. Without TLS, another name than this machine's is that of a proxy with TLS.
 func hubURL(r *http.Request) string {
 	if r.TLS == nil && loopback.Is(r.Host) {

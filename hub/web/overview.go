@@ -31,6 +31,8 @@ type overviewPage struct {
 type need struct {
 	look
 	Text, Detail, Link string
+	// Action leads to what whoever asks may do about it; nil for nothing.
+	Action *link
 }
 
 // team is a workspace with deployments that have failed.
@@ -65,7 +67,7 @@ func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 		return nil, 0, err
 	}
 	page.More = max(0, len(all.Environments)-shownEnvironments)
-	if err := page.addEnvironments(ctx, from, all.Environments[:len(all.Environments)-page.More]); err != nil {
+	if err := page.addEnvironments(r, from, all.Environments[:len(all.Environments)-page.More]); err != nil {
 		return nil, 0, err
 	}
 	for _, add := range []func(context.Context, Answers) error{page.addClusters, page.addExpiring, page.addTeams} {
@@ -77,7 +79,8 @@ func showOverview(r *http.Request, f *frame, from Answers) (any, int, error) {
 }
 
 // addEnvironments adds environments, what holds them up, and the newest decisions about them.
-func (p *overviewPage) addEnvironments(ctx context.Context, from Answers, all []fleet.Environment) error {
+func (p *overviewPage) addEnvironments(r *http.Request, from Answers, all []fleet.Environment) error {
+	ctx := r.Context()
 	newest := map[string]string{}
 	for _, e := range all {
 		newest[e.Environment] = e.BaseCommit
@@ -87,18 +90,19 @@ func (p *overviewPage) addEnvironments(ctx context.Context, from Answers, all []
 		if err != nil {
 			return err
 		}
+		p.offer(&one, all, r)
 		p.Environments = append(p.Environments, one)
 		p.Decisions = append(p.Decisions, one.Decisions...)
 		name, link := e.Environment, p.At(environmentsPath+"/"+e.Environment)
 		if one.Pause != nil {
-			p.Needs = append(p.Needs, need{lookOf(string(bundle.Pause)), name + " is paused", one.Pause.Reason, link})
+			p.Needs = append(p.Needs, need{lookOf(string(bundle.Pause)), name + " is paused", one.Pause.Reason, link, one.action(bundle.Resume)})
 		}
 		if len(e.Incomplete) > 0 {
-			p.Needs = append(p.Needs, need{look{Tone: "bad", Mark: "●"}, name + " is incomplete", "cluster types " + strings.Join(e.Incomplete, ", "), link})
+			p.Needs = append(p.Needs, need{look{Tone: "bad", Mark: "●"}, name + " is incomplete", "cluster types " + strings.Join(e.Incomplete, ", "), link, nil})
 		}
 		if r := one.Rollout; r != nil && r.FailedCount > 0 {
 			p.failed += r.FailedCount
-			n := need{look{Tone: "bad", Mark: "●"}, fmt.Sprintf("%s: %d of %d clusters failed at its commit", name, r.FailedCount, r.Clusters), "", link}
+			n := need{look{Tone: "bad", Mark: "●"}, fmt.Sprintf("%s: %d of %d clusters failed at its commit", name, r.FailedCount, r.Clusters), "", link, one.action(bundle.Pause)}
 			if len(r.Open) > 0 {
 				n.Detail = strings.TrimSuffix(r.Open[0].Reason+": "+r.Open[0].Message, ": ")
 			}
@@ -120,7 +124,7 @@ func (p *overviewPage) addClusters(ctx context.Context, from Answers) error {
 		words = append(words, string(s))
 	}
 	if n > p.failed {
-		p.Needs = append(p.Needs, need{lookOf(string(bundle.Failed)), fmt.Sprintf("%d clusters in all have failed, rejected a release, or drifted", n), "", p.At(clustersPath, "state", strings.Join(words, ","))})
+		p.Needs = append(p.Needs, need{lookOf(string(bundle.Failed)), fmt.Sprintf("%d clusters in all have failed, rejected a release, or drifted", n), "", p.At(clustersPath, "state", strings.Join(words, ",")), nil})
 	}
 	if n := p.Totals.States[store.Stale]; n > 0 {
 		long, err := from.Clusters(ctx, fleet.Query{AsOf: at, State: []bundle.State{store.Stale}, SilentFor: longSilent, Limit: 1})
@@ -138,13 +142,13 @@ func (p *overviewPage) addClusters(ctx context.Context, from Answers) error {
 		if long.Totals.Count > 0 {
 			detail = append(detail, fmt.Sprintf("%d for more than 7 days", long.Totals.Count))
 		}
-		p.Needs = append(p.Needs, need{lookOf(string(store.Stale)), fmt.Sprintf("%d clusters are silent", n), strings.Join(detail, ", "), p.At(clustersPath, "state", string(store.Stale), "sort", "lastSeen")})
+		p.Needs = append(p.Needs, need{lookOf(string(store.Stale)), fmt.Sprintf("%d clusters are silent", n), strings.Join(detail, ", "), p.At(clustersPath, "state", string(store.Stale), "sort", "lastSeen"), nil})
 	}
 	if n := p.Totals.States[store.Unreported]; n > 0 {
-		p.Needs = append(p.Needs, need{lookOf(string(store.Unreported)), fmt.Sprintf("%d clusters have never reported", n), "", p.At(clustersPath, "state", string(store.Unreported))})
+		p.Needs = append(p.Needs, need{lookOf(string(store.Unreported)), fmt.Sprintf("%d clusters have never reported", n), "", p.At(clustersPath, "state", string(store.Unreported)), nil})
 	}
 	if n := p.Totals.Relations[fleet.Foreign]; n > 0 {
-		p.Needs = append(p.Needs, need{lookOf(string(fleet.Foreign)), fmt.Sprintf("%d clusters run a release that was never published for them", n), "", p.At(clustersPath, "relation", string(fleet.Foreign))})
+		p.Needs = append(p.Needs, need{lookOf(string(fleet.Foreign)), fmt.Sprintf("%d clusters run a release that was never published for them", n), "", p.At(clustersPath, "relation", string(fleet.Foreign)), nil})
 	}
 	return nil
 }
@@ -171,7 +175,7 @@ func (p *overviewPage) addExpiring(ctx context.Context, from Answers) error {
 		if r, ok := first[e.Environment.Environment]; ok {
 			expiry := bundle.ExpiryOf(r.IssuedAt, r.ExpiresAt, p.Now)
 			text := fmt.Sprintf("%s: release %s of %s expires %s", r.Environment, bundle.ReleaseName(r.Number, r.Digest), r.Type, expiry.Text)
-			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentsPath + "/" + r.Environment)})
+			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentsPath + "/" + r.Environment), nil})
 		}
 	}
 	return nil
