@@ -62,7 +62,8 @@ func (v *View) Candidate(ctx context.Context, platform, from, environment, ring 
 	}
 	record := source.newest()
 	c.Record, c.BaseCommit, c.IssuedAt, c.Incomplete = record.Digest, record.BaseCommit, record.IssuedAt, record.Incomplete
-	had, gets := map[string]digest.Digest{}, map[string]digest.Digest{} // releases, by cluster type
+	had := map[string]digest.Digest{} // releases, by cluster type
+	var gets map[string]digest.Digest
 	if ring == "" {
 		gets = source.releases()
 		if target := m.published.index.environments[bundle.Stream{Platform: platform, Environment: environment}]; target != nil {
