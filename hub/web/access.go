@@ -45,7 +45,7 @@ func (s *site) showAccess(r *http.Request, f *frame, _ Answers) (any, int, error
 			row.Over = "ended"
 		case !t.RevokedAt.IsZero():
 			row.Over = "revoked"
-		case !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(f.Now) && t.Subject == "":
+		case !t.ExpiresAt.IsZero() && !t.ExpiresAt.After(f.Now): // of a session, until it is renewed
 			row.Over = "expired"
 		case t.Waits:
 			row.Over = "waits"
