@@ -3,8 +3,11 @@
 package promotion
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/published"
 )
 
 // oracle knows from the sites themselves what has been proved, and reads each record that was ever published. It uses nothing
@@ -24,13 +28,16 @@ type oracle struct {
 	// commits are the base commits that an environment may have, contents the trees that a ring of prod may have.
 	commits  map[string]map[string]bool
 	contents map[string]map[digest.Digest]bool
-	seen     map[string]bool
+	// parts are what an environment may have of what teams deliver, by environment and workload: texts, versions and digests in the files.
+	parts map[place]map[string]bool
+	seen  map[string]bool
 	// wrong is called about a record that must not be there.
 	wrong func(format string, args ...any)
 }
 
 var (
 	next     = map[string]string{"dev": "stage", "stage": "prod"}
+	below    = map[string]string{"stage": "dev", "prod": "stage"}
 	nextRing = map[string]string{"canary": "early", "early": "stable"}
 )
 
@@ -45,7 +52,7 @@ func newOracle(t *testing.T, at, key string) oracle {
 	require.NoError(t, err)
 	o := oracle{
 		t: t, trust: bundle.Pinned(keys), store: store, seen: map[string]bool{},
-		commits: map[string]map[string]bool{}, contents: map[string]map[digest.Digest]bool{},
+		commits: map[string]map[string]bool{}, contents: map[string]map[digest.Digest]bool{}, parts: map[place]map[string]bool{},
 	}
 	o.wrong = func(format string, args ...any) { t.Fatalf(format, args...) }
 	for _, name := range []string{"stage", "prod"} {
@@ -64,9 +71,65 @@ func (o *oracle) begin(commit string) {
 	}
 }
 
+// place is a workload in an environment.
+type place struct{ environment, workload string }
+
+// partPattern finds what differs from revision to revision in the files of workloads.
+var partPattern = regexp.MustCompile(`is: "?([^"\s}]+)|(sha256:[0-9a-f]{64})`)
+
+func partsOf(file []byte) (all []string) {
+	for _, found := range partPattern.FindAllSubmatch(file, -1) {
+		all = append(all, string(found[1])+string(found[2]))
+	}
+	return all
+}
+
+// allow lets an environment have parts of a workload that nobody below proves: the team decides about them, or a person has signed for them.
+func (o *oracle) allow(environment, workload string, parts ...string) {
+	at := place{environment, workload}
+	if o.parts[at] == nil {
+		o.parts[at] = map[string]bool{}
+	}
+	for _, part := range parts {
+		o.parts[at][part] = true
+	}
+}
+
+// learnParts looks at which parts are proved: all sites that answer run them, compliant, and at least half of all sites answer.
+func (o *oracle) learnParts(all []*site) {
+	for from, to := range next {
+		for _, workload := range delivered {
+			count, proved := 0, map[string]int{}
+			answer := 0
+			for _, s := range all {
+				if s.environment != from {
+					continue
+				}
+				if count++; s.offline {
+					continue
+				}
+				answer++
+				i := slices.IndexFunc(s.status.Items, func(i bundle.Item) bool { return i.Workload == workload })
+				if i < 0 || s.status.Items[i].State != bundle.Compliant {
+					continue
+				}
+				for _, part := range s.parts[workload] {
+					proved[part]++
+				}
+			}
+			for part, n := range proved {
+				if n == answer && 2*answer >= count {
+					o.allow(to, workload, part)
+				}
+			}
+		}
+	}
+}
+
 // learn looks at which commits and contents are proved: all sites that answer run them, compliant, and at least half of all
 // sites answer.
 func (o *oracle) learn(all []*site) {
+	o.learnParts(all)
 	for from, to := range next {
 		if s := proves(all, func(s *site) bool { return s.environment == from }); s != nil {
 			o.commits[to][s.status.Release.Running.BaseCommit] = true
@@ -143,6 +206,7 @@ func (o *oracle) judge(r bundle.EnvironmentRecord) {
 	for typ, rings := range r.Rings {
 		for ring, d := range rings {
 			release := o.release(r.Environment, typ, d)
+			o.judgeParts(r, ring, typ, d)
 			switch proved := o.contents[ring]; {
 			case !o.commits[r.Environment][release.BaseCommit]:
 				o.wrong("ring %s of %s has a release of commit %.12s, which %s", ring, r.Environment, release.BaseCommit, o.known(r.Environment))
@@ -150,6 +214,34 @@ func (o *oracle) judge(r bundle.EnvironmentRecord) {
 				o.contents[ring][release.Content.DiffID] = true
 			case proved != nil && !proved[release.Content.DiffID]:
 				o.wrong("record %s: ring %s has content of commit %.12s that the ring before it has not proved", r.Tag(), ring, release.BaseCommit)
+			}
+		}
+	}
+}
+
+// judgeParts compares what a release has of what teams deliver with what is proved.
+func (o *oracle) judgeParts(r bundle.EnvironmentRecord, ring, typ string, d digest.Digest) {
+	if o.seen[d.String()] {
+		return
+	}
+	o.seen[d.String()] = true
+	repository, v := o.verified(r.Environment, typ, d)
+	layer, err := bundle.ReadBlob(o.t.Context(), repository, v.Tree, 1<<20)
+	require.NoError(o.t, err)
+	tree, err := published.ReadLayer(bytes.NewReader(layer), v.Release.Content)
+	require.NoError(o.t, err)
+	defer func() { require.NoError(o.t, tree.Close()) }()
+	for _, a := range tree.Assignments {
+		files, err := tree.Files(a)
+		require.NoError(o.t, err)
+		for _, f := range files {
+			if !strings.HasPrefix(f.Path, bundle.ManifestsDir+"/") {
+				continue
+			}
+			for _, part := range partsOf(f.Data) {
+				if !o.parts[place{r.Environment, a.Workload}][part] {
+					o.wrong("record %s of %s, ring %q: %s has %s, which nobody has proved or decided", r.Tag(), r.Environment, ring, a.Name, part)
+				}
 			}
 		}
 	}
@@ -164,11 +256,16 @@ func (o *oracle) known(environment string) string {
 }
 
 func (o *oracle) release(environment, typ string, d digest.Digest) bundle.Release {
+	_, v := o.verified(environment, typ, d)
+	return v.Release
+}
+
+func (o *oracle) verified(environment, typ string, d digest.Digest) (oci.Target, *bundle.Verified) {
 	repository, err := o.store.Repository(bundle.Stream{Environment: environment, ClusterType: typ}.Repository())
 	require.NoError(o.t, err)
 	desc, err := repository.Resolve(o.t.Context(), d.String())
 	require.NoError(o.t, err)
 	v, err := bundle.Verify(o.t.Context(), repository, desc, o.trust)
 	require.NoError(o.t, err)
-	return v.Release
+	return repository, v
 }

@@ -108,7 +108,7 @@ func story(t *testing.T, withHub bool) {
 	var wrong []string
 	w.oracle.wrong = func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	w.pin("prod", w.change("five"))
-	w.must("publish", w.platform, "--environment", "prod")
+	w.must(w.publish("prod", "--unproved", "the oracle has to see it")...)
 	w.oracle.check()
 	require.Len(t, wrong, 1)
 	require.Contains(t, wrong[0], "none of those proved")
@@ -125,10 +125,13 @@ func (w *world) settle(withHub bool) {
 	if withHub {
 		w.register()
 	}
-	for _, name := range []string{"dev", "stage", "prod"} {
-		w.must("publish", w.platform, "--environment", name)
+	w.must(w.publish("dev")...)
+	for _, name := range []string{"stage", "prod"} { // each is proved in the one below
+		w.visit(w.of(below[name])...)
+		w.awaitHub(below[name], first, 0)
+		w.must(w.promote(name)...)
 	}
-	w.visit(w.of("")...)
+	w.visit(w.of("prod")...)
 	w.everywhere("one")
 	w.oracle.check()
 }
@@ -187,8 +190,20 @@ func (w *world) asks() (args []string) {
 	return args
 }
 
+// mirror says where the repositories of teams are.
+func (w *world) mirror() string { return "https://git.example=" + w.dir }
+
+// publish are the arguments of wherry publish, which asks a hub if there is one.
+func (w *world) publish(environment string, args ...string) []string {
+	args = append([]string{"publish", w.platform, "--environment", environment, "--mirror", w.mirror()}, args...)
+	if w.hub != "" {
+		args = append(args, w.asks()...)
+	}
+	return args
+}
+
 func (w *world) promote(to string) []string {
-	return append([]string{"promote", w.platform, "-e", to}, w.asks()...)
+	return append([]string{"promote", w.platform, "-e", to, "--mirror", w.mirror()}, w.asks()...)
 }
 
 func (w *world) gate(what, environment string) []string {

@@ -36,6 +36,7 @@ type site struct {
 	offline, medium bool
 	key             string // the public half of its report key, in PEM
 	status          agent.Status
+	parts           map[string][]string // that it runs, by workload
 }
 
 // sites are ten: a tenth of them is offline throughout.
@@ -64,6 +65,7 @@ type world struct {
 
 	platform, apps string // repositories
 	main           map[string]string
+	images         map[string]string // digests of cart's image, by its text
 	oracle         oracle
 
 	// What a command that is to be killed writes passes here.
@@ -375,7 +377,12 @@ func (w *world) visit(all ...*site) {
 	for _, s := range all {
 		r := w.program("wherry-agent", 0, append(w.agentArgs(s), "-o", "json")...)
 		require.NotEqual(w.t, 2, r.code, r.stderr)
+		s.status = agent.Status{}
 		require.NoError(w.t, json.Unmarshal([]byte(r.stdout), &s.status), "%s%s", r.stdout, r.stderr)
+		s.parts = map[string][]string{}
+		for _, workload := range delivered {
+			s.parts[workload] = w.parts(s, workload)
+		}
 		if s.medium {
 			w.carry(s)
 		}
