@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -196,6 +197,21 @@ func (m Manager) createAccess(r *http.Request) (any, error) {
 // RevokeAccess revokes an access token, by its id or name, or ends a session, by its id.
 func (m Manager) RevokeAccess(ctx context.Context, idOrName string) (store.AccessToken, error) {
 	return m.Tokens.Revoke(ctx, idOrName)
+}
+
+// AuditBefore returns up to MaxAuditRows entries of the audit log before a position, newest first; before 0, the newest.
+func (m Manager) AuditBefore(ctx context.Context, position int64) ([]store.AuditEntry, error) {
+	if position <= 0 {
+		head, _, err := m.Tokens.Store.AuditHead(ctx)
+		if err != nil {
+			return nil, err
+		}
+		position = head + 1
+	}
+	entries, err := m.Tokens.Store.AuditLog(ctx, max(0, position-1-MaxAuditRows), MaxAuditRows)
+	entries = slices.DeleteFunc(entries, func(e store.AuditEntry) bool { return e.Position >= position })
+	slices.Reverse(entries)
+	return entries, err
 }
 
 func (m Manager) audit(r *http.Request) (any, error) {

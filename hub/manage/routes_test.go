@@ -80,6 +80,7 @@ var needs = map[string]access.Permission{
 	"GET /tokens/{token}/revoke":                access.Operate,
 	"POST /tokens/{token}/revoke":               access.Operate,
 	"GET /access":                               access.Audit,
+	"GET /audit":                                access.Audit,
 	"GET /access/{id}/end":                      access.Administer,
 	"POST /access/{id}/end":                     access.Administer,
 

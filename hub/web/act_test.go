@@ -2,10 +2,12 @@ package web_test
 
 import (
 	"encoding/json"
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -229,4 +231,32 @@ func TestClustersAndTokensAreChangedOnPages(t *testing.T) {
 	auditor := as(t, h, "ada", access.Auditor, store.AccessScope{})
 	require.NotContains(t, auditor.get("/access"), "/end\"")
 	auditor.refused("/access/"+end[1]+"/end", nil, http.StatusForbidden, "")
+}
+
+func TestThePageOfTheAuditLog(t *testing.T) {
+	h := open(t, 30)
+	ann, eve := as(t, h, "ann", access.Admin, store.AccessScope{}), as(t, h, "eve", access.Viewer, store.AccessScope{})
+	ann.send("/environments/prod/pause", url.Values{"reason": {"sale <b>until</b> Monday"}})
+	page := ann.get("/audit")
+	require.Contains(t, page, "sale &lt;b&gt;until&lt;/b&gt; Monday")
+	require.Less(t, strings.Index(page, "pause"), strings.Index(page, "create access"), "newest first")
+	require.NotContains(t, page, "Older entries")
+	require.NotContains(t, ann.get("/audit?what=PAUSE&by=ann"), "create access")
+	require.Contains(t, ann.get("/audit?object=nothing-like-it"), "No entry matches.")
+	require.Equal(t, http.StatusForbidden, eve.do(http.MethodGet, "/audit", nil).Code)
+	require.NotContains(t, eve.get("/"), `href="/audit"`)
+	ann.get("/audit?before=banana")
+
+	for i := range 250 {
+		require.NoError(t, access.Note(access.With(t.Context(), access.Identity{Name: "bot"}), h.Access().Store, store.AuditEntry{At: now, Action: "count", Object: strconv.Itoa(i)}))
+	}
+	page = ann.get("/audit?by=bot")
+	require.Contains(t, page, "<td data-label=\"Object\" class=\"why\">249</td>")
+	require.NotContains(t, page, ">49</td>")
+	older := regexp.MustCompile(`<a rel="next" href="([^"]*)"`).FindStringSubmatch(page)
+	require.NotNil(t, older)
+	page = ann.get(html.UnescapeString(older[1]))
+	require.Contains(t, page, ">49</td>")
+	require.Contains(t, page, ">0</td>")
+	require.NotContains(t, page, "Older entries")
 }

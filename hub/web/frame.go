@@ -41,7 +41,7 @@ type link struct {
 
 // newFrame returns the frame of the page that a request asks for.
 func newFrame(r *http.Request, now time.Time) (*frame, error) {
-	q, err := fleet.ParseQuery(r.URL.Query(), now, "from", "q")
+	q, err := fleet.ParseQuery(r.URL.Query(), now, "from", "q", "by", "what", "object", "before")
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func newFrame(r *http.Request, now time.Time) (*frame, error) {
 	for _, more := range []struct {
 		link
 		access.Permission
-	}{{link{Name: "Enrollment", Link: tokensPath}, access.Operate}, {link{Name: "Access", Link: accessPath}, access.Audit}} {
+	}{{link{Name: "Enrollment", Link: tokensPath}, access.Operate}, {link{Name: "Access", Link: accessPath}, access.Audit}, {link{Name: "Audit", Link: auditPath}, access.Audit}} {
 		if f.who.May(more.Permission) {
 			more.Current = more.Link == f.path
 			f.Nav = append(f.Nav, more.link)

@@ -42,6 +42,7 @@ const (
 	docsPath         = "/docs/"
 	tokensPath       = "/tokens"
 	accessPath       = "/access"
+	auditPath        = "/audit"
 )
 
 // Options are the parts of the pages. All are required.
@@ -80,6 +81,7 @@ func Routes(o Options) []access.Route {
 		page("GET "+tokensPath, access.Operate, s.showTokens), page("POST "+tokensPath, access.Operate, s.createToken),
 		page("GET "+revoke, access.Operate, s.showRevoke), form(revoke, access.Operate, s.revoke),
 		page("GET "+accessPath, access.Audit, s.showAccess),
+		page("GET "+auditPath, access.Audit, s.showAudit),
 		page("GET "+end, access.Administer, s.showEnd), form(end, access.Administer, s.end),
 		{Pattern: "GET /style.css", Permission: access.Open, Handler: http.FileServerFS(assets())},
 		{Pattern: "GET " + docsPath, Permission: access.Open, Handler: http.StripPrefix(strings.TrimSuffix(docsPath, "/"), documentation.Handler())},
