@@ -75,6 +75,17 @@ func TestARecordSaysWhichRevisionsAnEnvironmentHas(t *testing.T) {
 		require.Equal(t, releases.OutcomeUnchanged, p.Record.Result)
 		require.Equal(t, first, w.ledger())
 
+		// An environment above may have a folder of its own there.
+		w.opts.Commits = true
+		_, p = w.mustPublish()
+		require.Equal(t, releases.OutcomePublished, p.Record.Result)
+		r, stay = w.ledger().Find(webKey).In("")
+		require.Equal(t, "c2", r.Targets[0].Source.Commit)
+		require.Equal(t, began, stay.Record)
+		before := ledger.Record{Sequence: p.Record.Sequence}
+		_, p = w.mustPublish()
+		require.Equal(t, releases.OutcomeUnchanged, p.Record.Result)
+
 		// Another folder is, also if the clusters get the same files.
 		w.reads("c3", "f2")
 		_, p = w.mustPublish()
@@ -83,7 +94,7 @@ func TestARecordSaysWhichRevisionsAnEnvironmentHas(t *testing.T) {
 		r, stay = second.Find(webKey).In("")
 		require.Equal(t, "f2", r.Targets[0].ID)
 		require.Equal(t, "f2", r.Version, "of what says no version")
-		require.Equal(t, ledger.Stay{Since: w.now, Record: ledger.Record{Sequence: p.Record.Sequence}, Before: began, BaseCommit: "c0ffee"}, stay)
+		require.Equal(t, ledger.Stay{Since: w.now, Record: ledger.Record{Sequence: p.Record.Sequence}, Before: before, BaseCommit: "c0ffee"}, stay)
 		_, stay = second.Find(ledger.Key{Workload: "db"}).In("")
 		require.Equal(t, began, stay.Record, "another workload is as before")
 

@@ -82,6 +82,9 @@ type PublishOptions struct {
 	AllowEmpty bool
 	// AllowRemovals publishes also what takes more assignments away than the platform's MaxRemoved says.
 	AllowRemovals bool
+	// Commits has a commit of a source that changes nothing here make a record: the environment above in a chain reads that source at the
+	// commit of the ledger, and may have folders of it that this one lacks.
+	Commits bool
 	// Strict publishes nothing unless everything can be published.
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.

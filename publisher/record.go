@@ -91,7 +91,7 @@ func (p *publication) publishRecord(ctx context.Context, at state.Record, next b
 	}
 	next.Epoch, next.Sequence = p.Trust.Epoch, 0
 	if v := at.Verified; v != nil && v.Record.Epoch == next.Epoch {
-		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && (ledger.Same(last, workloads) || p.proofsWait(v.Record, last, workloads)) {
+		if at.Current && pending == nil && !at.Taken && sameRecord(v.Record, next) && (ledger.Same(last, workloads) || p.proofsWait(v.Record, last, workloads)) && !p.followsCommits(last, workloads) {
 			moved, err := releases.Settle(ctx, at.Repo, v.Descriptor, v.Record.Tag(), []string{bundle.LatestTag}, at.Tags)
 			if moved {
 				return publishedRecord(at, releases.OutcomePublished), err
@@ -129,6 +129,12 @@ const ProofsEvery = 10 * time.Minute
 // not enough to sign it, so that people would have to.
 func (p *publication) proofsWait(record bundle.EnvironmentRecord, last, next *ledger.Ledger) bool {
 	return ledger.SameButProofs(last, next) && (p.IssuedAt.Sub(record.IssuedAt) < ProofsEvery || len(p.signer.Keys) < p.Trust.Need())
+}
+
+// followsCommits reports whether next reads sources at other commits than the ledger of a record, and a record has to say so. That alone is
+// no reason to ask people for signatures.
+func (p *publication) followsCommits(last, next *ledger.Ledger) bool {
+	return p.opts.Commits && len(p.signer.Keys) >= p.Trust.Need() && !ledger.SameCommits(last, next)
 }
 
 // hasLedger reports whether a record that waits for signatures has this ledger.

@@ -131,6 +131,18 @@ type Take struct {
 	undoneBelow bool
 }
 
+// IsElsewhere reports whether the revision below was read at another commit than the one that own has, which may have something of own's
+// that nobody below has.
+func (t *Take) IsElsewhere() bool {
+	if t.Proof == nil || t.Entry == nil {
+		return false
+	}
+	own := sourcesOf(t.Entry.Source, t.Entry.Targets)
+	return slices.ContainsFunc(sourcesOf(t.Proof.Source, t.Proof.Targets), func(s ledger.Source) bool {
+		return slices.ContainsFunc(own, func(o ledger.Source) bool { return placeOf("", o) == placeOf("", s) && o.Commit != s.Commit })
+	})
+}
+
 // Newer is something that own may get.
 type Newer struct {
 	ledger.Proof

@@ -368,8 +368,8 @@ func (e *Entry) Awaiting() []diff.AwaitingProof {
 	return all
 }
 
-// Moves says what publishing the environment would bring without anybody's push: workloads that are proved, and proofs that have to be
-// written now. It is empty if there is nothing, and another text if it is something else.
+// Moves says what publishing the environment would bring without anybody's push: workloads that are proved, commits at which they are the
+// same below, and proofs that have to be written now. It is empty if there is nothing, and another text if it is something else.
 func (e *Entry) Moves() string {
 	var all []string
 	for _, t := range e.Decision.Takes {
@@ -378,6 +378,8 @@ func (e *Entry) Moves() string {
 			all = append(all, fmt.Sprint(t.Key, " ", t.Proof.Record, " ", t.Proof.Revision))
 		case t.Moves:
 			all = append(all, fmt.Sprint(t.Key, " ", e.ask.BaseCommit))
+		case t.Kind == content.Proved && t.IsElsewhere():
+			all = append(all, fmt.Sprint(t.Key, " at ", t.Proof.Source.Commit))
 		}
 	}
 	if !e.now.Before(e.proofsAt()) {

@@ -121,6 +121,9 @@ func (p *Publication) publish(cmd *cobra.Command) (*publisher.Published, error) 
 	if err != nil {
 		return nil, failure.At(err, p.To)
 	}
+	if n := len(policy.Chain); n > 0 {
+		opts.Commits = policy.Environment != policy.Chain[n-1]
+	}
 	pause, again, err := p.decided(cmd, loaded, policy)
 	if err != nil {
 		return nil, failure.At(err, p.To)
