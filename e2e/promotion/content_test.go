@@ -24,7 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
-// delivered are the workloads of two teams. Team shop has menu, which moves by its folder, and cart, which moves by the image behind a tag and
+// delivered are the workloads of two teams. Team shop has menu, which moves by its folders, and cart, which moves by the image behind a tag and
 // whose folder for prod lies on a branch of its own. Team till has till, a chart by a range of versions.
 var delivered = []string{"menu", "cart", "till"}
 
@@ -87,6 +87,16 @@ func contentStory(t *testing.T, withHub bool) {
 	w.cart("hotfix", "2")
 	require.Contains(t, w.said(w.promote("prod")), "waits: cart waits: stage has not proved image ")
 	w.cart("hotfix", "1")
+
+	// So does the team of menu about its folder for prod. It comes with the commit that the environments below were read at.
+	w.oracle.allow("prod", "menu", "wide")
+	w.menuOf("two", "wide")
+	w.killed(places, 0, w.promote("prod")...)
+	w.killed(places, 0, w.publish("dev")...)
+	w.killed(places, 0, w.promote("stage")...)
+	w.killed(places, 0, w.promote("prod")...)
+	w.visit(all...)
+	require.Contains(t, w.parts(canary[0], "menu"), "wide")
 
 	// A person signs for what only dev has.
 	w.menu("three")
@@ -194,14 +204,21 @@ func (w *world) teams() {
 	w.oracle.begin(w.change("one"))
 }
 
-// menu has team shop commit another text to the folder of menu, which all environments have.
+// menu has team shop commit another text to the folders of menu.
 func (w *world) menu(text string) {
+	w.t.Helper()
+	w.menuOf(text, text)
+}
+
+// menuOf is menu with a text of its own for the folder of prod.
+func (w *world) menuOf(text, prod string) {
 	w.t.Helper()
 	own := fmt.Sprintf("repo: %q, branch: prod, path: cart", "https://git.example/shop")
 	gittest.CommitFiles(w.t, w.path("shop.git"), "main", map[string]string{
-		".sourceignore":    "menu\ncart\n",
-		"workloads.yaml":   fmt.Sprintf(deliveredObject, "menu", "path: ./menu", "path: ./menu") + "---\n" + fmt.Sprintf(deliveredObject, "cart", "path: ./cart", own),
+		".sourceignore":    "menu\nmenu-prod\ncart\n",
+		"workloads.yaml":   fmt.Sprintf(deliveredObject, "menu", "path: ./menu", "path: ./menu-prod") + "---\n" + fmt.Sprintf(deliveredObject, "cart", "path: ./cart", own),
 		"menu/text.yaml":   fmt.Sprintf(textObject, "menu", text),
+		"menu-prod/t.yaml": fmt.Sprintf(textObject, "menu", prod),
 		"cart/deploy.yaml": w.deployment("1"),
 	})
 }

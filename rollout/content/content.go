@@ -127,8 +127,6 @@ type Take struct {
 	Waits string `json:"waits,omitempty"`
 	// own are the revisions that rings of own have.
 	own []ledger.Revision
-	// undoneBelow is true if the environment below has taken something back, so that its newest commits say more than it has.
-	undoneBelow bool
 }
 
 // IsElsewhere reports whether the revision below was read at another commit than the one that own has, which may have something of own's
@@ -685,7 +683,7 @@ func (g *group) hold() {
 
 // take says what own takes of a workload. It returns false for one that own does not have and is not to get.
 func (d *decider) take(w *work) (Take, bool) {
-	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings, undoneBelow: w.mark != nil}
+	t := Take{Key: w.Key, Open: d.Closed == "", Entry: w.mine, Unproved: w.unproved, own: w.rings}
 	newest := w.comes()
 	byHand := w.asked && w.pick != nil && w.pick.overridden != "" // also where nothing new may come
 	for _, c := range w.candidates {

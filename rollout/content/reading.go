@@ -188,9 +188,8 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 		return ""
 	case k.Registration != "" && made.Source.Repo == "":
 		return fmt.Sprintf("%s waits: registration %s was read from a folder, so no commit says what %s would have proved", k.Workload, k.Registration, r.below)
-	case t.Kind == Proved && !t.Removed && !r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets):
-	case t.Kind == Proved && !t.Removed && t.Moves && t.undoneBelow && !r.isAt(k, made, t.Proof):
-	case t.stays() && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets):
+	case t.Kind == Proved && !t.Removed && !r.isOf(k, made, t.Proof.Source, t.Proof.Object, t.Proof.Targets, t.Entry):
+	case t.Kind == Admitted && !t.Removed && made.Revision != t.Entry.Revision && !r.isOf(k, made, t.Entry.Source, t.Entry.Object, t.Entry.Targets, t.Entry):
 	case (t.Kind == Proved || t.Kind == Admitted) && !t.Removed && c.Passes():
 		return ""
 	case len(c.Missing) > 0 && t.Kind != FilesStay:
@@ -200,47 +199,29 @@ func (r *Reading) waits(k ledger.Key, made ledger.Revision) string {
 	return cmp.Or(t.Waits, fmt.Sprintf("%s waits: its repository was read where another workload is proved", k.Workload))
 }
 
-// stays reports whether own keeps what it has: the environment below proves nothing else, and another commit of the registration may have
-// what is not proved in a folder that own alone reads.
-func (t *Take) stays() bool {
-	return !t.Removed && (t.Kind == Admitted || t.Kind == Proved && !t.Moves)
-}
-
-// isAt reports whether what was rendered was read at the commits of a proof, as far as it comes from places that both read.
-func (r *Reading) isAt(k ledger.Key, made ledger.Revision, p *ledger.Proof) bool {
-	for _, s := range sourcesOf(made.Source, made.Targets) {
-		at := r.Commit(k.Registration, s.Repo, s.Ref)
-		other := func(o ledger.Source) bool { return placeOf("", o) == placeOf("", s) && o.Commit != at }
-		if at != "" && slices.ContainsFunc(sourcesOf(p.Source, p.Targets), other) {
-			return false
-		}
-	}
-	return true
-}
-
 // isOf reports whether what was rendered was made of a revision: the same object and the same content of each folder, as far as they come
-// from places that both read. Where a force-push has removed the commit, the head was read, which may have anything: then all of it has to be
-// known.
-func (r *Reading) isOf(k ledger.Key, made ledger.Revision, source ledger.Source, object digest.Digest, targets []ledger.Target) bool {
+// from places that both read. A folder of such a place that own alone reads has to be as at the commit of the revision, or as own has it:
+// where a neighbour is proved, it may belong to another revision. Where a force-push has removed the commit, the head was read, which may
+// have anything: then all of it has to be known.
+func (r *Reading) isOf(k ledger.Key, made ledger.Revision, source ledger.Source, object digest.Digest, targets []ledger.Target, own *ledger.Revision) bool {
 	at := r.Commit(k.Registration, made.Source.Repo, made.Source.Ref)
 	if at != "" && object != made.Object && (made.Source.Commit != at || placeOf("", made.Source) == placeOf("", source)) {
 		return false
 	}
 	for _, t := range made.Targets {
 		at := r.Commit(k.Registration, t.Source.Repo, t.Source.Ref)
-		if at == "" {
-			continue
+		same := func(other ledger.Target) bool {
+			return placeOf("", t.Source) == placeOf("", other.Source) && t.Path == other.Path
 		}
-		known := t.Source.Commit == at
-		for _, other := range targets {
-			if placeOf("", t.Source) == placeOf("", other.Source) && t.Path == other.Path {
-				if t.ID != other.ID {
-					return false
-				}
-				known = true
+		i := slices.IndexFunc(targets, same)
+		switch {
+		case at == "":
+		case i >= 0:
+			if t.ID != targets[i].ID {
+				return false
 			}
-		}
-		if !known {
+		case t.Source.Commit == at && slices.ContainsFunc(sourcesOf(source, targets), func(s ledger.Source) bool { return placeOf("", s) == placeOf("", t.Source) && s.Commit == at }):
+		case own == nil || !slices.ContainsFunc(own.Targets, func(o ledger.Target) bool { return same(o) && o.ID == t.ID }):
 			return false
 		}
 	}

@@ -117,6 +117,13 @@ func TestANeighbourThatIsProvedTakesNothingElseAlong(t *testing.T) {
 	waiting := r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("2.0")})
 	require.Equal(t, map[ledger.Key]string{menu: "menu 2.0 waits for stage: soak 3h left, 0 of 2 clusters"}, waiting)
 	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("1.0")}), "a commit that does not change it")
+	folder := made("2.0", func(r *ledger.Revision) { r.Artifacts = own.Artifacts })
+	require.Len(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: folder}), 1, "its folder for prod, which stage does not have")
+	known := of(own)
+	known.Proofs = []ledger.Proof{proofOf("1.0", 100)}
+	r = usual().reading([2]ledger.Workload{known, of(revision("stage", "2.0", ledger.Stay{Since: ago(1), Record: rec(1), BaseCommit: "b1"}))})
+	require.Len(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: folder}), 1, "also if it is known what proved the present one")
+	require.Empty(t, r.Waiting(map[ledger.Key]ledger.Revision{cart: made("2.0"), menu: made("1.0")}))
 }
 
 // Stage keeps 1.0 of menu although the commit where cart is proved has 2.0 of it: it was undone there, or waits for the environment below stage.
