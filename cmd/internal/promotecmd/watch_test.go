@@ -406,6 +406,37 @@ func TestContentGoesWhileABaseCommitWaits(t *testing.T) {
 	})
 }
 
+// What only prod has lies at a commit that changes nothing in dev, which records it all the same.
+func TestAPushToTheFolderOfProdAloneReachesIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, onDisk, "  environments: [{name: prod, gate: {minReported: 100}}]\n", "dev", "prod")
+	w.embed("dev", "prod")
+	own := func(text string) {
+		w.Commit("app", "own/config.yaml", "{apiVersion: v1, kind: ConfigMap, metadata: {name: text}, data: {is: "+text+"}}\n")
+	}
+	w.Commit("app", "workload.yaml", workload+"    - {name: dev, environment: dev, manifests: {path: ./live}}\n    - {name: prod, environment: prod, manifests: {path: ./own}}\n")
+	own("of prod")
+	w.addCluster("plant-1", `""`, time.Time{})
+	w.bubble(func() {
+		w.must("publish", w.repo, "-e", "dev", "--to", w.to.String(), "--key", w.path("release.key"))
+		w.must("publish", w.repo, "-e", "prod", "--to", w.to.String(), "--key", w.path("release.key"), "--unproved", "the first time")
+		w.watch(w.promote())
+		w.deliver("two")
+		w.pass(6 * time.Minute)
+		w.runs("plant-1")
+		w.pass(6 * time.Minute)
+		require.Equal(w.t, "of prod", w.delivered("prod", ""))
+		own("wider")
+		dev, prod := w.release("dev", "").Descriptor, w.records("prod")
+		w.pass(12 * time.Minute)
+		require.Equal(w.t, "wider", w.delivered("prod", ""))
+		require.Equal(w.t, dev, w.release("dev", "").Descriptor)
+		require.Equal(w.t, prod+1, w.records("prod"))
+		w.pass(3 * time.Hour)
+		require.Equal(w.t, prod+1, w.records("prod"), "there is nothing more to say")
+	})
+}
+
 // Teams that push all the time make few records: of the first environment one in five minutes, and of others one in ten for proofs alone.
 func TestPushesWithoutAnEndMakeFewRecords(t *testing.T) {
 	t.Parallel()
