@@ -64,6 +64,8 @@ type entering struct {
 	pinned string
 	// waits says why the base commit that is pinned does not enter yet; empty if it may.
 	waits string
+	// way is how a person lets it in all the same.
+	way string
 }
 
 // enter asks what may enter an environment. Judged says that its gate has passed for the base commit that is
@@ -96,6 +98,9 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	commit := loaded.BaseCommit
 	e.pinned = commit
 	group := policy.Gate.Override.Required > 0 // which overrides rules of the gate, too
+	if e.way = `--unproved "REASON" lets it in`; group {
+		e.way = fmt.Sprintf("group %q may override its rules: wherry gate override -e %s", policy.Gate.Override.Group, policy.Environment)
+	}
 	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
 		if commit, err = e.base(cmd, &of, policy, loaded.Model.PlatformName(), commit); err != nil {
 			return e, err
@@ -130,8 +135,12 @@ func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.
 		return "", entryFailure(err, from)
 	}
 	if pinned == "" {
+		hint := "commit them, or read the base from git"
+		if policy.Gate.Override.Required == 0 { // a group overrides rules for a commit
+			hint += "; " + e.way
+		}
 		return "", cli.Fail(cli.NotYet, fmt.Errorf("%s: no commit has the files that its base was read from, so %s cannot have proved them", policy.Environment, policy.Below()),
-			`commit them, or read the base from git; --unproved "REASON" lets it in`)
+			hint)
 	}
 	if record != nil && record.BaseCommit == pinned {
 		return pinned, nil
@@ -175,7 +184,7 @@ func short(commit string) string { return commit[:min(len(commit), 7)] }
 // Waits returns the error about a base commit that waits.
 func (e *entering) Waits(environment, commit string) error {
 	return cli.Fail(cli.NotYet, &PinWaitsError{environment, commit, e.waits},
-		fmt.Sprintf(`wherry gate explain -e %s; --unproved "REASON" lets it in`, environment))
+		fmt.Sprintf("wherry gate explain -e %s; %s", environment, e.way))
 }
 
 // factsOf returns the facts for an environment that is published or planned.

@@ -41,7 +41,7 @@ LOCATION: a registry, oci://HOST/PREFIX, or a folder, oci-layout:DIR. "wherry pl
 You can repeat and interrupt it: content that is there already is left alone, and no tag names an incomplete release.
 A failed assignment keeps its previous content, and the rest is published; the exit code is then 1. Large removals
 are refused with exit code 4 unless you pass --allow-removals, and a refusal of a check is exit code 4, too.
-Exit code 5 means that signatures are missing or that the environment is paused.
+Exit code 5 means that signatures or proofs of the environment below are missing, or that the environment is paused.
 
 If the environment has rings, new content goes to the first ring, or to --ring and all before it. Releases are renewed
 in the last third of their validity, so run publish regularly: from a timer, or with --watch.
