@@ -162,7 +162,7 @@ func render() (map[string][]byte, error) {
 	if err := add("search.html", "README.md", page{Title: "Search", Body: `<h1>Search</h1><p id="found" role="status">The search needs JavaScript. <a href="index.html">All pages</a></p><ol id="results"></ol>`}); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"docs.css", "search.js"} {
+	for _, name := range []string{"docs.css", "icon.svg", "search.js"} {
 		if files[name], err = assets.ReadFile("assets/" + name); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -40,9 +41,14 @@ const countedChanges = 5000
 func showChanges(r *http.Request, f *frame, from Answers) (any, int, error) {
 	f.template, f.Title = "changes.html", "Changes"
 	q := f.Query
-	q.AsOf, q.Sort, q.Limit = time.Time{}, "", countedChanges
-	f.list("history")
-	f.CSV, f.Command = "", f.command("wherry history")
+	q.Sort = "" // newest first
+	f.only(q)
+	q.AsOf, q.Limit = time.Time{}, countedChanges
+	values := f.Without("after", "asOf")
+	if !f.Query.AsOf.IsZero() {
+		values.Set("until", fleet.FormatMoment(f.Query.AsOf))
+	}
+	f.JSON, f.Command = linkTo("/v1/history", values), strings.Replace(f.command("wherry history"), " --as-of ", " --until ", 1)
 	page := &changesPage{frame: f}
 	history, err := from.History(r.Context(), fleet.HistoryQuery{Query: q, Until: f.Query.AsOf})
 	if errors.As(err, &page.Unknown) {

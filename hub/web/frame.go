@@ -41,7 +41,7 @@ type link struct {
 
 // newFrame returns the frame of the page that a request asks for.
 func newFrame(r *http.Request, now time.Time) (*frame, error) {
-	q, err := fleet.ParseQuery(r.URL.Query(), now, "from", "q", "by", "what", "object", "before")
+	q, err := fleet.ParseQuery(r.URL.Query(), now.Truncate(time.Second), "from", "q", "by", "what", "object", "before") // links have the moment of "24h"
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +103,9 @@ func (f *frame) keeping(path string) string {
 	}
 	return linkTo(path, f.Without("after", "sort"))
 }
+
+// Chooses reports whether a parameter chooses among the rows of the page: nobody knows the images of a change.
+func (f *frame) Chooses(name string) bool { return f.path != changesPath || name != "image" }
 
 // only sets the conditions of a page that takes no others.
 func (f *frame) only(q fleet.Query) { f.Query, f.values = q, q.Values() }

@@ -162,7 +162,10 @@ func TestThePageOfChanges(t *testing.T) {
 	require.NotContains(t, then, "DeadlineExceeded")
 	require.NotContains(t, then, "pause")
 	require.Contains(t, then, "version 1.0.0 → 1.1.0")
+	until := regexp.QuoteMeta(now.Add(-12 * time.Hour).Format(time.RFC3339))
+	require.Regexp(t, "wherry history -e prod --until "+until, then, "not --as-of, which that command lacks")
 	page = get(t, h, "/changes?workload=web", "")
+	require.NotContains(t, page, `name="image"`, "it does not choose among changes")
 	require.NotContains(t, page, "by anna", "decisions are not about one workload")
 	require.Contains(t, page, "wherry history --workload web")
 }

@@ -217,7 +217,7 @@ func TestPagesAboutThePastStayThere(t *testing.T) {
 		f := &fake{}
 		html := ask(f, path+"&asOf=90m").Body.String()
 		require.Equal(t, epoch.Add(-90*time.Minute), f.asked.AsOf)
-		require.Contains(t, html, `<p class="then">As it was at <time datetime="`+then+`">`)
+		require.Contains(t, html, `>As it was at <time datetime="`+then+`">`)
 		require.Contains(t, html, `Data as of <time datetime="`+then+`">`)
 		for _, link := range links.FindAllStringSubmatch(html, -1) {
 			if link[1] != "/style.css" && link[1] != "/docs/" && link[1] != back {
