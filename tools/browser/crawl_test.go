@@ -1,0 +1,133 @@
+package browser
+
+import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// maxLinks bounds the links that a crawl asks for.
+const maxLinks = 2500
+
+// crawl shows pages in the browser, from the given ones on, and calls look for each: all of the documentation, and one of each other kind.
+// It requires that each link and each form of these leads to an answer. It returns one path of each kind.
+func crawl(p tab, look func(path string), from ...string) (kinds []string) {
+	p.Helper()
+	queue, known, shown := slices.Clone(from), map[string]bool{}, map[string]bool{}
+	for ; len(queue) > 0; queue = queue[1:] {
+		path := queue[0]
+		kind := kindOf(path)
+		if shown[kind] && kind != docsPage || strings.HasPrefix(kind, "/v1/") {
+			get(p.T, p.hub+path)
+			continue
+		}
+		if !shown[kind] {
+			kinds = append(kinds, path)
+		}
+		shown[kind] = true
+		p.open(path)
+		look(path)
+		for _, to := range p.links() {
+			if !known[to] {
+				known[to] = true
+				queue = append(queue, to)
+			}
+		}
+		require.LessOrEqual(p, len(known), maxLinks, path)
+	}
+	return kinds
+}
+
+// links returns where the links and the forms of a page lead within the hub, each once, in order.
+func (p tab) links() (all []string) {
+	p.Helper()
+	for _, link := range script[[]string](p, `[...document.links].map(link => link.href).concat([...document.forms].map(form =>
+		form.action.split("?")[0] + "?" + new URLSearchParams(new FormData(form))))`) {
+		to, err := url.Parse(link)
+		require.NoError(p, err)
+		require.Contains(p, []string{"http", "https"}, to.Scheme, link)
+		if to.Fragment = ""; strings.HasPrefix(link, p.hub+"/") && !slices.Contains(all, to.RequestURI()) {
+			all = append(all, to.RequestURI())
+		}
+	}
+	return all
+}
+
+var (
+	uids = regexp.MustCompile(`^/clusters/[^/?]+`)
+	docs = regexp.MustCompile(`^/docs/.*`)
+)
+
+const (
+	docsPage   = "/docs/PAGE"
+	docsSearch = "/docs/search.html" // with scripts alone
+)
+
+// kindOf returns the kind of page that a path leads to: its path without names, and whether it is about the past and has a condition.
+func kindOf(path string) string {
+	path, query, _ := strings.Cut(path, "?")
+	kind := docs.ReplaceAllString(uids.ReplaceAllString(path, "/clusters/UID"), docsPage)
+	values, _ := url.ParseQuery(query) // what cannot be parsed is no condition
+	if path == docsSearch {
+		kind = path
+	}
+	if values.Get("asOf") != "" {
+		kind += " in the past"
+	}
+	for name, value := range values {
+		if name != "asOf" && value[0] != "" {
+			return kind + " with a condition"
+		}
+	}
+	return kind
+}
+
+// wide returns the elements of the page that are wider than it; none if nobody has to scroll it sideways.
+func (p tab) wide() []string {
+	p.Helper()
+	return script[[]string](p, `document.documentElement.scrollWidth <= document.documentElement.clientWidth ? [] :
+		[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map(e => e.outerHTML.slice(0, 120)).slice(-5)`)
+}
+
+// fits requires that the page needs no scrolling to the side, on a telephone and on a desk.
+func (p tab) fits(path string) {
+	p.Helper()
+	for theme, width := range map[string]int64{"dark": 390, "light": 1440} {
+		p.look(theme, width)
+		assert.Empty(p, p.wide(), "%s, %d px", path, width)
+	}
+	p.quiet()
+}
+
+// Each page that a link or a form leads to is there, fits, has nothing to complain of, and is for all people; and without scripts it leads
+// to the same.
+func testEachPage(p tab) {
+	then := url.QueryEscape(time.Now().Add(-36 * time.Hour).UTC().Format(time.RFC3339))
+	kinds := crawl(p, p.fits, "/", "/?asOf="+then, "/clusters?state=failed&asOf="+then, "/search?q=web", "/docs/search.html?q=failed")
+	require.Greater(p, len(kinds), 20)
+	scripts := func(off bool) {
+		call(p, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: off})
+	}
+	judged := map[string]bool{}
+	for _, path := range kinds {
+		scripts(false)
+		p.open(path)
+		with := p.links()
+		template, past, _ := strings.Cut(kindOf(path), " ")
+		if !judged[template] || past != "" && !judged["past"] {
+			p.accessible(path)
+			judged[template], judged["past"] = true, judged["past"] || past != ""
+		}
+		scripts(true)
+		p.open(path)
+		if template != docsSearch {
+			require.Equal(p, with, p.links(), path)
+		}
+	}
+}

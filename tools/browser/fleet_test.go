@@ -1,0 +1,168 @@
+package browser
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// What people want to know, and how they find it on the pages of the sample fleet.
+func TestTheSampleFleet(t *testing.T) {
+	browser, hub := chromium(t), serve(t, t.TempDir(), "--demo")
+	for _, test := range []struct {
+		name string
+		run  func(tab)
+	}{
+		{"which sites run this image, and which of them are silent", testImage},
+		{"the failing assignment of a cluster, by keyboard", testKeyboard},
+		{"what ran at this site on that day", testPast},
+		{"what changed in the last hour, and did anything go back", testChanges},
+		{"each page", testEachPage},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newTab(t, browser, hub)
+			p.look("light", 1300)
+			test.run(p)
+		})
+	}
+}
+
+func testImage(p tab) {
+	const name, tag = "registry.example/shop/web", "1.1.0"
+	p.open("/")
+	p.write("q", fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name+tag)))) // as the sample fleet computes it
+	require.Len(p, p.rows(), 1)
+	p.follow(`//main//a[.="` + name + ":" + tag + `"]`)
+	require.Contains(p, p.text("main .filters"), "image=")
+	all := p.rows()
+	require.Equal(p, strconv.Itoa(len(all))+" clusters", p.text("main .count"))
+	var silent []string
+	for _, row := range all {
+		if strings.Contains(row["State"], "stale") {
+			silent = append(silent, row[""])
+		}
+	}
+	require.NotEmpty(p, silent)
+	require.Less(p, len(silent), len(all))
+
+	p.follow(`//aside//a[contains(., "stale")]`)
+	require.Contains(p, p.text("aside [aria-current]"), "stale")
+	var shown []string
+	for _, row := range p.rows() {
+		require.Regexp(p, `\d+[dh] ago`, row["Last seen"])
+		shown = append(shown, row[""])
+	}
+	require.ElementsMatch(p, silent, shown)
+}
+
+// stop is where Tab stops.
+type stop struct {
+	Tag, Text string
+	// Ring is true if the focus has an outline, and Inside if it is in the window.
+	Ring, Inside bool
+}
+
+// tab presses Tab, and returns where the focus is then; no tag is the page itself, after the last stop.
+func (p tab) tab() (at stop) {
+	p.Helper()
+	run(p, chromedp.KeyEvent(kb.Tab))
+	return script[stop](p, `(at => {
+		if (at === document.body) return {};
+		const box = at.getBoundingClientRect(), style = getComputedStyle(at);
+		return {Tag: at.tagName, Text: at.innerText || at.name, Ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
+			Inside: box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth};
+	})(document.activeElement)`)
+}
+
+// enter presses Tab until the focus is on a link with a text, and then Enter.
+func (p tab) enter(within, text string) {
+	p.Helper()
+	for at := p.tab(); !strings.Contains(at.Text, text) || !script[bool](p, fmt.Sprintf("document.activeElement.closest(%q) !== null", within)); at = p.tab() {
+		require.NotEmpty(p, at.Tag, "no link %q on %s", text, p.path())
+	}
+	p.leads(chromedp.KeyEvent(kb.Enter))
+}
+
+func testKeyboard(p tab) {
+	p.open("/")
+	p.enter(".needs", "failed at its commit")
+	p.enter("tbody th", "prod-store-")
+	failing := 0
+	for _, row := range p.rows() {
+		if strings.Contains(row["State"], "failed") {
+			require.Equal(p, "shop/web", row[""])
+			require.Contains(p, row["Why"], "DeadlineExceeded")
+			require.Contains(p, row["Why"], "0 of 2 replicas")
+			failing++
+		}
+	}
+	require.Equal(p, 1, failing)
+	// Tab stops at all that a mouse can click on, in view, and shows where.
+	for _, path := range []string{p.path(), "/", "/workloads", "/clusters?state=failed"} {
+		p.open(path)
+		stops := script[int](p, `[...document.querySelectorAll("a[href], input:not([type=hidden]), button, summary")].filter(e => e.checkVisibility()).length`)
+		for n := range stops {
+			at := p.tab()
+			require.True(p, at.Tag != "" && at.Ring && at.Inside, "%s: stop %d of %d: %+v", path, n, stops, at)
+		}
+		require.Empty(p, p.tab().Tag, path)
+	}
+}
+
+func testPast(p tab) {
+	p.open("/clusters?environment=prod&type=store&state=failed")
+	p.follow(`//main//tbody//th//a`)
+	name := p.text("h1")
+	require.Contains(p, p.text("main"), "1.2.0")
+	run(p, chromedp.Click(chromedp.Search(`//summary[.="Another time"]`), chromedp.NodeVisible))
+	day := time.Now().UTC().Add(-48 * time.Hour).Format(time.DateOnly)
+	p.write("asOf", day)
+	require.Equal(p, name, p.text("h1"))
+	web := ""
+	for _, row := range p.rows() {
+		if row[""] == "shop/web" {
+			web = row["Version"]
+		}
+	}
+	require.Equal(p, "1.0.0", web)
+	// On paper it says of when it is, and has the times.
+	pdf := run(p, chromedp.PrintToPDF())
+	require.Equal(p, "%PDF-", string(pdf[:5]))
+	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: "print"})
+	require.Contains(p, p.text(".then"), "As it was at "+day)
+	require.Equal(p, []string{"none", "none"}, script[[]string](p, `[...document.querySelectorAll("nav, .filters")].map(e => getComputedStyle(e).display)`))
+	require.Empty(p, script[[]string](p, `[...document.querySelectorAll("main time[title]")].filter(time => !getComputedStyle(time, "::after").content.includes(time.title)).map(time => time.outerHTML)`))
+	for _, link := range p.links() {
+		require.True(p, strings.Contains(link, "asOf="+day) || link == "/docs/" || strings.HasPrefix(link, "/search") || !strings.Contains(link, "?"), link)
+	}
+}
+
+func testChanges(p tab) {
+	p.open("/")
+	p.follow(`//nav//a[.="Changes"]`)
+	var back []string
+	last := time.Now()
+	for _, row := range p.rows() {
+		times := strings.Fields(row["times"])
+		at, err := time.Parse(time.RFC3339, times[0])
+		require.NoError(p, err)
+		require.False(p, at.After(last), "newest first")
+		if last = at; time.Since(at) < time.Hour && strings.Contains(row["Change"], "↺") {
+			back = append(back, row["Of"]+" "+row["Change"]+", "+row["Clusters"]+" clusters")
+		}
+	}
+	require.Equal(p, []string{
+		"shop/web ↺ version 1.2.0 → 1.1.0, back to what ran before, 2 clusters",
+		"shop/menu ↺ version 1.4.0 → 1.0.0, back to what ran before, 2 clusters",
+		"cluster ↺ release 8 (488cd386) → 5 (5be5237b), back to what ran before, 2 clusters",
+	}, back)
+	require.Contains(p, p.text("main"), "web 1.2.0 does not become ready in ring early")
+}
