@@ -51,7 +51,7 @@ func contentStory(t *testing.T, withHub bool) {
 	w.image("two")
 	w.chart("1.1.0")
 	w.killed(places, 0, w.publish("dev")...)
-	require.Contains(t, w.said(w.promote("stage")), "waits: menu waits for dev: ")
+	require.Regexp(t, `waits: menu [0-9a-f]{12} waits for dev: `, w.said(w.promote("stage")))
 	w.visit(w.of("dev")...)
 	w.killed(places, 0, w.promote("stage")...)
 	w.killed(places, 0, w.promote("prod")...) // stage has not got it yet
@@ -60,7 +60,7 @@ func contentStory(t *testing.T, withHub bool) {
 	mend := w.block(w.of("stage")[0], "menu-s")
 	w.visit(w.of("stage")...)
 	w.killed(places, 0, w.promote("prod")...)
-	require.Contains(t, w.said(w.promote("prod")), "waits: menu waits for stage: ")
+	require.Regexp(t, `waits: menu [0-9a-f]{12} waits for stage: `, w.said(w.promote("prod")))
 	w.visit(all...)
 	w.have("one", "two", "1.1.0", canary...)
 	w.have("one", "one", "1.0.0", early...)
