@@ -159,7 +159,7 @@ func (s *site) showDecision(r *http.Request, f *frame, from Answers) (any, int, 
 	}
 	words := decisionWords[d.Action]
 	f.template, f.Title = "confirm.html", strings.TrimSuffix(words.button+" "+d.Environment+", ring "+d.Ring, ", ring ")
-	back := f.At(environmentsPath+"/"+d.Environment, "platform", d.Platform)
+	back := f.At(environmentPath(d.Environment), "platform", d.Platform)
 	f.Crumbs = []link{{Name: "Environments", Link: f.At(environmentsPath)}, {Name: d.Environment, Link: back}}
 	page := &confirmPage{frame: f, Button: words.button, Back: back, Lead: words.lead, Candidate: d.candidate}
 	page.Facts = []fact{{"Environment", d.Environment, ""}, {"Platform", d.Platform, ""}}
@@ -234,7 +234,7 @@ func (s *site) decide(r *http.Request) (string, error) {
 	if _, err := s.Actions.Decide(r.Context(), said); err != nil {
 		return "", err
 	}
-	return linkTo(environmentsPath+"/"+d.Environment, url.Values{"platform": {d.Platform}}), nil
+	return linkTo(environmentPath(d.Environment), url.Values{"platform": {d.Platform}}), nil
 }
 
 func (s *site) showRetire(r *http.Request, f *frame, from Answers) (any, int, error) {

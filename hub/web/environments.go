@@ -130,11 +130,11 @@ func (f *frame) offer(e *environment, chain []fleet.Environment, r *http.Request
 		return
 	}
 	act := func(a bundle.Action) {
-		e.Actions = append(e.Actions, link{Name: decisionWords[a].button, Link: f.At(environmentsPath+"/"+name+"/"+string(a), "platform", e.Platform)})
+		e.Actions = append(e.Actions, link{Name: decisionWords[a].button, Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform)})
 	}
 	if e.NextRing != "" {
 		for _, a := range []bundle.Action{bundle.Approve, bundle.Reject, bundle.Override} {
-			e.RingActions = append(e.RingActions, link{Name: decisionWords[a].button + " for ring " + e.NextRing, Link: f.At(environmentsPath+"/"+name+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
+			e.RingActions = append(e.RingActions, link{Name: decisionWords[a].button + " for ring " + e.NextRing, Link: f.At(environmentPath(name)+"/"+string(a), "platform", e.Platform, "ring", e.NextRing)})
 		}
 	}
 	at := slices.IndexFunc(chain, func(c fleet.Environment) bool { return c.Platform == e.Platform && c.Environment == name })

@@ -34,9 +34,9 @@ func (f *frame) facets(all []fleet.Facet) (shown []facet) {
 		chosen := false
 		for _, v := range of.Values[:min(len(of.Values), shownValues)] {
 			value := facetValue{Name: lookOf(v.Value).Word, Count: v.Count}
-			if v.Value != "" {
+			if key, isLabel := strings.CutPrefix(of.By, "label:"); v.Value != "" && (!isLabel || selectorOf(key, v.Value) != "") {
 				value.Link, value.Chosen = f.choosing(of.By, v.Value)
-			} else {
+			} else if v.Value == "" {
 				value.Name = "none"
 			}
 			chosen = chosen || value.Chosen

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/wherry-dev/wherry/hub/access"
 	"github.com/wherry-dev/wherry/hub/fleet"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -45,7 +47,7 @@ func newFrame(r *http.Request, now time.Time) (*frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &frame{path: r.URL.Path, Query: q, values: q.Values(), Now: cmp.Or(q.AsOf, now).UTC(), Who: whoIs(r)}
+	f := &frame{path: r.URL.EscapedPath(), Query: q, values: q.Values(), Now: cmp.Or(q.AsOf, now).UTC(), Who: whoIs(r)}
 	f.who, _ = access.From(r.Context())
 	f.SignOut = f.who.Session
 	f.Nav = navigation(f.keeping)
@@ -236,6 +238,31 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
+// selectorOf returns the selector of a label; empty if the label has characters that no selector may have.
+func selectorOf(key, value string) string {
+	s := key + "=" + value
+	if _, err := labels.Parse(s); err != nil {
+		return ""
+	}
+	return s
+}
+
+// Labelled returns a link to the clusters with a label; empty if the label has characters that no selector may have.
+func (f *frame) Labelled(key, value string) string {
+	s := selectorOf(key, value)
+	if s == "" {
+		return ""
+	}
+	return f.At(clustersPath, "selector", s)
+}
+
+// environmentPath returns the path of the page of an environment, whose name may have any characters.
+func environmentPath(name string) string { return environmentsPath + "/" + url.PathEscape(name) }
+
+// linkTo returns a link to a path, in which names are escaped.
 func linkTo(path string, q url.Values) string {
-	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
 }

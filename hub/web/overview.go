@@ -93,7 +93,7 @@ func (p *overviewPage) addEnvironments(r *http.Request, from Answers, all []flee
 		p.offer(&one, all, r)
 		p.Environments = append(p.Environments, one)
 		p.Decisions = append(p.Decisions, one.Decisions...)
-		name, link := e.Environment, p.At(environmentsPath+"/"+e.Environment)
+		name, link := e.Environment, p.At(environmentPath(e.Environment))
 		if one.Pause != nil {
 			p.Needs = append(p.Needs, need{lookOf(string(bundle.Pause)), name + " is paused", one.Pause.Reason, link, one.action(bundle.Resume)})
 		}
@@ -175,7 +175,7 @@ func (p *overviewPage) addExpiring(ctx context.Context, from Answers) error {
 		if r, ok := first[e.Environment.Environment]; ok {
 			expiry := bundle.ExpiryOf(r.IssuedAt, r.ExpiresAt, p.Now)
 			text := fmt.Sprintf("%s: release %s of %s expires %s", r.Environment, bundle.ReleaseName(r.Number, r.Digest), r.Type, expiry.Text)
-			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentsPath + "/" + r.Environment), nil})
+			p.Needs = append(p.Needs, need{look{Tone: "wait", Mark: "⌛"}, strings.Replace(text, "expires expired", "expired", 1), "publish it again", p.At(environmentPath(r.Environment)), nil})
 		}
 	}
 	return nil

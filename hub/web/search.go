@@ -39,7 +39,7 @@ func showSearch(r *http.Request, f *frame, from Answers) (any, int, error) {
 	return page, http.StatusOK, nil
 }
 
-// linkToFound returns a link to the page of a cluster, else to the clusters or deployments that have the name.
+// linkToFound returns a link to the page of a cluster, else to the clusters or deployments that have the name; empty if there is none.
 func linkToFound(f *frame, n fleet.FoundName) string {
 	switch n.Kind {
 	case fleet.FoundCluster:
@@ -49,7 +49,8 @@ func linkToFound(f *frame, n fleet.FoundName) string {
 	case fleet.FoundWorkload:
 		return f.At(deploymentsPath, "workspace", n.Workspace, "workload", n.Name)
 	case fleet.FoundLabel:
-		return f.At(clustersPath, "selector", n.Name)
+		key, value, _ := strings.Cut(n.Name, "=")
+		return f.Labelled(key, value)
 	}
 	return f.At(clustersPath, n.Kind, n.Name)
 }

@@ -18,11 +18,12 @@ import (
 // functions returns those of all templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"ago":     ago,
-		"age":     age,
-		"bar":     bar,
-		"changed": changed,
-		"seconds": func(n int64) string { return duration.Text(time.Duration(n) * time.Second) },
+		"ago":         ago,
+		"age":         age,
+		"bar":         bar,
+		"changed":     changed,
+		"environment": environmentPath,
+		"seconds":     func(n int64) string { return duration.Text(time.Duration(n) * time.Second) },
 		"decisions": func(all []decided, now time.Time) any {
 			return struct {
 				All []decided
