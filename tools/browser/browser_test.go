@@ -6,7 +6,9 @@ package browser
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +25,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -85,6 +88,8 @@ type tab struct {
 	*testing.T
 	ctx context.Context
 	hub string
+	// token is sent to the hub, unless it is empty.
+	token string
 	// said are errors and messages on the console, which has violations of the policy for content and files that are missing, and dialogs.
 	said *messages
 }
@@ -95,11 +100,11 @@ type messages struct {
 }
 
 // newTab returns a tab that ends with the test.
-func newTab(t *testing.T, browser context.Context, hub string) tab {
+func newTab(t *testing.T, browser context.Context, hub, token string) tab {
 	t.Helper()
 	ctx, end := chromedp.NewContext(browser)
 	t.Cleanup(end)
-	p := tab{t, ctx, hub, &messages{}}
+	p := tab{t, ctx, hub, token, &messages{}}
 	say := func(format string, args ...any) {
 		p.said.Lock()
 		defer p.said.Unlock()
@@ -120,6 +125,9 @@ func newTab(t *testing.T, browser context.Context, hub string) tab {
 			}()
 		}
 	}))
+	if token != "" {
+		call(p, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{Headers: network.Headers{"Authorization": "Bearer " + token}})
+	}
 	return p
 }
 
@@ -212,27 +220,35 @@ func (p tab) rows() []map[string]string {
 }
 
 // look sets the theme, and the width of the window.
-func (p tab) look(theme string, width int64) {
+func (p tab) look(theme string, width int64) { p.Helper(); p.window(theme, width, 900) }
+
+// window sets the theme, and the size of the window.
+func (p tab) window(theme string, width, height int64) {
 	p.Helper()
 	call(p, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
-	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 900, DeviceScaleFactor: 1, Mobile: width < 500})
+	call(p, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
 }
 
-// get returns the answer to a program.
-func get(t *testing.T, url string) string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	require.NoError(t, err)
-	return answer(t, r)
-}
-
-func answer(t *testing.T, r *http.Request) string {
-	t.Helper()
-	got, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	defer got.Body.Close()
-	data, err := io.ReadAll(got.Body)
-	require.NoError(t, err)
-	require.Less(t, got.StatusCode, 300, "%s: %s", r.URL, data)
+// ask returns the answer to a program. It posts a body that is not nil, as JSON.
+func (p tab) ask(path string, body any) string {
+	p.Helper()
+	method, sent := http.MethodGet, []byte(nil)
+	if body != nil {
+		var err error
+		sent, err = json.Marshal(body)
+		require.NoError(p, err)
+		method = http.MethodPost
+	}
+	r, err := http.NewRequestWithContext(p.Context(), method, p.hub+path, bytes.NewReader(sent))
+	require.NoError(p, err)
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(p, err)
+	defer answer.Body.Close()
+	data, err := io.ReadAll(answer.Body)
+	require.NoError(p, err)
+	require.Less(p, answer.StatusCode, 300, "%s: %s", path, data)
 	return string(data)
 }

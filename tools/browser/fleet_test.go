@@ -3,6 +3,7 @@ package browser
 import (
 	"crypto/sha256"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,10 +26,14 @@ func TestTheSampleFleet(t *testing.T) {
 		{"the failing assignment of a cluster, by keyboard", testKeyboard},
 		{"what ran at this site on that day", testPast},
 		{"what changed in the last hour, and did anything go back", testChanges},
-		{"each page", testEachPage},
+		{"each page", func(p tab) {
+			then := url.QueryEscape(time.Now().Add(-36 * time.Hour).UTC().Format(time.RFC3339))
+			kinds := p.each(p.fits, "/", "/docs/", "/?asOf="+then, "/clusters?state=failed&asOf="+then, "/search?q=web", "/docs/search.html?q=failed")
+			require.Greater(p, kinds, 20)
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newTab(t, browser, hub)
+			p := newTab(t, browser, hub, "")
 			p.look("light", 1300)
 			test.run(p)
 		})
