@@ -326,6 +326,10 @@ demo: ## the whole line on this machine, without cluster or network
 prometheus-check: build ## alert rules and dashboards, by Prometheus' own library, on the metrics of programs that run; compiles that library once
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/prometheus -count=1 ./...
 
+docs-media: build ## pictures of the hub's pages for the documentation, in Chromium
+	mkdir -p docs/media
+	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/browser -count=1 -run '^TestPicturesForTheDocumentation$$' . -args -media $(CURDIR)/docs/media
+
 login-check: build ## a person signs in at a hub with an OpenID Connect provider of other people
 	WHERRY_E2E_PROGRAMS=$(CURDIR)/bin $(GO) test -C tools/oidc -count=1 ./...
 

@@ -11,5 +11,5 @@ var withReasons embed.FS
 
 // Pages has every page and picture, and in help those that only "wherry help" shows.
 //
-//go:embed *.md *.svg engines/*.md help/*.md reference/*.md sites/*.md sites/*.svg
+//go:embed *.md *.svg engines/*.md help/*.md media/*.png reference/*.md sites/*.md sites/*.svg
 var Pages embed.FS
