@@ -26,6 +26,7 @@ func TestTheSampleFleet(t *testing.T) {
 		{"the failing assignment of a cluster, by keyboard", testKeyboard},
 		{"what ran at this site on that day", testPast},
 		{"what changed in the last hour, and did anything go back", testChanges},
+		{"an error is a page", testError},
 		{"each page", func(p tab) {
 			then := url.QueryEscape(time.Now().Add(-36 * time.Hour).UTC().Format(time.RFC3339))
 			kinds := p.each(p.fits, "/", "/docs/", "/?asOf="+then, "/clusters?state=failed&asOf="+then, "/search?q=web", "/docs/search.html?q=failed")
@@ -38,6 +39,16 @@ func TestTheSampleFleet(t *testing.T) {
 			test.run(p)
 		})
 	}
+}
+
+func testError(p tab) {
+	run(p, chromedp.Navigate(p.hub+"/clusters/nobody"))
+	require.Equal(p, "There is nothing of this name", p.text("h1"))
+	require.Len(p, p.said.all, 1, "the status alone")
+	p.said.all = nil
+	p.fits("/clusters/nobody")
+	p.accessible("/clusters/nobody")
+	p.follow(`//nav//a[.="Clusters"]`)
 }
 
 func testImage(p tab) {
