@@ -44,10 +44,10 @@ func crawl(p tab, look func(path string), from ...string) (kinds []string) {
 	return kinds
 }
 
-// links returns where the links and the forms of a page lead within the hub, each once, in order.
+// links returns where the links of a page, and its forms that change nothing, lead within the hub, each once, in order.
 func (p tab) links() (all []string) {
 	p.Helper()
-	for _, link := range script[[]string](p, `[...document.links].map(link => link.href).concat([...document.forms].map(form =>
+	for _, link := range script[[]string](p, `[...document.links].map(link => link.href).concat([...document.forms].filter(form => form.method === "get").map(form =>
 		form.action.split("?")[0] + "?" + new URLSearchParams(new FormData(form))))`) {
 		to, err := url.Parse(link)
 		require.NoError(p, err)
