@@ -11,7 +11,8 @@ import (
 type Checked struct {
 	// Missing are artifacts that no proof of the workload has, and own does not have.
 	Missing []ledger.Artifact
-	// Outside counts artifacts without a known digest: what clusters get is not known, and the gate's rule "pinned" decides.
+	// Outside counts artifacts without a known digest that below names, too, or that allowFloating lets in: what clusters get is not
+	// known, and the gate's rule "pinned" decides.
 	Outside int
 	// From is the revision below that it is made of; nil if own's entry keeps the one that it has.
 	From *ledger.Proof
@@ -32,10 +33,14 @@ func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
 	}
 	proofs := t.proofs(d.Proofs[k])
 	for _, a := range rendered.Artifacts {
-		known := slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return hasArtifact(p.Artifacts, a) }) ||
-			slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return hasArtifact(r.Artifacts, a) })
+		has := hasArtifact
+		if a.Digest == "" {
+			has = namesArtifact
+		}
+		known := slices.ContainsFunc(proofs, func(p *ledger.Proof) bool { return has(p.Artifacts, a) }) ||
+			slices.ContainsFunc(t.own, func(r ledger.Revision) bool { return has(r.Artifacts, a) })
 		switch {
-		case a.Digest == "":
+		case a.Digest == "" && (known || d.floating):
 			c.Outside++
 		case !known:
 			c.Missing = append(c.Missing, a)
@@ -58,6 +63,11 @@ func (d *Decision) Check(rendered ledger.Revision, k ledger.Key) (c Checked) {
 		}
 	}
 	return c
+}
+
+// namesArtifact reports whether a list has an artifact by the same reference.
+func namesArtifact(all []ledger.Artifact, a ledger.Artifact) bool {
+	return slices.ContainsFunc(all, func(b ledger.Artifact) bool { return b.Type == a.Type && b.Reference == a.Reference })
 }
 
 // proofs returns what was proved below, newest first: the revision that is taken, and proofs that were seen.

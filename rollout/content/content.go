@@ -160,8 +160,9 @@ type Decision struct {
 	NewProofs []ledger.Key
 	// NextLook is the earliest time at which time alone lets something pass; zero if there is none.
 	NextLook time.Time
-	// free is that of the decider.
-	free func(ledger.Key) (free, unproved bool)
+	// free is that of the decider, floating the gate's allowFloating.
+	free     func(ledger.Key) (free, unproved bool)
+	floating bool
 }
 
 // Take returns the one of a workload. For a workload that neither own nor below has, it is nil unless nothing holds that.
@@ -212,7 +213,7 @@ func Decide(q Question) *Decision {
 		d.look(w)
 	}
 	d.together()
-	out := &Decision{Proofs: map[ledger.Key][]ledger.Proof{}, free: d.free}
+	out := &Decision{Proofs: map[ledger.Key][]ledger.Proof{}, free: d.free, floating: q.Policy.Gate.AllowFloating}
 	for _, k := range slices.SortedFunc(maps.Keys(d.works), ledger.Key.Compare) {
 		w := d.works[k]
 		if t, is := d.take(w); is {

@@ -94,7 +94,14 @@ func (v *visit) load(ctx context.Context) (err error) {
 	if v.target, err = platform.LoadPlatform(ctx, v.source(v.result.Environment)); err != nil {
 		return err
 	}
-	if v.policy, err = v.target.Model.Promotion(); err != nil {
+	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
+		return err
+	}
+	has := ""
+	if v.record != nil {
+		has = v.record.BaseCommit
+	}
+	if v.policy, err = platform.PolicyNow(ctx, v.source(v.result.Environment), v.target, has); err != nil {
 		return err
 	}
 	if v.base, err = baseOf(v.target); err != nil { // without a base, its PromotionPolicy is not read either
@@ -105,9 +112,6 @@ func (v *visit) load(ctx context.Context) (err error) {
 	}
 	v.result.From = v.policy.Below()
 	v.result.Pinned = v.base.Commit
-	if v.record, err = v.Record(ctx, v.target.Model.PlatformName(), v.result.Environment); err != nil {
-		return err
-	}
 	if v.pause, v.isPaused, err = v.Paused(ctx, v.target.Model.PlatformName(), v.policy); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -81,8 +82,19 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err != nil {
 		return e, failure.Input(err)
 	}
+	of := *from
+	if of.Platform == "" {
+		of.Platform = loaded.Model.PlatformName()
+	}
 	policy, err := loaded.Model.Promotion()
 	if err != nil {
+		return e, failure.Input(err)
+	}
+	record, err := of.Record(cmd.Context(), loaded.Model.PlatformName(), policy.Environment)
+	if err != nil && policy.Below() != "" { // else publishing says what is wrong
+		return e, entryFailure(err, &of)
+	}
+	if policy, err = platform.PolicyNow(cmd.Context(), options, loaded, baseOf(record)); err != nil && unproved.Reason == "" {
 		return e, failure.Input(err)
 	}
 	if policy.Below() == "" || !policy.Gate.Content.Held {
@@ -91,18 +103,14 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	if err := unproved.check(); err != nil {
 		return e, err
 	}
-	of := *from
-	if of.Platform == "" {
-		of.Platform = loaded.Model.PlatformName()
-	}
 	commit := loaded.BaseCommit
 	e.pinned = commit
 	group := policy.Gate.Override.Required > 0 // which overrides rules of the gate, too
-	if e.way = `--unproved "REASON" lets it in`; group {
+	if e.way = fmt.Sprintf(`wherry publish -e %s --unproved "REASON" lets it in`, policy.Environment); group {
 		e.way = fmt.Sprintf("group %q may override its rules: wherry gate override -e %s", policy.Gate.Override.Group, policy.Environment)
 	}
 	if !judged && (unproved.Reason == "" || len(unproved.Workloads) > 0 || group) {
-		if commit, err = e.base(cmd, &of, policy, loaded.Model.PlatformName(), commit); err != nil {
+		if commit, err = e.base(cmd, &of, policy, record, commit); err != nil {
 			return e, err
 		}
 	}
@@ -123,17 +131,21 @@ func enter(cmd *cobra.Command, source *flags.Source, place string, from *facts.F
 	return e, nil
 }
 
+// baseOf returns the base commit of a record; empty without one.
+func baseOf(record *bundle.EnvironmentRecord) string {
+	if record == nil {
+		return ""
+	}
+	return record.BaseCommit
+}
+
 // refusal returns the error about an environment that cannot be published before its workloads are proved.
 func refusal(err error) error {
 	return cli.Fail(cli.NotYet, err, `publish again once they are proved; --unproved "REASON" lets them in`)
 }
 
 // base returns the base commit that an environment runs: the one that is pinned if its gate passes, else the one that it has.
-func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, name, pinned string) (string, error) {
-	record, err := from.Record(cmd.Context(), name, policy.Environment)
-	if err != nil {
-		return "", entryFailure(err, from)
-	}
+func (e *entering) base(cmd *cobra.Command, from *facts.Facts, policy promotion.Policy, record *bundle.EnvironmentRecord, pinned string) (string, error) {
 	if pinned == "" {
 		hint := "commit them, or read the base from git"
 		if policy.Gate.Override.Required == 0 { // a group overrides rules for a commit

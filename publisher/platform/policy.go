@@ -1,0 +1,28 @@
+package platform
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/wherry-dev/wherry/scheduler/promotion"
+)
+
+// PolicyNow returns the policy that judges what enters an environment, which was loaded from source: the one at the base commit that its
+// newest record has, so that no commit brings a laxer gate for itself. An environment without a record (has is empty), or that is in no chain
+// there, has that of what was loaded, which is also returned with an error.
+func PolicyNow(ctx context.Context, source Source, loaded *Loaded, has string) (promotion.Policy, error) {
+	next, err := loaded.Model.Promotion()
+	if err != nil || has == "" || loaded.BaseCommit == "" || has == loaded.BaseCommit {
+		return next, err
+	}
+	source.BaseAt = has
+	before, err := LoadPlatform(ctx, source)
+	if err != nil {
+		return next, fmt.Errorf("%s: the policy of base commit %s, which it has: %w", next.Environment, has, err)
+	}
+	now, err := before.Model.Promotion()
+	if err != nil || now.Below() == "" {
+		return next, err
+	}
+	return now, nil
+}
